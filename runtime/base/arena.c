@@ -1,0 +1,155 @@
+#include "runtime/base/arena.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BLOCK = 4096, MAX_BLOCK = 1 << 20 };
+
+struct block {
+    struct block *next; /* the one filled before this */
+    size_t size, used;  /* of data */
+    _Alignas(16) unsigned char data[];
+};
+
+struct rt_arena {
+    struct block *last, *first;
+    size_t cap, total;
+};
+
+static struct block *add_block(struct rt_arena *a, size_t need)
+{
+    size_t size = a->last ? a->last->size * 2 : FIRST_BLOCK;
+    if (size > MAX_BLOCK)
+        size = MAX_BLOCK;
+    if (size < need)
+        size = need;
+    if (size > a->cap - a->total) {
+        size = need;
+        if (size > a->cap - a->total)
+            return NULL;
+    }
+    if (size > SIZE_MAX - sizeof(struct block))
+        return NULL;
+    struct block *b = malloc(sizeof *b + size);
+    if (!b)
+        return NULL;
+    b->next = a->last;
+    b->size = size;
+    b->used = 0;
+    a->total += size;
+    a->last = b;
+    if (!a->first)
+        a->first = b;
+    return b;
+}
+
+struct rt_arena *rt_arena_new(size_t cap)
+{
+    struct rt_arena *a = calloc(1, sizeof *a);
+    if (a)
+        a->cap = cap;
+    return a;
+}
+
+void rt_arena_free(struct rt_arena *a)
+{
+    if (!a)
+        return;
+    for (struct block *b = a->last, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(a);
+}
+
+void rt_arena_reset(struct rt_arena *a)
+{
+    for (struct block *b = a->last, *next; b && b != a->first; b = next) {
+        next = b->next;
+        free(b);
+    }
+    a->last = a->first;
+    a->total = 0;
+    if (a->first) {
+        a->first->used = 0;
+        a->total = a->first->size;
+    }
+}
+
+void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align)
+{
+    if (align < 16)
+        align = 16;
+    if (n > SIZE_MAX - align - 16)
+        return NULL;
+    struct block *b = a->last;
+    for (int tries = 0; tries < 2; tries++) {
+        if (b) {
+            uintptr_t at = (uintptr_t)b->data + b->used;
+            size_t skip = (size_t)(-at & (align - 1));
+            if (skip <= b->size - b->used && n <= b->size - b->used - skip) {
+                b->used += skip + n;
+                return (void *)(at + skip);
+            }
+        }
+        b = add_block(a, n + align);
+        if (!b)
+            return NULL;
+    }
+    return NULL;
+}
+
+void *rt_arena_alloc(struct rt_arena *a, size_t n)
+{
+    void *p = rt_arena_aligned(a, n, 16);
+    if (p)
+        memset(p, 0, n);
+    return p;
+}
+
+void *rt_arena_array(struct rt_arena *a, size_t n, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(n, size, &bytes))
+        return NULL;
+    return rt_arena_alloc(a, bytes);
+}
+
+char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n)
+{
+    if (n == SIZE_MAX)
+        return NULL;
+    char *p = rt_arena_aligned(a, n + 1, 16);
+    if (!p)
+        return NULL;
+    if (n)
+        memcpy(p, s, n);
+    p[n] = '\0';
+    return p;
+}
+
+char *rt_arena_strdup(struct rt_arena *a, const char *s)
+{
+    return rt_arena_strndup(a, s, strlen(s));
+}
+
+char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *p = n < 0 ? NULL : rt_arena_aligned(a, (size_t)n + 1, 16);
+    if (p)
+        vsnprintf(p, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return p;
+}
+
+size_t rt_arena_used(const struct rt_arena *a)
+{
+    return a->total;
+}

@@ -1,0 +1,91 @@
+#include "runtime/base/bytes.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void rt_bytes_init(struct rt_bytes *b, size_t limit)
+{
+    *b = (struct rt_bytes){.limit = limit < SIZE_MAX / 2 ? limit : SIZE_MAX / 2};
+}
+
+void rt_bytes_clear(struct rt_bytes *b)
+{
+    free(b->p);
+    rt_bytes_init(b, b->limit);
+}
+
+bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
+{
+    if (b->failed)
+        return false;
+    if (b->p && more < b->room - b->n)
+        return true;
+    if (more > b->limit - b->n) {
+        b->failed = true;
+        return false;
+    }
+    size_t need = b->n + more + 1, room = b->room ? b->room * 2 : 64;
+    if (room > b->limit + 1)
+        room = b->limit + 1;
+    if (room < need)
+        room = need;
+    char *p = realloc(b->p, room);
+    if (!p) {
+        b->failed = true;
+        return false;
+    }
+    b->p = p;
+    b->room = room;
+    return true;
+}
+
+void rt_bytes_add(struct rt_bytes *b, const void *p, size_t n)
+{
+    if (!rt_bytes_reserve(b, n))
+        return;
+    if (n)
+        memcpy(b->p + b->n, p, n);
+    b->n += n;
+    b->p[b->n] = '\0';
+}
+
+void rt_bytes_addc(struct rt_bytes *b, char c)
+{
+    rt_bytes_add(b, &c, 1);
+}
+
+void rt_bytes_adds(struct rt_bytes *b, const char *s)
+{
+    rt_bytes_add(b, s, strlen(s));
+}
+
+void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        b->failed = true;
+    else if (rt_bytes_reserve(b, (size_t)n)) {
+        vsnprintf(b->p + b->n, (size_t)n + 1, fmt, again);
+        b->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+char *rt_bytes_take(struct rt_bytes *b, size_t *n)
+{
+    if (b->failed || !b->p)
+        return NULL;
+    char *p = b->p;
+    if (n)
+        *n = b->n;
+    b->p = NULL;
+    b->n = b->room = 0;
+    return p;
+}

@@ -1,0 +1,32 @@
+/*
+ * A growing run of bytes that cannot be made without saying how large it may get.
+ *
+ * Appending past the limit, or out of memory, sets `failed` and changes nothing else; later calls
+ * do nothing, so that a writer can append a whole document and ask once at the end.
+ * Threads: whoever holds it.
+ */
+#ifndef RT_BASE_BYTES_H
+#define RT_BASE_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/base/status.h"
+
+struct rt_bytes {
+    char *p; /* always ends in a NUL that n does not count, once anything was appended */
+    size_t n, room, limit;
+    bool failed;
+};
+
+void rt_bytes_init(struct rt_bytes *b, size_t limit);
+void rt_bytes_clear(struct rt_bytes *b); /* frees; keeps the limit */
+bool rt_bytes_reserve(struct rt_bytes *b, size_t more);
+void rt_bytes_add(struct rt_bytes *b, const void *p, size_t n);
+void rt_bytes_addc(struct rt_bytes *b, char c);
+void rt_bytes_adds(struct rt_bytes *b, const char *s);
+void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...) RT_PRINTF(2, 3);
+/* The bytes, for free(); b is empty afterwards. NULL when empty or failed. */
+char *rt_bytes_take(struct rt_bytes *b, size_t *n);
+
+#endif

@@ -1,0 +1,25 @@
+/* Time. Deadlines are absolute nanoseconds of CLOCK_MONOTONIC; 0 or INT64_MAX where said. */
+#ifndef RT_BASE_CLOCK_H
+#define RT_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define RT_NEVER INT64_MAX /* a deadline that does not come */
+
+static inline int64_t rt_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Wall clock, for log lines and file times only. */
+static inline int64_t rt_wall_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#endif

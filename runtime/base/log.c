@@ -1,0 +1,167 @@
+#include "runtime/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/thread.h"
+
+_Atomic int rt_log_level = RT_LOG_INFO;
+
+enum { RING = 1024, LINE = 2048 };
+
+static struct {
+    struct rt_mutex mu;
+    struct rt_cond wake;
+    pthread_t thread;
+    enum rt_log_format format; /* set at start */
+    bool running, stopping;    /* guarded by mu */
+    char *line[RING];          /* guarded by mu */
+    size_t head, count, dropped;
+} the_log = {.mu = RT_MUTEX_INIT};
+
+static const char *const level_names[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
+
+static void put(const char *s, size_t n)
+{
+    while (n) {
+        ssize_t k = write(STDERR_FILENO, s, n);
+        if (k <= 0)
+            return;
+        s += k;
+        n -= (size_t)k;
+    }
+}
+
+static size_t escape(char *dst, size_t room, const char *s)
+{
+    size_t n = 0;
+    for (; *s && n + 7 < room; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\') {
+            dst[n++] = '\\';
+            dst[n++] = (char)c;
+        } else if (c < 0x20)
+            n += (size_t)snprintf(dst + n, room - n, "\\u%04x", c);
+        else
+            dst[n++] = (char)c;
+    }
+    dst[n] = '\0';
+    return n;
+}
+
+static char *format_line(enum rt_log_level level, const char *text)
+{
+    struct timespec now;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    char when[48];
+    size_t w = strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(when + w, sizeof when - w, ".%06ldZ", now.tv_nsec / 1000);
+    size_t room = strlen(text) * 6 + 160;
+    char *line = malloc(room);
+    if (!line)
+        return NULL;
+    if (the_log.format == RT_LOG_JSON) {
+        int n = snprintf(line, room, "{\"time\":\"%s\",\"level\":\"%s\",\"msg\":\"", when,
+                         level_names[level]);
+        n += (int)escape(line + n, room - (size_t)n, text);
+        snprintf(line + n, room - (size_t)n, "\"}\n");
+    } else
+        snprintf(line, room, "%s %s %s\n", when, level_names[level], text);
+    return line;
+}
+
+static void *writer(void *arg)
+{
+    (void)arg;
+    rt_mutex_lock(&the_log.mu);
+    for (;;) {
+        while (!the_log.count && !the_log.stopping)
+            rt_cond_wait(&the_log.wake, &the_log.mu);
+        if (!the_log.count)
+            break;
+        char *line = the_log.line[the_log.head];
+        the_log.head = (the_log.head + 1) % RING;
+        the_log.count--;
+        size_t dropped = the_log.count ? 0 : the_log.dropped;
+        if (dropped)
+            the_log.dropped = 0;
+        rt_mutex_unlock(&the_log.mu);
+        put(line, strlen(line));
+        free(line);
+        if (dropped) {
+            char text[64];
+            snprintf(text, sizeof text, "log: %zu lines were dropped", dropped);
+            line = format_line(RT_LOG_WARNING, text);
+            if (line)
+                put(line, strlen(line));
+            free(line);
+        }
+        rt_mutex_lock(&the_log.mu);
+    }
+    rt_mutex_unlock(&the_log.mu);
+    return NULL;
+}
+
+void rt_log_start(enum rt_log_format format)
+{
+    the_log.format = format;
+    rt_cond_init(&the_log.wake);
+    the_log.stopping = false;
+    bool running = rt_thread_start(&the_log.thread, "log", writer, NULL) == 0;
+    rt_mutex_lock(&the_log.mu);
+    the_log.running = running;
+    rt_mutex_unlock(&the_log.mu);
+}
+
+void rt_log_stop(void)
+{
+    rt_mutex_lock(&the_log.mu);
+    bool running = the_log.running;
+    the_log.running = false;
+    the_log.stopping = true;
+    if (running)
+        rt_cond_signal(&the_log.wake);
+    rt_mutex_unlock(&the_log.mu);
+    if (!running)
+        return;
+    pthread_join(the_log.thread, NULL);
+    rt_cond_clear(&the_log.wake);
+}
+
+void rt_log_write(enum rt_log_level level, const char *fmt, ...)
+{
+    char stack[LINE], *text = stack;
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(stack, sizeof stack, fmt, ap);
+    va_end(ap);
+    if (n >= LINE && (text = malloc((size_t)n + 1)))
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+    va_end(again);
+    if (!text)
+        text = stack;
+    char *line = format_line(level, text);
+    if (text != stack)
+        free(text);
+    if (!line)
+        return;
+    rt_mutex_lock(&the_log.mu);
+    bool queued = the_log.running && the_log.count < RING, direct = !the_log.running;
+    if (queued) {
+        the_log.line[(the_log.head + the_log.count++) % RING] = line;
+        rt_cond_signal(&the_log.wake);
+    } else if (!direct)
+        the_log.dropped++;
+    rt_mutex_unlock(&the_log.mu);
+    if (direct)
+        put(line, strlen(line));
+    if (!queued)
+        free(line);
+}

@@ -1,0 +1,15 @@
+/* What this process may use of the machine: affinity and cgroup limits, not the host's size. */
+#ifndef RT_BASE_MACHINE_H
+#define RT_BASE_MACHINE_H
+
+#include <stdint.h>
+
+/* Cores: the smaller of the affinity mask and the cgroup's CPU quota (rounded up), at least 1. */
+int rt_machine_cores(void);
+/* Bytes that can still be allocated: the smaller of MemAvailable and the cgroup's limit less its
+ * use (page cache of the cgroup not counted as use). INT64_MAX when nothing can be read. */
+int64_t rt_machine_free_memory(void);
+/* Resident bytes of this process; 0 when it cannot be read. */
+int64_t rt_machine_resident(void);
+
+#endif

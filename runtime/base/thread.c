@@ -1,0 +1,108 @@
+#include "runtime/base/thread.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+
+void rt_mutex_init(struct rt_mutex *mu)
+{
+    pthread_mutex_init(&mu->m, NULL);
+}
+
+void rt_mutex_clear(struct rt_mutex *mu)
+{
+    pthread_mutex_destroy(&mu->m);
+}
+
+void rt_mutex_lock(struct rt_mutex *mu) RT_NO_ANALYSIS
+{
+    pthread_mutex_lock(&mu->m);
+}
+
+void rt_mutex_unlock(struct rt_mutex *mu) RT_NO_ANALYSIS
+{
+    pthread_mutex_unlock(&mu->m);
+}
+
+void rt_cond_init(struct rt_cond *c)
+{
+    pthread_condattr_t a;
+    pthread_condattr_init(&a);
+    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->c, &a);
+    pthread_condattr_destroy(&a);
+}
+
+void rt_cond_clear(struct rt_cond *c)
+{
+    pthread_cond_destroy(&c->c);
+}
+
+void rt_cond_wait(struct rt_cond *c, struct rt_mutex *mu)
+{
+    pthread_cond_wait(&c->c, &mu->m);
+}
+
+bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns)
+{
+    if (until_ns == RT_NEVER) {
+        rt_cond_wait(c, mu);
+        return true;
+    }
+    if (until_ns < 0)
+        until_ns = 0;
+    struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    return pthread_cond_timedwait(&c->c, &mu->m, &t) == 0;
+}
+
+void rt_cond_signal(struct rt_cond *c)
+{
+    pthread_cond_signal(&c->c);
+}
+
+void rt_cond_broadcast(struct rt_cond *c)
+{
+    pthread_cond_broadcast(&c->c);
+}
+
+struct start {
+    char name[16];
+    void *(*fn)(void *);
+    void *arg;
+};
+
+static void *thread_main(void *p)
+{
+    struct start s = *(struct start *)p;
+    free(p);
+    pthread_setname_np(pthread_self(), s.name);
+    return s.fn(s.arg);
+}
+
+int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg)
+{
+    struct start *s = malloc(sizeof *s);
+    if (!s)
+        return 12; /* ENOMEM */
+    snprintf(s->name, sizeof s->name, "%s", name);
+    s->fn = fn;
+    s->arg = arg;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(out, NULL, thread_main, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc)
+        free(s);
+    return rc;
+}
+
+void rt_thread_low_priority(void)
+{
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
+}

@@ -1,0 +1,55 @@
+/*
+ * Locks, conditions and threads, wrapped so that clang can check lock rules on functions and so
+ * that time-outs run on CLOCK_MONOTONIC.
+ */
+#ifndef RT_BASE_THREAD_H
+#define RT_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(__clang__)
+#define RT_CAPABILITY(x) __attribute__((capability(x)))
+#define RT_REQUIRES(x)   __attribute__((requires_capability(x)))
+#define RT_ACQUIRE(x)    __attribute__((acquire_capability(x)))
+#define RT_RELEASE(x)    __attribute__((release_capability(x)))
+#define RT_NO_ANALYSIS   __attribute__((no_thread_safety_analysis))
+#else
+#define RT_CAPABILITY(x)
+#define RT_REQUIRES(x)
+#define RT_ACQUIRE(x)
+#define RT_RELEASE(x)
+#define RT_NO_ANALYSIS
+#endif
+
+struct RT_CAPABILITY("mutex") rt_mutex {
+    pthread_mutex_t m;
+};
+#define RT_MUTEX_INIT {PTHREAD_MUTEX_INITIALIZER}
+
+struct rt_cond {
+    pthread_cond_t c; /* waits on CLOCK_MONOTONIC: always rt_cond_init */
+};
+
+void rt_mutex_init(struct rt_mutex *mu);
+void rt_mutex_clear(struct rt_mutex *mu);
+void rt_mutex_lock(struct rt_mutex *mu) RT_ACQUIRE(*mu);
+void rt_mutex_unlock(struct rt_mutex *mu) RT_RELEASE(*mu);
+
+void rt_cond_init(struct rt_cond *c);
+void rt_cond_clear(struct rt_cond *c);
+void rt_cond_wait(struct rt_cond *c, struct rt_mutex *mu) RT_REQUIRES(*mu);
+/* False when `until_ns` (CLOCK_MONOTONIC, RT_NEVER: no limit) has passed. */
+bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns)
+    RT_REQUIRES(*mu);
+void rt_cond_signal(struct rt_cond *c);
+void rt_cond_broadcast(struct rt_cond *c);
+
+/* Starts `fn(arg)` in a thread called `name` (cut at 15 characters) with all signals blocked.
+ * 0, or an errno. */
+int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
+/* The calling thread gives way to all others of the process (loading, freeing). */
+void rt_thread_low_priority(void);
+
+#endif

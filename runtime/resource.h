@@ -1,0 +1,45 @@
+/*
+ * Resources of a session: variables here; tables, stacks and the like are objects of the kernels
+ * that make them. A resource is found by its key (kind, container, shared name or node name): the
+ * same key is the same object wherever the handle stands.
+ */
+#ifndef RT_RESOURCE_H
+#define RT_RESOURCE_H
+
+#include "runtime/graph.h"
+#include "runtime/tensor.h"
+
+/* A variable: a tensor under a lock. Readers share the buffer, so a writer puts another tensor in
+ * (or writes in place when it alone holds the bytes). */
+struct rt_variable;
+extern const struct rt_object_type rt_variable_type;
+
+/* `shape`: what handles promise, may be unknown; assignments of ResourceVariables are checked
+ * against it by their kernels. refs 1. */
+struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
+                                    const struct rt_shape *shape);
+/* The variable behind a handle; NULL when it is something else. */
+struct rt_variable *rt_variable_of(const struct rt_tensor *handle);
+const char *rt_variable_name(const struct rt_variable *v);
+enum rt_dtype rt_variable_dtype(const struct rt_variable *v);
+bool rt_variable_is_initialized(struct rt_variable *v);
+/* *out gets a reference (maybe lazy). FAILED_PRECONDITION with TensorFlow's text when it was never
+ * assigned: `is_ref` chooses between TF1's ("Attempting to use uninitialized value NAME") and
+ * TF2's ("Error while reading resource variable NAME from Container: localhost..."). */
+enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
+                                struct rt_error *err);
+/* The value becomes a reference to `t`. Marks it as written: plans that froze it are retired. */
+enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
+                                  struct rt_error *err);
+/*
+ * Changes the value under the variable's lock: `change` gets a tensor whose bytes may be written
+ * (copied first when shared, loaded when lazy). A failure of `change` may leave a part changed.
+ */
+enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
+                                  enum rt_status (*change)(void *arg, struct rt_tensor *value,
+                                                           struct rt_error *err),
+                                  void *arg, struct rt_error *err);
+/* Forgets the value (DestroyResourceOp). */
+void rt_variable_destroy(struct rt_variable *v);
+
+#endif

@@ -1,0 +1,94 @@
+/*
+ * A session: a graph with its slots (variables, tables and other resources). It runs plans, one
+ * per set of feeds and fetches; see plan.h for how a plan is made.
+ *
+ * Owner: callables live as long as their session. Tensors that come out hold references of their
+ * own and may outlive everything.
+ * Threads: run from as many threads as you like; prepare locks; free when nothing runs any more.
+ */
+#ifndef RT_SESSION_H
+#define RT_SESSION_H
+
+#include "runtime/graph.h"
+#include "runtime/op.h"
+
+struct rt_session;
+struct rt_callable;
+
+struct rt_session_options {
+    const struct rt_registry *registry; /* must outlive the session */
+    size_t run_memory_limit; /* bytes of tensors one run may hold at a time; 0: no limit */
+    bool log_device_placement;
+    struct rt_device *const *devices; /* besides the CPU; must outlive the session */
+    int n_devices;
+};
+
+/* Takes the library on success. */
+enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
+                              const struct rt_session_options *options, struct rt_error *err);
+void rt_session_free(struct rt_session *s); /* NULL is fine */
+
+/*
+ * Feeds and fetches are tensor names ("x:0", "x"), any tensor of the graph; targets are nodes to
+ * run for their effect. The plan is made on first use and kept (bounded). A feed cuts the graph:
+ * what only it needed is not run.
+ */
+struct rt_call_spec {
+    const char *const *feeds;
+    const char *const *fetches;
+    const char *const *targets;
+    int n_feeds, n_fetches, n_targets;
+};
+enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
+                                  struct rt_callable **out, struct rt_error *err);
+
+struct rt_run_options {
+    int64_t deadline_ns;          /* CLOCK_MONOTONIC; 0 or RT_NEVER: none */
+    const _Atomic bool *cancelled; /* may be NULL; true ends the run with RT_CANCELLED */
+};
+
+/*
+ * feeds: one tensor per feed, in the order of the spec; borrowed for the call. A dtype that is not
+ * the placeholder's is refused. fetches: filled in order, to be cleared by the caller; all zero on
+ * failure. Errors carry TensorFlow's text.
+ */
+enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
+                               struct rt_tensor *fetches, const struct rt_run_options *options,
+                               struct rt_error *err);
+
+bool rt_callable_writes(const struct rt_callable *c); /* has an effect: must run alone */
+enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
+enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
+
+/*
+ * Whether requests may be merged along dimension 0 of every feed: each output row proved to depend
+ * on the same input row alone. `shapes`: the signature's, one per feed (unknown inner dims are
+ * tried as small numbers). False: `why` names the node and the op that prevents it.
+ */
+bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
+                            struct rt_error *why);
+
+/*
+ * Ends loading: from now on variables that nothing writes are constants of the plans made later,
+ * and everything in `callables` has its constants in memory. Unless `load_all`, variables that no
+ * callable reaches stay unread and reading one later is refused.
+ */
+enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
+                               bool load_all, struct rt_error *err);
+
+/* One op, dtype or attribute that a plan would meet and cannot run. */
+struct rt_missing {
+    const char *node, *op, *reason; /* in the arena given */
+};
+/* What of the plan for `spec` could not run: functions are followed. *out: an array in `arena`. */
+enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spec *spec,
+                                  struct rt_arena *arena, struct rt_missing **out, int *n,
+                                  struct rt_error *err);
+
+struct rt_session_stats {
+    int64_t constant_bytes, packed_bytes; /* plain constants in memory, packed forms */
+    int64_t runs, nodes_run;
+};
+void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);
+
+#endif

@@ -1,0 +1,166 @@
+/*
+ * Tensors: dense, row-major values over shared buffers.
+ *
+ * A tensor is plain data: copying the struct does not take a reference, rt_tensor_ref does. A
+ * buffer is freed with its last reference, on whichever thread that happens; what it holds
+ * (strings, objects) goes with it. Data is aligned to its element only when it is foreign or a
+ * view, to 64 bytes when it was allocated here.
+ *
+ * Threads: a buffer's count is atomic; its bytes are shared read-only as soon as two hold it. Who
+ * would write asks rt_tensor_is_sole() first.
+ */
+#ifndef RT_TENSOR_H
+#define RT_TENSOR_H
+
+#include <stdatomic.h>
+
+#include "runtime/base/span.h"
+#include "runtime/base/status.h"
+#include "runtime/types.h"
+
+enum { RT_MAX_RANK = 8 };
+
+/* ---- elements that are not plain bytes ---- */
+
+/*
+ * One element of a string tensor; owns its bytes. All zero is the empty string. Up to 15 bytes lie
+ * inside. Never copied by assignment, except to move it (then zero the source).
+ */
+struct rt_str {
+    union {
+        char in[16];
+        char *out;
+    } u;
+    size_t n;
+};
+
+static inline const char *rt_str_data(const struct rt_str *s)
+{
+    return s->n < sizeof s->u.in ? s->u.in : s->u.out;
+}
+/* Frees what was there, copies. False: out of memory, *s is the empty string. */
+bool rt_str_set(struct rt_str *s, const void *p, size_t n);
+/* As rt_str_set, but leaves n bytes to fill in. NULL: out of memory. */
+char *rt_str_resize(struct rt_str *s, size_t n);
+bool rt_str_copy(struct rt_str *dst, const struct rt_str *src);
+void rt_str_clear(struct rt_str *s);
+
+/* One element of a resource or variant tensor points to one of these (or NULL); holds a reference.
+ * Embed it first in a struct of your own. */
+struct rt_object;
+struct rt_object_type {
+    const char *name; /* "variable", "hash table", "tensor list" */
+    void (*free)(struct rt_object *o);
+};
+struct rt_object {
+    const struct rt_object_type *type;
+    atomic_int refs;
+};
+void rt_object_init(struct rt_object *o, const struct rt_object_type *type); /* refs 1 */
+struct rt_object *rt_object_ref(struct rt_object *o);                        /* NULL is fine */
+void rt_object_unref(struct rt_object *o);                                   /* NULL is fine */
+
+/* ---- buffers ---- */
+
+enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
+
+struct rt_pool;
+struct rt_device;
+struct rt_buffer {
+    atomic_int refs;
+    uint8_t kind;       /* enum rt_buffer_kind */
+    uint8_t elem;       /* enum rt_dtype of what must be freed with it: string, resource, variant;
+                           else RT_NO_DTYPE */
+    size_t size;        /* bytes at data */
+    _Atomic(void *) data; /* NULL: lazy and not loaded yet, or no bytes */
+    struct rt_pool *pool;     /* where it goes back to, NULL: free() */
+    struct rt_device *device; /* NULL: host memory */
+    void *owner;              /* foreign and lazy: for `release` and `load` */
+    void (*release)(struct rt_buffer *b); /* foreign and lazy: frees owner (and device memory) */
+    /* Lazy: brings the bytes into b->data, 64-byte aligned, verified; called under a lock, once. */
+    enum rt_status (*load)(struct rt_buffer *b, struct rt_error *err);
+    /* Lazy: reads [off, off + n) without keeping it. The whole is verified only by `stream`. */
+    enum rt_status (*stream)(struct rt_buffer *b,
+                             enum rt_status (*sink)(void *arg, size_t off, const void *p, size_t n,
+                                                    struct rt_error *err),
+                             void *arg, struct rt_error *err);
+};
+
+/*
+ * Where a run's outputs come from: recycles blocks, counts them against a limit. Freed blocks of
+ * any thread come back to it; it lives until the last of them is back.
+ */
+struct rt_pool *rt_pool_new(size_t limit_bytes); /* NULL: out of memory */
+void rt_pool_unref(struct rt_pool *p);
+void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks back to the system */
+size_t rt_pool_in_use(struct rt_pool *p);
+
+/* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */
+struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
+                                struct rt_error *err);
+/* Bytes of somebody else; `release(b)` is called when the last reference goes, may be NULL. */
+struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
+                                    void (*release)(struct rt_buffer *b));
+struct rt_buffer *rt_buffer_ref(struct rt_buffer *b);
+void rt_buffer_unref(struct rt_buffer *b); /* NULL is fine */
+
+/* ---- tensors ---- */
+
+struct rt_tensor {
+    uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE: no tensor */
+    int8_t rank;
+    int64_t dim[RT_MAX_RANK];
+    void *data;            /* NULL: no elements, or lazy */
+    struct rt_buffer *buf; /* NULL: borrowed bytes that outlive the tensor, or no elements */
+};
+
+/* The product of dims, -1 when it overflows int64 or a dim is negative. */
+int64_t rt_count(int rank, const int64_t *dim);
+static inline int64_t rt_tensor_count(const struct rt_tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++)
+        n *= t->dim[i];
+    return n;
+}
+static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
+{
+    return (size_t)rt_tensor_count(t) * rt_dtype_size((enum rt_dtype)t->dtype);
+}
+/* A new tensor over a new buffer; checks rank, dims and the product. *t is overwritten. */
+enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
+                             int rank, const int64_t *dim, struct rt_error *err);
+void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src); /* *dst is overwritten */
+void rt_tensor_clear(struct rt_tensor *t); /* drops the reference; *t is zero afterwards */
+/* We hold the only reference to plain heap bytes, so they may be written. */
+bool rt_tensor_is_sole(const struct rt_tensor *t);
+/* If lazy, brings it into memory (once for all who share it) and sets t->data. */
+enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
+static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
+{
+    return t->buf && t->buf->kind == RT_BUF_LAZY && !atomic_load(&t->buf->data);
+}
+/* Element-wise copy of n elements: deep for strings, by reference for objects. dst is initialised
+ * (zero for strings and objects). */
+enum rt_status rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
+                                struct rt_error *err);
+/* A deep copy into a new heap buffer. */
+enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
+                              struct rt_pool *pool, struct rt_error *err);
+/* A scalar that holds a reference to `o`, of type RT_RESOURCE or RT_VARIANT; takes the caller's
+ * reference only on success. */
+enum rt_status rt_tensor_object(struct rt_tensor *t, enum rt_dtype dtype, struct rt_object *o,
+                                struct rt_error *err);
+/* "[2,3]", cut to room; as TensorFlow prints shapes. -1 dims print as "?". */
+const char *rt_shape_text(char *room, size_t n, int rank, const int64_t *dim);
+
+static inline const struct rt_str *rt_strs(const struct rt_tensor *t)
+{
+    return t->data;
+}
+static inline struct rt_object *rt_tensor_handle(const struct rt_tensor *t) /* of a scalar */
+{
+    return t->data ? *(struct rt_object *const *)t->data : NULL;
+}
+
+#endif

@@ -1,0 +1,109 @@
+#include "tests/support/test.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/crc32c.h"
+#include "runtime/base/machine.h"
+#include "runtime/base/map.h"
+
+static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
+{
+    (void)state;
+    struct rt_arena *a = rt_arena_new(10000);
+    assert_non_null(rt_arena_alloc(a, 100));
+    assert_null(rt_arena_alloc(a, 20000));
+    assert_null(rt_arena_array(a, SIZE_MAX / 2, 4));
+    char *p = rt_arena_alloc(a, 200);
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % 16, 0);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(p[i], 0);
+    assert_int_equal((uintptr_t)rt_arena_aligned(a, 10, 64) % 64, 0);
+    rt_arena_free(a);
+}
+
+static void an_error_longer_than_its_buffer_is_whole_in_its_arena(void **state)
+{
+    (void)state;
+    char text[2001];
+    memset(text, 'x', 2000);
+    text[2000] = '\0';
+    struct rt_error cut = {0};
+    rt_fail(&cut, RT_INTERNAL, "%s", text);
+    assert_true(strlen(rt_error_text(&cut)) < 2000);
+    struct rt_error err = {.arena = rt_arena_new(SIZE_MAX)};
+    assert_int_equal(rt_fail(&err, RT_NOT_FOUND, "%s", text), RT_NOT_FOUND);
+    assert_string_equal(rt_error_text(&err), text);
+    rt_fail_prefix(&err, "while %s: ", "testing");
+    assert_int_equal(strlen(rt_error_text(&err)), 2000 + strlen("while testing: "));
+    assert_int_equal(err.code, RT_NOT_FOUND);
+    rt_arena_free(err.arena);
+}
+
+static void bytes_stop_at_their_limit(void **state)
+{
+    (void)state;
+    struct rt_bytes b;
+    rt_bytes_init(&b, 10);
+    rt_bytes_adds(&b, "12345");
+    rt_bytes_addf(&b, "%d", 67890);
+    assert_false(b.failed);
+    assert_string_equal(b.p, "1234567890");
+    rt_bytes_addc(&b, 'x');
+    assert_true(b.failed);
+    assert_null(rt_bytes_take(&b, NULL));
+    rt_bytes_clear(&b);
+}
+
+static void a_checksum_is_the_published_one(void **state)
+{
+    (void)state;
+    assert_int_equal(rt_crc32c(0, "123456789", 9), 0xe3069283u); /* RFC 3720, B.4 */
+    unsigned char zero[32] = {0};
+    assert_int_equal(rt_crc32c(0, zero, 32), 0x8a9136aau);
+    uint32_t part = rt_crc32c(0, "1234", 4);
+    assert_int_equal(rt_crc32c(part, "56789", 5), 0xe3069283u);
+}
+
+static void a_map_finds_what_was_put_and_not_what_was_removed(void **state)
+{
+    (void)state;
+    struct rt_map m;
+    rt_map_init(&m);
+    static int values[1000];
+    char key[16];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof key, "key%d", i);
+        assert_true(rt_map_put(&m, key, &values[i]));
+    }
+    assert_true(rt_map_remove(&m, "key500"));
+    assert_false(rt_map_remove(&m, "key500"));
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof key, "key%d", i);
+        assert_ptr_equal(rt_map_get(&m, key), i == 500 ? NULL : &values[i]);
+    }
+    assert_true(rt_map_put(&m, "key500", &values[0]));
+    assert_ptr_equal(rt_map_get(&m, "key500"), &values[0]);
+    rt_map_clear(&m);
+}
+
+static void the_machine_has_cores_and_memory(void **state)
+{
+    (void)state;
+    assert_true(rt_machine_cores() >= 1);
+    assert_true(rt_machine_free_memory() > 0);
+    assert_true(rt_machine_resident() > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_arena_refuses_what_is_over_its_cap_and_stays_usable),
+        cmocka_unit_test(an_error_longer_than_its_buffer_is_whole_in_its_arena),
+        cmocka_unit_test(bytes_stop_at_their_limit),
+        cmocka_unit_test(a_checksum_is_the_published_one),
+        cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),
+        cmocka_unit_test(the_machine_has_cores_and_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
