@@ -1,0 +1,20 @@
+/*
+ * The gRPC transport over gRPC's C core; everything of it stands behind this file and grpc.c.
+ * Registered methods for Predict, one catch-all for the rest.
+ */
+#ifndef SRV_GRPC_H
+#define SRV_GRPC_H
+
+#include "server/server.h"
+
+enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
+                              struct rt_error *err);
+/* Binds and begins to accept; gRPC's core can do so once per server, so this also starts it. */
+enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port, int *bound,
+                               struct rt_error *err);
+void srv_grpc_quiesce(struct srv_grpc *g); /* no new calls; those in flight go on */
+int srv_grpc_in_flight(struct srv_grpc *g);
+void srv_grpc_cancel_all(struct srv_grpc *g);
+void srv_grpc_stop(struct srv_grpc *g);
+
+#endif

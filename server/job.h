@@ -1,0 +1,66 @@
+/*
+ * One request on its way through the server: decoded tensors in, tensors out.
+ *
+ * Owner: the transport that made it, except between srv_job_submit and `done`, when the scheduler
+ * has it. Everything a job points to lives in its arena or holds references of its own.
+ */
+#ifndef SRV_JOB_H
+#define SRV_JOB_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/saved_model.h"
+
+struct srv_net;
+struct srv_version;
+struct srv_bucket;
+
+enum srv_api { SRV_PREDICT, SRV_CLASSIFY, SRV_REGRESS, SRV_METADATA, SRV_STATUS, SRV_OTHER };
+
+struct srv_job {
+    struct srv_job *next;
+    struct srv_net *net;
+    struct srv_version *version; /* held by net until the job is over */
+    const struct rt_model_signature *signature;
+    struct rt_arena *arena; /* of the request */
+    size_t body_bytes;      /* counted against the budget of bytes in flight */
+
+    /* feeds[i] is the signature's input i. Cleared by srv_job_clear. */
+    int n_feeds;
+    struct rt_tensor *feeds;
+    /* fetches[i] is the signature's output i; `wanted` (NULL: all) tells which the client asked
+     * for. Zero unless status is RT_OK. */
+    int n_fetches;
+    struct rt_tensor *fetches;
+    int64_t n_rows; /* dimension 0 of every feed; 0: they have no common one, never merged */
+
+    int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER */
+    _Atomic bool cancelled; /* the client is gone: not started any more */
+
+    int64_t received_ns, queued_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC */
+    int batch_rows;                                          /* rows of the batch it ran in */
+
+    enum rt_status status;
+    struct rt_error err; /* its arena is set to the job's */
+
+    /* Called exactly once, on any thread (a worker's, or the loop's when it ran inline or was
+     * refused): must hand over to the loop thread what needs it. */
+    void (*done)(struct srv_job *job);
+    void *owner; /* the transport's */
+
+    struct srv_bucket *bucket; /* the scheduler's */
+    struct srv_job *queue_next;
+};
+
+/*
+ * Makes a job of a decoded request: loop thread, inside a turn. Fills n_rows and queues it in the
+ * turn; tiny jobs of idle buckets run here and now (done is called before this returns).
+ * Full queues answer at once with UNAVAILABLE through done.
+ */
+void srv_job_submit(struct srv_job *job);
+/* Drops the tensors. */
+void srv_job_clear(struct srv_job *job);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * The serving map: which versions answer requests now. Immutable; the manager publishes a new one
+ * behind one atomic pointer, each network thread reads it once per turn.
+ *
+ * A version is retired in this order: a map without it is published; each network thread is asked
+ * by mail, and answers once it uses the new map and holds no handle of it; then the manager frees.
+ */
+#ifndef SRV_MAP_H
+#define SRV_MAP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/saved_model.h"
+
+struct srv_lane; /* the scheduler's per-version state */
+struct srv_version_metrics;
+
+struct srv_version {
+    const char *model;
+    int64_t version;
+    struct rt_model *loaded;
+    uint32_t slot; /* unique among those not freed; index into srv_net.held and counters */
+    struct srv_lane *lane;
+    struct srv_version_metrics *metrics;
+    int64_t loaded_ns;
+};
+
+struct srv_label {
+    const char *label;
+    int64_t version;
+};
+
+struct srv_map_model {
+    const char *name;
+    int n_versions;
+    struct srv_version *const *versions; /* AVAILABLE ones, highest version first */
+    int n_labels;
+    const struct srv_label *labels;
+};
+
+struct srv_map {
+    int n_models;
+    const struct srv_map_model *models; /* sorted by name */
+};
+
+/* Which version a request wants. Spans point into the request. */
+struct srv_model_spec {
+    struct rt_span name, label, signature; /* p NULL: not given */
+    bool has_version;
+    int64_t version;
+};
+
+/*
+ * TensorFlow Serving's texts: "Servable not found for request: Latest(m)" / "Specific(m, 5)"
+ * (NOT_FOUND), "Unrecognized servable version label: L" (INVALID_ARGUMENT). The version is not
+ * held: srv_hold it in the same turn.
+ */
+enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
+                            struct srv_version **out, struct rt_error *err);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * The command line: one table gives names, types, defaults, limits, help, and the README's list.
+ * Read in main.c, then const.
+ */
+#ifndef SRV_OPTIONS_H
+#define SRV_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runtime/base/status.h"
+
+struct srv_options {
+    bool as_tensorflow; /* called as tensorflow_model_server */
+
+    /* TensorFlow Serving's, with its names and defaults */
+    int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
+    bool rest_api_enable_cors_support;
+    bool enable_batching;
+    bool allow_version_labels_for_unavailable_models;
+    const char *batching_parameters_file, *model_config_file, *model_name, *model_base_path;
+    const char *grpc_socket_path, *saved_model_tags, *grpc_channel_arguments;
+    const char *monitoring_config_file;
+    int64_t model_config_file_poll_wait_seconds, file_system_poll_wait_seconds;
+    int64_t num_load_threads, num_unload_threads, max_num_load_retries, load_retry_interval_micros;
+    bool enable_model_warmup;
+    bool enable_serialization_as_tensor_content, enable_signature_method_name_check;
+    bool enable_grpc_healthcheck_service;
+    int64_t grpc_max_threads;
+    int64_t tensorflow_session_parallelism, tensorflow_intra_op_parallelism,
+        tensorflow_inter_op_parallelism;
+
+    /* ours */
+    const char *models;       /* --models DIR: every sub-directory is a model */
+    const char *bind_address; /* 127.0.0.1 as slipway serve */
+    int64_t max_body_bytes;   /* 256 MiB */
+    int64_t max_bytes_in_flight;
+    int64_t max_header_bytes;
+    int64_t max_queue_jobs, max_queue_bytes; /* per version */
+    int64_t max_batch_rows;
+    int64_t inline_max_us;    /* 40; 0: never inline */
+    int64_t num_workers;      /* 0: one per usable core */
+    int64_t num_rest_threads; /* 0: one per four cores, at least one */
+    int64_t num_grpc_threads; /* 0: one per four cores, at least one */
+    int64_t drain_timeout_ms; /* from --drain_timeout seconds */
+    int64_t drain_delay_ms;   /* -1: 5 s as process 1, else 0 */
+    int64_t
+        model_wait_seconds; /* as tensorflow_model_server: how long a missing model is waited for */
+    int64_t run_memory_limit_bytes;
+    int64_t max_connections;
+    int64_t request_read_timeout_ms; /* for a whole request to arrive */
+    bool allow_unsupported_signatures;
+    bool log_device_placement;
+    bool access_log;
+    const char *log_format; /* "text" or "json" */
+    int64_t log_level;      /* 0 errors .. 3 debug */
+};
+
+enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
+
+/*
+ * Sets defaults (they depend on as_tensorflow), then reads argv[1..]. Unknown flags: as
+ * tensorflow_model_server a message and usage on `out`, then go on; as slipway refused by name.
+ */
+enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
+                                 const char *const *argv, FILE *out);
+void srv_options_help(FILE *out, bool as_tensorflow);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * Batching and scheduling. scheduler_core.h holds the pure decisions (no clock, no threads); here
+ * is the shell around them: workers, one lock, and the merge and split of batches.
+ *
+ * Threads: submit from network threads (through srv_job_submit); lanes are made and ended by the
+ * manager.
+ */
+#ifndef SRV_SCHEDULER_H
+#define SRV_SCHEDULER_H
+
+#include "server/job.h"
+#include "server/server.h"
+
+struct srv_scheduler *srv_scheduler_new(struct srv_server *server, int n_workers);
+/* Jobs still queued are answered UNAVAILABLE; joins the workers. */
+void srv_scheduler_free(struct srv_scheduler *s);
+
+/* A version's queue, made before it is published. NULL: out of memory. */
+struct srv_lane *srv_lane_new(struct srv_scheduler *s, struct srv_version *v);
+/* After its last handle is gone: nothing of it is queued or runs any more. */
+void srv_lane_free(struct srv_lane *l);
+
+/* What srv_net_end does with the turn's jobs: one lock, at most one wake per idle worker. */
+void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
+/* Answers everything still queued with `code` and `text` (end of the drain). */
+void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
+int srv_scheduler_jobs(struct srv_scheduler *s); /* queued and running */
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * The server: owns every part, starts and stops them in order. Two servers in one process work:
+ * nothing here is global.
+ *
+ * | thread  | count                  | owns                                                     |
+ * |---------|------------------------|----------------------------------------------------------|
+ * | main    | 1                      | configuration, start and stop order, signals             |
+ * | network | REST n, gRPC n         | its connections, requests being read or written          |
+ * | worker  | one per usable core    | a batch and its context while it runs                    |
+ * | manager | 1, and load threads    | version states, loading, publishing maps, freeing        |
+ */
+#ifndef SRV_SERVER_H
+#define SRV_SERVER_H
+
+#include "runtime/op.h"
+#include "server/map.h"
+#include "server/options.h"
+
+struct srv_scheduler;
+struct srv_manager;
+struct srv_metrics;
+struct srv_rest;
+struct srv_grpc;
+struct srv_net;
+
+enum { SRV_MAX_NETS = 128 };
+
+struct srv_server {
+    struct srv_options options;
+    const struct rt_registry *registry;
+    _Atomic(const struct srv_map *) map; /* never NULL once started */
+    struct srv_metrics *metrics;
+    struct srv_scheduler *scheduler;
+    struct srv_manager *manager;
+    struct srv_rest *rest;
+    struct srv_grpc *grpc;
+    int n_nets; /* set before the first map is published, then read-only */
+    struct srv_net *nets[SRV_MAX_NETS];
+    _Atomic bool draining;           /* not ready; still answering */
+    _Atomic int64_t bytes_in_flight; /* request bodies held, against max_bytes_in_flight */
+};
+
+/* Blocks until a signal ends the server. The exit code of the process. */
+int srv_server_main(const struct srv_options *options, const struct rt_registry *registry);
+
+#endif
