@@ -26,21 +26,21 @@ enum rt_attr_type {
 
 struct rt_arg_schema {
     const char *name;
-    uint8_t type;        /* enum rt_dtype when fixed, else RT_NO_DTYPE */
-    int8_t type_attr;    /* index of the attr that gives the type, or -1 */
-    int8_t number_attr;  /* index of the attr that gives how many, or -1: one */
-    int8_t list_attr;    /* index of the list(type) attr, or -1 */
+    uint8_t type;       /* enum rt_dtype when fixed, else RT_NO_DTYPE */
+    int8_t type_attr;   /* index of the attr that gives the type, or -1 */
+    int8_t number_attr; /* index of the attr that gives how many, or -1: one */
+    int8_t list_attr;   /* index of the list(type) attr, or -1 */
     bool is_ref;
 };
 
 struct rt_attr_schema {
     const char *name;
-    uint8_t type;        /* enum rt_attr_type */
+    uint8_t type; /* enum rt_attr_type */
     bool has_default, has_minimum;
     int64_t minimum;     /* of an int, or of a list's length */
     uint64_t types;      /* allowed types of a type or list(type) attr; 0: any */
     const char *strings; /* allowed strings "A\0B\0" ending in an empty one; NULL: any */
-    const char *value;   /* the default, in the generator's compact text; see schema.c */
+    const char *value; /* the default, in the generator's compact text; rt_attr_default reads it */
 };
 
 struct rt_schema {
@@ -49,10 +49,12 @@ struct rt_schema {
     const struct rt_attr_schema *attr;
     uint8_t n_in, n_out, n_attr;
     bool is_stateful, is_commutative;
+    bool allows_uninitialized; /* a ref input may be a variable without a value */
 };
 
 const struct rt_schema *rt_schema_find(const char *op); /* NULL: TensorFlow has no such op */
 int rt_schema_attr(const struct rt_schema *s, const char *name); /* index or -1 */
 int rt_schema_count(void);
+const struct rt_schema *rt_schema_at(int i); /* all of them, sorted by name */
 
 #endif
