@@ -1,0 +1,38 @@
+/*
+ * What stands behind one row of table.inc: an op and all of its kernels, under one symbol.
+ *
+ *     const struct kn_entry kn_abs = {
+ *         .op = {.name = "Abs", .infer = ..., .rows = rt_rows_same},
+ *         .kernels = KN_KERNELS({.op = "Abs", .device = "CPU", .name = "abs", .run = run}),
+ *     };
+ */
+#ifndef KN_ENTRY_H
+#define KN_ENTRY_H
+
+#include "runtime/op.h"
+
+struct kn_entry {
+    struct rt_op op;
+    const struct rt_kernel *kernels; /* ends in a row without op; NULL: the op has no kernel */
+};
+
+/* One or more brace-enclosed rows of struct rt_kernel, for .kernels at file scope. */
+#define KN_KERNELS(...)                                                                            \
+    (const struct rt_kernel[])                                                                     \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            .op = NULL                                                                             \
+        }                                                                                          \
+    }
+
+/* The common case: one CPU kernel that takes the types in `types_` of attribute T. */
+#define KN_CPU(op_, name_, types_, prepare_, run_)                                                 \
+    KN_KERNELS({.op = (op_),                                                                       \
+                .device = "CPU",                                                                   \
+                .name = (name_),                                                                   \
+                .types = (types_),                                                                 \
+                .prepare = (prepare_),                                                             \
+                .run = (run_)})
+
+#endif
