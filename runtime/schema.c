@@ -7,8 +7,8 @@
 #define IS(name, type)       {name, type, -1, -1, -1, 0}
 #define OF(name, attr)       {name, RT_NO_DTYPE, attr, -1, -1, 0}
 #define ARG(...)             {__VA_ARGS__}
-#define MUST(name, kind)     {name, kind, 0, 0, 0, 0, 0, 0}
-#define HAS(name, kind, def) {name, kind, 1, 0, 0, 0, 0, def}
+#define MUST(name, kind)     {name, kind, 0, 0, 0, 0, 0, 0, 0}
+#define HAS(name, kind, def) {name, kind, 1, 0, 0, 0, 0, 0, def}
 #define ATTR(...)            {__VA_ARGS__}
 #define NONE                 NULL
 #define ARGS(...)            (const struct rt_arg_schema[]){__VA_ARGS__}

@@ -39,7 +39,8 @@ struct rt_attr_schema {
     bool has_default, has_minimum;
     int64_t minimum;     /* of an int, or of a list's length */
     uint64_t types;      /* allowed types of a type or list(type) attr; 0: any */
-    const char *strings; /* allowed strings "A\0B\0" ending in an empty one; NULL: any */
+    uint8_t n_strings;   /* allowed strings; 0: any */
+    const char *strings; /* each followed by NUL */
     const char *value; /* the default, in the generator's compact text; rt_attr_default reads it */
 };
 

@@ -144,12 +144,13 @@ def attr_row(attr):
     head = "%s, %d" % (quote(attr.name), kind_number(attr.type))
     if not (types or strings or attr.has_minimum):
         return "HAS(%s, %s)" % (head, value) if has_default else "MUST(%s)" % head
-    return "ATTR(%s, %d, %d, %d, %s, %s, %s)" % (
+    return "ATTR(%s, %d, %d, %d, %s, %d, %s, %s)" % (
         head,
         has_default,
         attr.has_minimum,
         attr.minimum if attr.has_minimum else 0,
         "0x%x" % types if types else "0",
+        len(strings),
         " ".join(quote(text + b"\0") for text in strings) or "0",
         value,
     )
