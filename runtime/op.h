@@ -102,7 +102,14 @@ struct rt_op {
      */
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, struct rt_object **out, struct rt_error *err);
+    /* infer also reads the value of the last input, whatever its index (ConcatV2's axis). */
+    bool shape_in_last;
 };
+/* Whether infer reads the value of input k: shape_in and shape_in_last together. Ask this. */
+static inline bool rt_op_reads_value(const struct rt_op *op, int k, int n_in)
+{
+    return (k < 64 && (op->shape_in >> k & 1)) || (op->shape_in_last && k == n_in - 1);
+}
 
 /* ---- kernel ---- */
 
