@@ -1,0 +1,191 @@
+/*
+ * Our side of the conformance tests: graphs and feeds on standard input, results on standard
+ * output. All numbers little-endian, texts and graphs preceded by their length (int64).
+ *
+ *   'G' graph                      a new session over a serialized GraphDef
+ *   'R' feeds fetches targets (int32 each), then per feed: name, tensor; then the names
+ *
+ * Each is answered by a status (int32) and its text; 'R', when that is 0, by the fetched tensors.
+ * A tensor: dtype, rank (int32), dims (int64), then bytes, or for strings each with its length.
+ */
+#include "kernels/kernels.h"
+#include "runtime/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 256 };
+
+static void must(bool ok, const char *what)
+{
+    if (!ok) {
+        fprintf(stderr, "op_runner: %s\n", what);
+        exit(2);
+    }
+}
+
+static void get(void *p, size_t n)
+{
+    must(n == 0 || fread(p, 1, n, stdin) == n, "standard input ends early");
+}
+
+static void put(const void *p, size_t n)
+{
+    must(n == 0 || fwrite(p, 1, n, stdout) == n, "standard output is closed");
+}
+
+static int32_t get_int(void)
+{
+    int32_t v;
+    get(&v, sizeof v);
+    return v;
+}
+
+static void put_int(int32_t v)
+{
+    put(&v, sizeof v);
+}
+
+/* Ends in a NUL that *n does not count; for free(). */
+static char *get_text(int64_t *n)
+{
+    get(n, sizeof *n);
+    must(*n >= 0 && *n < (INT64_C(1) << 32), "a length out of range");
+    char *s = malloc((size_t)*n + 1);
+    must(s != NULL, "out of memory");
+    get(s, (size_t)*n);
+    s[*n] = '\0';
+    return s;
+}
+
+static void put_text(const char *p, size_t n)
+{
+    const int64_t len = (int64_t)n;
+    put(&len, sizeof len);
+    put(p, n);
+}
+
+static void get_tensor(struct rt_tensor *t)
+{
+    struct rt_error err = {0};
+    const int32_t dtype = get_int(), rank = get_int();
+    int64_t dim[RT_MAX_RANK];
+    must(rank >= 0 && rank <= RT_MAX_RANK, "a rank out of range");
+    get(dim, (size_t)rank * sizeof *dim);
+    must(rt_tensor_new(t, NULL, (enum rt_dtype)dtype, rank, dim, &err) == RT_OK, err.msg);
+    if (dtype != RT_STRING) {
+        get(t->data, rt_tensor_bytes(t));
+        return;
+    }
+    struct rt_str *strs = t->data;
+    const int64_t count = rt_tensor_count(t);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t n;
+        char *s = get_text(&n);
+        must(rt_str_set(&strs[i], s, (size_t)n), "out of memory");
+        free(s);
+    }
+}
+
+static void put_tensor(const struct rt_tensor *t)
+{
+    put_int(t->dtype);
+    put_int(t->rank);
+    put(t->dim, (size_t)t->rank * sizeof *t->dim);
+    if (t->dtype == RT_STRING) {
+        const int64_t count = rt_tensor_count(t);
+        for (int64_t i = 0; i < count; i++)
+            put_text(rt_str_data(&rt_strs(t)[i]), rt_strs(t)[i].n);
+    } else if (rt_dtype_is_plain((enum rt_dtype)t->dtype)) {
+        put(t->data, rt_tensor_bytes(t));
+    }
+}
+
+static void put_status(enum rt_status st, const struct rt_error *err)
+{
+    const char *text = st ? rt_error_text(err) : "";
+    put_int((int32_t)st);
+    put_text(text, strlen(text));
+}
+
+static struct rt_session *open_session(const struct rt_registry *registry)
+{
+    struct rt_error err = {0};
+    struct rt_library *library = NULL;
+    struct rt_session *session = NULL;
+    int64_t n;
+    char *graph = get_text(&n);
+    enum rt_status st = rt_library_import(&library, rt_span_of(graph, (size_t)n), registry, &err);
+    if (st == RT_OK) {
+        const struct rt_session_options options = {.registry = registry};
+        st = rt_session_new(&session, library, &options, &err);
+        if (st)
+            rt_library_free(library);
+    }
+    free(graph);
+    put_status(st, &err);
+    return session;
+}
+
+static void run_once(struct rt_session *session)
+{
+    struct rt_error err = {0};
+    struct rt_callable *callable = NULL;
+    struct rt_tensor feed[MOST] = {0}, fetch[MOST] = {0};
+    char *name[MOST];
+    int64_t n;
+    const int n_feeds = get_int(), n_fetches = get_int(), n_targets = get_int();
+    const int n_names = n_feeds + n_fetches + n_targets;
+    must(n_feeds >= 0 && n_fetches >= 0 && n_targets >= 0 && n_names < MOST, "too many names");
+    for (int i = 0; i < n_feeds; i++) {
+        name[i] = get_text(&n);
+        get_tensor(&feed[i]);
+    }
+    for (int i = n_feeds; i < n_names; i++)
+        name[i] = get_text(&n);
+
+    const char *const *names = (const char *const *)name;
+    const struct rt_call_spec spec = {
+        .feeds = names,
+        .fetches = names + n_feeds,
+        .targets = names + n_feeds + n_fetches,
+        .n_feeds = n_feeds,
+        .n_fetches = n_fetches,
+        .n_targets = n_targets,
+    };
+    enum rt_status st = session ? rt_session_prepare(session, &spec, &callable, &err)
+                                : rt_fail(&err, RT_FAILED_PRECONDITION, "there is no session");
+    if (st == RT_OK)
+        st = rt_callable_run(callable, feed, fetch, NULL, &err);
+    put_status(st, &err);
+    for (int i = 0; i < n_fetches && st == RT_OK; i++)
+        put_tensor(&fetch[i]);
+
+    for (int i = 0; i < n_fetches; i++)
+        rt_tensor_clear(&fetch[i]);
+    for (int i = 0; i < n_feeds; i++)
+        rt_tensor_clear(&feed[i]);
+    for (int i = 0; i < n_names; i++)
+        free(name[i]);
+}
+
+int main(void)
+{
+    struct rt_registry *registry = rt_registry_new();
+    struct rt_session *session = NULL;
+    must(registry && kn_register(registry), "the kernels cannot be registered");
+    for (int c; (c = getchar()) != EOF;) {
+        must(c == 'G' || c == 'R', "an unknown request");
+        if (c == 'G') {
+            rt_session_free(session);
+            session = open_session(registry);
+        } else {
+            run_once(session);
+        }
+        must(fflush(stdout) == 0, "standard output is closed");
+    }
+    rt_session_free(session);
+    rt_registry_free(registry);
+    return 0;
+}
