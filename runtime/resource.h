@@ -39,6 +39,16 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                   enum rt_status (*change)(void *arg, struct rt_tensor *value,
                                                            struct rt_error *err),
                                   void *arg, struct rt_error *err);
+/*
+ * For plans. Mutable: something that is served writes it, so no plan may take its value as a
+ * constant. Freezing reads the value and remembers that a plan holds it: the next write makes the
+ * variable mutable and calls on_write, once.
+ */
+bool rt_variable_is_mutable(struct rt_variable *v);
+void rt_variable_set_mutable(struct rt_variable *v);
+enum rt_status rt_variable_freeze(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
+                                  struct rt_error *err);
+void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *arg);
 /* Forgets the value (DestroyResourceOp). */
 void rt_variable_destroy(struct rt_variable *v);
 

@@ -1,0 +1,73 @@
+/*
+ * Reads of variables become constants once loading is over, when the variable has a value and no
+ * served signature writes it. A write that reaches one after all raises the session's generation,
+ * and callables make their plans again.
+ */
+#include "runtime/plan.h"
+
+#include <string.h>
+
+#include "runtime/resource.h"
+
+/* The variable of a constant handle, when it may be frozen; NULL otherwise. */
+static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *from = &g->node[e.node];
+    if (from->kind != PL_CONST || from->value.dtype != RT_RESOURCE)
+        return NULL;
+    struct rt_variable *v = rt_variable_of(&from->value);
+    if (!v || rt_variable_is_mutable(v) || !rt_variable_is_initialized(v))
+        return NULL;
+    return v;
+}
+
+enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err)
+{
+    *changed = false;
+    if (!g->serving)
+        return RT_OK;
+    for (int i = 0, n_before = g->n; i < n_before; i++) {
+        if (g->node[i].kind != PL_OP || !g->node[i].def)
+            continue;
+        const struct rt_node *def = g->node[i].def;
+        if (pl_is(&g->node[i], "ReadVariableOp")) {
+            struct rt_variable *v = frozen_variable(g, g->node[i].in[0]);
+            if (!v || rt_variable_dtype(v) != (enum rt_dtype)def->out_dtype[0])
+                continue;
+            struct rt_tensor t;
+            enum rt_status st = rt_variable_freeze(v, false, &t, err);
+            if (st)
+                return st;
+            g->node[i].kind = PL_CONST;
+            g->node[i].value = t;
+            g->node[i].effect = RT_PURE;
+            g->node[i].frozen = true;
+            *changed = true;
+            continue;
+        }
+        for (int k = 0; k < def->n_in; k++) {
+            struct rt_variable *v = pl_follows_refs(def, k) && k < g->node[i].n_in
+                                        ? frozen_variable(g, g->node[i].in[k])
+                                        : NULL;
+            if (!v)
+                continue;
+            int c = pl_add(g, err);
+            if (c < 0)
+                return RT_RESOURCE_EXHAUSTED;
+            struct pl_node *n = &g->node[c];
+            enum rt_status st = rt_variable_freeze(v, true, &n->value, err);
+            if (st) {
+                n->kind = PL_GONE;
+                return st;
+            }
+            n->kind = PL_CONST;
+            n->frozen = true;
+            n->n_out = 1;
+            n->name = g->node[g->node[i].in[k].node].name;
+            n->def = g->node[g->node[i].in[k].node].def;
+            g->node[i].in[k] = (struct pl_edge){c, 0};
+            *changed = true;
+        }
+    }
+    return RT_OK;
+}

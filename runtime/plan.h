@@ -1,0 +1,245 @@
+/*
+ * Plans, inside the runtime. A plan is how one set of feeds and fetches is computed: nodes in an
+ * order that works, values by index, constants in place. Built in stages, each in a file of its
+ * own:
+ *
+ *   cut.c       feeds cut the graph, what the fetches do not reach is left out
+ *   inline.c    function calls become their bodies, until none is left
+ *   resolve.c   ops that make handles become constants that hold the session's resource
+ *   simplify.c  folding, identities, equal nodes, constant branches
+ *   freeze.c    reads of variables that nothing writes become constants
+ *   place.c     devices, copies where a tensor crosses
+ *   finish.c    order, value indexes, last uses: the struct rt_plan
+ *
+ * The stages work on a pl_graph, which is thrown away; the plan is immutable and shared by any
+ * number of contexts, but for its cache of prepared kernels (prepared.h), which locks.
+ */
+#ifndef RT_PLAN_H
+#define RT_PLAN_H
+
+#include "runtime/base/arena.h"
+#include "runtime/base/map.h"
+#include "runtime/base/thread.h"
+#include "runtime/op.h"
+#include "runtime/session.h"
+
+struct rt_plan;
+
+enum pl_kind {
+    PL_GONE, /* removed by a stage */
+    PL_OP,
+    PL_CONST, /* `value` */
+    PL_FEED,  /* output 0 is feed number `feed` */
+    PL_CALL,  /* a function too large to inline: sub[0] */
+    PL_IF,    /* sub[0] when true, sub[1] when false; input 0 is the condition */
+    PL_CASE,  /* sub[input 0], the last one when out of range */
+    PL_WHILE, /* sub[0] the condition, sub[1] the body */
+    PL_COPY,  /* input 0, on another device */
+};
+
+struct pl_edge {
+    int node, out; /* node -1: none */
+};
+
+struct pl_node {
+    uint8_t kind;
+    uint8_t effect;            /* enum rt_effect; of a PL_IF and its like the strongest inside */
+    uint8_t device;            /* index into the session's devices; 0 is the CPU */
+    bool frozen;               /* a PL_CONST that was a variable */
+    const struct rt_node *def; /* attributes and types; NULL for PL_COPY and pivots */
+    const char *name;          /* with the names of the calls around it */
+    int depth;                 /* of the calls around it */
+    int n_in, n_out, n_ctrl;
+    struct pl_edge *in;
+    int *ctrl;
+    const struct rt_func_ref *call; /* a call not inlined yet: of this function, with its inputs */
+    int call_skip;                  /* from this one on (1: it was a branch) */
+    struct rt_tensor value;
+    int feed;
+    uint8_t copy_dtype; /* of PL_COPY */
+    struct rt_plan **sub;
+    int n_sub;
+    /* set by finish.c */
+    int first_value;   /* index of output 0 */
+    int *in_value;     /* per input */
+    uint64_t last_use; /* bit k: input k is not read later by anybody (order executor) */
+    int n_release;     /* values that are not read after this node */
+    int *release;
+    const struct rt_kernel **kernels; /* candidates for its device and types */
+    int n_kernels;
+    uint64_t const_in; /* bit k: input k is a PL_CONST */
+    struct rt_prepared_cache *prepared;
+};
+
+/* ---- while it is built ---- */
+
+struct pl_graph {
+    struct rt_session *session;
+    struct rt_arena *arena; /* of the plan to be */
+    struct pl_node *node;
+    int n, room;
+    int n_feeds, n_fetches;
+    struct pl_edge *fetch; /* whether of a feed or a node */
+    const uint8_t *fetch_dtype;
+    int *target; /* nodes that must run */
+    int n_targets, target_room;
+    bool serving; /* after init: reads may be frozen */
+    int depth;    /* of sub-plans around this one */
+};
+
+struct pl_request {
+    const struct rt_graph *graph;
+    const struct rt_edge *feeds, *fetches;
+    const int *targets;
+    int n_feeds, n_fetches, n_targets;
+    /* A function's body: nodes with effects run though nothing reaches them. */
+    bool is_body;
+    /* Per feed: a value that is known whenever the plan runs, or NULL. May be NULL itself. */
+    const struct rt_tensor *const *known;
+};
+
+int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node, -1: no memory */
+bool pl_add_target(struct pl_graph *g, int node);
+
+enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
+enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
+enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
+void pl_prune(struct pl_graph *g);
+bool pl_is(const struct pl_node *n, const char *op); /* it is a PL_OP of this name */
+/* Switch, Merge, Enter, Exit, NextIteration, LoopCond and their Ref forms. */
+bool pl_is_token(const struct rt_node *n);
+/* Input k of `n` wants what its ref points to, when it is given a ref. */
+static inline bool pl_follows_refs(const struct rt_node *n, int k)
+{
+    return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
+}
+
+/* ---- the plan ---- */
+
+struct rt_plan {
+    struct rt_session *session;
+    struct rt_arena *arena;
+    int n_nodes; /* in order: a node stands after what it reads (token plans: any order) */
+    struct pl_node *node;
+    int n_values;
+    const struct rt_tensor **constant; /* per value: what it always is, else NULL */
+    int n_feeds, n_fetches;
+    int *feed_value;  /* -1: nobody reads it */
+    int *fetch_value; /* index of the value */
+    uint8_t *feed_dtype, *fetch_dtype;
+    uint8_t effect; /* the strongest of its nodes */
+    bool tokens;    /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
+    int max_in, max_out;
+    int refs; /* guarded by the session's lock */
+    struct rt_mutex mu;
+    struct rt_context *idle; /* guarded by mu */
+    int n_idle;
+};
+
+enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
+                             struct rt_plan **out, struct rt_error *err);
+void rt_plan_free(struct rt_plan *p);
+
+/* ---- running ---- */
+
+/* What all contexts of one request share. */
+struct rt_run_shared {
+    struct rt_session *session;
+    struct rt_pool *pool;
+    int64_t deadline_ns;
+    const _Atomic bool *cancelled;
+    int depth; /* of sub-plan calls */
+    int64_t nodes_run;
+};
+
+/* Memory of one run of one plan. One thread at a time. */
+struct rt_context {
+    struct rt_context *next; /* while idle */
+    const struct rt_plan *plan;
+    struct rt_run_shared *shared;
+    struct rt_tensor *value; /* n_values */
+    struct rt_tensor *in, *out;
+    struct rt_tensor *temp; /* dereferenced and loaded inputs to drop after the node */
+    int64_t *key;
+    int key_room;
+    void *scratch;
+    size_t scratch_room;
+    struct rt_stream **stream; /* per device of the session, NULL entries */
+};
+
+/* feeds and fetches as rt_callable_run. */
+enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
+                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
+                           struct rt_error *err);
+enum rt_status rt_exec_order(struct rt_context *c, const struct rt_tensor *feeds,
+                             struct rt_error *err);
+enum rt_status rt_exec_token(struct rt_context *c, const struct rt_tensor *feeds,
+                             struct rt_tensor *fetches, struct rt_error *err);
+/*
+ * Runs node i on `in` (its n_in inputs, refs still handles where deref says so; borrowed unless
+ * their bit in last_use is set, when the node may take them and leaves the struct zeroed). `out`:
+ * n_out zeroed tensors, filled. Errors carry " [[{{node NAME}}]]".
+ */
+enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
+                            struct rt_tensor *out, struct rt_error *err);
+
+/* ---- prepared kernels of a node (prepared.c) ---- */
+
+struct rt_prepared {
+    struct rt_prepared *next;
+    const struct rt_kernel *kernel;
+    void *state;
+    void (*release)(void *state);
+    size_t scratch_bytes;
+    uint64_t packed; /* bit k: input k is used in packed form, its plain bytes are not needed */
+    int n_key;
+    int64_t *key;
+    bool is_cached;
+    int8_t *alias;
+    int8_t *rank; /* per output: -1 not known before the run */
+    int64_t (*dim)[RT_MAX_RANK];
+    void *blocks; /* memory of rt_prep_alloc, a chain */
+    struct rt_plan *plan;
+    struct pl_node *node;
+};
+struct rt_prepared_cache;
+struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
+void rt_prepared_cache_clear(struct rt_prepared_cache *c);
+/* The state for these inputs, made if it is not there. Not is_cached: rt_prepared_free it. */
+enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
+                               struct rt_prepared **out, struct rt_error *err);
+void rt_prepared_free(struct rt_prepared *p);
+
+/* ---- the session's, for the stages ---- */
+
+struct rt_session {
+    struct rt_session_options options;
+    struct rt_library *library;
+    struct rt_device *const *devices; /* [0] is the CPU */
+    int n_devices;
+    struct rt_mutex mu;
+    struct rt_map slots;       /* key -> struct rt_object; guarded by mu */
+    struct rt_map node_states; /* guarded by mu */
+    struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
+    struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
+    bool serving, sealed;      /* guarded by mu, changed while nothing else runs */
+    _Atomic int generation;    /* raised when a frozen variable was written */
+    _Atomic int64_t runs, nodes_run, packed_bytes;
+    struct rt_mutex pool_mu;
+    struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
+    int n_pools;
+    uint64_t entropy;
+};
+
+/* The resource of a handle-making node, made on first use; *out gets a reference. */
+enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
+                               struct rt_object **out, struct rt_error *err);
+
+/* Ops that the runtime itself runs: calls, branches, loops, placeholders, constants (control.c). */
+bool rt_register_control(struct rt_registry *r);
+
+#endif
