@@ -1,0 +1,258 @@
+/*
+ * Heap buffers, and the pool that recycles them. A block is the buffer's header and its data in one
+ * piece of memory. Freed blocks wait in lists by size, big ones too: what costs is not malloc but
+ * the page faults of fresh memory. Sizes step by a quarter of a power of two, so at most a fifth of
+ * a block is unused (and its pages never touched).
+ */
+#include <stdlib.h>
+
+#include "runtime/base/thread.h"
+#include "runtime/tensor.h"
+
+enum {
+    ALIGN = 64,
+    HEADER = 128, /* of a block; a multiple of ALIGN */
+    N_SMALL = 4,  /* classes of 64, 128, 192 and 256 bytes */
+    MAX_EXP = 46, /* largest class: 2^47 bytes */
+    N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
+};
+
+struct block {
+    struct rt_buffer b;
+    size_t room;        /* bytes at data */
+    struct block *next; /* while idle */
+};
+_Static_assert(sizeof(struct block) <= HEADER, "header of a block");
+_Static_assert(HEADER % ALIGN == 0, "data is aligned");
+
+struct idle_list {
+    struct rt_mutex mu;
+    struct block *first; /* guarded by mu; the last freed, whose bytes may still be in a cache */
+};
+
+struct rt_pool {
+    atomic_size_t refs;   /* the owners and every block that is out */
+    atomic_size_t in_use; /* bytes of blocks that are out */
+    atomic_size_t idle;   /* bytes of blocks that wait */
+    atomic_size_t peak;   /* the most that was ever out: no more than that is kept idle */
+    size_t limit;
+    struct idle_list list[N_CLASSES];
+};
+
+/* The class that holds n bytes and, in *room, its size; -1 when there is none. */
+static int class_of(size_t n, size_t *room)
+{
+    if (n <= N_SMALL * ALIGN) {
+        int k = n ? (int)((n - 1) / ALIGN) : 0;
+        *room = (size_t)(k + 1) * ALIGN;
+        return k;
+    }
+    int e = 63 - __builtin_clzll((unsigned long long)(n - 1));
+    if (e > MAX_EXP)
+        return -1;
+    size_t step = (size_t)1 << (e - 2);
+    size_t quarter = (n - 1) / step - 4; /* 0 to 3 */
+    *room = (quarter + 5) * step;
+    return N_SMALL + (e - 8) * 4 + (int)quarter;
+}
+
+struct rt_pool *rt_pool_new(size_t limit_bytes)
+{
+    struct rt_pool *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    atomic_init(&p->refs, 1);
+    p->limit = limit_bytes ? limit_bytes : SIZE_MAX;
+    for (int i = 0; i < N_CLASSES; i++)
+        rt_mutex_init(&p->list[i].mu);
+    return p;
+}
+
+void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
+{
+    /* The largest first: few calls give most of it back. */
+    for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
+        for (;;) {
+            rt_mutex_lock(&p->list[i].mu);
+            struct block *k = atomic_load(&p->idle) > keep_bytes ? p->list[i].first : NULL;
+            if (k)
+                p->list[i].first = k->next;
+            rt_mutex_unlock(&p->list[i].mu);
+            if (!k)
+                break;
+            atomic_fetch_sub(&p->idle, k->room);
+            free(k);
+        }
+    }
+}
+
+void rt_pool_unref(struct rt_pool *p)
+{
+    if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    rt_pool_trim(p, 0);
+    for (int i = 0; i < N_CLASSES; i++)
+        rt_mutex_clear(&p->list[i].mu);
+    free(p);
+}
+
+size_t rt_pool_in_use(struct rt_pool *p)
+{
+    return atomic_load(&p->in_use);
+}
+
+static bool pool_count(struct rt_pool *p, size_t room)
+{
+    size_t now = atomic_load(&p->in_use);
+    do {
+        if (now > p->limit || room > p->limit - now)
+            return false;
+    } while (!atomic_compare_exchange_weak(&p->in_use, &now, now + room));
+    size_t peak = atomic_load(&p->peak);
+    while (now + room > peak && !atomic_compare_exchange_weak(&p->peak, &peak, now + room))
+        ;
+    return true;
+}
+
+static struct block *pool_take(struct rt_pool *p, int class)
+{
+    struct idle_list *l = &p->list[class];
+    rt_mutex_lock(&l->mu);
+    struct block *k = l->first;
+    if (k)
+        l->first = k->next;
+    rt_mutex_unlock(&l->mu);
+    if (k)
+        atomic_fetch_sub(&p->idle, k->room);
+    return k;
+}
+
+static void pool_give(struct rt_pool *p, struct block *k)
+{
+    size_t room = k->room;
+    atomic_fetch_sub(&p->in_use, room);
+    if (atomic_fetch_add(&p->idle, room) + room > atomic_load(&p->peak)) {
+        atomic_fetch_sub(&p->idle, room);
+        free(k);
+    } else {
+        size_t ignored;
+        struct idle_list *l = &p->list[class_of(room, &ignored)];
+        rt_mutex_lock(&l->mu);
+        k->next = l->first;
+        l->first = k;
+        rt_mutex_unlock(&l->mu);
+    }
+    rt_pool_unref(p);
+}
+
+static struct block *block_new(size_t room)
+{
+    void *p = NULL;
+    return posix_memalign(&p, ALIGN, HEADER + room) ? NULL : p;
+}
+
+struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
+                                struct rt_error *err)
+{
+    size_t room;
+    int class = class_of(bytes, &room);
+    struct block *k = NULL;
+
+    if (class < 0) {
+        rt_fail_memory(err, "a tensor", bytes);
+        return NULL;
+    }
+    if (pool) {
+        if (!pool_count(pool, room)) {
+            rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                    "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu",
+                    bytes, atomic_load(&pool->in_use), pool->limit);
+            return NULL;
+        }
+        k = pool_take(pool, class);
+    } else {
+        room = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    }
+    if (!k)
+        k = block_new(room);
+    if (!k && pool) {
+        rt_pool_trim(pool, 0);
+        k = block_new(room);
+    }
+    if (!k) {
+        if (pool)
+            atomic_fetch_sub(&pool->in_use, room);
+        rt_fail_memory(err, "a tensor", bytes);
+        return NULL;
+    }
+    if (pool)
+        atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
+    void *data = (char *)k + HEADER;
+    memset(k, 0, sizeof *k);
+    k->room = room;
+    k->b.kind = RT_BUF_HEAP;
+    k->b.elem = rt_dtype_is_plain(dtype) ? RT_NO_DTYPE : (uint8_t)dtype;
+    k->b.size = bytes;
+    k->b.pool = pool;
+    atomic_init(&k->b.refs, 1);
+    atomic_init(&k->b.data, data);
+    if (k->b.elem != RT_NO_DTYPE)
+        memset(data, 0, bytes);
+    return &k->b;
+}
+
+struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
+                                    void (*release)(struct rt_buffer *b))
+{
+    struct rt_buffer *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->kind = RT_BUF_FOREIGN;
+    b->elem = RT_NO_DTYPE;
+    b->size = bytes;
+    b->owner = owner;
+    b->release = release;
+    atomic_init(&b->refs, 1);
+    atomic_init(&b->data, data);
+    return b;
+}
+
+struct rt_buffer *rt_buffer_ref(struct rt_buffer *b)
+{
+    if (b)
+        atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+
+static void free_elements(struct rt_buffer *b)
+{
+    void *data = atomic_load(&b->data);
+    if (!data)
+        return;
+    if (b->elem == RT_STRING) {
+        struct rt_str *s = data;
+        for (size_t i = 0; i < b->size / sizeof *s; i++)
+            rt_str_clear(&s[i]);
+    } else if (b->elem == RT_RESOURCE || b->elem == RT_VARIANT) {
+        struct rt_object **o = data;
+        for (size_t i = 0; i < b->size / sizeof *o; i++)
+            rt_object_unref(o[i]);
+    }
+}
+
+void rt_buffer_unref(struct rt_buffer *b)
+{
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (b->elem != RT_NO_DTYPE)
+        free_elements(b);
+    if (b->kind != RT_BUF_HEAP) {
+        if (b->release)
+            b->release(b);
+        free(b);
+    } else if (b->pool) {
+        pool_give(b->pool, (struct block *)b);
+    } else {
+        free(b);
+    }
+}

@@ -1,0 +1,243 @@
+#include "tests/support/test.h"
+
+#include <pthread.h>
+
+#include "runtime/base/thread.h"
+#include "runtime/tensor.h"
+
+static void strings_of_any_length_keep_their_bytes(void **state)
+{
+    (void)state;
+    struct rt_str s = {0}, copy = {0};
+    char text[300];
+    memset(text, 'x', sizeof text);
+    for (size_t n = 0; n < sizeof text; n++) {
+        text[n ? n - 1 : 0] = (char)n;
+        assert_true(rt_str_set(&s, text, n));
+        assert_int_equal(s.n, n);
+        assert_memory_equal(rt_str_data(&s), text, n);
+        assert_true(rt_str_copy(&copy, &s));
+        assert_memory_equal(rt_str_data(&copy), text, n);
+    }
+    /* A part of itself. */
+    assert_true(rt_str_set(&s, rt_str_data(&s) + 200, 99));
+    assert_memory_equal(rt_str_data(&s), text + 200, 99);
+    rt_str_clear(&s);
+    assert_int_equal(s.n, 0);
+    rt_str_clear(&copy);
+    assert_null(rt_str_resize(&s, SIZE_MAX));
+    assert_int_equal(s.n, 0);
+}
+
+static void a_shape_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    struct rt_tensor t;
+    struct rt_error err = {0};
+    assert_fails(rt_tensor_new(&t, NULL, RT_F32, 1, (int64_t[]){-2}, &err), RT_INVALID_ARGUMENT,
+                 &err, "dimension 0 is -2");
+    assert_fails(rt_tensor_new(&t, NULL, RT_F32, 9, (int64_t[9]){0}, &err), RT_INVALID_ARGUMENT,
+                 &err, "9 dimensions");
+    assert_fails(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){INT64_C(1) << 40, 1 << 30}, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "out of memory");
+    assert_fails(rt_tensor_new(&t, NULL, RT_F64, 1, (int64_t[]){INT64_MAX}, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "out of memory");
+    assert_fails(rt_tensor_new(&t, NULL, (enum rt_dtype)99, 0, NULL, &err), RT_INVALID_ARGUMENT,
+                 &err, "type 99");
+    assert_int_equal(rt_count(2, (int64_t[]){INT64_MAX, 2}), -1);
+    assert_int_equal(rt_count(0, NULL), 1);
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
+    assert_null(t.data);
+    assert_int_equal(rt_tensor_count(&t), 0);
+    rt_tensor_clear(&t);
+}
+
+static void a_pool_counts_recycles_and_holds_to_its_limit(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_pool *p = rt_pool_new(1 << 20);
+    struct rt_buffer *a = rt_buffer_new(p, RT_F32, 100000, &err);
+    assert_non_null(a);
+    void *data = a->data;
+    assert_int_equal((uintptr_t)data % 64, 0);
+    assert_in_range(rt_pool_in_use(p), 100000, 125000);
+    rt_buffer_unref(a);
+    assert_int_equal(rt_pool_in_use(p), 0);
+    a = rt_buffer_new(p, RT_U8, 99990, &err);
+    assert_ptr_equal(a->data, data);
+    assert_null(rt_buffer_new(p, RT_F32, 1 << 20, &err));
+    assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "out of memory: "));
+    /* The pool's owner may go first. */
+    rt_pool_trim(p, 0);
+    rt_pool_unref(p);
+    memset(a->data, 1, a->size);
+    rt_buffer_unref(a);
+}
+
+static void every_size_fits_its_block(void **state)
+{
+    (void)state;
+    struct rt_pool *p = rt_pool_new(0);
+    for (size_t n = 0; n < 5000; n++) {
+        struct rt_buffer *b = rt_buffer_new(p, RT_U8, n, NULL);
+        memset(b->data, 7, n);
+        assert_true(rt_pool_in_use(p) >= n);
+        assert_true(rt_pool_in_use(p) <= n + n / 4 + 64);
+        rt_buffer_unref(b);
+    }
+    for (size_t n = 1; n < (size_t)1 << 26; n = n * 3 + 1) {
+        struct rt_buffer *b = rt_buffer_new(p, RT_U8, n, NULL);
+        assert_true(rt_pool_in_use(p) >= n);
+        ((char *)b->data)[n - 1] = 1;
+        rt_buffer_unref(b);
+    }
+    assert_null(rt_buffer_new(p, RT_U8, SIZE_MAX - 8, NULL));
+    rt_pool_unref(p);
+}
+
+struct toy {
+    struct rt_object o;
+    int *freed;
+};
+static void toy_free(struct rt_object *o)
+{
+    struct toy *t = (struct toy *)o;
+    ++*t->freed;
+    free(t);
+}
+static const struct rt_object_type toy_type = {"toy", toy_free};
+
+static void objects_and_strings_go_with_their_last_tensor(void **state)
+{
+    (void)state;
+    int freed = 0;
+    struct rt_error err = {0};
+    struct toy *o = calloc(1, sizeof *o);
+    struct rt_tensor t, u, s;
+    o->freed = &freed;
+    rt_object_init(&o->o, &toy_type);
+    assert_ok(rt_tensor_object(&t, RT_VARIANT, &o->o, &err), &err);
+    assert_ptr_equal(rt_tensor_handle(&t), o);
+    assert_ok(rt_tensor_copy(&u, &t, NULL, &err), &err);
+    rt_tensor_clear(&t);
+    assert_int_equal(freed, 0);
+    rt_tensor_clear(&u);
+    assert_int_equal(freed, 1);
+
+    struct rt_pool *p = rt_pool_new(0);
+    assert_ok(rt_tensor_new(&s, p, RT_STRING, 1, (int64_t[]){3}, &err), &err);
+    assert_true(rt_str_set((struct rt_str *)s.data + 1, "a string that is long enough", 28));
+    assert_ok(rt_tensor_copy(&t, &s, p, &err), &err);
+    rt_tensor_clear(&s);
+    assert_int_equal(rt_strs(&t)[1].n, 28);
+    assert_int_equal(rt_strs(&t)[2].n, 0);
+    assert_true(rt_tensor_is_sole(&t));
+    rt_tensor_ref(&u, &t);
+    assert_false(rt_tensor_is_sole(&t));
+    rt_tensor_clear(&u);
+    rt_tensor_clear(&t);
+    rt_pool_unref(p);
+}
+
+static int n_loads;
+static enum rt_status load(struct rt_buffer *b, struct rt_error *err)
+{
+    (void)err;
+    n_loads++;
+    if (n_loads == 1)
+        return rt_fail(err, RT_DATA_LOSS, "not yet");
+    atomic_store(&b->data, calloc(1, b->size));
+    return RT_OK;
+}
+static void release(struct rt_buffer *b)
+{
+    free(atomic_load(&b->data));
+}
+
+static void *load_it(void *arg)
+{
+    struct rt_tensor t;
+    rt_tensor_ref(&t, arg);
+    enum rt_status st = rt_tensor_load(&t, NULL);
+    bool good = st == RT_OK && t.data;
+    rt_tensor_clear(&t);
+    return good ? arg : NULL;
+}
+
+static void a_lazy_tensor_is_loaded_once_for_all(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_buffer *b = rt_buffer_foreign(NULL, 64, NULL, release);
+    b->kind = RT_BUF_LAZY;
+    b->load = load;
+    struct rt_tensor t = {.dtype = RT_F32, .rank = 1, .dim = {16}, .buf = b};
+    assert_true(rt_tensor_is_lazy(&t));
+    assert_fails(rt_tensor_load(&t, &err), RT_DATA_LOSS, &err, "not yet");
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rt_thread_start(&threads[i], "load", load_it, &t), 0);
+    for (int i = 0; i < 4; i++) {
+        void *good;
+        pthread_join(threads[i], &good);
+        assert_non_null(good);
+    }
+    assert_int_equal(n_loads, 2);
+    assert_false(rt_tensor_is_lazy(&t));
+    assert_ok(rt_tensor_load(&t, &err), &err);
+    assert_non_null(t.data);
+    rt_tensor_clear(&t);
+}
+
+static void *churn(void *arg)
+{
+    for (int i = 0; i < 2000; i++) {
+        struct rt_buffer *b = rt_buffer_new(arg, RT_U8, (size_t)(i * 37 % 4000), NULL);
+        memset(b->data, i, b->size);
+        rt_buffer_unref(b);
+    }
+    return NULL;
+}
+
+static void threads_share_a_pool(void **state)
+{
+    (void)state;
+    struct rt_pool *p = rt_pool_new(0);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rt_thread_start(&threads[i], "churn", churn, p), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(rt_pool_in_use(p), 0);
+    rt_pool_unref(p);
+}
+
+static void shapes_print_as_tensorflow_prints_them(void **state)
+{
+    (void)state;
+    char room[16];
+    assert_string_equal(rt_shape_text(room, sizeof room, 0, NULL), "[]");
+    assert_string_equal(rt_shape_text(room, sizeof room, 2, (int64_t[]){2, -1}), "[2,?]");
+    assert_string_equal(rt_shape_text(room, sizeof room, -1, NULL), "<unknown>");
+    for (size_t n = 1; n <= sizeof room; n++) {
+        rt_shape_text(room, n, 3, (int64_t[]){12345, 67890, 111213});
+        assert_int_equal(strlen(room), n - 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strings_of_any_length_keep_their_bytes),
+        cmocka_unit_test(a_shape_that_cannot_be_is_refused),
+        cmocka_unit_test(a_pool_counts_recycles_and_holds_to_its_limit),
+        cmocka_unit_test(every_size_fits_its_block),
+        cmocka_unit_test(objects_and_strings_go_with_their_last_tensor),
+        cmocka_unit_test(a_lazy_tensor_is_loaded_once_for_all),
+        cmocka_unit_test(threads_share_a_pool),
+        cmocka_unit_test(shapes_print_as_tensorflow_prints_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
