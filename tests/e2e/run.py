@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN].
+
+The tests find the binary in $SLIPWAY, generated Python messages on their path, and in $SLIPWAY_SLOW
+(1, or more under sanitizers) by how much to stretch their time limits and to cut their rounds.
+The last line is "N passed, M failed"."""
+import glob
+import os
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+def generate(out):
+    """Python messages and gRPC stubs of proto/, once per change of it."""
+    protos = sorted(glob.glob(os.path.join(ROOT, "proto", "**", "*.proto"), recursive=True))
+    # protobuf's own come with its Python library.
+    protos = [p for p in protos if f"{os.sep}google{os.sep}protobuf{os.sep}" not in p]
+    stamp = os.path.join(out, "stamp")
+    newest = max(os.path.getmtime(p) for p in protos)
+    if os.path.exists(stamp) and os.path.getmtime(stamp) >= newest:
+        return
+    os.makedirs(out, exist_ok=True)
+    subprocess.run(["protoc", "-I", os.path.join(ROOT, "proto"), "--python_out", out,
+                    "--grpc_out", out, "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin",
+                    *protos], check=True)
+    with open(stamp, "w", encoding="utf-8"):
+        pass
+
+
+def make_importable(out):
+    """`import grpc` and `import google` must stay the installed ones although our generated tree
+    has folders of those names: the generated folders are added behind them."""
+    sys.path.insert(0, HERE)
+    sys.path.append(out)
+    for name in ("grpc", "google"):
+        try:
+            package = __import__(name)
+        except ImportError:
+            continue
+        path = getattr(package, "__path__", None)
+        if path is not None and hasattr(path, "append"):
+            path.append(os.path.join(out, name))
+
+
+def main():
+    build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else
+                            os.path.join(ROOT, "build", "release"))
+    pattern = sys.argv[2] if len(sys.argv) > 2 else "test_*.py"
+    binary = os.path.join(build, "slipway")
+    os.environ["SLIPWAY"] = binary
+    os.environ.setdefault("SLIPWAY_SLOW", "1")
+    if not os.path.exists(binary):
+        print(f"{binary} is not there\n0 passed, 1 failed")
+        return 1
+    out = os.path.join(ROOT, "build", "python")
+    generate(out)
+    make_importable(out)
+    suite = unittest.TestLoader().discover(HERE, pattern=pattern)
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
+    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    passed = result.testsRun - failed - len(result.skipped)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

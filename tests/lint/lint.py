@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Holds the tree to its rules: includes only downwards, 100 columns, no banned function, no path
+of somebody's machine, and clang-format where it is installed. Each finding is a line; the exit
+status is the verdict."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+WIDTH = 100
+
+# What a layer may include; the longest matching prefix names a file's layer. Generated messages
+# ("tensorflow/...pb-c.h") belong to proto.
+LAYERS = {
+    "runtime/base/": {"runtime/base/"},
+    "proto/": {"runtime/base/", "proto/"},
+    "runtime/": {"runtime/base/", "proto/", "runtime/"},
+    "kernels/": {"runtime/base/", "runtime/", "kernels/"},
+    "server/": {"runtime/base/", "proto/", "runtime/", "server/"},
+    "clients/": {"runtime/base/", "proto/", "clients/"},
+    "server/main.c": {"runtime/base/", "proto/", "runtime/", "kernels/", "server/", "clients/"},
+}
+GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",
+             "grpc/reflection/")
+BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
+ONLY_IN_MAIN = {"getenv", "setlocale"}
+MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|opt|work|Users)/[A-Za-z]")
+
+
+def layer_of(path):
+    found = [prefix for prefix in LAYERS if path.startswith(prefix)]
+    return max(found, key=len) if found else None
+
+
+def check_includes(path, text):
+    layer = layer_of(path)
+    if layer is None:
+        return  # tests may include everything
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if not match:
+            continue
+        header = match.group(1)
+        target = "proto/" if header.startswith(GENERATED) else layer_of(header)
+        if target is None:
+            yield number, f'includes "{header}", which is in no layer'
+        elif target not in LAYERS[layer]:
+            yield number, f'includes "{header}": {layer} may not include {target}'
+
+
+def without_comments_and_strings(text):
+    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.S)
+
+
+def check_calls(path, text):
+    banned = set(BANNED)
+    if path != "server/main.c" and not path.startswith("tests/"):
+        banned |= ONLY_IN_MAIN
+    for number, line in enumerate(without_comments_and_strings(text).splitlines(), 1):
+        for name in re.findall(r"\b([a-z_]+)\s*\(", line):
+            if name in banned:
+                yield number, f"calls {name}, which is banned here"
+
+
+def check_lines(path, text):
+    del path
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > WIDTH:
+            yield number, f"{len(line)} columns, at most {WIDTH}"
+        if line != line.rstrip():
+            yield number, "ends in white space"
+
+
+def check_paths(path, text):
+    del path
+    for number, line in enumerate(text.splitlines(), 1):
+        if MACHINE_PATH.search(line):
+            yield number, "names a path of one machine"
+
+
+def check_format(files):
+    tool = shutil.which("clang-format")
+    if not tool or not files:
+        return []
+    done = subprocess.run([tool, "--dry-run", "-Werror", *files], cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode == 0:
+        return []
+    where = sorted(set(re.findall(r"^([^:\s]+):\d+:\d+: error", done.stdout, flags=re.M)))
+    return [f"{path}: clang-format would change it (./run format)" for path in where] or [
+        done.stdout.strip()]
+
+
+def tracked():
+    """The tree's own files: what git knows, or everything outside build/ in a plain copy."""
+    git = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if git.returncode == 0 and git.stdout:
+        names = git.stdout.splitlines()
+    else:
+        names = []
+        for folder, folders, files in os.walk(ROOT):
+            folders[:] = [f for f in folders if f not in ("build", ".git", "__pycache__")]
+            names += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files]
+    return sorted(n for n in names if os.path.isfile(os.path.join(ROOT, n)))
+
+
+def main():
+    findings, formatted = [], []
+    for path in tracked():
+        kind = os.path.splitext(path)[1]
+        if kind not in (".c", ".h", ".py", ".sh", ".cmake", ".txt", ".inc", ".cu", ""):
+            continue
+        if path.startswith(("models/", "tests/fuzz/corpus/")) and kind != ".py":
+            continue
+        try:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                text = file.read()
+        except UnicodeDecodeError:
+            continue
+        checks = [check_paths]
+        if kind in (".c", ".h"):
+            checks += [check_includes, check_calls, check_lines]
+            formatted.append(path)
+        elif kind == ".py":
+            checks += [check_lines]
+        for check in checks:
+            findings += [f"{path}:{number}: {what}" for number, what in check(path, text)]
+    findings += check_format(formatted)
+    print("\n".join(findings) if findings else f"lint: {len(formatted)} C files and all is well")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

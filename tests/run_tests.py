@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""`./run test` and `./run fuzz`: builds what is needed and runs it. The last line of `test` is
+"N passed, M failed", counted over everything; the exit status is 1 when something failed."""
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CORES = len(os.sched_getaffinity(0))
+ONE_RUN_S = 600  # no single program may take longer
+FUZZ_TOTAL_S = 150  # over all fuzz targets of `test`, per core
+START = time.monotonic()
+
+# Libraries of Debian that are not built with the sanitizers report what is not ours.
+SUPPRESSIONS = os.path.join(ROOT, "tests", "support")
+SANITIZER_ENV = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/lsan.supp:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/tsan.supp:second_deadlock_stack=1",
+}
+
+
+class Tally:
+    def __init__(self):
+        self.passed, self.failed, self.names = 0, 0, []
+
+    def add(self, name, passed, failed):
+        self.passed += passed
+        self.failed += failed
+        if failed:
+            self.names.append(name)
+        print(f"  {'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed",
+              flush=True)
+
+
+def say(text):
+    print(f"[{time.monotonic() - START:6.0f} s] {text}", flush=True)
+
+
+def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
+    """(exit status, output); 124 when it took too long."""
+    full = dict(os.environ, **(env or {}))
+    try:
+        done = subprocess.run(command, cwd=cwd, env=full, timeout=timeout, text=True,
+                              errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False)
+        return done.returncode, done.stdout
+    except subprocess.TimeoutExpired as late:
+        output = late.stdout or b""
+        return 124, (output if isinstance(output, str) else output.decode(errors="replace"))
+
+
+def build(tally, preset, target="all"):
+    """True when it built; a build that fails is one failed test."""
+    say(f"build {preset}")
+    folder = os.path.join(ROOT, "build", preset)
+    status, output = 0, ""
+    if not os.path.exists(os.path.join(folder, "build.ninja")):
+        status, output = run(["cmake", "--preset", preset])
+    if status == 0:
+        status, output = run(["cmake", "--build", "--preset", preset, "--target", target],
+                             timeout=1500)
+    if status:
+        print(output[-6000:])
+        tally.add(f"build {preset}", 0, 1)
+    return status == 0
+
+
+def cmocka_counts(status, output):
+    """cmocka prints one PASSED and, if any, one FAILED line per group."""
+    passed = sum(int(n) for n in re.findall(r"\[  PASSED  \] (\d+) test", output))
+    failed = sum(int(n) for n in re.findall(r"\[  FAILED  \] (\d+) test", output))
+    if not passed and not failed:
+        passed = 1 if status == 0 else 0
+    if status and not failed:
+        failed = 1  # a crash, a leak, a race: the exit status is the verdict
+    return passed, failed
+
+
+def unit(tally, preset, env=None):
+    status, output = run(["ctest", "--test-dir", os.path.join(ROOT, "build", preset),
+                          "--show-only=json-v1"])
+    if status:
+        print(output)
+        tally.add(f"{preset} unit", 0, 1)
+        return
+    tests = json.loads(output)["tests"]
+    say(f"{preset}: {len(tests)} test programs")
+
+    def one(test):
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        if "lint" in properties.get("LABELS", []) and preset != "release":
+            return None
+        folder = properties.get("WORKING_DIRECTORY", ROOT)
+        return test["name"], run(test["command"], env, cwd=folder)
+
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        for answer in pool.map(one, tests):
+            if answer is None:
+                continue
+            name, (status, output) = answer
+            passed, failed = cmocka_counts(status, output)
+            if failed:
+                print(output[-6000:])
+            tally.add(f"{preset} {name}", passed, failed)
+
+
+def end_to_end(tally, preset, slow, env=None):
+    if not any(n.startswith("test_") for n in os.listdir(os.path.join(ROOT, "tests", "e2e"))):
+        return
+    say(f"{preset}: end to end")
+    status, output = run([sys.executable, "tests/e2e/run.py", f"build/{preset}"],
+                         dict(env or {}, SLIPWAY_SLOW=str(slow)), timeout=900)
+    last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
+    passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
+    if status and not failed:
+        failed = 1
+    if failed:
+        print(output[-12000:])
+    tally.add(f"{preset} end to end", passed, failed)
+
+
+def fuzz(tally, seconds=None, only=()):
+    """Each target over its corpus for some seconds. New inputs go to build/, not into the tree."""
+    if not build(tally, "fuzz", "fuzzers"):
+        return
+    folder = os.path.join(ROOT, "build", "fuzz", "tests", "fuzz")
+    targets = sorted(n for n in os.listdir(folder)
+                     if n.startswith("fuzz_") and os.access(os.path.join(folder, n), os.X_OK)
+                     and os.path.isfile(os.path.join(folder, n)))
+    if only:
+        targets = [t for t in targets if t in only or t[len("fuzz_"):] in only]
+    if not targets:
+        return
+    each = seconds or max(3, FUZZ_TOTAL_S * CORES // len(targets))
+    say(f"{len(targets)} fuzz targets, {each} s each")
+
+    def one(target):
+        name = target[len("fuzz_"):]
+        grown = os.path.join(ROOT, "build", "fuzz", "corpus", name)
+        os.makedirs(grown, exist_ok=True)
+        seeds = os.path.join(ROOT, "tests", "fuzz", "corpus", name)
+        command = [os.path.join(folder, target), f"-max_total_time={each}", "-timeout=20",
+                   "-rss_limit_mb=3072", "-print_final_stats=0", "-verbosity=0",
+                   f"-artifact_prefix={grown}/../{name}-", grown]
+        if os.path.isdir(seeds):
+            command.append(seeds)
+        return target, run(command, SANITIZER_ENV, timeout=each + 120)
+
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        for target, (status, output) in pool.map(one, targets):
+            if status:
+                print(output[-6000:])
+            tally.add(target, 0 if status else 1, 1 if status else 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./run", description=__doc__)
+    parser.add_argument("verb", choices=["test", "fuzz"])
+    parser.add_argument("--quick", action="store_true", help="release build only")
+    parser.add_argument("--seconds", type=int, help="per fuzz target")
+    parser.add_argument("names", nargs="*", help="fuzz targets")
+    args = parser.parse_args()
+    tally = Tally()
+    if args.verb == "fuzz":
+        fuzz(tally, args.seconds or 60, args.names)
+    else:
+        if build(tally, "release"):
+            unit(tally, "release")
+            end_to_end(tally, "release", 1)
+        if not args.quick:
+            fuzz(tally, args.seconds)
+            for preset in ("asan", "tsan"):
+                if build(tally, preset):
+                    unit(tally, preset, SANITIZER_ENV)
+                    end_to_end(tally, preset, 4, SANITIZER_ENV)
+    say("done")
+    for name in tally.names:
+        print(f"failed: {name}")
+    print(f"{tally.passed} passed, {tally.failed} failed")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
