@@ -67,5 +67,6 @@ enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);
 void srv_options_help(FILE *out, bool as_tensorflow);
+void srv_options_markdown(FILE *out); /* the README's table */
 
 #endif

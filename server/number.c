@@ -1,0 +1,23 @@
+#include "server/number.h"
+
+bool srv_parse_int64(const char *text, size_t n, int64_t *out)
+{
+    bool negative = n && text[0] == '-';
+    size_t i = n && (text[0] == '-' || text[0] == '+') ? 1 : 0;
+    if (i == n)
+        return false;
+    int64_t value = 0;
+    for (; i < n; i++) {
+        int digit = text[i] - '0';
+        if (digit < 0 || digit > 9)
+            return false;
+        /* Downwards, since the negative range is the larger one. */
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_sub_overflow(value, digit, &value))
+            return false;
+    }
+    if (!negative && value == INT64_MIN)
+        return false;
+    *out = negative ? value : -value;
+    return true;
+}

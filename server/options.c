@@ -1,0 +1,394 @@
+#include "server/options.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "server/number.h"
+
+enum kind {
+    BOOLEAN,
+    INTEGER,
+    BYTES,   /* an integer, also with K, M or G behind it */
+    SECONDS, /* kept as milliseconds; may have a fraction */
+    TEXT,
+    FLOAT, /* only among the ignored */
+};
+
+enum meaning {
+    OURS,        /* a flag of Slipway alone */
+    TFS,         /* TensorFlow Serving's, with its meaning */
+    TFS_IGNORED, /* TensorFlow Serving's, accepted and without effect */
+    TFS_REFUSED, /* ignoring it would be wrong: refused unless it has its default */
+};
+
+struct row {
+    const char *name;
+    enum kind kind;
+    enum meaning meaning;
+    size_t offset;             /* in struct srv_options; not for the last two meanings */
+    const char *as_tensorflow; /* default when called as tensorflow_model_server */
+    const char *own;           /* default as slipway serve; NULL: the same */
+    int64_t min, max;          /* of INTEGER and BYTES, and of SECONDS in milliseconds */
+    const char *help;
+};
+
+#define AT(field) offsetof(struct srv_options, field)
+#define ANY       INT64_MIN, INT64_MAX
+#define COUNT     0, INT32_MAX
+#define SIZE      0, INT64_MAX
+
+/* clang-format off */
+static const struct row rows[] = {
+    {"port", INTEGER, TFS, AT(port), "8500", NULL, 0, 65535,
+     "TCP port of the gRPC API; 0: none"},
+    {"grpc_socket_path", TEXT, TFS, AT(grpc_socket_path), "", NULL, ANY,
+     "also listen for gRPC on this UNIX socket"},
+    {"rest_api_port", INTEGER, TFS, AT(rest_api_port), "0", "8501", 0, 65535,
+     "TCP port of the REST API; 0: none; must differ from port"},
+    {"rest_api_num_threads", INTEGER, TFS, AT(rest_api_num_threads), "0", NULL, ANY,
+     "accepted; see num_rest_threads, no thread waits for a request here"},
+    {"rest_api_timeout_in_ms", INTEGER, TFS, AT(rest_api_timeout_in_ms), "30000", NULL, ANY,
+     "deadline of a REST request; 0 or less: none"},
+    {"rest_api_enable_cors_support", BOOLEAN, TFS, AT(rest_api_enable_cors_support), "false", NULL, ANY,
+     "add CORS headers to REST responses"},
+    {"enable_batching", BOOLEAN, TFS, AT(enable_batching), "false", NULL, ANY,
+     "merge requests of every signature, also where it is not proved that rows are independent"},
+    {"batching_parameters_file", TEXT, TFS, AT(batching_parameters_file), "", NULL, ANY,
+     "text BatchingParameters; needs enable_batching"},
+    {"allow_version_labels_for_unavailable_models", BOOLEAN, TFS,
+     AT(allow_version_labels_for_unavailable_models), "false", NULL, ANY,
+     "let new labels point at versions that are not loaded yet"},
+    {"model_config_file", TEXT, TFS, AT(model_config_file), "", NULL, ANY,
+     "text ModelServerConfig; replaces model_name and model_base_path"},
+    {"model_config_file_poll_wait_seconds", INTEGER, TFS, AT(model_config_file_poll_wait_seconds),
+     "0", NULL, 0, INT32_MAX, "re-read model_config_file this often; 0: never again"},
+    {"model_name", TEXT, TFS, AT(model_name), "default", NULL, ANY,
+     "name of the model at model_base_path"},
+    {"model_base_path", TEXT, TFS, AT(model_base_path), "", NULL, ANY,
+     "directory that holds the model's numeric version directories; absolute"},
+    {"num_load_threads", INTEGER, TFS, AT(num_load_threads), "0", NULL, 0, 256,
+     "loads that may go on at once; 0: two"},
+    {"num_unload_threads", INTEGER, TFS, AT(num_unload_threads), "0", NULL, 0, 256,
+     "accepted; versions are freed by the manager, off the requests' way"},
+    {"max_num_load_retries", INTEGER, TFS, AT(max_num_load_retries), "5", NULL, COUNT,
+     "how often a failed load is tried again; a changed directory is tried again in any case"},
+    {"load_retry_interval_micros", INTEGER, TFS, AT(load_retry_interval_micros), "60000000", NULL,
+     ANY, "pause between two tries; less than 0: none"},
+    {"file_system_poll_wait_seconds", INTEGER, TFS, AT(file_system_poll_wait_seconds), "1", NULL,
+     ANY, "look for new versions this often; 0: once; less than 0: never"},
+    {"enable_model_warmup", BOOLEAN, TFS, AT(enable_model_warmup), "true", NULL, ANY,
+     "run each signature once before a version is available"},
+    {"saved_model_tags", TEXT, TFS, AT(saved_model_tags), "serve", NULL, ANY,
+     "comma-separated tags that name the meta graph"},
+    {"grpc_channel_arguments", TEXT, TFS, AT(grpc_channel_arguments), "", NULL, ANY,
+     "comma-separated key=value for the gRPC server"},
+    {"grpc_max_threads", INTEGER, TFS, AT(grpc_max_threads), "0", NULL, ANY,
+     "accepted; see num_grpc_threads"},
+    {"monitoring_config_file", TEXT, TFS, AT(monitoring_config_file), "", NULL, ANY,
+     "text MonitoringConfig; where the Prometheus page is served besides /metrics"},
+    {"tensorflow_session_parallelism", INTEGER, TFS, AT(tensorflow_session_parallelism), "0", NULL,
+     ANY, "accepted; see num_workers"},
+    {"tensorflow_intra_op_parallelism", INTEGER, TFS, AT(tensorflow_intra_op_parallelism), "0",
+     NULL, ANY, "accepted; see num_workers"},
+    {"tensorflow_inter_op_parallelism", INTEGER, TFS, AT(tensorflow_inter_op_parallelism), "0",
+     NULL, ANY, "accepted; see num_workers"},
+    {"enable_signature_method_name_check", BOOLEAN, TFS, AT(enable_signature_method_name_check),
+     "false", NULL, ANY, "refuse a call whose signature has another method name"},
+    {"enable_grpc_healthcheck_service", BOOLEAN, TFS, AT(enable_grpc_healthcheck_service), "false",
+     "true", ANY, "serve grpc.health.v1"},
+    {"enable_serialization_as_tensor_content", BOOLEAN, TFS,
+     AT(enable_serialization_as_tensor_content), "false", NULL, ANY,
+     "Predict answers in tensor_content instead of the typed fields"},
+    {"version", BOOLEAN, TFS, SIZE_MAX, "false", NULL, ANY, "print the version and exit"},
+
+    {"models", TEXT, OURS, AT(models), "", NULL, ANY,
+     "directory whose sub-directories are models; they may come and go while the server runs"},
+    {"bind_address", TEXT, OURS, AT(bind_address), "", "127.0.0.1", ANY,
+     "address to listen on; empty: all"},
+    {"max_body_bytes", BYTES, OURS, AT(max_body_bytes), "256M", NULL, 1024, INT64_C(1) << 40,
+     "largest request body"},
+    {"max_bytes_in_flight", BYTES, OURS, AT(max_bytes_in_flight), "1G", NULL, 1024,
+     INT64_C(1) << 44, "request bodies held at a time, in all"},
+    {"max_header_bytes", BYTES, OURS, AT(max_header_bytes), "64K", NULL, 1024, 16 << 20,
+     "largest request header"},
+    {"max_queue_jobs", INTEGER, OURS, AT(max_queue_jobs), "10000", NULL, 1, INT32_MAX,
+     "requests queued per version; beyond it they are refused at once"},
+    {"max_queue_bytes", BYTES, OURS, AT(max_queue_bytes), "512M", NULL, 1024, INT64_C(1) << 44,
+     "bytes of requests queued per version"},
+    {"max_batch_rows", INTEGER, OURS, AT(max_batch_rows), "128", NULL, 1, 1 << 20,
+     "rows of a merged batch; 1: never merge"},
+    {"inline_max_us", INTEGER, OURS, AT(inline_max_us), "40", NULL, 0, 1000000,
+     "requests that cost less run on their network thread; 0: never"},
+    {"num_workers", INTEGER, OURS, AT(num_workers), "0", NULL, 0, 1024,
+     "threads that run models; 0: one per usable core"},
+    {"num_rest_threads", INTEGER, OURS, AT(num_rest_threads), "0", NULL, 0, 60,
+     "REST network threads; 0: one per four cores"},
+    {"num_grpc_threads", INTEGER, OURS, AT(num_grpc_threads), "0", NULL, 0, 60,
+     "gRPC network threads; 0: one per four cores"},
+    {"max_connections", INTEGER, OURS, AT(max_connections), "10000", NULL, 1, 1 << 20,
+     "REST connections open at a time"},
+    {"request_read_timeout_ms", INTEGER, OURS, AT(request_read_timeout_ms), "60000", NULL, 1,
+     INT32_MAX, "time for a whole request to arrive"},
+    {"drain_timeout", SECONDS, OURS, AT(drain_timeout_ms), "20", NULL, 0, 86400000,
+     "after SIGTERM: seconds for requests in flight to end; then they are refused"},
+    {"drain_delay_ms", INTEGER, OURS, AT(drain_delay_ms), "-1", NULL, -1, 600000,
+     "after SIGTERM: not ready, but still accepting, for so long; -1: 5000 as process 1, else 0"},
+    {"model_wait_seconds", INTEGER, OURS, AT(model_wait_seconds), "300", NULL, 0, INT32_MAX,
+     "as tensorflow_model_server: time for a configured model without a version to get one; 0: no "
+     "limit"},
+    {"run_memory_limit_bytes", BYTES, OURS, AT(run_memory_limit_bytes), "4G", NULL, SIZE,
+     "memory that one run may hold; 0: no limit"},
+    {"allow_unsupported_signatures", BOOLEAN, OURS, AT(allow_unsupported_signatures), "false", NULL,
+     ANY, "serve a model without those of its signatures that could not run"},
+    {"log_device_placement", BOOLEAN, OURS, AT(log_device_placement), "false", NULL, ANY,
+     "log where each node runs"},
+    {"access_log", BOOLEAN, OURS, AT(access_log), "false", NULL, ANY, "one line per request"},
+    {"log_format", TEXT, OURS, AT(log_format), "text", NULL, ANY, "text or json"},
+    {"log_level", INTEGER, OURS, AT(log_level), "2", NULL, 0, 3,
+     "0 errors, 1 warnings, 2 information, 3 debug"},
+
+    {"ssl_config_file", TEXT, TFS_REFUSED, 0, "", NULL, ANY,
+     "not available: a server that was told to use TLS must not serve without"},
+    {"use_alts_credentials", BOOLEAN, TFS_REFUSED, 0, "false", NULL, ANY, "not available"},
+
+    {"enable_per_model_batching_parameters", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
+    {"flush_filesystem_caches", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY, ""},
+    {"tensorflow_session_config_file", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
+    {"per_process_gpu_memory_fraction", FLOAT, TFS_IGNORED, 0, "0.0", NULL, ANY, ""},
+    {"num_request_iterations_for_warmup", INTEGER, TFS_IGNORED, 0, "0", NULL, ANY, ""},
+    {"remove_unused_fields_from_bundle_metagraph", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY, ""},
+    {"platform_config_file", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
+    {"prefer_tflite_model", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
+    {"num_tflite_pools", INTEGER, TFS_IGNORED, 0, "0", NULL, ANY, ""},
+    {"num_tflite_interpreters_per_pool", INTEGER, TFS_IGNORED, 0, "1", NULL, ANY, ""},
+    {"xla_cpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
+    {"xla_gpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
+    {"enable_profiler", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY, ""},
+    {"thread_pool_factory_config_file", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
+    {"mixed_precision", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
+    {"skip_initialize_tpu", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
+};
+/* clang-format on */
+
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+static const char *default_of(const struct row *row, bool as_tensorflow)
+{
+    return as_tensorflow || !row->own ? row->as_tensorflow : row->own;
+}
+
+static bool has_field(const struct row *row)
+{
+    return (row->meaning == OURS || row->meaning == TFS) && row->offset != SIZE_MAX;
+}
+
+static bool parse_bytes(const char *text, int64_t *out)
+{
+    size_t n = strlen(text);
+    int shift = 0;
+    if (n > 1 && strchr("KMG", text[n - 1]))
+        shift = text[--n] == 'K' ? 10 : text[n] == 'M' ? 20 : 30;
+    int64_t v;
+    if (!srv_parse_int64(text, n, &v) || v > INT64_MAX >> shift || v < INT64_MIN >> shift)
+        return false;
+    *out = v * (INT64_C(1) << shift);
+    return true;
+}
+
+static bool parse_seconds(const char *text, int64_t *out_ms)
+{
+    const char *dot = strchr(text, '.');
+    int64_t whole, ms = 0;
+    if (!srv_parse_int64(text, dot ? (size_t)(dot - text) : strlen(text), &whole) || whole < 0 ||
+        whole > INT32_MAX)
+        return false;
+    if (dot) {
+        int64_t scale = 100;
+        for (const char *p = dot + 1; *p; p++, scale /= 10) {
+            if (*p < '0' || *p > '9')
+                return false;
+            ms += (*p - '0') * scale;
+        }
+    }
+    *out_ms = whole * 1000 + ms;
+    return true;
+}
+
+static bool looks_like_float(const char *text)
+{
+    return *text && strspn(text, "+-0123456789.eE") == strlen(text);
+}
+
+/* `text` NULL: a boolean given by name alone. False: not a value of the row's kind and range. */
+static bool set_value(struct srv_options *o, const struct row *row, const char *text)
+{
+    char *field = (char *)o + (has_field(row) ? row->offset : 0);
+    int64_t number = 0;
+    bool flag = !text;
+    switch (row->kind) {
+    case BOOLEAN:
+        if (text && strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
+            return false;
+        flag = !text || strcmp(text, "true") == 0;
+        if (has_field(row))
+            memcpy(field, &flag, sizeof flag);
+        return true;
+    case TEXT:
+        if (has_field(row))
+            memcpy(field, &text, sizeof text);
+        return true;
+    case FLOAT:
+        return looks_like_float(text);
+    case INTEGER:
+        if (!srv_parse_int64(text, strlen(text), &number))
+            return false;
+        break;
+    case BYTES:
+        if (!parse_bytes(text, &number))
+            return false;
+        break;
+    case SECONDS:
+        if (!parse_seconds(text, &number))
+            return false;
+        break;
+    }
+    if (number < row->min || number > row->max)
+        return false;
+    if (has_field(row))
+        memcpy(field, &number, sizeof number);
+    return true;
+}
+
+static const char *kind_name(enum kind kind)
+{
+    static const char *const names[] = {"bool", "int", "bytes", "seconds", "string", "float"};
+    return names[kind];
+}
+
+void srv_options_help(FILE *out, bool as_tensorflow)
+{
+    static const char *const titles[] = {
+        "Of Slipway:", "Of TensorFlow Serving:",
+        "Of TensorFlow Serving, accepted and without effect:", "Of TensorFlow Serving, refused:"};
+    fprintf(out,
+            "usage: %s\nFlags (--name=value or --name value; a boolean: --name, --name=true, "
+            "--name=false):\n",
+            as_tensorflow ? "tensorflow_model_server" : "slipway serve");
+    for (int pass = 0; pass < 4; pass++) {
+        /* TensorFlow Serving's own come first. */
+        enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
+        fprintf(out, "%s\n", titles[meaning]);
+        for (const struct row *r = rows; r < rows + N_ROWS; r++) {
+            if (r->meaning != meaning)
+                continue;
+            char name[96];
+            const char *def = default_of(r, as_tensorflow);
+            snprintf(name, sizeof name, r->kind == TEXT ? "--%s=\"%s\"" : "--%s=%s", r->name, def);
+            fprintf(out, "\t%-33s\t%s\t%s\n", name, kind_name(r->kind), r->help);
+        }
+    }
+}
+
+void srv_options_markdown(FILE *out)
+{
+    fprintf(out, "| flag | default | meaning |\n|---|---|---|\n");
+    for (const struct row *r = rows; r < rows + N_ROWS; r++) {
+        const char *own = default_of(r, false), *theirs = default_of(r, true);
+        fprintf(out, "| `--%s` | %s", r->name, *own ? own : "\"\"");
+        if (strcmp(own, theirs) != 0)
+            fprintf(out, " (%s)", *theirs ? theirs : "\"\"");
+        fprintf(out, " | %s%s |\n", r->help,
+                r->meaning == TFS_IGNORED ? "accepted, without effect" : "");
+    }
+}
+
+static const struct row *find_row(const char *name, size_t n)
+{
+    for (const struct row *r = rows; r < rows + N_ROWS; r++)
+        if (strlen(r->name) == n && memcmp(r->name, name, n) == 0)
+            return r;
+    return NULL;
+}
+
+static void print_version(FILE *out)
+{
+    fprintf(out, "TensorFlow ModelServer: slipway-%s\nTensorFlow Library: none, slipway-%s\n",
+            SLIPWAY_VERSION, SLIPWAY_VERSION);
+}
+
+static bool is_word(const char *s, const char *a, const char *b)
+{
+    return strcmp(s, a) == 0 || strcmp(s, b) == 0;
+}
+
+enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
+                                 const char *const *argv, FILE *out)
+{
+    memset(o, 0, sizeof *o);
+    o->as_tensorflow = as_tensorflow;
+    for (const struct row *r = rows; r < rows + N_ROWS; r++)
+        if (has_field(r))
+            set_value(o, r, default_of(r, as_tensorflow));
+
+    const char *unknown = NULL;
+    bool flags_end = false;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (!flags_end && strcmp(arg, "--") == 0) {
+            flags_end = true;
+            continue;
+        }
+        if (!flags_end && is_word(arg, "--help", "-h")) {
+            srv_options_help(out, as_tensorflow);
+            return as_tensorflow ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_EXIT_0;
+        }
+        if (!flags_end && strcmp(arg, "--help=markdown") == 0) {
+            srv_options_markdown(out);
+            return SRV_PARSE_EXIT_0;
+        }
+        const char *equals = strchr(arg, '=');
+        const struct row *row =
+            !flags_end && strncmp(arg, "--", 2) == 0
+                ? find_row(arg + 2, equals ? (size_t)(equals - arg - 2) : strlen(arg + 2))
+                : NULL;
+        if (!row) {
+            if (!unknown)
+                unknown = arg;
+            continue;
+        }
+        const char *text = equals ? equals + 1 : NULL;
+        if (!text && row->kind != BOOLEAN && i + 1 < argc)
+            text = argv[++i];
+        if ((!text && row->kind != BOOLEAN) || !set_value(o, row, text)) {
+            fprintf(out, "Couldn't interpret value %s for flag %s.\n", text ? text : "(none)",
+                    row->name);
+            srv_options_help(out, as_tensorflow);
+            return SRV_PARSE_EXIT_USAGE;
+        }
+        if (strcmp(row->name, "version") == 0 && (!text || strcmp(text, "true") == 0)) {
+            print_version(out);
+            return SRV_PARSE_EXIT_0;
+        }
+        bool is_default = strcmp(text ? text : "true", default_of(row, as_tensorflow)) == 0;
+        if (row->meaning == TFS_REFUSED && !is_default) {
+            fprintf(out, "--%s: %s\n", row->name, row->help);
+            return SRV_PARSE_EXIT_USAGE;
+        }
+        if (row->meaning == TFS_IGNORED && !is_default)
+            fprintf(out, "--%s is accepted and has no effect here\n", row->name);
+    }
+    if (!is_word(o->log_format, "text", "json")) {
+        fprintf(out, "Couldn't interpret value %s for flag log_format.\n", o->log_format);
+        srv_options_help(out, as_tensorflow);
+        return SRV_PARSE_EXIT_USAGE;
+    }
+    if (unknown) {
+        fprintf(out, "unknown argument: %s\n", unknown);
+        if (!as_tensorflow) {
+            fprintf(out, "slipway serve --help lists the flags\n");
+            return SRV_PARSE_EXIT_USAGE;
+        }
+        srv_options_help(out, as_tensorflow);
+    }
+    return SRV_PARSE_RUN;
+}
