@@ -28,6 +28,20 @@ struct srv_mail {
     void (*open)(struct srv_net *net, struct srv_mail *mail); /* on the loop thread */
 };
 
+/*
+ * The manager's question to one net: has it done with a version (NULL: only with older maps)?
+ * Posted as mail with `open` set to srv_retirement_open, which puts it into net->retiring (by
+ * mail.next); srv_net_end calls `answer` once the net has taken a map published after the mail was
+ * posted and holds no handle of the version. The manager owns it again then.
+ */
+struct srv_retirement {
+    struct srv_mail mail;
+    const struct srv_version *version;
+    void (*answer)(struct srv_retirement *r); /* on the loop thread: must not block */
+    void *arg;
+};
+void srv_retirement_open(struct srv_net *net, struct srv_mail *mail);
+
 struct srv_net {
     struct srv_server *server;
     const char *entrypoint; /* "REST" or "GRPC" */
@@ -41,7 +55,7 @@ struct srv_net {
     uint32_t held[SRV_MAX_VERSIONS];
     struct srv_job *turn, **turn_end; /* jobs admitted in this turn */
     int64_t inline_ns;                /* spent on jobs run inline in this turn */
-    struct srv_mail *retiring;        /* each waits until its version's count is zero */
+    struct srv_mail *retiring; /* of struct srv_retirement: until its version's count is zero */
 };
 
 void srv_net_init(struct srv_net *net, struct srv_server *server, const char *entrypoint,
