@@ -1,5 +1,6 @@
 #include "kernels/cpu/array.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bool kn_shape_known(const struct rt_shape *s)
@@ -139,10 +140,10 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
     struct rt_info *in = few;
     int8_t *alias = few_alias;
 
-    if (n_in > 8 || n_out > 16) {
-        in = rt_scratch(r, n_in * sizeof *in + n_out);
+    if (n_in > 8 || n_out > 16) { /* not rt_scratch: the kernel may hold that already */
+        in = malloc(n_in * sizeof *in + n_out);
         if (!in)
-            return r->err->code;
+            return rt_fail_memory(r->err, r->node->name, n_in * sizeof *in);
         alias = (int8_t *)(in + n_in);
     }
     for (size_t k = 0; k < n_in; k++) {
@@ -161,7 +162,10 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
                          .out = out,
                          .alias = alias,
                          .err = r->err};
-    return infer(&x);
+    enum rt_status st = infer(&x);
+    if (in != few)
+        free(in);
+    return st;
 }
 
 enum rt_status kn_outputs(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x))
@@ -183,11 +187,23 @@ enum rt_status kn_outputs(struct rt_run *r, enum rt_status (*infer)(struct rt_in
         if (r->out[k].dtype)
             continue;
         if (!kn_shape_known(&out[k].shape))
-            return rt_fail(r->err, RT_INTERNAL, "%s: output %d has no shape",
-                           r->node->schema->name, k);
+            return rt_fail(r->err, RT_INTERNAL, "%s: output %d has no shape", r->node->schema->name,
+                           k);
         if (!rt_out(r, k, out[k].shape.rank, out[k].shape.dim))
             return r->err->code;
     }
+    return RT_OK;
+}
+
+enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim)
+{
+    struct rt_tensor *o = &r->out[k];
+
+    if (!o->data || o->data != r->in[in].data)
+        return rt_out_view(r, k, in, rank, dim);
+    o->rank = (int8_t)rank; /* it lies on the input already, and may own its bytes */
+    for (int i = 0; i < rank; i++)
+        o->dim[i] = dim[i];
     return RT_OK;
 }
 
@@ -247,7 +263,7 @@ struct b16 {
     uint64_t a, b;
 };
 
-#define RUN(N, T)                                                                                    \
+#define RUN(N, T)                                                                                  \
     static void run_##N(void *dst, int64_t ds, const void *src, int64_t ss, int64_t n)             \
     {                                                                                              \
         T *d = dst;                                                                                \
@@ -289,11 +305,7 @@ typedef void turn_fn(void *dst, int64_t d0, const void *src, int64_t s1, int64_t
 
 static run_fn *run_of(size_t size)
 {
-    return size == 1   ? run_1
-           : size == 2 ? run_2
-           : size == 4 ? run_4
-           : size == 8 ? run_8
-                       : run_16;
+    return size == 1 ? run_1 : size == 2 ? run_2 : size == 4 ? run_4 : size == 8 ? run_8 : run_16;
 }
 
 static turn_fn *turn_of(size_t size)
@@ -378,7 +390,7 @@ enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, voi
 }
 
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
-                       struct rt_error *err)
+                         struct rt_error *err)
 {
     const struct kn_walk w = {.rank = 1, .dim = {n}, .dst = {1}, .src = {0}};
 

@@ -43,6 +43,8 @@ enum rt_status kn_outputs(struct rt_run *r, enum rt_status (*infer)(struct rt_in
 /* The same checks and shapes at run time, without outputs: fills out[0..n_out). */
 enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x),
                             struct rt_info *out);
+/* rt_out_view that copes with an output that was laid over that input. */
+enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
 /* Output k is a view of n elements of input `in`, from element `first`, when it is contiguous
  * and of plain ownership. */
 enum rt_status kn_out_part(struct rt_run *r, int k, int in, int64_t first, int rank,
@@ -75,7 +77,7 @@ static inline enum rt_status kn_copy(enum rt_dtype dtype, void *dst, const void 
 }
 /* n times the element at src. */
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
-                       struct rt_error *err);
+                         struct rt_error *err);
 /* The element that TensorFlow calls one, as bytes; false for types that have none. */
 bool kn_one(enum rt_dtype dtype, void *elem);
 

@@ -2,14 +2,16 @@
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
 
+#include <stdio.h>
+
 /* Concat has its axis first, ConcatV2 last. */
 static bool axis_is_first(const struct rt_node *n)
 {
     return n->schema->name[6] == '\0';
 }
 
-static enum rt_status concat_axis(const struct rt_node *node, const struct rt_tensor *t,
-                                  int rank, int *axis, struct rt_error *err)
+static enum rt_status concat_axis(const struct rt_node *node, const struct rt_tensor *t, int rank,
+                                  int *axis, struct rt_error *err)
 {
     if (rt_tensor_count(t) != 1 || t->rank > 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -34,7 +36,7 @@ static enum rt_status concat_infer(struct rt_infer *x)
     const int n = x->n_in - 1, ai = first ? 0 : n;
     const struct rt_info *v = x->in + (first ? 1 : 0);
     struct rt_shape *o = &x->out[0].shape;
-    int axis;
+    int axis = 0;
 
     if (!kn_known(x, 0) || !x->in[ai].value)
         return RT_OK;
@@ -68,7 +70,7 @@ static enum rt_status concat_run(struct rt_run *r)
     const bool first = axis_is_first(r->node);
     const int n = r->n_in - 1;
     const struct rt_tensor *v = r->in + (first ? 1 : 0);
-    int axis;
+    int axis = 0;
     enum rt_status st = kn_outputs(r, concat_infer);
 
     if (st || (st = concat_axis(r->node, &r->in[first ? 0 : n], v[0].rank, &axis, r->err)))
@@ -119,8 +121,7 @@ static void concat_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_concat_v2 = {
-    .op = {.name = "ConcatV2", .infer = concat_infer, .rows = concat_rows,
-           .shape_in_last = true},
+    .op = {.name = "ConcatV2", .infer = concat_infer, .rows = concat_rows, .shape_in_last = true},
     .kernels = KN_CPU("ConcatV2", "concat_v2", 0, NULL, concat_run),
 };
 const struct kn_entry kn_concat = {
@@ -141,8 +142,8 @@ static const char *sizes_text(char *room, size_t n, const struct rt_tensor *t)
 {
     size_t at = (size_t)snprintf(room, n, "[");
     for (int64_t i = 0; i < rt_tensor_count(t) && at + 24 < n; i++)
-        at += (size_t)snprintf(room + at, n - at, "%s%lld", i ? " " : "",
-                               (long long)kn_int_at(t, i));
+        at +=
+            (size_t)snprintf(room + at, n - at, "%s%lld", i ? " " : "", (long long)kn_int_at(t, i));
     snprintf(room + at, n - at, "]");
     return room;
 }
@@ -160,8 +161,10 @@ static enum rt_status offset_run(struct rt_run *r)
     const struct rt_tensor *s0 = &r->in[1];
     for (int k = 1; k < r->n_in; k++)
         if (r->in[k].rank != 1)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT, "input %d should be a vector, but got "
-                           "shape %s", k - 1, KN_TEXT(&r->in[k]));
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "input %d should be a vector, but got "
+                           "shape %s",
+                           k - 1, KN_TEXT(&r->in[k]));
     const int64_t rank = s0->dim[0], want = kn_int_at(&r->in[0], 0);
     const int64_t axis = want < 0 ? want + rank : want;
     if (axis < 0 || axis >= rank)

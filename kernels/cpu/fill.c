@@ -19,16 +19,14 @@ static enum rt_status dims_infer(struct rt_infer *x)
                        KN_TEXT(t));
     s.rank = kn_ints(t, s.dim, RT_MAX_RANK);
     if (s.rank < 0)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                       "%s: more than %d dimensions are not supported", x->node->schema->name,
-                       RT_MAX_RANK);
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
+                       x->node->schema->name, RT_MAX_RANK);
     for (int i = 0; i < s.rank; i++)
         if (s.dim[i] < 0)
             return rt_fail(x->err, RT_INVALID_ARGUMENT, "Dimension %lld must be >= 0",
                            (long long)s.dim[i]);
     if (kn_shape_count(&s) < 0)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements",
-                       KN_TEXT(&s));
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements", KN_TEXT(&s));
     x->out[0].shape = s;
     return RT_OK;
 }
@@ -50,7 +48,7 @@ static enum rt_status fill_run(struct rt_run *r)
     if (st)
         return st;
     return kn_repeat(kn_dtype(&r->out[0]), r->out[0].data, r->in[1].data,
-                   rt_tensor_count(&r->out[0]), r->err);
+                     rt_tensor_count(&r->out[0]), r->err);
 }
 
 /* Every row is the same: the one axis as long as the batch holds rows. */
@@ -118,8 +116,7 @@ static enum rt_status ones_like_run(struct rt_run *r)
     if (!kn_one(kn_dtype(&r->in[0]), one))
         return rt_fail(r->err, RT_UNIMPLEMENTED, "OnesLike: no kernel for %s",
                        rt_dtype_name(kn_dtype(&r->in[0])));
-    return kn_repeat(kn_dtype(&r->in[0]), r->out[0].data, one, rt_tensor_count(&r->out[0]),
-                   r->err);
+    return kn_repeat(kn_dtype(&r->in[0]), r->out[0].data, one, rt_tensor_count(&r->out[0]), r->err);
 }
 
 const struct kn_entry kn_zeros_like = {
@@ -133,8 +130,7 @@ const struct kn_entry kn_ones_like = {
 
 /* ---- Range(start, limit, delta) ---- */
 
-static enum rt_status range_size(const struct rt_tensor *const *v, int64_t *n,
-                                 struct rt_error *err)
+static enum rt_status range_size(const struct rt_tensor *const *v, int64_t *n, struct rt_error *err)
 {
     static const char *const name[] = {"start", "limit", "delta"};
 
@@ -184,8 +180,7 @@ static enum rt_status range_size(const struct rt_tensor *const *v, int64_t *n,
     if (f[2] == 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Requires delta != 0: 0");
     if (f[2] > 0 ? f[0] > f[1] : f[0] < f[1])
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Requires start %s limit when delta %s 0: %g/%g",
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Requires start %s limit when delta %s 0: %g/%g",
                        f[2] > 0 ? "<=" : ">=", f[2] > 0 ? ">" : "<", f[0], f[1]);
     double size; /* in the arithmetic of the type */
     switch (kn_dtype(v[0])) {
@@ -217,7 +212,7 @@ static enum rt_status range_size(const struct rt_tensor *const *v, int64_t *n,
 
 static enum rt_status range_infer(struct rt_infer *x)
 {
-    int64_t n;
+    int64_t n = 0;
 
     if (!x->in[0].value || !x->in[1].value || !x->in[2].value)
         return RT_OK;
@@ -231,7 +226,7 @@ static enum rt_status range_infer(struct rt_infer *x)
 static enum rt_status range_run(struct rt_run *r)
 {
     const struct rt_tensor *v[] = {&r->in[0], &r->in[1], &r->in[2]};
-    int64_t n;
+    int64_t n = 0;
     enum rt_status st = range_size(v, &n, r->err);
 
     if (st)
@@ -304,7 +299,7 @@ static enum rt_status lin_space_size(const struct rt_tensor *const *v, int64_t *
 
 static enum rt_status lin_space_infer(struct rt_infer *x)
 {
-    int64_t n;
+    int64_t n = 0;
 
     if (!x->in[2].value)
         return RT_OK;
@@ -318,7 +313,7 @@ static enum rt_status lin_space_infer(struct rt_infer *x)
 static enum rt_status lin_space_run(struct rt_run *r)
 {
     const struct rt_tensor *v[] = {&r->in[0], &r->in[1], &r->in[2]};
-    int64_t n;
+    int64_t n = 0;
     enum rt_status st = lin_space_size(v, &n, r->err);
 
     if (st)

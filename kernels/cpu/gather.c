@@ -2,6 +2,8 @@
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
 
+#include <stdio.h>
+
 /* n slices of `bytes`; small sizes become single moves. */
 static void copy_small(void *dst, const void *src, size_t bytes)
 {
@@ -47,8 +49,10 @@ static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *
     if (batch < 0)
         batch += index->rank;
     if (batch >= params->rank)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "batch_dims (%lld) must be less than rank(params) "
-                       "(%d).", (long long)batch, params->rank);
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "batch_dims (%lld) must be less than rank(params) "
+                       "(%d).",
+                       (long long)batch, params->rank);
     if (axis < batch)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "batch_dims (%lld) must be less than or equal to axis (%lld).",
@@ -61,9 +65,8 @@ static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *
                            (long long)index->dim[i]);
     const int64_t rank = params->rank - 1 + index->rank - batch;
     if (rank > RT_MAX_RANK)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "%s: more than %d dimensions are not supported", n->schema->name,
-                       RT_MAX_RANK);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
+                       n->schema->name, RT_MAX_RANK);
     p->axis = (int)axis;
     p->batch = (int)batch;
     p->n_batch = p->outer = p->n_index = p->inner = 1;
@@ -134,8 +137,7 @@ static enum rt_status gather_run(struct rt_run *r)
 
     shape_of(params, &ps);
     shape_of(index, &is);
-    enum rt_status st =
-        gather_of(r->node, &ps, &is, r->n_in > 2 ? &r->in[2] : NULL, &p, r->err);
+    enum rt_status st = gather_of(r->node, &ps, &is, r->n_in > 2 ? &r->in[2] : NULL, &p, r->err);
     if (st)
         return st;
     char *o = kn_out(r, 0, p.shape.rank, p.shape.dim);
@@ -229,8 +231,7 @@ static enum rt_status nd_infer(struct rt_infer *x)
     for (int k = (int)depth; k < p->rank; k++)
         o.dim[o.rank++] = p->dim[k];
     if (kn_shape_count(&o) < 0)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements",
-                       KN_TEXT(&o));
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements", KN_TEXT(&o));
     x->out[0].shape = o;
     return RT_OK;
 }
@@ -265,14 +266,13 @@ static enum rt_status nd_run(struct rt_run *r)
                     int64_t s = 1;
                     for (int q = m + 1; q < index->rank - 1; q++)
                         s *= index->dim[q];
-                    len += (size_t)snprintf(where + len, sizeof where - len, "%s%lld",
-                                            m ? "," : "", (long long)(left / s));
+                    len += (size_t)snprintf(where + len, sizeof where - len, "%s%lld", m ? "," : "",
+                                            (long long)(left / s));
                     left %= s;
                 }
                 len = 0;
                 for (int m = 0; m < depth; m++)
-                    len += (size_t)snprintf(what + len, sizeof what - len, "%s%lld",
-                                            m ? ", " : "",
+                    len += (size_t)snprintf(what + len, sizeof what - len, "%s%lld", m ? ", " : "",
                                             (long long)kn_int_at(index, i * depth + m));
                 const bool vec = index->rank > 1;
                 return rt_fail(r->err, RT_INVALID_ARGUMENT,

@@ -5,17 +5,15 @@
 static enum rt_status pass(struct rt_run *r)
 {
     for (int k = 0; k < r->n_out; k++)
-        if (!r->in[k].data || r->out[k].data != r->in[k].data)
+        if (!r->out[k].data || r->out[k].data != r->in[k].data)
             rt_out_tensor(r, k, &r->in[k]);
     return RT_OK;
 }
 
 static enum rt_status infer_each(struct rt_infer *x)
 {
-    for (int k = 0; k < x->n_out; k++) {
+    for (int k = 0; k < x->n_out; k++)
         x->out[k].shape = x->in[k].shape;
-        x->alias[k] = k < 128 ? (int8_t)k : -1;
-    }
     return RT_OK;
 }
 
@@ -27,7 +25,11 @@ static void rows_each_own(struct rt_rows *r)
 
 /* One kernel that takes any type, lazy values too. */
 #define PASS(op_, name_)                                                                           \
-    KN_KERNELS({.op = (op_), .device = "CPU", .name = (name_), .flags = RT_K_LAZY, .run = pass})
+    KN_KERNELS({.op = (op_),                                                                       \
+                .device = "CPU",                                                                   \
+                .name = (name_),                                                                   \
+                .flags = RT_K_LAZY | RT_K_VIEWS,                                                   \
+                .run = pass})
 
 #define SAME(symbol, op_)                                                                          \
     const struct kn_entry kn_##symbol = {                                                          \
@@ -49,7 +51,6 @@ static enum rt_status ensure_infer(struct rt_infer *x)
     const struct rt_shape *want = rt_attr_shape(x->node, "shape"), *in = &x->in[0].shape;
 
     x->out[0].shape = *in;
-    x->alias[0] = 0;
     if (want->rank < 0 || !kn_shape_known(in))
         return RT_OK;
     bool fits = want->rank == in->rank;
@@ -58,8 +59,8 @@ static enum rt_status ensure_infer(struct rt_infer *x)
     if (fits)
         return RT_OK;
     return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                   "Shape of tensor %s %s is not compatible with expected shape %s.",
-                   "input", KN_TEXT(in), KN_TEXT(want));
+                   "Shape of tensor %s %s is not compatible with expected shape %s.", "input",
+                   KN_TEXT(in), KN_TEXT(want));
 }
 
 static enum rt_status ensure_run(struct rt_run *r)
@@ -72,7 +73,11 @@ static enum rt_status ensure_run(struct rt_run *r)
 
 const struct kn_entry kn_ensure_shape = {
     .op = {.name = "EnsureShape", .infer = ensure_infer, .rows = rows_each_own},
-    .kernels = KN_CPU("EnsureShape", "ensure_shape", 0, NULL, ensure_run),
+    .kernels = KN_KERNELS({.op = "EnsureShape",
+                           .device = "CPU",
+                           .name = "ensure_shape",
+                           .flags = RT_K_LAZY | RT_K_VIEWS,
+                           .run = ensure_run}),
 };
 
 /* ---- Print, PrintV2: kernels do not write to logs, so nothing is printed ---- */
@@ -89,7 +94,7 @@ static enum rt_status nothing(struct rt_run *r)
 }
 
 const struct kn_entry kn_print = {
-    .op = {.name = "Print", .effect = RT_IO, .infer = kn_infer_same, .rows = rows_print},
+    .op = {.name = "Print", .effect = RT_IO, .infer = kn_infer_copy, .rows = rows_print},
     .kernels = PASS("Print", "print"),
 };
 const struct kn_entry kn_print_v2 = {

@@ -18,8 +18,8 @@ static enum rt_status one_hot_infer(struct rt_infer *x)
                        in->rank + 1, (long long)axis);
     for (int k = 1; k < 4; k++)
         if (x->in[k].shape.rank != 0)
-            return rt_fail(x->err, RT_INVALID_ARGUMENT, "%s must be a scalar, but got: %s",
-                           name[k], KN_TEXT(&x->in[k].shape));
+            return rt_fail(x->err, RT_INVALID_ARGUMENT, "%s must be a scalar, but got: %s", name[k],
+                           KN_TEXT(&x->in[k].shape));
     const int64_t depth = kn_int_at(x->in[1].value, 0);
     if (depth < 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "depth must be non-negative, got: %lld",

@@ -7,8 +7,8 @@ static enum rt_status axis_of(const struct rt_node *n, int rank, int64_t *axis,
 {
     *axis = rt_attr_int(n, "axis");
     if (*axis < -rank || *axis >= rank)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "axis = %lld not in [%d, %d)",
-                       (long long)*axis, -rank, rank);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "axis = %lld not in [%d, %d)", (long long)*axis,
+                       -rank, rank);
     if (*axis < 0)
         *axis += rank;
     return RT_OK;
@@ -18,7 +18,7 @@ static enum rt_status axis_of(const struct rt_node *n, int rank, int64_t *axis,
 
 static enum rt_status pack_infer(struct rt_infer *x)
 {
-    int64_t axis;
+    int64_t axis = 0;
 
     if (!kn_known(x, 0))
         return RT_OK;
@@ -47,7 +47,7 @@ static enum rt_status pack_infer(struct rt_infer *x)
 
 static enum rt_status pack_run(struct rt_run *r)
 {
-    int64_t axis;
+    int64_t axis = 0;
     enum rt_status st = kn_outputs(r, pack_infer);
 
     if (st || (st = axis_of(r->node, r->in[0].rank + 1, &axis, r->err)))
@@ -65,10 +65,8 @@ static enum rt_status pack_run(struct rt_run *r)
         return RT_OK;
     }
     for (int k = 0; k < r->n_in; k++) {
-        const struct kn_walk w = {.rank = 2,
-                                  .dim = {outer, inner},
-                                  .dst = {r->n_in * inner, 1},
-                                  .src = {inner, 1}};
+        const struct kn_walk w = {
+            .rank = 2, .dim = {outer, inner}, .dst = {r->n_in * inner, 1}, .src = {inner, 1}};
         st = kn_walk_copy(dt, &w, kn_at_mut(&r->out[0], k * inner), r->in[k].data, r->err);
         if (st)
             return st;
@@ -110,7 +108,7 @@ const struct kn_entry kn_pack = {
 
 static enum rt_status unpack_infer(struct rt_infer *x)
 {
-    int64_t axis;
+    int64_t axis = 0;
 
     if (!kn_known(x, 0))
         return RT_OK;
@@ -133,7 +131,7 @@ static enum rt_status unpack_infer(struct rt_infer *x)
 
 static enum rt_status unpack_run(struct rt_run *r)
 {
-    int64_t axis;
+    int64_t axis = 0;
     enum rt_status st = kn_outputs(r, unpack_infer);
 
     if (st || (st = axis_of(r->node, r->in[0].rank, &axis, r->err)))
@@ -147,10 +145,8 @@ static enum rt_status unpack_run(struct rt_run *r)
     if (outer * inner == 0)
         return RT_OK;
     for (int k = 0; k < r->n_out; k++) {
-        const struct kn_walk w = {.rank = 2,
-                                  .dim = {outer, inner},
-                                  .dst = {inner, 1},
-                                  .src = {r->n_out * inner, 1}};
+        const struct kn_walk w = {
+            .rank = 2, .dim = {outer, inner}, .dst = {inner, 1}, .src = {r->n_out * inner, 1}};
         st = kn_walk_copy(dt, &w, r->out[k].data, kn_at(&r->in[0], k * inner), r->err);
         if (st)
             return st;

@@ -9,8 +9,11 @@ static enum rt_status view(struct rt_run *r, enum rt_status (*infer)(struct rt_i
 
     if (st)
         return st;
-    return rt_out_view(r, 0, 0, out.shape.rank, out.shape.dim);
+    return kn_view(r, 0, 0, out.shape.rank, out.shape.dim);
 }
+
+#define VIEW(op_, name_, run_)                                                                     \
+    KN_KERNELS({.op = (op_), .device = "CPU", .name = (name_), .flags = RT_K_VIEWS, .run = (run_)})
 
 /* ---- Reshape(tensor, shape) ---- */
 
@@ -20,8 +23,7 @@ static enum rt_status sizes_of(struct rt_infer *x, struct rt_shape *s, int *unkn
     int64_t dims[RT_MAX_RANK];
 
     if (t->rank != 1)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "sizes input must be 1-D, not %s",
-                       KN_TEXT(t));
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "sizes input must be 1-D, not %s", KN_TEXT(t));
     s->rank = kn_ints(t, dims, RT_MAX_RANK);
     if (s->rank < 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
@@ -37,8 +39,8 @@ static enum rt_status sizes_of(struct rt_infer *x, struct rt_shape *s, int *unkn
             *unknown = i;
             s->dim[i] = 1;
         } else if (dims[i] < 0) {
-            return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                           "Size %d must be non-negative, not %lld", i, (long long)dims[i]);
+            return rt_fail(x->err, RT_INVALID_ARGUMENT, "Size %d must be non-negative, not %lld", i,
+                           (long long)dims[i]);
         }
     }
     return RT_OK;
@@ -47,9 +49,8 @@ static enum rt_status sizes_of(struct rt_infer *x, struct rt_shape *s, int *unkn
 static enum rt_status reshape_infer(struct rt_infer *x)
 {
     struct rt_shape s = {0};
-    int unknown;
+    int unknown = -1;
 
-    x->alias[0] = 0;
     if (!kn_known(x, 2))
         return RT_OK;
     enum rt_status st = sizes_of(x, &s, &unknown);
@@ -58,8 +59,7 @@ static enum rt_status reshape_infer(struct rt_infer *x)
     const struct rt_shape *in = &x->in[0].shape;
     const int64_t n = kn_shape_count(in);
     if (rt_count(s.rank, s.dim) < 0)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements",
-                       KN_TEXT(&s));
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements", KN_TEXT(&s));
     if (unknown >= 0) {
         /* TensorFlow leaves zeros out on both sides when the wanted shape has one itself, so that
          * the missing size is found among the others. */
@@ -101,14 +101,13 @@ static enum rt_status reshape_run(struct rt_run *r)
 
 const struct kn_entry kn_reshape = {
     .op = {.name = "Reshape", .shape_in = 2, .infer = reshape_infer, .rows = rt_rows_reshape},
-    .kernels = KN_CPU("Reshape", "reshape", 0, NULL, reshape_run),
+    .kernels = VIEW("Reshape", "reshape", reshape_run),
 };
 
 /* ---- ExpandDims(input, dim) ---- */
 
 static enum rt_status expand_infer(struct rt_infer *x)
 {
-    x->alias[0] = 0;
     if (!kn_known(x, 2))
         return RT_OK;
     const struct rt_shape *in = &x->in[0].shape;
@@ -140,7 +139,7 @@ static enum rt_status expand_run(struct rt_run *r)
 
 const struct kn_entry kn_expand_dims = {
     .op = {.name = "ExpandDims", .shape_in = 2, .infer = expand_infer, .rows = rt_rows_reshape},
-    .kernels = KN_CPU("ExpandDims", "expand_dims", 0, NULL, expand_run),
+    .kernels = VIEW("ExpandDims", "expand_dims", expand_run),
 };
 
 /* ---- Squeeze(input), squeeze_dims ---- */
@@ -153,7 +152,6 @@ static enum rt_status squeeze_infer(struct rt_infer *x)
     const size_t n = rt_attr_ints(x->node, "squeeze_dims", &dims);
     unsigned drop = 0;
 
-    x->alias[0] = 0;
     if (!kn_shape_known(in))
         return RT_OK;
     for (size_t i = 0; i < n; i++) {
@@ -186,5 +184,5 @@ static enum rt_status squeeze_run(struct rt_run *r)
 
 const struct kn_entry kn_squeeze = {
     .op = {.name = "Squeeze", .infer = squeeze_infer, .rows = rt_rows_reshape},
-    .kernels = KN_CPU("Squeeze", "squeeze", 0, NULL, squeeze_run),
+    .kernels = VIEW("Squeeze", "squeeze", squeeze_run),
 };

@@ -46,7 +46,7 @@ static enum rt_status reverse_run(struct rt_run *r)
     if (st)
         return st;
     if (axes == 0 || rt_tensor_count(t) == 0)
-        return rt_out_view(r, 0, 0, t->rank, t->dim);
+        return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, t->rank, t->dim))
         return r->err->code;
     kn_strides(t->rank, t->dim, w.dst);

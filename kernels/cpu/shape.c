@@ -52,11 +52,8 @@ static enum rt_status rank_run(struct rt_run *r)
 #define LOOKS(symbol, op_, infer_, run_)                                                           \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = (op_), .infer = (infer_), .rows = rt_rows_shape},                           \
-        .kernels = KN_KERNELS({.op = (op_),                                                        \
-                               .device = "CPU",                                                    \
-                               .name = #symbol,                                                    \
-                               .flags = RT_K_LAZY,                                                 \
-                               .run = (run_)}),                                                    \
+        .kernels = KN_KERNELS(                                                                     \
+            {.op = (op_), .device = "CPU", .name = #symbol, .flags = RT_K_LAZY, .run = (run_)}),   \
     };
 LOOKS(shape, "Shape", shape_infer, shape_run)
 LOOKS(shape_n, "ShapeN", shape_infer, shape_run)

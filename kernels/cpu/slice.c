@@ -15,9 +15,8 @@ struct dense {
 };
 enum { NEW = -1 };
 
-static enum rt_status spread(const struct rt_node *node, int n, const int64_t *b,
-                             const int64_t *e, const int64_t *s, int rank, struct dense *d,
-                             struct rt_error *err)
+static enum rt_status spread(const struct rt_node *node, int n, const int64_t *b, const int64_t *e,
+                             const int64_t *s, int rank, struct dense *d, struct rt_error *err)
 {
     const uint64_t begin_mask = (uint64_t)rt_attr_int(node, "begin_mask");
     const uint64_t end_mask = (uint64_t)rt_attr_int(node, "end_mask");
@@ -83,17 +82,16 @@ enum rt_status kn_slice_of(const struct rt_node *node, int rank, const int64_t *
     int64_t b[MAX_SPEC], e[MAX_SPEC], s[MAX_SPEC];
     struct dense d = {.n_gather = 0};
 
-    if (begin->rank != 1 || end->rank != 1 || strides->rank != 1 ||
-        begin->dim[0] != end->dim[0] || begin->dim[0] != strides->dim[0])
+    if (begin->rank != 1 || end->rank != 1 || strides->rank != 1 || begin->dim[0] != end->dim[0] ||
+        begin->dim[0] != strides->dim[0])
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Expected begin, end, and strides to be 1D equal size tensors, but got "
                        "shapes %s, %s, and %s instead.",
                        KN_TEXT(begin), KN_TEXT(end), KN_TEXT(strides));
     const int n = kn_ints(begin, b, MAX_SPEC);
     if (n < 0)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "%s: a slice of %lld dimensions is not supported", node->schema->name,
-                       (long long)begin->dim[0]);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: a slice of %lld dimensions is not supported",
+                       node->schema->name, (long long)begin->dim[0]);
     kn_ints(end, e, MAX_SPEC);
     kn_ints(strides, s, MAX_SPEC);
     enum rt_status st = spread(node, n, b, e, s, rank, &d, err);
@@ -113,8 +111,8 @@ enum rt_status kn_slice_of(const struct rt_node *node, int rank, const int64_t *
             from = d.begin[i] < 0 ? size + d.begin[i] : d.begin[i];
             if (from < 0 || from >= size)
                 return rt_fail(err, RT_INVALID_ARGUMENT,
-                               "slice index %lld of dimension %d out of bounds.",
-                               (long long)from, i);
+                               "slice index %lld of dimension %d out of bounds.", (long long)from,
+                               i);
             to = from + 1;
         } else {
             const int64_t lo = step > 0 ? 0 : -1, hi = step > 0 ? size : size - 1;
@@ -124,14 +122,12 @@ enum rt_status kn_slice_of(const struct rt_node *node, int rank, const int64_t *
         const int64_t len = to - from;
         out->begin[i] = from;
         out->stride[i] = step;
-        out->count[i] =
-            len == 0 || (len < 0) != (step < 0) ? 0 : len / step + (len % step != 0);
+        out->count[i] = len == 0 || (len < 0) != (step < 0) ? 0 : len / step + (len % step != 0);
         out->out_axis[i] = -1;
     }
     if (d.n_gather > RT_MAX_RANK)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "%s: more than %d dimensions are not supported", node->schema->name,
-                       RT_MAX_RANK);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
+                       node->schema->name, RT_MAX_RANK);
     out->shape.rank = d.n_gather;
     for (int i = 0; i < d.n_gather; i++) {
         out->shape.dim[i] = d.gather[i] == NEW ? 1 : out->count[d.gather[i]];
@@ -141,8 +137,7 @@ enum rt_status kn_slice_of(const struct rt_node *node, int rank, const int64_t *
     return RT_OK;
 }
 
-void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk *w,
-                   int64_t *first)
+void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk *w, int64_t *first)
 {
     int64_t stride[RT_MAX_RANK];
 
@@ -163,7 +158,7 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
     const struct rt_tensor *t = &r->in[0];
     const int64_t n = rt_count(s->rank, s->count);
     struct kn_walk w;
-    int64_t first;
+    int64_t first = 0;
 
     if (n > 0) {
         kn_slice_walk(s, t->dim, &w, &first);
@@ -198,8 +193,7 @@ static void slice_rows(struct rt_rows *r, const struct kn_slice *s)
 
 static bool may_be_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS ||
-        !kn_shape_known(&r->in[0].shape))
+    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_shape_known(&r->in[0].shape))
         return false;
     for (int k = 1; k < r->n_in; k++)
         if (r->in_dep[k].kind > RT_DEP_SIZE || !r->in[k].value)
@@ -234,17 +228,13 @@ static void strided_rows(struct rt_rows *r)
 {
     struct kn_slice s;
 
-    if (may_be_rows(r) &&
-        !kn_slice_of(r->node, r->in[0].shape.rank, r->in[0].shape.dim, r->in[1].value,
-                     r->in[2].value, r->in[3].value, &s, NULL))
+    if (may_be_rows(r) && !kn_slice_of(r->node, r->in[0].shape.rank, r->in[0].shape.dim,
+                                       r->in[1].value, r->in[2].value, r->in[3].value, &s, NULL))
         slice_rows(r, &s);
 }
 
 const struct kn_entry kn_strided_slice = {
-    .op = {.name = "StridedSlice",
-           .shape_in = 14,
-           .infer = strided_infer,
-           .rows = strided_rows},
+    .op = {.name = "StridedSlice", .shape_in = 14, .infer = strided_infer, .rows = strided_rows},
     .kernels = KN_CPU("StridedSlice", "strided_slice", 0, NULL, strided_run),
 };
 
@@ -277,8 +267,7 @@ static enum rt_status grad_infer(struct rt_infer *x)
 
     if (!kn_known(x, 15))
         return RT_OK;
-    const struct rt_tensor *v[] = {x->in[0].value, x->in[1].value, x->in[2].value,
-                                   x->in[3].value};
+    const struct rt_tensor *v[] = {x->in[0].value, x->in[1].value, x->in[2].value, x->in[3].value};
     enum rt_status st = grad_slice(x->node, v, &x->in[4].shape, &shape, &s, x->err);
     if (!st)
         x->out[0].shape = shape;
@@ -292,7 +281,7 @@ static enum rt_status grad_run(struct rt_run *r)
     struct kn_slice s;
     struct rt_shape shape, dy = {.rank = r->in[4].rank};
     struct kn_walk get, put;
-    int64_t first;
+    int64_t first = 0;
 
     memcpy(dy.dim, r->in[4].dim, sizeof dy.dim);
     enum rt_status st = grad_slice(r->node, v, &dy, &shape, &s, r->err);
@@ -367,8 +356,7 @@ static enum rt_status slice_infer(struct rt_infer *x)
     if (!kn_known(x, 6))
         return RT_OK;
     const struct rt_shape *in = &x->in[0].shape;
-    enum rt_status st =
-        plain_of(in->rank, in->dim, x->in[1].value, x->in[2].value, &s, x->err);
+    enum rt_status st = plain_of(in->rank, in->dim, x->in[1].value, x->in[2].value, &s, x->err);
     if (!st)
         x->out[0].shape = s.shape;
     return st;
@@ -377,8 +365,7 @@ static enum rt_status slice_infer(struct rt_infer *x)
 static enum rt_status slice_run(struct rt_run *r)
 {
     struct kn_slice s;
-    enum rt_status st =
-        plain_of(r->in[0].rank, r->in[0].dim, &r->in[1], &r->in[2], &s, r->err);
+    enum rt_status st = plain_of(r->in[0].rank, r->in[0].dim, &r->in[1], &r->in[2], &s, r->err);
 
     return st ? st : take(r, &s);
 }

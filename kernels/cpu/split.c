@@ -1,5 +1,4 @@
-/* Split into equal parts, SplitV into parts of given sizes. Parts along the first dimension are
- * views. */
+/* Split into equal parts, SplitV into parts of given sizes. */
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
 
@@ -12,8 +11,8 @@ static enum rt_status split_axis(const struct rt_tensor *t, int rank, int *axis,
     const int64_t a = kn_int_at(t, 0);
     if (a < -rank || a >= rank)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "-input rank(-%d) <= split_dim < input rank (%d), but got %lld", rank,
-                       rank, (long long)a);
+                       "-input rank(-%d) <= split_dim < input rank (%d), but got %lld", rank, rank,
+                       (long long)a);
     *axis = (int)(a < 0 ? a + rank : a);
     return RT_OK;
 }
@@ -43,39 +42,15 @@ static enum rt_status cut(struct rt_run *r, int in, int axis)
     return RT_OK;
 }
 
-/* All parts as views, when they lie in one piece each and are worth it. */
-static bool cut_views(struct rt_run *r, int in, int axis, const struct rt_info *out)
-{
-    const struct rt_tensor *t = &r->in[in];
-    int64_t at = 0;
-
-    for (int i = 0; i < axis; i++)
-        if (t->dim[i] != 1)
-            return false;
-    if (!t->buf || rt_tensor_bytes(t) < 4096)
-        return false;
-    for (int k = 0; k < r->n_out; k++) {
-        kn_out_part(r, k, in, at, out[k].shape.rank, out[k].shape.dim);
-        at += kn_shape_count(&out[k].shape);
-    }
-    return true;
-}
-
 static enum rt_status split_run_at(struct rt_run *r, int in, int axis_in,
                                    enum rt_status (*infer)(struct rt_infer *))
 {
-    struct rt_info *out = rt_scratch(r, (size_t)r->n_out * sizeof *out);
-    int axis;
+    int axis = 0;
+    enum rt_status st = kn_outputs(r, infer);
 
-    if (!out)
-        return r->err->code;
-    enum rt_status st = kn_infer_now(r, infer, out);
     if (st || (st = split_axis(&r->in[axis_in], r->in[in].rank, &axis, r->err)))
         return st;
-    if (cut_views(r, in, axis, out))
-        return RT_OK;
-    st = kn_outputs(r, infer);
-    return st ? st : cut(r, in, axis);
+    return cut(r, in, axis);
 }
 
 static void split_rows_at(struct rt_rows *r, int in, int axis_in)
@@ -96,7 +71,7 @@ static void split_rows_at(struct rt_rows *r, int in, int axis_in)
 
 static enum rt_status split_infer(struct rt_infer *x)
 {
-    int axis;
+    int axis = 0;
 
     if (!kn_known(x, 1))
         return RT_OK;

@@ -43,14 +43,13 @@ static enum rt_status tile_infer(struct rt_infer *x)
     for (int i = 0; i < in->rank; i++) {
         const int64_t k = kn_int_at(m, i);
         if (k < 0)
-            return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                           "Expected multiples[%d] >= 0, but got %lld", i, (long long)k);
+            return rt_fail(x->err, RT_INVALID_ARGUMENT, "Expected multiples[%d] >= 0, but got %lld",
+                           i, (long long)k);
         if (__builtin_mul_overflow(in->dim[i], k, &o.dim[i]))
             return rt_fail(x->err, RT_INVALID_ARGUMENT, "Tile: too many elements");
     }
     if (kn_shape_count(&o) < 0)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements",
-                       KN_TEXT(&o));
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements", KN_TEXT(&o));
     x->out[0].shape = o;
     return RT_OK;
 }
@@ -69,7 +68,7 @@ static enum rt_status tile_run(struct rt_run *r)
     for (int i = 0; i < t->rank; i++)
         once = once && o.shape.dim[i] == t->dim[i];
     if (once)
-        return rt_out_view(r, 0, 0, t->rank, t->dim);
+        return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, o.shape.rank, o.shape.dim))
         return r->err->code;
     kn_strides(t->rank, t->dim, in);
@@ -136,8 +135,7 @@ static enum rt_status broadcast_infer(struct rt_infer *x)
             return rt_fail(x->err, RT_INVALID_ARGUMENT, "Dimension %lld must be >= 0",
                            (long long)s.dim[i]);
     if (kn_shape_count(&s) < 0)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements",
-                       KN_TEXT(&s));
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements", KN_TEXT(&s));
     if (in->rank > s.rank)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "Rank of input (%d) must be no greater than rank of output shape (%d).",
@@ -164,7 +162,7 @@ static enum rt_status broadcast_run(struct rt_run *r)
     const int rank = o.shape.rank, more = rank - t->rank;
     struct kn_walk w = {.rank = rank};
     if (kn_shape_count(&o.shape) == rt_tensor_count(t))
-        return rt_out_view(r, 0, 0, rank, o.shape.dim);
+        return kn_view(r, 0, 0, rank, o.shape.dim);
     if (!kn_out(r, 0, rank, o.shape.dim))
         return r->err->code;
     kn_strides(t->rank, t->dim, in);
@@ -204,10 +202,7 @@ static void broadcast_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_broadcast_to = {
-    .op = {.name = "BroadcastTo",
-           .shape_in = 2,
-           .infer = broadcast_infer,
-           .rows = broadcast_rows},
+    .op = {.name = "BroadcastTo", .shape_in = 2, .infer = broadcast_infer, .rows = broadcast_rows},
     .kernels = KN_CPU("BroadcastTo", "broadcast_to", 0, NULL, broadcast_run),
 };
 
@@ -231,8 +226,8 @@ static enum rt_status pair_of(struct rt_run *r, struct pair *p)
         n[k] = kn_ints(&r->in[k], v[k], RT_MAX_RANK);
         if (n[k] < 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "%s: more than %d dimensions are not supported",
-                           r->node->schema->name, RT_MAX_RANK);
+                           "%s: more than %d dimensions are not supported", r->node->schema->name,
+                           RT_MAX_RANK);
     }
     p->rank = n[0] > n[1] ? n[0] : n[1];
     for (int i = 0; i < p->rank; i++) {
@@ -309,6 +304,5 @@ static enum rt_status gradient_run(struct rt_run *r)
 
 const struct kn_entry kn_broadcast_gradient_args = {
     .op = {.name = "BroadcastGradientArgs"},
-    .kernels =
-        KN_CPU("BroadcastGradientArgs", "broadcast_gradient_args", 0, NULL, gradient_run),
+    .kernels = KN_CPU("BroadcastGradientArgs", "broadcast_gradient_args", 0, NULL, gradient_run),
 };

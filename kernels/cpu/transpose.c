@@ -2,14 +2,15 @@
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
 
+#include <stdio.h>
+
 static enum rt_status perm_of(const struct rt_tensor *t, int rank, int64_t *perm,
                               struct rt_error *err)
 {
     unsigned seen = 0;
 
     if (t->rank != 1)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "perm must be rank 1, got shape %s",
-                       KN_TEXT(t));
+        return rt_fail(err, RT_INVALID_ARGUMENT, "perm must be rank 1, got shape %s", KN_TEXT(t));
     if (t->dim[0] != rank)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "transpose expects a vector of size %d. But input(1) is a vector of size "
@@ -73,7 +74,7 @@ static enum rt_status transpose_run(struct rt_run *r)
         }
     }
     if (!moves)
-        return rt_out_view(r, 0, 0, t->rank, dim);
+        return kn_view(r, 0, 0, t->rank, dim);
     kn_strides(t->rank, dim, w.dst);
     if (!kn_out(r, 0, t->rank, dim))
         return r->err->code;
@@ -121,10 +122,7 @@ static void transpose_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_transpose = {
-    .op = {.name = "Transpose",
-           .shape_in = 2,
-           .infer = transpose_infer,
-           .rows = transpose_rows},
+    .op = {.name = "Transpose", .shape_in = 2, .infer = transpose_infer, .rows = transpose_rows},
     .kernels = KN_CPU("Transpose", "transpose", 0, NULL, transpose_run),
 };
 const struct kn_entry kn_conjugate_transpose = {
