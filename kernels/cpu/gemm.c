@@ -1,0 +1,264 @@
+#include "kernels/cpu/gemm.h"
+
+#include <cblas.h>
+#include <complex.h>
+#include <string.h>
+
+/* ---- the obvious loops ---- */
+
+static inline float mul_add_RT_F32(float s, float x, float y)
+{
+    return s + x * y;
+}
+static inline double mul_add_RT_F64(double s, double x, double y)
+{
+    return s + x * y;
+}
+/* Integers wrap: the arithmetic is unsigned. */
+static inline int16_t mul_add_RT_I16(int16_t s, int16_t x, int16_t y)
+{
+    return (int16_t)((uint32_t)s + (uint32_t)x * (uint32_t)y);
+}
+static inline int32_t mul_add_RT_I32(int32_t s, int32_t x, int32_t y)
+{
+    return (int32_t)((uint32_t)s + (uint32_t)x * (uint32_t)y);
+}
+static inline int64_t mul_add_RT_I64(int64_t s, int64_t x, int64_t y)
+{
+    return (int64_t)((uint64_t)s + (uint64_t)x * (uint64_t)y);
+}
+static inline float _Complex mul_add_RT_C64(float _Complex s, float _Complex x, float _Complex y)
+{
+    return s + x * y;
+}
+static inline double _Complex mul_add_RT_C128(double _Complex s, double _Complex x,
+                                              double _Complex y)
+{
+    return s + x * y;
+}
+
+#define KEEP(x) (x)
+#define PLAIN(dt, T, CONJ)                                                                         \
+    KN_CLONES static void plain_##dt(const struct kn_gemm *g, const T *a, const T *b, T *c)        \
+    {                                                                                              \
+        const int64_t as = g->ta ? 1 : g->lda, ak = g->ta ? g->lda : 1;                            \
+        for (int64_t i = 0; i < g->m; i++) {                                                       \
+            T *restrict row = c + i * g->ldc;                                                      \
+            for (int64_t j = 0; j < g->n; j++)                                                     \
+                row[j] = 0;                                                                        \
+            if (g->tb) {                                                                           \
+                for (int64_t j = 0; j < g->n; j++)                                                 \
+                    for (int64_t k = 0; k < g->k; k++) {                                           \
+                        const T x = a[i * as + k * ak], y = b[j * g->ldb + k];                     \
+                        row[j] = mul_add_##dt(row[j], g->ta == KN_ADJOINT ? CONJ(x) : x,           \
+                                              g->tb == KN_ADJOINT ? CONJ(y) : y);                  \
+                    }                                                                              \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int64_t k = 0; k < g->k; k++) {                                                   \
+                const T x = a[i * as + k * ak], *restrict y = b + k * g->ldb;                      \
+                const T f = g->ta == KN_ADJOINT ? CONJ(x) : x;                                     \
+                for (int64_t j = 0; j < g->n; j++)                                                 \
+                    row[j] = mul_add_##dt(row[j], f, y[j]);                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+PLAIN(RT_F32, float, KEEP)
+PLAIN(RT_F64, double, KEEP)
+PLAIN(RT_I16, int16_t, KEEP)
+PLAIN(RT_I32, int32_t, KEEP)
+PLAIN(RT_I64, int64_t, KEEP)
+PLAIN(RT_C64, float _Complex, conjf)
+PLAIN(RT_C128, double _Complex, conj)
+#undef PLAIN
+
+#define PLAIN_HALF(dt, T, FROM, TO)                                                                \
+    static void plain_##dt(const struct kn_gemm *g, const T *a, const T *b, T *c)                  \
+    {                                                                                              \
+        const int64_t as = g->ta ? 1 : g->lda, ak = g->ta ? g->lda : 1;                            \
+        const int64_t bs = g->tb ? g->ldb : 1, bk = g->tb ? 1 : g->ldb;                            \
+        for (int64_t i = 0; i < g->m; i++)                                                         \
+            for (int64_t j = 0; j < g->n; j++) {                                                   \
+                float s = 0;                                                                       \
+                for (int64_t k = 0; k < g->k; k++)                                                 \
+                    s += FROM(a[i * as + k * ak]) * FROM(b[j * bs + k * bk]);                      \
+                c[i * g->ldc + j] = TO(s);                                                         \
+            }                                                                                      \
+    }
+PLAIN_HALF(RT_F16, struct kn_half, kn_from_f16, kn_to_f16)
+PLAIN_HALF(RT_BF16, struct kn_bfloat, kn_from_bf16, kn_to_bf16)
+#undef PLAIN_HALF
+
+void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *c)
+{
+    switch (g->dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        plain_##dt(g, a, b, c);                                                                    \
+        break;
+        KN_FLOATS(X)
+        KN_HALFS(X)
+        KN_COMPLEX(X)
+        X(RT_I16, int16_t)
+        X(RT_I32, int32_t) X(RT_I64, int64_t)
+#undef X
+            default : break;
+    }
+}
+
+/* ---- whole arrays between float and halves ---- */
+
+KN_CLONES static void from_f16(const struct kn_half *src, float *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_from_f16(src[i]);
+}
+KN_CLONES static void from_bf16(const struct kn_bfloat *src, float *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_from_bf16(src[i]);
+}
+KN_CLONES static void to_f16(const float *src, struct kn_half *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_to_f16(src[i]);
+}
+KN_CLONES static void to_bf16(const float *src, struct kn_bfloat *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_to_bf16(src[i]);
+}
+
+void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
+{
+    if (from == RT_F16)
+        from_f16(src, dst, n);
+    else if (from == RT_BF16)
+        from_bf16(src, dst, n);
+    else if (n > 0)
+        memcpy(dst, src, (size_t)n * sizeof *dst);
+}
+
+void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n)
+{
+    if (to == RT_F16)
+        to_f16(src, dst, n);
+    else if (to == RT_BF16)
+        to_bf16(src, dst, n);
+    else if (n > 0)
+        memcpy(dst, src, (size_t)n * sizeof *src);
+}
+
+/* ---- the choice ---- */
+
+static bool is_half(enum rt_dtype d)
+{
+    return d == RT_F16 || d == RT_BF16;
+}
+
+/* A library call costs more than so many products. */
+static bool is_tiny(const struct kn_gemm *g)
+{
+    return g->m * g->n <= 1024 && g->m * g->n * g->k <= 2048;
+}
+
+static bool fits_blas(const struct kn_gemm *g)
+{
+    return g->m <= INT32_MAX && g->n <= INT32_MAX && g->k <= INT32_MAX && g->lda <= INT32_MAX &&
+           g->ldb <= INT32_MAX && g->ldc <= INT32_MAX;
+}
+
+int64_t kn_gemm_scratch(const struct kn_gemm *g)
+{
+    const int64_t part[] = {g->m, g->k, g->k, g->n, g->m, g->n};
+    int64_t sum = 0;
+
+    if (!is_half(g->dtype))
+        return 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t n;
+        if (__builtin_mul_overflow(part[2 * i], part[2 * i + 1], &n) ||
+            __builtin_add_overflow(sum, n, &sum))
+            return -1;
+    }
+    return sum > INT64_MAX / 8 ? -1 : sum * (int64_t)sizeof(float);
+}
+
+static CBLAS_TRANSPOSE blas(enum kn_trans t)
+{
+    return t == KN_AS_IS ? CblasNoTrans : t == KN_TRANS ? CblasTrans : CblasConjTrans;
+}
+
+static void run_float(const struct kn_gemm *g, const float *a, const float *b, float *c)
+{
+    const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
+
+    /* One row or one column is a product of a matrix and a vector: no packing of the matrix. */
+    if (m == 1 && !g->ta)
+        cblas_sgemv(CblasRowMajor, g->tb ? CblasNoTrans : CblasTrans, g->tb ? n : k, g->tb ? k : n,
+                    1, b, (int)g->ldb, a, 1, 0, c, 1);
+    else if (n == 1 && (g->tb || g->ldb == 1))
+        cblas_sgemv(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans, g->ta ? k : m, g->ta ? m : k,
+                    1, a, (int)g->lda, b, 1, 0, c, (int)g->ldc);
+    else
+        cblas_sgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, 1, a, (int)g->lda, b,
+                    (int)g->ldb, 0, c, (int)g->ldc);
+}
+
+static void run_half(const struct kn_gemm *g, const void *a, const void *b, void *c, float *room)
+{
+    struct kn_gemm f = *g;
+    const int64_t rows_a = g->ta ? g->k : g->m, cols_a = g->ta ? g->m : g->k;
+    const int64_t rows_b = g->tb ? g->n : g->k, cols_b = g->tb ? g->k : g->n;
+    float *fa = room, *fb = fa + g->m * g->k, *fc = fb + g->k * g->n;
+
+    f.dtype = RT_F32;
+    f.lda = cols_a;
+    f.ldb = cols_b;
+    f.ldc = g->n;
+    for (int64_t i = 0; i < rows_a; i++)
+        kn_to_float(g->dtype, (const uint16_t *)a + i * g->lda, fa + i * cols_a, cols_a);
+    for (int64_t i = 0; i < rows_b; i++)
+        kn_to_float(g->dtype, (const uint16_t *)b + i * g->ldb, fb + i * cols_b, cols_b);
+    kn_gemm_run(&f, fa, fb, fc, NULL);
+    for (int64_t i = 0; i < g->m; i++)
+        kn_from_float(g->dtype, fc + i * g->n, (uint16_t *)c + i * g->ldc, g->n);
+}
+
+void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch)
+{
+    if (!g->m || !g->n)
+        return;
+    if (!g->k || is_tiny(g) || !fits_blas(g)) {
+        kn_gemm_plain(g, a, b, c);
+        return;
+    }
+    const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
+    const int lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+    switch (g->dtype) {
+    case RT_F32:
+        run_float(g, a, b, c);
+        break;
+    case RT_F64:
+        cblas_dgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
+        break;
+    case RT_C64: {
+        const float _Complex one = 1, zero = 0;
+        cblas_cgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, &one, a, lda, b, ldb, &zero,
+                    c, ldc);
+        break;
+    }
+    case RT_C128: {
+        const double _Complex one = 1, zero = 0;
+        cblas_zgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, &one, a, lda, b, ldb, &zero,
+                    c, ldc);
+        break;
+    }
+    case RT_F16:
+    case RT_BF16:
+        run_half(g, a, b, c, scratch);
+        break;
+    default:
+        kn_gemm_plain(g, a, b, c);
+    }
+}

@@ -1,0 +1,40 @@
+/*
+ * Matrix products on plain row-major operands, for every type that TensorFlow's MatMul takes, and
+ * the conversions of whole arrays that half types need around float kernels.
+ *
+ * float, double and complex go to OpenBLAS (the serial one: it starts no threads); halves are
+ * computed in float and rounded once; integers wrap.
+ */
+#ifndef KN_CPU_GEMM_H
+#define KN_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/cpu/types.h"
+
+enum kn_trans { KN_AS_IS, KN_TRANS, KN_ADJOINT }; /* adjoint: transposed and conjugated */
+
+/* C [m,n] = op(A) [m,k] x op(B) [k,n]; lda, ldb, ldc: elements between rows in memory. */
+struct kn_gemm {
+    enum rt_dtype dtype;
+    enum kn_trans ta, tb;
+    int64_t m, n, k, lda, ldb, ldc;
+};
+
+#define KN_GEMM_TYPES                                                                              \
+    (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX) | RT_T(RT_I16) | RT_T(RT_I32) |     \
+     RT_T(RT_I64))
+
+/* Bytes of scratch that kn_gemm_run wants; -1: more than can be. */
+int64_t kn_gemm_scratch(const struct kn_gemm *g);
+void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch);
+/* The obvious loops, for the tests: any of the types above (halves too, without scratch). */
+void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *c);
+
+/* Arrays between float and RT_F16, RT_BF16 (or RT_F32: a copy). */
+void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n);
+void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n);
+
+#endif

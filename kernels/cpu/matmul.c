@@ -1,0 +1,561 @@
+/*
+ * MatMul and the BatchMatMul family.
+ *
+ * Three ways for each: "packed" (a constant right-hand matrix in oneDNN's own layout, made once),
+ * "gemm" (plain operands, see gemm.h) and "plain" (the obvious loops, for the tests). A left-hand
+ * batch over one shared right-hand matrix is one tall product.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cpu/dnnl.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/entry.h"
+
+enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
+
+/* What a node computes, from its attributes and shapes. */
+struct product {
+    struct kn_gemm g;
+    enum rt_dtype ta, tb, to; /* of A, B and C in memory; g.dtype is computed in */
+    int rank;                 /* batch axes that are walked, outermost first */
+    int64_t dim[MAX_BATCH_RANK];
+    int64_t step_a[MAX_BATCH_RANK], step_b[MAX_BATCH_RANK]; /* in elements, 0: broadcast */
+    int64_t batches;
+};
+
+/* ---- shapes ---- */
+
+static bool is_v1(const struct rt_node *n) /* no broadcasting of batch axes */
+{
+    return strcmp(n->schema->name, "BatchMatMul") == 0;
+}
+
+static bool is_2d(const struct rt_node *n)
+{
+    return strcmp(n->schema->name, "MatMul") == 0;
+}
+
+static enum rt_status fail_shapes(struct rt_error *err, const char *before, const char *between,
+                                  const char *after, const struct rt_shape *a,
+                                  const struct rt_shape *b)
+{
+    char ta[160], tb[160];
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s%s%s%s%s", before,
+                   rt_shape_text(ta, sizeof ta, a->rank, a->dim), between,
+                   rt_shape_text(tb, sizeof tb, b->rank, b->dim), after);
+}
+
+static enum rt_status check_ranks(const struct rt_infer *x, const struct rt_shape *a,
+                                  const struct rt_shape *b)
+{
+    const struct rt_shape *in[] = {a, b};
+
+    if (is_2d(x->node)) {
+        for (int i = 0; i < 2; i++)
+            if (in[i]->rank != 2)
+                return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[%d] ndims must be >= 2", i);
+        return RT_OK;
+    }
+    if (is_v1(x->node) && a->rank != b->rank)
+        return fail_shapes(x->err, "In[0] and In[1] has different ndims: ", " vs. ", "", a, b);
+    if (is_v1(x->node) && a->rank < 2)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[0] and In[1] ndims must be >= 2: %d",
+                       a->rank);
+    for (int i = 0; i < 2; i++)
+        if (in[i]->rank < 2)
+            return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[%d] ndims must be >= 2: %d", i,
+                           in[i]->rank);
+    return RT_OK;
+}
+
+static bool flag(const struct rt_node *n, const char *of_matmul, const char *of_batch)
+{
+    return rt_attr_bool(n, is_2d(n) ? of_matmul : of_batch);
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const struct rt_shape *a = &x->in[0].shape, *b = &x->in[1].shape;
+    struct rt_shape *o = &x->out[0].shape;
+
+    if (a->rank < 0 || b->rank < 0) {
+        if (is_2d(x->node))
+            *o = (struct rt_shape){.rank = 2, .dim = {-1, -1}};
+        return RT_OK;
+    }
+    const enum rt_status st = check_ranks(x, a, b);
+    if (st)
+        return st;
+
+    const bool ta = flag(x->node, "transpose_a", "adj_x");
+    const bool tb = flag(x->node, "transpose_b", "adj_y");
+    const int64_t m = a->dim[a->rank - (ta ? 1 : 2)], ka = a->dim[a->rank - (ta ? 2 : 1)];
+    const int64_t n = b->dim[b->rank - (tb ? 2 : 1)], kb = b->dim[b->rank - (tb ? 1 : 2)];
+
+    o->rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = 0; i < o->rank - 2; i++) {
+        const int ia = i - (o->rank - a->rank), ib = i - (o->rank - b->rank);
+        const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (da >= 0 && db >= 0 && da != db) {
+            if (is_v1(x->node)) {
+                char words[80];
+                snprintf(words, sizeof words,
+                         "In[0].dim(%d) and In[1].dim(%d) must be the same: ", i, i);
+                return fail_shapes(x->err, words, " vs ", "", a, b);
+            }
+            if (da != 1 && db != 1)
+                return fail_shapes(
+                    x->err, "In[0] and In[1] must have compatible batch dimensions: ", " vs. ", "",
+                    a, b);
+        }
+        o->dim[i] = da == 1 ? db : db == 1 ? da : da < 0 ? db : da;
+    }
+    if (ka >= 0 && kb >= 0 && ka != kb)
+        return fail_shapes(x->err, "Matrix size-incompatible: In[0]: ", ", In[1]: ",
+                           is_2d(x->node) ? ""
+                           : ta           ? tb ? " 1 1" : " 1 0"
+                           : tb           ? " 0 1"
+                                          : " 0 0",
+                           a, b);
+    o->dim[o->rank - 2] = m;
+    o->dim[o->rank - 1] = n;
+    return RT_OK;
+}
+
+/* ---- row dependence ---- */
+
+static bool is_still(const struct rt_dep *d) /* holds no row of the batch */
+{
+    return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;
+}
+
+/* The output axis that axis `axis` of operand `k` becomes, or -1 if it is summed over. */
+static int out_axis(const struct rt_rows *r, int k, int axis)
+{
+    const int rank = r->in[k].shape.rank, out_rank = r->out[0].shape.rank;
+    const bool t =
+        k == 0 ? flag(r->node, "transpose_a", "adj_x") : flag(r->node, "transpose_b", "adj_y");
+    const int own = rank - ((k == 0) == t ? 1 : 2); /* A's rows or B's columns */
+
+    if (axis == own)
+        return k == 0 ? out_rank - 2 : out_rank - 1;
+    return axis < rank - 2 ? axis + out_rank - rank : -1;
+}
+
+/* Whether operand k is the same for every index of this output axis. */
+static bool is_broadcast(const struct rt_rows *r, int k, int axis)
+{
+    const struct rt_shape *s = &r->in[k].shape;
+    const int i = axis - (r->out[0].shape.rank - s->rank);
+    if (axis >= r->out[0].shape.rank - 2)
+        return true; /* the other operand's own axis */
+    return i < 0 || s->dim[i] == 1;
+}
+
+static void rows(struct rt_rows *r)
+{
+    const struct rt_dep *a = &r->in_dep[0], *b = &r->in_dep[1];
+    int axis[2] = {-1, -1};
+
+    if (r->in[0].shape.rank < 2 || r->in[1].shape.rank < 2 || r->out[0].shape.rank < 2)
+        return;
+    if (is_still(a) && is_still(b)) {
+        r->out_dep[0].kind = a->kind == RT_DEP_NONE ? b->kind : RT_DEP_SIZE;
+        return;
+    }
+    for (int k = 0; k < 2; k++) {
+        if (r->in_dep[k].kind == RT_DEP_MIXED)
+            return;
+        if (r->in_dep[k].kind == RT_DEP_ROWS) {
+            axis[k] = out_axis(r, k, r->in_dep[k].axis);
+            if (axis[k] < 0)
+                return;
+        }
+    }
+    const int ax = axis[0] >= 0 ? axis[0] : axis[1];
+    for (int k = 0; k < 2; k++) {
+        const bool moves = r->in_dep[k].kind == RT_DEP_ROWS;
+        if (moves ? axis[k] != ax : !is_broadcast(r, k, ax))
+            return;
+        if (moves && r->in[k].shape.dim[r->in_dep[k].axis] != r->out[0].shape.dim[ax])
+            return;
+    }
+    r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, ax};
+}
+
+/* ---- plan of the product ---- */
+
+static enum rt_dtype compute_type(enum rt_dtype a, enum rt_dtype b, enum rt_dtype out)
+{
+    return a == b && b == out ? out : out == RT_I32 ? RT_I32 : RT_F32;
+}
+
+/* Neighbouring batch axes that both operands walk alike become one. */
+static void merge_batch_axes(struct product *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->rank; i++) {
+        if (p->dim[i] == 1)
+            continue;
+        if (n && p->step_a[n - 1] == p->step_a[i] * p->dim[i] &&
+            p->step_b[n - 1] == p->step_b[i] * p->dim[i]) {
+            p->dim[n - 1] *= p->dim[i];
+        } else {
+            p->dim[n] = p->dim[i];
+            n++;
+        }
+        p->step_a[n - 1] = p->step_a[i];
+        p->step_b[n - 1] = p->step_b[i];
+    }
+    p->rank = n;
+}
+
+static void plan(struct product *p, const struct rt_prep *prep)
+{
+    const struct rt_node *node = prep->node;
+    const struct rt_shape *a = &prep->in[0].shape, *b = &prep->in[1].shape;
+    const bool ta = flag(node, "transpose_a", "adj_x"), tb = flag(node, "transpose_b", "adj_y");
+    const enum kn_trans turned = is_2d(node) ? KN_TRANS : KN_ADJOINT;
+    const int rank = a->rank > b->rank ? a->rank : b->rank;
+
+    memset(p, 0, sizeof *p);
+    p->ta = prep->in[0].dtype;
+    p->tb = prep->in[1].dtype;
+    p->to = prep->out[0].dtype;
+    p->g = (struct kn_gemm){
+        .dtype = compute_type(p->ta, p->tb, p->to),
+        .ta = ta ? turned : KN_AS_IS,
+        .tb = tb ? turned : KN_AS_IS,
+        .m = a->dim[a->rank - (ta ? 1 : 2)],
+        .k = a->dim[a->rank - (ta ? 2 : 1)],
+        .n = b->dim[b->rank - (tb ? 2 : 1)],
+        .lda = a->dim[a->rank - 1],
+        .ldb = b->dim[b->rank - 1],
+    };
+    p->g.ldc = p->g.n;
+    p->batches = 1;
+    p->rank = rank - 2;
+    int64_t step_a = p->g.m * p->g.k, step_b = p->g.k * p->g.n;
+    for (int i = rank - 3; i >= 0; i--) {
+        const int ia = i - (rank - a->rank), ib = i - (rank - b->rank);
+        const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        p->dim[i] = da == 1 ? db : da;
+        p->step_a[i] = da == 1 ? 0 : step_a;
+        p->step_b[i] = db == 1 ? 0 : step_b;
+        p->batches *= p->dim[i];
+        step_a *= da;
+        step_b *= db;
+    }
+    merge_batch_axes(p);
+    /* One right-hand matrix for all: the batch is more rows. */
+    if (p->rank == 1 && p->step_b[0] == 0 && !ta && p->step_a[0] == p->g.m * p->g.k) {
+        p->g.m *= p->dim[0];
+        p->rank = 0;
+        p->batches = p->batches ? 1 : 0;
+    }
+}
+
+/* ---- plain operands ---- */
+
+struct gemm_state {
+    struct product p;
+    bool plain;
+    int64_t a_bytes, b_bytes, c_bytes; /* converted copies in scratch; 0: computed in place */
+};
+
+static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)
+{
+    struct gemm_state *s = rt_prep_alloc(prep, sizeof *s);
+    if (!s)
+        return prep->err->code;
+    plan(&s->p, prep);
+    s->plain = plain;
+    const struct kn_gemm *g = &s->p.g;
+    int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
+    if (s->p.ta != g->dtype) /* no product of dims overflows here: the tensors exist */
+        s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;
+    if (s->p.tb != g->dtype)
+        s->b_bytes = (g->k * g->n * 4 + 63) / 64 * 64;
+    if (s->p.to != g->dtype)
+        s->c_bytes = g->m * g->n * 4;
+    if (bytes < 0)
+        return rt_fail(prep->err, RT_RESOURCE_EXHAUSTED, "%s: the matrices are too large",
+                       prep->node->name);
+    prep->scratch_bytes = (size_t)(bytes + s->a_bytes + s->b_bytes + s->c_bytes);
+    *state = s;
+    return RT_OK;
+}
+
+static enum rt_status prepare_fast(struct rt_prep *prep, void **state)
+{
+    return prepare_gemm(prep, state, false);
+}
+
+static enum rt_status prepare_plain(struct rt_prep *prep, void **state)
+{
+    return prepare_gemm(prep, state, true);
+}
+
+/* Small types into float or int32: what BatchMatMulV3's mixed products compute in. */
+static const void *widen(enum rt_dtype from, enum rt_dtype to, const void *src, void *dst,
+                         int64_t n)
+{
+    if (from == to)
+        return src;
+    if (to == RT_F32 && (from == RT_F16 || from == RT_BF16)) {
+        kn_to_float(from, src, dst, n);
+        return dst;
+    }
+#define WIDEN(S, D)                                                                                \
+    do {                                                                                           \
+        const S *s_ = src;                                                                         \
+        D *d_ = dst;                                                                               \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            d_[i] = (D)s_[i];                                                                      \
+    } while (0)
+    if (to == RT_F32 && from == RT_I8)
+        WIDEN(int8_t, float);
+    else if (to == RT_F32)
+        WIDEN(uint8_t, float);
+    else if (from == RT_I8)
+        WIDEN(int8_t, int32_t);
+    else
+        WIDEN(uint8_t, int32_t);
+#undef WIDEN
+    return dst;
+}
+
+static void multiply(const struct gemm_state *s, const char *a, const char *b, char *c,
+                     char *scratch)
+{
+    const struct kn_gemm *g = &s->p.g;
+    const void *fa = widen(s->p.ta, g->dtype, a, scratch, g->m * g->k);
+    const void *fb = widen(s->p.tb, g->dtype, b, scratch + s->a_bytes, g->k * g->n);
+    void *fc = s->c_bytes ? scratch + s->a_bytes + s->b_bytes : c;
+
+    if (s->plain)
+        kn_gemm_plain(g, fa, fb, fc);
+    else
+        kn_gemm_run(g, fa, fb, fc, scratch + s->a_bytes + s->b_bytes + s->c_bytes);
+    if (s->c_bytes)
+        kn_from_float(s->p.to, fc, c, g->m * g->n);
+}
+
+static enum rt_status run_gemm(struct rt_run *r)
+{
+    const struct gemm_state *s = r->state;
+    const struct product *p = &s->p;
+    const int64_t size_a = (int64_t)rt_dtype_size(p->ta), size_b = (int64_t)rt_dtype_size(p->tb);
+    const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
+    const char *a = r->in[0].data, *b = r->in[1].data;
+    char *c = r->out[0].data;
+    int64_t at[MAX_BATCH_RANK] = {0};
+
+    if (!step_c)
+        return RT_OK;
+    for (int64_t i = 0; i < p->batches; i++, c += step_c) {
+        multiply(s, a, b, c, r->scratch);
+        for (int ax = p->rank - 1; ax >= 0; ax--) {
+            a += p->step_a[ax] * size_a;
+            b += p->step_b[ax] * size_b;
+            if (++at[ax] < p->dim[ax])
+                break;
+            a -= p->step_a[ax] * size_a * p->dim[ax];
+            b -= p->step_b[ax] * size_b * p->dim[ax];
+            at[ax] = 0;
+        }
+        if ((i & 63) == 63 && rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* ---- constant right-hand matrix, packed ---- */
+
+/* Below this many weights packing gains nothing; above, a product with few rows only streams them
+ * from memory, which OpenBLAS does better (42 GB/s against 9). */
+enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
+
+struct packed_state {
+    struct product p;
+    struct kn_dnnl dnnl;
+    const struct rt_pack *b;
+    size_t a_at, c_at; /* float copies of half operands in scratch */
+};
+
+/* What packed bytes depend on. */
+struct packed_format {
+    dnnl_memory_desc_t md;
+    bool turned; /* the source is [n, k] */
+};
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct packed_format *f = fmt;
+    const dnnl_dim_t k = f->md.dims[0], n = f->md.dims[1];
+    const dnnl_dims_t dims = {k, n}, strides = {f->turned ? 1 : n, f->turned ? k : 1};
+    dnnl_memory_desc_t from;
+    struct rt_buffer *wide = NULL;
+    const void *bytes = src->data;
+    enum rt_status st = RT_OK;
+
+    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(&from, 2, dims, dnnl_f32, strides);
+    if (s)
+        return kn_dnnl_fail(err, s, "MatMul");
+    if (src->dtype != RT_F32) {
+        wide = rt_buffer_new(NULL, RT_F32, (size_t)(k * n) * sizeof(float), err);
+        if (!wide)
+            return RT_RESOURCE_EXHAUSTED;
+        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), k * n);
+        bytes = atomic_load(&wide->data);
+    }
+    st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
+    rt_buffer_unref(wide);
+    return st;
+}
+
+static int can_pack(const struct rt_prep *prep)
+{
+    struct product p;
+
+    if (!prep->in[1].value)
+        return 0;
+    plan(&p, prep);
+    const int64_t weights = p.g.k * p.g.n;
+    return p.rank == 0 && p.batches == 1 && p.g.m > 0 && p.ta == p.to && p.tb == p.to &&
+                   weights >= PACK_MIN && weights <= PACK_MAX
+               ? 3
+               : 0;
+}
+
+static void release_packed(void *state)
+{
+    kn_dnnl_clear(&((struct packed_state *)state)->dnnl);
+}
+
+static dnnl_status_t make_matmul(struct kn_dnnl *d, const struct kn_gemm *g)
+{
+    const dnnl_dims_t a = {g->m, g->k}, b = {g->k, g->n}, c = {g->m, g->n};
+    const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
+    dnnl_memory_desc_t ma, mb, mc;
+    dnnl_matmul_desc_t desc;
+
+    dnnl_status_t s = dnnl_memory_desc_init_by_strides(&ma, 2, a, dnnl_f32, strides);
+    if (!s)
+        s = dnnl_memory_desc_init_by_tag(&mb, 2, b, dnnl_f32, dnnl_format_tag_any);
+    if (!s)
+        s = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
+    if (!s)
+        s = dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc);
+    if (!s)
+        s = kn_dnnl_make(d, &desc, NULL);
+    if (s)
+        return s;
+    d->n = 3;
+    d->arg[0] = DNNL_ARG_SRC;
+    d->arg[1] = DNNL_ARG_WEIGHTS;
+    d->arg[2] = DNNL_ARG_DST;
+    d->md[0] = ma;
+    d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
+    d->md[2] = mc;
+    return s;
+}
+
+static size_t padded(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+static enum rt_status prepare_packed(struct rt_prep *prep, void **state)
+{
+    struct packed_state *s = rt_prep_alloc(prep, sizeof *s);
+    if (!s)
+        return prep->err->code;
+    plan(&s->p, prep);
+    const struct kn_gemm *g = &s->p.g;
+    const dnnl_status_t made = make_matmul(&s->dnnl, g);
+    if (made)
+        return kn_dnnl_fail(prep->err, made, prep->node->name);
+    *state = s;
+    prep->release = release_packed;
+
+    size_t bytes = padded(s->dnnl.scratch_bytes);
+    if (g->dtype != RT_F32) {
+        s->a_at = bytes;
+        bytes += padded((size_t)(g->m * g->k) * sizeof(float));
+        s->c_at = bytes;
+        bytes += padded((size_t)(g->m * g->n) * sizeof(float));
+    }
+    prep->scratch_bytes = bytes;
+
+    struct packed_format f;
+    memset(&f, 0, sizeof f);
+    f.md = s->dnnl.md[1];
+    f.turned = g->tb != KN_AS_IS;
+    return rt_prep_pack(prep, 1, &f, sizeof f, dnnl_memory_desc_get_size(&f.md), pack, &s->b);
+}
+
+static enum rt_status run_packed(struct rt_run *r)
+{
+    const struct packed_state *s = r->state;
+    const struct kn_gemm *g = &s->p.g;
+    const bool wide = g->dtype != RT_F32;
+    char *room = r->scratch;
+    const void *data[] = {r->in[0].data, rt_pack_data(s->b), r->out[0].data};
+
+    if (wide) {
+        kn_to_float(g->dtype, r->in[0].data, (void *)(room + s->a_at), g->m * g->k);
+        data[0] = room + s->a_at;
+        data[2] = room + s->c_at;
+    }
+    const enum rt_status st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
+    if (!st && wide)
+        kn_from_float(g->dtype, data[2], r->out[0].data, g->m * g->n);
+    return st;
+}
+
+/* ---- rows of the table ---- */
+
+#define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
+
+#define PRODUCT(symbol, op_, name_, attr, all)                                                     \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = op_, .infer = infer, .rows = rows},                                         \
+        .kernels = KN_KERNELS({.op = op_,                                                          \
+                               .device = "CPU",                                                    \
+                               .name = name_ ".packed",                                            \
+                               .type_attr = attr,                                                  \
+                               .types = PACK_TYPES,                                                \
+                               .can = can_pack,                                                    \
+                               .prepare = prepare_packed,                                          \
+                               .run = run_packed},                                                 \
+                              {.op = op_,                                                          \
+                               .device = "CPU",                                                    \
+                               .name = name_ ".gemm",                                              \
+                               .type_attr = attr,                                                  \
+                               .types = all,                                                       \
+                               .can = can_gemm,                                                    \
+                               .prepare = prepare_fast,                                            \
+                               .run = run_gemm},                                                   \
+                              {.op = op_,                                                          \
+                               .device = "CPU",                                                    \
+                               .name = name_ ".plain",                                             \
+                               .type_attr = attr,                                                  \
+                               .types = all,                                                       \
+                               .prepare = prepare_plain,                                           \
+                               .run = run_gemm}),                                                  \
+    }
+
+static int can_gemm(const struct rt_prep *prep)
+{
+    (void)prep;
+    return 2;
+}
+
+PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES);
+PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES);
+PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES);
+PRODUCT(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
+        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8));
