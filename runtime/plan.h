@@ -43,7 +43,8 @@ struct pl_edge {
 
 struct pl_node {
     uint8_t kind;
-    uint8_t effect;            /* enum rt_effect; of a PL_IF and its like the strongest inside */
+    uint8_t effect;            /* enum rt_effect of the op */
+    uint8_t effects;           /* of a node with sub-plans: bit k: an op of effect k is inside */
     uint8_t device;            /* index into the session's devices; 0 is the CPU */
     bool frozen;               /* a PL_CONST that was a variable */
     const struct rt_node *def; /* attributes and types; NULL for PL_COPY and pivots */
@@ -85,6 +86,7 @@ struct pl_graph {
     int n_targets, target_room;
     bool serving; /* after init: reads may be frozen */
     int depth;    /* of sub-plans around this one */
+    int64_t *nodes_left;
 };
 
 struct pl_request {
@@ -96,6 +98,7 @@ struct pl_request {
     bool is_body;
     /* Per feed: a value that is known whenever the plan runs, or NULL. May be NULL itself. */
     const struct rt_tensor *const *known;
+    int64_t *nodes_left; /* of this plan and all inside it; NULL: the outermost */
 };
 
 int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node, -1: no memory */
@@ -109,6 +112,9 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 void pl_prune(struct pl_graph *g);
+/* A condition's truth as TensorFlow sees it: scalars by value, strings and others by having
+ * something in them. False: a type that has none. `t` is loaded. */
+bool pl_truth(const struct rt_tensor *t, bool *truth);
 bool pl_is(const struct pl_node *n, const char *op); /* it is a PL_OP of this name */
 /* Switch, Merge, Enter, Exit, NextIteration, LoopCond and their Ref forms. */
 bool pl_is_token(const struct rt_node *n);
@@ -131,15 +137,19 @@ struct rt_plan {
     int *feed_value;  /* -1: nobody reads it */
     int *fetch_value; /* index of the value */
     uint8_t *feed_dtype, *fetch_dtype;
-    uint8_t effect; /* the strongest of its nodes */
-    bool tokens;    /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
+    uint8_t effects; /* bit k: a node of enum rt_effect k is inside */
+    bool tokens;     /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
     int max_in, max_out;
-    int refs; /* guarded by the session's lock */
     struct rt_mutex mu;
     struct rt_context *idle; /* guarded by mu */
     int n_idle;
 };
 
+/* Runs one node of one output on constants, while a plan is built. `in` is borrowed. */
+enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
+                            struct rt_tensor *out, struct rt_error *err);
+/* The plan that a pl_graph has become: order, value indexes, last uses. Takes g's nodes. */
+enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
 enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
                              struct rt_plan **out, struct rt_error *err);
 void rt_plan_free(struct rt_plan *p);
@@ -152,7 +162,8 @@ struct rt_run_shared {
     struct rt_pool *pool;
     int64_t deadline_ns;
     const _Atomic bool *cancelled;
-    int depth; /* of sub-plan calls */
+    int depth;   /* of sub-plan calls */
+    bool moving; /* the next plan's feeds are held by its caller alone and may be taken */
     int64_t nodes_run;
 };
 
@@ -168,9 +179,12 @@ struct rt_context {
     int key_room;
     void *scratch;
     size_t scratch_room;
+    void *extra; /* rt_scratch */
+    size_t extra_room;
     struct rt_stream **stream; /* per device of the session, NULL entries */
 };
 
+void rt_context_free(struct rt_context *c);
 /* feeds and fetches as rt_callable_run. */
 enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
                            const struct rt_tensor *feeds, struct rt_tensor *fetches,
@@ -186,6 +200,12 @@ enum rt_status rt_exec_token(struct rt_context *c, const struct rt_tensor *feeds
  */
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err);
+
+enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);
+/* A tensor in the memory of device `d`, which is not the host. */
+enum rt_status rt_device_tensor(struct rt_device *d, struct rt_stream *s, struct rt_tensor *t,
+                                enum rt_dtype dtype, int rank, const int64_t *dim,
+                                struct rt_error *err);
 
 /* ---- prepared kernels of a node (prepared.c) ---- */
 
@@ -213,6 +233,8 @@ void rt_prepared_cache_clear(struct rt_prepared_cache *c);
 enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
                                struct rt_prepared **out, struct rt_error *err);
 void rt_prepared_free(struct rt_prepared *p);
+bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
+void rt_packs_clear(struct rt_map *packs);
 
 /* ---- the session's, for the stages ---- */
 
@@ -238,6 +260,16 @@ struct rt_session {
 /* The resource of a handle-making node, made on first use; *out gets a reference. */
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                struct rt_object **out, struct rt_error *err);
+
+/* ---- what could not run (missing.c) ---- */
+struct rt_missing_list {
+    struct rt_arena *arena;
+    struct rt_missing *items;
+    int n, room;
+    struct rt_map seen; /* bodies and (op, reason) pairs */
+};
+enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
+                               struct rt_missing_list *list, struct rt_error *err);
 
 /* Ops that the runtime itself runs: calls, branches, loops, placeholders, constants (control.c). */
 bool rt_register_control(struct rt_registry *r);

@@ -49,6 +49,8 @@ void rt_variable_set_mutable(struct rt_variable *v);
 enum rt_status rt_variable_freeze(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                   struct rt_error *err);
 void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *arg);
+/* Brings a lazy value into memory. Nothing to do when there is no value. */
+enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err);
 /* Forgets the value (DestroyResourceOp). */
 void rt_variable_destroy(struct rt_variable *v);
 

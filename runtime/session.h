@@ -69,8 +69,13 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
                             struct rt_error *why);
 
 /*
- * Ends loading: from now on variables that nothing writes are constants of the plans made later,
- * and everything in `callables` has its constants in memory. Unless `load_all`, variables that no
+ * Restore and init have ended. Every callable prepared so far has marked what it writes; from now
+ * on the other variables are constants of plans, and plans made so far are made again on next use.
+ */
+void rt_session_serve(struct rt_session *s);
+
+/*
+ * Ends loading: everything in `callables` has its constants in memory. Unless `load_all`, variables that no
  * callable reaches stay unread and reading one later is refused.
  */
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,

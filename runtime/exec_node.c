@@ -1,0 +1,307 @@
+/* One node: its inputs made ready, its kernel prepared and run, its outputs checked. */
+#include "runtime/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/resource.h"
+
+static enum rt_status fail_at(const struct pl_node *n, struct rt_error *err)
+{
+    char tail[300];
+    snprintf(tail, sizeof tail, "\n\t [[{{node %.250s}}]]", n->name);
+    if (strstr(rt_error_text(err), "[[{{node "))
+        return err->code;
+    struct rt_error old = *err;
+    return rt_fail(err, old.code, "%s%s", rt_error_text(&old), tail);
+}
+
+/* A tensor that the kernel may read: refs followed, lazy bytes in memory. *temp gets what must be
+ * dropped afterwards. */
+static enum rt_status make_ready(const struct pl_node *n, int k, struct rt_tensor *in,
+                                 struct rt_tensor *temp, bool lazy_ok, struct rt_error *err)
+{
+    if (in->dtype == RT_RESOURCE && n->def && pl_follows_refs(n->def, k)) {
+        struct rt_variable *v = rt_variable_of(in);
+        if (!v)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "input %d of '%s' is a handle of something that is no variable", k,
+                           n->name);
+        enum rt_status st = rt_variable_read(v, true, temp, err);
+        if (st)
+            return st;
+        *in = *temp;
+    }
+    if (n->def && in->dtype != n->def->in_dtype[k] &&
+        !(in->dtype == RT_RESOURCE && !pl_follows_refs(n->def, k)))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "input %d of '%s' is %s, expected %s", k, n->name,
+                       rt_dtype_name((enum rt_dtype)in->dtype),
+                       rt_dtype_name((enum rt_dtype)n->def->in_dtype[k]));
+    if (!lazy_ok && in->buf && in->buf->kind == RT_BUF_LAZY && !in->data)
+        return rt_tensor_load(in, err);
+    return RT_OK;
+}
+
+static bool may_take(const struct rt_tensor *t)
+{
+    return t->buf && t->buf->kind == RT_BUF_HEAP && !t->buf->device && t->data &&
+           rt_dtype_is_plain((enum rt_dtype)t->dtype) && rt_tensor_is_sole(t);
+}
+
+static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n,
+                                   const struct rt_prepared *p, struct rt_tensor *in,
+                                   uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_device *device = c->shared->session->devices[n->device];
+    for (int o = 0; o < n->n_out; o++) {
+        if (p->rank[o] < 0)
+            continue;
+        enum rt_dtype d = (enum rt_dtype)n->def->out_dtype[o];
+        int a = p->alias[o];
+        if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
+            rt_dtype_is_plain(d) &&
+            (size_t)rt_count(p->rank[o], p->dim[o]) * rt_dtype_size(d) == rt_tensor_bytes(&in[a])) {
+            out[o] = in[a]; /* the reference moves; the input keeps reading the same bytes */
+            in[a].buf = NULL;
+            out[o].dtype = (uint8_t)d;
+            out[o].rank = p->rank[o];
+            memcpy(out[o].dim, p->dim[o], sizeof p->dim[o]);
+            continue;
+        }
+        bool on_device = n->device && !device->is_host;
+        enum rt_status st =
+            on_device && !(p->kernel->host_out >> o & 1)
+                ? rt_device_tensor(device, c->stream[n->device], &out[o], d, p->rank[o], p->dim[o],
+                                   err)
+                : rt_tensor_new(&out[o], c->shared->pool, d, p->rank[o], p->dim[o], err);
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
+                             uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_prepared *p = NULL;
+    struct rt_tensor *temp = c->temp;
+    int n_temp = 0;
+    bool lazy_kernel = n->n_kernels && (n->kernels[0]->flags & RT_K_LAZY);
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < n->n_in && !st; k++) {
+        /* A constant's plain bytes are fetched only when the kernel turns out to read them. */
+        bool later = lazy_kernel || (k < 64 && (n->const_in >> k & 1) &&
+                                     !rt_op_reads_value(n->def->op, k, n->n_in));
+        temp[n_temp] = (struct rt_tensor){0};
+        st = make_ready(n, k, &in[k], &temp[n_temp], later, err);
+        if (temp[n_temp].dtype)
+            n_temp++;
+    }
+    if (!st)
+        st = rt_prepared_get(c, n, in, &p, err);
+    if (!st && !lazy_kernel)
+        for (int k = 0; k < n->n_in && k < 64 && !st; k++)
+            if ((n->const_in >> k & 1) && !(p->packed >> k & 1) && in[k].buf &&
+                in[k].buf->kind == RT_BUF_LAZY)
+                st = rt_tensor_load(&in[k], err);
+    if (!st)
+        st = make_outputs(c, n, p, in, last_use, out, err);
+    if (!st && p->scratch_bytes > c->scratch_room) {
+        free(c->scratch);
+        c->scratch = NULL;
+        c->scratch_room = 0;
+        if (posix_memalign(&c->scratch, 64, (p->scratch_bytes + 63) & ~(size_t)63) != 0) {
+            c->scratch = NULL;
+            st = rt_fail_memory(err, n->name, p->scratch_bytes);
+        } else
+            c->scratch_room = p->scratch_bytes;
+    }
+    if (!st) {
+        struct rt_run r = {.node = n->def,
+                           .state = p->state,
+                           .n_in = n->n_in,
+                           .n_out = n->n_out,
+                           .in = in,
+                           .out = out,
+                           .scratch = c->scratch,
+                           .stream = c->stream ? c->stream[n->device] : NULL,
+                           .ctx = c,
+                           .err = err,
+                           .last_use = last_use};
+        st = p->kernel->run(&r);
+    }
+    for (int o = 0; o < n->n_out && !st; o++)
+        if (!out[o].dtype)
+            st = rt_fail(err, RT_INTERNAL, "kernel %s left output %d of '%s' without a value",
+                         p->kernel->name, o, n->name);
+    for (int k = 0; k < n_temp; k++)
+        rt_tensor_clear(&temp[k]);
+    if (p && !p->is_cached)
+        rt_prepared_free(p);
+    return st;
+}
+
+static enum rt_status run_sub(struct rt_context *c, struct rt_plan *p, const struct rt_tensor *in,
+                              struct rt_tensor *out, struct rt_error *err)
+{
+    if (c->shared->depth >= 200)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "calls are nested more than 200 deep");
+    c->shared->depth++;
+    enum rt_status st = rt_plan_run(p, c->shared, in, out, err);
+    c->shared->depth--;
+    return st;
+}
+
+static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in, int *branch,
+                             struct rt_error *err)
+{
+    bool yes = false;
+    if (n->kind == PL_CASE) {
+        if (in->dtype != RT_I32 || in->rank != 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': branch_index must be a scalar int32",
+                           n->name);
+        int32_t b = *(const int32_t *)in->data;
+        *branch = b < 0 || b >= n->n_sub ? n->n_sub - 1 : b;
+        return RT_OK;
+    }
+    if (!pl_truth(in, &yes))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': a %s is no condition", n->name,
+                       rt_dtype_name((enum rt_dtype)in->dtype));
+    *branch = yes ? 0 : 1;
+    return RT_OK;
+}
+
+static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, struct rt_tensor *in,
+                                struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_tensor *now = calloc((size_t)n->n_in * 2 + 1, sizeof *now), *next;
+    enum rt_status st = RT_OK;
+    if (!now)
+        return rt_fail_memory(err, n->name, (size_t)n->n_in * sizeof *now);
+    next = now + n->n_in;
+    for (int k = 0; k < n->n_in; k++)
+        rt_tensor_ref(&now[k], &in[k]);
+    for (;;) {
+        struct rt_tensor more = {0};
+        bool yes = false;
+        st = rt_context_check(c, err);
+        if (!st)
+            st = run_sub(c, n->sub[0], now, &more, err);
+        if (!st)
+            st = rt_tensor_load(&more, err);
+        if (!st && !pl_truth(&more, &yes))
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "'%s': a %s is no condition", n->name,
+                         rt_dtype_name((enum rt_dtype)more.dtype));
+        rt_tensor_clear(&more);
+        if (st || !yes)
+            break;
+        c->shared->moving = true; /* the body may take what only the loop holds */
+        st = run_sub(c, n->sub[1], now, next, err);
+        for (int k = 0; k < n->n_in; k++) {
+            rt_tensor_clear(&now[k]);
+            now[k] = next[k];
+            next[k] = (struct rt_tensor){0};
+        }
+        if (st)
+            break;
+    }
+    for (int k = 0; k < n->n_in; k++) {
+        if (!st)
+            out[k] = now[k];
+        else
+            rt_tensor_clear(&now[k]);
+    }
+    free(now);
+    return st;
+}
+
+static enum rt_status run_copy(struct rt_context *c, const struct pl_node *n,
+                               const struct rt_tensor *in, struct rt_tensor *out,
+                               struct rt_error *err)
+{
+    const struct rt_session *s = c->shared->session;
+    struct rt_device *to = s->devices[n->device];
+    struct rt_device *from = in->buf && in->buf->device ? in->buf->device : s->devices[0];
+    struct rt_tensor host = {0};
+    enum rt_status st;
+    if (!rt_dtype_is_plain((enum rt_dtype)in->dtype))
+        return rt_fail(err, RT_UNIMPLEMENTED, "'%s': a %s cannot be copied between devices",
+                       n->name, rt_dtype_name((enum rt_dtype)in->dtype));
+    rt_tensor_ref(&host, in);
+    if (!from->is_host) {
+        rt_tensor_clear(&host);
+        st =
+            rt_tensor_new(&host, c->shared->pool, (enum rt_dtype)in->dtype, in->rank, in->dim, err);
+        int d = 0;
+        while (s->devices[d] != from)
+            d++;
+        if (!st && rt_tensor_bytes(in))
+            st = from->copy_out(from, c->stream[d], host.data, in->data, rt_tensor_bytes(in), err);
+        if (!st && from->sync)
+            st = from->sync(from, c->stream[d], err);
+    } else
+        st = rt_tensor_load(&host, err);
+    if (!st && to->is_host) {
+        *out = host;
+        return RT_OK;
+    }
+    if (!st)
+        st = rt_device_tensor(to, c->stream[n->device], out, (enum rt_dtype)in->dtype, in->rank,
+                              in->dim, err);
+    if (!st && rt_tensor_bytes(&host)) {
+        st = to->copy_in(to, c->stream[n->device], out->data, host.data, rt_tensor_bytes(&host),
+                         err);
+        /* The host bytes go now, so the copy must have read them. */
+        if (!st && to->sync)
+            st = to->sync(to, c->stream[n->device], err);
+    }
+    rt_tensor_clear(&host);
+    return st;
+}
+
+enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
+                            struct rt_tensor *out, struct rt_error *err)
+{
+    struct pl_node *n = &c->plan->node[i];
+    enum rt_status st = RT_OK;
+    int branch = 0;
+    c->shared->nodes_run++;
+    switch ((enum pl_kind)n->kind) {
+    case PL_OP:
+        if (!n->def)
+            return RT_OK; /* a pivot */
+        st = run_op(c, n, in, last_use, out, err);
+        break;
+    case PL_CONST:
+        rt_tensor_ref(&out[0], &n->value);
+        break;
+    case PL_CALL:
+        st = run_sub(c, n->sub[0], in + n->call_skip, out, err);
+        break;
+    case PL_IF:
+    case PL_CASE:
+        st = rt_tensor_load(&in[0], err);
+        if (!st)
+            st = choose(n, &in[0], &branch, err);
+        if (!st)
+            st = run_sub(c, n->sub[branch], in + 1, out, err);
+        break;
+    case PL_WHILE:
+        st = run_while(c, n, in, out, err);
+        break;
+    case PL_COPY:
+        st = run_copy(c, n, in, out, err);
+        break;
+    case PL_FEED:
+    case PL_GONE:
+        break;
+    }
+    if (st) {
+        for (int o = 0; o < n->n_out; o++)
+            rt_tensor_clear(&out[o]);
+        fail_at(n, err);
+    }
+    return st;
+}

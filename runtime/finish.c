@@ -1,0 +1,521 @@
+/* Sub-plans, order, value indexes and last uses: what a pl_graph becomes, and the whole building.
+ */
+#include "runtime/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/resource.h"
+
+enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 1000000 };
+
+/* ---- sub-plans ---- */
+
+static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const struct rt_func_ref *f,
+                                int skip, bool is_body, int slot, struct rt_error *err)
+{
+    const struct rt_graph *body;
+    enum rt_status st = rt_library_instantiate(g->session->library, f, &body, err);
+    if (st)
+        return st;
+    int n_args = n->n_in - skip;
+    if (body->n_args != n_args || (is_body && body->n_rets != n->n_out))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "'%s': function '%s' takes %d arguments and returns %d, expected %d and %d",
+                       n->name, body->name, body->n_args, body->n_rets, n_args, n->n_out);
+    if (g->depth >= MAX_SUB_DEPTH)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "'%s': branches and loops are nested more than %d deep", n->name,
+                       MAX_SUB_DEPTH);
+    struct rt_edge *feeds = malloc(((size_t)n_args + 1) * sizeof *feeds);
+    const struct rt_tensor **known = calloc((size_t)n_args + 1, sizeof *known);
+    if (!feeds || !known) {
+        st = rt_fail_memory(err, "a plan", (size_t)n_args);
+        goto end;
+    }
+    for (int i = 0; i < n_args; i++) {
+        feeds[i] = (struct rt_edge){body->arg[i], 0};
+        const struct pl_node *from = &g->node[n->in[i + skip].node];
+        if (from->kind == PL_CONST)
+            known[i] = &from->value;
+    }
+    if (n->kind == PL_WHILE) {
+        /* Only what every iteration hands on unchanged is known inside. */
+        const struct rt_graph *loop;
+        st = rt_library_instantiate(g->session->library, rt_attr_func(n->def, "body"), &loop, err);
+        if (st)
+            goto end;
+        for (int i = 0; i < n_args && i < loop->n_rets && i < loop->n_args; i++) {
+            struct rt_edge e = loop->ret[i];
+            for (int hops = 0; hops < loop->n_nodes && e.node != loop->arg[i]; hops++) {
+                const struct rt_node *via = &loop->node[e.node];
+                if (!via->op || strcmp(via->op->name, "Identity") != 0)
+                    break;
+                e = via->in[0];
+            }
+            if (e.node != loop->arg[i])
+                known[i] = NULL;
+        }
+    }
+    struct pl_request q = {.graph = body,
+                           .feeds = feeds,
+                           .n_feeds = n_args,
+                           .fetches = body->ret,
+                           .n_fetches = body->n_rets,
+                           .targets = body->ctrl_ret,
+                           .n_targets = body->n_ctrl_rets,
+                           .is_body = true,
+                           .known = known,
+                           .nodes_left = g->nodes_left};
+    st = rt_plan_build(g->session, &q, g->depth + 1, &n->sub[slot], err);
+    if (st)
+        rt_fail_prefix(err, "in function '%s': ", body->name);
+    else {
+        n->n_sub = slot + 1 > n->n_sub ? slot + 1 : n->n_sub;
+        n->effects |= n->sub[slot]->effects;
+    }
+end:
+    free(feeds);
+    free(known);
+    return st;
+}
+
+enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err)
+{
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        if (n->kind != PL_OP || !n->def || !n->def->op)
+            continue;
+        const struct rt_func_ref *refs[2] = {NULL, NULL}, *many = NULL;
+        int n_sub = 0, skip = 0;
+        if (n->call) {
+            n->kind = PL_CALL;
+            refs[0] = n->call;
+            skip = n->call_skip;
+            n_sub = 1;
+        } else if (pl_is(n, "If") || pl_is(n, "StatelessIf")) {
+            refs[0] = rt_attr_func(n->def, "then_branch");
+            refs[1] = rt_attr_func(n->def, "else_branch");
+            n->kind = PL_IF;
+            skip = 1;
+            n_sub = 2;
+        } else if (pl_is(n, "Case") || pl_is(n, "StatelessCase")) {
+            const struct rt_attr *a = rt_attr(n->def, "branches");
+            many = a->v.funcs;
+            n_sub = (int)a->n;
+            n->kind = PL_CASE;
+            skip = 1;
+            if (n_sub < 1)
+                return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': Case without branches", n->name);
+        } else if (pl_is(n, "While") || pl_is(n, "StatelessWhile")) {
+            refs[0] = rt_attr_func(n->def, "cond");
+            refs[1] = rt_attr_func(n->def, "body");
+            n->kind = PL_WHILE;
+            n_sub = 2;
+        } else
+            continue;
+        n->sub = rt_arena_array(g->arena, (size_t)n_sub, sizeof *n->sub);
+        if (!n->sub)
+            return rt_fail_memory(err, "a plan", sizeof *n->sub * (size_t)n_sub);
+        for (int k = 0; k < n_sub; k++) {
+            bool is_body = !(n->kind == PL_WHILE && k == 0);
+            enum rt_status st = build_sub(g, n, many ? &many[k] : refs[k], skip, is_body, k, err);
+            if (st)
+                return st;
+        }
+    }
+    return RT_OK;
+}
+
+/* ---- order ---- */
+
+/* Depth first from targets and fetches, so that what belongs together runs together. A cycle is
+ * left only by import's legal ones, through NextIteration, which the token executor runs. */
+static enum rt_status order_nodes(const struct pl_graph *g, int *order, int *n_order,
+                                  struct rt_error *err)
+{
+    enum { NEW, OPEN, DONE };
+    unsigned char *mark = calloc((size_t)g->n + 1, 1);
+    struct {
+        int node, k;
+    } *stack = malloc(((size_t)g->n + 1) * sizeof *stack);
+    enum rt_status st = RT_OK;
+    int depth = 0, n = 0;
+    if (!mark || !stack) {
+        st = rt_fail_memory(err, "a plan", (size_t)g->n);
+        goto end;
+    }
+    for (int r = 0; r < g->n_targets + g->n_fetches + g->n_feeds; r++) {
+        int root = r < g->n_targets                  ? g->target[r]
+                   : r < g->n_targets + g->n_fetches ? g->fetch[r - g->n_targets].node
+                                                     : r - g->n_targets - g->n_fetches;
+        if (mark[root] != NEW)
+            continue;
+        mark[root] = OPEN;
+        stack[depth].node = root;
+        stack[depth++].k = 0;
+        while (depth) {
+            const struct pl_node *at = &g->node[stack[depth - 1].node];
+            int k = stack[depth - 1].k;
+            if (k < at->n_in + at->n_ctrl) {
+                stack[depth - 1].k++;
+                int from = k < at->n_in ? at->in[k].node : at->ctrl[k - at->n_in];
+                bool back = at->def && g->node[from].def && pl_is_token(g->node[from].def) &&
+                            strstr(g->node[from].def->schema->name, "NextIteration");
+                if (mark[from] == NEW && !back) {
+                    mark[from] = OPEN;
+                    stack[depth].node = from;
+                    stack[depth++].k = 0;
+                } else if (mark[from] == OPEN && !back) {
+                    st = rt_fail(err, RT_INVALID_ARGUMENT, "node '%s' is part of a cycle",
+                                 g->node[from].name);
+                    goto end;
+                }
+                continue;
+            }
+            mark[stack[--depth].node] = DONE;
+            order[n++] = (int)(at - g->node);
+        }
+    }
+    /* What only a back edge reaches: NextIteration nodes and what leads to them. */
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < g->n; i++) {
+            if (mark[i] != DONE)
+                continue;
+            for (int k = 0; k < g->node[i].n_in; k++) {
+                int root = g->node[i].in[k].node;
+                if (mark[root] != NEW)
+                    continue;
+                again = true;
+                mark[root] = OPEN;
+                depth = 0;
+                stack[depth].node = root;
+                stack[depth++].k = 0;
+                while (depth) {
+                    const struct pl_node *at = &g->node[stack[depth - 1].node];
+                    int j = stack[depth - 1].k++;
+                    if (j < at->n_in + at->n_ctrl) {
+                        int from = j < at->n_in ? at->in[j].node : at->ctrl[j - at->n_in];
+                        if (mark[from] == NEW) {
+                            mark[from] = OPEN;
+                            stack[depth].node = from;
+                            stack[depth++].k = 0;
+                        }
+                        continue;
+                    }
+                    mark[stack[--depth].node] = DONE;
+                    order[n++] = (int)(at - g->node);
+                }
+            }
+        }
+    }
+end:
+    *n_order = n;
+    free(mark);
+    free(stack);
+    return st;
+}
+
+/* Written variables: whatever is served and writes makes them mutable, so nobody freezes them. */
+static void mark_written(const struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        const struct pl_node *n = &g->node[i];
+        if (n->kind != PL_OP || !n->def || !n->def->op || n->def->op->effect != RT_WRITES)
+            continue;
+        for (int k = 0; k < n->n_in; k++) {
+            const struct pl_node *from = &g->node[n->in[k].node];
+            struct rt_variable *v = from->kind == PL_CONST && from->value.dtype == RT_RESOURCE
+                                        ? rt_variable_of(&from->value)
+                                        : NULL;
+            if (v && !pl_follows_refs(n->def, k))
+                rt_variable_set_mutable(v);
+        }
+    }
+}
+
+static enum rt_status find_kernels(struct rt_plan *p, struct pl_node *n, struct rt_error *err)
+{
+    if (n->kind != PL_OP || !n->def)
+        return RT_OK;
+    const struct rt_session *s = p->session;
+    const char *device = s->devices[n->device]->type;
+    if (!n->def->op)
+        return rt_registry_can_run(s->options.registry, n->def, device, err);
+    if (n->def->op->slot_kind || pl_is_token(n->def))
+        return RT_OK;
+    int count;
+    const struct rt_kernel *const *all =
+        rt_registry_kernels(s->options.registry, n->def->op->name, &count);
+    n->kernels = rt_arena_array(p->arena, (size_t)count + 1, sizeof *n->kernels);
+    if (!n->kernels)
+        return rt_fail_memory(err, "a plan", 0);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(all[i]->device, device) != 0)
+            continue;
+        if (all[i]->types) {
+            const char *name = all[i]->type_attr ? all[i]->type_attr : "T";
+            const struct rt_attr *a = rt_attr(n->def, name);
+            if (a && a->type == RT_ATTR_TYPE && !(all[i]->types & RT_T(a->v.t)))
+                continue;
+        }
+        n->kernels[n->n_kernels++] = all[i];
+    }
+    if (!n->n_kernels)
+        return rt_registry_can_run(s->options.registry, n->def, device, err) != RT_OK
+                   ? err->code
+                   : rt_fail(err, RT_UNIMPLEMENTED, "op %s has no kernel on %s", n->def->op->name,
+                             device);
+    n->prepared = rt_prepared_cache_new(p->arena);
+    return n->prepared ? RT_OK : rt_fail_memory(err, "a plan", 0);
+}
+
+static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *order, int *place,
+                              struct rt_error *err)
+{
+    for (int i = 0; i < g->n; i++)
+        place[i] = -1;
+    for (int i = 0; i < p->n_nodes; i++) {
+        p->node[i] = g->node[order[i]];
+        g->node[order[i]].value = (struct rt_tensor){0}; /* ours now */
+        g->node[order[i]].n_sub = 0;
+        place[order[i]] = i;
+    }
+    for (int i = 0; i < p->n_nodes; i++) {
+        struct pl_node *n = &p->node[i];
+        n->first_value = p->n_values;
+        p->n_values += n->n_out;
+        p->max_in = n->n_in > p->max_in ? n->n_in : p->max_in;
+        p->max_out = n->n_out > p->max_out ? n->n_out : p->max_out;
+        if (n->n_sub)
+            p->effects |= n->effects;
+        else if (n->kind == PL_OP)
+            p->effects |= (uint8_t)(1u << n->effect);
+        if (n->kind == PL_OP && n->def && pl_is_token(n->def))
+            p->tokens = true;
+    }
+    p->constant = rt_arena_array(p->arena, (size_t)p->n_values + 1, sizeof *p->constant);
+    if (!p->constant)
+        return rt_fail_memory(err, "a plan", 0);
+    for (int i = 0; i < p->n_nodes; i++) {
+        struct pl_node *n = &p->node[i];
+        n->in_value = rt_arena_array(p->arena, (size_t)n->n_in + 1, sizeof *n->in_value);
+        if (!n->in_value)
+            return rt_fail_memory(err, "a plan", 0);
+        for (int k = 0; k < n->n_in; k++) {
+            struct pl_edge e = {place[n->in[k].node], n->in[k].out};
+            n->in[k] = e;
+            n->in_value[k] = p->node[e.node].first_value + e.out;
+            if (k < 64 && p->node[e.node].kind == PL_CONST)
+                n->const_in |= UINT64_C(1) << k;
+        }
+        for (int k = 0; k < n->n_ctrl; k++)
+            n->ctrl[k] = place[n->ctrl[k]];
+        if (n->kind == PL_CONST)
+            p->constant[n->first_value] = &n->value;
+    }
+    p->feed_value = rt_arena_array(p->arena, (size_t)g->n_feeds + 1, sizeof(int));
+    p->feed_dtype = rt_arena_array(p->arena, (size_t)g->n_feeds + 1, 1);
+    p->fetch_value = rt_arena_array(p->arena, (size_t)g->n_fetches + 1, sizeof(int));
+    p->fetch_dtype = rt_arena_array(p->arena, (size_t)g->n_fetches + 1, 1);
+    if (!p->feed_value || !p->feed_dtype || !p->fetch_value || !p->fetch_dtype)
+        return rt_fail_memory(err, "a plan", 0);
+    p->n_feeds = g->n_feeds;
+    p->n_fetches = g->n_fetches;
+    for (int i = 0; i < g->n_feeds; i++)
+        p->feed_value[i] = -1;
+    for (int i = 0; i < p->n_nodes; i++)
+        if (p->node[i].kind == PL_FEED)
+            p->feed_value[p->node[i].feed] = p->node[i].first_value;
+    for (int i = 0; i < g->n_fetches; i++) {
+        p->fetch_value[i] = p->node[place[g->fetch[i].node]].first_value + g->fetch[i].out;
+        p->fetch_dtype[i] = g->fetch_dtype[i];
+    }
+    return RT_OK;
+}
+
+/* Which node reads a value last, so that its memory can go (order executor). */
+static enum rt_status find_last_uses(struct rt_plan *p, struct rt_error *err)
+{
+    int *last = malloc(((size_t)p->n_values + 1) * sizeof *last);
+    int *count = calloc((size_t)p->n_nodes + 1, sizeof *count);
+    enum rt_status st = RT_OK;
+    if (!last || !count) {
+        st = rt_fail_memory(err, "a plan", 0);
+        goto end;
+    }
+    enum { KEPT = -2, UNREAD = -1 };
+    for (int v = 0; v < p->n_values; v++)
+        last[v] = UNREAD;
+    for (int i = 0; i < p->n_nodes; i++)
+        for (int k = 0; k < p->node[i].n_in; k++)
+            last[p->node[i].in_value[k]] = i;
+    for (int k = 0; k < p->n_fetches; k++)
+        last[p->fetch_value[k]] = KEPT;
+    for (int v = 0; v < p->n_values; v++)
+        if (p->constant[v])
+            last[v] = KEPT;
+    for (int i = 0; i < p->n_nodes; i++)
+        for (int o = 0; o < p->node[i].n_out; o++) {
+            int v = p->node[i].first_value + o;
+            if (last[v] == UNREAD && p->node[i].kind != PL_FEED)
+                last[v] = i; /* nobody reads it: dropped at once */
+            if (last[v] >= 0)
+                count[last[v]]++;
+        }
+    for (int i = 0; i < p->n_nodes; i++) {
+        p->node[i].release = rt_arena_array(p->arena, (size_t)count[i] + 1, sizeof(int));
+        if (!p->node[i].release) {
+            st = rt_fail_memory(err, "a plan", 0);
+            goto end;
+        }
+    }
+    for (int v = 0; v < p->n_values; v++)
+        if (last[v] >= 0) {
+            struct pl_node *n = &p->node[last[v]];
+            n->release[n->n_release++] = v;
+        }
+    for (int i = 0; i < p->n_nodes; i++) {
+        struct pl_node *n = &p->node[i];
+        for (int k = 0; k < n->n_in && k < 64; k++) {
+            bool again = false;
+            for (int j = 0; j < n->n_in; j++)
+                again |= j != k && n->in_value[j] == n->in_value[k];
+            if (last[n->in_value[k]] == i && !again)
+                n->last_use |= UINT64_C(1) << k;
+        }
+    }
+end:
+    free(last);
+    free(count);
+    return st;
+}
+
+enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err)
+{
+    struct rt_plan *p = calloc(1, sizeof *p);
+    int *order = malloc(((size_t)g->n + 1) * sizeof *order);
+    int *place = malloc(((size_t)g->n + 1) * sizeof *place);
+    enum rt_status st;
+    if (!p || !order || !place) {
+        free(p);
+        p = NULL;
+        st = rt_fail_memory(err, "a plan", sizeof *p);
+        goto fail;
+    }
+    rt_mutex_init(&p->mu);
+    p->session = g->session;
+    p->arena = g->arena;
+    st = order_nodes(g, order, &p->n_nodes, err);
+    if (st) {
+        p->n_nodes = 0;
+        goto fail;
+    }
+    p->node = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *p->node);
+    if (!p->node) {
+        p->n_nodes = 0;
+        st = rt_fail_memory(err, "a plan", 0);
+        goto fail;
+    }
+    st = lay_out(p, g, order, place, err);
+    if (!st)
+        st = find_last_uses(p, err);
+    for (int i = 0; i < p->n_nodes && !st; i++) {
+        st = find_kernels(p, &p->node[i], err);
+        if (st)
+            rt_fail_prefix(err, "node '%s': ", p->node[i].name);
+    }
+    if (st)
+        goto fail;
+    free(order);
+    free(place);
+    *out = p;
+    return RT_OK;
+fail:
+    free(order);
+    free(place);
+    if (p) {
+        p->arena = NULL; /* the caller's still */
+        rt_plan_free(p);
+    }
+    return st;
+}
+
+static void clear_graph(struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        rt_tensor_clear(&g->node[i].value);
+        for (int k = 0; k < g->node[i].n_sub; k++)
+            rt_plan_free(g->node[i].sub[k]);
+    }
+    free(g->node);
+    free(g->target);
+}
+
+enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
+                             struct rt_plan **out, struct rt_error *err)
+{
+    int64_t nodes_left = MAX_ALL_NODES;
+    struct pl_graph g = {.session = s,
+                         .serving = s->serving,
+                         .depth = depth,
+                         .nodes_left = q->nodes_left ? q->nodes_left : &nodes_left};
+    enum rt_status st;
+    bool again = true, frozen;
+    g.arena = rt_arena_new((size_t)1 << 31);
+    if (!g.arena)
+        return rt_fail_memory(err, "a plan", 0);
+    st = pl_cut(&g, q, err);
+    /* Inlining shows reads of variables, these are constants, constants choose branches, and a
+     * branch that is chosen is a call again. */
+    for (int round = 0; !st && again && round < 32; round++) {
+        bool calls = false;
+        st = pl_inline(&g, err);
+        if (!st)
+            st = pl_resolve(&g, err);
+        if (!st)
+            st = pl_simplify(&g, &calls, err);
+        if (!st)
+            st = pl_freeze(&g, &frozen, err);
+        again = calls || frozen;
+    }
+    *g.nodes_left -= g.n;
+    if (!st && *g.nodes_left < 0)
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes with all functions in place",
+                     MAX_ALL_NODES);
+    if (!st)
+        st = pl_sub_plans(&g, err);
+    if (!st) {
+        pl_prune(&g);
+        mark_written(&g);
+        st = pl_place(&g, err);
+    }
+    if (!st)
+        st = pl_finish(&g, out, err);
+    clear_graph(&g);
+    if (st)
+        rt_arena_free(g.arena);
+    return st;
+}
+
+void rt_plan_free(struct rt_plan *p)
+{
+    if (!p)
+        return;
+    for (struct rt_context *c = p->idle, *next; c; c = next) {
+        next = c->next;
+        rt_context_free(c);
+    }
+    for (int i = 0; i < p->n_nodes; i++) {
+        struct pl_node *n = &p->node[i];
+        rt_tensor_clear(&n->value);
+        for (int k = 0; k < n->n_sub; k++)
+            rt_plan_free(n->sub[k]);
+        if (n->prepared)
+            rt_prepared_cache_clear(n->prepared);
+    }
+    rt_mutex_clear(&p->mu);
+    rt_arena_free(p->arena);
+    free(p);
+}

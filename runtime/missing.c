@@ -1,0 +1,101 @@
+/* What a request's plan would meet and could not run, with functions followed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan.h"
+
+static enum rt_status add(struct rt_session *s, struct rt_missing_list *list,
+                          const struct rt_node *n, struct rt_error *err)
+{
+    struct rt_error why = {.arena = list->arena};
+    if (n->op && n->op->slot_kind)
+        return RT_OK;
+    if (rt_registry_can_run(s->options.registry, n, "CPU", &why) == RT_OK)
+        return RT_OK;
+    const char *op = n->schema ? n->schema->name : "?";
+    char *key = rt_arena_printf(list->arena, "%s\n%s", op, rt_error_text(&why));
+    if (!key)
+        return rt_fail_memory(err, "a report", 0);
+    if (rt_map_get(&list->seen, key))
+        return RT_OK;
+    if (list->n == list->room) {
+        int room = list->room ? list->room * 2 : 16;
+        struct rt_missing *items = rt_arena_array(list->arena, (size_t)room, sizeof *items);
+        if (!items)
+            return rt_fail_memory(err, "a report", 0);
+        if (list->n)
+            memcpy(items, list->items, (size_t)list->n * sizeof *items);
+        list->items = items;
+        list->room = room;
+    }
+    struct rt_missing *m = &list->items[list->n];
+    m->node = rt_arena_strdup(list->arena, n->name);
+    m->op = rt_arena_strdup(list->arena, op);
+    m->reason = rt_arena_strdup(list->arena, rt_error_text(&why));
+    if (!m->node || !m->op || !m->reason || !rt_map_put(&list->seen, key, list))
+        return rt_fail_memory(err, "a report", 0);
+    list->n++;
+    return RT_OK;
+}
+
+static enum rt_status follow(struct rt_session *s, const struct rt_func_ref *f,
+                             struct rt_missing_list *list, struct rt_error *err)
+{
+    const struct rt_graph *body;
+    enum rt_status st = rt_library_instantiate(s->library, f, &body, err);
+    if (st)
+        return st;
+    if (rt_map_getn(&list->seen, (const char *)&body, sizeof body))
+        return RT_OK;
+    if (!rt_map_putn(&list->seen, (const char *)&body, sizeof body, list))
+        return rt_fail_memory(err, "a report", 0);
+    struct rt_edge *feeds = calloc((size_t)body->n_args + 1, sizeof *feeds);
+    if (!feeds)
+        return rt_fail_memory(err, "a report", 0);
+    for (int i = 0; i < body->n_args; i++)
+        feeds[i] = (struct rt_edge){body->arg[i], 0};
+    struct pl_request q = {.graph = body,
+                           .feeds = feeds,
+                           .n_feeds = body->n_args,
+                           .fetches = body->ret,
+                           .n_fetches = body->n_rets,
+                           .targets = body->ctrl_ret,
+                           .n_targets = body->n_ctrl_rets,
+                           .is_body = true};
+    st = rt_missing_find(s, &q, list, err);
+    free(feeds);
+    return st;
+}
+
+enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
+                               struct rt_missing_list *list, struct rt_error *err)
+{
+    struct pl_graph g = {.session = s, .arena = rt_arena_new((size_t)1 << 30)};
+    if (!g.arena)
+        return rt_fail_memory(err, "a report", 0);
+    enum rt_status st = pl_cut(&g, q, err);
+    for (int i = 0; i < g.n && !st; i++) {
+        const struct rt_node *n = g.node[i].def;
+        if (g.node[i].kind != PL_OP)
+            continue;
+        st = add(s, list, n, err);
+        if (st || !n->op)
+            continue;
+        /* Only the runtime's own calls, branches and loops run functions. */
+        static const char *const names[] = {"f", "then_branch", "else_branch", "cond", "body"};
+        for (size_t k = 0; k < sizeof names / sizeof *names && !st; k++) {
+            const struct rt_attr *a = rt_attr(n, names[k]);
+            if (a && a->type == RT_ATTR_FUNC && a->v.func)
+                st = follow(s, a->v.func, list, err);
+        }
+        const struct rt_attr *a = rt_attr(n, "branches");
+        for (size_t k = 0; a && a->type == (RT_ATTR_LIST | RT_ATTR_FUNC) && k < a->n && !st; k++)
+            st = follow(s, &a->v.funcs[k], list, err);
+    }
+    for (int i = 0; i < g.n; i++)
+        rt_tensor_clear(&g.node[i].value);
+    free(g.node);
+    free(g.target);
+    rt_arena_free(g.arena);
+    return st;
+}

@@ -1,0 +1,354 @@
+/* From a SavedModel directory to a model that answers: read, import, check, restore, init, plan,
+ * warm up, seal. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/saved_model.h"
+
+enum { MAX_TOLD = 20 }; /* missing ops named in one error */
+
+/* ---- feeds of a call that the loader itself makes ---- */
+
+static enum rt_status string_scalar(struct rt_tensor *t, const char *text, struct rt_error *err)
+{
+    enum rt_status st = rt_tensor_new(t, NULL, RT_STRING, 0, NULL, err);
+    if (!st && !rt_str_set(t->data, text, strlen(text))) {
+        rt_tensor_clear(t);
+        st = rt_fail_memory(err, "a file name", strlen(text));
+    }
+    return st;
+}
+
+/* Runs `target` with assets, and the checkpoint's prefix when there is one to feed, fed. */
+static enum rt_status run_target(struct rt_model *m, const char *target, const char *prefix,
+                                 struct rt_error *err)
+{
+    const struct rt_meta_graph *g = m->meta_graph;
+    int n_feeds = g->n_assets + (prefix ? 1 : 0);
+    const char **names = calloc((size_t)n_feeds + 1, sizeof *names);
+    struct rt_tensor *feeds = calloc((size_t)n_feeds + 1, sizeof *feeds);
+    struct rt_callable *call;
+    struct rt_tensor none;
+    enum rt_status st = RT_OK;
+    int n = 0;
+    if (!names || !feeds)
+        st = rt_fail_memory(err, "loading", 0);
+    for (int i = 0; i < g->n_assets && !st; i++) {
+        char *path =
+            rt_arena_printf(m->arena, "%s/assets/%s", m->saved_model->dir, g->assets[i].file_name);
+        if (!path)
+            st = rt_fail_memory(err, "a file name", 0);
+        else {
+            names[n] = g->assets[i].tensor_name;
+            st = string_scalar(&feeds[n], path, err);
+            n += !st;
+        }
+    }
+    if (prefix && !st) {
+        names[n] = g->filename_tensor;
+        st = string_scalar(&feeds[n], prefix, err);
+        n += !st;
+    }
+    if (!st) {
+        struct rt_call_spec spec = {
+            .feeds = names, .n_feeds = n, .targets = &target, .n_targets = 1};
+        st = rt_session_prepare(m->session, &spec, &call, err);
+    }
+    if (!st)
+        st = rt_callable_run(call, feeds, &none, NULL, err);
+    for (int i = 0; i < n; i++)
+        rt_tensor_clear(&feeds[i]);
+    free(names);
+    free(feeds);
+    return st;
+}
+
+/* ---- signatures ---- */
+
+static enum rt_status signature_spec(struct rt_arena *arena, const struct rt_signature *s,
+                                     struct rt_call_spec *spec, struct rt_error *err)
+{
+    const char **feeds = rt_arena_array(arena, (size_t)s->n_inputs + 1, sizeof *feeds);
+    const char **fetches = rt_arena_array(arena, (size_t)s->n_outputs + 1, sizeof *fetches);
+    if (!feeds || !fetches)
+        return rt_fail_memory(err, "a signature", 0);
+    for (int i = 0; i < s->n_inputs; i++)
+        feeds[i] = s->inputs[i].name;
+    for (int i = 0; i < s->n_outputs; i++)
+        fetches[i] = s->outputs[i].name;
+    *spec = (struct rt_call_spec){
+        .feeds = feeds, .n_feeds = s->n_inputs, .fetches = fetches, .n_fetches = s->n_outputs};
+    return RT_OK;
+}
+
+static void tell_missing(struct rt_bytes *b, const struct rt_missing *missing, int n)
+{
+    for (int i = 0; i < n && i < MAX_TOLD; i++)
+        rt_bytes_addf(b, "%s%s (node '%s')", i ? "; " : "", missing[i].reason, missing[i].node);
+    if (n > MAX_TOLD)
+        rt_bytes_addf(b, "; and %d more", n - MAX_TOLD);
+}
+
+/* What init and restore reach must run; signatures that could not are left out or refuse all. */
+static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
+{
+    const struct rt_meta_graph *g = m->meta_graph;
+    struct rt_missing *missing;
+    enum rt_status st = RT_OK;
+    struct rt_bytes text;
+    int n;
+    rt_bytes_init(&text, 1 << 20);
+    const char *targets[2] = {g->restore_op && m->weight_bytes ? g->restore_op : NULL, g->init_op};
+    for (int i = 0; i < 2 && !st; i++) {
+        if (!targets[i])
+            continue;
+        struct rt_call_spec spec = {.targets = &targets[i], .n_targets = 1};
+        if (i == 0 && g->filename_tensor) {
+            spec.feeds = &g->filename_tensor;
+            spec.n_feeds = 1;
+        }
+        st = rt_session_missing(m->session, &spec, m->arena, &missing, &n, err);
+        if (!st && n) {
+            tell_missing(&text, missing, n);
+            st = rt_fail(err, RT_UNIMPLEMENTED, "the model's %s cannot run: %s",
+                         i ? "init op" : "restore op", text.p ? text.p : "");
+        }
+    }
+    int usable = 0;
+    for (int i = 0; i < m->n_signatures && !st; i++) {
+        struct rt_model_signature *s = &m->signatures[i];
+        struct rt_call_spec spec;
+        st = signature_spec(m->arena, s->def, &spec, err);
+        if (!st)
+            st = rt_session_missing(m->session, &spec, m->arena, &missing, &n, err);
+        if (st) {
+            rt_fail_prefix(err, "signature \"%s\": ", s->def->name);
+            if (!allow_unsupported)
+                break;
+            s->unsupported = rt_arena_strdup(m->arena, rt_error_text(err));
+            st = s->unsupported ? RT_OK : rt_fail_memory(err, "a signature", 0);
+            continue;
+        }
+        usable += !n;
+        if (!n)
+            continue;
+        rt_bytes_clear(&text);
+        tell_missing(&text, missing, n);
+        s->unsupported = rt_arena_strdup(m->arena, text.p ? text.p : "");
+        if (!s->unsupported)
+            st = rt_fail_memory(err, "a signature", 0);
+        else if (!allow_unsupported)
+            st = rt_fail(err, RT_UNIMPLEMENTED, "signature \"%s\" cannot run: %s", s->def->name,
+                         s->unsupported);
+    }
+    if (!st && m->n_signatures && !usable)
+        st = rt_fail(err, RT_UNIMPLEMENTED, "no signature can run; \"%s\": %s",
+                     m->signatures[0].def->name, m->signatures[0].unsupported);
+    rt_bytes_clear(&text);
+    return st;
+}
+
+static enum rt_status prepare_signatures(struct rt_model *m, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    for (int i = 0; i < m->n_signatures && !st; i++) {
+        struct rt_model_signature *s = &m->signatures[i];
+        struct rt_call_spec spec;
+        if (s->unsupported)
+            continue;
+        st = signature_spec(m->arena, s->def, &spec, err);
+        if (!st)
+            st = rt_session_prepare(m->session, &spec, &s->call, err);
+        if (st)
+            rt_fail_prefix(err, "signature \"%s\": ", s->def->name);
+    }
+    return st;
+}
+
+static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
+{
+    for (int i = 0; i < m->n_signatures; i++) {
+        struct rt_model_signature *s = &m->signatures[i];
+        if (!s->call)
+            continue;
+        s->writes = rt_callable_writes(s->call);
+        struct rt_error why = {.arena = m->arena};
+        struct rt_shape *shapes =
+            rt_arena_array(m->arena, (size_t)s->def->n_inputs + 1, sizeof *shapes);
+        if (!shapes)
+            return rt_fail_memory(err, "a signature", 0);
+        for (int k = 0; k < s->def->n_inputs; k++)
+            shapes[k] = s->def->inputs[k].shape;
+        if (s->writes)
+            rt_fail(&why, RT_FAILED_PRECONDITION, "it changes state");
+        s->rowwise =
+            !s->writes && s->def->n_inputs > 0 && rt_callable_is_rowwise(s->call, shapes, &why);
+        if (!s->rowwise) {
+            s->why_not = rt_arena_strdup(m->arena, s->def->n_inputs ? rt_error_text(&why)
+                                                                    : "it has no inputs");
+            if (!s->why_not)
+                return rt_fail_memory(err, "a signature", 0);
+        }
+    }
+    return RT_OK;
+}
+
+/* One run of zeros (empty strings), batch 1, unknown dimensions 1. */
+static enum rt_status warm_up(struct rt_model_signature *s, struct rt_error *err)
+{
+    int n_in = s->def->n_inputs, n_out = s->def->n_outputs;
+    struct rt_tensor *t = calloc((size_t)(n_in + n_out) + 1, sizeof *t);
+    enum rt_status st = RT_OK;
+    if (!t)
+        return rt_fail_memory(err, "warming up", 0);
+    for (int k = 0; k < n_in && !st; k++) {
+        const struct rt_shape *shape = &s->def->inputs[k].shape;
+        int64_t dim[RT_MAX_RANK] = {1};
+        int rank = shape->rank < 0 ? 1 : shape->rank;
+        for (int d = 0; d < shape->rank; d++)
+            dim[d] = shape->dim[d] < 0 ? 1 : shape->dim[d];
+        enum rt_dtype want = rt_callable_feed_dtype(s->call, k);
+        if (!rt_dtype_is_plain(want) && want != RT_STRING)
+            st = rt_fail(err, RT_UNIMPLEMENTED, "input \"%s\" is a %s", s->def->inputs[k].alias,
+                         rt_dtype_name(want));
+        else
+            st = rt_tensor_new(&t[k], NULL, want, rank, dim, err);
+        if (!st && t[k].data && want != RT_STRING)
+            memset(t[k].data, 0, rt_tensor_bytes(&t[k]));
+    }
+    if (!st)
+        st = rt_callable_run(s->call, t, t + n_in, NULL, err);
+    for (int k = 0; k < n_in + n_out; k++)
+        rt_tensor_clear(&t[k]);
+    free(t);
+    return st;
+}
+
+static enum rt_status seal(struct rt_model *m, bool load_all, struct rt_error *err)
+{
+    struct rt_callable **calls = calloc((size_t)m->n_signatures + 1, sizeof *calls);
+    int n = 0;
+    if (!calls)
+        return rt_fail_memory(err, "loading", 0);
+    for (int i = 0; i < m->n_signatures; i++)
+        if (m->signatures[i].call)
+            calls[n++] = m->signatures[i].call;
+    enum rt_status st = rt_session_seal(m->session, calls, n, load_all, err);
+    free(calls);
+    return st;
+}
+
+static enum rt_status restore(struct rt_model *m, const char *prefix, struct rt_error *err)
+{
+    const struct rt_meta_graph *g = m->meta_graph;
+    if (!g->restore_op || !g->filename_tensor || !m->weight_bytes)
+        return RT_OK;
+    enum rt_status st = run_target(m, g->restore_op, prefix, err);
+    if (st)
+        rt_fail_prefix(err, "restoring variables: ");
+    return st;
+}
+
+enum rt_status rt_model_load(struct rt_model **out, const char *dir,
+                             const struct rt_model_options *options, struct rt_error *err)
+{
+    static const char *const serve[] = {"serve"};
+    struct rt_model *m = calloc(1, sizeof *m);
+    struct rt_library *library = NULL;
+    enum rt_status st;
+    if (!m || !(m->arena = rt_arena_new(SIZE_MAX))) {
+        free(m);
+        return rt_fail_memory(err, "a model", sizeof *m);
+    }
+    st = rt_saved_model_read(&m->saved_model, dir, err);
+    if (!st)
+        st = rt_saved_model_choose(m->saved_model, options->n_tags ? options->tags : serve,
+                                   options->n_tags ? options->n_tags : 1, &m->meta_graph, err);
+    if (st)
+        goto fail;
+    st = rt_library_import(&library, m->meta_graph->graph_def, options->session.registry, err);
+    if (st)
+        goto fail;
+    st = rt_session_new(&m->session, library, &options->session, err);
+    if (st)
+        goto fail;
+    library = NULL;
+    m->n_signatures = m->meta_graph->n_signatures;
+    m->signatures = rt_arena_array(m->arena, (size_t)m->n_signatures + 1, sizeof *m->signatures);
+    char *prefix = rt_arena_printf(m->arena, "%s/variables/variables", dir);
+    if (!m->signatures || !prefix) {
+        st = rt_fail_memory(err, "a model", 0);
+        goto fail;
+    }
+    for (int i = 0; i < m->n_signatures; i++)
+        m->signatures[i].def = &m->meta_graph->signatures[i];
+    if (m->meta_graph->restore_op) {
+        /* A model without variables has a restore op too, and no checkpoint: whoever asks for
+         * completeness (rt_saved_model_is_complete) tells that from a torn copy. */
+        int64_t weights = 0;
+        st = rt_saved_model_is_complete(dir, options->n_tags ? options->tags : serve,
+                                        options->n_tags ? options->n_tags : 1, &weights, err);
+        if (st)
+            goto fail;
+        m->weight_bytes = weights;
+    }
+    st = check_ops(m, options->allow_unsupported_signatures, err);
+    if (!st)
+        st = restore(m, prefix, err);
+    if (!st && m->meta_graph->init_op) {
+        st = run_target(m, m->meta_graph->init_op, NULL, err);
+        if (st)
+            rt_fail_prefix(err, "running the init op: ");
+    }
+    if (!st)
+        st = prepare_signatures(m, err); /* marks what they write */
+    if (st)
+        goto fail;
+    rt_session_serve(m->session);
+    st = prepare_signatures(m, err); /* with the rest as constants */
+    if (!st)
+        st = judge_signatures(m, err);
+    for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
+        struct rt_error why = {.arena = m->arena};
+        struct rt_model_signature *s = &m->signatures[i];
+        if (s->call && !s->writes && warm_up(s, &why) != RT_OK && options->on_warm_up_failure)
+            options->on_warm_up_failure(options->arg, s->def->name, &why);
+    }
+    if (!st)
+        st = seal(m, options->load_all_variables, err);
+    if (st)
+        goto fail;
+    *out = m;
+    return RT_OK;
+fail:
+    rt_library_free(library);
+    rt_model_free(m);
+    return st;
+}
+
+void rt_model_free(struct rt_model *m)
+{
+    if (!m)
+        return;
+    rt_session_free(m->session);
+    rt_saved_model_free(m->saved_model);
+    rt_arena_free(m->arena);
+    free(m);
+}
+
+const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name)
+{
+    int lo = 0, hi = m->n_signatures - 1;
+    while (lo <= hi) {
+        int mid = (lo + hi) / 2, c = strcmp(name, m->signatures[mid].def->name);
+        if (c == 0)
+            return &m->signatures[mid];
+        if (c < 0)
+            hi = mid - 1;
+        else
+            lo = mid + 1;
+    }
+    return NULL;
+}

@@ -1,0 +1,130 @@
+/* What a kernel may ask of the runtime while it runs. */
+#include "runtime/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+
+static char no_elements[64]; /* never read: what a tensor without elements points to */
+
+void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim)
+{
+    struct rt_tensor *t = &r->out[k];
+    rt_tensor_clear(t);
+    if (rt_tensor_new(t, r->ctx->shared->pool, (enum rt_dtype)r->node->out_dtype[k], rank, dim,
+                      r->err))
+        return NULL;
+    return t->data ? t->data : no_elements;
+}
+
+enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim)
+{
+    if (rank > RT_MAX_RANK)
+        return rt_fail(r->err, RT_UNIMPLEMENTED, "rank %d is above %d", rank, RT_MAX_RANK);
+    rt_tensor_clear(&r->out[k]);
+    rt_tensor_ref(&r->out[k], &r->in[in]);
+    r->out[k].rank = (int8_t)rank;
+    if (rank)
+        memmove(r->out[k].dim, dim, (size_t)rank * sizeof *dim);
+    return RT_OK;
+}
+
+void rt_out_tensor(struct rt_run *r, int k, const struct rt_tensor *t)
+{
+    rt_tensor_clear(&r->out[k]);
+    rt_tensor_ref(&r->out[k], t);
+}
+
+enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o)
+{
+    rt_tensor_clear(&r->out[k]);
+    enum rt_dtype d = (enum rt_dtype)r->node->out_dtype[k];
+    if (d != RT_VARIANT)
+        d = RT_RESOURCE; /* refs too are handles */
+    enum rt_status st = rt_tensor_object(&r->out[k], d, o, r->err);
+    if (st)
+        rt_object_unref(o);
+    return st;
+}
+
+bool rt_take(struct rt_run *r, int k, struct rt_tensor *out)
+{
+    struct rt_tensor *in = &r->ctx->in[r->in - r->ctx->in + k];
+    if (k >= 64 || !(r->last_use >> k & 1) || !in->buf || atomic_load(&in->buf->refs) != 1 ||
+        in->buf->kind != RT_BUF_HEAP)
+        return false;
+    *out = *in;
+    *in = (struct rt_tensor){0};
+    return true;
+}
+
+void *rt_scratch(struct rt_run *r, size_t bytes)
+{
+    struct rt_context *c = r->ctx;
+    if (bytes <= c->extra_room)
+        return c->extra;
+    size_t limit = c->shared->session->options.run_memory_limit;
+    void *p = NULL;
+    if (bytes > SIZE_MAX - 64 || (limit && bytes > limit) ||
+        posix_memalign(&p, 64, (bytes + 63) & ~(size_t)63) != 0) {
+        rt_fail_memory(r->err, r->node->name, bytes);
+        return NULL;
+    }
+    free(c->extra);
+    c->extra = p;
+    c->extra_room = bytes;
+    return p;
+}
+
+struct rt_pool *rt_run_pool(struct rt_run *r)
+{
+    return r->ctx->shared->pool;
+}
+
+enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err)
+{
+    const struct rt_run_shared *s = c->shared;
+    if (s->cancelled && atomic_load_explicit(s->cancelled, memory_order_relaxed))
+        return rt_fail(err, RT_CANCELLED, "the request was cancelled");
+    if (s->deadline_ns && s->deadline_ns != RT_NEVER && rt_now_ns() > s->deadline_ns)
+        return rt_fail(err, RT_DEADLINE_EXCEEDED, "the deadline passed while the model ran");
+    return RT_OK;
+}
+
+enum rt_status rt_run_check(struct rt_run *r)
+{
+    return rt_context_check(r->ctx, r->err);
+}
+
+uint64_t rt_run_entropy(struct rt_run *r)
+{
+    struct rt_session *s = r->ctx->shared->session;
+    rt_mutex_lock(&s->mu);
+    uint64_t x = s->entropy += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, public domain */
+    rt_mutex_unlock(&s->mu);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+void *rt_run_node_state(struct rt_run *r, size_t bytes,
+                        void (*init)(void *state, const struct rt_node *n, uint64_t entropy))
+{
+    struct rt_session *s = r->ctx->shared->session;
+    uint64_t entropy = rt_run_entropy(r);
+    const struct rt_node *key = r->node;
+    rt_mutex_lock(&s->mu);
+    void *state = rt_map_getn(&s->node_states, (const char *)&key, sizeof key);
+    if (!state && (state = calloc(1, bytes))) {
+        init(state, r->node, entropy);
+        if (!rt_map_putn(&s->node_states, (const char *)&key, sizeof key, state)) {
+            free(state);
+            state = NULL;
+        }
+    }
+    rt_mutex_unlock(&s->mu);
+    if (!state)
+        rt_fail_memory(r->err, r->node->name, bytes);
+    return state;
+}

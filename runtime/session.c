@@ -1,0 +1,671 @@
+#include "runtime/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/plan.h"
+#include "runtime/resource.h"
+
+enum {
+    MAX_CALLABLES = 256, /* kept per session; a client may ask for any set of fetches */
+    MAX_IDLE_CONTEXTS = 8,
+    KEEP_POOL_BYTES = 64 << 20,
+};
+
+/* A plan in use: freed when retired and nobody runs it any more. */
+struct plan_box {
+    struct rt_plan *plan;
+    int generation;
+    atomic_int refs;
+};
+
+struct rt_callable {
+    struct rt_session *session;
+    struct rt_edge *feeds, *fetches;
+    int *targets;
+    int n_feeds, n_fetches, n_targets;
+    uint8_t *feed_dtype, *fetch_dtype;
+    struct rt_mutex mu;
+    struct plan_box *box; /* guarded by mu */
+};
+
+/* ---- contexts and running a plan ---- */
+
+void rt_context_free(struct rt_context *c)
+{
+    if (!c)
+        return;
+    if (c->stream)
+        for (int d = 0; d < c->plan->session->n_devices; d++)
+            if (c->stream[d])
+                c->plan->session->devices[d]->stream_free(c->plan->session->devices[d],
+                                                          c->stream[d]);
+    free(c->stream);
+    free(c->value);
+    free(c->key);
+    free(c->scratch);
+    free(c->extra);
+    free(c);
+}
+
+static struct rt_context *context_new(const struct rt_plan *p)
+{
+    struct rt_context *c = calloc(1, sizeof *c);
+    const struct rt_session *s = p->session;
+    size_t n = (size_t)p->n_values + 2 * (size_t)p->max_in + (size_t)p->max_out + 1;
+    if (!c)
+        return NULL;
+    c->plan = p;
+    c->value = calloc(n, sizeof *c->value);
+    if (!c->value) {
+        free(c);
+        return NULL;
+    }
+    c->in = c->value + p->n_values;
+    c->temp = c->in + p->max_in;
+    c->out = c->temp + p->max_in;
+    if (s->n_devices > 1) {
+        c->stream = calloc((size_t)s->n_devices, sizeof(void *));
+        if (!c->stream) {
+            rt_context_free(c);
+            return NULL;
+        }
+        for (int d = 1; d < s->n_devices; d++)
+            if (s->devices[d]->stream_new)
+                c->stream[d] = s->devices[d]->stream_new(s->devices[d]);
+    }
+    return c;
+}
+
+static struct rt_context *context_take(struct rt_plan *p)
+{
+    rt_mutex_lock(&p->mu);
+    struct rt_context *c = p->idle;
+    if (c) {
+        p->idle = c->next;
+        p->n_idle--;
+    }
+    rt_mutex_unlock(&p->mu);
+    return c ? c : context_new(p);
+}
+
+static void context_give(struct rt_plan *p, struct rt_context *c)
+{
+    for (int v = 0; v < p->n_values; v++)
+        if (c->value[v].buf)
+            rt_tensor_clear(&c->value[v]);
+        else
+            c->value[v].dtype = 0;
+    rt_mutex_lock(&p->mu);
+    bool keep = p->n_idle < MAX_IDLE_CONTEXTS;
+    if (keep) {
+        c->next = p->idle;
+        p->idle = c;
+        p->n_idle++;
+    }
+    rt_mutex_unlock(&p->mu);
+    if (!keep)
+        rt_context_free(c);
+}
+
+static enum rt_status take_fetch(const struct rt_context *c, int k, struct rt_tensor *out,
+                                 struct rt_error *err)
+{
+    const struct rt_plan *p = c->plan;
+    int v = p->fetch_value[k];
+    const struct rt_tensor *t = p->constant[v] ? p->constant[v] : &c->value[v];
+    if (t->dtype == RT_RESOURCE && p->fetch_dtype[k] != RT_RESOURCE) {
+        struct rt_variable *var = rt_variable_of(t);
+        if (!var)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "fetch %d is a handle of no variable", k);
+        return rt_variable_read(var, true, out, err);
+    }
+    if (!t->dtype)
+        return rt_fail(err, RT_INTERNAL, "fetch %d has no value", k);
+    rt_tensor_ref(out, t);
+    return RT_OK;
+}
+
+enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
+                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
+                           struct rt_error *err)
+{
+    bool moving = shared->moving;
+    shared->moving = false;
+    struct rt_context *c = context_take(p);
+    enum rt_status st = RT_OK;
+    if (!c)
+        return rt_fail_memory(err, "a run", (size_t)p->n_values * sizeof *c->value);
+    c->shared = shared;
+    memset(fetches, 0, (size_t)p->n_fetches * sizeof *fetches);
+    for (int k = 0; k < p->n_feeds; k++) {
+        int v = p->feed_value[k];
+        if (v < 0)
+            continue;
+        if (moving) {
+            c->value[v] = feeds[k];
+            ((struct rt_tensor *)(uintptr_t)feeds)[k] = (struct rt_tensor){0};
+        } else
+            rt_tensor_ref(&c->value[v], &feeds[k]);
+    }
+    if (p->tokens)
+        st = rt_exec_token(c, feeds, fetches, err);
+    else {
+        st = rt_exec_order(c, feeds, err);
+        for (int k = 0; k < p->n_fetches && !st; k++)
+            st = take_fetch(c, k, &fetches[k], err);
+    }
+    for (int d = 1; c->stream && d < p->session->n_devices; d++)
+        if (p->session->devices[d]->sync && c->stream[d]) {
+            struct rt_error late = {0};
+            enum rt_status sync =
+                p->session->devices[d]->sync(p->session->devices[d], c->stream[d], &late);
+            if (sync && !st) {
+                st = sync;
+                rt_error_copy(err, &late);
+            }
+        }
+    if (st)
+        for (int k = 0; k < p->n_fetches; k++)
+            rt_tensor_clear(&fetches[k]);
+    context_give(p, c);
+    return st;
+}
+
+enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
+                            struct rt_tensor *out, struct rt_error *err)
+{
+    /* A plan of this one node, for the time of the call. */
+    struct rt_arena *arena = rt_arena_new((size_t)1 << 20);
+    struct pl_graph g = {.session = s, .arena = arena, .n_fetches = 1};
+    struct pl_edge fetch;
+    struct rt_plan *p = NULL;
+    uint8_t dtype = n->def->out_dtype[0];
+    enum rt_status st = RT_OK;
+    if (!arena)
+        return rt_fail_memory(err, n->name, 0);
+    int at = -1;
+    for (int k = 0; k <= n->n_in; k++) {
+        at = pl_add(&g, err);
+        if (at < 0) {
+            st = RT_RESOURCE_EXHAUSTED;
+            goto end;
+        }
+        if (k < n->n_in) {
+            g.node[at].kind = PL_CONST;
+            g.node[at].n_out = 1;
+            g.node[at].name = n->name;
+            rt_tensor_ref(&g.node[at].value, &in[k]);
+        }
+    }
+    struct pl_node *self = &g.node[at];
+    self->kind = PL_OP;
+    self->def = n->def;
+    self->name = n->name;
+    self->n_in = n->n_in;
+    self->n_out = n->n_out;
+    self->in = rt_arena_array(arena, (size_t)n->n_in + 1, sizeof *self->in);
+    if (!self->in) {
+        st = rt_fail_memory(err, n->name, 0);
+        goto end;
+    }
+    for (int k = 0; k < n->n_in; k++)
+        self->in[k] = (struct pl_edge){k, 0};
+    fetch = (struct pl_edge){at, 0};
+    g.fetch = &fetch;
+    g.fetch_dtype = &dtype;
+    st = pl_finish(&g, &p, err);
+    if (!st) {
+        struct rt_pool *pool = rt_pool_new(256 << 20);
+        struct rt_run_shared shared = {.session = s, .pool = pool};
+        st = pool ? rt_plan_run(p, &shared, NULL, out, err) : rt_fail_memory(err, n->name, 0);
+        rt_pool_unref(pool);
+        arena = NULL; /* the plan's */
+        rt_plan_free(p);
+    }
+end:
+    for (int k = 0; k < g.n; k++)
+        rt_tensor_clear(&g.node[k].value);
+    free(g.node);
+    free(g.target);
+    rt_arena_free(arena);
+    return st;
+}
+
+/* ---- the session ---- */
+
+enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
+                              const struct rt_session_options *options, struct rt_error *err)
+{
+    struct rt_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return rt_fail_memory(err, "a session", sizeof *s);
+    s->options = *options;
+    s->n_devices = options->n_devices + 1;
+    struct rt_device **devices = calloc((size_t)s->n_devices, sizeof *devices);
+    if (!devices) {
+        free(s);
+        return rt_fail_memory(err, "a session", sizeof *devices);
+    }
+    devices[0] = &rt_cpu;
+    for (int i = 0; i < options->n_devices; i++)
+        devices[i + 1] = options->devices[i];
+    s->devices = devices;
+    s->library = library;
+    rt_mutex_init(&s->mu);
+    rt_mutex_init(&s->pool_mu);
+    if (getrandom(&s->entropy, sizeof s->entropy, GRND_NONBLOCK) != sizeof s->entropy)
+        s->entropy = (uint64_t)(uintptr_t)s;
+    *out = s;
+    return RT_OK;
+}
+
+static void box_unref(struct plan_box *b)
+{
+    if (b && atomic_fetch_sub(&b->refs, 1) == 1) {
+        rt_plan_free(b->plan);
+        free(b);
+    }
+}
+
+static void callable_free(struct rt_callable *c)
+{
+    if (!c)
+        return;
+    box_unref(c->box);
+    rt_mutex_clear(&c->mu);
+    free(c->feeds);
+    free(c->fetches);
+    free(c->targets);
+    free(c->feed_dtype);
+    free(c->fetch_dtype);
+    free(c);
+}
+
+void rt_session_free(struct rt_session *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->callables.n; i++)
+        callable_free(s->callables.entry[i].value);
+    rt_map_clear(&s->callables);
+    rt_packs_clear(&s->packs);
+    for (size_t i = 0; i < s->slots.n; i++)
+        rt_object_unref(s->slots.entry[i].value);
+    rt_map_clear(&s->slots);
+    for (size_t i = 0; i < s->node_states.n; i++)
+        free(s->node_states.entry[i].value);
+    rt_map_clear(&s->node_states);
+    for (int i = 0; i < s->n_pools; i++)
+        rt_pool_unref(s->pools[i]);
+    rt_library_free(s->library);
+    rt_mutex_clear(&s->mu);
+    rt_mutex_clear(&s->pool_mu);
+    free((void *)(uintptr_t)s->devices);
+    free(s);
+}
+
+static void frozen_was_written(void *arg)
+{
+    struct rt_session *s = arg;
+    atomic_fetch_add(&s->generation, 1);
+}
+
+enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
+                               struct rt_object **out, struct rt_error *err)
+{
+    const struct rt_attr *container = rt_attr(n, "container");
+    const struct rt_attr *shared = rt_attr(n, "shared_name");
+    const char *name = shared && shared->n ? shared->v.s : n->name;
+    size_t name_len = shared && shared->n ? shared->n : strlen(n->name);
+    char *key = NULL;
+    size_t key_len = strlen(n->op->slot_kind) + 1 + (container ? container->n : 0) + 1 + name_len;
+    key = malloc(key_len + 1);
+    if (!key)
+        return rt_fail_memory(err, n->name, key_len);
+    char *at = stpcpy(key, n->op->slot_kind) + 1;
+    if (container && container->n)
+        memcpy(at, container->v.s, container->n);
+    at += container ? container->n : 0;
+    *at++ = '\0';
+    memcpy(at, name, name_len);
+    enum rt_status st = RT_OK;
+    rt_mutex_lock(&s->mu);
+    struct rt_object *o = rt_map_getn(&s->slots, key, key_len);
+    if (!o) {
+        st = n->op->make(n, &o, err);
+        if (!st && !rt_map_putn(&s->slots, key, key_len, o)) {
+            rt_object_unref(o);
+            st = rt_fail_memory(err, n->name, key_len);
+        }
+        if (!st && o->type == &rt_variable_type)
+            rt_variable_on_write((struct rt_variable *)o, frozen_was_written, s);
+    }
+    if (!st)
+        *out = rt_object_ref(o);
+    rt_mutex_unlock(&s->mu);
+    free(key);
+    return st;
+}
+
+/* ---- callables ---- */
+
+static enum rt_status callable_request(const struct rt_callable *c, struct pl_request *q)
+{
+    *q = (struct pl_request){.graph = rt_library_main(c->session->library),
+                             .feeds = c->feeds,
+                             .fetches = c->fetches,
+                             .targets = c->targets,
+                             .n_feeds = c->n_feeds,
+                             .n_fetches = c->n_fetches,
+                             .n_targets = c->n_targets};
+    return RT_OK;
+}
+
+static enum rt_status callable_new(struct rt_session *s, const struct rt_call_spec *spec,
+                                   struct rt_callable **out, struct rt_error *err)
+{
+    const struct rt_graph *g = rt_library_main(s->library);
+    struct rt_callable *c = calloc(1, sizeof *c);
+    enum rt_status st = RT_OK;
+    if (!c)
+        return rt_fail_memory(err, "a callable", sizeof *c);
+    rt_mutex_init(&c->mu);
+    c->session = s;
+    c->n_feeds = spec->n_feeds;
+    c->n_fetches = spec->n_fetches;
+    c->feeds = calloc((size_t)spec->n_feeds + 1, sizeof *c->feeds);
+    c->fetches = calloc((size_t)spec->n_fetches + 1, sizeof *c->fetches);
+    c->targets = calloc((size_t)spec->n_targets + 1, sizeof *c->targets);
+    c->feed_dtype = calloc((size_t)spec->n_feeds + 1, 1);
+    c->fetch_dtype = calloc((size_t)spec->n_fetches + 1, 1);
+    if (!c->feeds || !c->fetches || !c->targets || !c->feed_dtype || !c->fetch_dtype)
+        st = rt_fail_memory(err, "a callable", 0);
+    for (int i = 0; i < spec->n_feeds && !st; i++) {
+        st = rt_graph_tensor(g, spec->feeds[i], &c->feeds[i], err);
+        if (!st && c->feeds[i].out < 0)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "'%s' is no tensor to feed", spec->feeds[i]);
+        for (int k = 0; k < i && !st; k++)
+            if (c->feeds[k].node == c->feeds[i].node && c->feeds[k].out == c->feeds[i].out)
+                st = rt_fail(err, RT_INVALID_ARGUMENT, "Tensor %s is fed more than once",
+                             spec->feeds[i]);
+        if (!st)
+            c->feed_dtype[i] = g->node[c->feeds[i].node].out_dtype[c->feeds[i].out];
+    }
+    for (int i = 0; i < spec->n_fetches && !st; i++) {
+        st = rt_graph_tensor(g, spec->fetches[i], &c->fetches[i], err);
+        if (!st && c->fetches[i].out < 0)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "'%s' is no tensor to fetch", spec->fetches[i]);
+        if (!st)
+            c->fetch_dtype[i] = g->node[c->fetches[i].node].out_dtype[c->fetches[i].out];
+    }
+    for (int i = 0; i < spec->n_targets && !st; i++) {
+        const char *name = spec->targets[i][0] == '^' ? spec->targets[i] + 1 : spec->targets[i];
+        const struct rt_node *n = rt_graph_find(g, name);
+        struct rt_edge e;
+        if (n)
+            c->targets[c->n_targets++] = n->id;
+        else if ((st = rt_graph_tensor(g, name, &e, err)) == RT_OK)
+            c->targets[c->n_targets++] = e.node;
+    }
+    if (st) {
+        callable_free(c);
+        return st;
+    }
+    *out = c;
+    return RT_OK;
+}
+
+static struct plan_box *box_ref(struct plan_box *b)
+{
+    atomic_fetch_add(&b->refs, 1);
+    return b;
+}
+
+/* The callable's plan, made or made again when a frozen variable was written since. */
+static enum rt_status get_plan(struct rt_callable *c, struct plan_box **out, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    rt_mutex_lock(&c->mu);
+    int now = atomic_load(&c->session->generation);
+    if (!c->box || c->box->generation != now) {
+        struct plan_box *b = calloc(1, sizeof *b);
+        struct pl_request q;
+        callable_request(c, &q);
+        st = b ? rt_plan_build(c->session, &q, 0, &b->plan, err)
+               : rt_fail_memory(err, "a plan", sizeof *b);
+        if (st)
+            free(b);
+        else {
+            b->generation = now;
+            atomic_init(&b->refs, 1);
+            box_unref(c->box);
+            c->box = b;
+        }
+    }
+    if (!st)
+        *out = box_ref(c->box);
+    rt_mutex_unlock(&c->mu);
+    return st;
+}
+
+enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
+                                  struct rt_callable **out, struct rt_error *err)
+{
+    struct rt_bytes key;
+    rt_bytes_init(&key, 1 << 24);
+    for (int i = 0; i < spec->n_feeds; i++)
+        rt_bytes_add(&key, spec->feeds[i], strlen(spec->feeds[i]) + 1);
+    rt_bytes_addc(&key, '\1');
+    for (int i = 0; i < spec->n_fetches; i++)
+        rt_bytes_add(&key, spec->fetches[i], strlen(spec->fetches[i]) + 1);
+    rt_bytes_addc(&key, '\1');
+    for (int i = 0; i < spec->n_targets; i++)
+        rt_bytes_add(&key, spec->targets[i], strlen(spec->targets[i]) + 1);
+    if (key.failed) {
+        rt_bytes_clear(&key);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");
+    }
+    rt_mutex_lock(&s->mu);
+    struct rt_callable *c = rt_map_getn(&s->callables, key.p, key.n);
+    bool full = s->callables.n >= MAX_CALLABLES;
+    rt_mutex_unlock(&s->mu);
+    enum rt_status st = RT_OK;
+    if (!c && full)
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                     "more than %d different sets of feeds and fetches in one session",
+                     MAX_CALLABLES);
+    struct plan_box *b = NULL;
+    if (!c && !st) {
+        st = callable_new(s, spec, &c, err);
+        if (!st && (st = get_plan(c, &b, err)) != RT_OK) {
+            callable_free(c);
+            c = NULL;
+        }
+        box_unref(b);
+        if (!st) {
+            rt_mutex_lock(&s->mu);
+            struct rt_callable *other = rt_map_getn(&s->callables, key.p, key.n);
+            bool ok = other || rt_map_putn(&s->callables, key.p, key.n, c);
+            rt_mutex_unlock(&s->mu);
+            if (other || !ok)
+                callable_free(c);
+            c = other ? other : c;
+            if (!ok)
+                st = rt_fail_memory(err, "a callable", key.n);
+        }
+    } else if (c) {
+        st = get_plan(c, &b, err);
+        box_unref(b);
+    }
+    rt_bytes_clear(&key);
+    if (!st)
+        *out = c;
+    return st;
+}
+
+static struct rt_pool *pool_take(struct rt_session *s)
+{
+    rt_mutex_lock(&s->pool_mu);
+    struct rt_pool *p = s->n_pools ? s->pools[--s->n_pools] : NULL;
+    rt_mutex_unlock(&s->pool_mu);
+    return p ? p
+             : rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
+}
+
+static void pool_give(struct rt_session *s, struct rt_pool *p)
+{
+    rt_pool_trim(p, KEEP_POOL_BYTES);
+    rt_mutex_lock(&s->pool_mu);
+    bool keep = s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
+    if (keep)
+        s->pools[s->n_pools++] = p;
+    rt_mutex_unlock(&s->pool_mu);
+    if (!keep)
+        rt_pool_unref(p);
+}
+
+enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
+                               struct rt_tensor *fetches, const struct rt_run_options *options,
+                               struct rt_error *err)
+{
+    struct rt_session *s = c->session;
+    struct plan_box *b = NULL;
+    memset(fetches, 0, (size_t)c->n_fetches * sizeof *fetches);
+    for (int k = 0; k < c->n_feeds; k++)
+        if (feeds[k].dtype != c->feed_dtype[k])
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Expects arg[%d] to be %s but %s is provided",
+                           k, rt_dtype_name((enum rt_dtype)c->feed_dtype[k]),
+                           rt_dtype_name((enum rt_dtype)feeds[k].dtype));
+    enum rt_status st = get_plan(c, &b, err);
+    if (st)
+        return st;
+    struct rt_pool *pool = pool_take(s);
+    if (!pool) {
+        box_unref(b);
+        return rt_fail_memory(err, "a run", 0);
+    }
+    struct rt_run_shared shared = {.session = s,
+                                   .pool = pool,
+                                   .deadline_ns = options ? options->deadline_ns : 0,
+                                   .cancelled = options ? options->cancelled : NULL};
+    st = rt_plan_run(b->plan, &shared, feeds, fetches, err);
+    for (int k = 0; k < c->n_fetches && !st; k++)
+        st = rt_tensor_load(&fetches[k], err);
+    if (st)
+        for (int k = 0; k < c->n_fetches; k++)
+            rt_tensor_clear(&fetches[k]);
+    atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->nodes_run, shared.nodes_run, memory_order_relaxed);
+    pool_give(s, pool);
+    box_unref(b);
+    return st;
+}
+
+bool rt_callable_writes(const struct rt_callable *c)
+{
+    const unsigned alone = 1u << RT_WRITES | 1u << RT_BLOCKS;
+    return c->box && (c->box->plan->effects & alone);
+}
+
+enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed)
+{
+    return (enum rt_dtype)c->feed_dtype[feed];
+}
+
+enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch)
+{
+    return (enum rt_dtype)c->fetch_dtype[fetch];
+}
+
+/* ---- from loading to serving ---- */
+
+void rt_session_serve(struct rt_session *s)
+{
+    rt_mutex_lock(&s->mu);
+    s->serving = true;
+    rt_mutex_unlock(&s->mu);
+    atomic_fetch_add(&s->generation, 1); /* plans made while loading are made again */
+}
+
+/* Constants that no kernel has in packed form, and variables that the plan reads as it runs, are
+ * brought into memory. */
+static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    for (int i = 0; i < p->n_nodes && !st; i++) {
+        struct pl_node *n = &p->node[i];
+        struct rt_variable *v =
+            n->kind == PL_CONST && n->value.dtype == RT_RESOURCE ? rt_variable_of(&n->value) : NULL;
+        if (v)
+            st = rt_variable_load(v, err);
+        for (int k = 0; k < n->n_sub && !st; k++)
+            st = load_constants(n->sub[k], err);
+        for (int k = 0; k < n->n_in && !st; k++) {
+            const struct pl_node *from = &p->node[n->in[k].node];
+            if (from->kind != PL_CONST || !rt_tensor_is_lazy(&from->value) ||
+                (n->prepared && k < 64 && rt_prepared_uses_pack(n->prepared, k)))
+                continue;
+            struct rt_tensor t = from->value;
+            st = rt_tensor_load(&t, err);
+        }
+    }
+    for (int k = 0; k < p->n_fetches && !st; k++)
+        if (p->constant[p->fetch_value[k]]) {
+            struct rt_tensor t = *p->constant[p->fetch_value[k]];
+            st = rt_tensor_load(&t, err);
+        }
+    return st;
+}
+
+enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
+                               bool load_all, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    for (int i = 0; i < n && !st; i++) {
+        struct plan_box *b = NULL;
+        st = get_plan(callables[i], &b, err);
+        if (!st)
+            st = load_constants(b->plan, err);
+        box_unref(b);
+    }
+    for (size_t i = 0; i < s->slots.n && !st && load_all; i++) {
+        struct rt_object *o = s->slots.entry[i].value;
+        if (o->type == &rt_variable_type)
+            st = rt_variable_load((struct rt_variable *)o, err);
+    }
+    s->sealed = true;
+    return st;
+}
+
+/* ---- what could not run ---- */
+
+enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spec *spec,
+                                  struct rt_arena *arena, struct rt_missing **out, int *n_out,
+                                  struct rt_error *err)
+{
+    struct rt_callable *c;
+    enum rt_status st = callable_new(s, spec, &c, err);
+    *out = NULL;
+    *n_out = 0;
+    if (st)
+        return st;
+    struct pl_request q;
+    callable_request(c, &q);
+    struct rt_missing_list list = {.arena = arena};
+    st = rt_missing_find(s, &q, &list, err);
+    rt_map_clear(&list.seen);
+    callable_free(c);
+    *out = list.items;
+    *n_out = list.n;
+    return st;
+}
+
+void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
+{
+    *out = (struct rt_session_stats){.packed_bytes = atomic_load(&s->packed_bytes),
+                                     .runs = atomic_load(&s->runs),
+                                     .nodes_run = atomic_load(&s->nodes_run)};
+}

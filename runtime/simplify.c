@@ -1,0 +1,209 @@
+/*
+ * Makes the graph smaller without changing what it computes: reads through identities, nodes whose
+ * inputs are all constants (run now, by their own kernels), equal nodes merged, branches on a
+ * constant taken. Only pure nodes without control inputs, and nothing inside TF1 control flow,
+ * where a constant may be dead.
+ */
+#include "runtime/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FOLDED_BYTES = 16 << 20 };
+
+static bool is_pure_op(const struct pl_node *n)
+{
+    return n->kind == PL_OP && n->def && n->def->op && n->effect == RT_PURE && !n->call &&
+           !n->def->op->slot_kind;
+}
+
+static bool is_identity(const struct pl_node *n)
+{
+    return is_pure_op(n) && n->n_ctrl == 0 &&
+           (pl_is(n, "Identity") || pl_is(n, "IdentityN") || pl_is(n, "StopGradient") ||
+            pl_is(n, "PreventGradient") || pl_is(n, "Snapshot"));
+}
+
+/* An identity of a ref reads the variable: it stays, unless it is given a plain value. */
+static struct pl_edge through_identities(const struct pl_graph *g, struct pl_edge e)
+{
+    for (int hops = 0; hops < g->n; hops++) {
+        const struct pl_node *n = &g->node[e.node];
+        if (!is_identity(n))
+            break;
+        const struct pl_node *from = &g->node[n->in[e.out].node];
+        if (from->def && n->in[e.out].out < 64 && (from->def->out_ref >> n->in[e.out].out & 1) &&
+            !(from->kind == PL_CONST && from->frozen))
+            break;
+        e = n->in[e.out];
+    }
+    return e;
+}
+
+static void skip_identities(struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        if (n->kind == PL_GONE)
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            n->in[k] = through_identities(g, n->in[k]);
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        g->fetch[k] = through_identities(g, g->fetch[k]);
+}
+
+static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < n->n_in; k++) {
+        const struct pl_node *from = &g->node[n->in[k].node];
+        if (from->kind != PL_CONST || from->value.dtype == RT_VARIANT ||
+            from->value.dtype == RT_RESOURCE)
+            return false;
+        bytes += rt_tensor_bytes(&from->value);
+    }
+    return bytes <= MAX_FOLDED_BYTES;
+}
+
+/* Runs the node on its constants. False: it could not be done now, leave it to the run. */
+static bool fold(struct pl_graph *g, int i)
+{
+    struct pl_node *n = &g->node[i];
+    struct rt_tensor *in = calloc((size_t)n->n_in + 1, sizeof *in), out = {0};
+    struct rt_error err = {0};
+    bool ok = false;
+    if (!in)
+        return false;
+    for (int k = 0; k < n->n_in; k++)
+        in[k] = g->node[n->in[k].node].value;
+    if (rt_plan_fold(g->session, n, in, &out, &err) == RT_OK &&
+        rt_tensor_bytes(&out) <= MAX_FOLDED_BYTES && out.dtype != RT_VARIANT &&
+        out.dtype != RT_RESOURCE) {
+        n->kind = PL_CONST;
+        n->value = out;
+        n->n_in = 0;
+        ok = true;
+    } else
+        rt_tensor_clear(&out);
+    free(in);
+    return ok;
+}
+
+static bool fold_all(struct pl_graph *g)
+{
+    bool any = false, again = true;
+    /* Nodes mostly stand before what they read (they were reached backwards), so walk from the
+     * end; what is left over is met in the next round. */
+    for (int round = 0; again && round < 8; round++) {
+        again = false;
+        for (int i = g->n - 1; i >= 0; i--) {
+            struct pl_node *n = &g->node[i];
+            if (!is_pure_op(n) || n->n_ctrl || n->n_out != 1 || n->n_in == 0 || n->n_sub ||
+                !all_constant(g, n))
+                continue;
+            if (fold(g, i))
+                again = any = true;
+        }
+    }
+    return any;
+}
+
+/* The branch that a constant condition takes; -1: not constant. */
+static int constant_branch(const struct pl_graph *g, const struct pl_node *n)
+{
+    const struct pl_node *from = &g->node[n->in[0].node];
+    if (from->kind != PL_CONST || !from->value.data)
+        return -1;
+    if (pl_is(n, "If") || pl_is(n, "StatelessIf")) {
+        bool yes;
+        return pl_truth(&from->value, &yes) ? (yes ? 0 : 1) : -1;
+    }
+    return -1;
+}
+
+static bool take_branches(struct pl_graph *g)
+{
+    bool any = false;
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        if (!(pl_is(n, "If") || pl_is(n, "StatelessIf")) || n->call)
+            continue;
+        int b = constant_branch(g, n);
+        if (b < 0)
+            continue;
+        n->call = rt_attr_func(n->def, b ? "else_branch" : "then_branch");
+        n->call_skip = 1;
+        any = true;
+    }
+    return any;
+}
+
+struct seen {
+    uint64_t hash;
+    int node;
+};
+
+static uint64_t node_hash(const struct pl_node *n)
+{
+    uint64_t h = rt_hash(&n->def, sizeof n->def);
+    for (int k = 0; k < n->n_in; k++)
+        h = h * 31 + rt_hash(&n->in[k], sizeof n->in[k]);
+    return h;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    const struct seen *x = a, *y = b;
+    return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->node - y->node;
+}
+
+/* Pure nodes of the same origin with the same inputs: bodies inlined twice, mostly. */
+static void merge_equal(struct pl_graph *g)
+{
+    struct seen *s = malloc(((size_t)g->n + 1) * sizeof *s);
+    int *same = malloc(((size_t)g->n + 1) * sizeof *same), n_seen = 0;
+    if (!s || !same)
+        goto end;
+    for (int i = 0; i < g->n; i++) {
+        same[i] = i;
+        if (is_pure_op(&g->node[i]) && !g->node[i].n_ctrl && !g->node[i].n_sub)
+            s[n_seen++] = (struct seen){node_hash(&g->node[i]), i};
+    }
+    qsort(s, (size_t)n_seen, sizeof *s, by_hash);
+    bool any = false;
+    for (int k = 1; k < n_seen; k++) {
+        const struct pl_node *a = &g->node[s[k - 1].node], *b = &g->node[s[k].node];
+        if (s[k].hash != s[k - 1].hash || a->def != b->def || a->n_in != b->n_in ||
+            memcmp(a->in, b->in, (size_t)a->n_in * sizeof *a->in) != 0)
+            continue;
+        same[s[k].node] = same[s[k - 1].node];
+        any = true;
+    }
+    if (any) {
+        for (int i = 0; i < g->n; i++)
+            for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)
+                g->node[i].in[k].node = same[g->node[i].in[k].node];
+        for (int k = 0; k < g->n_fetches; k++)
+            g->fetch[k].node = same[g->fetch[k].node];
+    }
+end:
+    free(s);
+    free(same);
+}
+
+enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err)
+{
+    (void)err;
+    *changed_calls = false;
+    for (int i = 0; i < g->n; i++)
+        if (g->node[i].kind == PL_OP && g->node[i].def && pl_is_token(g->node[i].def))
+            return RT_OK;
+    skip_identities(g);
+    pl_prune(g);
+    merge_equal(g);
+    fold_all(g);
+    *changed_calls = take_branches(g);
+    pl_prune(g);
+    return RT_OK;
+}
