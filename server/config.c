@@ -1,0 +1,354 @@
+#include "server/config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
+
+enum { MAX_CONFIG_BYTES = 64 << 20, MAX_MODELS = 100000 };
+
+static struct srv_config *config_new(int n_models)
+{
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    struct srv_config *c = arena ? rt_arena_alloc(arena, sizeof *c) : NULL;
+    if (c) {
+        c->arena = arena;
+        c->models = rt_arena_array(arena, (size_t)n_models + 1, sizeof *c->models);
+    }
+    if (!c || !c->models) {
+        rt_arena_free(arena);
+        return NULL;
+    }
+    return c;
+}
+
+void srv_config_free(struct srv_config *c)
+{
+    if (c)
+        rt_arena_free(c->arena);
+}
+
+static enum rt_status no_memory(struct rt_error *err)
+{
+    return rt_fail_memory(err, "the model configuration", 0);
+}
+
+/* "s3" of "s3://bucket/m", with its length; 0 when there is none. */
+static size_t scheme_length(const char *path)
+{
+    const char *end = strstr(path, "://");
+    return end ? (size_t)(end - path) : 0;
+}
+
+static enum rt_status set_base_path(struct srv_config *c, struct srv_model_config *m,
+                                    const char *path, struct rt_error *err)
+{
+    size_t scheme = scheme_length(path);
+    if (scheme == 4 && memcmp(path, "file", 4) == 0)
+        path += 7;
+    else if (scheme)
+        return rt_fail(err, RT_UNIMPLEMENTED,
+                       "model %s: base path %s is on the file system \"%.*s\", only local "
+                       "directories can be served",
+                       m->name, path, (int)scheme, path);
+    if (path[0] != '/')
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Expected model %s to have an absolute path or URI; got base_path()=%s",
+                       m->name, path);
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    m->base_path = rt_arena_strndup(c->arena, path, n);
+    return m->base_path ? RT_OK : no_memory(err);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct srv_model_config *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static enum rt_status sort_and_check(struct srv_config *c, struct rt_error *err)
+{
+    qsort(c->models, (size_t)c->n_models, sizeof *c->models, by_name);
+    for (int i = 1; i < c->n_models; i++)
+        if (strcmp(c->models[i - 1].name, c->models[i].name) == 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Illegal to list model %s multiple times in config list",
+                           c->models[i].name);
+    return RT_OK;
+}
+
+/* ---- messages ---- */
+
+typedef Tensorflow__Serving__ModelConfig model_message;
+typedef Tensorflow__Serving__FileSystemStoragePathSourceConfig__ServableVersionPolicy
+    policy_message;
+
+static int model_type_of(const model_message *m)
+{
+    /* Deprecated for those who write configs; we still have to read it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    return (int)m->model_type;
+#pragma GCC diagnostic pop
+}
+
+static enum rt_status check_platform(const model_message *m, struct rt_error *err)
+{
+    bool has_platform = m->model_platform && *m->model_platform;
+    int type = model_type_of(m);
+    bool has_type = type != TENSORFLOW__SERVING__MODEL_TYPE__MODEL_TYPE_UNSPECIFIED;
+    if (has_platform && has_type)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Illegal setting both ModelServerConfig::model_type (deprecated) and "
+                       "ModelServerConfig::model_platform");
+    if (!has_platform && !has_type)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
+                       "ModelServerConfig::model_platform");
+    if (has_type && type != TENSORFLOW__SERVING__MODEL_TYPE__TENSORFLOW)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "ModelServerConfig::model_type choice %d of model %s is not TENSORFLOW",
+                       type, m->name);
+    if (has_platform && strcmp(m->model_platform, "tensorflow") != 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "model %s: model_platform is \"%s\", only \"tensorflow\" can be served",
+                       m->name, m->model_platform);
+    return RT_OK;
+}
+
+static enum rt_status read_policy(struct srv_config *c, struct srv_model_config *out,
+                                  const policy_message *p, struct rt_error *err)
+{
+    out->policy = SRV_POLICY_LATEST;
+    out->n_latest = 1;
+    if (!p)
+        return RT_OK;
+#define POLICY(x)                                                                                  \
+    TENSORFLOW__SERVING__FILE_SYSTEM_STORAGE_PATH_SOURCE_CONFIG__SERVABLE_VERSION_POLICY__POLICY_CHOICE_##x
+    if (p->policy_choice_case == POLICY(ALL)) {
+        out->policy = SRV_POLICY_ALL;
+    } else if (p->policy_choice_case == POLICY(SPECIFIC)) {
+        size_t n = p->specific->n_versions;
+        int64_t *copy = n <= MAX_MODELS ? rt_arena_array(c->arena, n + 1, sizeof *copy) : NULL;
+        if (!copy)
+            return no_memory(err);
+        if (n)
+            memcpy(copy, p->specific->versions, n * sizeof *copy);
+        out->policy = SRV_POLICY_SPECIFIC;
+        out->n_specific = (int)n;
+        out->specific = copy;
+    } else if (p->policy_choice_case == POLICY(LATEST) && p->latest->num_versions) {
+        out->n_latest = p->latest->num_versions;
+    }
+#undef POLICY
+    return RT_OK;
+}
+
+static enum rt_status read_model(struct srv_config *c, struct srv_model_config *out,
+                                 const model_message *m, struct rt_error *err)
+{
+    out->name = rt_arena_strdup(c->arena, m->name ? m->name : "");
+    if (!out->name)
+        return no_memory(err);
+    if (!*out->name)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a model in the config list has no name");
+    enum rt_status st = check_platform(m, err);
+    if (!st)
+        st = set_base_path(c, out, m->base_path ? m->base_path : "", err);
+    if (!st)
+        st = read_policy(c, out, m->model_version_policy, err);
+    if (st)
+        return st;
+    if (m->logging_config)
+        return rt_fail(err, RT_FAILED_PRECONDITION, "model %s: No request-logger-creator provided.",
+                       out->name);
+    struct srv_label *labels =
+        m->n_version_labels <= MAX_MODELS
+            ? rt_arena_array(c->arena, m->n_version_labels + 1, sizeof *labels)
+            : NULL;
+    if (!labels)
+        return no_memory(err);
+    out->labels = labels;
+    for (size_t i = 0; i < m->n_version_labels; i++) {
+        const char *key = m->version_labels[i]->key ? m->version_labels[i]->key : "";
+        int k = 0; /* the last of two entries with one key holds, as in any protobuf map */
+        while (k < out->n_labels && strcmp(labels[k].label, key) != 0)
+            k++;
+        labels[k].version = m->version_labels[i]->value;
+        if (k == out->n_labels) {
+            labels[k].label = rt_arena_strdup(c->arena, key);
+            if (!labels[k].label)
+                return no_memory(err);
+            out->n_labels++;
+        }
+    }
+    return RT_OK;
+}
+
+enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
+                                       struct rt_error *err)
+{
+    const Tensorflow__Serving__ModelServerConfig *m = message;
+    bool is_list =
+        m->config_case == TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST;
+    if (!is_list && m->config_case != TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG__NOT_SET)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "custom_model_config: Only ModelConfigList is currently supported");
+    size_t n = is_list ? m->model_config_list->n_config : 0;
+    if (n > MAX_MODELS)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%zu models in the config list, at most %d", n,
+                       MAX_MODELS);
+    struct srv_config *c = config_new((int)n);
+    if (!c)
+        return no_memory(err);
+    enum rt_status st = RT_OK;
+    for (size_t i = 0; i < n && !st; i++)
+        st = read_model(c, &c->models[c->n_models++], m->model_config_list->config[i], err);
+    if (!st)
+        st = sort_and_check(c, err);
+    if (st) {
+        srv_config_free(c);
+        return st;
+    }
+    *out = c;
+    return RT_OK;
+}
+
+enum rt_status srv_config_from_text(struct rt_span text, const char *name, struct srv_config **out,
+                                    struct rt_error *err)
+{
+    (void)text, (void)out;
+    return rt_fail(err, RT_UNIMPLEMENTED, "%s: text files cannot be read yet", name);
+}
+
+/* ---- files ---- */
+
+static enum rt_status read_file(const char *path, char **out, size_t *n, struct rt_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat s;
+    if (fd < 0 || fstat(fd, &s)) {
+        int e = errno;
+        if (fd >= 0)
+            close(fd);
+        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE, "%s; %s", path,
+                       strerror(e));
+    }
+    char *bytes = NULL;
+    if (!S_ISREG(s.st_mode) || s.st_size > MAX_CONFIG_BYTES) {
+        close(fd);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: not a file of at most %d bytes", path,
+                       MAX_CONFIG_BYTES);
+    }
+    size_t room = (size_t)s.st_size, got = 0;
+    bytes = malloc(room + 1);
+    while (bytes && got < room) {
+        ssize_t k = read(fd, bytes + got, room - got);
+        if (k <= 0)
+            break; /* shorter than it was: what is there must parse by itself */
+        got += (size_t)k;
+    }
+    close(fd);
+    if (!bytes)
+        return rt_fail_memory(err, path, room);
+    *out = bytes;
+    *n = got;
+    return RT_OK;
+}
+
+static enum rt_status from_flags(const struct srv_options *o, struct srv_config **out,
+                                 struct rt_error *err)
+{
+    struct srv_config *c = config_new(1);
+    if (!c)
+        return no_memory(err);
+    enum rt_status st = RT_OK;
+    if (*o->model_base_path) {
+        struct srv_model_config *m = &c->models[c->n_models++];
+        *m = (struct srv_model_config){.policy = SRV_POLICY_LATEST, .n_latest = 1};
+        m->name = rt_arena_strdup(c->arena, o->model_name);
+        /* TensorFlow Serving takes absolute paths only; by hand a relative one is convenient. */
+        char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
+                             ? realpath(o->model_base_path, NULL)
+                             : NULL;
+        st = m->name ? set_base_path(c, m, absolute ? absolute : o->model_base_path, err)
+                     : no_memory(err);
+        free(absolute);
+    }
+    if (st) {
+        srv_config_free(c);
+        return st;
+    }
+    *out = c;
+    return RT_OK;
+}
+
+enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_config **out,
+                                       struct rt_error *err)
+{
+    if (!*o->model_config_file)
+        return from_flags(o, out, err);
+    char *text = NULL;
+    size_t n = 0;
+    enum rt_status st = read_file(o->model_config_file, &text, &n, err);
+    if (st)
+        return st;
+    st = srv_config_from_text(rt_span_of(text, n), o->model_config_file, out, err);
+    free(text);
+    return st;
+}
+
+static bool is_model_folder(const char *dir, const char *name)
+{
+    char path[4096];
+    struct stat s;
+    return name[0] != '.' && strcmp(name, "__pycache__") != 0 && strcmp(name, "lost+found") != 0 &&
+           (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path &&
+           stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
+                                      struct rt_error *err)
+{
+    char *absolute = realpath(dir, NULL);
+    struct dirent **names = NULL;
+    int n = absolute ? scandir(absolute, &names, NULL, NULL) : -1;
+    if (n < 0) {
+        enum rt_status code = errno == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE;
+        rt_fail(err, code, "--models: cannot read %s: %s", dir, strerror(errno));
+        free(absolute);
+        return code;
+    }
+    struct srv_config *c = config_new(n);
+    enum rt_status st = c ? RT_OK : no_memory(err);
+    for (int i = 0; i < n; i++) {
+        if (!st && is_model_folder(absolute, names[i]->d_name)) {
+            struct srv_model_config *m = &c->models[c->n_models++];
+            m->policy = SRV_POLICY_LATEST;
+            m->n_latest = 1;
+            m->name = rt_arena_strdup(c->arena, names[i]->d_name);
+            m->base_path = rt_arena_printf(c->arena, "%s/%s", absolute, names[i]->d_name);
+            if (!m->name || !m->base_path)
+                st = no_memory(err);
+        }
+        free(names[i]);
+    }
+    free(names);
+    free(absolute);
+    if (!st)
+        st = sort_and_check(c, err);
+    if (st) {
+        srv_config_free(c);
+        return st;
+    }
+    *out = c;
+    return RT_OK;
+}
