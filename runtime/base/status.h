@@ -58,7 +58,8 @@ struct rt_error {
 /* Writes the reason and returns `code`. `err` may be NULL. */
 enum rt_status rt_fail(struct rt_error *err, enum rt_status code, const char *fmt, ...)
     RT_PRINTF(3, 4);
-enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *fmt, va_list ap);
+enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *fmt, va_list ap)
+    RT_PRINTF(3, 0);
 /* Puts "prefix: " style context in front of the text that is there; keeps the code. */
 enum rt_status rt_fail_prefix(struct rt_error *err, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Out of memory for one request or load: RT_RESOURCE_EXHAUSTED, naming what was wanted. */

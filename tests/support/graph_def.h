@@ -1,0 +1,27 @@
+/*
+ * Writes GraphDefs for tests, node by node, as the bytes that a model file holds.
+ *
+ *   gd_node(&g, "sum", "AddN", "x y ^after", "N=2 T=float");
+ *
+ * Attributes, between blanks: KEY=VALUE. Values: 7, 1.5f, true, 'text', float (a type), <2,-1> (a
+ * shape), <?> (unknown), $T (a placeholder), @f (a function; @f(T=float) with an attribute),
+ * float<2>:1,2 (a tensor with these values), [..] (a list of values between commas, of one kind),
+ * ! (no value).
+ */
+#ifndef TESTS_SUPPORT_GRAPH_DEF_H
+#define TESTS_SUPPORT_GRAPH_DEF_H
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/span.h"
+
+void gd_node(struct rt_bytes *graph, const char *name, const char *op, const char *inputs,
+             const char *attrs);
+/*
+ * args and outs: "x:float y:N*T z:*Ts" (a type, an attribute's name, N* before, * for a list).
+ * `nodes`: made with gd_node into bytes of its own. rets: "out=node:y:0", ctrl_rets: "c=node".
+ */
+void gd_function(struct rt_bytes *graph, const char *name, const char *args, const char *outs,
+                 const struct rt_bytes *nodes, const char *rets, const char *ctrl_rets);
+struct rt_span gd_span(const struct rt_bytes *b);
+
+#endif
