@@ -1,0 +1,568 @@
+#include "server/json_number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An extension of both compilers; every value below fits it by the bounds beside it. */
+__extension__ typedef unsigned __int128 wide;
+
+static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+static const uint64_t five[28] = {
+    /* powers of five below 2^63 */
+    1u,
+    5u,
+    25u,
+    125u,
+    625u,
+    3125u,
+    15625u,
+    78125u,
+    390625u,
+    1953125u,
+    9765625u,
+    48828125u,
+    244140625u,
+    1220703125u,
+    6103515625u,
+    30517578125u,
+    152587890625u,
+    762939453125u,
+    3814697265625u,
+    19073486328125u,
+    95367431640625u,
+    476837158203125u,
+    2384185791015625u,
+    11920928955078125u,
+    59604644775390625u,
+    298023223876953125u,
+    1490116119384765625u,
+    7450580596923828125u,
+};
+
+static bool is_digit(unsigned char c)
+{
+    return (unsigned)c - '0' < 10;
+}
+
+/* 2^e as a double; e within the normal range. */
+static double two_to(int e)
+{
+    uint64_t bits = (uint64_t)(1023 + e) << 52;
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+
+/* w / 10^k, correctly rounded; w not zero, 0 <= k <= 27. */
+static double divide_by_ten(uint64_t w, int k)
+{
+    int lw = __builtin_clzll(w), ld = __builtin_clzll(five[k]);
+    uint64_t top = w << lw, den = five[k] << ld;
+    wide num = (wide)top << 63; /* its upper half is below den: the quotient fits 64 bits */
+    uint64_t q = (uint64_t)(num / den);
+    bool sticky = (uint64_t)(num - (wide)q * den) != 0;
+    int shift = 64 - __builtin_clzll(q) - 53; /* 10 or 11 */
+    uint64_t mant = q >> shift, rest = q & ((UINT64_C(1) << shift) - 1);
+    uint64_t half = UINT64_C(1) << (shift - 1);
+    if (rest > half || (rest == half && (sticky || (mant & 1))))
+        mant++;
+    return (double)mant * two_to(ld - lw - 63 - k + shift);
+}
+
+/*
+ * The hard cases go to strtod, from a copy that ends in NUL. More than 800 significant digits only
+ * matter by being zero or not, so the copy has a fixed size.
+ */
+static double slow_double(const unsigned char *p, const unsigned char *end, int64_t exponent)
+{
+    enum { DIGITS = 800 };
+    char text[DIGITS + 40];
+    size_t n = 0;
+    int64_t scale = exponent;
+    bool point = false, rest = false, started = false;
+    for (; p < end && (is_digit(*p) || *p == '.'); p++) {
+        if (*p == '.') {
+            point = true;
+            continue;
+        }
+        started |= *p != '0';
+        if (!started) {
+            scale -= point;
+        } else if (n < DIGITS) {
+            text[n++] = (char)*p;
+            scale -= point;
+        } else {
+            rest |= *p != '0';
+            scale += !point;
+        }
+    }
+    if (!n)
+        return 0;
+    if (rest) {
+        text[n++] = '1';
+        scale--;
+    }
+    if (scale > 100000)
+        scale = 100000;
+    if (scale < -100000)
+        scale = -100000;
+    snprintf(text + n, sizeof text - n, "e%lld", (long long)scale);
+    return strtod(text, NULL);
+}
+
+/* Digits, fraction and exponent from p on: the value of what lies before `*after`. */
+struct decimal {
+    uint64_t w;       /* the first 19 significant digits */
+    int64_t exponent; /* of the written exponent */
+    int64_t scale;    /* value = w * 10^scale when not cut */
+    bool cut;         /* there were more digits than w takes */
+    bool integer;     /* neither fraction nor exponent */
+};
+
+static const unsigned char *read_decimal(const unsigned char *p, const unsigned char *end,
+                                         struct decimal *out)
+{
+    uint64_t w = 0;
+    int64_t scale = 0, exponent = 0;
+    bool cut = false, integer = true;
+    int n = 0; /* significant digits in w */
+    const unsigned char *start = p;
+    while (p < end && is_digit(*p)) {
+        w = w * 10 + (uint64_t)(*p++ - '0');
+        if (p - start > 18) {
+            /* recount from the start with care for w's room */
+            goto careful;
+        }
+    }
+    if (p < end && *p == '.') {
+        integer = false;
+        const unsigned char *point = ++p;
+        while (p < end && is_digit(*p)) {
+            w = w * 10 + (uint64_t)(*p++ - '0');
+            if (p - start > 19)
+                goto careful;
+        }
+        scale = point - p;
+    }
+    goto exponent_part;
+
+careful:
+    w = 0;
+    integer = true;
+    for (p = start; p < end && is_digit(*p); p++) {
+        if (n < 19) {
+            w = w * 10 + (uint64_t)(*p - '0');
+            n += w != 0;
+        } else {
+            cut = true;
+            scale++;
+        }
+    }
+    if (p < end && *p == '.') {
+        integer = false;
+        for (p++; p < end && is_digit(*p); p++) {
+            if (n < 19) {
+                w = w * 10 + (uint64_t)(*p - '0');
+                n += w != 0;
+                scale--;
+            } else {
+                cut = true;
+            }
+        }
+    }
+
+exponent_part:
+    if (p < end && (*p | 0x20) == 'e') {
+        integer = false;
+        bool minus = false;
+        p++;
+        if (p < end && (*p == '+' || *p == '-'))
+            minus = *p++ == '-';
+        for (; p < end && is_digit(*p); p++)
+            if (exponent < 1000000)
+                exponent = exponent * 10 + (*p - '0');
+        if (minus)
+            exponent = -exponent;
+    }
+    *out = (struct decimal){w, exponent, scale + exponent, cut, integer};
+    return p;
+}
+
+static double decimal_value(const struct decimal *d, const unsigned char *start,
+                            const unsigned char *end)
+{
+    if (d->w == 0 && !d->cut)
+        return 0;
+    if (!d->cut) {
+        if (d->w <= UINT64_C(1) << 53 && d->scale >= -22 && d->scale <= 22)
+            return d->scale < 0 ? (double)d->w / exact_ten[-d->scale]
+                                : (double)d->w * exact_ten[d->scale];
+        if (d->scale <= 0 && d->scale >= -27)
+            return divide_by_ten(d->w, (int)-d->scale);
+    }
+    return slow_double(start, end, d->exponent);
+}
+
+/* Inf, Infinity, NaN after the sign; NULL: none of them. */
+static const unsigned char *read_word(const unsigned char *p, const unsigned char *end, double *out)
+{
+    if (end - p >= 3 && memcmp(p, "NaN", 3) == 0) {
+        *out = (double)NAN;
+        return p + 3;
+    }
+    if (end - p >= 3 && memcmp(p, "Inf", 3) == 0) {
+        *out = (double)INFINITY;
+        return p + (end - p >= 8 && memcmp(p, "Infinity", 8) == 0 ? 8 : 3);
+    }
+    return NULL;
+}
+
+const unsigned char *srv_double_read(const unsigned char *p, const unsigned char *end, double *out)
+{
+    bool minus = p < end && *p == '-';
+    p += minus;
+    double d;
+    if (p < end && is_digit(*p)) {
+        struct decimal dec;
+        const unsigned char *start = p;
+        p = read_decimal(p, end, &dec);
+        d = decimal_value(&dec, start, p);
+    } else {
+        p = read_word(p, end, &d);
+        if (!p)
+            return NULL;
+    }
+    *out = minus ? -d : d;
+    return p;
+}
+
+/* Reads all digits of an integer again when 19 were not enough. False: does not fit. */
+static bool read_uint(const unsigned char *p, const unsigned char *end, uint64_t *out)
+{
+    uint64_t u = 0;
+    for (; p < end && is_digit(*p); p++)
+        if (__builtin_mul_overflow(u, 10, &u) || __builtin_add_overflow(u, *p - '0', &u))
+            return false;
+    *out = u;
+    return true;
+}
+
+const unsigned char *srv_number_read(const unsigned char *p, const unsigned char *end,
+                                     struct srv_number *out)
+{
+    const unsigned char *at = p;
+    *out = (struct srv_number){SRV_NUMBER_NONE, 0, 0, 0};
+    bool minus = at < end && *at == '-';
+    at += minus;
+    if (at >= end || !is_digit(*at)) {
+        at = read_word(at, end, &out->d);
+        if (!at)
+            return p;
+        out->kind = SRV_NUMBER_DOUBLE;
+        out->d = minus ? -out->d : out->d;
+        return at;
+    }
+    struct decimal dec;
+    const unsigned char *start = at;
+    at = read_decimal(at, end, &dec);
+    uint64_t u = dec.w;
+    if (dec.integer && (!dec.cut || read_uint(start, at, &u)) &&
+        (!minus || u <= UINT64_C(1) << 63)) {
+        if (minus || u <= INT64_MAX) {
+            out->kind = SRV_NUMBER_INT;
+            out->i = minus ? (int64_t)(0 - u) : (int64_t)u;
+            out->u = (uint64_t)out->i;
+            out->d = (double)out->i;
+        } else {
+            out->kind = SRV_NUMBER_UINT;
+            out->u = u;
+            out->d = (double)u;
+        }
+        return at;
+    }
+    out->kind = SRV_NUMBER_DOUBLE;
+    out->d = decimal_value(&dec, start, at);
+    if (minus)
+        out->d = -out->d;
+    return at;
+}
+
+/* ---- writing ---- */
+
+static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233"
+                            "34353637383940414243444546474849505152535455565758596061626364656667"
+                            "6869707172737475767778798081828384858687888990919293949596979899";
+
+size_t srv_uint_write(char *room, uint64_t x)
+{
+    char text[20];
+    int at = 20;
+    while (x >= 100) {
+        at -= 2;
+        memcpy(text + at, pairs + 2 * (x % 100), 2);
+        x /= 100;
+    }
+    if (x >= 10) {
+        at -= 2;
+        memcpy(text + at, pairs + 2 * x, 2);
+    } else {
+        text[--at] = (char)('0' + x);
+    }
+    memcpy(room, text + at, (size_t)(20 - at));
+    return (size_t)(20 - at);
+}
+
+size_t srv_int_write(char *room, int64_t x)
+{
+    if (x >= 0)
+        return srv_uint_write(room, (uint64_t)x);
+    room[0] = '-';
+    return 1 + srv_uint_write(room + 1, 0 - (uint64_t)x);
+}
+
+static const uint64_t ten[20] = {
+    1u,
+    10u,
+    100u,
+    1000u,
+    10000u,
+    100000u,
+    1000000u,
+    10000000u,
+    100000000u,
+    1000000000u,
+    10000000000u,
+    100000000000u,
+    1000000000000u,
+    10000000000000u,
+    100000000000000u,
+    1000000000000000u,
+    10000000000000000u,
+    100000000000000000u,
+    1000000000000000000u,
+    10000000000000000000u,
+};
+
+/* m * 2^e * 10^p to the nearest integer, ties to even, exactly. False: beyond 128 bits. */
+static bool scaled(uint64_t m, int e, int p, uint64_t *out)
+{
+    wide num = m;
+    int bits = 64 - __builtin_clzll(m), shift = e + p;
+    if (p >= 0) {
+        if (p > 27 || bits + (p * 7 + 2) / 3 > 127)
+            return false;
+        num *= five[p];
+        if (shift >= 0) {
+            if (bits + (p * 7 + 2) / 3 + shift > 127)
+                return false;
+            num <<= shift;
+            if (num >> 64)
+                return false;
+            *out = (uint64_t)num;
+            return true;
+        }
+        if (shift < -127) {
+            *out = 0; /* num has fewer than 127 bits */
+            return true;
+        }
+        wide q = num >> -shift, rest = num - (q << -shift), half = (wide)1 << (-shift - 1);
+        q += rest > half || (rest == half && (q & 1));
+        if (q >> 64)
+            return false;
+        *out = (uint64_t)q;
+        return true;
+    }
+    if (-p > 27)
+        return false;
+    wide den = five[-p];
+    if (shift >= 0) {
+        if (bits + shift > 127)
+            return false;
+        num <<= shift;
+    } else {
+        if (-shift > 60)
+            return false;
+        den <<= -shift;
+    }
+    wide q = num / den, rest = num - q * den;
+    q += rest * 2 > den || (rest * 2 == den && (q & 1));
+    if (q >> 64)
+        return false;
+    *out = (uint64_t)q;
+    return true;
+}
+
+/* `digits` significant digits of m * 2^e: *d in [10^(digits-1), 10^digits), value ~ d * 10^(k -
+ * digits + 1). False: out of the exact range. */
+static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
+{
+    int top = e + 63 - __builtin_clzll(m);            /* floor(log2) */
+    int guess = (int)((top * INT64_C(315653)) >> 20); /* floor(log10), or one less */
+    for (int tries = 0; tries < 3; tries++) {
+        if (!scaled(m, e, digits - 1 - guess, d))
+            return false;
+        if (*d >= ten[digits])
+            guess++;
+        else if (*d < ten[digits - 1])
+            guess--;
+        else {
+            *k = guess;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As %g writes it: trailing zeros dropped, exponent form outside [-4, digits). */
+static size_t write_g(char *room, uint64_t d, int digits, int k)
+{
+    while (d % 10 == 0 && digits > 1) {
+        d /= 10;
+        digits--;
+    }
+    char text[20];
+    size_t n = srv_uint_write(text, d), out = 0;
+    room[out++] = text[0];
+    if (n > 1) {
+        room[out++] = '.';
+        memcpy(room + out, text + 1, n - 1);
+        out += n - 1;
+    }
+    room[out++] = 'e';
+    room[out++] = k < 0 ? '-' : '+';
+    unsigned x = (unsigned)(k < 0 ? -k : k);
+    if (x < 10)
+        room[out++] = '0';
+    return out + srv_uint_write(room + out, x);
+}
+
+static size_t write_fixed(char *room, uint64_t d, int digits, int k)
+{
+    char text[20];
+    size_t n = srv_uint_write(text, d), out = 0;
+    while (n > 1 && text[n - 1] == '0')
+        n--;
+    (void)digits;
+    if (k < 0) {
+        memcpy(room, "0.000", 5);
+        out = (size_t)(1 - k);
+        memcpy(room + out, text, n);
+        return out + n;
+    }
+    size_t whole = (size_t)k + 1;
+    if (n <= whole) {
+        memcpy(room, text, n);
+        memset(room + n, '0', whole - n);
+        memcpy(room + whole, ".0", 2);
+        return whole + 2;
+    }
+    memcpy(room, text, whole);
+    room[whole] = '.';
+    memcpy(room + whole + 1, text + whole, n - whole);
+    return n + 1;
+}
+
+static size_t write_digits(char *room, uint64_t d, int digits, int k)
+{
+    return k < -4 || k >= digits ? write_g(room, d, digits, k) : write_fixed(room, d, digits, k);
+}
+
+static size_t write_odd(char *room, double x)
+{
+    const char *text = isnan(x) ? "NaN" : x < 0 ? "-Infinity" : "Infinity";
+    size_t n = strlen(text);
+    memcpy(room, text, n);
+    return n;
+}
+
+/* Where the exact arithmetic does not reach: the C library. */
+static size_t write_slow(char *room, double x, int precision)
+{
+    int n = snprintf(room, SRV_NUMBER_ROOM, "%.*g", precision, x);
+    if (n < 0)
+        return 0;
+    if (!strpbrk(room, ".e")) {
+        memcpy(room + n, ".0", 2);
+        n += 2;
+    }
+    return (size_t)n;
+}
+
+/* Six digits, d * 10^(k-5), as a double; *ok false when that would round twice. */
+static double six_digits_back(uint64_t d, int k, bool *ok)
+{
+    int scale = k - 5;
+    *ok = scale >= -22 && scale <= 22;
+    if (!*ok)
+        return 0;
+    return scale < 0 ? (double)d / exact_ten[-scale] : (double)d * exact_ten[scale];
+}
+
+size_t srv_float_write(char *room, float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits >> 23 & 0xff) == 0xff)
+        return write_odd(room, (double)x);
+    size_t sign = bits >> 31;
+    if (sign)
+        *room++ = '-';
+    float a = sign ? -x : x;
+    if (a < 100000.0f && a == (float)(int32_t)a) { /* small whole numbers, zero */
+        size_t n = srv_uint_write(room, (uint64_t)a);
+        memcpy(room + n, ".0", 2);
+        return sign + n + 2;
+    }
+    int e = (int)(bits >> 23 & 0xff);
+    uint64_t m = (bits & 0x7fffff) | (e ? 0x800000u : 0), d;
+    e = (e ? e : 1) - 150;
+    int k;
+    bool exact = decimal_digits(m, e, 6, &d, &k), ok = false;
+    if (exact) {
+        double back = six_digits_back(d, k, &ok);
+        if (ok && (float)back == a)
+            return sign + write_digits(room, d, 6, k);
+    }
+    if (ok && decimal_digits(m, e, 9, &d, &k))
+        return sign + write_digits(room, d, 9, k);
+    char text[SRV_NUMBER_ROOM];
+    snprintf(text, sizeof text, "%.6g", (double)a);
+    return sign + write_slow(room, (double)a, strtof(text, NULL) == a ? 6 : 9);
+}
+
+size_t srv_double_write(char *room, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits >> 52 & 0x7ff) == 0x7ff)
+        return write_odd(room, x);
+    size_t sign = bits >> 63;
+    if (sign)
+        *room++ = '-';
+    double a = sign ? -x : x;
+    if (a < 100000.0 && a == (double)(int32_t)a) {
+        size_t n = srv_uint_write(room, (uint64_t)a);
+        memcpy(room + n, ".0", 2);
+        return sign + n + 2;
+    }
+    int e = (int)(bits >> 52 & 0x7ff);
+    uint64_t m = (bits & ((UINT64_C(1) << 52) - 1)) | (e ? UINT64_C(1) << 52 : 0), d;
+    e = (e ? e : 1) - 1075;
+    int k;
+    bool exact = decimal_digits(m, e, 6, &d, &k), ok = false;
+    if (exact) {
+        double back = six_digits_back(d, k, &ok);
+        if (ok && back == a)
+            return sign + write_digits(room, d, 6, k);
+    }
+    if (ok && decimal_digits(m, e, 17, &d, &k))
+        return sign + write_digits(room, d, 17, k);
+    char text[SRV_NUMBER_ROOM];
+    snprintf(text, sizeof text, "%.6g", a);
+    return sign + write_slow(room, a, strtod(text, NULL) == a ? 6 : 17);
+}

@@ -1,0 +1,954 @@
+#include "server/json_tensor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "server/json_number.h"
+
+/* ---- decoding: shapes ---- */
+
+/* The lists met by walking down the first elements. False: more than RT_MAX_RANK of them. */
+static bool shape_of(struct srv_json v, int max_rank, int *rank, int64_t *dim)
+{
+    *rank = 0;
+    while (*v.p == '[') {
+        if (*rank == max_rank)
+            return false;
+        dim[*rank] = srv_json_count(v);
+        if (dim[(*rank)++] == 0)
+            break;
+        v.p = srv_json_first(v);
+    }
+    return true;
+}
+
+static enum rt_status too_deep(struct rt_error *err)
+{
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "JSON Value has lists nested deeper than %d, the largest rank of a tensor",
+                   RT_MAX_RANK);
+}
+
+/* The product of dims, kept at or below INT64_MAX. */
+static int64_t elements(int rank, const int64_t *dim)
+{
+    int64_t n = rt_count(rank, dim);
+    return n < 0 ? INT64_MAX : n;
+}
+
+/* ---- decoding: one value, and why it is refused ---- */
+
+static enum rt_status wrong_type(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
+{
+    char shown[SRV_JSON_SHOWN];
+    return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Value: %s Type: %s is not of expected type: %s",
+                   srv_json_show(shown, sizeof shown, v), srv_json_type_name(v),
+                   rt_dtype_name(dtype));
+}
+
+static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
+{
+    if (n->kind != SRV_NUMBER_INT && n->kind != SRV_NUMBER_UINT)
+        return false;
+    bool is_int = n->kind == SRV_NUMBER_INT;
+    switch (dtype) {
+    case RT_I64:
+        return is_int;
+    case RT_U32:
+        return is_int && n->i >= 0 && n->i <= UINT32_MAX;
+    case RT_U64:
+        return !is_int || n->i >= 0;
+    default: /* the narrow ones wrap, as there */
+        return is_int && n->i >= INT32_MIN && n->i <= INT32_MAX;
+    }
+}
+
+/* What a leaf must be, without storing it. */
+static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
+{
+    char shown[SRV_JSON_SHOWN];
+    struct rt_span token;
+    struct srv_number number;
+    enum srv_json_type type = srv_json_type(v);
+    bool good;
+    size_t n;
+    if (type == SRV_JSON_OBJECT) {
+        if (dtype != RT_STRING)
+            return wrong_type(v, dtype, err);
+        if (!srv_json_is_b64(v, &token))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "JSON Value: %s not formatted correctly for base64 data",
+                           srv_json_show(shown, sizeof shown, v));
+        if (!srv_json_unbase64(NULL, &n, token))
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Unable to base64 decode");
+        return RT_OK;
+    }
+    switch (dtype) {
+    case RT_F32:
+    case RT_F64:
+        good = type == SRV_JSON_NUMBER;
+        break;
+    case RT_I32:
+    case RT_I16:
+    case RT_I8:
+    case RT_U8:
+    case RT_I64:
+    case RT_U32:
+    case RT_U64:
+        good = type == SRV_JSON_NUMBER && srv_number_read(v.p, v.end, &number) != v.p &&
+               is_integer_of(dtype, &number);
+        break;
+    case RT_BOOL:
+        good = type == SRV_JSON_TRUE || type == SRV_JSON_FALSE;
+        break;
+    case RT_STRING:
+        good = type == SRV_JSON_STRING;
+        break;
+    default:
+        return rt_fail(err, RT_UNIMPLEMENTED, "Conversion of JSON Value: %s to type: %s",
+                       srv_json_show(shown, sizeof shown, v), rt_dtype_name(dtype));
+    }
+    return good ? RT_OK : wrong_type(v, dtype, err);
+}
+
+/*
+ * The reason why a value is not of this shape and type, in the order in which TensorFlow Serving
+ * finds reasons. Counts leaves. Run only when the fast way has failed.
+ */
+static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
+                              enum rt_dtype dtype, int64_t *n, struct rt_error *err)
+{
+    if (*v.p != '[') {
+        if (level != rank) {
+            char shown[SRV_JSON_SHOWN];
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "JSON Value: %s found at incorrect level: %d in the JSON DOM. Expected "
+                           "at level: %d",
+                           srv_json_show(shown, sizeof shown, v), level + 1, rank);
+        }
+        ++*n;
+        return check_leaf(v, dtype, err);
+    }
+    if (level >= rank)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Encountered list at unexpected level: %d expected < %d", level, rank);
+    int64_t count = srv_json_count(v);
+    if (count != dim[level])
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Encountered list at unexpected size: %lld at level: %d expected size: %lld",
+                       (long long)count, level, (long long)dim[level]);
+    const unsigned char *at = srv_json_first(v);
+    struct srv_json item;
+    while (srv_json_next(&at, v.end, &item)) {
+        enum rt_status st = explain(item, level + 1, rank, dim, dtype, n, err);
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+/* ---- decoding: the fast way ---- */
+
+struct fill {
+    const unsigned char *p, *end;
+    enum rt_dtype dtype;
+    int rank;
+    const int64_t *dim;
+    unsigned char *dst, *dst_end; /* where the next element goes */
+    bool no_memory;
+};
+
+static bool fill_string(struct rt_str *dst, const unsigned char **p, const unsigned char *end)
+{
+    struct srv_json v = {*p, end};
+    struct rt_span token;
+    size_t n;
+    if (**p == '"') {
+        token = srv_json_token(v);
+        *p = token.p + token.n;
+        if (!memchr(token.p, '\\', token.n))
+            return rt_str_set(dst, token.p + 1, token.n - 2);
+        char *to = rt_str_resize(dst, srv_json_unquote(NULL, token));
+        if (!to)
+            return false;
+        srv_json_unquote(to, token);
+        return true;
+    }
+    if (!srv_json_is_b64(v, &token) || !srv_json_unbase64(NULL, &n, token))
+        return false;
+    char *to = rt_str_resize(dst, n);
+    if (!to)
+        return false;
+    *p = srv_json_after(v);
+    return srv_json_unbase64(to, &n, token);
+}
+
+static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t *out)
+{
+    if (end - *p >= 4 && memcmp(*p, "true", 4) == 0) {
+        *p += 4;
+        *out = 1;
+        return true;
+    }
+    if (end - *p >= 5 && memcmp(*p, "false", 5) == 0) {
+        *p += 5;
+        *out = 0;
+        return true;
+    }
+    return false;
+}
+
+/* Leaves: from f->p on, separated by commas, until one is not followed by a comma or `n` are read.
+ * False: a leaf was refused or n was not met exactly. */
+#define READ_RUN(type, read)                                                                       \
+    do {                                                                                           \
+        type *to = (type *)(void *)f->dst;                                                         \
+        for (;;) {                                                                                 \
+            if (i == n)                                                                            \
+                return false;                                                                      \
+            read;                                                                                  \
+            i++;                                                                                   \
+            p = srv_json_space(p, end);                                                            \
+            if (p >= end || *p != ',')                                                             \
+                break;                                                                             \
+            p = srv_json_space(p + 1, end);                                                        \
+        }                                                                                          \
+        f->dst += i * (int64_t)sizeof(type);                                                       \
+    } while (0)
+
+#define READ_INTEGER(type)                                                                         \
+    READ_RUN(type, {                                                                               \
+        struct srv_number number;                                                                  \
+        const unsigned char *after = srv_number_read(p, end, &number);                             \
+        if (after == p || !is_integer_of(f->dtype, &number))                                       \
+            return false;                                                                          \
+        p = after;                                                                                 \
+        to[i] = (type)number.u;                                                                    \
+    })
+
+static bool fill_run(struct fill *f, int64_t n)
+{
+    const unsigned char *p = f->p, *end = f->end;
+    int64_t i = 0;
+    if (n > (f->dst_end - f->dst) / (int64_t)rt_dtype_size(f->dtype))
+        return false;
+    switch (f->dtype) {
+    case RT_F32:
+        READ_RUN(float, {
+            double d;
+            p = srv_double_read(p, end, &d);
+            if (!p)
+                return false;
+            to[i] = (float)d;
+        });
+        break;
+    case RT_F64:
+        READ_RUN(double, {
+            p = srv_double_read(p, end, &to[i]);
+            if (!p)
+                return false;
+        });
+        break;
+    case RT_I32:
+    case RT_U32:
+        READ_INTEGER(uint32_t);
+        break;
+    case RT_I16:
+        READ_INTEGER(uint16_t);
+        break;
+    case RT_I8:
+    case RT_U8:
+        READ_INTEGER(uint8_t);
+        break;
+    case RT_I64:
+    case RT_U64:
+        READ_INTEGER(uint64_t);
+        break;
+    case RT_BOOL:
+        READ_RUN(uint8_t, {
+            if (!read_bool(&p, end, &to[i]))
+                return false;
+        });
+        break;
+    case RT_STRING:
+        READ_RUN(struct rt_str, {
+            if (*p != '"' && *p != '{')
+                return false;
+            if (!fill_string(&to[i], &p, end))
+                return false;
+        });
+        break;
+    default:
+        return false;
+    }
+    f->p = p;
+    return i == n;
+}
+
+/* One value of the wanted shape at f->p. */
+static bool fill_value(struct fill *f, int level)
+{
+    if (level == f->rank)
+        return *f->p != '[' && fill_run(f, 1);
+    if (*f->p != '[')
+        return false;
+    int64_t n = f->dim[level];
+    f->p = srv_json_space(f->p + 1, f->end);
+    if (f->p >= f->end)
+        return false;
+    if (*f->p == ']') {
+        f->p++;
+        return n == 0;
+    }
+    if (level == f->rank - 1) {
+        if (*f->p == '[' || !fill_run(f, n))
+            return false;
+    } else {
+        for (int64_t i = 0;; i++) {
+            if (i == n || !fill_value(f, level + 1))
+                return false;
+            f->p = srv_json_space(f->p, f->end);
+            if (f->p >= f->end)
+                return false;
+            if (*f->p != ',') {
+                if (i + 1 != n)
+                    return false;
+                break;
+            }
+            f->p = srv_json_space(f->p + 1, f->end);
+            if (f->p >= f->end)
+                return false;
+        }
+    }
+    if (f->p >= f->end || *f->p != ']')
+        return false;
+    f->p++;
+    return true;
+}
+
+/* ---- decoding: requests ---- */
+
+/* A tensor of one input while rows are added to it. */
+struct input {
+    const struct rt_tensor_spec *spec;
+    struct rt_tensor *tensor;
+    bool started, seen; /* seen: in this row */
+    int rank;           /* of a row */
+    int64_t dim[RT_MAX_RANK], size;
+    struct fill fill;
+};
+
+static bool json_takes(enum rt_dtype d)
+{
+    return (RT_T(RT_F32) | RT_T(RT_F64) | RT_T(RT_I32) | RT_T(RT_I16) | RT_T(RT_I8) | RT_T(RT_U8) |
+            RT_T(RT_I64) | RT_T(RT_U32) | RT_T(RT_U64) | RT_T(RT_BOOL) | RT_T(RT_STRING)) >>
+               d &
+           1;
+}
+
+/*
+ * Memory for `count` elements. A text of n bytes holds fewer than n elements, so more are never
+ * taken: such a shape is a ragged list and refused while it is read.
+ */
+static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
+                                  struct rt_error *err)
+{
+    enum rt_dtype dtype = in->spec->dtype;
+    int64_t most = v.end - v.p;
+    if (count > most)
+        count = most;
+    size_t bytes = (size_t)count * rt_dtype_size(dtype);
+    if (bytes > *left)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "input \"%s\" takes %zu bytes as a tensor, %zu are left for requests",
+                       in->spec->alias, bytes, *left);
+    *left -= bytes;
+    enum rt_status st = rt_tensor_new(in->tensor, NULL, dtype, 1, &count, err);
+    if (st)
+        return st;
+    in->fill = (struct fill){
+        .end = v.end, .dtype = dtype, .rank = in->rank, .dim = in->dim, .dst = in->tensor->data};
+    in->fill.dst_end = in->fill.dst ? in->fill.dst + bytes : NULL;
+    return RT_OK;
+}
+
+/* The value did not fill: why, for a value of its own shape. */
+static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
+                              struct rt_error *err)
+{
+    int rank;
+    int64_t dim[RT_MAX_RANK], size = 0;
+    if (!shape_of(v, max_rank, &rank, dim))
+        return too_deep(err);
+    enum rt_status st = explain(v, 0, rank, dim, in->spec->dtype, &size, err);
+    if (st)
+        return st;
+    if (in->started && size != in->size)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Expecting tensor size: %lld but got: %lld",
+                       (long long)in->size, (long long)size);
+    if (in->started && (rank != in->rank || memcmp(dim, in->dim, (size_t)rank * sizeof *dim))) {
+        char want[200], got[200];
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Expecting shape %s but got: %s",
+                       rt_shape_text(want, sizeof want, in->rank, in->dim),
+                       rt_shape_text(got, sizeof got, rank, dim));
+    }
+    return rt_fail_memory(err, in->spec->alias, 0);
+}
+
+/* One row of one input. v.p is moved behind the value when it was read. */
+static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_rows, size_t *left,
+                              struct rt_error *err)
+{
+    enum rt_dtype dtype = in->spec->dtype;
+    if (!in->started) {
+        if (!shape_of(*v, RT_MAX_RANK - 1, &in->rank, in->dim))
+            return too_deep(err);
+        in->size = elements(in->rank, in->dim);
+        if (!json_takes(dtype) && in->size > 0)
+            return refused(in, *v, RT_MAX_RANK - 1, err);
+        int64_t all[2] = {n_rows, in->size};
+        enum rt_status st = make_tensor(in, elements(2, all), *v, left, err);
+        if (st)
+            return st;
+    }
+    in->fill.p = v->p;
+    if (!fill_value(&in->fill, 0))
+        return refused(in, *v, RT_MAX_RANK - 1, err);
+    in->started = true;
+    v->p = in->fill.p;
+    return RT_OK;
+}
+
+static struct input *find_input(struct input *inputs, int n, int hint, struct rt_span key)
+{
+    /* members mostly come in the same order in every row */
+    for (int i = 0; i < n; i++) {
+        struct input *in = &inputs[(hint + i) % n];
+        if (srv_json_token_is(key, in->spec->alias, strlen(in->spec->alias)))
+            return in;
+    }
+    return NULL;
+}
+
+static const char *row_prefix(char *room, size_t n, int64_t row, struct rt_span key)
+{
+    if (!key.p) {
+        snprintf(room, n,
+                 "Failed to process element: %lld of 'instances' list. Error: ", (long long)row);
+        return room;
+    }
+    char name[128];
+    size_t len = key.n > 2 && key.n - 2 < sizeof name ? srv_json_unquote(name, key) : 0;
+    if (key.n - 2 >= sizeof name) {
+        len = sizeof name - 1;
+        memcpy(name, key.p + 1, len);
+    }
+    snprintf(room, n, "Failed to process element: %lld key: %.*s of 'instances' list. Error: ",
+             (long long)row, (int)len, name);
+    return room;
+}
+
+/* Every reason inside a row is INVALID_ARGUMENT to the client, its own code is in the text. */
+static enum rt_status in_row(int64_t row, struct rt_span key, enum rt_status code,
+                             struct rt_error *err)
+{
+    char prefix[256];
+    if (code == RT_RESOURCE_EXHAUSTED) /* ours, not the row's */
+        return code;
+    rt_fail_prefix(err, "%s%s: ", row_prefix(prefix, sizeof prefix, row, key),
+                   rt_status_name(code));
+    if (err)
+        err->code = RT_INVALID_ARGUMENT;
+    return RT_INVALID_ARGUMENT;
+}
+
+static enum rt_status wrong_keys(const struct rt_signature *sig, int64_t row, struct srv_json v,
+                                 struct rt_error *err)
+{
+    char names[512], shown[SRV_JSON_SHOWN];
+    size_t n = 0;
+    names[0] = '\0';
+    for (int i = 0; i < sig->n_inputs && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? "," : "",
+                              sig->inputs[i].alias);
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Failed to process element: %lld of 'instances' list. JSON object: %s keys must "
+                   "be equal to: %s",
+                   (long long)row, srv_json_show(shown, sizeof shown, v), names);
+}
+
+/* One object of named inputs. *v is moved behind it. */
+static enum rt_status add_object(struct input *inputs, const struct rt_signature *sig,
+                                 struct srv_json *v, int64_t row, int64_t n_rows, size_t *left,
+                                 struct rt_error *err)
+{
+    int n = sig->n_inputs, n_seen = 0, hint = 0;
+    const unsigned char *p = srv_json_first(*v), *end = v->end;
+    for (int i = 0; i < n; i++)
+        inputs[i].seen = false;
+    while (p < end && *p == '"') {
+        struct srv_json value = {p, end};
+        struct rt_span key = srv_json_token(value);
+        p = srv_json_space(key.p + key.n, end);
+        value.p = srv_json_space(p < end ? p + 1 : p, end);
+        struct input *in = find_input(inputs, n, hint, key);
+        enum rt_status st = RT_OK;
+        if (!in) {
+            char name[200];
+            size_t len = key.n - 2 < sizeof name ? srv_json_unquote(name, key) : 0;
+            if (!len && key.n > 2) {
+                len = sizeof name;
+                memcpy(name, key.p + 1, len);
+            }
+            rt_fail(err, RT_INVALID_ARGUMENT, "JSON object: does not have named input: %.*s",
+                    (int)len, name);
+            return in_row(row, key, RT_INVALID_ARGUMENT, err);
+        }
+        if (in->seen) { /* the first of equal keys counts */
+            value.p = srv_json_after(value);
+        } else {
+            st = add_row(in, &value, n_rows, left, err);
+            if (st)
+                return in_row(row, key, st, err);
+            in->seen = true;
+            n_seen++;
+            hint = (int)(in - inputs) + 1;
+        }
+        p = srv_json_space(value.p, end);
+        if (p < end && *p == ',')
+            p = srv_json_space(p + 1, end);
+    }
+    if (n_seen != n)
+        return wrong_keys(sig, row, *v, err);
+    v->p = p < end ? p + 1 : p;
+    return RT_OK;
+}
+
+static bool is_named(struct srv_json v)
+{
+    struct rt_span token;
+    return *v.p == '{' && !srv_json_is_b64(v, &token);
+}
+
+static enum rt_status decode_rows(const struct srv_json_doc *doc, const struct rt_signature *sig,
+                                  struct input *inputs, size_t *left, struct rt_error *err)
+{
+    struct srv_json v = {srv_json_first(doc->instances), doc->instances.end};
+    bool named = is_named(v);
+    if (!named && sig->n_inputs > 1)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "instances is a plain list, but expecting list of objects as multiple input "
+                       "tensors required as per tensorinfo_map");
+    int64_t n = doc->n_instances;
+    for (int64_t row = 0; row < n; row++) {
+        enum rt_status st;
+        if (named != is_named(v))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           named ? "Expecting object but got list at item %lld of input list"
+                                 : "Expecting value/list but got object at item %lld of input list",
+                           (long long)row);
+        if (named) {
+            st = add_object(inputs, sig, &v, row, n, left, err);
+        } else {
+            st = add_row(&inputs[0], &v, n, left, err);
+            if (st)
+                st = in_row(row, (struct rt_span){0}, st, err);
+        }
+        if (st)
+            return st;
+        v.p = srv_json_space(v.p, v.end);
+        if (v.p < v.end && *v.p == ',')
+            v.p = srv_json_space(v.p + 1, v.end);
+    }
+    for (int i = 0; i < sig->n_inputs; i++) {
+        struct rt_tensor *t = inputs[i].tensor;
+        t->rank = (int8_t)(inputs[i].rank + 1);
+        t->dim[0] = n;
+        memcpy(t->dim + 1, inputs[i].dim, (size_t)inputs[i].rank * sizeof *t->dim);
+    }
+    return RT_OK;
+}
+
+static enum rt_status decode_whole(struct input *in, struct srv_json v, size_t *left,
+                                   struct rt_error *err)
+{
+    if (!shape_of(v, RT_MAX_RANK, &in->rank, in->dim))
+        return too_deep(err);
+    in->size = elements(in->rank, in->dim);
+    if (!json_takes(in->spec->dtype) && in->size > 0)
+        return refused(in, v, RT_MAX_RANK, err);
+    enum rt_status st = make_tensor(in, in->size, v, left, err);
+    if (st)
+        return st;
+    in->fill.p = v.p;
+    if (!fill_value(&in->fill, 0))
+        return refused(in, v, RT_MAX_RANK, err);
+    in->tensor->rank = (int8_t)in->rank;
+    memcpy(in->tensor->dim, in->dim, sizeof in->dim);
+    return RT_OK;
+}
+
+static enum rt_status decode_columns(struct srv_json v, const struct rt_signature *sig,
+                                     struct input *inputs, size_t *left, struct rt_error *err)
+{
+    if (!is_named(v)) {
+        if (sig->n_inputs > 1)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "inputs is a plain value/list, but expecting an object as multiple "
+                           "input tensors required as per tensorinfo_map");
+        return decode_whole(&inputs[0], v, left, err);
+    }
+    /* One walk finds every member; what is missing or wrong is told in the signature's order. */
+    const unsigned char *at = srv_json_first(v);
+    struct srv_json value, found[64], *places = found;
+    struct rt_span key;
+    int n = sig->n_inputs, hint = 0;
+    bool many = n > (int)(sizeof found / sizeof *found);
+    if (!many) {
+        memset(found, 0, sizeof found);
+        while (srv_json_member(&at, v.end, &key, &value)) {
+            struct input *in = find_input(inputs, n, hint, key);
+            if (in && !places[in - inputs].p) {
+                places[in - inputs] = value;
+                hint = (int)(in - inputs) + 1;
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        value = many ? srv_json_get(v, sig->inputs[i].alias) : places[i];
+        if (!value.p)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Missing named input: %s in 'inputs' object.",
+                           sig->inputs[i].alias);
+        enum rt_status st = decode_whole(&inputs[i], value, left, err);
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_arena *arena,
+                                  struct rt_span *out, struct rt_error *err)
+{
+    *out = rt_span_of("", 0);
+    if (!doc->signature_name.p)
+        return RT_OK;
+    if (*doc->signature_name.p != '"') {
+        char shown[SRV_JSON_SHOWN];
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "JSON Value: %s not formatted correctly. 'signature_name' key must be a "
+                       "string value.",
+                       srv_json_show(shown, sizeof shown, doc->top));
+    }
+    struct rt_span token = srv_json_token(doc->signature_name);
+    char *name = rt_arena_aligned(arena, token.n, 1);
+    if (!name)
+        return rt_fail_memory(err, "the signature's name", token.n);
+    size_t n = srv_json_unquote(name, token);
+    name[n] = '\0';
+    *out = rt_span_of(name, n);
+    return RT_OK;
+}
+
+static enum rt_status badly_formed(const struct srv_json_doc *doc, const char *why,
+                                   struct rt_error *err)
+{
+    char shown[SRV_JSON_SHOWN];
+    return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Value: %s %s",
+                   srv_json_show(shown, sizeof shown, doc->top), why);
+}
+
+enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
+                                       const struct rt_signature *signature,
+                                       struct rt_span signature_name, size_t max_bytes,
+                                       struct rt_tensor *feeds, enum srv_json_form *form,
+                                       struct rt_error *err)
+{
+    enum { FEW = 16 };
+    int n = signature->n_inputs;
+    if (n == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Failed to get input map for signature: %.*s",
+                       signature_name.n ? (int)signature_name.n : 7,
+                       signature_name.n ? (const char *)signature_name.p : "DEFAULT");
+    if (doc->instances.p && doc->inputs.p)
+        return badly_formed(
+            doc,
+            "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ",
+            err);
+    if (!doc->instances.p && !doc->inputs.p)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Missing 'inputs' or 'instances' key");
+    if (doc->instances.p && *doc->instances.p != '[')
+        return badly_formed(doc, "Expecting 'instances' to be an list/array", err);
+    if (doc->instances.p && doc->n_instances == 0)
+        return badly_formed(doc, "No values in 'instances' array", err);
+
+    struct input few[FEW], *inputs = few;
+    struct rt_arena *scratch = NULL;
+    if (n > FEW) {
+        scratch = rt_arena_new(SIZE_MAX);
+        inputs = scratch ? rt_arena_array(scratch, (size_t)n, sizeof *inputs) : NULL;
+        if (!inputs) {
+            rt_arena_free(scratch);
+            return rt_fail_memory(err, "the inputs of a request", (size_t)n * sizeof *inputs);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        inputs[i].spec = &signature->inputs[i];
+        inputs[i].tensor = &feeds[i];
+        inputs[i].started = false;
+    }
+    enum rt_status st;
+    if (doc->instances.p) {
+        *form = SRV_JSON_ROW;
+        st = decode_rows(doc, signature, inputs, &max_bytes, err);
+    } else {
+        *form = SRV_JSON_COLUMNAR;
+        st = decode_columns(doc->inputs, signature, inputs, &max_bytes, err);
+    }
+    rt_arena_free(scratch);
+    return st;
+}
+
+/* ---- encoding ---- */
+
+static void write_base64(struct rt_bytes *out, const char *data, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = (const unsigned char *)data;
+    if (n > out->limit / 2 || !rt_bytes_reserve(out, (n + 2) / 3 * 4)) {
+        out->failed = true;
+        return;
+    }
+    char *to = out->p + out->n;
+    for (; n >= 3; n -= 3, p += 3) {
+        *to++ = digits[p[0] >> 2];
+        *to++ = digits[(p[0] & 3) << 4 | p[1] >> 4];
+        *to++ = digits[(p[1] & 15) << 2 | p[2] >> 6];
+        *to++ = digits[p[2] & 63];
+    }
+    if (n) {
+        unsigned b = n == 2 ? p[1] : 0;
+        *to++ = digits[p[0] >> 2];
+        *to++ = digits[(p[0] & 3) << 4 | b >> 4];
+        *to++ = n == 2 ? digits[(b & 15) << 2] : '=';
+        *to++ = '=';
+    }
+    out->n = (size_t)(to - out->p);
+    *to = '\0';
+}
+
+static void write_string(struct rt_bytes *out, const struct rt_str *s, bool as_bytes)
+{
+    if (!as_bytes) {
+        srv_json_quote(out, rt_str_data(s), s->n);
+        return;
+    }
+    rt_bytes_adds(out, "{\"b64\": \"");
+    write_base64(out, rt_str_data(s), s->n);
+    rt_bytes_adds(out, "\"}");
+}
+
+/* n values from data on, ", " between them. Room is taken for many at a time. */
+#define WRITE_RUN(type, write)                                                                     \
+    do {                                                                                           \
+        const type *from = data;                                                                   \
+        for (int64_t i = 0; i < n;) {                                                              \
+            int64_t stop = n - i > 256 ? i + 256 : n;                                              \
+            if (!rt_bytes_reserve(out, (size_t)(stop - i) * (SRV_NUMBER_ROOM + 2)))                \
+                return;                                                                            \
+            char *to = out->p + out->n;                                                            \
+            for (; i < stop; i++) {                                                                \
+                if (i) {                                                                           \
+                    memcpy(to, ", ", 2);                                                           \
+                    to += 2;                                                                       \
+                }                                                                                  \
+                to += write;                                                                       \
+            }                                                                                      \
+            out->n = (size_t)(to - out->p);                                                        \
+            *to = '\0';                                                                            \
+        }                                                                                          \
+    } while (0)
+
+static size_t write_bool(char *to, bool b)
+{
+    memcpy(to, b ? "true" : "false", 5);
+    return b ? 4 : 5;
+}
+
+static void write_run(struct rt_bytes *out, enum rt_dtype dtype, const void *data, int64_t n,
+                      bool as_bytes)
+{
+    switch (dtype) {
+    case RT_F32:
+        WRITE_RUN(float, srv_float_write(to, from[i]));
+        break;
+    case RT_F64:
+        WRITE_RUN(double, srv_double_write(to, from[i]));
+        break;
+    case RT_I32:
+        WRITE_RUN(int32_t, srv_int_write(to, from[i]));
+        break;
+    case RT_I16:
+        WRITE_RUN(int16_t, srv_int_write(to, from[i]));
+        break;
+    case RT_I8:
+        WRITE_RUN(int8_t, srv_int_write(to, from[i]));
+        break;
+    case RT_U8:
+        WRITE_RUN(uint8_t, srv_uint_write(to, from[i]));
+        break;
+    case RT_I64:
+        WRITE_RUN(int64_t, srv_int_write(to, from[i]));
+        break;
+    case RT_U32:
+        WRITE_RUN(uint32_t, srv_uint_write(to, from[i]));
+        break;
+    case RT_U64:
+        WRITE_RUN(uint64_t, srv_uint_write(to, from[i]));
+        break;
+    case RT_BOOL:
+        WRITE_RUN(uint8_t, write_bool(to, from[i] != 0));
+        break;
+    case RT_STRING:
+        for (int64_t i = 0; i < n; i++) {
+            if (i)
+                rt_bytes_add(out, ", ", 2);
+            write_string(out, (const struct rt_str *)data + i, as_bytes);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* The value of rank `rank` that starts at *data, which is moved behind it. */
+static void write_value(struct rt_bytes *out, enum rt_dtype dtype, int rank, const int64_t *dim,
+                        const unsigned char **data, bool as_bytes)
+{
+    size_t size = rt_dtype_size(dtype);
+    if (rank == 0) {
+        write_run(out, dtype, *data, 1, as_bytes);
+        *data += size;
+        return;
+    }
+    rt_bytes_addc(out, '[');
+    if (rank == 1) {
+        write_run(out, dtype, *data, dim[0], as_bytes);
+        *data += (size_t)dim[0] * size;
+    } else {
+        for (int64_t i = 0; i < dim[0] && !out->failed; i++) {
+            if (i)
+                rt_bytes_add(out, ", ", 2);
+            write_value(out, dtype, rank - 1, dim + 1, data, as_bytes);
+        }
+    }
+    rt_bytes_addc(out, ']');
+}
+
+static bool ends_in_bytes(const char *alias)
+{
+    size_t n = strlen(alias);
+    return n >= 6 && strcmp(alias + n - 6, "_bytes") == 0;
+}
+
+static void write_key(struct rt_bytes *out, const char *alias)
+{
+    srv_json_quote(out, alias, strlen(alias));
+    rt_bytes_adds(out, ": ");
+}
+
+static void encode_rows(struct rt_bytes *out, const struct rt_signature *sig,
+                        const struct rt_tensor *fetches)
+{
+    int n = sig->n_outputs;
+    rt_bytes_adds(out, "{\n    \"predictions\": [");
+    if (n == 1) { /* the value itself, without the outer brackets that stand above and below */
+        const struct rt_tensor *t = &fetches[0];
+        const unsigned char *data = t->data;
+        bool as_bytes = ends_in_bytes(sig->outputs[0].alias);
+        if (t->rank == 1)
+            write_run(out, (enum rt_dtype)t->dtype, data, t->dim[0], as_bytes);
+        else
+            for (int64_t i = 0; i < t->dim[0] && !out->failed; i++) {
+                if (i)
+                    rt_bytes_add(out, ", ", 2);
+                write_value(out, (enum rt_dtype)t->dtype, t->rank - 1, t->dim + 1, &data, as_bytes);
+            }
+    } else {
+        for (int64_t row = 0; row < fetches[0].dim[0] && !out->failed; row++) {
+            rt_bytes_adds(out, row ? ", {" : "{");
+            for (int i = 0; i < n; i++) {
+                const struct rt_tensor *t = &fetches[i];
+                int64_t stride = rt_count(t->rank - 1, t->dim + 1);
+                const unsigned char *data = t->data;
+                if (data)
+                    data += (size_t)(row * stride) * rt_dtype_size((enum rt_dtype)t->dtype);
+                if (i)
+                    rt_bytes_add(out, ", ", 2);
+                write_key(out, sig->outputs[i].alias);
+                write_value(out, (enum rt_dtype)t->dtype, t->rank - 1, t->dim + 1, &data,
+                            ends_in_bytes(sig->outputs[i].alias));
+            }
+            rt_bytes_addc(out, '}');
+        }
+    }
+    rt_bytes_adds(out, "\n    ]\n}");
+}
+
+static void encode_columns(struct rt_bytes *out, const struct rt_signature *sig,
+                           const struct rt_tensor *fetches)
+{
+    int n = sig->n_outputs;
+    rt_bytes_adds(out, n == 1 ? "{\n    \"outputs\": " : "{\n    \"outputs\": {");
+    for (int i = 0; i < n; i++) {
+        const struct rt_tensor *t = &fetches[i];
+        const unsigned char *data = t->data;
+        if (i)
+            rt_bytes_add(out, ", ", 2);
+        if (n > 1)
+            write_key(out, sig->outputs[i].alias);
+        write_value(out, (enum rt_dtype)t->dtype, t->rank, t->dim, &data,
+                    ends_in_bytes(sig->outputs[i].alias));
+    }
+    rt_bytes_adds(out, n == 1 ? "\n}" : "}\n}");
+}
+
+enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
+                                       const struct rt_tensor *fetches, enum srv_json_form form,
+                                       struct rt_error *err)
+{
+    int n = signature->n_outputs;
+    if (n == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Cannot convert empty tensor map to JSON");
+    for (int i = 0; i < n && form == SRV_JSON_ROW; i++) {
+        if (fetches[i].rank == 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Tensor name: %s has no shape information ",
+                           signature->outputs[i].alias);
+        if (fetches[i].dim[0] != fetches[0].dim[0])
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Tensor name: %s has inconsistent batch size: %lld expecting: %lld",
+                           signature->outputs[i].alias, (long long)fetches[i].dim[0],
+                           (long long)fetches[0].dim[0]);
+    }
+    for (int i = 0; i < n; i++)
+        if (!json_takes((enum rt_dtype)fetches[i].dtype) && rt_tensor_count(&fetches[i]) > 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Failed to write JSON value for tensor type: %s",
+                           rt_dtype_name((enum rt_dtype)fetches[i].dtype));
+    if (form == SRV_JSON_ROW)
+        encode_rows(out, signature, fetches);
+    else
+        encode_columns(out, signature, fetches);
+    if (out->failed)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the response is larger than %zu bytes",
+                       out->limit);
+    return RT_OK;
+}
+
+void srv_json_error(struct rt_bytes *out, const char *text)
+{
+    rt_bytes_adds(out, "{\n    \"error\": ");
+    srv_json_quote(out, text, strlen(text));
+    rt_bytes_adds(out, "\n}");
+}
