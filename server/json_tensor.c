@@ -211,7 +211,7 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
             read;                                                                                  \
             i++;                                                                                   \
             p = srv_json_space(p, end);                                                            \
-            if (p >= end || *p != ',')                                                             \
+            if (alone || p >= end || *p != ',')                                                    \
                 break;                                                                             \
             p = srv_json_space(p + 1, end);                                                        \
         }                                                                                          \
@@ -228,7 +228,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
         to[i] = (type)number.u;                                                                    \
     })
 
-static bool fill_run(struct fill *f, int64_t n)
+/* `alone`: one value that is in no list, so that a comma behind it is not ours. */
+static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
     const unsigned char *p = f->p, *end = f->end;
     int64_t i = 0;
@@ -291,7 +292,7 @@ static bool fill_run(struct fill *f, int64_t n)
 static bool fill_value(struct fill *f, int level)
 {
     if (level == f->rank)
-        return *f->p != '[' && fill_run(f, 1);
+        return *f->p != '[' && fill_run(f, 1, true);
     if (*f->p != '[')
         return false;
     int64_t n = f->dim[level];
@@ -303,7 +304,7 @@ static bool fill_value(struct fill *f, int level)
         return n == 0;
     }
     if (level == f->rank - 1) {
-        if (*f->p == '[' || !fill_run(f, n))
+        if (*f->p == '[' || !fill_run(f, n, false))
             return false;
     } else {
         for (int64_t i = 0;; i++) {
