@@ -18,6 +18,9 @@ struct rt_checkpoint;
 /* `prefix` as RestoreV2 gets it ("DIR/variables/variables"). Reads the index whole. */
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
                                   struct rt_error *err);
+/* As rt_checkpoint_open, the index from memory (for tests and fuzzing). */
+enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *prefix,
+                                        struct rt_span index, struct rt_error *err);
 struct rt_checkpoint *rt_checkpoint_ref(struct rt_checkpoint *c);
 void rt_checkpoint_unref(struct rt_checkpoint *c);
 
@@ -35,18 +38,30 @@ const struct rt_checkpoint_entry *rt_checkpoint_find(const struct rt_checkpoint 
                                                      const char *name);
 /* Every shard is there with at least the size that the index says. */
 enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err);
+/* The shards that were read from are as they were when they were opened (size, time of change). */
+enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err);
 
 /*
  * The tensor `name`, or its part `slice` ("" for the whole; else TensorFlow's slice text, e.g.
  * "4 8 0,2:-"). Plain whole tensors are lazy file ranges (tensor.h): nothing is read yet. Sliced
  * and string tensors are read at once. NOT_FOUND: "Key NAME not found in checkpoint".
+ * `want`: the type it must have, RT_NO_DTYPE for any.
  */
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
                                     enum rt_dtype want, struct rt_tensor *out,
                                     struct rt_error *err);
 
-/* Writes a checkpoint of one shard, in names' order (sorted by the caller's call). */
+/*
+ * Writes a checkpoint of one shard: bytes in the order given, keys sorted. Directories on the way
+ * are made; the files appear whole, the index last. `slices`: NULL, or per tensor TensorFlow's
+ * slice text: the tensor is then that part of a larger one ("" for a whole one).
+ */
 enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
-                                   const struct rt_tensor *tensors, struct rt_error *err);
+                                   const struct rt_tensor *tensors, const struct rt_span *slices,
+                                   struct rt_error *err);
+/* Moves the shards of several checkpoints into one of as many shards; parts of one tensor come
+ * together. `delete_dirs`: removes the old prefixes' directories when they are empty then. */
+enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
+                                   bool delete_dirs, struct rt_error *err);
 
 #endif

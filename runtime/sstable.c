@@ -1,0 +1,295 @@
+#include "runtime/sstable.h"
+
+#include "proto/wire.h"
+#include "runtime/base/crc32c.h"
+
+enum {
+    FOOTER = 48,
+    TRAILER = 5, /* of a block: compression type, checksum */
+    RESTART_EVERY = 16,
+    MAX_KEY = 1 << 20,
+};
+static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
+
+static uint32_t get32(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+struct handle {
+    uint64_t offset, size;
+};
+
+static bool handle(struct rt_span *s, struct handle *h)
+{
+    return pb_varint(s, &h->offset) && pb_varint(s, &h->size);
+}
+
+/* The entries of a block, its checksum verified. */
+static enum rt_status block_at(struct rt_span file, struct handle h, struct rt_span *out,
+                               struct rt_error *err)
+{
+    size_t room = file.n - FOOTER;
+    if (h.offset > room || h.size > room - h.offset || room - h.offset - h.size < TRAILER)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %llu bytes at %llu: the file has %zu",
+                       (unsigned long long)h.size, (unsigned long long)h.offset, file.n);
+    const unsigned char *p = file.p + h.offset;
+    size_t n = (size_t)h.size;
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    if (get32(p + n + 1) != rt_crc32c_mask(rt_crc32c(0, p, n + 1)))
+        return rt_fail(err, RT_DATA_LOSS, "block checksum mismatch");
+#endif
+    if (p[n] != 0)
+        return rt_fail(err, RT_UNIMPLEMENTED, "a block with compression %d%s", p[n],
+                       p[n] == 1 ? " (snappy)" : "");
+    if (n < 4)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes", n);
+    uint64_t tail = ((uint64_t)get32(p + n - 4) + 1) * 4;
+    if (tail > n)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes, %llu of them restarts", n,
+                       (unsigned long long)tail);
+    *out = rt_span_of(p, n - (size_t)tail);
+    return RT_OK;
+}
+
+/* The next entry of a block; `key` holds the one before and gets its key. */
+static bool next_entry(struct rt_span *block, struct rt_bytes *key, struct rt_span *value)
+{
+    uint64_t shared, own, size;
+    if (!pb_varint(block, &shared) || !pb_varint(block, &own) || !pb_varint(block, &size))
+        return false;
+    if (shared > key->n || own > block->n || size > block->n - own || shared + own > MAX_KEY)
+        return false;
+    key->n = (size_t)shared;
+    rt_bytes_add(key, block->p, (size_t)own);
+    *value = rt_span_of(block->p + own, (size_t)size);
+    block->p += own + size;
+    block->n -= (size_t)(own + size);
+    return true;
+}
+
+static int compare(struct rt_span a, struct rt_span b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int c = n ? memcmp(a.p, b.p, n) : 0;
+    return c ? c : (a.n > b.n) - (a.n < b.n);
+}
+
+struct reader {
+    enum rt_status (*each)(void *arg, struct rt_span key, struct rt_span value,
+                           struct rt_error *err);
+    void *arg;
+    struct rt_bytes key, last;
+    bool any;
+};
+
+static enum rt_status read_block(struct reader *r, struct rt_span block, struct rt_error *err)
+{
+    struct rt_span value;
+    enum rt_status st;
+
+    r->key.n = 0;
+    while (block.n) {
+        if (!next_entry(&block, &r->key, &value))
+            return rt_fail(err, RT_DATA_LOSS, "an entry with bad lengths");
+        struct rt_span key = rt_span_of(r->key.p, r->key.n);
+        if (r->any && compare(key, rt_span_of(r->last.p, r->last.n)) <= 0)
+            return rt_fail(err, RT_DATA_LOSS, "keys out of order");
+        r->any = true;
+        r->last.n = 0;
+        rt_bytes_add(&r->last, key.p, key.n);
+        if (r->key.failed || r->last.failed)
+            return rt_fail_memory(err, "a key", key.n);
+        st = r->each(r->arg, key, value, err);
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+enum rt_status rt_sstable_read(struct rt_span file,
+                               enum rt_status (*each)(void *arg, struct rt_span key,
+                                                      struct rt_span value, struct rt_error *err),
+                               void *arg, struct rt_error *err)
+{
+    struct reader r = {.each = each, .arg = arg};
+    struct rt_bytes index_key;
+    struct rt_span footer, index, block, value;
+    struct handle meta, h;
+    enum rt_status st;
+
+    if (file.n < FOOTER)
+        return rt_fail(err, RT_DATA_LOSS, "file is too short to be an sstable");
+    footer = rt_span_of(file.p + file.n - FOOTER, FOOTER);
+    uint64_t magic = get32(footer.p + 40) | (uint64_t)get32(footer.p + 44) << 32;
+    if (magic != MAGIC)
+        return rt_fail(err, RT_DATA_LOSS, "not an sstable (bad magic number)");
+    footer.n = 40;
+    if (!handle(&footer, &meta) || !handle(&footer, &h))
+        return rt_fail(err, RT_DATA_LOSS, "bad block handle");
+    st = block_at(file, h, &index, err);
+    if (st)
+        return st;
+    rt_bytes_init(&index_key, MAX_KEY + 1);
+    rt_bytes_init(&r.key, MAX_KEY + 1);
+    rt_bytes_init(&r.last, MAX_KEY + 1);
+    while (index.n && st == RT_OK) {
+        if (!next_entry(&index, &index_key, &value) || !handle(&value, &h)) {
+            st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
+        } else {
+            st = block_at(file, h, &block, err);
+            if (st == RT_OK)
+                st = read_block(&r, block, err);
+        }
+    }
+    rt_bytes_clear(&index_key);
+    rt_bytes_clear(&r.key);
+    rt_bytes_clear(&r.last);
+    return st;
+}
+
+/* ---- writing ---- */
+
+static void put32(struct rt_bytes *b, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        rt_bytes_addc(b, (char)(v >> (8 * i) & 255));
+}
+
+static void put_varint(struct rt_bytes *b, uint64_t v)
+{
+    for (; v > 127; v >>= 7)
+        rt_bytes_addc(b, (char)(v | 128));
+    rt_bytes_addc(b, (char)v);
+}
+
+/* Appends a finished block with its trailer to the file; *h says where. */
+static void put_block(struct rt_sstable_writer *w, const struct rt_bytes *block, struct handle *h)
+{
+    h->offset = w->file.n;
+    h->size = block->n;
+    rt_bytes_add(&w->file, block->p, block->n);
+    rt_bytes_addc(&w->file, 0);
+    if (!w->file.failed && !block->failed)
+        put32(&w->file, rt_crc32c_mask(rt_crc32c(0, w->file.p + h->offset, block->n + 1)));
+}
+
+void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size)
+{
+    *w = (struct rt_sstable_writer){.block_size = block_size ? block_size : 262144};
+    rt_bytes_init(&w->file, SIZE_MAX / 2);
+    rt_bytes_init(&w->block, SIZE_MAX / 2);
+    rt_bytes_init(&w->index, SIZE_MAX / 2);
+    rt_bytes_init(&w->restarts, SIZE_MAX / 2);
+    rt_bytes_init(&w->index_restarts, SIZE_MAX / 2);
+    rt_bytes_init(&w->last, SIZE_MAX / 2);
+}
+
+/* A short key that is not before `last` and, unless `next` is empty, before `next`. */
+static void shorten(struct rt_bytes *last, struct rt_span next)
+{
+    unsigned char *p = (unsigned char *)last->p;
+    size_t i = 0;
+    if (next.n) {
+        while (i < last->n && i < next.n && p[i] == next.p[i])
+            i++;
+        if (i < last->n && i < next.n && p[i] < 255 && p[i] + 1 < next.p[i]) {
+            p[i]++;
+            last->n = i + 1;
+        }
+        return;
+    }
+    while (i < last->n && p[i] == 255)
+        i++;
+    if (i < last->n) {
+        p[i]++;
+        last->n = i + 1;
+    }
+}
+
+/* Ends the data block; `next` is the key that comes, empty at the end. */
+static void end_block(struct rt_sstable_writer *w, struct rt_span next)
+{
+    struct rt_bytes value;
+    struct handle h;
+
+    rt_bytes_add(&w->block, w->restarts.p, w->restarts.n);
+    put32(&w->block, (uint32_t)(w->restarts.n / 4));
+    put_block(w, &w->block, &h);
+    shorten(&w->last, next);
+    rt_bytes_init(&value, 32);
+    put_varint(&value, h.offset);
+    put_varint(&value, h.size);
+    put32(&w->index_restarts, (uint32_t)w->index.n);
+    put_varint(&w->index, 0);
+    put_varint(&w->index, w->last.n);
+    put_varint(&w->index, value.n);
+    rt_bytes_add(&w->index, w->last.p, w->last.n);
+    rt_bytes_add(&w->index, value.p, value.n);
+    w->file.failed |= value.failed;
+    rt_bytes_clear(&value);
+    w->block.n = w->restarts.n = 0;
+    w->n_entries = 0;
+}
+
+void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value)
+{
+    size_t shared = 0;
+
+    if (w->n_entries && w->block.n + w->restarts.n + 4 >= w->block_size)
+        end_block(w, key);
+    if (w->n_entries % RESTART_EVERY == 0) {
+        put32(&w->restarts, (uint32_t)w->block.n);
+    } else {
+        while (shared < w->last.n && shared < key.n &&
+               (unsigned char)w->last.p[shared] == key.p[shared])
+            shared++;
+    }
+    put_varint(&w->block, shared);
+    put_varint(&w->block, key.n - shared);
+    put_varint(&w->block, value.n);
+    rt_bytes_add(&w->block, key.p + shared, key.n - shared);
+    rt_bytes_add(&w->block, value.p, value.n);
+    w->last.n = 0;
+    rt_bytes_add(&w->last, key.p, key.n);
+    w->n_entries++;
+}
+
+bool rt_sstable_end(struct rt_sstable_writer *w)
+{
+    struct handle meta, index;
+    size_t at;
+
+    if (w->n_entries)
+        end_block(w, rt_span_of(NULL, 0));
+    w->block.n = 0;
+    put32(&w->block, 0);
+    put32(&w->block, 1);
+    put_block(w, &w->block, &meta);
+    if (!w->index_restarts.n)
+        put32(&w->index_restarts, 0);
+    rt_bytes_add(&w->index, w->index_restarts.p, w->index_restarts.n);
+    put32(&w->index, (uint32_t)(w->index_restarts.n / 4));
+    put_block(w, &w->index, &index);
+    at = w->file.n;
+    put_varint(&w->file, meta.offset);
+    put_varint(&w->file, meta.size);
+    put_varint(&w->file, index.offset);
+    put_varint(&w->file, index.size);
+    while (!w->file.failed && w->file.n < at + 40)
+        rt_bytes_addc(&w->file, 0);
+    put32(&w->file, (uint32_t)(MAGIC & UINT32_MAX));
+    put32(&w->file, (uint32_t)(MAGIC >> 32));
+    return !(w->file.failed || w->block.failed || w->index.failed || w->restarts.failed ||
+             w->index_restarts.failed || w->last.failed);
+}
+
+void rt_sstable_clear(struct rt_sstable_writer *w)
+{
+    rt_bytes_clear(&w->file);
+    rt_bytes_clear(&w->block);
+    rt_bytes_clear(&w->index);
+    rt_bytes_clear(&w->restarts);
+    rt_bytes_clear(&w->index_restarts);
+    rt_bytes_clear(&w->last);
+}

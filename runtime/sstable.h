@@ -1,0 +1,44 @@
+/*
+ * A sorted-string table as TensorFlow writes its checkpoint indexes: leveldb's table format.
+ *
+ * File: data blocks, a block of meta data (empty), the index block, a footer of 48 bytes (where
+ * those two blocks are, padding, magic number). Block: entries whose keys leave out what they share
+ * with the key before, the places where a full key stands, their count; then a byte of compression
+ * type and the masked CRC-32C of block and type.
+ *
+ * Functions of bytes; no I/O here.
+ */
+#ifndef RT_SSTABLE_H
+#define RT_SSTABLE_H
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/span.h"
+#include "runtime/base/status.h"
+
+/*
+ * Calls `each` for every entry in order; another status than RT_OK ends it. `key` is good for the
+ * call only, `value` lies in `file`. DATA_LOSS: lengths, order or checksums are wrong.
+ */
+enum rt_status rt_sstable_read(struct rt_span file,
+                               enum rt_status (*each)(void *arg, struct rt_span key,
+                                                      struct rt_span value, struct rt_error *err),
+                               void *arg, struct rt_error *err);
+
+struct rt_sstable_writer {
+    struct rt_bytes file;  /* what is finished; `failed` when memory or the limit is out */
+    struct rt_bytes block; /* the data block in the making */
+    struct rt_bytes restarts;
+    struct rt_bytes index, index_restarts;
+    struct rt_bytes last; /* the key before */
+    size_t block_size;
+    int n_entries; /* of this block */
+};
+
+/* Entries are added in increasing order of keys. `block_size`: 0 for TensorFlow's, 262144. */
+void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
+void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
+/* The whole file is in w->file. False: out of memory. */
+bool rt_sstable_end(struct rt_sstable_writer *w);
+void rt_sstable_clear(struct rt_sstable_writer *w);
+
+#endif

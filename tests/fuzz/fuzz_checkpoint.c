@@ -1,0 +1,26 @@
+/* A checkpoint's index of any bytes is read or refused; its tensors' files do not exist. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/checkpoint.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+
+    if (rt_checkpoint_open_index(&c, "/nonexistent/x", rt_span_of(data, size), &err))
+        return 0;
+    for (int i = 0; i < rt_checkpoint_count(c); i++) {
+        struct rt_tensor t;
+        const char *name = rt_checkpoint_at(c, i)->name;
+        rt_checkpoint_tensor(c, name, rt_span_of(NULL, 0), RT_NO_DTYPE, &t, &err);
+        rt_tensor_clear(&t);
+        rt_checkpoint_tensor(c, name, rt_span_str("5 8 0,2:1,3"), RT_NO_DTYPE, &t, &err);
+        rt_tensor_clear(&t);
+    }
+    rt_checkpoint_check_files(c, &err);
+    rt_checkpoint_unref(c);
+    return 0;
+}
