@@ -67,6 +67,11 @@ enum rt_dtype rt_variable_dtype(const struct rt_variable *v)
     return v->dtype;
 }
 
+const struct rt_shape *rt_variable_shape(const struct rt_variable *v)
+{
+    return &v->shape;
+}
+
 bool rt_variable_is_initialized(struct rt_variable *v)
 {
     rt_mutex_lock(&v->mu);

@@ -22,6 +22,7 @@ struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
 struct rt_variable *rt_variable_of(const struct rt_tensor *handle);
 const char *rt_variable_name(const struct rt_variable *v);
 enum rt_dtype rt_variable_dtype(const struct rt_variable *v);
+const struct rt_shape *rt_variable_shape(const struct rt_variable *v); /* as declared */
 bool rt_variable_is_initialized(struct rt_variable *v);
 /* *out gets a reference (maybe lazy). FAILED_PRECONDITION with TensorFlow's text when it was never
  * assigned: `is_ref` chooses between TF1's ("Attempting to use uninitialized value NAME") and
