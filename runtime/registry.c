@@ -1,5 +1,6 @@
 /* Which ops and kernels there are: rt_registry_* of op.h. */
 #include "runtime/op.h"
+#include "runtime/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,12 @@ struct rt_registry {
 
 struct rt_registry *rt_registry_new(void)
 {
-    return calloc(1, sizeof(struct rt_registry));
+    struct rt_registry *r = calloc(1, sizeof *r);
+    if (r && !rt_register_control(r)) {
+        rt_registry_free(r);
+        r = NULL;
+    }
+    return r;
 }
 
 void rt_registry_free(struct rt_registry *r)

@@ -320,13 +320,12 @@ static enum rt_status run_sub_ref(struct rt_run *r)
 #define UPDATE(SYMBOL, NAME, TYPE_ATTR, RUN)                                                       \
     const struct kn_entry SYMBOL = {                                                               \
         .op = {.name = NAME, .effect = RT_WRITES},                                                 \
-        .kernels = KN_KERNELS({.op = NAME,                                         \
-                                               .device = "CPU",                                    \
-                                               .name = "update",                                   \
-                                               .type_attr = TYPE_ATTR,                             \
-                                               .types = KN_SET(KN_NUMBERS),                        \
-                                               .run = RUN},                                        \
-                                              {0}},                                                \
+        .kernels = KN_KERNELS({.op = NAME,                                                         \
+                               .device = "CPU",                                                    \
+                               .name = "update",                                                   \
+                               .type_attr = TYPE_ATTR,                                             \
+                               .types = KN_SET(KN_NUMBERS),                                        \
+                               .run = RUN}),                                                       \
     }
 UPDATE(kn_assign_add_variable_op, "AssignAddVariableOp", "dtype", run_add);
 UPDATE(kn_assign_sub_variable_op, "AssignSubVariableOp", "dtype", run_sub);
@@ -343,8 +342,8 @@ static enum rt_status run_destroy(struct rt_run *r)
 
 const struct kn_entry kn_destroy_resource_op = {
     .op = {.name = "DestroyResourceOp", .effect = RT_WRITES},
-    .kernels = (const struct rt_kernel[]){{.op = "DestroyResourceOp",
-                                           .device = "CPU",
-                                           .name = "destroy_resource",
-                                           .run = run_destroy}),
+    .kernels = KN_KERNELS({.op = "DestroyResourceOp",
+                           .device = "CPU",
+                           .name = "destroy_resource",
+                           .run = run_destroy}),
 };
