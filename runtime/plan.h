@@ -261,6 +261,10 @@ struct rt_session {
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                struct rt_object **out, struct rt_error *err);
 
+/* As rt_callable_is_rowwise. */
+bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
+                        struct rt_error *why);
+
 /* ---- what could not run (missing.c) ---- */
 struct rt_missing_list {
     struct rt_arena *arena;

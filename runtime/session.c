@@ -580,6 +580,17 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch)
     return (enum rt_dtype)c->fetch_dtype[fetch];
 }
 
+bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
+                            struct rt_error *why)
+{
+    struct plan_box *b = NULL;
+    if (get_plan(c, &b, why))
+        return false;
+    bool yes = rt_plan_is_rowwise(b->plan, shapes, why);
+    box_unref(b);
+    return yes;
+}
+
 /* ---- from loading to serving ---- */
 
 void rt_session_serve(struct rt_session *s)

@@ -14,18 +14,116 @@
 #include "kernels/cpu/half.h"
 #include "runtime/types.h"
 
-#define KN_SIGNED(X)   X(RT_I8, int8_t) X(RT_I16, int16_t) X(RT_I32, int32_t) X(RT_I64, int64_t)
-#define KN_UNSIGNED(X) X(RT_U8, uint8_t) X(RT_U16, uint16_t) X(RT_U32, uint32_t) X(RT_U64, uint64_t)
-#define KN_INTS(X)     KN_SIGNED(X) KN_UNSIGNED(X)
-#define KN_FLOATS(X)   X(RT_F32, float) X(RT_F64, double)
-#define KN_HALFS(X)    X(RT_F16, struct kn_half) X(RT_BF16, struct kn_bfloat)
-#define KN_COMPLEX(X)  X(RT_C64, float _Complex) X(RT_C128, double _Complex)
-#define KN_REALS(X)    KN_INTS(X) KN_FLOATS(X) KN_HALFS(X)
-#define KN_NUMBERS(X)  KN_REALS(X) KN_COMPLEX(X)
+/* KN_FOR_X(M, ...) is M(dtype, C type, ...) for each type of the list. */
+#define KN_FOR_SIGNED(M, ...)                                                                      \
+    M(RT_I8, int8_t, __VA_ARGS__)                                                                  \
+    M(RT_I16, int16_t, __VA_ARGS__)                                                                \
+    M(RT_I32, int32_t, __VA_ARGS__)                                                                \
+    M(RT_I64, int64_t, __VA_ARGS__)
+#define KN_FOR_UNSIGNED(M, ...)                                                                    \
+    M(RT_U8, uint8_t, __VA_ARGS__)                                                                 \
+    M(RT_U16, uint16_t, __VA_ARGS__)                                                               \
+    M(RT_U32, uint32_t, __VA_ARGS__)                                                               \
+    M(RT_U64, uint64_t, __VA_ARGS__)
+#define KN_FOR_I32_I64(M, ...) M(RT_I32, int32_t, __VA_ARGS__) M(RT_I64, int64_t, __VA_ARGS__)
+#define KN_FOR_WIDE(M, ...)    M(RT_F32, float, __VA_ARGS__) M(RT_F64, double, __VA_ARGS__)
+#define KN_FOR_HALFS(M, ...)                                                                       \
+    M(RT_F16, struct kn_half, __VA_ARGS__) M(RT_BF16, struct kn_bfloat, __VA_ARGS__)
+#define KN_FOR_COMPLEX(M, ...)                                                                     \
+    M(RT_C64, float _Complex, __VA_ARGS__) M(RT_C128, double _Complex, __VA_ARGS__)
+#define KN_FOR_BOOL(M, ...)           M(RT_BOOL, bool, __VA_ARGS__)
+#define KN_FOR_INTS(M, ...)           KN_FOR_SIGNED(M, __VA_ARGS__) KN_FOR_UNSIGNED(M, __VA_ARGS__)
+#define KN_FOR_FLOATS(M, ...)         KN_FOR_WIDE(M, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
+#define KN_FOR_REALS(M, ...)          KN_FOR_INTS(M, __VA_ARGS__) KN_FOR_FLOATS(M, __VA_ARGS__)
+#define KN_FOR_NUMBERS(M, ...)        KN_FOR_REALS(M, __VA_ARGS__) KN_FOR_COMPLEX(M, __VA_ARGS__)
+#define KN_FOR_FLOATS_COMPLEX(M, ...) KN_FOR_FLOATS(M, __VA_ARGS__) KN_FOR_COMPLEX(M, __VA_ARGS__)
+
+#define KN_ROW_X(dt, T, X) X(dt, T)
+#define KN_SIGNED(X)       KN_FOR_SIGNED(KN_ROW_X, X)
+#define KN_UNSIGNED(X)     KN_FOR_UNSIGNED(KN_ROW_X, X)
+#define KN_INTS(X)         KN_FOR_INTS(KN_ROW_X, X)
+#define KN_FLOATS(X)       KN_FOR_WIDE(KN_ROW_X, X)
+#define KN_HALFS(X)        KN_FOR_HALFS(KN_ROW_X, X)
+#define KN_COMPLEX(X)      KN_FOR_COMPLEX(KN_ROW_X, X)
+#define KN_REALS(X)        KN_FOR_REALS(KN_ROW_X, X)
+#define KN_NUMBERS(X)      KN_FOR_NUMBERS(KN_ROW_X, X)
 
 /* Sets of types, for the `types` of a kernel row: KN_SET(KN_INTS) | RT_T(RT_BOOL). */
 #define KN_SET_ROW(dt, T) | RT_T(dt)
 #define KN_SET(LIST)      (UINT64_C(0) LIST(KN_SET_ROW))
+
+/*
+ * KN_C: what a value of a type is computed in. Halves compute in float, and each operation rounds
+ * back; the rest in itself. KN_U: the same, but integers in an unsigned type wide enough that
+ * sums and products wrap around without undefined behaviour.
+ * KN_GET, KN_PUT: from an element to that and back.
+ */
+#define KN_C(dt)          KN_C_##dt
+#define KN_C_RT_I8        int8_t
+#define KN_C_RT_I16       int16_t
+#define KN_C_RT_I32       int32_t
+#define KN_C_RT_I64       int64_t
+#define KN_C_RT_U8        uint8_t
+#define KN_C_RT_U16       uint16_t
+#define KN_C_RT_U32       uint32_t
+#define KN_C_RT_U64       uint64_t
+#define KN_C_RT_F32       float
+#define KN_C_RT_F64       double
+#define KN_C_RT_F16       float
+#define KN_C_RT_BF16      float
+#define KN_C_RT_C64       float _Complex
+#define KN_C_RT_C128      double _Complex
+#define KN_C_RT_BOOL      bool
+#define KN_U(dt)          KN_U_##dt
+#define KN_U_RT_I8        uint32_t
+#define KN_U_RT_I16       uint32_t
+#define KN_U_RT_I32       uint32_t
+#define KN_U_RT_I64       uint64_t
+#define KN_U_RT_U8        uint32_t
+#define KN_U_RT_U16       uint32_t
+#define KN_U_RT_U32       uint32_t
+#define KN_U_RT_U64       uint64_t
+#define KN_U_RT_F32       float
+#define KN_U_RT_F64       double
+#define KN_U_RT_F16       float
+#define KN_U_RT_BF16      float
+#define KN_U_RT_C64       float _Complex
+#define KN_U_RT_C128      double _Complex
+#define KN_GET(dt, v)     KN_GET_##dt(v)
+#define KN_GET_RT_I8(v)   (v)
+#define KN_GET_RT_I16(v)  (v)
+#define KN_GET_RT_I32(v)  (v)
+#define KN_GET_RT_I64(v)  (v)
+#define KN_GET_RT_U8(v)   (v)
+#define KN_GET_RT_U16(v)  (v)
+#define KN_GET_RT_U32(v)  (v)
+#define KN_GET_RT_U64(v)  (v)
+#define KN_GET_RT_F32(v)  (v)
+#define KN_GET_RT_F64(v)  (v)
+#define KN_GET_RT_F16(v)  kn_from_f16(v)
+#define KN_GET_RT_BF16(v) kn_from_bf16(v)
+#define KN_GET_RT_C64(v)  (v)
+#define KN_GET_RT_C128(v) (v)
+#define KN_GET_RT_BOOL(v) (v)
+#define KN_PUT(dt, v)     KN_PUT_##dt(v)
+#define KN_PUT_RT_I8(v)   ((int8_t)(v))
+#define KN_PUT_RT_I16(v)  ((int16_t)(v))
+#define KN_PUT_RT_I32(v)  ((int32_t)(v))
+#define KN_PUT_RT_I64(v)  ((int64_t)(v))
+#define KN_PUT_RT_U8(v)   ((uint8_t)(v))
+#define KN_PUT_RT_U16(v)  ((uint16_t)(v))
+#define KN_PUT_RT_U32(v)  ((uint32_t)(v))
+#define KN_PUT_RT_U64(v)  ((uint64_t)(v))
+#define KN_PUT_RT_F32(v)  ((float)(v))
+#define KN_PUT_RT_F64(v)  ((double)(v))
+#define KN_PUT_RT_F16(v)  kn_to_f16((float)(v))
+#define KN_PUT_RT_BF16(v) kn_to_bf16((float)(v))
+#define KN_PUT_RT_C64(v)  (v)
+#define KN_PUT_RT_C128(v) (v)
+#define KN_PUT_RT_BOOL(v) ((bool)(v))
+
+/* What an operation that halves compute in steps leaves between two of them. */
+#define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
 /* By bytes alone, for what only moves elements: X(bytes, C type). */
 #define KN_SIZES(X) X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t)
@@ -39,6 +137,34 @@
 #define KN_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
 #define KN_CLONES
+#endif
+
+/* KN_CLONES for the types that models are made of; the rest are not worth three copies. */
+#define KN_FAST(dt) KN_FAST_##dt
+#define KN_FAST_RT_I8
+#define KN_FAST_RT_I16
+#define KN_FAST_RT_I32 KN_CLONES
+#define KN_FAST_RT_I64 KN_CLONES
+#define KN_FAST_RT_U8
+#define KN_FAST_RT_U16
+#define KN_FAST_RT_U32
+#define KN_FAST_RT_U64
+#define KN_FAST_RT_F32  KN_CLONES
+#define KN_FAST_RT_F64  KN_CLONES
+#define KN_FAST_RT_F16  KN_CLONES
+#define KN_FAST_RT_BF16 KN_CLONES
+#define KN_FAST_RT_C64
+#define KN_FAST_RT_C128
+#define KN_FAST_RT_BOOL
+
+/* Before a loop that reads element i before it writes element i: an output that lies on top of an
+ * input does not keep it from being vectorised. */
+#if defined(__clang__)
+#define KN_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define KN_IVDEP _Pragma("GCC ivdep")
+#else
+#define KN_IVDEP
 #endif
 
 #endif

@@ -1,0 +1,230 @@
+/*
+ * Arithmetic of two broadcast inputs. Integers wrap around; integer division by zero refuses.
+ */
+#include "kernels/cpu/elementwise.h"
+
+#include <math.h>
+#include <string.h>
+#include <tgmath.h>
+
+static const char by_zero[] = "Integer division by zero";
+
+/* ---- sums and products ---- */
+
+#define ADD(dt, x, y) ((KN_U(dt))(x) + (KN_U(dt))(y))
+#define SUB(dt, x, y) ((KN_U(dt))(x) - (KN_U(dt))(y))
+#define MUL(dt, x, y) ((KN_U(dt))(x) * (KN_U(dt))(y))
+KN_BINARY(add_v2, "AddV2", NUMBERS, ADD)
+KN_BINARY(sub, "Sub", NUMBERS, SUB)
+KN_BINARY(mul, "Mul", NUMBERS, MUL)
+
+#define MUL_NO_NAN(dt, x, y) ((y) == 0 ? 0 : (x) * (y))
+KN_BINARY(mul_no_nan, "MulNoNan", FLOATS_COMPLEX, MUL_NO_NAN)
+
+#define SQUARED_DIFFERENCE(dt, x, y)                                                               \
+    ((KN_U(dt))KN_ROUND(dt, SUB(dt, x, y)) * (KN_U(dt))KN_ROUND(dt, SUB(dt, x, y)))
+#define SQUARED_MODULUS(dt, x, y) ((x) - (y)) * conj((x) - (y))
+KN_FOR_REALS(KN_BINARY_SAME, squared_difference, SQUARED_DIFFERENCE)
+KN_FOR_COMPLEX(KN_BINARY_SAME, squared_difference, SQUARED_MODULUS)
+KN_BINARY_OP(squared_difference, "SquaredDifference", NUMBERS, NULL)
+
+/* Add also joins strings. */
+static bool add_strings(void *dst, const void *src_a, const void *src_b, int64_t n, int64_t sa,
+                        int64_t sb)
+{
+    struct rt_str *d = dst;
+    const struct rt_str *a = src_a, *b = src_b;
+    for (int64_t i = 0; i < n; i++) {
+        const struct rt_str *x = &a[i * sa], *y = &b[i * sb];
+        char *to = rt_str_resize(&d[i], x->n + y->n);
+        if (!to)
+            return false;
+        memcpy(to, rt_str_data(x), x->n);
+        memcpy(to + x->n, rt_str_data(y), y->n);
+    }
+    return true;
+}
+
+static enum rt_status add_strings_prepare(struct rt_prep *p, void **state)
+{
+    static const struct kn_binary op = {.row = {[RT_STRING] = add_strings}};
+    return kn_binary_prepare(p, &op, state);
+}
+
+static enum rt_status add_strings_run(struct rt_run *r)
+{
+    return kn_binary_walk(r) ? RT_OK : rt_fail_memory(r->err, "strings", 0);
+}
+
+static enum rt_status add_infer(struct rt_infer *x)
+{
+    const enum rt_status st = kn_infer_broadcast(x);
+    if (x->out[0].dtype == RT_STRING)
+        x->alias[0] = -1;
+    return st;
+}
+
+const struct kn_entry kn_add = {
+    .op = {.name = "Add", .infer = add_infer, .rows = rt_rows_each},
+    .kernels = KN_KERNELS({.op = "Add",
+                           .device = "CPU",
+                           .name = "add",
+                           .types = KN_SET(KN_NUMBERS),
+                           .prepare = add_v2_prepare,
+                           .run = kn_binary_run},
+                          {.op = "Add",
+                           .device = "CPU",
+                           .name = "add.strings",
+                           .types = RT_T(RT_STRING),
+                           .prepare = add_strings_prepare,
+                           .run = add_strings_run}),
+};
+
+/* ---- division ---- */
+
+/* The smallest number by -1 wraps around instead of trapping. */
+static inline int64_t div_int(int64_t x, int64_t y, bool *bad)
+{
+    if (y == 0)
+        *bad = true;
+    return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+}
+
+static inline int64_t mod_int(int64_t x, int64_t y, bool *bad)
+{
+    if (y == 0)
+        *bad = true;
+    return y == 0 || y == -1 ? 0 : x % y;
+}
+
+/* Rounded down: one less than the truncated quotient when there is a rest of the other sign. */
+static inline int64_t floor_div_int(int64_t x, int64_t y, bool *bad)
+{
+    return div_int(x, y, bad) - (mod_int(x, y, bad) != 0 && (x < 0) != (y < 0));
+}
+
+static inline int64_t floor_mod_int(int64_t x, int64_t y, bool *bad)
+{
+    const int64_t m = mod_int(x, y, bad);
+    return m != 0 && (x < 0) != (y < 0) ? m + y : m;
+}
+
+#define S_DIV(dt, T, x, y, bad)       div_int(x, y, bad)
+#define S_MOD(dt, T, x, y, bad)       mod_int(x, y, bad)
+#define S_FLOOR_DIV(dt, T, x, y, bad) floor_div_int(x, y, bad)
+#define S_FLOOR_MOD(dt, T, x, y, bad) floor_mod_int(x, y, bad)
+#define U_DIV(dt, T, x, y, bad)       ((y) == 0 ? (*(bad) = true, (T)0) : (T)((x) / (y)))
+#define U_MOD(dt, T, x, y, bad)       ((y) == 0 ? (*(bad) = true, (T)0) : (T)((x) % (y)))
+
+#define DIV(dt, x, y) ((x) / (y))
+KN_FOR_SIGNED(KN_BINARY_CHECKED, div, S_DIV)
+KN_FOR_UNSIGNED(KN_BINARY_CHECKED, div, U_DIV)
+KN_FOR_FLOATS_COMPLEX(KN_BINARY_SAME, div, DIV)
+KN_BINARY_OP(div, "Div", NUMBERS, by_zero)
+KN_BINARY_ALIAS(real_div, "RealDiv", div, FLOATS_COMPLEX)
+
+#define DIV_NO_NAN(dt, x, y) ((y) == 0 ? 0 : (x) / (y))
+KN_BINARY(div_no_nan, "DivNoNan", FLOATS_COMPLEX, DIV_NO_NAN)
+
+#define TRUNCATE_DIV(dt, x, y) trunc(KN_ROUND(dt, (x) / (y)))
+KN_FOR_SIGNED(KN_BINARY_CHECKED, truncate_div, S_DIV)
+KN_FOR_UNSIGNED(KN_BINARY_CHECKED, truncate_div, U_DIV)
+KN_FOR_FLOATS(KN_BINARY_SAME, truncate_div, TRUNCATE_DIV)
+KN_BINARY_OP(truncate_div, "TruncateDiv", REALS, by_zero)
+
+#define FLOOR_DIV(dt, x, y) floor(KN_ROUND(dt, (x) / (y)))
+KN_FOR_SIGNED(KN_BINARY_CHECKED, floor_div, S_FLOOR_DIV)
+KN_FOR_UNSIGNED(KN_BINARY_CHECKED, floor_div, U_DIV)
+KN_FOR_FLOATS(KN_BINARY_SAME, floor_div, FLOOR_DIV)
+KN_BINARY_OP(floor_div, "FloorDiv", REALS, by_zero)
+
+#define TRUNCATE_MOD(dt, x, y) fmod(x, y)
+KN_FOR_SIGNED(KN_BINARY_CHECKED, truncate_mod, S_MOD)
+KN_FOR_UNSIGNED(KN_BINARY_CHECKED, truncate_mod, U_MOD)
+KN_FOR_FLOATS(KN_BINARY_SAME, truncate_mod, TRUNCATE_MOD)
+KN_BINARY_OP(truncate_mod, "TruncateMod", REALS, by_zero)
+KN_BINARY_ALIAS(mod, "Mod", truncate_mod, REALS)
+
+static inline double floor_mod(double x, double y)
+{
+    const double m = (fmod)(x, y);
+    return m != 0 && (m < 0) != (y < 0) ? m + y : m;
+}
+static inline float floor_mod_f(float x, float y)
+{
+    const float m = fmodf(x, y);
+    return m != 0 && (m < 0) != (y < 0) ? m + y : m;
+}
+#define FLOOR_MOD(dt, x, y) _Generic((x), float : floor_mod_f, double : floor_mod)(x, y)
+KN_FOR_SIGNED(KN_BINARY_CHECKED, floor_mod, S_FLOOR_MOD)
+KN_FOR_UNSIGNED(KN_BINARY_CHECKED, floor_mod, U_MOD)
+KN_FOR_FLOATS(KN_BINARY_SAME, floor_mod, FLOOR_MOD)
+KN_BINARY_OP(floor_mod, "FloorMod", REALS, by_zero)
+
+/* ---- powers ---- */
+
+static uint64_t int_pow(uint64_t x, uint64_t y)
+{
+    uint64_t p = 1;
+    for (; y; y >>= 1, x *= x)
+        if (y & 1)
+            p *= x;
+    return p;
+}
+
+#define POW(dt, x, y) pow(x, y)
+#define S_POW(dt, T, x, y, bad)                                                                    \
+    ((y) < 0 ? (*(bad) = true, (T)0) : (T)int_pow((uint64_t)(x), (uint64_t)(y)))
+#define U_POW(dt, T, x, y, bad) ((T)int_pow(x, y))
+KN_FOR_SIGNED(KN_BINARY_CHECKED, pow, S_POW)
+KN_FOR_UNSIGNED(KN_BINARY_CHECKED, pow, U_POW)
+KN_FOR_FLOATS_COMPLEX(KN_BINARY_SAME, pow_any, POW)
+
+/* x * x is what a correct power gives, at a hundredth of its cost: models square a lot. */
+#define POW_OR_SQUARE(dt, T, unused)                                                               \
+    static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
+                         int64_t sb)                                                               \
+    {                                                                                              \
+        if (!sb && KN_GET(dt, *(const T *)b) == 2)                                                 \
+            return mul_##dt(dst, a, a, n, sa, sa);                                                 \
+        return pow_any_##dt(dst, a, b, n, sa, sb);                                                 \
+    }
+KN_FOR_FLOATS(POW_OR_SQUARE, 0)
+#define pow_RT_C64  pow_any_RT_C64
+#define pow_RT_C128 pow_any_RT_C128
+KN_BINARY_OP(pow, "Pow", NUMBERS, "Integers to negative integer powers are not allowed")
+
+/* ---- extremes; NaN wins, of two zeros the first ---- */
+
+#define MAXIMUM(dt, x, y) ((x) >= (y) || (x) != (x) ? (x) : (y))
+#define MINIMUM(dt, x, y) ((x) <= (y) || (x) != (x) ? (x) : (y))
+KN_BINARY(maximum, "Maximum", REALS, MAXIMUM)
+KN_BINARY(minimum, "Minimum", REALS, MINIMUM)
+
+/* ---- the rest ---- */
+
+#define ATAN2(dt, x, y) atan2(x, y)
+KN_BINARY(atan2, "Atan2", FLOATS, ATAN2)
+
+#define XDIVY(dt, x, y) ((x) == 0 ? 0 : (x) / (y))
+KN_BINARY(xdivy, "Xdivy", FLOATS_COMPLEX, XDIVY)
+
+#define XLOGY(dt, x, y) ((x) == 0 ? 0 : (x)*KN_ROUND(dt, log(y)))
+KN_BINARY(xlogy, "Xlogy", FLOATS_COMPLEX, XLOGY)
+
+#define XLOG1PY(dt, x, y)         ((x) == 0 ? 0 : (x)*KN_ROUND(dt, log1p(y)))
+#define XLOG1PY_COMPLEX(dt, x, y) ((x) == 0 ? 0 : (x)*log(1 + (y)))
+KN_FOR_FLOATS(KN_BINARY_SAME, xlog1py, XLOG1PY)
+KN_FOR_COMPLEX(KN_BINARY_SAME, xlog1py, XLOG1PY_COMPLEX)
+KN_BINARY_OP(xlog1py, "Xlog1py", FLOATS_COMPLEX, NULL)
+
+#define NEXT_AFTER(dt, x, y) nextafter(x, y)
+KN_BINARY(next_after, "NextAfter", WIDE, NEXT_AFTER)
+
+/* Two reals to one complex number. */
+#undef complex
+#define COMPLEX_F(dt, x, y) CMPLXF(x, y)
+#define COMPLEX_D(dt, x, y) CMPLX(x, y)
+KN_BINARY_LOOP(, complex_RT_F32, float, float, , float _Complex, , COMPLEX_F, 0)
+KN_BINARY_LOOP(, complex_RT_F64, double, double, , double _Complex, , COMPLEX_D, 0)
+KN_BINARY_OP(complex, "Complex", WIDE, NULL)

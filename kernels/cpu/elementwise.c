@@ -1,0 +1,185 @@
+#include "kernels/cpu/elementwise.h"
+
+#include <string.h>
+
+/* ---- shapes ---- */
+
+bool kn_shape_known(const struct rt_shape *s)
+{
+    for (int i = 0; i < s->rank; i++)
+        if (s->dim[i] < 0)
+            return false;
+    return s->rank >= 0;
+}
+
+bool kn_shape_eq(const struct rt_shape *a, const struct rt_shape *b)
+{
+    return a->rank == b->rank &&
+           (a->rank <= 0 || memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0);
+}
+
+int64_t kn_shape_count(const struct rt_shape *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->rank; i++)
+        n *= s->dim[i];
+    return n;
+}
+
+enum rt_status kn_infer_same(struct rt_infer *x)
+{
+    for (int k = 0; k < x->n_out; k++) {
+        x->out[k].shape = x->in[0].shape;
+        if (k == 0 && x->out[k].dtype == x->in[0].dtype)
+            x->alias[k] = 0;
+    }
+    return RT_OK;
+}
+
+enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
+                            const struct rt_shape *b, struct rt_error *err)
+{
+    out->rank = -1;
+    if (a->rank < 0 || b->rank < 0)
+        return RT_OK;
+    const int rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = 0; i < rank; i++) {
+        const int ia = i - (rank - a->rank), ib = i - (rank - b->rank);
+        const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (da == 1 || da == db) {
+            out->dim[i] = db;
+        } else if (db == 1) {
+            out->dim[i] = da;
+        } else if (da < 0 || db < 0) {
+            out->dim[i] = da >= 0 ? da : db; /* the unknown one is 1 or equal */
+        } else {
+            char ta[160], tb[160];
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",
+                           rt_shape_text(ta, sizeof ta, a->rank, a->dim),
+                           rt_shape_text(tb, sizeof tb, b->rank, b->dim));
+        }
+    }
+    out->rank = rank;
+    return RT_OK;
+}
+
+enum rt_status kn_infer_broadcast(struct rt_infer *x)
+{
+    struct rt_info *out = &x->out[0];
+    const enum rt_status st = kn_broadcast(&out->shape, &x->in[0].shape, &x->in[1].shape, x->err);
+    if (st)
+        return st;
+    for (int k = 1; k >= 0; k--)
+        if (x->in[k].dtype == out->dtype && kn_shape_eq(&x->in[k].shape, &out->shape))
+            x->alias[0] = (int8_t)k;
+    return RT_OK;
+}
+
+/* ---- one input ---- */
+
+enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void **state)
+{
+    kn_map_row **row = rt_prep_alloc(p, sizeof *row);
+    if (!row)
+        return p->err->code;
+    *row = op->row[p->in[0].dtype];
+    *state = row;
+    return RT_OK;
+}
+
+enum rt_status kn_map_run(struct rt_run *r)
+{
+    kn_map_row *const *row = r->state;
+    (*row)(r->out[0].data, r->in[0].data, rt_tensor_count(&r->in[0]));
+    return RT_OK;
+}
+
+/* ---- two inputs ---- */
+
+/*
+ * The broadcast as nested loops, innermost first, neighbours that go alike joined into one.
+ * Strides are in bytes; that of the innermost loop is given to the row as 0 or 1.
+ */
+struct plan {
+    kn_binary_row *row;
+    const char *refusal;
+    int64_t n_rows; /* the product of dim[1..], 0 when there are no elements */
+    int64_t sa0, sb0, row_bytes;
+    int rank;
+    int64_t dim[RT_MAX_RANK], sa[RT_MAX_RANK], sb[RT_MAX_RANK];
+};
+
+enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state)
+{
+    struct plan *k = rt_prep_alloc(p, sizeof *k);
+    if (!k)
+        return p->err->code;
+    struct rt_shape o;
+    const struct rt_shape *a = &p->in[0].shape, *b = &p->in[1].shape;
+    const enum rt_status st = kn_broadcast(&o, a, b, p->err);
+    if (st)
+        return st;
+    const int64_t size_a = (int64_t)rt_dtype_size(p->in[0].dtype);
+    const int64_t size_b = (int64_t)rt_dtype_size(p->in[1].dtype);
+    int64_t na = 1, nb = 1, count = 1;
+    k->row = op->row[p->in[0].dtype];
+    k->refusal = op->refusal;
+    for (int i = o.rank - 1; i >= 0; i--) {
+        const int ia = i - (o.rank - a->rank), ib = i - (o.rank - b->rank), last = k->rank - 1;
+        const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib], n = o.dim[i];
+        count *= n;
+        if (n == 1)
+            continue;
+        const int64_t sa = da == 1 ? 0 : na * size_a, sb = db == 1 ? 0 : nb * size_b;
+        if (k->rank && !sa == !k->sa[last] && !sb == !k->sb[last]) {
+            k->dim[last] *= n;
+        } else {
+            k->dim[k->rank] = n;
+            k->sa[k->rank] = sa;
+            k->sb[k->rank] = sb;
+            k->rank++;
+        }
+        na *= da;
+        nb *= db;
+    }
+    if (k->rank == 0) {
+        k->rank = 1;
+        k->dim[0] = k->sa[0] = k->sb[0] = 1;
+    }
+    k->sa0 = k->sa[0] != 0;
+    k->sb0 = k->sb[0] != 0;
+    k->row_bytes = k->dim[0] * (int64_t)rt_dtype_size(p->out[0].dtype);
+    k->n_rows = count ? count / k->dim[0] : 0;
+    *state = k;
+    return RT_OK;
+}
+
+bool kn_binary_walk(struct rt_run *r)
+{
+    const struct plan *k = r->state;
+    const char *a = r->in[0].data, *b = r->in[1].data;
+    char *d = r->out[0].data;
+    int64_t at[RT_MAX_RANK] = {0};
+    bool good = true;
+    for (int64_t row = 0; row < k->n_rows; row++) {
+        good &= k->row(d, a, b, k->dim[0], k->sa0, k->sb0);
+        d += k->row_bytes;
+        for (int i = 1; i < k->rank; i++) { /* the next row, like an odometer */
+            a += k->sa[i];
+            b += k->sb[i];
+            if (++at[i] < k->dim[i])
+                break;
+            a -= k->sa[i] * k->dim[i];
+            b -= k->sb[i] * k->dim[i];
+            at[i] = 0;
+        }
+    }
+    return good;
+}
+
+enum rt_status kn_binary_run(struct rt_run *r)
+{
+    if (kn_binary_walk(r))
+        return RT_OK;
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s", ((const struct plan *)r->state)->refusal);
+}

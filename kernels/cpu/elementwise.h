@@ -1,0 +1,171 @@
+/*
+ * Element-wise ops of one and two inputs: shapes, broadcasting, and the walk over memory are done
+ * here once; an op is its expression, made into loops over many types by the macros below.
+ *
+ *     #define SUB(dt, x, y) ((KN_U(dt))(x) - (KN_U(dt))(y))
+ *     KN_BINARY(sub, "Sub", NUMBERS, SUB)
+ *
+ * Threads: everything is pure; run writes only its output.
+ */
+#ifndef KN_CPU_ELEMENTWISE_H
+#define KN_CPU_ELEMENTWISE_H
+
+#include "kernels/cpu/types.h"
+#include "kernels/entry.h"
+
+/* ---- shapes ---- */
+
+/* Every output has the shape of input 0, and may lie on top of it where the types are equal. */
+enum rt_status kn_infer_same(struct rt_infer *x);
+/* Output 0 has the broadcast shape of inputs 0 and 1. */
+enum rt_status kn_infer_broadcast(struct rt_infer *x);
+/* The broadcast of two shapes; unknown dims stay unknown. Refuses with TensorFlow's words. */
+enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
+                            const struct rt_shape *b, struct rt_error *err);
+bool kn_shape_eq(const struct rt_shape *a, const struct rt_shape *b);
+bool kn_shape_known(const struct rt_shape *s);
+int64_t kn_shape_count(const struct rt_shape *s); /* of a known shape */
+
+/* ---- one input ---- */
+
+/* d[i] from s[i], i < n; d may be s. */
+typedef void kn_map_row(void *d, const void *s, int64_t n);
+
+struct kn_map {
+    kn_map_row *row[RT_N_DTYPES]; /* by the type of input 0 */
+};
+enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void **state);
+enum rt_status kn_map_run(struct rt_run *r);
+
+/* ---- two inputs ---- */
+
+/* d[i] from a[i * sa] and b[i * sb], i < n; sa and sb are 0 or 1. False: a value was refused. */
+typedef bool kn_binary_row(void *d, const void *a, const void *b, int64_t n, int64_t sa,
+                           int64_t sb);
+
+struct kn_binary {
+    kn_binary_row *row[RT_N_DTYPES]; /* by the type of input 0 */
+    const char *refusal;             /* INVALID_ARGUMENT's text when a row returns false */
+};
+enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);
+enum rt_status kn_binary_run(struct rt_run *r);
+/* The walk alone; false when a row returned false. */
+bool kn_binary_walk(struct rt_run *r);
+
+/* ---- loops from expressions ---- */
+
+/* A row of type T to type R: EXPR(dt, x) of x = GET(element), stored by PUT. */
+#define KN_MAP_LOOP(FAST, FN, T, C, GET, R, PUT, EXPR, dt)                                         \
+    FAST static void FN(void *dst, const void *src, int64_t n)                                     \
+    {                                                                                              \
+        R *d = dst;                                                                                \
+        const T *s = src;                                                                          \
+        KN_IVDEP                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const C x = GET(s[i]);                                                                 \
+            d[i] = PUT(EXPR(dt, x));                                                               \
+        }                                                                                          \
+    }
+#define KN_MAP_SAME(dt, T, NAME, EXPR)                                                             \
+    KN_MAP_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, T, KN_PUT_##dt, EXPR, dt)
+#define KN_MAP_BOOL(dt, T, NAME, EXPR)                                                             \
+    KN_MAP_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, bool, KN_PUT_RT_BOOL, EXPR, dt)
+
+#define KN_BINARY_LOOP(FAST, FN, T, C, GET, R, PUT, EXPR, dt)                                      \
+    FAST static bool FN(void *dst, const void *src_a, const void *src_b, int64_t n, int64_t sa,    \
+                        int64_t sb)                                                                \
+    {                                                                                              \
+        R *d = dst;                                                                                \
+        const T *a = src_a, *b = src_b;                                                            \
+        if (sa && sb) {                                                                            \
+            KN_IVDEP                                                                               \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const C x = GET(a[i]), y = GET(b[i]);                                              \
+                d[i] = PUT(EXPR(dt, x, y));                                                        \
+            }                                                                                      \
+        } else if (sa) {                                                                           \
+            const C y = GET(b[0]);                                                                 \
+            KN_IVDEP                                                                               \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const C x = GET(a[i]);                                                             \
+                d[i] = PUT(EXPR(dt, x, y));                                                        \
+            }                                                                                      \
+        } else {                                                                                   \
+            const C x = GET(a[0]);                                                                 \
+            KN_IVDEP                                                                               \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const C y = GET(b[i * sb]);                                                        \
+                d[i] = PUT(EXPR(dt, x, y));                                                        \
+            }                                                                                      \
+        }                                                                                          \
+        return true;                                                                               \
+    }
+#define KN_BINARY_SAME(dt, T, NAME, EXPR)                                                          \
+    KN_BINARY_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, T, KN_PUT_##dt, EXPR, dt)
+#define KN_BINARY_BOOL(dt, T, NAME, EXPR)                                                          \
+    KN_BINARY_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, bool, KN_PUT_RT_BOOL, EXPR, \
+                   dt)
+/* Rows that may refuse values: EXPR(dt, T, x, y, bad) may set `bad`. */
+#define KN_BINARY_CHECKED(dt, T, NAME, EXPR)                                                       \
+    static bool NAME##_##dt(void *dst, const void *src_a, const void *src_b, int64_t n,            \
+                            int64_t sa, int64_t sb)                                                \
+    {                                                                                              \
+        T *d = dst;                                                                                \
+        const T *a = src_a, *b = src_b;                                                            \
+        bool bad = false;                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const T x = a[i * sa], y = b[i * sb];                                                  \
+            d[i] = (T)EXPR(dt, T, x, y, &bad);                                                     \
+        }                                                                                          \
+        return !bad;                                                                               \
+    }
+
+/* ---- an op from its rows: tables, prepare, entry ---- */
+
+#define KN_ROW_OF(dt, T, NAME)  [dt] = NAME##_##dt,
+#define KN_TYPE_OF(dt, T, NAME) | RT_T(dt)
+
+#define KN_MAP_OP(NAME, TF, LIST)                                                                  \
+    static const struct kn_map NAME##_map = {.row = {KN_FOR_##LIST(KN_ROW_OF, NAME)}};             \
+    static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
+    {                                                                                              \
+        return kn_map_prepare(p, &NAME##_map, state);                                              \
+    }                                                                                              \
+    const struct kn_entry kn_##NAME = {                                                            \
+        .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \
+        .kernels =                                                                                 \
+            KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, NAME), NAME##_prepare, kn_map_run),      \
+    };
+/* An op under a second name. */
+#define KN_MAP_ALIAS(NAME, TF, OF, LIST)                                                           \
+    const struct kn_entry kn_##NAME = {                                                            \
+        .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \
+        .kernels = KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, OF), OF##_prepare, kn_map_run),   \
+    };
+#define KN_MAP(NAME, TF, LIST, EXPR)                                                               \
+    KN_FOR_##LIST(KN_MAP_SAME, NAME, EXPR) KN_MAP_OP(NAME, TF, LIST)
+
+#define KN_BINARY_OP(NAME, TF, LIST, REFUSAL)                                                      \
+    static const struct kn_binary NAME##_binary = {                                                \
+        .row = {KN_FOR_##LIST(KN_ROW_OF, NAME)},                                                   \
+        .refusal = (REFUSAL),                                                                      \
+    };                                                                                             \
+    static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
+    {                                                                                              \
+        return kn_binary_prepare(p, &NAME##_binary, state);                                        \
+    }                                                                                              \
+    const struct kn_entry kn_##NAME = {                                                            \
+        .op = {.name = TF, .infer = kn_infer_broadcast, .rows = rt_rows_each},                     \
+        .kernels =                                                                                 \
+            KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, NAME), NAME##_prepare, kn_binary_run),   \
+    };
+#define KN_BINARY_ALIAS(NAME, TF, OF, LIST)                                                        \
+    const struct kn_entry kn_##NAME = {                                                            \
+        .op = {.name = TF, .infer = kn_infer_broadcast, .rows = rt_rows_each},                     \
+        .kernels =                                                                                 \
+            KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, OF), OF##_prepare, kn_binary_run),       \
+    };
+#define KN_BINARY(NAME, TF, LIST, EXPR)                                                            \
+    KN_FOR_##LIST(KN_BINARY_SAME, NAME, EXPR) KN_BINARY_OP(NAME, TF, LIST, NULL)
+
+#endif

@@ -1,0 +1,271 @@
+"""Element-wise ops: kernels/cpu/{arithmetic,compare,bitwise,unary,activations,special}.c"""
+
+from spec import *
+
+FLOATS_COMPLEX = FLOATS + COMPLEX
+
+
+def pairs(g, types, **how):
+    for dtype in types:
+        for a, b in g.broadcasts(dtype, **how):
+            yield dtype, a, b
+
+
+def nonzero(x):
+    return np.where(x == 0, np.ones((), x.dtype), x)
+
+
+# ---- two inputs ----
+
+
+@spec("AddV2", "Sub")
+def exact(g, op):
+    for _, a, b in pairs(g, NUMBERS):
+        yield Case(a, b)
+
+
+@spec("Add")
+def add(g, op):
+    for _, a, b in pairs(g, FLOATS_COMPLEX + SIGNED + ["uint8", "string"]):
+        yield Case(a, b)
+
+
+@spec("Mul", ulps=1)
+def mul(g, op):
+    for dtype, a, b in pairs(g, NUMBERS):
+        yield Case(a, b, ulps=2 if dtype in COMPLEX else 0)
+
+
+@spec("MulNoNan", "DivNoNan", "Xdivy", "RealDiv")
+def floats(g, op):
+    for dtype, a, b in pairs(g, FLOATS_COMPLEX):
+        yield Case(a, b, ulps=4 if dtype in COMPLEX else 0)
+
+
+@spec("Maximum", "Minimum", "Less", "LessEqual", "Greater", "GreaterEqual")
+def reals(g, op):
+    for _, a, b in pairs(g, REALS):
+        yield Case(a, b)
+
+
+@spec("Equal", "NotEqual")
+def equality(g, op):
+    for _, a, b in pairs(g, PLAIN + ["string"]):
+        yield Case(a, b)
+        yield Case(a, b, incompatible_shape_error=False)
+    for dtype in INTS:
+        for a, b in g.broadcasts(dtype, lo=0, hi=1):
+            yield Case(a, b)
+
+
+@spec("Div", "FloorDiv", "FloorMod", "TruncateDiv")
+def division(g, op):
+    for dtype, a, b in pairs(g, INTS + FLOATS + (COMPLEX if op == "Div" else [])):
+        if dtype in INTS:
+            yield Case(a, b)
+            b = nonzero(b)
+        yield Case(a, b, ulps=4 if dtype in COMPLEX else 0)
+    for dtype in SIGNED:
+        low = np.iinfo(dtype).min
+        yield Case(np.array([low, low, 7, -7, 7, -7], dtype), np.array([-1, 1, 2, 2, -2, -2], dtype))
+
+
+@spec("Mod", "TruncateMod")
+def remainder(g, op):
+    for dtype, a, b in pairs(g, ["int32", "int64", "float32", "float64"]):
+        yield Case(a, b)
+        yield Case(a, nonzero(b))
+
+
+@spec("SquaredDifference")
+def squared_difference(g, op):
+    for dtype, a, b in pairs(g, FLOATS_COMPLEX + ["int32", "int64"]):
+        yield Case(a, b, ulps=4 if dtype in COMPLEX else 0)
+
+
+@spec("Pow", ulps=4)
+def power(g, op):
+    for dtype, a, b in pairs(g, FLOATS):
+        yield Case(a, b)
+        yield Case(np.abs(a), b)
+        yield Case(a, np.array(2, a.dtype))
+        yield Case(a, np.array([3], a.dtype))
+    for dtype, a, b in pairs(g, COMPLEX, lo=0.5, hi=2):
+        yield Case(a, b, rtol=1e-5 if dtype == "complex64" else 1e-12)
+    for dtype, a, b in pairs(g, SIGNED, lo=0, hi=9):
+        yield Case(a, b, ulps=0)
+        yield Case(a, b - np.array(1, b.dtype), ulps=0)
+
+
+@spec("Atan2", "Xlogy", "Xlog1py", ulps=4)
+def two_floats(g, op):
+    for dtype, a, b in pairs(g, FLOATS):
+        yield Case(a, b, atol={"float16": 1e-3, "bfloat16": 1e-2}.get(dtype, 1e-7))
+    if op != "Atan2":
+        for dtype, a, b in pairs(g, COMPLEX):
+            yield Case(a, b, rtol=1e-5 if dtype == "complex64" else 1e-12)
+
+
+@spec("NextAfter")
+def next_after(g, op):
+    for _, a, b in pairs(g, WIDE_FLOATS):
+        yield Case(nonzero(a), b)
+
+
+@spec("Complex")
+def complex_(g, op):
+    for dtype, a, b in pairs(g, WIDE_FLOATS):
+        yield Case(a, b, Tout="complex64" if dtype == "float32" else "complex128")
+
+
+@spec("ApproximateEqual")
+def approximate_equal(g, op):
+    for dtype in WIDE_FLOATS:
+        for a in g.tensors(dtype):
+            yield Case(a, a + g.values(dtype, a.shape, lo=-2e-5, hi=2e-5, special=False))
+            yield Case(a, a + g.values(dtype, a.shape, lo=-2, hi=2, special=False), tolerance=1.0)
+    yield Case(g.values("float32", (2, 3)), g.values("float32", (3,)))
+    yield Case(g.values("float32", (1,)), g.values("float32", ()))
+
+
+@spec("BitwiseAnd", "BitwiseOr", "BitwiseXor")
+def bits(g, op):
+    for _, a, b in pairs(g, INTS):
+        yield Case(a, b)
+
+
+@spec("LeftShift", "RightShift")
+def shifts(g, op):
+    for dtype, a, b in pairs(g, INTS):
+        yield Case(a, b)
+        if dtype in SIGNED:
+            b = np.clip(b, -3, 70)
+        yield Case(a, np.abs(b) % 9)
+
+
+@spec("LogicalAnd", "LogicalOr")
+def logic(g, op):
+    for _, a, b in pairs(g, ["bool"]):
+        yield Case(a, b)
+
+
+# ---- one input ----
+
+
+@spec("LogicalNot")
+def logical_not(g, op):
+    for x in g.tensors("bool"):
+        yield Case(x)
+
+
+@spec("Invert", "PopulationCount")
+def one_int(g, op):
+    for dtype in INTS:
+        for x in g.tensors(dtype):
+            yield Case(x)
+
+
+EXACT = {
+    "Abs": SIGNED + FLOATS,
+    "Neg": SIGNED + FLOATS_COMPLEX,
+    "Floor": FLOATS,
+    "Ceil": FLOATS,
+    "Rint": WIDE_FLOATS,
+    "Round": ["int32", "int64"] + FLOATS,
+    "IsNan": FLOATS,
+    "IsInf": FLOATS,
+    "IsFinite": FLOATS,
+    "Relu": REALS,
+    "Relu6": REALS,
+    "Conj": COMPLEX,
+}
+
+
+@spec(*EXACT)
+def one_exact(g, op):
+    for dtype in EXACT[op]:
+        for x in g.tensors(dtype):
+            yield Case(x)
+        if dtype in FLOATS:
+            yield Case(g.values(dtype, (50,), lo=-3, hi=3))
+            yield Case(np.array([0.5, 1.5, 2.5, -0.5, -1.5, -0.0, 0.0, -0.2], x.dtype))
+
+
+@spec("Sign", "Square", "Reciprocal", "Inv", "Sqrt", "Rsqrt")
+def one_nearly_exact(g, op):
+    types = FLOATS_COMPLEX + (SIGNED if op == "Sign" else INTS if op == "Square" else [])
+    for dtype in types:
+        loose = dtype in COMPLEX or op == "Rsqrt" or (op in ("Reciprocal", "Inv") and dtype == "float16")
+        for x in g.tensors(dtype):
+            yield Case(x, ulps=4 if loose else 0)
+
+
+@spec("Real", "Imag", "Angle", "ComplexAbs", ulps=2)
+def parts(g, op):
+    for dtype, out in (("complex64", "float32"), ("complex128", "float64")):
+        for x in g.tensors(dtype):
+            yield Case(x, Tout=out)
+
+
+# Where each function is defined (others give NaN, tried too), and how close the results must be.
+DOMAIN = {
+    "Exp": (-80, 88), "Expm1": (-80, 88), "Log": (0, 100), "Log1p": (-1, 100), "Sin": (-10, 10), "Cos": (-10, 10),
+    "Tan": (-10, 10), "Asin": (-1, 1), "Acos": (-1, 1), "Atan": (-10, 10), "Sinh": (-20, 20), "Cosh": (-20, 20),
+    "Asinh": (-20, 20), "Acosh": (1, 20), "Atanh": (-1, 1), "Sigmoid": (-20, 20), "Tanh": (-10, 10),
+}
+
+
+@spec(*DOMAIN, ulps=4)
+def one_float(g, op):
+    lo, hi = DOMAIN[op]
+    for dtype in FLOATS:
+        near = {"float32": 2e-7, "float64": 4e-16, "float16": 1e-3, "bfloat16": 1e-2}[dtype]
+        limit = 10 if dtype in HALFS and op in ("Exp", "Expm1", "Sinh", "Cosh") else hi
+        for x in g.tensors(dtype):
+            yield Case(x, atol=near)
+        for x in g.tensors(dtype, lo=lo, hi=limit) + [g.values(dtype, (100,), lo=max(lo, -0.9), hi=max(lo, 0) + 0.9)]:
+            yield Case(x, atol=near)
+    for dtype in COMPLEX:
+        for x in g.tensors(dtype, lo=-2, hi=2):
+            yield Case(x, rtol=3e-6 if dtype == "complex64" else 1e-13)
+
+
+@spec("Erf", "Erfc", ulps=6)
+def error_function(g, op):
+    for dtype in FLOATS:
+        near = {"float32": 3e-7, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
+        for x in g.tensors(dtype) + g.tensors(dtype, lo=-4, hi=4) + g.tensors(dtype, lo=-0.5, hi=0.5):
+            yield Case(x, atol=near)
+
+
+@spec("Erfinv", "Ndtri", ulps=8)
+def quantiles(g, op):
+    for dtype in WIDE_FLOATS:
+        for x in g.tensors(dtype) + g.tensors(dtype, lo=-1, hi=1) + g.tensors(dtype, lo=0, hi=1):
+            yield Case(x, atol=1e-6 if dtype == "float32" else 1e-13)
+
+
+@spec("Lgamma", "Digamma", ulps=8)
+def gamma(g, op):
+    for dtype in WIDE_FLOATS + ["float16"]:
+        near = {"float32": 2e-5, "float64": 1e-12, "float16": 2e-2}[dtype]
+        for x in g.tensors(dtype, lo=0.01, hi=50) + g.tensors(dtype, lo=-5, hi=5, special=False):
+            yield Case(x, atol=near)
+        yield Case(np.array([0, -1, -2, np.inf, np.nan], x.dtype))
+
+
+@spec("Elu", "Selu", "Softplus", "Softsign", ulps=4)
+def activations(g, op):
+    for dtype in FLOATS:
+        near = {"float32": 2e-7, "float64": 4e-16, "float16": 1e-3, "bfloat16": 1e-2}[dtype]
+        for x in g.tensors(dtype) + g.tensors(dtype, lo=-30, hi=30):
+            yield Case(x, atol=near)
+
+
+@spec("LeakyRelu")
+def leaky_relu(g, op):
+    for dtype in FLOATS:
+        for x in g.tensors(dtype):
+            yield Case(x)
+            yield Case(x, alpha=0.01)
+            yield Case(x, alpha=1.5)
