@@ -12,15 +12,29 @@
 #include "server/server.h"
 #include "server/status.h"
 
-/* Reads flags and the config file; refuses what TensorFlow Serving refuses at start. */
-enum rt_status srv_manager_start(struct srv_server *server, struct srv_manager **out,
-                                 struct rt_error *err);
+struct srv_model_calls; /* loader.h; the server gives srv_model_calls */
+
+/* Reads flags and the config file; refuses what TensorFlow Serving refuses at start. The server's
+ * nets are there already: the first map is published here. */
+enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
+                                 struct srv_manager **out, struct rt_error *err);
 /*
  * As tensorflow_model_server: blocks until every configured model is AVAILABLE or one has failed
  * (its error), or until a missing one's time is over.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
-/* Stops watching and loading, unloads everything. The nets must still run (they answer mail). */
+/*
+ * Takes a new list of models in place of the one of flags and config file: a serialized
+ * tensorflow.serving.ModelServerConfig. Refused, or taken and then `done` is called once, on the
+ * manager's thread, when each new model is AVAILABLE or has failed. Any thread.
+ */
+enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
+                                  void (*done)(void *arg, enum rt_status status,
+                                               const struct rt_error *err),
+                                  void *arg, struct rt_error *err);
+/* Stops watching and loading, unloads everything. The nets must still run (they answer mail), and
+ * may go on asking for states. */
 void srv_manager_stop(struct srv_manager *m);
+void srv_manager_free(struct srv_manager *m); /* when no net runs any more; NULL is fine */
 
 #endif

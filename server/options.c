@@ -133,9 +133,9 @@ static const struct row rows[] = {
      "after SIGTERM: seconds for requests in flight to end; then they are refused"},
     {"drain_delay_ms", INTEGER, OURS, AT(drain_delay_ms), "-1", NULL, -1, 600000,
      "after SIGTERM: not ready, but still accepting, for so long; -1: 5000 as process 1, else 0"},
-    {"model_wait_seconds", INTEGER, OURS, AT(model_wait_seconds), "300", NULL, 0, INT32_MAX,
-     "as tensorflow_model_server: time for a configured model without a version to get one; 0: no "
-     "limit"},
+    {"model_wait_seconds", INTEGER, OURS, AT(model_wait_seconds), "300", "5", 0, INT32_MAX,
+     "how long a configured model without a version keeps the server from being ready (as "
+     "tensorflow_model_server: from starting); 0: no limit"},
     {"run_memory_limit_bytes", BYTES, OURS, AT(run_memory_limit_bytes), "4G", NULL, SIZE,
      "memory that one run may hold; 0: no limit"},
     {"allow_unsupported_signatures", BOOLEAN, OURS, AT(allow_unsupported_signatures), "false", NULL,

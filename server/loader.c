@@ -1,0 +1,190 @@
+#include "server/loader.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/thread.h"
+
+enum { MAX_THREADS = 64, BASE_BYTES = 8 << 20 };
+
+struct srv_loader {
+    struct srv_server *server;
+    const struct srv_model_calls *calls;
+    const char *const *tags;
+    int n_tags;
+    void (*done)(void *arg, struct srv_load *load);
+    void *arg;
+    int n_threads;
+    pthread_t threads[MAX_THREADS];
+    struct rt_mutex mu;
+    struct rt_cond wake;
+    struct srv_load *first, **end; /* guarded by mu */
+    int64_t reserved;              /* guarded by mu: estimates of the loads that run */
+    bool stopping;                 /* guarded by mu */
+};
+
+int64_t srv_loader_estimate(int64_t weight_bytes)
+{
+    /* Packed forms are larger than the weights, and one run's memory comes on top. */
+    return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
+}
+
+static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t need)
+{
+    rt_mutex_lock(&l->mu);
+    int64_t room = l->calls->free_memory() - l->reserved;
+    bool fits = need <= room;
+    if (fits)
+        l->reserved += need;
+    rt_mutex_unlock(&l->mu);
+    if (fits)
+        return RT_OK;
+    load->no_room = true;
+    return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED,
+                   "model %s version %lld: loading needs about %lld bytes of memory, %lld are free",
+                   load->model, (long long)load->version, (long long)need,
+                   (long long)(room > 0 ? room : 0));
+}
+
+static void release(struct srv_loader *l, int64_t need)
+{
+    rt_mutex_lock(&l->mu);
+    l->reserved -= need;
+    rt_mutex_unlock(&l->mu);
+}
+
+static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
+{
+    const struct srv_load *load = arg;
+    RT_LOG(RT_LOG_DEBUG, "model %s version %lld: warm-up of signature \"%s\": %s", load->model,
+           (long long)load->version, signature, rt_error_text(err));
+}
+
+static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
+{
+    const struct srv_options *o = &l->server->options;
+    struct rt_model_options options = {
+        .session = {.registry = l->server->registry,
+                    .run_memory_limit = (size_t)o->run_memory_limit_bytes,
+                    .log_device_placement = o->log_device_placement},
+        .tags = l->tags,
+        .n_tags = l->n_tags,
+        .allow_unsupported_signatures = o->allow_unsupported_signatures,
+        .warm_up = o->enable_model_warmup,
+        .on_warm_up_failure = warm_up_failed,
+        .arg = load,
+    };
+    int64_t weight_bytes = 0;
+    enum rt_status st =
+        l->calls->is_complete(load->dir, l->tags, l->n_tags, &weight_bytes, &load->err);
+    if (st)
+        return st;
+    int64_t need = srv_loader_estimate(weight_bytes);
+    st = admit(l, load, need);
+    if (st)
+        return st;
+    st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
+    release(l, need);
+    return st;
+}
+
+static void run(struct srv_loader *l, struct srv_load *load)
+{
+    int64_t start = rt_now_ns();
+    load->status = read_model(l, load);
+    /* Also after a failure: files that were being replaced explain it. */
+    struct srv_fingerprint after;
+    struct rt_error ignored = {0};
+    if (srv_source_fingerprint(load->dir, &after, &ignored) ||
+        !srv_fingerprint_eq(&after, &load->before)) {
+        if (load->loaded)
+            l->calls->free(load->loaded);
+        load->loaded = NULL;
+        load->changed = true;
+        load->err = (struct rt_error){0};
+        load->status = rt_fail(&load->err, RT_ABORTED,
+                               "%s changed while it was being loaded; it is loaded again when it "
+                               "has come to rest",
+                               load->dir);
+    }
+    load->ns = rt_now_ns() - start;
+}
+
+static void *load_thread(void *arg)
+{
+    struct srv_loader *l = arg;
+    rt_thread_low_priority();
+    rt_mutex_lock(&l->mu);
+    for (;;) {
+        while (!l->first && !l->stopping)
+            rt_cond_wait(&l->wake, &l->mu);
+        struct srv_load *load = l->first;
+        if (!load)
+            break;
+        l->first = load->next;
+        if (!l->first)
+            l->end = &l->first;
+        bool stopping = l->stopping;
+        rt_mutex_unlock(&l->mu);
+        if (stopping)
+            load->status = rt_fail(&load->err, RT_CANCELLED, "the server is stopping");
+        else
+            run(l, load);
+        l->done(l->arg, load);
+        rt_mutex_lock(&l->mu);
+    }
+    rt_mutex_unlock(&l->mu);
+    return NULL;
+}
+
+struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_model_calls *calls,
+                                  int n_threads, const char *const *tags, int n_tags,
+                                  void (*done)(void *arg, struct srv_load *load), void *arg)
+{
+    struct srv_loader *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->server = server;
+    l->calls = calls;
+    l->tags = tags;
+    l->n_tags = n_tags;
+    l->done = done;
+    l->arg = arg;
+    l->end = &l->first;
+    rt_mutex_init(&l->mu);
+    rt_cond_init(&l->wake);
+    while (l->n_threads < n_threads && l->n_threads < MAX_THREADS &&
+           !rt_thread_start(&l->threads[l->n_threads], "load", load_thread, l))
+        l->n_threads++;
+    if (!l->n_threads) {
+        srv_loader_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void srv_loader_submit(struct srv_loader *l, struct srv_load *load)
+{
+    load->next = NULL;
+    rt_mutex_lock(&l->mu);
+    *l->end = load;
+    l->end = &load->next;
+    rt_cond_signal(&l->wake);
+    rt_mutex_unlock(&l->mu);
+}
+
+void srv_loader_free(struct srv_loader *l)
+{
+    if (!l)
+        return;
+    rt_mutex_lock(&l->mu);
+    l->stopping = true;
+    rt_cond_broadcast(&l->wake);
+    rt_mutex_unlock(&l->mu);
+    for (int i = 0; i < l->n_threads; i++)
+        pthread_join(l->threads[i], NULL);
+    rt_cond_clear(&l->wake);
+    rt_mutex_clear(&l->mu);
+    free(l);
+}

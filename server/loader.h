@@ -1,0 +1,61 @@
+/*
+ * Loads versions on threads of low priority: completeness, admission by memory, the load itself,
+ * and a look whether the files changed meanwhile. What a load, a version's parts and their end
+ * mean comes in as a table of calls, so that tests do without models.
+ *
+ * Threads: submit and free from the manager's thread; `done` is called on a load thread.
+ */
+#ifndef SRV_LOADER_H
+#define SRV_LOADER_H
+
+#include "server/server.h"
+#include "server/source.h"
+
+struct srv_model_calls {
+    enum rt_status (*is_complete)(const char *dir, const char *const *tags, int n_tags,
+                                  int64_t *weight_bytes, struct rt_error *err);
+    enum rt_status (*load)(struct rt_model **out, const char *dir,
+                           const struct rt_model_options *options, struct rt_error *err);
+    void (*free)(struct rt_model *model);
+    /* Makes lane and metrics of a version before it is published; undoes it after its last handle
+     * is gone. */
+    enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
+    void (*detach)(struct srv_server *s, struct srv_version *v);
+    /* For the metrics: a load has ended; something rare has happened. */
+    void (*count_load)(struct srv_server *s, const char *model, int64_t version, bool ok,
+                       int64_t ns);
+    void (*count_event)(struct srv_server *s, const char *name);
+    int64_t (*free_memory)(void); /* rt_machine_free_memory */
+};
+/* The real ones. */
+extern const struct srv_model_calls srv_model_calls;
+
+/* One load. Made by the manager, its fields above the line set before submit. */
+struct srv_load {
+    struct srv_load *next;
+    void *owner;
+    const char *model; /* must outlive the load */
+    int64_t version;
+    char *dir;                     /* for free() */
+    struct srv_fingerprint before; /* as when it was found stable */
+    /* ---- */
+    enum rt_status status;
+    struct rt_error err;
+    bool changed; /* status is RT_ABORTED: the files changed while they were read */
+    bool no_room; /* status is RT_RESOURCE_EXHAUSTED: refused before anything was read */
+    struct rt_model *loaded;
+    int64_t ns;
+};
+
+struct srv_loader;
+struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_model_calls *calls,
+                                  int n_threads, const char *const *tags, int n_tags,
+                                  void (*done)(void *arg, struct srv_load *load), void *arg);
+void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
+/* Loads that have not begun are given to `done` as RT_CANCELLED; those that run are waited for. */
+void srv_loader_free(struct srv_loader *l);
+
+/* What loading that many bytes of weights is taken to need at its peak. */
+int64_t srv_loader_estimate(int64_t weight_bytes);
+
+#endif
