@@ -55,7 +55,7 @@ static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n
 {
     struct rt_device *device = c->shared->session->devices[n->device];
     for (int o = 0; o < n->n_out; o++) {
-        if (p->rank[o] < 0)
+        if (p->rank[o] < 0 || (p->kernel->flags & RT_K_VIEWS))
             continue;
         enum rt_dtype d = (enum rt_dtype)n->def->out_dtype[o];
         int a = p->alias[o];

@@ -185,6 +185,7 @@ void *rt_run_node_state(struct rt_run *r, size_t bytes,
 
 enum {
     RT_K_LAZY = 1, /* takes lazy inputs as they are (assignments, Identity) */
+    RT_K_VIEWS = 2, /* makes its own outputs, mostly views of inputs: none are allocated for it */
 };
 
 struct rt_kernel {

@@ -1,0 +1,454 @@
+#include "kernels/cpu/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool kn_known(const struct rt_infer *x, uint64_t values)
+{
+    for (int k = 0; k < x->n_in; k++) {
+        if (!kn_shape_known(&x->in[k].shape))
+            return false;
+        if (k < 64 && (values >> k & 1) && !x->in[k].value)
+            return false;
+    }
+    return true;
+}
+
+void kn_set_shape(struct rt_info *o, int rank, const int64_t *dim)
+{
+    o->shape.rank = rank;
+    for (int i = 0; i < rank; i++)
+        o->shape.dim[i] = dim[i];
+}
+
+void kn_set_vector(struct rt_info *o, int64_t n)
+{
+    kn_set_shape(o, 1, &n);
+}
+
+int64_t kn_shape_total(const struct rt_shape *s)
+{
+    return rt_count(s->rank, s->dim);
+}
+
+enum rt_status kn_infer_copy(struct rt_infer *x)
+{
+    x->out[0].shape = x->in[0].shape;
+    return RT_OK;
+}
+
+enum rt_status kn_infer_scalars(struct rt_infer *x)
+{
+    for (int k = 0; k < x->n_out; k++)
+        x->out[k].shape.rank = 0;
+    return RT_OK;
+}
+
+int64_t kn_int_at(const struct rt_tensor *t, int64_t i)
+{
+    switch (kn_dtype(t)) {
+    case RT_I8:
+    case RT_QI8:
+        return ((const int8_t *)t->data)[i];
+    case RT_U8:
+    case RT_QU8:
+        return ((const uint8_t *)t->data)[i];
+    case RT_BOOL:
+        return ((const uint8_t *)t->data)[i] != 0;
+    case RT_I16:
+    case RT_QI16:
+        return ((const int16_t *)t->data)[i];
+    case RT_U16:
+    case RT_QU16:
+        return ((const uint16_t *)t->data)[i];
+    case RT_I32:
+    case RT_QI32:
+        return ((const int32_t *)t->data)[i];
+    case RT_U32:
+        return ((const uint32_t *)t->data)[i];
+    case RT_I64:
+        return ((const int64_t *)t->data)[i];
+    case RT_U64:
+        return (int64_t)((const uint64_t *)t->data)[i];
+    default:
+        return 0;
+    }
+}
+
+int kn_ints(const struct rt_tensor *t, int64_t *v, int max)
+{
+    const int64_t n = rt_tensor_count(t);
+
+    if (n > max)
+        return -1;
+    for (int64_t i = 0; i < n; i++)
+        v[i] = kn_int_at(t, i);
+    return (int)n;
+}
+
+void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v)
+{
+    switch (rt_dtype_size(kn_dtype(t))) {
+    case 1:
+        ((int8_t *)t->data)[i] = (int8_t)v;
+        break;
+    case 2:
+        ((int16_t *)t->data)[i] = (int16_t)v;
+        break;
+    case 4:
+        ((int32_t *)t->data)[i] = (int32_t)v;
+        break;
+    default:
+        ((int64_t *)t->data)[i] = v;
+        break;
+    }
+}
+
+void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim)
+{
+    struct rt_tensor *o = &r->out[k];
+
+    if (o->dtype && o->rank == rank &&
+        (rank == 0 || memcmp(o->dim, dim, (size_t)rank * sizeof *dim) == 0))
+        return o->data ? o->data : (void *)o; /* no elements: any pointer will do */
+    return rt_out(r, k, rank, dim);
+}
+
+enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x),
+                            struct rt_info *out)
+{
+    const size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
+    struct rt_info few[8];
+    int8_t few_alias[16];
+    struct rt_info *in = few;
+    int8_t *alias = few_alias;
+
+    if (n_in > 8 || n_out > 16) { /* not rt_scratch: the kernel may hold that already */
+        in = malloc(n_in * sizeof *in + n_out);
+        if (!in)
+            return rt_fail_memory(r->err, r->node->name, n_in * sizeof *in);
+        alias = (int8_t *)(in + n_in);
+    }
+    for (size_t k = 0; k < n_in; k++) {
+        in[k] = (struct rt_info){.dtype = kn_dtype(&r->in[k]), .value = &r->in[k]};
+        in[k].shape.rank = r->in[k].rank;
+        memcpy(in[k].shape.dim, r->in[k].dim, sizeof in[k].shape.dim);
+    }
+    for (size_t k = 0; k < n_out; k++) {
+        out[k] = (struct rt_info){.dtype = r->node->out_dtype[k], .shape = {.rank = -1}};
+        alias[k] = -1;
+    }
+    struct rt_infer x = {.node = r->node,
+                         .n_in = r->n_in,
+                         .n_out = r->n_out,
+                         .in = in,
+                         .out = out,
+                         .alias = alias,
+                         .err = r->err};
+    enum rt_status st = infer(&x);
+    if (in != few)
+        free(in);
+    return st;
+}
+
+enum rt_status kn_outputs(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x))
+{
+    struct rt_info few[16];
+    struct rt_info *out = few;
+    bool all = true;
+
+    for (int k = 0; k < r->n_out; k++)
+        all = all && r->out[k].dtype != RT_NO_DTYPE;
+    if (all)
+        return RT_OK;
+    if (r->n_out > 16 && !(out = rt_scratch(r, (size_t)r->n_out * sizeof *out)))
+        return r->err->code;
+    enum rt_status st = kn_infer_now(r, infer, out);
+    if (st)
+        return st;
+    for (int k = 0; k < r->n_out; k++) {
+        if (r->out[k].dtype)
+            continue;
+        if (!kn_shape_known(&out[k].shape))
+            return rt_fail(r->err, RT_INTERNAL, "%s: output %d has no shape", r->node->schema->name,
+                           k);
+        if (!rt_out(r, k, out[k].shape.rank, out[k].shape.dim))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim)
+{
+    struct rt_tensor *o = &r->out[k];
+
+    if (!o->data || o->data != r->in[in].data)
+        return rt_out_view(r, k, in, rank, dim);
+    o->rank = (int8_t)rank; /* it lies on the input already, and may own its bytes */
+    for (int i = 0; i < rank; i++)
+        o->dim[i] = dim[i];
+    return RT_OK;
+}
+
+enum rt_status kn_out_part(struct rt_run *r, int k, int in, int64_t first, int rank,
+                           const int64_t *dim)
+{
+    struct rt_tensor part = r->in[in];
+
+    part.rank = (int8_t)rank;
+    for (int i = 0; i < rank; i++)
+        part.dim[i] = dim[i];
+    if (rt_tensor_count(&part) > 0)
+        part.data = kn_at_mut(&r->in[in], first);
+    rt_out_tensor(r, k, &part);
+    return RT_OK;
+}
+
+/* ---- strided copy ---- */
+
+void kn_strides(int rank, const int64_t *dim, int64_t *stride)
+{
+    int64_t s = 1;
+
+    for (int i = rank - 1; i >= 0; i--) {
+        stride[i] = s;
+        s *= dim[i];
+    }
+}
+
+/* Drops dimensions of one and joins those that both sides walk in one go. */
+static void simplify(const struct kn_walk *w, struct kn_walk *o)
+{
+    o->rank = 0;
+    for (int i = 0; i < w->rank; i++) {
+        if (w->dim[i] == 1)
+            continue;
+        const int l = o->rank - 1;
+        if (l >= 0 && o->dst[l] == w->dst[i] * w->dim[i] && o->src[l] == w->src[i] * w->dim[i]) {
+            o->dim[l] *= w->dim[i];
+            o->dst[l] = w->dst[i];
+            o->src[l] = w->src[i];
+            continue;
+        }
+        o->dim[o->rank] = w->dim[i];
+        o->dst[o->rank] = w->dst[i];
+        o->src[o->rank] = w->src[i];
+        o->rank++;
+    }
+    if (o->rank == 0) {
+        o->rank = 1;
+        o->dim[0] = 1;
+        o->dst[0] = o->src[0] = 1;
+    }
+}
+
+struct b16 {
+    uint64_t a, b;
+};
+
+#define RUN(N, T)                                                                                  \
+    static void run_##N(void *dst, int64_t ds, const void *src, int64_t ss, int64_t n)             \
+    {                                                                                              \
+        T *d = dst;                                                                                \
+        const T *s = src;                                                                          \
+        if (ss == 0 && ds == 1) {                                                                  \
+            const T v = *s;                                                                        \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                d[i] = v;                                                                          \
+        } else if (ds == 1) {                                                                      \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                d[i] = s[i * ss];                                                                  \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                d[i * ds] = s[i * ss];                                                             \
+        }                                                                                          \
+    }                                                                                              \
+    /* dst is contiguous along 1, src along 0: square blocks keep both in cache */                 \
+    static void turn_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,           \
+                         int64_t n1)                                                               \
+    {                                                                                              \
+        T *d = dst;                                                                                \
+        const T *s = src;                                                                          \
+        for (int64_t a = 0; a < n0; a += 16)                                                       \
+            for (int64_t b = 0; b < n1; b += 16) {                                                 \
+                const int64_t ae = a + 16 < n0 ? a + 16 : n0, be = b + 16 < n1 ? b + 16 : n1;      \
+                for (int64_t i = a; i < ae; i++)                                                   \
+                    for (int64_t j = b; j < be; j++)                                               \
+                        d[i * d0 + j] = s[i + j * s1];                                             \
+            }                                                                                      \
+    }
+RUN(1, uint8_t)
+RUN(2, uint16_t)
+RUN(4, uint32_t)
+RUN(8, uint64_t)
+RUN(16, struct b16)
+
+typedef void run_fn(void *dst, int64_t ds, const void *src, int64_t ss, int64_t n);
+typedef void turn_fn(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0, int64_t n1);
+
+static run_fn *run_of(size_t size)
+{
+    return size == 1 ? run_1 : size == 2 ? run_2 : size == 4 ? run_4 : size == 8 ? run_8 : run_16;
+}
+
+static turn_fn *turn_of(size_t size)
+{
+    return size == 1   ? turn_1
+           : size == 2 ? turn_2
+           : size == 4 ? turn_4
+           : size == 8 ? turn_8
+                       : turn_16;
+}
+
+/* Steps the counters of dimensions [0, rank); false when they are through. */
+static bool step(const struct kn_walk *w, int rank, int64_t *at, int64_t *d, int64_t *s)
+{
+    for (int i = rank - 1; i >= 0; i--) {
+        *d += w->dst[i];
+        *s += w->src[i];
+        if (++at[i] < w->dim[i])
+            return true;
+        *d -= w->dst[i] * w->dim[i];
+        *s -= w->src[i] * w->dim[i];
+        at[i] = 0;
+    }
+    return false;
+}
+
+enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
+                            const void *src, struct rt_error *err)
+{
+    struct kn_walk w;
+    int64_t at[KN_WALK_RANK] = {0}, d = 0, s = 0;
+    const size_t size = rt_dtype_size(dtype);
+
+    for (int i = 0; i < walk->rank; i++)
+        if (walk->dim[i] == 0)
+            return RT_OK;
+    simplify(walk, &w);
+
+    if (!rt_dtype_is_plain(dtype)) {
+        do {
+            enum rt_status st = rt_copy_elements(dtype, (char *)dst + (size_t)d * size,
+                                                 (const char *)src + (size_t)s * size, 1, err);
+            if (st)
+                return st;
+        } while (step(&w, w.rank, at, &d, &s));
+        return RT_OK;
+    }
+
+    int last = w.rank - 1;
+    if (last >= 1 && w.dst[last] == 1 && w.src[last] != 1 && w.src[last] != 0) {
+        for (int i = 0; i < last; i++) {
+            if (w.src[i] != 1)
+                continue;
+            /* a transposition: dimension i goes next to the last, the rest is outside */
+            const int64_t n0 = w.dim[i], d0 = w.dst[i];
+            turn_fn *turn = turn_of(size);
+            for (int j = i; j < last - 1; j++) {
+                w.dim[j] = w.dim[j + 1];
+                w.dst[j] = w.dst[j + 1];
+                w.src[j] = w.src[j + 1];
+            }
+            do
+                turn((char *)dst + d * (int64_t)size, d0, (const char *)src + s * (int64_t)size,
+                     w.src[last], n0, w.dim[last]);
+            while (step(&w, last - 1, at, &d, &s));
+            return RT_OK;
+        }
+    }
+    if (w.dst[last] == 1 && w.src[last] == 1) {
+        const size_t n = (size_t)w.dim[last] * size;
+        do
+            memcpy((char *)dst + d * (int64_t)size, (const char *)src + s * (int64_t)size, n);
+        while (step(&w, last, at, &d, &s));
+        return RT_OK;
+    }
+    run_fn *run = run_of(size);
+    do
+        run((char *)dst + d * (int64_t)size, w.dst[last], (const char *)src + s * (int64_t)size,
+            w.src[last], w.dim[last]);
+    while (step(&w, last, at, &d, &s));
+    return RT_OK;
+}
+
+enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
+                         struct rt_error *err)
+{
+    const struct kn_walk w = {.rank = 1, .dim = {n}, .dst = {1}, .src = {0}};
+
+    return kn_walk_copy(dtype, &w, dst, src, err);
+}
+
+bool kn_one(enum rt_dtype dtype, void *elem)
+{
+    memset(elem, 0, rt_dtype_size(dtype));
+    switch (dtype) {
+    case RT_F32:
+    case RT_C64:
+        *(float *)elem = 1;
+        return true;
+    case RT_F64:
+    case RT_C128:
+        *(double *)elem = 1;
+        return true;
+    case RT_F16:
+        *(uint16_t *)elem = 0x3c00;
+        return true;
+    case RT_BF16:
+        *(uint16_t *)elem = 0x3f80;
+        return true;
+    case RT_I8:
+    case RT_U8:
+    case RT_BOOL:
+    case RT_I4:
+    case RT_U4:
+    case RT_I2:
+    case RT_U2:
+        *(uint8_t *)elem = 1;
+        return true;
+    case RT_I16:
+    case RT_U16:
+        *(uint16_t *)elem = 1;
+        return true;
+    case RT_I32:
+    case RT_U32:
+        *(uint32_t *)elem = 1;
+        return true;
+    case RT_I64:
+    case RT_U64:
+        *(uint64_t *)elem = 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- rows ---- */
+
+void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis)
+{
+    for (int k = 0; k < r->n_out; k++)
+        r->out_dep[k] = (struct rt_dep){.kind = kind, .axis = axis};
+}
+
+bool kn_rows_free(const struct rt_rows *r, int first)
+{
+    for (int k = first; k < r->n_in; k++)
+        if (r->in_dep[k].kind != RT_DEP_NONE)
+            return false;
+    return true;
+}
+
+bool kn_rows_settled(struct rt_rows *r)
+{
+    enum rt_dep_kind worst = RT_DEP_NONE;
+
+    for (int k = 0; k < r->n_in; k++)
+        if (r->in_dep[k].kind > worst)
+            worst = r->in_dep[k].kind;
+    if (worst == RT_DEP_ROWS)
+        return false;
+    kn_rows_set(r, worst, 0); /* nothing, sizes only, or not proved: passes through */
+    return true;
+}

@@ -1,0 +1,103 @@
+/*
+ * What the array families share: shapes and index vectors of inputs, outputs made from `infer`,
+ * and one n-dimensional strided copy that most of them come down to.
+ */
+#ifndef KN_CPU_ARRAY_H
+#define KN_CPU_ARRAY_H
+
+#include "runtime/op.h"
+
+/* ---- what infer sees ---- */
+
+bool kn_shape_known(const struct rt_shape *s); /* elementwise.c */
+/* Every input's shape is exact; `values` is a set of inputs whose values must be known too. */
+bool kn_known(const struct rt_infer *x, uint64_t values);
+void kn_set_shape(struct rt_info *o, int rank, const int64_t *dim);
+void kn_set_vector(struct rt_info *o, int64_t n);
+int64_t kn_shape_total(const struct rt_shape *s); /* -1: overflow */
+/* "[2,3]" of a shape, for error texts. */
+#define KN_SHAPE_TEXT 192
+#define KN_TEXT(s)    rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, (s)->rank, (s)->dim)
+
+/* out 0 has input 0's shape. */
+enum rt_status kn_infer_copy(struct rt_infer *x);
+/* every output is a scalar. */
+enum rt_status kn_infer_scalars(struct rt_infer *x);
+
+/* ---- integers ---- */
+
+/* Element i of any integer or bool tensor. */
+int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
+/* All elements of a tensor; their number, or -1 when there are more than max. */
+int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
+void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v); /* of an integer tensor */
+
+/* ---- outputs ---- */
+
+/* Output k with this shape: the one infer's answer allocated, or a new one. NULL: r->err. */
+void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim);
+/* Allocates outputs that are not there yet by asking infer with the inputs as they are now. */
+enum rt_status kn_outputs(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x));
+/* The same checks and shapes at run time, without outputs: fills out[0..n_out). */
+enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x),
+                            struct rt_info *out);
+/* rt_out_view that copes with an output that was laid over that input. */
+enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
+/* Output k is a view of n elements of input `in`, from element `first`, when it is contiguous
+ * and of plain ownership. */
+enum rt_status kn_out_part(struct rt_run *r, int k, int in, int64_t first, int rank,
+                           const int64_t *dim);
+
+/* ---- copies ---- */
+
+enum { KN_WALK_RANK = 2 * RT_MAX_RANK + 2 };
+/* dst[sum i*dst] = src[sum i*src] for all i in dim; strides in elements. */
+struct kn_walk {
+    int rank;
+    int64_t dim[KN_WALK_RANK], dst[KN_WALK_RANK], src[KN_WALK_RANK];
+};
+/* Row-major strides. */
+void kn_strides(int rank, const int64_t *dim, int64_t *stride);
+/* dst must be initialised for strings and objects. */
+enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *w, void *dst,
+                            const void *src, struct rt_error *err);
+/* n elements, dst initialised. */
+static inline enum rt_status kn_copy(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
+                                     struct rt_error *err)
+{
+    if (n <= 0)
+        return RT_OK;
+    if (rt_dtype_is_plain(dtype)) {
+        memcpy(dst, src, (size_t)n * rt_dtype_size(dtype));
+        return RT_OK;
+    }
+    return rt_copy_elements(dtype, dst, src, n, err);
+}
+/* n times the element at src. */
+enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
+                         struct rt_error *err);
+/* The element that TensorFlow calls one, as bytes; false for types that have none. */
+bool kn_one(enum rt_dtype dtype, void *elem);
+
+static inline const void *kn_at(const struct rt_tensor *t, int64_t i)
+{
+    return (const char *)t->data + (size_t)i * rt_dtype_size((enum rt_dtype)t->dtype);
+}
+static inline void *kn_at_mut(const struct rt_tensor *t, int64_t i)
+{
+    return (char *)t->data + (size_t)i * rt_dtype_size((enum rt_dtype)t->dtype);
+}
+static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
+{
+    return (enum rt_dtype)t->dtype;
+}
+
+/* ---- rows ---- */
+
+/* No input depends on the batch: neither does any output. True when that settled it. */
+bool kn_rows_settled(struct rt_rows *r);
+void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis); /* every output */
+/* Inputs from `first` on do not depend on the batch. */
+bool kn_rows_free(const struct rt_rows *r, int first);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * Tensor lists: what flows along variant edges of TF2 loops. A list's spine is copied when it is
+ * changed while shared; its items are references to tensors, never copied.
+ */
+#ifndef KN_CPU_LIST_H
+#define KN_CPU_LIST_H
+
+#include "kernels/cpu/array.h"
+
+struct kn_list {
+    struct rt_object o;
+    enum rt_dtype elem;
+    struct rt_shape shape; /* what every item must fit; rank -1, dim -1: open */
+    int64_t max;           /* most items, -1: no limit */
+    int64_t n, room;
+    struct rt_tensor *item; /* dtype RT_NO_DTYPE: never written */
+};
+extern const struct rt_object_type kn_list_type;
+
+/* NULL: the scalar variant holds something else. */
+struct kn_list *kn_list_of(const struct rt_tensor *t);
+/* A fresh list with n unwritten items. NULL: *err says why. */
+struct kn_list *kn_list_new(enum rt_dtype elem, const struct rt_shape *shape, int64_t n,
+                            struct rt_error *err);
+
+/* ZerosLike of a list (input 0): a list of zeros. */
+enum rt_status kn_list_zeros_like(struct rt_run *r);
+
+/* ---- shapes that are known in part ---- */
+
+/* From an element_shape input: -1 or a vector. */
+enum rt_status kn_partial_shape(const struct rt_tensor *t, struct rt_shape *out,
+                                struct rt_error *err);
+bool kn_partial_fits(const struct rt_shape *a, const struct rt_shape *b);
+/* *a becomes what both say; TensorFlow's refusal when they differ. */
+enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, struct rt_error *err);
+/* As TensorFlow writes it: "[?,2]", "<unknown>". */
+#define KN_PARTIAL(s) ((s)->rank < 0 ? "<unknown>" : KN_TEXT(s))
+
+/* ---- items, for lists and TensorArrays ---- */
+
+/* *dst becomes a lasting reference to t (borrowed bytes are copied). */
+enum rt_status kn_keep(struct rt_run *r, struct rt_tensor *dst, const struct rt_tensor *t);
+/* Item i of t's first dimension, a view (not a reference). */
+struct rt_tensor kn_row(const struct rt_tensor *t, int64_t i);
+/* Rows [first, first + n) of t, a view (not a reference). */
+struct rt_tensor kn_rows_of(const struct rt_tensor *t, int64_t first, int64_t n);
+void kn_shape_get(const struct rt_tensor *t, struct rt_shape *s);
+
+#endif
