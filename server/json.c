@@ -911,3 +911,31 @@ void srv_json_quote(struct rt_bytes *out, const void *s, size_t n)
     }
     rt_bytes_addc(out, '"');
 }
+
+void srv_json_base64(struct rt_bytes *out, const void *s, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = s;
+    if (n > out->limit / 2 || !rt_bytes_reserve(out, (n + 2) / 3 * 4 + 2)) {
+        out->failed = true;
+        return;
+    }
+    char *to = out->p + out->n;
+    *to++ = '"';
+    for (; n >= 3; n -= 3, p += 3) {
+        *to++ = digits[p[0] >> 2];
+        *to++ = digits[(p[0] & 3) << 4 | p[1] >> 4];
+        *to++ = digits[(p[1] & 15) << 2 | p[2] >> 6];
+        *to++ = digits[p[2] & 63];
+    }
+    if (n) {
+        unsigned b = n == 2 ? p[1] : 0;
+        *to++ = digits[p[0] >> 2];
+        *to++ = digits[(p[0] & 3) << 4 | b >> 4];
+        *to++ = n == 2 ? digits[(b & 15) << 2] : '=';
+        *to++ = '=';
+    }
+    *to++ = '"';
+    out->n = (size_t)(to - out->p);
+    *to = '\0';
+}

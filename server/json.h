@@ -89,4 +89,7 @@ enum { SRV_JSON_SHOWN = 260 };
 /* Appends s between quotes, escaped as RapidJSON does; bytes above 0x7f pass. */
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 
+/* Appends the bytes as base64 between quotes. */
+void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
+
 #endif

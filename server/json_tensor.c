@@ -713,41 +713,15 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
 
 /* ---- encoding ---- */
 
-static void write_base64(struct rt_bytes *out, const char *data, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = (const unsigned char *)data;
-    if (n > out->limit / 2 || !rt_bytes_reserve(out, (n + 2) / 3 * 4)) {
-        out->failed = true;
-        return;
-    }
-    char *to = out->p + out->n;
-    for (; n >= 3; n -= 3, p += 3) {
-        *to++ = digits[p[0] >> 2];
-        *to++ = digits[(p[0] & 3) << 4 | p[1] >> 4];
-        *to++ = digits[(p[1] & 15) << 2 | p[2] >> 6];
-        *to++ = digits[p[2] & 63];
-    }
-    if (n) {
-        unsigned b = n == 2 ? p[1] : 0;
-        *to++ = digits[p[0] >> 2];
-        *to++ = digits[(p[0] & 3) << 4 | b >> 4];
-        *to++ = n == 2 ? digits[(b & 15) << 2] : '=';
-        *to++ = '=';
-    }
-    out->n = (size_t)(to - out->p);
-    *to = '\0';
-}
-
 static void write_string(struct rt_bytes *out, const struct rt_str *s, bool as_bytes)
 {
     if (!as_bytes) {
         srv_json_quote(out, rt_str_data(s), s->n);
         return;
     }
-    rt_bytes_adds(out, "{\"b64\": \"");
-    write_base64(out, rt_str_data(s), s->n);
-    rt_bytes_adds(out, "\"}");
+    rt_bytes_adds(out, "{\"b64\": ");
+    srv_json_base64(out, rt_str_data(s), s->n);
+    rt_bytes_addc(out, '}');
 }
 
 /* n values from data on, ", " between them. Room is taken for many at a time. */

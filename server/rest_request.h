@@ -1,0 +1,71 @@
+/*
+ * A REST request on its way: what the transport (rest.c) and the handlers (rest_predict.c,
+ * rest_info.c) share. Nothing here knows libmicrohttpd.
+ *
+ * Owner: the loop thread, except between srv_job_submit and the job's `done`.
+ */
+#ifndef SRV_REST_REQUEST_H
+#define SRV_REST_REQUEST_H
+
+#include "runtime/base/bytes.h"
+#include "server/json_tensor.h"
+#include "server/net.h"
+#include "server/route.h"
+#include "server/server.h"
+
+enum { SRV_REST_ID_ROOM = 129 };
+
+struct srv_rest_request {
+    struct srv_server *server;
+    struct srv_net *net;
+    struct rt_arena *arena;
+    struct rt_error err; /* for handlers; its arena is set */
+
+    const char *method;
+    struct rt_span uri; /* raw, query included; in the arena */
+    struct srv_route route;
+    struct rt_bytes body;
+    char id[SRV_REST_ID_ROOM]; /* X-Request-Id */
+    int64_t received_ns;
+
+    struct srv_job job; /* owner: this request */
+    enum srv_json_form form;
+
+    /* the answer */
+    enum rt_status code;
+    int http;
+    const char *content_type; /* NULL: no body */
+    struct rt_bytes out;
+
+    size_t charged; /* of server->bytes_in_flight */
+};
+
+/* Takes `bytes` more of the budget of bytes in flight. False: there is no room for them. */
+bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
+
+/* Each sets the answer. The text of a status is that of r->err. */
+void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
+void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
+
+/* Any thread: the job is over and the answer set; the loop sends it. */
+void srv_rest_finished(struct srv_rest_request *r);
+
+/*
+ * Handlers, on the loop thread. True: a job was submitted, srv_rest_finished follows (or has
+ * been called already). False: the answer is set.
+ */
+bool srv_rest_predict(struct srv_rest_request *r);
+bool srv_rest_status(struct srv_rest_request *r);
+bool srv_rest_metadata(struct srv_rest_request *r);
+bool srv_rest_health(struct srv_rest_request *r);
+bool srv_rest_ready(struct srv_rest_request *r);
+bool srv_rest_metrics(struct srv_rest_request *r);
+bool srv_rest_examples(struct srv_rest_request *r); /* classify and regress */
+
+/* What GetModelMetadata and GetModelStatus say, as protobuf prints JSON. */
+void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t version,
+                             const struct rt_meta_graph *graph);
+struct srv_version_status;
+void srv_rest_write_status(struct rt_bytes *out, const struct srv_version_status *versions, int n);
+
+#endif
