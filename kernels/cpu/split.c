@@ -126,7 +126,7 @@ static enum rt_status split_v_infer(struct rt_infer *x)
                        "outputs got %d -D and %lld elements",
                        sizes->rank, (long long)rt_tensor_count(sizes));
     const int64_t have = in->dim[axis];
-    if (x->n_out == 1 && kn_int_at(sizes, 0) != -1 && kn_int_at(sizes, 0) != have)
+    if (x->n_out == 1 && kn_int_at(sizes, 0) != have)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "If there is only one output, it must have the same size as the input. "
                        "Input size: %lld output size: %lld",

@@ -60,7 +60,7 @@ def build_case(tf, case, index):
         args = {}
         for arg, value in zip(op_def.input_arg, case.inputs, strict=True):
             args[arg.name] = [as_input(tf, built, v) for v in value] if isinstance(value, (list, tuple)) else as_input(tf, built, value)
-        _, _, node, _ = op_def_library._apply_op_helper(case.op, name="op", **args, **case.attrs)
+        _, _, node, _ = op_def_library._apply_op_helper(case.op, name="op", **args, **{**defaults_of(op_def), **case.attrs})
         outputs = list(node.outputs)
         if case.outputs is not None:
             outputs = [outputs[i] for i in case.outputs]
@@ -72,6 +72,22 @@ def op_def_of(name):
     from tensorflow.python.framework import op_def_registry
 
     return op_def_registry.get(name)
+
+
+def defaults_of(op_def):
+    """Attributes that have a default and do not follow from inputs."""
+    from_inputs = {a.type_attr or a.type_list_attr or a.number_attr for a in op_def.input_arg} | {a.number_attr for a in op_def.input_arg}
+    found = {}
+    for attr in op_def.attr:
+        if attr.HasField("default_value") and attr.name not in from_inputs:
+            value = attr.default_value
+            kind = value.WhichOneof("value")
+            if kind == "list":
+                values = value.list
+                found[attr.name] = list(values.i or values.f or values.s or values.b or values.type or values.shape)
+            else:
+                found[attr.name] = getattr(value, kind)
+    return found
 
 
 def placeholder(tf, built, value):
@@ -96,9 +112,10 @@ def run_theirs(tf, session, built):
     for step in built.steps:
         try:
             values = session.run(step, feeds)
-            results.append([np.asarray(v) for f, v in zip(step, values) if isinstance(f, tf.Tensor)])
+            results.append([np.asarray(v, object if isinstance(v, bytes) else None) for f, v in zip(step, values) if isinstance(f, tf.Tensor)])
         except tf.errors.OpError as e:
-            results.append(Refusal(e.error_code, e.message.split("\n")[0]))
+            found = re.search(r"Node: '[^']*'\n(.*?)(\n\t \[\[|$)", e.message, re.S)
+            results.append(Refusal(e.error_code, found.group(1) if found else e.message.split("\n")[0]))
     return results
 
 
