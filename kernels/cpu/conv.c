@@ -151,6 +151,12 @@ static void read_windows(const struct rt_node *n, struct geometry *g)
 
 /* ---- shapes ---- */
 
+/* What TensorFlow's kernel calls itself in its refusals. */
+static const char *kernel_name(const struct rt_node *n)
+{
+    return n_spatial(n) == 3 ? "Conv3DBackpropInputOpV2" : "Conv2DCustomBackpropInput";
+}
+
 static enum rt_status fail_rank(struct rt_error *err, const char *words, const struct rt_shape *s)
 {
     char text[160];
@@ -161,26 +167,34 @@ static enum rt_status fail_rank(struct rt_error *err, const char *words, const s
 static enum rt_status check_ranks(const struct rt_node *n, const struct rt_shape *in,
                                   const struct rt_shape *filter, struct rt_error *err)
 {
-    const bool dw = is_depthwise(n), flat = n_spatial(n) == 2;
+    const int rank = n_spatial(n) + 2;
+    const bool flat = rank == 4, dw = is_depthwise(n);
 
-    if (in->rank != n_spatial(n) + 2)
+    if (is_transposed(n) && in->rank != rank)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "input_sizes must be %d-dimensional, got: %d",
+                       rank, in->rank);
+    if (is_transposed(n) && filter->rank != rank)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: filter must be %d-dimensional",
+                       kernel_name(n), rank);
+    if (!flat && in->rank != rank)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "input must be 5-dimensional");
+    if (!flat && filter->rank != rank)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "filter must be 5-dimensional");
+    if (in->rank != rank)
+        return fail_rank(
+            err,
+            dw ? "input must be 4-dimensional" : "convolution input must be 4-dimensional: ", in);
+    if (filter->rank != rank)
         return fail_rank(err,
-                         dw     ? "input must be 4-dimensional"
-                         : flat ? "convolution input must be 4-dimensional: "
-                                : "input must be 5-dimensional",
-                         in);
-    if (filter->rank != n_spatial(n) + 2)
-        return fail_rank(err,
-                         dw     ? "filter must be 4-dimensional: "
-                         : flat ? "convolution filter must be 4-dimensional: "
-                                : "filter must be 5-dimensional",
+                         dw ? "filter must be 4-dimensional: "
+                            : "convolution filter must be 4-dimensional: ",
                          filter);
     return RT_OK;
 }
 
 /* Groups and channels from the filter's last two dimensions; all dims are known. */
-static enum rt_status solve_channels(struct geometry *g, int64_t filter_in, int64_t filter_out,
-                                     struct rt_error *err)
+static enum rt_status solve_channels(struct geometry *g, const struct rt_node *n, int64_t filter_in,
+                                     int64_t filter_out, struct rt_error *err)
 {
     if (g->depthwise) {
         if (filter_in != g->ci)
@@ -195,10 +209,14 @@ static enum rt_status solve_channels(struct geometry *g, int64_t filter_in, int6
     if (filter_in <= 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "filter depth must be stricly positive, got %lld",
                        (long long)filter_in);
+    if (g->ci % filter_in && g->transposed)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "%s: input depth must be evenly divisible by filter depth", kernel_name(n));
     if (g->ci % filter_in)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "input depth must be evenly divisible by filter depth: %lld vs %lld",
-                       (long long)g->ci, (long long)filter_in);
+                       "%s depth must be evenly divisible by filter depth: %lld vs %lld",
+                       g->n_spatial == 3 ? "Input" : "input", (long long)g->ci,
+                       (long long)filter_in);
     g->groups = g->ci / filter_in;
     g->co = filter_out;
     if (g->groups && g->co % g->groups)
@@ -224,7 +242,7 @@ static enum rt_status solve(struct geometry *g, const struct rt_node *n, const s
     g->ci = in->dim[kn_channel_axis(first, sp)];
     const int64_t filter_in = filter->dim[sp], filter_out = filter->dim[sp + 1];
     if (g->ci >= 0 && filter_in >= 0 && filter_out >= 0) {
-        const enum rt_status st = solve_channels(g, filter_in, filter_out, err);
+        const enum rt_status st = solve_channels(g, n, filter_in, filter_out, err);
         if (st)
             return st;
     } else {
@@ -318,12 +336,12 @@ static enum rt_status match_back(const struct geometry *g, const struct rt_node 
                                  const struct rt_shape *back, struct rt_error *err)
 {
     const bool first = kn_channels_first(n);
-    const char *op = n->schema->name;
+    const char *op = kernel_name(n);
 
     if (back->dim[0] != g->batch)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "%s: input and out_backprop must have the same batch size. Input batch: "
-                       "%lld, outbackprop batch: %lld , batch_dim: 0",
+                       "%lld, outbackprop batch: %lld, batch_dim: 0",
                        op, (long long)g->batch, (long long)back->dim[0]);
     if (back->dim[kn_channel_axis(first, g->n_spatial)] != g->co)
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -334,7 +352,7 @@ static enum rt_status match_back(const struct geometry *g, const struct rt_node 
         if (got != a->out)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "%s: Size of out_backprop doesn't match computed: actual = %lld, "
-                           "computed = %lld, spatial_dim: %d input: %lld filter: %lld output: %lld "
+                           "computed = %lld spatial_dim: %d input: %lld filter: %lld output: %lld "
                            "stride: %lld dilation: %lld",
                            op, (long long)got, (long long)a->out, kn_spatial_axis(first, i),
                            (long long)a->in, (long long)a->size, (long long)got,
@@ -508,8 +526,47 @@ static enum rt_status refuse_format(const struct rt_prep *p)
         return rt_fail(p->err, RT_INVALID_ARGUMENT,
                        "CPU implementation of Conv3D currently only supports the NHWC tensor "
                        "format.");
-    return rt_fail(p->err, RT_INVALID_ARGUMENT, "%s only supports the %s tensor format on the CPU",
-                   n->schema->name, n_spatial(n) == 3 ? "NDHWC" : "NHWC");
+    if (n_spatial(n) == 3)
+        return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                       "Conv3DBackpropInputOpV2 only supports NDHWC on the CPU.");
+    return rt_fail(p->err, RT_INVALID_ARGUMENT, "Conv2DCustomBackpropInputOp only supports NHWC.");
+}
+
+/* What TensorFlow's CPU kernels leave out. */
+static enum rt_status refuse_rest(const struct rt_prep *p, const struct geometry *g)
+{
+    const bool deep = g->n_spatial == 3;
+    const int64_t filter_in = p->in[1].shape.dim[g->n_spatial];
+    bool dilated = false;
+
+    for (int i = 0; i < g->n_spatial; i++)
+        dilated = dilated || g->axis[i].dilation != 1;
+    if (dilated && g->transposed)
+        return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                       deep ? "Current CPU implementation does not yet support dilation rates "
+                              "larger than 1."
+                            : "Current CPU implementations do not yet support dilation rates "
+                              "larger than 1.");
+    if (dilated && deep)
+        return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                       "CPU implementation of Conv3D currently only supports dilated rates of 1.");
+    if (g->groups == 1 || g->ci == 0 || (!deep && !g->transposed))
+        return RT_OK;
+    if (deep && g->transposed)
+        return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                       "input and filter_sizes must have the same number of channels. Got %lld for "
+                       "input and %lld for filter_sizes",
+                       (long long)g->ci, (long long)filter_in);
+    if (deep)
+        return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                       "Number of channels in filter (%lld) must match last dimension of input "
+                       "(%lld)",
+                       (long long)filter_in, (long long)g->ci);
+    return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                   "Gradients for grouped convolutions are not supported on CPU. Please file a "
+                   "feature request if you run into this issue. Computed input depth %lld doesn't "
+                   "match filter input depth %lld",
+                   (long long)g->ci, (long long)filter_in);
 }
 
 static enum rt_status prepare_geometry(struct rt_prep *p, struct conv **out)
@@ -522,7 +579,9 @@ static enum rt_status prepare_geometry(struct rt_prep *p, struct conv **out)
     if (!c)
         return p->err->code;
     const struct rt_shape *wide = back ? &p->out[0].shape : &p->in[0].shape;
-    const enum rt_status st = solve(&c->g, p->node, wide, &p->in[1].shape, p->err);
+    enum rt_status st = solve(&c->g, p->node, wide, &p->in[1].shape, p->err);
+    if (!st)
+        st = refuse_rest(p, &c->g);
     if (st)
         return st;
     c->dtype = p->out[0].dtype;

@@ -100,9 +100,11 @@ void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *
         KN_HALFS(X)
         KN_COMPLEX(X)
         X(RT_I16, int16_t)
-        X(RT_I32, int32_t) X(RT_I64, int64_t)
+        X(RT_I32, int32_t)
+        X(RT_I64, int64_t)
 #undef X
-            default : break;
+    default:
+        break;
     }
 }
 
@@ -129,14 +131,36 @@ KN_CLONES static void to_bf16(const float *src, struct kn_bfloat *dst, int64_t n
         dst[i] = kn_to_bf16(src[i]);
 }
 
+#define TO_FLOAT(dt, T)                                                                            \
+    KN_CLONES static void to_float_##dt(const T *src, float *dst, int64_t n)                       \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            dst[i] = (float)src[i];                                                                \
+    }
+KN_INTS(TO_FLOAT)
+TO_FLOAT(RT_F64, double)
+
 void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
 {
-    if (from == RT_F16)
+    if (n <= 0)
+        return;
+    switch (from) {
+    case RT_F16:
         from_f16(src, dst, n);
-    else if (from == RT_BF16)
+        break;
+    case RT_BF16:
         from_bf16(src, dst, n);
-    else if (n > 0)
+        break;
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        to_float_##dt(src, dst, n);                                                                \
+        break;
+        KN_INTS(X)
+        X(RT_F64, double)
+#undef X
+    default:
         memcpy(dst, src, (size_t)n * sizeof *dst);
+    }
 }
 
 void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n)

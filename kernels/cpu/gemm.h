@@ -33,8 +33,9 @@ void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c,
 /* The obvious loops, for the tests: any of the types above (halves too, without scratch). */
 void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *c);
 
-/* Arrays between float and RT_F16, RT_BF16 (or RT_F32: a copy). */
+/* Any real type as floats. */
 void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n);
+/* Floats as RT_F16, RT_BF16 or RT_F32. */
 void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n);
 
 #endif

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/packed.h"
 #include "kernels/entry.h"
 
 enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
@@ -303,26 +303,13 @@ static const void *widen(enum rt_dtype from, enum rt_dtype to, const void *src, 
 {
     if (from == to)
         return src;
-    if (to == RT_F32 && (from == RT_F16 || from == RT_BF16)) {
+    if (to == RT_F32) {
         kn_to_float(from, src, dst, n);
         return dst;
     }
-#define WIDEN(S, D)                                                                                \
-    do {                                                                                           \
-        const S *s_ = src;                                                                         \
-        D *d_ = dst;                                                                               \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            d_[i] = (D)s_[i];                                                                      \
-    } while (0)
-    if (to == RT_F32 && from == RT_I8)
-        WIDEN(int8_t, float);
-    else if (to == RT_F32)
-        WIDEN(uint8_t, float);
-    else if (from == RT_I8)
-        WIDEN(int8_t, int32_t);
-    else
-        WIDEN(uint8_t, int32_t);
-#undef WIDEN
+    int32_t *wide = dst;
+    for (int64_t i = 0; i < n; i++)
+        wide[i] = from == RT_I8 ? ((const int8_t *)src)[i] : ((const uint8_t *)src)[i];
     return dst;
 }
 
@@ -373,147 +360,40 @@ static enum rt_status run_gemm(struct rt_run *r)
 
 /* ---- constant right-hand matrix, packed ---- */
 
-/* Below this many weights packing gains nothing; above, a product with few rows only streams them
- * from memory, which OpenBLAS does better (42 GB/s against 9). */
-enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
-
-struct packed_state {
-    struct product p;
-    struct kn_dnnl dnnl;
-    const struct rt_pack *b;
-    size_t a_at, c_at; /* float copies of half operands in scratch */
-};
-
-/* What packed bytes depend on. */
-struct packed_format {
-    dnnl_memory_desc_t md;
-    bool turned; /* the source is [n, k] */
-};
-
-static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
-                           struct rt_error *err)
-{
-    const struct packed_format *f = fmt;
-    const dnnl_dim_t k = f->md.dims[0], n = f->md.dims[1];
-    const dnnl_dims_t dims = {k, n}, strides = {f->turned ? 1 : n, f->turned ? k : 1};
-    dnnl_memory_desc_t from;
-    struct rt_buffer *wide = NULL;
-    const void *bytes = src->data;
-    enum rt_status st = RT_OK;
-
-    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(&from, 2, dims, dnnl_f32, strides);
-    if (s)
-        return kn_dnnl_fail(err, s, "MatMul");
-    if (src->dtype != RT_F32) {
-        wide = rt_buffer_new(NULL, RT_F32, (size_t)(k * n) * sizeof(float), err);
-        if (!wide)
-            return RT_RESOURCE_EXHAUSTED;
-        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), k * n);
-        bytes = atomic_load(&wide->data);
-    }
-    st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
-    rt_buffer_unref(wide);
-    return st;
-}
-
 static int can_pack(const struct rt_prep *prep)
 {
     struct product p;
 
-    if (!prep->in[1].value)
-        return 0;
     plan(&p, prep);
-    const int64_t weights = p.g.k * p.g.n;
-    return p.rank == 0 && p.batches == 1 && p.g.m > 0 && p.ta == p.to && p.tb == p.to &&
-                   weights >= PACK_MIN && weights <= PACK_MAX
+    return p.rank == 0 && p.batches == 1 && p.ta == p.to && p.tb == p.to &&
+                   kn_packed_pays(prep, 1, &p.g)
                ? 3
                : 0;
 }
 
 static void release_packed(void *state)
 {
-    kn_dnnl_clear(&((struct packed_state *)state)->dnnl);
-}
-
-static dnnl_status_t make_matmul(struct kn_dnnl *d, const struct kn_gemm *g)
-{
-    const dnnl_dims_t a = {g->m, g->k}, b = {g->k, g->n}, c = {g->m, g->n};
-    const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
-    dnnl_memory_desc_t ma, mb, mc;
-    dnnl_matmul_desc_t desc;
-
-    dnnl_status_t s = dnnl_memory_desc_init_by_strides(&ma, 2, a, dnnl_f32, strides);
-    if (!s)
-        s = dnnl_memory_desc_init_by_tag(&mb, 2, b, dnnl_f32, dnnl_format_tag_any);
-    if (!s)
-        s = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
-    if (!s)
-        s = dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc);
-    if (!s)
-        s = kn_dnnl_make(d, &desc, NULL);
-    if (s)
-        return s;
-    d->n = 3;
-    d->arg[0] = DNNL_ARG_SRC;
-    d->arg[1] = DNNL_ARG_WEIGHTS;
-    d->arg[2] = DNNL_ARG_DST;
-    d->md[0] = ma;
-    d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
-    d->md[2] = mc;
-    return s;
-}
-
-static size_t padded(size_t n)
-{
-    return (n + 63) / 64 * 64;
+    kn_packed_clear(state);
 }
 
 static enum rt_status prepare_packed(struct rt_prep *prep, void **state)
 {
-    struct packed_state *s = rt_prep_alloc(prep, sizeof *s);
+    struct product p;
+    struct kn_packed *s = rt_prep_alloc(prep, sizeof *s);
     if (!s)
         return prep->err->code;
-    plan(&s->p, prep);
-    const struct kn_gemm *g = &s->p.g;
-    const dnnl_status_t made = make_matmul(&s->dnnl, g);
-    if (made)
-        return kn_dnnl_fail(prep->err, made, prep->node->name);
-    *state = s;
+    plan(&p, prep);
+    const enum rt_status st = kn_packed_prepare(s, prep, 1, &p.g, &prep->scratch_bytes);
+    if (st)
+        return st;
     prep->release = release_packed;
-
-    size_t bytes = padded(s->dnnl.scratch_bytes);
-    if (g->dtype != RT_F32) {
-        s->a_at = bytes;
-        bytes += padded((size_t)(g->m * g->k) * sizeof(float));
-        s->c_at = bytes;
-        bytes += padded((size_t)(g->m * g->n) * sizeof(float));
-    }
-    prep->scratch_bytes = bytes;
-
-    struct packed_format f;
-    memset(&f, 0, sizeof f);
-    f.md = s->dnnl.md[1];
-    f.turned = g->tb != KN_AS_IS;
-    return rt_prep_pack(prep, 1, &f, sizeof f, dnnl_memory_desc_get_size(&f.md), pack, &s->b);
+    *state = s;
+    return RT_OK;
 }
 
 static enum rt_status run_packed(struct rt_run *r)
 {
-    const struct packed_state *s = r->state;
-    const struct kn_gemm *g = &s->p.g;
-    const bool wide = g->dtype != RT_F32;
-    char *room = r->scratch;
-    const void *data[] = {r->in[0].data, rt_pack_data(s->b), r->out[0].data};
-
-    if (wide) {
-        kn_to_float(g->dtype, r->in[0].data, (void *)(room + s->a_at), g->m * g->k);
-        data[0] = room + s->a_at;
-        data[2] = room + s->c_at;
-    }
-    const enum rt_status st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
-    if (!st && wide)
-        kn_from_float(g->dtype, data[2], r->out[0].data, g->m * g->n);
-    return st;
+    return kn_packed_run(r->state, r->in[0].data, r->in[1].data, r->out[0].data, r->scratch, r);
 }
 
 /* ---- rows of the table ---- */

@@ -40,6 +40,9 @@ static enum rt_status check_window(const struct rt_node *n, const int64_t *k, co
 {
     for (int i = 0; i < n_spatial(n) + 2; i++) {
         if (k[i] <= 0 || k[i] > INT32_MAX) {
+            if (n_spatial(n) == 3)
+                return rt_fail(err, RT_INVALID_ARGUMENT,
+                               "Sliding window ksize field must have non-negative dimensions");
             if (is_average(n))
                 return rt_fail(err, RT_INVALID_ARGUMENT,
                                "ksize must be a positive int32 value, got:%lld", (long long)k[i]);
@@ -61,7 +64,7 @@ static enum rt_status check_window(const struct rt_node *n, const int64_t *k, co
 static enum rt_status check_depth(const struct rt_node *n, int64_t k, int64_t s, int64_t flat,
                                   int64_t channels, struct rt_error *err)
 {
-    if (k == 1)
+    if (k == 1 && (n_spatial(n) == 2 || s == 1))
         return RT_OK;
     if (n_spatial(n) == 3)
         return rt_fail(err, RT_UNIMPLEMENTED,
@@ -440,8 +443,7 @@ static enum rt_status prepare_window(struct rt_prep *p, void **state, const int6
             const struct rt_span f = rt_attr_str(p->node, "data_format");
             if (n_spatial(p->node) == 3)
                 return rt_fail(p->err, RT_INVALID_ARGUMENT,
-                               "Default %sPooling3dOp only supports NDHWC on device type CPU",
-                               is_average(p->node) ? "Avg" : "Max");
+                               "Default Pooling3DOp only supports NDHWC on device type CPU");
             return rt_fail(p->err, RT_INVALID_ARGUMENT,
                            "MaxPoolingV2Op only supports NHWC or NCHW_VECT_C. Got: %.*s", (int)f.n,
                            (const char *)f.p);

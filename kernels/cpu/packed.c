@@ -1,0 +1,141 @@
+#include "kernels/cpu/packed.h"
+
+#include <string.h>
+
+/* Below this many weights packing gains nothing; above, a product with few rows only streams them
+ * from memory, which OpenBLAS does better. */
+enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
+
+/* What packed bytes depend on. */
+struct format {
+    dnnl_memory_desc_t md;
+    bool turned; /* the source is [n, k] */
+};
+
+bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g)
+{
+    const int64_t weights = g->k * g->n;
+    return p->in[input].value && g->m > 0 && weights >= PACK_MIN && weights <= PACK_MAX &&
+           g->ldb == (g->tb ? g->k : g->n) && g->ldc == g->n && g->lda == (g->ta ? g->m : g->k) &&
+           (RT_T(g->dtype) & (RT_T(RT_F32) | KN_SET(KN_HALFS)));
+}
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    const dnnl_dim_t k = f->md.dims[0], n = f->md.dims[1];
+    const dnnl_dims_t dims = {k, n}, strides = {f->turned ? 1 : n, f->turned ? k : 1};
+    dnnl_memory_desc_t from;
+    struct rt_buffer *wide = NULL;
+    const void *bytes = src->data;
+
+    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(&from, 2, dims, dnnl_f32, strides);
+    if (s)
+        return kn_dnnl_fail(err, s, "packing");
+    if (src->dtype != RT_F32) {
+        wide = rt_buffer_new(NULL, RT_F32, (size_t)(k * n) * sizeof(float), err);
+        if (!wide)
+            return RT_RESOURCE_EXHAUSTED;
+        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), k * n);
+        bytes = atomic_load(&wide->data);
+    }
+    const enum rt_status st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
+    rt_buffer_unref(wide);
+    return st;
+}
+
+static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g)
+{
+    const dnnl_dims_t a = {g->m, g->k}, b = {g->k, g->n}, c = {g->m, g->n};
+    const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
+    dnnl_memory_desc_t ma, mb, mc;
+    dnnl_matmul_desc_t desc;
+
+    dnnl_status_t s = dnnl_memory_desc_init_by_strides(&ma, 2, a, dnnl_f32, strides);
+    if (!s)
+        s = dnnl_memory_desc_init_by_tag(&mb, 2, b, dnnl_f32, dnnl_format_tag_any);
+    if (!s)
+        s = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
+    if (!s)
+        s = dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc);
+    if (!s)
+        s = kn_dnnl_make(d, &desc, NULL);
+    if (s)
+        return s;
+    d->n = 3;
+    d->arg[0] = DNNL_ARG_SRC;
+    d->arg[1] = DNNL_ARG_WEIGHTS;
+    d->arg[2] = DNNL_ARG_DST;
+    d->md[0] = ma;
+    d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
+    d->md[2] = mc;
+    return s;
+}
+
+static size_t padded(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
+                                 const struct kn_gemm *g, size_t *scratch)
+{
+    struct format f;
+    enum rt_status st = RT_OK;
+
+    s->g = *g;
+    const dnnl_status_t made = make(&s->dnnl, g);
+    if (made && made != dnnl_unimplemented)
+        return kn_dnnl_fail(p->err, made, p->node->name);
+    if (!made) {
+        memset(&f, 0, sizeof f); /* compared as bytes */
+        f.md = s->dnnl.md[1];
+        f.turned = g->tb != KN_AS_IS;
+        st = rt_prep_pack(p, input, &f, sizeof f, dnnl_memory_desc_get_size(&f.md), pack, &s->b);
+        if (st) {
+            kn_packed_clear(s);
+            return st;
+        }
+    }
+    if (!s->b) {
+        kn_packed_clear(s);
+        *scratch = (size_t)kn_gemm_scratch(g);
+        return RT_OK;
+    }
+    *scratch = padded(s->dnnl.scratch_bytes);
+    if (g->dtype != RT_F32) {
+        s->a_at = *scratch;
+        s->c_at = s->a_at + padded((size_t)(g->m * g->k) * sizeof(float));
+        *scratch = s->c_at + padded((size_t)(g->m * g->n) * sizeof(float));
+    }
+    return RT_OK;
+}
+
+void kn_packed_clear(struct kn_packed *s)
+{
+    kn_dnnl_clear(&s->dnnl);
+}
+
+enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
+                             void *scratch, struct rt_run *r)
+{
+    const struct kn_gemm *g = &s->g;
+    char *room = scratch;
+
+    if (!s->b) {
+        kn_gemm_run(g, a, b, c, scratch);
+        return RT_OK;
+    }
+    const bool wide = g->dtype != RT_F32;
+    const void *data[] = {a, rt_pack_data(s->b), c};
+    if (wide) {
+        kn_to_float(g->dtype, a, (void *)(room + s->a_at), g->m * g->k);
+        data[0] = room + s->a_at;
+        data[2] = room + s->c_at;
+    }
+    const enum rt_status st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
+    if (!st && wide)
+        kn_from_float(g->dtype, data[2], c, g->m * g->n);
+    return st;
+}

@@ -1,0 +1,28 @@
+/*
+ * A product with a constant right-hand matrix, packed once into the layout that oneDNN likes best.
+ * float and, computed in float, the halves.
+ */
+#ifndef KN_CPU_PACKED_H
+#define KN_CPU_PACKED_H
+
+#include "kernels/cpu/dnnl.h"
+#include "kernels/cpu/gemm.h"
+
+struct kn_packed {
+    struct kn_gemm g;
+    struct kn_dnnl dnnl;
+    const struct rt_pack *b; /* NULL: the runtime keeps none; the product is a plain one */
+    size_t a_at, c_at;       /* float copies of half operands in scratch */
+};
+
+/* Whether packing input `input` pays for this product: it is constant, dense and of a good size. */
+bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
+/* Fills *s (zeroed memory). *scratch: what kn_packed_run wants. On failure nothing is held. */
+enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
+                                 const struct kn_gemm *g, size_t *scratch);
+void kn_packed_clear(struct kn_packed *s);
+/* `b`: the plain matrix, used only where there is no pack. */
+enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
+                             void *scratch, struct rt_run *r);
+
+#endif

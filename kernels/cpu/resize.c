@@ -1,0 +1,525 @@
+/*
+ * Images at another size: ResizeBilinear, ResizeNearestNeighbor, ResizeBicubic, ResizeArea,
+ * CropAndResize. Images are [batch, height, width, channels]; all but the nearest neighbour
+ * compute in float, from any real type.
+ *
+ * Coordinates are computed in float, in TensorFlow's order of operations: which pixel is nearest
+ * depends on the last bit.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/types.h"
+#include "kernels/entry.h"
+
+static enum rt_status fail_shape(struct rt_error *err, const char *words, const struct rt_shape *s)
+{
+    char text[160];
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s%s", words,
+                   rt_shape_text(text, sizeof text, s->rank, s->dim));
+}
+
+static bool op_is(const struct rt_node *n, const char *name)
+{
+    return strcmp(n->schema->name, name) == 0;
+}
+
+/* ---- the four resizes: shapes ---- */
+
+static enum rt_status check_resize(const struct rt_node *n, struct rt_error *err)
+{
+    if (rt_attr(n, "half_pixel_centers") && rt_attr_bool(n, "half_pixel_centers") &&
+        rt_attr_bool(n, "align_corners"))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "If half_pixel_centers is True, align_corners must be False.");
+    return RT_OK;
+}
+
+/* A "size" input: two positive int32. */
+static enum rt_status read_size(const struct rt_tensor *t, const char *name, const char *positive,
+                                int64_t *size, struct rt_error *err)
+{
+    struct rt_shape s = {.rank = t->rank};
+    char words[64] = "";
+
+    memcpy(s.dim, t->dim, sizeof s.dim);
+    strncat(words, name, 20);
+    if (t->rank != 1)
+        return fail_shape(err, strncat(words, " must be 1-dimensional", 30), &s);
+    if (t->dim[0] != 2)
+        return fail_shape(err, strncat(words, " must have two elements", 30), &s);
+    for (int i = 0; i < 2; i++) {
+        size[i] = ((const int32_t *)t->data)[i];
+        if (size[i] <= 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "%s", positive);
+    }
+    return RT_OK;
+}
+
+static enum rt_status infer_resize(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape;
+    struct rt_shape *o = &x->out[0].shape;
+    int64_t size[2] = {-1, -1};
+
+    if (in->rank >= 0 && in->rank != 4)
+        return fail_shape(x->err, "input must be 4-dimensional", in);
+    *o = (struct rt_shape){.rank = 4, .dim = {-1, -1, -1, -1}};
+    if (in->rank == 4) {
+        o->dim[0] = in->dim[0];
+        o->dim[3] = in->dim[3];
+    }
+    if (!x->in[1].value)
+        return RT_OK;
+    const enum rt_status st =
+        read_size(x->in[1].value, "shape_t", "output dimensions must be positive", size, x->err);
+    if (st)
+        return st;
+    o->dim[1] = size[0];
+    o->dim[2] = size[1];
+    if (in->rank == 4 && in->dim[3] == 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "image must have at least one channel");
+    if (in->rank == 4 && (in->dim[1] == 0 || in->dim[2] == 0))
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "input image must be of non-zero size");
+    return RT_OK;
+}
+
+/* The other input is the size: small, and the same for all rows. */
+static void rows_resize(struct rt_rows *r)
+{
+    rt_rows_first(r);
+}
+
+/* ---- coordinates ---- */
+
+enum method { NEAREST, BILINEAR, BICUBIC, AREA };
+
+struct tap { /* where an output position takes its values from, along one axis */
+    int64_t at[4];
+    float weight[4]; /* bilinear: weight[0] is the part of at[1] */
+};
+
+struct resize {
+    enum method method;
+    enum rt_dtype dtype;
+    int64_t batch, in_h, in_w, out_h, out_w, channels;
+    float scale_h, scale_w;
+    struct tap *row, *col;
+    size_t image_at, line_at; /* scratch: a picture as floats, partial sums */
+};
+
+static float scale_of(int64_t in, int64_t out, bool align)
+{
+    return align && out > 1 ? (float)(in - 1) / (float)(out - 1) : (float)in / (float)out;
+}
+
+static int64_t clamp(int64_t v, int64_t hi)
+{
+    return v < 0 ? 0 : v > hi ? hi : v;
+}
+
+static void tap_nearest(struct tap *t, int64_t i, int64_t in, float scale, bool align, bool half)
+{
+    const float x = half ? ((float)i + 0.5f) * scale : (float)i * scale;
+    t->at[0] = clamp((int64_t)(align ? roundf(x) : floorf(x)), in - 1);
+}
+
+static void tap_bilinear(struct tap *t, int64_t i, int64_t in, float scale, bool half)
+{
+    const float x = half ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;
+    const float low = floorf(x);
+    const int64_t upper = (int64_t)ceilf(x);
+
+    t->at[1] = upper < in - 1 ? upper : in - 1;
+    t->at[0] = low > 0 ? (int64_t)low : 0;
+    if (t->at[1] < 0)
+        t->at[1] = 0;
+    if (t->at[0] > t->at[1])
+        t->at[0] = t->at[1];
+    t->weight[0] = x - low;
+}
+
+/* Cubic convolution at distances d and 1 + d, d one of 1024 steps; a = -0.5 (Keys) or -0.75. */
+enum { CUBIC_STEPS = 1024 };
+
+static float cubic_near(double a, int64_t step)
+{
+    const float x = (float)((double)step / CUBIC_STEPS);
+    return (float)(((a + 2) * x - (a + 3)) * x * x + 1);
+}
+
+static float cubic_far(double a, int64_t step)
+{
+    const float x = (float)((double)step / CUBIC_STEPS) + 1;
+    return (float)(((a * x - 5 * a) * x + 8 * a) * x - 4 * a);
+}
+
+static void tap_bicubic(struct tap *t, int64_t i, int64_t in, float scale, bool half)
+{
+    const float x = half ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;
+    const int64_t base = (int64_t)floorf(x);
+    const int64_t step = lrintf((x - (float)base) * CUBIC_STEPS);
+    const double a = half ? -0.5 : -0.75;
+    const float w[4] = {cubic_far(a, step), cubic_near(a, step), cubic_near(a, CUBIC_STEPS - step),
+                        cubic_far(a, CUBIC_STEPS - step)};
+    float sum = 0;
+
+    for (int k = 0; k < 4; k++) {
+        t->at[k] = clamp(base - 1 + k, in - 1);
+        /* With centres, what lies outside the picture has no weight; else edges repeat. */
+        t->weight[k] = half && t->at[k] != base - 1 + k ? 0 : w[k];
+        sum += t->weight[k];
+    }
+    if (half && fabsf(sum) >= 1000 * FLT_MIN)
+        for (int k = 0; k < 4; k++)
+            t->weight[k] /= sum;
+}
+
+/* ---- prepare ---- */
+
+static enum method method_of(const struct rt_node *n)
+{
+    return op_is(n, "ResizeBilinear")  ? BILINEAR
+           : op_is(n, "ResizeBicubic") ? BICUBIC
+           : op_is(n, "ResizeArea")    ? AREA
+                                       : NEAREST;
+}
+
+static void fill_taps(const struct resize *z, struct tap *t, int64_t in, int64_t out, float scale,
+                      bool align, bool half)
+{
+    for (int64_t i = 0; i < out; i++) {
+        if (z->method == NEAREST)
+            tap_nearest(&t[i], i, in, scale, align, half);
+        else if (z->method == BILINEAR)
+            tap_bilinear(&t[i], i, in, scale, half);
+        else if (z->method == BICUBIC)
+            tap_bicubic(&t[i], i, in, scale, half);
+    }
+}
+
+static size_t padded(int64_t floats)
+{
+    return ((size_t)floats * sizeof(float) + 63) / 64 * 64;
+}
+
+static enum rt_status prepare_resize(struct rt_prep *p, void **state)
+{
+    const struct rt_shape *in = &p->in[0].shape, *out = &p->out[0].shape;
+    const bool align = rt_attr_bool(p->node, "align_corners");
+    const bool half =
+        rt_attr(p->node, "half_pixel_centers") && rt_attr_bool(p->node, "half_pixel_centers");
+    struct resize *z = rt_prep_alloc(p, sizeof *z);
+    if (!z)
+        return p->err->code;
+
+    *z = (struct resize){.method = method_of(p->node),
+                         .dtype = p->in[0].dtype,
+                         .batch = in->dim[0],
+                         .in_h = in->dim[1],
+                         .in_w = in->dim[2],
+                         .out_h = out->dim[1],
+                         .out_w = out->dim[2],
+                         .channels = in->dim[3]};
+    z->scale_h = scale_of(z->in_h, z->out_h, align);
+    z->scale_w = scale_of(z->in_w, z->out_w, align);
+    *state = z;
+    if (z->batch == 0) /* and then sizes that no memory could hold may have been asked for */
+        return RT_OK;
+    z->row = rt_prep_alloc(p, (size_t)z->out_h * sizeof *z->row);
+    if (!z->row)
+        return p->err->code;
+    z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);
+    if (!z->col)
+        return p->err->code;
+    fill_taps(z, z->row, z->in_h, z->out_h, z->scale_h, align, half);
+    fill_taps(z, z->col, z->in_w, z->out_w, z->scale_w, align, half);
+    if (z->method == NEAREST)
+        return RT_OK;
+    if (z->dtype != RT_F32)
+        p->scratch_bytes = padded(z->in_h * z->in_w * z->channels);
+    z->line_at = p->scratch_bytes;
+    p->scratch_bytes += padded(z->in_w * z->channels);
+    return RT_OK;
+}
+
+/* ---- run ---- */
+
+static void nearest(const struct resize *z, const char *src, char *dst)
+{
+    const size_t pixel = (size_t)z->channels * rt_dtype_size(z->dtype);
+    const size_t line = (size_t)z->in_w * pixel;
+
+    for (int64_t y = 0; y < z->out_h; y++) {
+        const char *from = src + (size_t)z->row[y].at[0] * line;
+        for (int64_t x = 0; x < z->out_w; x++, dst += pixel)
+            memcpy(dst, from + (size_t)z->col[x].at[0] * pixel, pixel);
+    }
+}
+
+KN_CLONES static void blend(const float *tl, const float *tr, const float *bl, const float *br,
+                            float fx, float fy, float *dst, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        const float top = tl[c] + (tr[c] - tl[c]) * fx;
+        const float bottom = bl[c] + (br[c] - bl[c]) * fx;
+        dst[c] = top + (bottom - top) * fy;
+    }
+}
+
+static void bilinear(const struct resize *z, const float *src, float *dst)
+{
+    const int64_t c = z->channels, line = z->in_w * c;
+
+    if (z->in_h == z->out_h && z->in_w == z->out_w) {
+        memcpy(dst, src, (size_t)(z->in_h * line) * sizeof *dst);
+        return;
+    }
+    for (int64_t y = 0; y < z->out_h; y++) {
+        const struct tap *r = &z->row[y];
+        const float *top = src + r->at[0] * line, *bottom = src + r->at[1] * line;
+        for (int64_t x = 0; x < z->out_w; x++, dst += c) {
+            const struct tap *t = &z->col[x];
+            const int64_t left = t->at[0] * c, right = t->at[1] * c;
+            blend(top + left, top + right, bottom + left, bottom + right, t->weight[0],
+                  r->weight[0], dst, c);
+        }
+    }
+}
+
+/* Rows first, into one line; then along the line. */
+KN_CLONES static void bicubic(const struct resize *z, const float *src, float *dst, float *line)
+{
+    const int64_t c = z->channels, n = z->in_w * c;
+
+    for (int64_t y = 0; y < z->out_h; y++) {
+        const struct tap *r = &z->row[y];
+        const float *a = src + r->at[0] * n, *b = src + r->at[1] * n;
+        const float *d = src + r->at[2] * n, *e = src + r->at[3] * n;
+        for (int64_t i = 0; i < n; i++)
+            line[i] = a[i] * r->weight[0] + b[i] * r->weight[1] + d[i] * r->weight[2] +
+                      e[i] * r->weight[3];
+        for (int64_t x = 0; x < z->out_w; x++, dst += c) {
+            const struct tap *t = &z->col[x];
+            for (int64_t i = 0; i < c; i++)
+                dst[i] =
+                    line[t->at[0] * c + i] * t->weight[0] + line[t->at[1] * c + i] * t->weight[1] +
+                    line[t->at[2] * c + i] * t->weight[2] + line[t->at[3] * c + i] * t->weight[3];
+        }
+    }
+}
+
+/* How much of source position i lies in [from, to); scale is to - from. */
+static float part(int64_t i, float from, float to, float scale)
+{
+    const float lo = (float)i, hi = (float)(i + 1);
+    return lo < from ? (hi > to ? scale : hi - from) : hi > to ? to - lo : 1.0f;
+}
+
+static void area(const struct resize *z, const float *src, float *dst)
+{
+    const int64_t c = z->channels;
+    const float whole = 1.0f / (z->scale_h * z->scale_w);
+
+    for (int64_t y = 0; y < z->out_h; y++) {
+        const float y0 = (float)y * z->scale_h, y1 = (float)(y + 1) * z->scale_h;
+        for (int64_t x = 0; x < z->out_w; x++, dst += c) {
+            const float x0 = (float)x * z->scale_w, x1 = (float)(x + 1) * z->scale_w;
+            for (int64_t k = 0; k < c; k++)
+                dst[k] = 0;
+            for (int64_t i = (int64_t)floorf(y0); i < (int64_t)ceilf(y1); i++) {
+                const float wy = part(i, y0, y1, z->scale_h);
+                const float *line = src + clamp(i, z->in_h - 1) * z->in_w * c;
+                for (int64_t j = (int64_t)floorf(x0); j < (int64_t)ceilf(x1); j++) {
+                    const float w = wy * part(j, x0, x1, z->scale_w) * whole;
+                    const float *p = line + clamp(j, z->in_w - 1) * c;
+                    for (int64_t k = 0; k < c; k++)
+                        dst[k] += p[k] * w;
+                }
+            }
+        }
+    }
+}
+
+static enum rt_status run_resize(struct rt_run *r)
+{
+    const struct resize *z = r->state;
+    const int64_t n_in = z->in_h * z->in_w * z->channels;
+    const size_t size = rt_dtype_size(z->dtype);
+    const char *src = r->in[0].data;
+    char *dst = r->out[0].data, *room = r->scratch;
+
+    for (int64_t b = 0; b < z->batch; b++, src += (size_t)n_in * size) {
+        if (z->method == NEAREST) {
+            nearest(z, src, dst);
+            dst += (size_t)(z->out_h * z->out_w * z->channels) * size;
+            continue;
+        }
+        const float *image = (const void *)src;
+        if (z->dtype != RT_F32) {
+            kn_to_float(z->dtype, src, (void *)room, n_in);
+            image = (const void *)room;
+        }
+        if (z->method == BILINEAR)
+            bilinear(z, image, (void *)dst);
+        else if (z->method == BICUBIC)
+            bicubic(z, image, (void *)dst, (void *)(room + z->line_at));
+        else
+            area(z, image, (void *)dst);
+        dst += (size_t)(z->out_h * z->out_w * z->channels) * sizeof(float);
+        if (rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* ---- CropAndResize: image, boxes [n, 4], box_ind [n], crop_size ---- */
+
+static enum rt_status infer_crop(struct rt_infer *x)
+{
+    const struct rt_shape *im = &x->in[0].shape, *bx = &x->in[1].shape, *ix = &x->in[2].shape;
+    struct rt_shape *o = &x->out[0].shape;
+    int64_t size[2] = {-1, -1};
+
+    if (im->rank >= 0 && im->rank != 4)
+        return fail_shape(x->err, "input image must be 4-D", im);
+    if (im->rank == 4 && (im->dim[1] == 0 || im->dim[2] == 0))
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "image dimensions must be positive");
+    if (bx->rank >= 0 && bx->rank != 2)
+        return fail_shape(x->err, "boxes must be 2-D, got: ", bx);
+    if (bx->rank == 2 && bx->dim[1] >= 0 && bx->dim[1] != 4)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "boxes must have 4 columns");
+    if (ix->rank >= 0 && ix->rank != 1)
+        return fail_shape(x->err, "box_indices must be rank 1 but is shape ", ix);
+    if (bx->rank == 2 && ix->rank == 1 && bx->dim[0] >= 0 && ix->dim[0] >= 0 &&
+        bx->dim[0] != ix->dim[0])
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "box_index has incompatible shape");
+    *o = (struct rt_shape){.rank = 4, .dim = {-1, -1, -1, -1}};
+    if (bx->rank == 2)
+        o->dim[0] = bx->dim[0];
+    if (im->rank == 4)
+        o->dim[3] = im->dim[3];
+    if (!x->in[3].value)
+        return RT_OK;
+    const enum rt_status st =
+        read_size(x->in[3].value, "crop_size", "crop dimensions must be positive", size, x->err);
+    o->dim[1] = size[0];
+    o->dim[2] = size[1];
+    return st;
+}
+
+struct crop {
+    int64_t h, w, channels; /* of the image */
+    int64_t out_h, out_w;
+    bool nearest;
+    float outside;
+};
+
+/* Position of output i between lo and hi of an axis with `in` pixels; false: outside. */
+static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
+{
+    const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
+    *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
+    return !(*at < 0 || *at > (float)(in - 1));
+}
+
+static void fill(float *dst, int64_t n, float v)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = v;
+}
+
+static void crop_box(const struct crop *s, const float *image, const float *box, float *dst)
+{
+    const int64_t c = s->channels, line = s->w * c;
+    float y, x;
+
+    for (int64_t i = 0; i < s->out_h; i++) {
+        if (!crop_at(box[0], box[2], s->h, s->out_h, i, &y)) {
+            fill(dst, s->out_w * c, s->outside);
+            dst += s->out_w * c;
+            continue;
+        }
+        const float *top = image + (int64_t)floorf(y) * line;
+        const float *bottom = image + (int64_t)ceilf(y) * line;
+        for (int64_t j = 0; j < s->out_w; j++, dst += c) {
+            if (!crop_at(box[1], box[3], s->w, s->out_w, j, &x)) {
+                fill(dst, c, s->outside);
+                continue;
+            }
+            if (s->nearest) {
+                const float *p = image + (int64_t)roundf(y) * line + (int64_t)roundf(x) * c;
+                memcpy(dst, p, (size_t)c * sizeof *dst);
+                continue;
+            }
+            const int64_t left = (int64_t)floorf(x) * c, right = (int64_t)ceilf(x) * c;
+            blend(top + left, top + right, bottom + left, bottom + right, x - floorf(x),
+                  y - floorf(y), dst, c);
+        }
+    }
+}
+
+static enum rt_status prepare_crop(struct rt_prep *p, void **state)
+{
+    const struct rt_shape *s = &p->in[0].shape;
+    (void)state;
+    if (p->in[0].dtype != RT_F32)
+        p->scratch_bytes = (size_t)rt_count(s->rank, s->dim) * sizeof(float);
+    return RT_OK;
+}
+
+static enum rt_status run_crop(struct rt_run *r)
+{
+    const struct rt_tensor *im = &r->in[0], *o = &r->out[0];
+    const struct crop s = {.h = im->dim[1],
+                           .w = im->dim[2],
+                           .channels = im->dim[3],
+                           .out_h = o->dim[1],
+                           .out_w = o->dim[2],
+                           .nearest = rt_span_is(rt_attr_str(r->node, "method"), "nearest"),
+                           .outside = rt_attr_float(r->node, "extrapolation_value")};
+    const int64_t n = o->dim[0], picture = s.h * s.w * s.channels;
+    const float *boxes = r->in[1].data, *image = im->data;
+    const int32_t *index = r->in[2].data;
+
+    for (int64_t i = 0; i < n; i++)
+        if (index[i] < 0 || index[i] >= im->dim[0])
+            return rt_fail(r->err, RT_OUT_OF_RANGE, "box_index has values outside [0, batch_size)");
+    for (int64_t i = 0; i < 4 * n; i++)
+        if (!isfinite(boxes[i]))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "Boxes contains at least one element that is not finite");
+    if (!rt_tensor_count(o))
+        return RT_OK;
+    if (im->dtype != RT_F32) {
+        kn_to_float((enum rt_dtype)im->dtype, im->data, r->scratch, rt_tensor_count(im));
+        image = r->scratch;
+    }
+    for (int64_t i = 0; i < n; i++)
+        crop_box(&s, image + index[i] * picture, boxes + 4 * i,
+                 (float *)o->data + i * s.out_h * s.out_w * s.channels);
+    return RT_OK;
+}
+
+/* ---- rows of the table ---- */
+
+#define RESIZE(symbol, op_, name_)                                                                 \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = op_,                                                                        \
+               .shape_in = 2,                                                                      \
+               .check = check_resize,                                                              \
+               .infer = infer_resize,                                                              \
+               .rows = rows_resize},                                                               \
+        .kernels = KN_CPU(op_, name_, KN_SET(KN_REALS), prepare_resize, run_resize),               \
+    }
+RESIZE(resize_area, "ResizeArea", "resize_area");
+RESIZE(resize_bicubic, "ResizeBicubic", "resize_bicubic");
+RESIZE(resize_bilinear, "ResizeBilinear", "resize_bilinear");
+RESIZE(resize_nearest_neighbor, "ResizeNearestNeighbor", "resize_nearest");
+
+const struct kn_entry kn_crop_and_resize = {
+    .op = {.name = "CropAndResize", .shape_in = 8, .infer = infer_crop},
+    .kernels = KN_CPU("CropAndResize", "crop_and_resize", KN_SET(KN_REALS), prepare_crop, run_crop),
+};
