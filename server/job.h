@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 #include "runtime/saved_model.h"
+#include "server/scheduler_core.h"
 
 struct srv_net;
 struct srv_version;
-struct srv_bucket;
 
 enum srv_api { SRV_PREDICT, SRV_CLASSIFY, SRV_REGRESS, SRV_METADATA, SRV_STATUS, SRV_OTHER };
 
@@ -30,8 +30,8 @@ struct srv_job {
     /* feeds[i] is the signature's input i. Cleared by srv_job_clear. */
     int n_feeds;
     struct rt_tensor *feeds;
-    /* fetches[i] is the signature's output i; `wanted` (NULL: all) tells which the client asked
-     * for. Zero unless status is RT_OK. */
+    /* fetches[i] is the signature's output i. Zero unless status is RT_OK. The array: the
+     * transport's, or made in the arena by srv_job_submit when NULL. */
     int n_fetches;
     struct rt_tensor *fetches;
     int64_t n_rows; /* dimension 0 of every feed; 0: they have no common one, never merged */
@@ -50,8 +50,7 @@ struct srv_job {
     void (*done)(struct srv_job *job);
     void *owner; /* the transport's */
 
-    struct srv_bucket *bucket; /* the scheduler's */
-    struct srv_job *queue_next;
+    struct srv_core_job sched; /* the scheduler's */
 };
 
 /*

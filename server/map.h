@@ -52,6 +52,8 @@ struct srv_model_spec {
     int64_t version;
 };
 
+/* The model of that name. NULL: none, or none of its versions serves. */
+const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_span name);
 /*
  * TensorFlow Serving's texts: "Servable not found for request: Latest(m)" / "Specific(m, 5)"
  * (NOT_FOUND), "Unrecognized servable version label: L" (INVALID_ARGUMENT). The version is not

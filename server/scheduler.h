@@ -20,6 +20,9 @@ struct srv_lane *srv_lane_new(struct srv_scheduler *s, struct srv_version *v);
 /* After its last handle is gone: nothing of it is queued or runs any more. */
 void srv_lane_free(struct srv_lane *l);
 
+/* Network thread: runs the job here and now (done is called before this returns) when it is known
+ * to be tiny, nothing waits before it and a core is free. False: it is the caller's still. */
+bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
 /* What srv_net_end does with the turn's jobs: one lock, at most one wake per idle worker. */
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
 /* Answers everything still queued with `code` and `text` (end of the drain). */
