@@ -48,6 +48,14 @@ static int add_def(struct pl_graph *g, const struct rt_node *def, struct rt_erro
                     strcmp(def->op->name, "StatefulPartitionedCall") == 0))
         n->call = rt_attr_func(def, "f");
     n->effect = def->op ? (uint8_t)def->op->effect : RT_PURE;
+    const struct rt_attr *value =
+        strcmp(def->schema->name, "Const") == 0 || strcmp(def->schema->name, "HostConst") == 0
+            ? rt_attr(def, "value")
+            : NULL;
+    if (value && value->type == RT_ATTR_TENSOR) {
+        n->kind = PL_CONST; /* its control inputs stay: a frame's constant has a pivot */
+        rt_tensor_ref(&n->value, value->v.tensor);
+    }
     n->n_in = def->n_in;
     n->n_ctrl = def->n_ctrl;
     n->in = rt_arena_array(g->arena, (size_t)def->n_in + 1, sizeof *n->in);

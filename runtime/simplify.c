@@ -53,12 +53,64 @@ static void skip_identities(struct pl_graph *g)
         g->fetch[k] = through_identities(g, g->fetch[k]);
 }
 
+/* Control edges from what has no effect, and nothing with an effect before it, order nothing. */
+static void drop_idle_control(struct pl_graph *g)
+{
+    enum { NEW, OPEN, IDLE, BUSY };
+    unsigned char *mark = calloc((size_t)g->n + 1, 1);
+    size_t room = (size_t)g->n + 1; /* a node is pushed once per edge at most */
+    for (int i = 0; i < g->n; i++)
+        if (g->node[i].kind != PL_GONE)
+            room += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
+    int *stack = malloc(room * sizeof *stack), depth = 0;
+    if (!mark || !stack)
+        goto end;
+    for (int root = 0; root < g->n; root++) {
+        if (mark[root] != NEW || g->node[root].kind == PL_GONE)
+            continue;
+        stack[depth++] = root;
+        while (depth) {
+            int i = stack[depth - 1];
+            const struct pl_node *n = &g->node[i];
+            if (mark[i] >= IDLE) {
+                depth--;
+                continue;
+            }
+            bool first = mark[i] == NEW;
+            bool busy = n->kind == PL_OP && n->effect != RT_PURE;
+            mark[i] = OPEN;
+            for (int k = 0; k < n->n_in + n->n_ctrl; k++) {
+                int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+                if (first && mark[from] == NEW)
+                    stack[depth++] = from;
+                busy |= mark[from] == BUSY || mark[from] == OPEN;
+            }
+            if (stack[depth - 1] == i) {
+                mark[i] = busy ? BUSY : IDLE;
+                depth--;
+            }
+        }
+    }
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        int kept = 0;
+        for (int k = 0; n->kind != PL_GONE && k < n->n_ctrl; k++)
+            if (mark[n->ctrl[k]] != IDLE)
+                n->ctrl[kept++] = n->ctrl[k];
+        if (n->kind != PL_GONE)
+            n->n_ctrl = kept;
+    }
+end:
+    free(mark);
+    free(stack);
+}
+
 static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
 {
     size_t bytes = 0;
     for (int k = 0; k < n->n_in; k++) {
         const struct pl_node *from = &g->node[n->in[k].node];
-        if (from->kind != PL_CONST || from->value.dtype == RT_VARIANT ||
+        if (from->kind != PL_CONST || from->n_ctrl || from->value.dtype == RT_VARIANT ||
             from->value.dtype == RT_RESOURCE)
             return false;
         bytes += rt_tensor_bytes(&from->value);
@@ -199,6 +251,7 @@ enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_er
     for (int i = 0; i < g->n; i++)
         if (g->node[i].kind == PL_OP && g->node[i].def && pl_is_token(g->node[i].def))
             return RT_OK;
+    drop_idle_control(g);
     skip_identities(g);
     pl_prune(g);
     merge_equal(g);

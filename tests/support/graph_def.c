@@ -184,12 +184,15 @@ static void put_node(struct rt_bytes *out, int field, const char *name, const ch
 {
     struct rt_bytes n = empty();
     put_str(&n, 1, name, strlen(name));
-    put_str(&n, 2, op, strlen(op));
+    size_t op_len = strcspn(op, "@");
+    put_str(&n, 2, op, op_len);
     while (*inputs) {
         size_t len = strcspn(inputs, " ");
         put_str(&n, 3, inputs, len);
         inputs += len + (inputs[len] == ' ');
     }
+    if (op[op_len])
+        put_str(&n, 4, op + op_len + 1, strlen(op + op_len + 1));
     put_attrs(&n, 5, attrs, '\0');
     put_message(out, field, &n);
 }

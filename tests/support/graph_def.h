@@ -6,7 +6,7 @@
  * Attributes, between blanks: KEY=VALUE. Values: 7, 1.5f, true, 'text', float (a type), <2,-1> (a
  * shape), <?> (unknown), $T (a placeholder), @f (a function; @f(T=float) with an attribute),
  * float<2>:1,2 (a tensor with these values), [..] (a list of values between commas, of one kind),
- * ! (no value).
+ * ! (no value). An op may be followed by '@' and the device that the node names.
  */
 #ifndef TESTS_SUPPORT_GRAPH_DEF_H
 #define TESTS_SUPPORT_GRAPH_DEF_H
