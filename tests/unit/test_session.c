@@ -240,7 +240,7 @@ static void functions_for_control_flow(struct fixture *x)
     node(x, "c", "Placeholder", "", "dtype=bool");
     node(x, "if", "StatelessIf", "c p",
          "Tcond=bool Tin=[float] Tout=[float] then_branch=@twice else_branch=@square");
-    node(x, "yes", "Const", "", "dtype=bool value=bool<>:true");
+    node(x, "yes", "Const", "", "dtype=bool value=bool<>:1");
     node(x, "always", "StatelessIf", "yes p",
          "Tcond=bool Tin=[float] Tout=[float] then_branch=@twice else_branch=@square");
     node(x, "loop", "StatelessWhile", "p", "T=[float] cond=@small body=@twice");
