@@ -1542,3 +1542,19 @@ bool srv_model_is_ready(struct srv_manager *m, struct rt_span model)
     rt_mutex_unlock(&m->mu);
     return ready;
 }
+
+bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
+                      void *arg)
+{
+    bool found = false;
+    /* What is AVAILABLE under the lock is not freed while it is held: it leaves that state first.
+     */
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models && !found; i++)
+        for (int k = 0; k < m->models[i]->n_entries && !found; k++) {
+            const struct entry *e = m->models[i]->entries[k];
+            found = e->state == SRV_AVAILABLE && e->live && look(arg, e->live);
+        }
+    rt_mutex_unlock(&m->mu);
+    return found;
+}

@@ -23,6 +23,10 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
  * (its error), or until a missing one's time is over.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
+/* Shows the available versions, in the order of their models' names, until `look` says true; the
+ * version is valid only inside the call, which must be short. False: none made it say so. */
+bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
+                      void *arg);
 /*
  * Takes a new list of models in place of the one of flags and config file: a serialized
  * tensorflow.serving.ModelServerConfig. Refused, or taken and then `done` is called once, on the

@@ -32,6 +32,7 @@ struct srv_server {
     struct srv_metrics *metrics;
     struct srv_scheduler *scheduler;
     struct srv_manager *manager;
+    bool manager_stopped; /* main thread only */
     struct srv_rest *rest;
     struct srv_grpc *grpc;
     int n_nets; /* set before the first map is published, then read-only */

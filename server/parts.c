@@ -1,0 +1,50 @@
+/* What a version's life means in the real server: models of the runtime, lanes, metrics. */
+#include "runtime/base/machine.h"
+#include "server/loader.h"
+#include "server/metrics.h"
+#include "server/scheduler.h"
+
+static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct rt_error *err)
+{
+    int n = v->loaded->n_signatures;
+    const char **names = rt_arena_array(v->loaded->arena, (size_t)n + 1, sizeof *names);
+    if (!names)
+        return rt_fail_memory(err, "a version's metrics", 0);
+    for (int i = 0; i < n; i++)
+        names[i] = v->loaded->signatures[i].def->name;
+    v->metrics = srv_metrics_version(s->metrics, v->model, v->version, n, names);
+    v->lane = v->metrics ? srv_lane_new(s->scheduler, v) : NULL;
+    if (v->lane)
+        return RT_OK;
+    if (v->metrics)
+        srv_metrics_drop_version(s->metrics, v->metrics);
+    return rt_fail_memory(err, "a version's queue", 0);
+}
+
+static void detach(struct srv_server *s, struct srv_version *v)
+{
+    srv_lane_free(v->lane);
+    srv_metrics_drop_version(s->metrics, v->metrics);
+}
+
+static void count_load(struct srv_server *s, const char *model, int64_t version, bool ok,
+                       int64_t ns)
+{
+    srv_metrics_load(s->metrics, model, version, ok, ns);
+}
+
+static void count_event(struct srv_server *s, const char *name)
+{
+    srv_metrics_event(s->metrics, name);
+}
+
+const struct srv_model_calls srv_model_calls = {
+    .is_complete = rt_saved_model_is_complete,
+    .load = rt_model_load,
+    .free = rt_model_free,
+    .attach = attach,
+    .detach = detach,
+    .count_load = count_load,
+    .count_event = count_event,
+    .free_memory = rt_machine_free_memory,
+};

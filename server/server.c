@@ -1,0 +1,363 @@
+#include "server/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/machine.h"
+#include "runtime/base/thread.h"
+#include "server/example.h"
+#include "server/grpc.h"
+#include "server/loader.h"
+#include "server/manager.h"
+#include "server/metrics.h"
+#include "server/rest.h"
+#include "server/scheduler.h"
+
+enum {
+    REFUSED_WAIT_MS = 1000, /* for the answers that refuse what was still there */
+    STOP_LIMIT_MS = 8000,   /* then the process ends whatever goes on in it */
+    EXIT_START_FAILED = 255,
+};
+
+/* ---- signals ---- */
+
+static int signals_fd(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    /* Blocked before the first thread starts: all of them inherit it. */
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* The signal that came, 0: none in `wait_ms` (-1: waits on), or `other` (-1: none) is readable. */
+static int wait_signal(int fd, int other, int wait_ms)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
+    poll(fds, other >= 0 ? 2 : 1, wait_ms);
+    struct signalfd_siginfo info;
+    return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+/* ---- start ---- */
+
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Puts numbers in place of "as many as fit", so that every part counts the same. */
+static void resolve_threads(struct srv_options *o)
+{
+    int cores = rt_machine_cores();
+    int share = cores / 4 > 1 ? cores / 4 : 1;
+    o->num_workers = o->num_workers ? o->num_workers : cores;
+    o->num_rest_threads = o->num_rest_threads ? o->num_rest_threads : share;
+    o->num_grpc_threads = o->num_grpc_threads ? o->num_grpc_threads : share;
+}
+
+static bool wants_rest(const struct srv_options *o)
+{
+    return o->rest_api_port != 0 && o->rest_api_port != o->port;
+}
+
+static bool wants_grpc(const struct srv_options *o)
+{
+    return o->port != 0 || *o->grpc_socket_path;
+}
+
+static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
+{
+    const struct srv_options *o = &s->options;
+    if (o->rest_api_port != 0 && o->rest_api_port == o->port)
+        RT_LOG(RT_LOG_ERROR, "--rest_api_port and --port are both %lld: REST is not served",
+               (long long)o->port);
+    s->metrics =
+        srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads), (int)o->num_workers);
+    s->scheduler = s->metrics ? srv_scheduler_new(s, (int)o->num_workers) : NULL;
+    if (!s->scheduler)
+        return rt_fail_memory(err, "the server", sizeof *s);
+    enum rt_status st = wants_rest(o) ? srv_rest_start(s, &s->rest, err) : RT_OK;
+    if (!st && wants_grpc(o))
+        st = srv_grpc_start(s, &s->grpc, err);
+    if (!st)
+        st = srv_manager_start(s, &srv_model_calls, &s->manager, err);
+    return st;
+}
+
+static enum rt_status listen_grpc(struct srv_server *s, int *port, struct rt_error *err)
+{
+    const struct srv_options *o = &s->options;
+    const char *address = *o->bind_address ? o->bind_address : "0.0.0.0";
+    enum rt_status st = srv_grpc_listen(s->grpc, address, (int)o->port, port, err);
+    if (!st && *port)
+        RT_LOG(RT_LOG_INFO, "Running gRPC ModelServer at %s:%d ...", address, *port);
+    return st;
+}
+
+static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_error *err)
+{
+    const struct srv_options *o = &s->options;
+    enum rt_status st;
+    if (*o->bind_address) {
+        st = srv_rest_listen(s->rest, o->bind_address, (int)o->rest_api_port, port, err);
+    } else {
+        struct rt_error ignored = {0};
+        st = srv_rest_listen(s->rest, "::", (int)o->rest_api_port, port, &ignored);
+        if (st) /* a machine without IPv6 */
+            st = srv_rest_listen(s->rest, "0.0.0.0", (int)o->rest_api_port, port, err);
+    }
+    if (!st)
+        RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
+               *o->bind_address ? o->bind_address : "localhost", *port);
+    return st;
+}
+
+static enum rt_status listen_all(struct srv_server *s, int *grpc_port, int *rest_port,
+                                 struct rt_error *err)
+{
+    enum rt_status st = s->grpc ? listen_grpc(s, grpc_port, err) : RT_OK;
+    if (st || !s->rest)
+        return st;
+    st = listen_rest(s, rest_port, err);
+    if (st && s->options.as_tensorflow && s->grpc) {
+        RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server: %s", rt_error_text(err));
+        st = RT_OK; /* as there: the gRPC side goes on */
+    }
+    return st;
+}
+
+/* Waits for the initial models on a thread of its own, so that signals are heard meanwhile. */
+struct initial {
+    struct srv_server *server;
+    int event_fd;
+    enum rt_status status;
+    struct rt_error err;
+};
+
+static void *wait_initial_thread(void *arg)
+{
+    struct initial *w = arg;
+    w->status = srv_manager_wait_initial(w->server->manager, &w->err);
+    uint64_t one = 1;
+    ssize_t ignored = write(w->event_fd, &one, sizeof one);
+    (void)ignored;
+    return NULL;
+}
+
+/* False: a signal came first. */
+static bool wait_initial(struct srv_server *s, int signals, enum rt_status *status,
+                         struct rt_error *err)
+{
+    struct initial w = {.server = s, .event_fd = eventfd(0, EFD_CLOEXEC)};
+    pthread_t thread;
+    if (w.event_fd < 0 || rt_thread_start(&thread, "initial", wait_initial_thread, &w)) {
+        *status = rt_fail(err, RT_RESOURCE_EXHAUSTED, "a thread could not be started");
+        return true;
+    }
+    int got = wait_signal(signals, w.event_fd, -1);
+    if (got) {
+        srv_manager_stop(s->manager);
+        s->manager_stopped = true;
+    }
+    pthread_join(thread, NULL);
+    close(w.event_fd);
+    *status = w.status;
+    rt_error_copy(err, &w.err);
+    return !got;
+}
+
+/* ---- what a person sees ---- */
+
+struct hint {
+    struct rt_bytes text;
+    const char *address;
+    int port;
+};
+
+/* True once a line has been made. */
+static bool make_hint(void *arg, const struct srv_version *v)
+{
+    struct hint *h = arg;
+    const struct rt_model_signature *s = srv_example_signature(v->loaded);
+    if (!s)
+        return false;
+    rt_bytes_clear(&h->text);
+    rt_bytes_adds(&h->text, "curl -d '");
+    srv_example_body(s->def, &h->text);
+    rt_bytes_addf(&h->text, "' http://%s:%d/v1/models/%s:predict", h->address, h->port, v->model);
+    return !h->text.failed && h->text.n < 200;
+}
+
+static const char *reachable(const struct srv_options *o)
+{
+    return *o->bind_address ? o->bind_address : "127.0.0.1";
+}
+
+static void print_where(const struct srv_server *s, int grpc_port, int rest_port)
+{
+    const struct srv_options *o = &s->options;
+    if (rest_port)
+        printf("REST  http://%s:%d/v1/models/\n", reachable(o), rest_port);
+    if (grpc_port)
+        printf("gRPC  %s:%d\n", reachable(o), grpc_port);
+    fflush(stdout);
+}
+
+/* Serves until a signal comes. As soon as the first model is ready, says how to try one. */
+static void serve(struct srv_server *s, int signals, int rest_port)
+{
+    bool told = s->options.as_tensorflow || !rest_port;
+    while (!wait_signal(signals, -1, told ? -1 : 50)) {
+        if (told || !srv_is_ready(s->manager))
+            continue;
+        struct hint h = {.address = reachable(&s->options), .port = rest_port};
+        rt_bytes_init(&h.text, 4096);
+        if (srv_manager_look(s->manager, make_hint, &h) || (h.text.n && !h.text.failed)) {
+            printf("ready; try:\n  %s\n", h.text.p);
+            fflush(stdout);
+        }
+        rt_bytes_clear(&h.text);
+        told = true;
+    }
+}
+
+/* ---- stop ---- */
+
+static int in_flight(struct srv_server *s)
+{
+    return (s->rest ? srv_rest_in_flight(s->rest) : 0) +
+           (s->grpc ? srv_grpc_in_flight(s->grpc) : 0) + srv_scheduler_jobs(s->scheduler);
+}
+
+static void exit_now(int code)
+{
+    fflush(stdout);
+    rt_log_stop();
+    _exit(code);
+}
+
+/* Waits until nothing is in flight, at most so long. A second signal ends the process. */
+static void wait_idle(struct srv_server *s, int signals, int64_t limit_ms)
+{
+    int64_t end = rt_now_ns() + limit_ms * 1000000;
+    while (in_flight(s) && rt_now_ns() < end)
+        if (wait_signal(signals, -1, 5))
+            exit_now(1);
+}
+
+static void drain(struct srv_server *s, int signals)
+{
+    const struct srv_options *o = &s->options;
+    RT_LOG(RT_LOG_INFO, "draining: not ready any more");
+    atomic_store(&s->draining, true);
+    int64_t delay = o->drain_delay_ms >= 0 ? o->drain_delay_ms : getpid() == 1 ? 5000 : 0;
+    if (delay && wait_signal(signals, -1, (int)delay))
+        exit_now(1);
+    if (s->rest)
+        srv_rest_quiesce(s->rest);
+    if (s->grpc)
+        srv_grpc_quiesce(s->grpc);
+    wait_idle(s, signals, o->drain_timeout_ms);
+    int n = in_flight(s);
+    if (n) {
+        RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
+               (long long)o->drain_timeout_ms);
+        srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
+        wait_idle(s, signals, REFUSED_WAIT_MS);
+        if (s->grpc)
+            srv_grpc_cancel_all(s->grpc);
+    }
+}
+
+static void *stop_limit(void *arg)
+{
+    (void)arg;
+    struct timespec t = {STOP_LIMIT_MS / 1000, STOP_LIMIT_MS % 1000 * 1000000L};
+    nanosleep(&t, NULL);
+    RT_LOG(RT_LOG_WARNING, "something did not end in time; the process ends without it");
+    exit_now(0);
+    return NULL;
+}
+
+static void stop_parts(struct srv_server *s)
+{
+    if (s->manager && !s->manager_stopped)
+        srv_manager_stop(s->manager);
+    if (s->rest)
+        srv_rest_stop(s->rest);
+    if (s->grpc)
+        srv_grpc_stop(s->grpc);
+    if (s->scheduler)
+        srv_scheduler_free(s->scheduler);
+    srv_manager_free(s->manager);
+    if (s->metrics)
+        srv_metrics_free(s->metrics);
+}
+
+static int start_failed(enum rt_status st, const struct rt_error *err)
+{
+    printf("Failed to start server. Error: %s: %s\n", rt_status_name(st), rt_error_text(err));
+    exit_now(EXIT_START_FAILED); /* loads may still go on */
+    return EXIT_START_FAILED;
+}
+
+int srv_server_main(const struct srv_options *options, const struct rt_registry *registry)
+{
+    static const struct srv_map nothing;
+    struct rt_error err = {0};
+    int signals = signals_fd(), grpc_port = 0, rest_port = 0;
+    atomic_store(&rt_log_level, (int)options->log_level);
+    rt_log_start(strcmp(options->log_format, "json") == 0 ? RT_LOG_JSON : RT_LOG_TEXT);
+    raise_open_files();
+    struct srv_server *s = calloc(1, sizeof *s);
+    if (!s || signals < 0)
+        return start_failed(rt_fail_memory(&err, "the server", sizeof *s), &err);
+    s->options = *options;
+    s->registry = registry;
+    atomic_store(&s->map, &nothing);
+    resolve_threads(&s->options);
+
+    enum rt_status st = start_parts(s, &err);
+    bool go_on = true;
+    if (!st && options->as_tensorflow)
+        go_on = wait_initial(s, signals, &st, &err);
+    if (!st && go_on)
+        st = listen_all(s, &grpc_port, &rest_port, &err);
+    if (st && go_on)
+        return start_failed(st, &err);
+    if (go_on) {
+        if (!options->as_tensorflow)
+            print_where(s, grpc_port, rest_port);
+        serve(s, signals, rest_port);
+        drain(s, signals);
+    }
+    pthread_t limit;
+    bool limited = rt_thread_start(&limit, "stop", stop_limit, NULL) == 0;
+    stop_parts(s);
+    if (limited) {
+        pthread_cancel(limit);
+        pthread_join(limit, NULL);
+    }
+    free(s);
+    close(signals);
+    RT_LOG(RT_LOG_INFO, "stopped");
+    rt_log_stop();
+    return 0;
+}
