@@ -131,11 +131,12 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
     out->n_latest = 1;
     if (!p)
         return RT_OK;
-#define POLICY(x)                                                                                  \
-    TENSORFLOW__SERVING__FILE_SYSTEM_STORAGE_PATH_SOURCE_CONFIG__SERVABLE_VERSION_POLICY__POLICY_CHOICE_##x
-    if (p->policy_choice_case == POLICY(ALL)) {
+    /* The generated names of these are longer than a line; their values are field numbers. */
+    enum { LATEST = 100, ALL = 101, SPECIFIC = 102 };
+    int choice = (int)p->policy_choice_case;
+    if (choice == ALL) {
         out->policy = SRV_POLICY_ALL;
-    } else if (p->policy_choice_case == POLICY(SPECIFIC)) {
+    } else if (choice == SPECIFIC) {
         size_t n = p->specific->n_versions;
         int64_t *copy = n <= MAX_MODELS ? rt_arena_array(c->arena, n + 1, sizeof *copy) : NULL;
         if (!copy)
@@ -145,10 +146,9 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
         out->policy = SRV_POLICY_SPECIFIC;
         out->n_specific = (int)n;
         out->specific = copy;
-    } else if (p->policy_choice_case == POLICY(LATEST) && p->latest->num_versions) {
+    } else if (choice == LATEST && p->latest->num_versions) {
         out->n_latest = p->latest->num_versions;
     }
-#undef POLICY
     return RT_OK;
 }
 

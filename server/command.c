@@ -1,0 +1,64 @@
+#include "server/command.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "server/source.h"
+
+bool srv_args_is(const struct srv_args *a, const char *name)
+{
+    return strcmp(a->argv[a->i], name) == 0;
+}
+
+const char *srv_args_value(struct srv_args *a, const char *name)
+{
+    size_t n = strlen(name);
+    const char *arg = a->argv[a->i];
+    if (strncmp(arg, name, n) != 0)
+        return NULL;
+    if (arg[n] == '=')
+        return arg + n + 1;
+    if (arg[n] != '\0')
+        return NULL;
+    if (a->i + 1 >= a->argc) {
+        a->missing = name;
+        return NULL;
+    }
+    return a->argv[++a->i];
+}
+
+static bool has_model(const char *dir)
+{
+    static const char *const names[] = {"saved_model.pb", "saved_model.pbtxt"};
+    char path[4096];
+    for (int i = 0; i < 2; i++)
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, names[i]) < sizeof path &&
+            access(path, F_OK) == 0)
+            return true;
+    return false;
+}
+
+enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
+                                struct rt_error *err)
+{
+    *out = dir;
+    if (has_model(dir))
+        return RT_OK;
+    struct srv_model_config config = {
+        .name = dir, .base_path = dir, .policy = SRV_POLICY_LATEST, .n_latest = 1};
+    struct srv_scan scan;
+    enum rt_status st = srv_source_scan(&config, arena, &scan, err);
+    if (st)
+        return st;
+    if (!scan.n)
+        return rt_fail(err, RT_NOT_FOUND,
+                       "%s holds neither a saved_model.pb nor a numeric version directory", dir);
+    *out = rt_arena_printf(arena, "%s/%s", dir, scan.found[0].name);
+    return *out ? RT_OK : rt_fail_memory(err, "a path", 0);
+}
+
+int srv_command_failed(const char *command, const struct rt_error *err)
+{
+    fprintf(stderr, "slipway %s: %s: %s\n", command, rt_status_name(err->code), rt_error_text(err));
+    return SRV_EXIT_FAILED;
+}

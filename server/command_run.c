@@ -1,0 +1,466 @@
+/* `slipway run`: a signature without a server, once from a file or many times for a measurement. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/thread.h"
+#include "server/command.h"
+#include "server/json_tensor.h"
+#include "server/number.h"
+
+enum {
+    MAX_SHAPES = 64,
+    MAX_THREADS = 256,
+    WARM_RUNS = 3,
+    MIN_RUNS = 30,
+    MAX_RUNS = 1000000, /* kept per thread */
+};
+#define MAX_INPUT_BYTES ((size_t)4 << 30)
+
+struct given_shape {
+    const char *alias;
+    size_t alias_len;
+    struct rt_shape shape;
+};
+
+struct run {
+    const char *dir, *inputs, *signature;
+    bool bench, json;
+    int64_t batch, n_threads;
+    int64_t seconds_ms;
+    int n_shapes;
+    struct given_shape shapes[MAX_SHAPES];
+
+    struct rt_arena *arena;
+    struct rt_model *model;
+    const struct rt_model_signature *s;
+    int64_t load_ns;
+    struct rt_tensor *feeds;
+    enum srv_json_form form;
+};
+
+static const char usage[] =
+    "usage: slipway run DIR --inputs FILE.json [--signature NAME]\n"
+    "       slipway run DIR --bench [--batch N] [--threads N] [--seconds S] [--signature NAME]\n"
+    "                   [--inputs FILE.json] [--shape ALIAS=D0xD1...]... [--json]\n"
+    "Runs a signature of the SavedModel in DIR (a version's or a model's directory) without a\n"
+    "server.\n"
+    "  --inputs FILE     a REST predict body ({\"instances\": ...} or {\"inputs\": ...}); -: "
+    "standard\n"
+    "                    input\n"
+    "  --signature NAME  instead of serving_default\n"
+    "  --bench           run it again and again and print median, 99th percentile and load time;\n"
+    "                    without --inputs on random ones: integers 0 to 999, aliases with "
+    "\"mask\"\n"
+    "                    all ones\n"
+    "  --batch N         rows of a random input (1)\n"
+    "  --threads N       threads that run at once (1)\n"
+    "  --seconds S       how long to measure (3)\n"
+    "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
+    "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"load_s\": ...}\n"
+    "  --help, --version\n";
+
+/* ---- arguments ---- */
+
+static bool parse_shape(struct run *r, const char *text)
+{
+    const char *p = strchr(text, '=');
+    if (!p || r->n_shapes == MAX_SHAPES)
+        return false;
+    struct given_shape *g = &r->shapes[r->n_shapes++];
+    g->alias = text;
+    g->alias_len = (size_t)(p - text);
+    do {
+        const char *start = ++p;
+        p += strcspn(p, "x,");
+        int64_t dim;
+        if (g->shape.rank == RT_MAX_RANK || !srv_parse_int64(start, (size_t)(p - start), &dim) ||
+            dim < 0)
+            return false;
+        g->shape.dim[g->shape.rank++] = dim;
+    } while (*p);
+    return true;
+}
+
+static bool parse_count(const char *text, int64_t max, int64_t *out)
+{
+    return srv_parse_int64(text, strlen(text), out) && *out >= 1 && *out <= max;
+}
+
+/* -1: go on; else the exit status. */
+static int parse_args(struct run *r, int argc, const char *const *argv)
+{
+    struct srv_args a = {.argc = argc, .argv = argv};
+    const char *wrong = NULL, *v;
+    r->batch = r->n_threads = 1;
+    r->seconds_ms = 3000;
+    for (a.i = 1; a.i < argc && !wrong && !a.missing; a.i++) {
+        const char *arg = argv[a.i];
+        int64_t seconds = 0;
+        if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
+            fputs(usage, stdout);
+            return SRV_EXIT_OK;
+        }
+        if (srv_args_is(&a, "--version")) {
+            printf("slipway %s\n", SLIPWAY_VERSION);
+            return SRV_EXIT_OK;
+        }
+        if (srv_args_is(&a, "--bench"))
+            r->bench = true;
+        else if (srv_args_is(&a, "--json"))
+            r->json = true;
+        else if ((v = srv_args_value(&a, "--inputs")))
+            r->inputs = v;
+        else if ((v = srv_args_value(&a, "--signature")))
+            r->signature = v;
+        else if ((v = srv_args_value(&a, "--batch")))
+            wrong = parse_count(v, INT32_MAX, &r->batch) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--threads")))
+            wrong = parse_count(v, MAX_THREADS, &r->n_threads) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--seconds"))) {
+            wrong = parse_count(v, 3600, &seconds) ? NULL : arg;
+            r->seconds_ms = seconds * 1000;
+        } else if ((v = srv_args_value(&a, "--shape")))
+            wrong = parse_shape(r, v) ? NULL : arg;
+        else if (!a.missing && *arg != '-' && !r->dir)
+            r->dir = arg;
+        else if (!a.missing)
+            wrong = arg;
+    }
+    if (a.missing)
+        fprintf(stderr, "slipway run: %s wants a value\n", a.missing);
+    else if (wrong)
+        fprintf(stderr, "slipway run: cannot use argument %s\n", wrong);
+    else if (!r->dir)
+        fprintf(stderr, "slipway run: no directory given\n");
+    else if (!r->bench && !r->inputs)
+        fprintf(stderr, "slipway run: --inputs FILE.json or --bench is wanted\n");
+    else
+        return -1;
+    fputs(usage, stderr);
+    return SRV_EXIT_USAGE;
+}
+
+/* ---- feeds ---- */
+
+static enum rt_status read_all(const char *path, struct rt_bytes *out, struct rt_error *err)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!f)
+        return rt_fail(err, RT_NOT_FOUND, "%s: %s", path, strerror(errno));
+    char block[65536];
+    size_t n;
+    while ((n = fread(block, 1, sizeof block, f)) > 0)
+        rt_bytes_add(out, block, n);
+    bool failed = ferror(f) != 0;
+    if (f != stdin)
+        fclose(f);
+    if (failed)
+        return rt_fail(err, RT_UNAVAILABLE, "%s: cannot be read", path);
+    return out->failed ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s: too large", path) : RT_OK;
+}
+
+static enum rt_status choose_signature(struct run *r, struct rt_span name, struct rt_error *err)
+{
+    const char *wanted = r->signature ? r->signature
+                         : name.n     ? rt_arena_strndup(r->arena, (const char *)name.p, name.n)
+                                      : "serving_default";
+    r->s = wanted ? rt_model_signature(r->model, wanted) : NULL;
+    if (!r->s)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Serving signature name: \"%s\" not found in signature def",
+                       wanted ? wanted : "");
+    if (!r->s->call)
+        return rt_fail(err, RT_UNIMPLEMENTED, "signature \"%s\" cannot run: %s", wanted,
+                       r->s->unsupported);
+    r->feeds = rt_arena_array(r->arena, (size_t)r->s->def->n_inputs + 1, sizeof *r->feeds);
+    return r->feeds ? RT_OK : rt_fail_memory(err, "feeds", 0);
+}
+
+static enum rt_status feeds_from_file(struct run *r, struct rt_error *err)
+{
+    struct rt_bytes text;
+    struct srv_json_doc doc;
+    struct rt_span name = {0};
+    rt_bytes_init(&text, MAX_INPUT_BYTES);
+    enum rt_status st = read_all(r->inputs, &text, err);
+    if (!st)
+        st = srv_json_check(&doc, rt_span_of(text.p, text.n), err);
+    if (!st)
+        st = srv_json_signature(&doc, r->arena, &name, err);
+    if (!st)
+        st = choose_signature(r, name, err);
+    if (!st)
+        st = srv_json_decode_predict(&doc, r->s->def, rt_span_str(r->s->def->name), MAX_INPUT_BYTES,
+                                     r->feeds, &r->form, err);
+    rt_bytes_clear(&text);
+    return st;
+}
+
+static enum rt_status shape_of_input(const struct run *r, const struct rt_tensor_spec *in,
+                                     struct rt_shape *out, struct rt_error *err)
+{
+    const struct rt_shape *given = NULL;
+    for (int i = 0; i < r->n_shapes; i++)
+        if (rt_span_is(rt_span_of(r->shapes[i].alias, r->shapes[i].alias_len), in->alias))
+            given = &r->shapes[i].shape;
+    *out = in->shape;
+    if (in->shape.rank < 0) {
+        /* Rank unknown: the batch, and what is given. */
+        int n = given ? given->rank : 0;
+        if (n >= RT_MAX_RANK)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "input \"%s\": more than %d dimensions",
+                           in->alias, RT_MAX_RANK);
+        out->rank = n + 1;
+        out->dim[0] = r->batch;
+        for (int d = 0; d < n; d++)
+            out->dim[d + 1] = given->dim[d];
+        return RT_OK;
+    }
+    int skip = given ? in->shape.rank - given->rank : 0;
+    if (given && skip != 0 && skip != 1)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--shape for input \"%s\": %d dimensions, not %d",
+                       in->alias, given->rank, in->shape.rank);
+    for (int d = 0; d < out->rank; d++) {
+        int64_t is = given && d >= skip ? given->dim[d - skip] : d == 0 ? r->batch : -1;
+        if (out->dim[d] >= 0 && given && d >= skip && is != out->dim[d])
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "--shape for input \"%s\": dimension %d is %lld in the signature",
+                           in->alias, d, (long long)out->dim[d]);
+        if (out->dim[d] < 0)
+            out->dim[d] = is;
+        if (out->dim[d] < 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "input \"%s\": dimension %d is unknown, give --shape %s=...", in->alias,
+                           d, in->alias);
+    }
+    return RT_OK;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static void put_random(void *data, enum rt_dtype t, int64_t n, bool ones, uint64_t *state)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t random = next_random(state);
+        int64_t whole = ones ? 1 : (int64_t)(random % 1000);
+        double real = ones ? 1 : (double)(random >> 11) * 0x1p-53;
+        switch (t) {
+#define INTEGER(type, c)                                                                           \
+    case type:                                                                                     \
+        ((c *)data)[i] = (c)whole;                                                                 \
+        break;
+            INTEGER(RT_I64, int64_t)
+            INTEGER(RT_U64, uint64_t)
+            INTEGER(RT_I32, int32_t)
+            INTEGER(RT_U32, uint32_t)
+            INTEGER(RT_I16, int16_t)
+            INTEGER(RT_U16, uint16_t)
+            INTEGER(RT_I8, int8_t)
+            INTEGER(RT_U8, uint8_t)
+#undef INTEGER
+        case RT_F32:
+            ((float *)data)[i] = (float)real;
+            break;
+        case RT_F64:
+            ((double *)data)[i] = real;
+            break;
+        case RT_BF16: /* powers of two from 1/8 to 1 */
+            ((uint16_t *)data)[i] = ones ? 0x3f80 : (uint16_t)(0x3e00 + (random % 4 << 7));
+            break;
+        case RT_F16:
+            ((uint16_t *)data)[i] = ones ? 0x3c00 : (uint16_t)(0x3000 + (random % 4 << 10));
+            break;
+        case RT_BOOL:
+            ((bool *)data)[i] = ones || (random & 1);
+            break;
+        case RT_STRING: {
+            char text[24];
+            int len = snprintf(text, sizeof text, "word%d", (int)whole);
+            rt_str_set((struct rt_str *)data + i, text, (size_t)len);
+            break;
+        }
+        default:
+            memset((char *)data + (size_t)i * rt_dtype_size(t), 0, rt_dtype_size(t));
+            break;
+        }
+    }
+}
+
+static enum rt_status random_feeds(struct run *r, struct rt_error *err)
+{
+    enum rt_status st = choose_signature(r, (struct rt_span){0}, err);
+    uint64_t state = 42;
+    for (int i = 0; !st && i < r->s->def->n_inputs; i++) {
+        const struct rt_tensor_spec *in = &r->s->def->inputs[i];
+        enum rt_dtype t = rt_callable_feed_dtype(r->s->call, i);
+        struct rt_shape shape = {0};
+        st = shape_of_input(r, in, &shape, err);
+        if (!st && !rt_dtype_is_plain(t) && t != RT_STRING)
+            st = rt_fail(err, RT_UNIMPLEMENTED, "input \"%s\" is a %s: give --inputs", in->alias,
+                         rt_dtype_name(t));
+        if (!st)
+            st = rt_tensor_new(&r->feeds[i], NULL, t, shape.rank, shape.dim, err);
+        if (!st)
+            put_random(r->feeds[i].data, t, rt_tensor_count(&r->feeds[i]),
+                       strstr(in->alias, "mask") != NULL, &state);
+    }
+    return st;
+}
+
+/* ---- running ---- */
+
+static enum rt_status run_once(const struct run *r, struct rt_error *err)
+{
+    const struct rt_signature *def = r->s->def;
+    struct rt_tensor *fetches =
+        rt_arena_array(r->arena, (size_t)def->n_outputs + 1, sizeof *fetches);
+    if (!fetches)
+        return rt_fail_memory(err, "fetches", 0);
+    enum rt_status st = rt_callable_run(r->s->call, r->feeds, fetches, NULL, err);
+    struct rt_bytes out;
+    rt_bytes_init(&out, SIZE_MAX / 2);
+    if (!st)
+        st = srv_json_encode_predict(&out, def, fetches, r->form, err);
+    if (!st && out.failed)
+        st = rt_fail_memory(err, "the answer", out.n);
+    if (!st) {
+        fwrite(out.p, 1, out.n, stdout);
+        putchar('\n');
+    }
+    rt_bytes_clear(&out);
+    for (int i = 0; i < def->n_outputs; i++)
+        rt_tensor_clear(&fetches[i]);
+    return st;
+}
+
+struct bench_thread {
+    const struct run *run;
+    pthread_t thread;
+    int64_t *ns;
+    int64_t n, room;
+    enum rt_status status;
+    struct rt_error err;
+};
+
+static void *bench_thread(void *arg)
+{
+    struct bench_thread *t = arg;
+    const struct run *r = t->run;
+    int n_out = r->s->def->n_outputs;
+    struct rt_tensor *fetches = calloc((size_t)n_out + 1, sizeof *fetches);
+    if (!fetches) {
+        t->status = rt_fail_memory(&t->err, "fetches", 0);
+        return NULL;
+    }
+    int64_t end = RT_NEVER;
+    for (int64_t i = -WARM_RUNS; !t->status && t->n < t->room; i++) {
+        int64_t start = rt_now_ns();
+        if (i == 0)
+            end = start + r->seconds_ms * 1000000;
+        if (start >= end && t->n >= MIN_RUNS)
+            break;
+        t->status = rt_callable_run(r->s->call, r->feeds, fetches, NULL, &t->err);
+        int64_t took = rt_now_ns() - start;
+        if (i >= 0 && !t->status)
+            t->ns[t->n++] = took;
+        for (int k = 0; k < n_out; k++)
+            rt_tensor_clear(&fetches[k]);
+    }
+    free(fetches);
+    return NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_times(const struct run *r, int64_t *ns, int64_t n, int64_t wall_ns)
+{
+    qsort(ns, (size_t)n, sizeof *ns, by_size);
+    double median = n % 2 ? (double)ns[n / 2] : (double)(ns[n / 2 - 1] + ns[n / 2]) / 2;
+    double p99 = (double)ns[(n - 1) * 99 / 100];
+    double load_s = (double)r->load_ns / 1e9;
+    if (r->json) {
+        printf("{\"median_ms\":%.4f,\"p99_ms\":%.4f,\"load_s\":%.4f}\n", median / 1e6, p99 / 1e6,
+               load_s);
+        return;
+    }
+    printf("median %.4f ms, 99%% %.4f ms, load %.3f s; %lld runs, %.1f runs/s\n", median / 1e6,
+           p99 / 1e6, load_s, (long long)n, (double)n * 1e9 / (double)wall_ns);
+}
+
+static enum rt_status bench(const struct run *r, struct rt_error *err)
+{
+    int n_threads = (int)r->n_threads;
+    struct bench_thread *t = calloc((size_t)n_threads, sizeof *t);
+    int64_t room = MAX_RUNS / n_threads, n = 0;
+    int64_t *all = calloc((size_t)(room * n_threads), sizeof *all);
+    enum rt_status st = t && all ? RT_OK : rt_fail_memory(err, "the measurement", 0);
+    int64_t start = rt_now_ns();
+    int started = 0;
+    for (; !st && started < n_threads; started++) {
+        t[started] = (struct bench_thread){.run = r, .ns = all + started * room, .room = room};
+        if (rt_thread_start(&t[started].thread, "bench", bench_thread, &t[started])) {
+            st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "thread %d could not be started", started);
+            break;
+        }
+    }
+    for (int i = 0; i < started; i++)
+        pthread_join(t[i].thread, NULL);
+    int64_t wall = rt_now_ns() - start;
+    for (int i = 0; !st && i < started; i++) {
+        st = t[i].status;
+        if (st)
+            rt_error_copy(err, &t[i].err);
+        memmove(all + n, t[i].ns, (size_t)t[i].n * sizeof *all);
+        n += t[i].n;
+    }
+    if (!st)
+        print_times(r, all, n, wall);
+    free(all);
+    free(t);
+    return st;
+}
+
+int srv_command_run(int argc, const char *const *argv, const struct rt_registry *registry)
+{
+    struct run r = {0};
+    int code = parse_args(&r, argc, argv);
+    if (code >= 0)
+        return code;
+    r.arena = rt_arena_new(SIZE_MAX);
+    struct rt_error err = {.arena = r.arena};
+    const char *dir = NULL;
+    struct rt_model_options options = {.session = {.registry = registry},
+                                       .allow_unsupported_signatures = true,
+                                       .warm_up = r.bench};
+    enum rt_status st =
+        r.arena ? srv_find_version(r.dir, r.arena, &dir, &err) : rt_fail_memory(&err, "arena", 0);
+    int64_t start = rt_now_ns();
+    if (!st)
+        st = rt_model_load(&r.model, dir, &options, &err);
+    r.load_ns = rt_now_ns() - start;
+    if (!st)
+        st = r.inputs ? feeds_from_file(&r, &err) : random_feeds(&r, &err);
+    if (!st)
+        st = r.bench ? bench(&r, &err) : run_once(&r, &err);
+    if (st)
+        srv_command_failed("run", &err);
+    for (int i = 0; r.feeds && i < r.s->def->n_inputs; i++)
+        rt_tensor_clear(&r.feeds[i]);
+    rt_model_free(r.model);
+    rt_arena_free(r.arena);
+    return st ? SRV_EXIT_FAILED : SRV_EXIT_OK;
+}
