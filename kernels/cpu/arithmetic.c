@@ -228,3 +228,53 @@ KN_BINARY(next_after, "NextAfter", WIDE, NEXT_AFTER)
 KN_BINARY_LOOP(, complex_RT_F32, float, float, , float _Complex, , COMPLEX_F, 0)
 KN_BINARY_LOOP(, complex_RT_F64, double, double, , double _Complex, , COMPLEX_D, 0)
 KN_BINARY_OP(complex, "Complex", WIDE, NULL)
+
+/* ---- many inputs ---- */
+
+static enum rt_status add_n_infer(struct rt_infer *x)
+{
+    char first[160], other[160];
+    for (int k = 0; k < x->n_in; k++) {
+        const struct rt_shape *a = &x->in[0].shape, *b = &x->in[k].shape;
+        if (!kn_shape_known(a) || !kn_shape_known(b))
+            return RT_OK;
+        if (!kn_shape_eq(a, b))
+            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                           "Inputs to operation %s of type %s must have the same size and shape.  "
+                           "Input 0: %s != input %d: %s",
+                           x->node->name, x->node->schema->name,
+                           rt_shape_text(first, sizeof first, a->rank, a->dim), k,
+                           rt_shape_text(other, sizeof other, b->rank, b->dim));
+    }
+    x->out[0].shape = x->in[0].shape;
+    x->alias[0] = 0;
+    return RT_OK;
+}
+
+/* In pieces that stay in the cache while every input is added to them. */
+static enum rt_status add_n_run(struct rt_run *r)
+{
+    enum { PIECE = 4096 };
+    const enum rt_dtype dtype = (enum rt_dtype)r->in[0].dtype;
+    const int64_t n = rt_tensor_count(&r->in[0]), size = (int64_t)rt_dtype_size(dtype);
+    kn_binary_row *add = add_v2_binary.row[dtype];
+    for (int64_t i = 0; i < n; i += PIECE) {
+        const int64_t m = n - i < PIECE ? n - i : PIECE;
+        char *d = (char *)r->out[0].data + i * size;
+        const char *first = (const char *)r->in[0].data + i * size;
+        if (r->n_in == 1 && d != first)
+            memcpy(d, first, (size_t)(m * size));
+        for (int k = 1; k < r->n_in; k++)
+            add(d, k == 1 ? first : d, (const char *)r->in[k].data + i * size, m, 1, 1);
+    }
+    return RT_OK;
+}
+
+const struct kn_entry kn_add_n = {
+    .op = {.name = "AddN", .infer = add_n_infer, .rows = rt_rows_each},
+    .kernels = KN_CPU("AddN", "add_n", KN_SET(KN_NUMBERS), NULL, add_n_run),
+};
+const struct kn_entry kn_accumulate_n_v2 = {
+    .op = {.name = "AccumulateNV2", .infer = add_n_infer, .rows = rt_rows_each},
+    .kernels = KN_CPU("AccumulateNV2", "accumulate_n_v2", KN_SET(KN_NUMBERS), NULL, add_n_run),
+};
