@@ -7,7 +7,16 @@
 #include <string.h>
 #include <tgmath.h>
 
-static const char by_zero[] = "Integer division by zero";
+static const struct kn_refusal by_zero = {RT_INVALID_ARGUMENT, "Integer division by zero"};
+/* The truncating ops say it in TensorFlow's words for what should not have happened. */
+static const struct kn_refusal truncate_by_zero = {
+    RT_INTERNAL,
+    "Unexpected error in binary operator (only integer div and mod should have errors)",
+};
+static const struct kn_refusal negative_power = {
+    RT_INVALID_ARGUMENT,
+    "Integers to negative integer powers are not allowed",
+};
 
 /* ---- sums and products ---- */
 
@@ -120,7 +129,7 @@ static inline int64_t floor_mod_int(int64_t x, int64_t y, bool *bad)
 KN_FOR_SIGNED(KN_BINARY_CHECKED, div, S_DIV)
 KN_FOR_UNSIGNED(KN_BINARY_CHECKED, div, U_DIV)
 KN_FOR_FLOATS_COMPLEX(KN_BINARY_SAME, div, DIV)
-KN_BINARY_OP(div, "Div", NUMBERS, by_zero)
+KN_BINARY_OP(div, "Div", NUMBERS, &by_zero)
 KN_BINARY_ALIAS(real_div, "RealDiv", div, FLOATS_COMPLEX)
 
 #define DIV_NO_NAN(dt, x, y) ((y) == 0 ? 0 : (x) / (y))
@@ -130,20 +139,26 @@ KN_BINARY(div_no_nan, "DivNoNan", FLOATS_COMPLEX, DIV_NO_NAN)
 KN_FOR_SIGNED(KN_BINARY_CHECKED, truncate_div, S_DIV)
 KN_FOR_UNSIGNED(KN_BINARY_CHECKED, truncate_div, U_DIV)
 KN_FOR_FLOATS(KN_BINARY_SAME, truncate_div, TRUNCATE_DIV)
-KN_BINARY_OP(truncate_div, "TruncateDiv", REALS, by_zero)
+KN_BINARY_OP(truncate_div, "TruncateDiv", REALS, &truncate_by_zero)
 
 #define FLOOR_DIV(dt, x, y) floor(KN_ROUND(dt, (x) / (y)))
 KN_FOR_SIGNED(KN_BINARY_CHECKED, floor_div, S_FLOOR_DIV)
 KN_FOR_UNSIGNED(KN_BINARY_CHECKED, floor_div, U_DIV)
 KN_FOR_FLOATS(KN_BINARY_SAME, floor_div, FLOOR_DIV)
-KN_BINARY_OP(floor_div, "FloorDiv", REALS, by_zero)
+KN_BINARY_OP(floor_div, "FloorDiv", REALS, &by_zero)
 
 #define TRUNCATE_MOD(dt, x, y) fmod(x, y)
 KN_FOR_SIGNED(KN_BINARY_CHECKED, truncate_mod, S_MOD)
 KN_FOR_UNSIGNED(KN_BINARY_CHECKED, truncate_mod, U_MOD)
 KN_FOR_FLOATS(KN_BINARY_SAME, truncate_mod, TRUNCATE_MOD)
-KN_BINARY_OP(truncate_mod, "TruncateMod", REALS, by_zero)
-KN_BINARY_ALIAS(mod, "Mod", truncate_mod, REALS)
+KN_BINARY_OP(truncate_mod, "TruncateMod", REALS, &truncate_by_zero)
+static enum rt_status mod_prepare(struct rt_prep *p, void **state)
+{
+    static const struct kn_binary op = {.row = {KN_FOR_REALS(KN_ROW_OF, truncate_mod)},
+                                        .refusal = &by_zero};
+    return kn_binary_prepare(p, &op, state);
+}
+KN_BINARY_ALIAS(mod, "Mod", mod, REALS)
 
 static inline double floor_mod(double x, double y)
 {
@@ -159,7 +174,7 @@ static inline float floor_mod_f(float x, float y)
 KN_FOR_SIGNED(KN_BINARY_CHECKED, floor_mod, S_FLOOR_MOD)
 KN_FOR_UNSIGNED(KN_BINARY_CHECKED, floor_mod, U_MOD)
 KN_FOR_FLOATS(KN_BINARY_SAME, floor_mod, FLOOR_MOD)
-KN_BINARY_OP(floor_mod, "FloorMod", REALS, by_zero)
+KN_BINARY_OP(floor_mod, "FloorMod", REALS, &by_zero)
 
 /* ---- powers ---- */
 
@@ -192,7 +207,7 @@ KN_FOR_FLOATS_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 KN_FOR_FLOATS(POW_OR_SQUARE, 0)
 #define pow_RT_C64  pow_any_RT_C64
 #define pow_RT_C128 pow_any_RT_C128
-KN_BINARY_OP(pow, "Pow", NUMBERS, "Integers to negative integer powers are not allowed")
+KN_BINARY_OP(pow, "Pow", NUMBERS, &negative_power)
 
 /* ---- extremes; NaN wins, of two zeros the first ---- */
 

@@ -128,8 +128,8 @@ static kn_map_row *const rows[RT_N_DTYPES][RT_N_DTYPES] = {
                 TABLE_FROM(RT_C64) TABLE_FROM(RT_C128)};
 
 /*
- * Truncate: the bits that the narrower mantissa has no room for are cleared first. (Numbers that
- * become subnormal are rounded all the same, as TensorFlow does.)
+ * Truncate: the bits that the narrower mantissa has no room for are cleared first. As in
+ * TensorFlow, numbers that become subnormal are rounded all the same, and so is double to bfloat16.
  */
 static inline float cut_float(float x, int bits)
 {
@@ -147,12 +147,10 @@ static inline double cut_double(double x, int bits)
 #define CUT_F32_F16(x)  kn_to_f16(cut_float(x, 23 - 10))
 #define CUT_F32_BF16(x) kn_to_bf16(cut_float(x, 23 - 7))
 #define CUT_F64_F16(x)  kn_to_f16((float)cut_double(x, 52 - 10))
-#define CUT_F64_BF16(x) kn_to_bf16((float)cut_double(x, 52 - 7))
 #define CUT_F64_F32(x)  ((float)cut_double(x, 52 - 23))
 CAST_ROW(, RT_F32, float, cut_F16, struct kn_half, float, , CUT_F32_F16)
 CAST_ROW(, RT_F32, float, cut_BF16, struct kn_bfloat, float, , CUT_F32_BF16)
 CAST_ROW(, RT_F64, double, cut_F16, struct kn_half, double, , CUT_F64_F16)
-CAST_ROW(, RT_F64, double, cut_BF16, struct kn_bfloat, double, , CUT_F64_BF16)
 CAST_ROW(, RT_F64, double, cut_F32, float, double, , CUT_F64_F32)
 
 static kn_map_row *truncating_row(enum rt_dtype from, enum rt_dtype to)
@@ -160,10 +158,7 @@ static kn_map_row *truncating_row(enum rt_dtype from, enum rt_dtype to)
     if (from == RT_F32)
         return to == RT_F16 ? RT_F32_to_cut_F16 : to == RT_BF16 ? RT_F32_to_cut_BF16 : NULL;
     if (from == RT_F64)
-        return to == RT_F16    ? RT_F64_to_cut_F16
-               : to == RT_BF16 ? RT_F64_to_cut_BF16
-               : to == RT_F32  ? RT_F64_to_cut_F32
-                               : NULL;
+        return to == RT_F16 ? RT_F64_to_cut_F16 : to == RT_F32 ? RT_F64_to_cut_F32 : NULL;
     return NULL;
 }
 

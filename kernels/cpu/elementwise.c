@@ -102,7 +102,7 @@ enum rt_status kn_map_run(struct rt_run *r)
  */
 struct plan {
     kn_binary_row *row;
-    const char *refusal;
+    const struct kn_refusal *refusal;
     int64_t n_rows; /* the product of dim[1..], 0 when there are no elements */
     int64_t sa0, sb0, row_bytes;
     int rank;
@@ -181,5 +181,6 @@ enum rt_status kn_binary_run(struct rt_run *r)
 {
     if (kn_binary_walk(r))
         return RT_OK;
-    return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s", ((const struct plan *)r->state)->refusal);
+    const struct kn_refusal *f = ((const struct plan *)r->state)->refusal;
+    return rt_fail(r->err, f->code, "%s", f->text);
 }

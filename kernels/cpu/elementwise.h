@@ -43,9 +43,13 @@ enum rt_status kn_map_run(struct rt_run *r);
 typedef bool kn_binary_row(void *d, const void *a, const void *b, int64_t n, int64_t sa,
                            int64_t sb);
 
+struct kn_refusal { /* when a row returns false */
+    enum rt_status code;
+    const char *text;
+};
 struct kn_binary {
     kn_binary_row *row[RT_N_DTYPES]; /* by the type of input 0 */
-    const char *refusal;             /* INVALID_ARGUMENT's text when a row returns false */
+    const struct kn_refusal *refusal;
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);
 enum rt_status kn_binary_run(struct rt_run *r);

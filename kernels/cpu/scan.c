@@ -30,7 +30,7 @@ static enum rt_status scan_infer(struct rt_infer *x)
         (axis < -in->rank || axis >= in->rank))
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "ScanOp: Expected scan axis in the range [%d, %d), but got %lld", -in->rank,
-                       in->rank, (long long)axis);
+                       in->rank, (long long)(axis < 0 ? axis + in->rank : axis));
     x->out[0].shape = *in;
     return RT_OK;
 }

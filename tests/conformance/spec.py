@@ -59,9 +59,9 @@ class Const:
 
 
 class Case:
-    def __init__(self, *inputs, ulps=None, rtol=None, atol=None, outputs=None, check=None, **attrs):
+    def __init__(self, *inputs, ulps=None, rtol=None, atol=None, signs=None, outputs=None, check=None, **attrs):
         self.inputs, self.attrs, self.outputs, self.check = inputs, attrs, outputs, check
-        self.tolerance = {k: v for k, v in dict(ulps=ulps, rtol=rtol, atol=atol).items() if v is not None}
+        self.tolerance = {k: v for k, v in dict(ulps=ulps, rtol=rtol, atol=atol, signs=signs).items() if v is not None}
         self.op = None
 
     def __str__(self):

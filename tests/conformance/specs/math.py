@@ -39,10 +39,16 @@ def mul(g, op):
 @spec("MulNoNan", "DivNoNan", "Xdivy", "RealDiv")
 def floats(g, op):
     for dtype, a, b in pairs(g, FLOATS_COMPLEX):
-        yield Case(a, b, ulps=4 if dtype in COMPLEX else 0)
+        yield Case(a, b, ulps=4 if dtype in COMPLEX else 0, signs=op != "Xdivy")
 
 
-@spec("Maximum", "Minimum", "Less", "LessEqual", "Greater", "GreaterEqual")
+@spec("Maximum", "Minimum", signs=False)  # which zero TensorFlow takes depends on where it stands
+def extremes(g, op):
+    for _, a, b in pairs(g, REALS):
+        yield Case(a, b)
+
+
+@spec("Less", "LessEqual", "Greater", "GreaterEqual")
 def reals(g, op):
     for _, a, b in pairs(g, REALS):
         yield Case(a, b)
@@ -64,7 +70,12 @@ def division(g, op):
         if dtype in INTS:
             yield Case(a, b)
             b = nonzero(b)
+        elif op != "Div":  # quotients that TensorFlow flushes to zero first
+            a, b = (g.values(dtype, x.shape, lo=-9, hi=9, special=False) for x in (a, b))
         yield Case(a, b, ulps=4 if dtype in COMPLEX else 0)
+    for dtype in FLOATS:
+        values = np.array([0, -0.0, 1, -1, 2.5, -2.5, np.inf, -np.inf, np.nan], dtype_of(dtype))
+        yield Case(values.reshape(-1, 1), values)
     for dtype in SIGNED:
         low = np.iinfo(dtype).min
         yield Case(np.array([low, low, 7, -7, 7, -7], dtype), np.array([-1, 1, 2, 2, -2, -2], dtype))
@@ -171,7 +182,7 @@ EXACT = {
     "Floor": FLOATS,
     "Ceil": FLOATS,
     "Rint": WIDE_FLOATS,
-    "Round": ["int32", "int64"] + FLOATS,
+    "Round": FLOATS,  # TensorFlow makes zeros of integers, and its own Python never asks it to
     "IsNan": FLOATS,
     "IsInf": FLOATS,
     "IsFinite": FLOATS,
@@ -181,7 +192,7 @@ EXACT = {
 }
 
 
-@spec(*EXACT)
+@spec(*EXACT, signs=False)  # for Relu: which zero TensorFlow gives depends on where it stands
 def one_exact(g, op):
     for dtype in EXACT[op]:
         for x in g.tensors(dtype):
@@ -195,7 +206,7 @@ def one_exact(g, op):
 def one_nearly_exact(g, op):
     types = FLOATS_COMPLEX + (SIGNED if op == "Sign" else INTS if op == "Square" else [])
     for dtype in types:
-        loose = dtype in COMPLEX or op == "Rsqrt" or (op in ("Reciprocal", "Inv") and dtype == "float16")
+        loose = dtype in COMPLEX or op == "Rsqrt" or (op in ("Reciprocal", "Inv") and dtype in ("float16", "float32"))
         for x in g.tensors(dtype):
             yield Case(x, ulps=4 if loose else 0)
 
@@ -215,7 +226,7 @@ DOMAIN = {
 }
 
 
-@spec(*DOMAIN, ulps=4)
+@spec(*DOMAIN, ulps=6)
 def one_float(g, op):
     lo, hi = DOMAIN[op]
     for dtype in FLOATS:
@@ -234,7 +245,9 @@ def one_float(g, op):
 def error_function(g, op):
     for dtype in FLOATS:
         near = {"float32": 3e-7, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
-        for x in g.tensors(dtype) + g.tensors(dtype, lo=-4, hi=4) + g.tensors(dtype, lo=-0.5, hi=0.5):
+        # TensorFlow's double erf is NaN at the largest numbers.
+        wild = [] if dtype == "float64" else g.tensors(dtype)
+        for x in wild + g.tensors(dtype, lo=-4, hi=4) + g.tensors(dtype, lo=-0.5, hi=0.5):
             yield Case(x, atol=near)
 
 
@@ -242,7 +255,7 @@ def error_function(g, op):
 def quantiles(g, op):
     for dtype in WIDE_FLOATS:
         for x in g.tensors(dtype) + g.tensors(dtype, lo=-1, hi=1) + g.tensors(dtype, lo=0, hi=1):
-            yield Case(x, atol=1e-6 if dtype == "float32" else 1e-13)
+            yield Case(x, atol=5e-6 if dtype == "float32" else 1e-13)
 
 
 @spec("Lgamma", "Digamma", ulps=8)
@@ -269,3 +282,107 @@ def leaky_relu(g, op):
             yield Case(x)
             yield Case(x, alpha=0.01)
             yield Case(x, alpha=1.5)
+
+
+# ---- casts, selection, running sums, checks ----
+
+CASTS = NUMBERS + ["bool"]
+
+
+@spec("Cast")
+def cast(g, op):
+    for source in CASTS:
+        for target in CASTS:
+            for shape in [(), (0,), (70,), (2, 3)]:
+                # Beyond the target's range TensorFlow's answer depends on where an element stands.
+                outside = source in FLOATS + COMPLEX and target in INTS
+                lo, hi = (0 if target in UNSIGNED else -100, 100) if outside else (None, None)
+                x = g.values(source, shape, lo=lo, hi=hi, special=not outside)
+                yield Case(x, DstT=target)
+    for source, target in [("float32", "float16"), ("float32", "bfloat16"), ("float64", "float32"), ("float64", "float16"),
+                           ("float64", "bfloat16")]:
+        yield Case(g.values(source, (200,), lo=-70000, hi=70000), DstT=target, Truncate=True)
+        yield Case(g.values(source, (200,), lo=-2, hi=2), DstT=target, Truncate=True)
+    for target in ("int8", "int16", "int32", "int64", "uint8", "uint16"):
+        x = np.array([np.nan, np.inf, -np.inf, 3e9, -3e9, 1e20, -1e20, 300.7, -300.7, 70000, 2147483648, -2147483648])
+        yield Case(x, DstT=target)
+        yield Case(x.astype("float32"), DstT=target)
+    yield Case(g.values("string", (3,)), DstT="string")
+    yield Case(g.values("string", (3,)), DstT="int32")
+
+
+@spec("Bitcast")
+def bitcast(g, op):
+    for source in REALS:
+        for target in REALS:
+            for shape in [(), (4,), (3, 2), (0, 2), (2, 8)]:
+                yield Case(g.values(source, shape, special=False), type=target)
+
+
+@spec("ClipByValue", signs=False)
+def clip(g, op):
+    for dtype in SIGNED + ["uint8", "uint16"] + FLOATS:
+        x = g.values(dtype, (5, 7))
+        for low, high in [((), ()), ((5, 7), (5, 7)), ((), (5, 7)), ((5, 7), ()), ((7,), ()), ((1,), ())]:
+            yield Case(x, g.values(dtype, low, lo=0, hi=3), g.values(dtype, high, lo=2, hi=9))
+
+
+@spec("AddN", ulps=1)
+def add_n(g, op):
+    for dtype in NUMBERS:
+        for n in (1, 2, 3, 9, 17):
+            for shape in [(), (0,), (33,), (2, 3)]:
+                if dtype in HALFS:
+                    yield Case([g.values(dtype, shape, special=False) for _ in range(n)], atol=0.5)
+                else:
+                    yield Case([g.values(dtype, shape, special=dtype not in FLOATS) for _ in range(n)], rtol=1e-6)
+    yield Case([g.values("float32", (2,)), g.values("float32", (3,))])
+
+
+@spec("Select")
+def select(g, op):
+    for dtype in PLAIN + ["string"]:
+        for c, t, e in [((), (), ()), ((3,), (3,), (3,)), ((2, 3), (2, 3), (2, 3)), ((2,), (2, 3), (2, 3)), ((), (2, 3), (2, 3)),
+                        ((0,), (0, 3), (0, 3)), ((3,), (2, 3), (2, 3)), ((2, 3), (2, 3), (3,)), ((2, 1), (2, 3), (2, 3)), ((2,), (), ())]:
+            yield Case(g.values("bool", c), g.values(dtype, t), g.values(dtype, e))
+
+
+@spec("SelectV2")
+def select_v2(g, op):
+    for dtype in PLAIN + ["string"]:
+        for c, t, e in [((), (), ()), ((3,), (3,), (3,)), ((2, 3), (2, 3), (2, 3)), ((2, 1), (2, 3), (3,)), ((), (2, 3), ()),
+                        ((0,), (), (1,)), ((3,), (2, 3), (2, 3)), ((4, 1, 3), (2, 1), (3,)), ((70,), (), (70,)), ((2,), (3,), ()),
+                        ((5, 1), (5, 33), ()), ((33,), (5, 1), (5, 33))]:
+            yield Case(g.values("bool", c), g.values(dtype, t), g.values(dtype, e))
+
+
+@spec("Cumsum", "Cumprod", "CumulativeLogsumexp")
+def scans(g, op):
+    for dtype in FLOATS if op == "CumulativeLogsumexp" else NUMBERS:
+        near = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 3e-6, "complex64": 3e-6}.get(dtype, 1e-13)
+        for shape in [(1,), (7,), (0,), (3, 4), (2, 3, 4), (2, 0, 3), (3, 40)]:
+            for axis in {0, -1, len(shape) // 2}:
+                for exclusive in (False, True):
+                    for reverse in (False, True):
+                        x = g.values(dtype, shape, lo=-3, hi=3, special=False) if dtype not in INTS else g.values(dtype, shape)
+                        yield Case(x, np.int32(axis), exclusive=exclusive, reverse=reverse, rtol=near if dtype not in INTS else 0)
+    x = g.values("float32", (2, 3))
+    for axis in (2, -3, -1):
+        yield Case(x, np.int64(axis), rtol=1e-6)
+    yield Case(np.float32(1), np.int32(0))
+    yield Case(x, np.int32([0, 1]))
+
+
+@spec("CheckNumerics", "CheckNumericsV2")
+def check_numerics(g, op):
+    for dtype in FLOATS:
+        for values in [[], [1, 2], [np.nan], [1, np.inf], [-np.inf, 1], [np.inf, -np.inf], [np.nan, -np.inf], [np.nan, np.inf, -np.inf]]:
+            yield Case(np.array(values, dtype_of(dtype)), message="it is")
+
+
+@spec("Bucketize")
+def bucketize(g, op):
+    for dtype in ["int32", "int64", "float32", "float64"]:
+        for x in g.tensors(dtype):
+            for boundaries in [[], [0.0], [-5.0, 0.0, 2.5, 2.5, 8.0]]:
+                yield Case(x, boundaries=boundaries)
