@@ -1,0 +1,20 @@
+/* A SavedModel of any bytes is read or refused. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/saved_model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rt_error err = {0};
+    struct rt_saved_model *m;
+    const struct rt_meta_graph *g;
+
+    if (rt_saved_model_parse(&m, rt_span_of(data, size), false, &err))
+        return 0;
+    if (rt_saved_model_choose(m, NULL, 0, &g, &err) == RT_OK)
+        rt_meta_graph_signature(g, "serving_default");
+    rt_saved_model_free(m);
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* Text of any bytes is read or refused; what was read packs, and unpacks again. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "proto/text.h"
+#include "proto/unpack.h"
+#include "tensorflow/core/framework/graph.pb-c.h"
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const ProtobufCMessageDescriptor *const kinds[] = {
+        &tensorflow__serving__model_server_config__descriptor, &tensorflow__graph_def__descriptor};
+    struct rt_error err = {0};
+
+    for (int i = 0; i < 2; i++) {
+        ProtobufCMessage *m;
+        if (pb_text_parse(&m, kinds[i], rt_span_of(data, size), &err))
+            continue;
+        size_t n = protobuf_c_message_get_packed_size(m);
+        uint8_t *p = malloc(n + 1);
+        if (p && protobuf_c_message_pack(m, p) != n)
+            abort();
+        pb_free(p ? pb_unpack(kinds[i], rt_span_of(p, n), "x", &err) : NULL);
+        free(p);
+        pb_free(m);
+    }
+    return 0;
+}

@@ -1,0 +1,165 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "proto/text.h"
+#include "proto/unpack.h"
+#include "tensorflow/core/framework/graph.pb-c.h"
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
+
+static struct rt_error err;
+
+static void *graph(const char *text)
+{
+    ProtobufCMessage *m = NULL;
+    assert_ok(pb_text_parse(&m, &tensorflow__graph_def__descriptor, rt_span_str(text), &err), &err);
+    return m;
+}
+
+static void refused(const char *text, const char *words)
+{
+    ProtobufCMessage *m = NULL;
+    assert_fails(pb_text_parse(&m, &tensorflow__graph_def__descriptor, rt_span_str(text), &err),
+                 RT_INVALID_ARGUMENT, &err, words);
+    assert_null(m);
+}
+
+static void a_model_config_as_people_write_it_is_read(void **state)
+{
+    (void)state;
+    static const char text[] = "# Which models.\n"
+                               "model_config_list: {\n"
+                               "  config: {\n"
+                               "    name: 'half' \"_plus_two\",\n"
+                               "    base_path: \"/models/\\x68alf\\137plus_two\";\n"
+                               "    model_platform: \"tensorflow\"\n"
+                               "    model_version_policy { specific < versions: [1, 0x2, 03] > }\n"
+                               "    version_labels { key: 'stable' value: 1 }\n"
+                               "    version_labels { key: 'canary', value: 2 } # both\n"
+                               "  }\n"
+                               "  config { name: 'b' }\n"
+                               "}";
+    ProtobufCMessage *m;
+    assert_ok(pb_text_parse(&m, &tensorflow__serving__model_server_config__descriptor,
+                            rt_span_str(text), &err),
+              &err);
+    const Tensorflow__Serving__ModelServerConfig *c = (void *)m;
+    assert_int_equal(c->config_case,
+                     TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST);
+    assert_int_equal(c->model_config_list->n_config, 2);
+    const Tensorflow__Serving__ModelConfig *one = c->model_config_list->config[0];
+    assert_string_equal(one->name, "half_plus_two");
+    assert_string_equal(one->base_path, "/models/half_plus_two");
+    const void *specific = one->model_version_policy->specific;
+    assert_non_null(specific);
+    assert_int_equal(one->model_version_policy->specific->n_versions, 3);
+    assert_int_equal(one->model_version_policy->specific->versions[2], 3);
+    assert_int_equal(one->n_version_labels, 2);
+    assert_string_equal(one->version_labels[1]->key, "canary");
+    assert_int_equal(one->version_labels[1]->value, 2);
+    pb_free(m);
+}
+
+static void every_form_of_value_is_read(void **state)
+{
+    (void)state;
+    Tensorflow__GraphDef *g = graph(
+        "node { name: \"\\u00e9\\x41\\7\\\"\\U0001F600\\uD83D\\uDE00\" input: ['a', 'b'] input: "
+        "'c'\n"
+        "attr { key: 'f' value { f: -1.5e+3f } } attr { key: 'n' value { f: nan } }\n"
+        "attr { key: 'i' value { f: -  Infinity } } attr { key: 't' value { type: DT_HALF } }\n"
+        "attr { key: 'u' value { type: 1 } } attr { key: 'b' value { b: t } }\n"
+        "attr { key: 's' value { s: '\\000\\xff' } } attr { key: 'h' value { i: -0x10 } }\n"
+        "attr { key: 'l' value { list { i: [] f: .5 f: 12345678901234567890123 b: [true, False, 1] "
+        "} } }\n"
+        "attr { key: 'm' value { i: -9223372036854775808 } } }\n"
+        "node: [{ name: 'x' }, < name: 'y' >] versions < producer: 7; bad_consumers: 010 >\n"
+        "#end");
+    assert_int_equal(g->n_node, 3);
+    const Tensorflow__NodeDef *n = g->node[0];
+    assert_string_equal(n->name, "\xc3\xa9"
+                                 "A\7\"\xf0\x9f\x98\x80\xf0\x9f\x98\x80");
+    assert_int_equal(n->n_input, 3);
+    assert_string_equal(n->input[2], "c");
+    assert_true(n->attr[0]->value->f == -1500);
+    assert_true(isnan(n->attr[1]->value->f));
+    assert_true(n->attr[2]->value->f == -INFINITY);
+    assert_int_equal(n->attr[3]->value->type, 19);
+    assert_int_equal(n->attr[4]->value->type, 1);
+    assert_int_equal(n->attr[5]->value->b, 1);
+    assert_int_equal(n->attr[6]->value->s.len, 2);
+    assert_memory_equal(n->attr[6]->value->s.data, "\0\xff", 2);
+    assert_true(n->attr[7]->value->i == -16);
+    assert_int_equal(n->attr[8]->value->list->n_i, 0);
+    assert_int_equal(n->attr[8]->value->list->n_b, 3);
+    assert_true(n->attr[8]->value->list->f[0] == 0.5f);
+    assert_true(n->attr[9]->value->i == INT64_MIN);
+    assert_string_equal(g->node[2]->name, "y");
+    assert_int_equal(g->versions->bad_consumers[0], 8);
+    pb_free(g);
+    pb_free(graph(""));
+    pb_free(graph(" # nothing"));
+}
+
+static void what_is_wrong_is_named_with_its_place(void **state)
+{
+    (void)state;
+    refused("node {\n  name: \"x\"\n  bogus: 1 }",
+            "3:3: Message type \"tensorflow.NodeDef\" has no field named \"bogus\".");
+    refused("node { name: 1 }", "1:14: Expected string, got: 1");
+    refused("node { name: 'x' name: 'y' }",
+            "1:18: Non-repeated field \"name\" is specified multiple times.");
+    refused("node { attr { value { i: 1 f: 2 } } }",
+            "Field \"f\" is specified along with field \"i\"");
+    refused("versions { producer: 99999999999 }", "1:22: Integer out of range (99999999999)");
+    refused("versions { producer: 1", "1:23: Expected \"}\", got the end.");
+    refused("versions { producer: 1 >", "1:24: Expected identifier, got: >");
+    refused("versions { producer: 08 }", "Integer out of range (08)");
+    refused("versions { producer: 1x }", "1x");
+    refused("versions { producer: '1' }", "Expected integer, got: '");
+    refused("versions { producer 1 }", "1:21: Expected \":\", got: 1");
+    refused("versions: 1", "Expected \"{\", got: 1");
+    refused("node { attr { value { type: DT_BOGUS } } }",
+            "Unknown enumeration value of \"DT_BOGUS\" for type \"tensorflow.DataType\".");
+    refused("node { name: \"a\nb\" }", "1:14: String literals cannot cross line boundaries.");
+    refused("node { name: \"\\q\" }", "1:15: Invalid escape sequence");
+    refused("node { name: \"\\400\" }", "Octal");
+    refused("node { name: \"\\ud800\" }", "No character");
+    refused("node { name: \"\\0\" }", "holds a NUL");
+    refused("node { attr { value { f: 0x10 } } }", "Expected double, got: 0x10");
+    refused("node { attr { value { f: 1e } } }", "Expected double, got: 1e");
+    refused("node { attr { value { f: 010 } } }", "Expected double, got: 010");
+    refused("node { attr { value { f: 1.2.3 } } }", "Expected double");
+    refused("node { attr { value { b: 2 } } }", "Expected \"true\" or \"false\", got: 2");
+    refused("node { attr { value { list { i: [1, 2,] } } } }", "Expected integer, got: ]");
+    refused("node { name: ['a'] }", "Expected string, got: [");
+    refused("[foo.bar]: 1", "1:1: Extensions and expanded");
+    refused("node { input: 'a',; }", "Expected identifier, got: ;");
+    refused("{}", "Expected identifier, got: {");
+    refused("}", "Expected identifier, got: }");
+    refused("\x01", "got the byte 0x01");
+    refused("node { attr { key: 'a' value { list { func: { attr { key",
+            "Expected \":\", got the end");
+}
+
+static void depth_is_limited(void **state)
+{
+    (void)state;
+    static char text[100000];
+    size_t n = 0;
+    while (n < sizeof text - 200)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s",
+                              n ? "func { attr { value { " : "node { attr { value { ");
+    refused(text, "recursion limit of 100");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_config_as_people_write_it_is_read),
+        cmocka_unit_test(every_form_of_value_is_read),
+        cmocka_unit_test(what_is_wrong_is_named_with_its_place),
+        cmocka_unit_test(depth_is_limited),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
