@@ -421,6 +421,8 @@ enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_err
     st = lay_out(p, g, order, place, err);
     if (!st)
         st = find_last_uses(p, err);
+    if (!st && p->tokens)
+        st = rt_token_prepare(p, err);
     for (int i = 0; i < p->n_nodes && !st; i++) {
         st = find_kernels(p, &p->node[i], err);
         if (st)

@@ -139,6 +139,7 @@ struct rt_plan {
     uint8_t *feed_dtype, *fetch_dtype;
     uint8_t effects; /* bit k: a node of enum rt_effect k is inside */
     bool tokens;     /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
+    struct rt_token_plan *token; /* exec_token.c's, when `tokens` */
     int max_in, max_out;
     struct rt_mutex mu;
     struct rt_context *idle; /* guarded by mu */
@@ -191,8 +192,9 @@ enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
                            struct rt_error *err);
 enum rt_status rt_exec_order(struct rt_context *c, const struct rt_tensor *feeds,
                              struct rt_error *err);
-enum rt_status rt_exec_token(struct rt_context *c, const struct rt_tensor *feeds,
-                             struct rt_tensor *fetches, struct rt_error *err);
+/* As rt_exec_order: what is fetched is in its value afterwards. A dead fetch is refused. */
+enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
+enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err); /* once, when made */
 /*
  * Runs node i on `in` (its n_in inputs, refs still handles where deref says so; borrowed unless
  * their bit in last_use is set, when the node may take them and leaves the struct zeroed). `out`:

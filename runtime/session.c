@@ -150,13 +150,9 @@ enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
         } else
             rt_tensor_ref(&c->value[v], &feeds[k]);
     }
-    if (p->tokens)
-        st = rt_exec_token(c, feeds, fetches, err);
-    else {
-        st = rt_exec_order(c, feeds, err);
-        for (int k = 0; k < p->n_fetches && !st; k++)
-            st = take_fetch(c, k, &fetches[k], err);
-    }
+    st = p->tokens ? rt_exec_token(c, err) : rt_exec_order(c, feeds, err);
+    for (int k = 0; k < p->n_fetches && !st; k++)
+        st = take_fetch(c, k, &fetches[k], err);
     for (int d = 1; c->stream && d < p->session->n_devices; d++)
         if (p->session->devices[d]->sync && c->stream[d]) {
             struct rt_error late = {0};
