@@ -515,8 +515,9 @@ static enum rt_status run_switch(struct run *r, int i, struct rt_tensor *in, str
     if (st)
         return st;
     if (in[1].dtype != RT_BOOL || in[1].rank != 0)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "The second input must be a scalar, but it has "
-                                                 "shape %s",
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "The second input must be a scalar, but it has "
+                       "shape %s",
                        rt_shape_text((char[100]){0}, 100, in[1].rank, in[1].dim));
     int taken = *(const bool *)in[1].data ? 1 : 0;
     send_value(r, i, taken, &in[0]);
@@ -572,8 +573,15 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
         out[0] = r->c->value[n->first_value];
         r->c->value[n->first_value] = (struct rt_tensor){0};
     } else {
+        enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        enum rt_status st = rt_exec_node(r->c, i, in, ours, out, err);
+        /* The node would put a borrowed value in the place of the handle that is ours. */
+        for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
+            if (k >= 64 || (ours >> k & 1))
+                st = follow_ref(n, k, &in[k], err);
+        if (st)
+            return fail_at(n, err);
+        st = rt_exec_node(r->c, i, in, ours, out, err);
         if (st)
             return st;
     }
@@ -594,7 +602,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     for (int k = 0; k < n->n_in; k++) {
         struct rt_tensor *slot = &r->slot[t->first_slot + k];
         bool is_free = t->op != MERGE && r->t->node[n->in[k].node].is_free;
-        if (is_free && t->op == NORMAL) {
+        if (is_free && t->op == NORMAL && k < 64) {
             in[k] = *r->p->constant[n->in_value[k]];
             continue;
         }

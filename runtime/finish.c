@@ -312,7 +312,8 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
         }
         for (int k = 0; k < n->n_ctrl; k++)
             n->ctrl[k] = place[n->ctrl[k]];
-        if (n->kind == PL_CONST)
+        /* One that waits for its control inputs may be dead. */
+        if (n->kind == PL_CONST && !(p->tokens && n->n_ctrl))
             p->constant[n->first_value] = &n->value;
     }
     p->feed_value = rt_arena_array(p->arena, (size_t)g->n_feeds + 1, sizeof(int));

@@ -1,11 +1,18 @@
-/* Ops that make the handle of a session's resource become constants that hold it: the same key is
- * the same resource, wherever the handle stands. */
+/*
+ * What is the same in every run becomes a constant: Const itself, and ops that make the handle of a
+ * session's resource (the same key is the same resource, wherever the handle stands).
+ */
 #include "runtime/plan.h"
 
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err)
 {
     for (int i = 0; i < g->n; i++) {
         struct pl_node *n = &g->node[i];
+        if (pl_is(n, "Const") || pl_is(n, "HostConst")) {
+            n->kind = PL_CONST;
+            rt_tensor_ref(&n->value, rt_attr(n->def, "value")->v.tensor);
+            continue;
+        }
         if (n->kind != PL_OP || !n->def || !n->def->op || !n->def->op->slot_kind)
             continue;
         struct rt_object *o;
