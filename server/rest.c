@@ -86,7 +86,7 @@ struct request {
     int refs; /* libmicrohttpd's request, and its response while our buffer is in it */
     enum stage stage;
     bool in_handler, finished, watched, suspended;
-    bool gzip, close, browser;
+    bool gzip, close, browser, expects;
     bool started; /* counted in rest->in_flight */
     int64_t waiting_since;
     uint64_t swallowed;
@@ -374,6 +374,8 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
     case 6:
         if (strcasecmp(key, "Origin") == 0)
             req->browser = strstr(value, "http://") || strstr(value, "https://");
+        else if (strcasecmp(key, "Expect") == 0)
+            req->expects = true;
         break;
     case 12:
         if (strcasecmp(key, "X-Request-Id") == 0) {
@@ -496,9 +498,12 @@ static bool open_request(struct request *req, const char *method)
         srv_rest_fail(r, no_room(r, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
-    if (req->stage == STAGE_REFUSED && !req->n_encodings && req->length > 0) {
+    /* A small body is read before the refusal is sent, which keeps the connection; a client that
+     * would send a large one, or waits for 100-continue, is answered now. */
+    if (req->stage == STAGE_REFUSED && !req->n_encodings && req->length > 0 &&
+        (req->expects || req->length > SWALLOW_BYTES)) {
         req->close = true;
-        return true; /* now, so that a client that waits for 100-continue sends nothing */
+        return true;
     }
     return false;
 }
@@ -694,7 +699,7 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->mhd = mhd;
     req->stage = STAGE_NEW;
     req->in_handler = req->finished = req->watched = req->suspended = false;
-    req->gzip = req->close = req->browser = req->bad_lengths = req->chunked = false;
+    req->gzip = req->close = req->browser = req->expects = req->bad_lengths = req->chunked = false;
     req->n_lengths = req->n_encodings = 0;
     req->length = req->swallowed = 0;
     r->uri = rt_span_of(copy, n);
