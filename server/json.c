@@ -541,12 +541,35 @@ bool srv_json_member(const unsigned char **at, const unsigned char *end, struct 
     return true;
 }
 
+/* Commas in [p, p + n), eight bytes at a time. */
+static int64_t count_commas(const unsigned char *p, size_t n)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), low = ones * 0x7f;
+    int64_t count = 0;
+    uint64_t w;
+    for (; n >= 8; p += 8, n -= 8) {
+        memcpy(&w, p, 8);
+        w ^= ones * ',';
+        count += __builtin_popcountll(~(((w & low) + low) | w) & ~low);
+    }
+    for (; n; p++, n--)
+        count += *p == ',';
+    return count;
+}
+
 int64_t srv_json_count(struct srv_json v)
 {
     int64_t n = 0;
-    const unsigned char *at = srv_json_first(v);
+    const unsigned char *at = srv_json_first(v), *stop;
     struct srv_json value;
     struct rt_span key;
+    /* A list of plain values, the usual one: its commas tell. */
+    if (*v.p == '[' && at < v.end && *at != '[' && *at != '{' && *at != '"' && *at != ']' &&
+        (stop = memchr(at, ']', (size_t)(v.end - at))) != NULL) {
+        size_t length = (size_t)(stop - at);
+        if (!memchr(at, '"', length) && !memchr(at, '[', length) && !memchr(at, '{', length))
+            return count_commas(at, length) + 1;
+    }
     if (*v.p == '{')
         while (srv_json_member(&at, v.end, &key, &value))
             n++;

@@ -218,15 +218,36 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
         f->dst += i * (int64_t)sizeof(type);                                                       \
     } while (0)
 
-#define READ_INTEGER(type)                                                                         \
+#define READ_INTEGER(type, low, high)                                                              \
     READ_RUN(type, {                                                                               \
-        struct srv_number number;                                                                  \
-        const unsigned char *after = srv_number_read(p, end, &number);                             \
-        if (after == p || !is_integer_of(f->dtype, &number))                                       \
-            return false;                                                                          \
+        int64_t value;                                                                             \
+        const unsigned char *after = short_integer(p, end, &value);                                \
+        if (after && value >= (low) && value <= (high)) {                                          \
+            to[i] = (type)value;                                                                   \
+        } else {                                                                                   \
+            struct srv_number number;                                                              \
+            after = srv_number_read(p, end, &number);                                              \
+            if (after == p || !is_integer_of(f->dtype, &number))                                   \
+                return false;                                                                      \
+            to[i] = (type)number.u;                                                                \
+        }                                                                                          \
         p = after;                                                                                 \
-        to[i] = (type)number.u;                                                                    \
     })
+
+/* Up to 17 digits with nothing of a decimal behind them: NULL for all others. */
+static inline const unsigned char *short_integer(const unsigned char *p, const unsigned char *end,
+                                                 int64_t *out)
+{
+    bool minus = p < end && *p == '-';
+    const unsigned char *start = p += minus;
+    int64_t value = 0;
+    while (p < end && (unsigned)*p - '0' < 10 && p - start < 18)
+        value = value * 10 + (*p++ - '0');
+    if (p == start || p - start == 18 || p == end || *p == '.' || (*p | 0x20) == 'e')
+        return NULL;
+    *out = minus ? -value : value;
+    return p;
+}
 
 /* `alone`: one value that is in no list, so that a comma behind it is not ours. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
@@ -253,19 +274,23 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
         });
         break;
     case RT_I32:
-    case RT_U32:
-        READ_INTEGER(uint32_t);
+        READ_INTEGER(uint32_t, INT32_MIN, INT32_MAX);
         break;
-    case RT_I16:
-        READ_INTEGER(uint16_t);
+    case RT_U32:
+        READ_INTEGER(uint32_t, 0, UINT32_MAX);
+        break;
+    case RT_I16: /* the narrow ones take what an int32 takes, and wrap */
+        READ_INTEGER(uint16_t, INT32_MIN, INT32_MAX);
         break;
     case RT_I8:
     case RT_U8:
-        READ_INTEGER(uint8_t);
+        READ_INTEGER(uint8_t, INT32_MIN, INT32_MAX);
         break;
     case RT_I64:
+        READ_INTEGER(uint64_t, INT64_MIN, INT64_MAX);
+        break;
     case RT_U64:
-        READ_INTEGER(uint64_t);
+        READ_INTEGER(uint64_t, 0, INT64_MAX);
         break;
     case RT_BOOL:
         READ_RUN(uint8_t, {
@@ -810,7 +835,8 @@ static void write_value(struct rt_bytes *out, enum rt_dtype dtype, int rank, con
     rt_bytes_addc(out, '[');
     if (rank == 1) {
         write_run(out, dtype, *data, dim[0], as_bytes);
-        *data += (size_t)dim[0] * size;
+        if (dim[0]) /* data may be NULL */
+            *data += (size_t)dim[0] * size;
     } else {
         for (int64_t i = 0; i < dim[0] && !out->failed; i++) {
             if (i)
