@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/text.h"
+#include "proto/unpack.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 
 enum { MAX_CONFIG_BYTES = 64 << 20, MAX_MODELS = 100000 };
@@ -225,8 +227,14 @@ enum rt_status srv_config_from_message(const void *message, struct srv_config **
 enum rt_status srv_config_from_text(struct rt_span text, const char *name, struct srv_config **out,
                                     struct rt_error *err)
 {
-    (void)text, (void)out;
-    return rt_fail(err, RT_UNIMPLEMENTED, "%s: text files cannot be read yet", name);
+    ProtobufCMessage *message = NULL;
+    enum rt_status st =
+        pb_text_parse(&message, &tensorflow__serving__model_server_config__descriptor, text, err);
+    if (st)
+        return rt_fail_prefix(err, "Invalid protobuf file: '%s': ", name);
+    st = srv_config_from_message(message, out, err);
+    pb_free(message);
+    return st;
 }
 
 /* ---- files ---- */

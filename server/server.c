@@ -14,7 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
-#include "server/example.h"
+#include "server/sample.h"
 #include "server/grpc.h"
 #include "server/loader.h"
 #include "server/manager.h"
@@ -195,12 +195,12 @@ struct hint {
 static bool make_hint(void *arg, const struct srv_version *v)
 {
     struct hint *h = arg;
-    const struct rt_model_signature *s = srv_example_signature(v->loaded);
+    const struct rt_model_signature *s = srv_sample_signature(v->loaded);
     if (!s)
         return false;
     rt_bytes_clear(&h->text);
     rt_bytes_adds(&h->text, "curl -d '");
-    srv_example_body(s->def, &h->text);
+    srv_sample_body(s->def, &h->text);
     rt_bytes_addf(&h->text, "' http://%s:%d/v1/models/%s:predict", h->address, h->port, v->model);
     return !h->text.failed && h->text.n < 200;
 }

@@ -1,4 +1,4 @@
-#include "server/example.h"
+#include "server/sample.h"
 
 static bool is_plain_input(const struct rt_tensor_spec *t)
 {
@@ -15,7 +15,7 @@ static bool can_be_tried(const struct rt_model_signature *s)
     return ok;
 }
 
-const struct rt_model_signature *srv_example_signature(const struct rt_model *m)
+const struct rt_model_signature *srv_sample_signature(const struct rt_model *m)
 {
     const struct rt_model_signature *s = rt_model_signature(m, "serving_default");
     if (s && can_be_tried(s))
@@ -60,7 +60,7 @@ static void values(const struct rt_signature *s, int first, int number, struct r
     rt_bytes_addc(out, '}');
 }
 
-void srv_example_body(const struct rt_signature *s, struct rt_bytes *out)
+void srv_sample_body(const struct rt_signature *s, struct rt_bytes *out)
 {
     bool rows = true;
     for (int i = 0; i < s->n_inputs; i++)

@@ -1,15 +1,15 @@
 /* A request body to try a model with, made from its signature. Pure. */
-#ifndef SRV_EXAMPLE_H
-#define SRV_EXAMPLE_H
+#ifndef SRV_SAMPLE_H
+#define SRV_SAMPLE_H
 
 #include "runtime/base/bytes.h"
 #include "runtime/saved_model.h"
 
 /* The signature to try: serving_default if it can be called with plain numbers, else the first
  * such one, else NULL. */
-const struct rt_model_signature *srv_example_signature(const struct rt_model *m);
+const struct rt_model_signature *srv_sample_signature(const struct rt_model *m);
 /* Appends a JSON body for predict: two rows of ones where the signature is batched, else one value
  * per input with unknown dimensions 1. */
-void srv_example_body(const struct rt_signature *s, struct rt_bytes *out);
+void srv_sample_body(const struct rt_signature *s, struct rt_bytes *out);
 
 #endif

@@ -1,0 +1,144 @@
+#include "tests/support/test.h"
+
+#include "server/config.h"
+#include "tests/support/folder.h"
+
+static struct srv_config *config;
+static struct rt_error err;
+
+static enum rt_status parse(const char *text)
+{
+    srv_config_free(config);
+    config = NULL;
+    err = (struct rt_error){0};
+    return srv_config_from_text(rt_span_str(text), "models.config", &config, &err);
+}
+
+#define MODEL(name, rest)                                                                          \
+    "config { name: '" name "' base_path: '/m' model_platform: 'tensorflow' " rest " } "
+#define LIST(models) "model_config_list { " models " }"
+
+static void a_list_of_models_is_read(void **state)
+{
+    (void)state;
+    assert_ok(parse("model_config_list: {\n"
+                    "  config: { name: \"b\", base_path: '/b///'; model_platform: 'tensorflow',\n"
+                    "    model_version_policy { specific { versions: 42 versions: 7 } }\n"
+                    "    version_labels { key: 'stable' value: 7 }\n"
+                    "    version_labels { key: 'canary' value: 42 } }\n"
+                    "  config { name: 'a' base_path: 'file:///a' model_type: TENSORFLOW\n"
+                    "    model_version_policy: { latest { num_versions: 3 } } }\n"
+                    "  config { name: 'c' base_path: '/c' model_platform: 'tensorflow'\n"
+                    "    model_version_policy { all {} } }\n"
+                    "}\n"),
+              &err);
+    assert_int_equal(config->n_models, 3);
+    const struct srv_model_config *a = &config->models[0], *b = &config->models[1];
+    assert_string_equal(a->name, "a");
+    assert_string_equal(a->base_path, "/a");
+    assert_int_equal(a->policy, SRV_POLICY_LATEST);
+    assert_int_equal(a->n_latest, 3);
+    assert_string_equal(b->base_path, "/b");
+    assert_int_equal(b->policy, SRV_POLICY_SPECIFIC);
+    assert_int_equal(b->n_specific, 2);
+    assert_int_equal(b->specific[1], 7);
+    assert_int_equal(b->n_labels, 2);
+    assert_string_equal(b->labels[1].label, "canary");
+    assert_int_equal(b->labels[1].version, 42);
+    assert_int_equal(config->models[2].policy, SRV_POLICY_ALL);
+}
+
+static void without_a_policy_the_latest_version_is_wanted(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("m", ""))), &err);
+    assert_int_equal(config->models[0].policy, SRV_POLICY_LATEST);
+    assert_int_equal(config->models[0].n_latest, 1);
+    assert_ok(parse(LIST(MODEL("m", "model_version_policy { latest {} }"))), &err);
+    assert_int_equal(config->models[0].n_latest, 1);
+}
+
+static void an_empty_file_is_a_server_without_models(void **state)
+{
+    (void)state;
+    assert_ok(parse(""), &err);
+    assert_int_equal(config->n_models, 0);
+    assert_ok(parse("# nothing\nmodel_config_list {}"), &err);
+    assert_int_equal(config->n_models, 0);
+}
+
+static void what_tensorflow_serving_refuses_is_refused(void **state)
+{
+    (void)state;
+    assert_fails(parse(LIST(MODEL("m", "") MODEL("m", ""))), RT_INVALID_ARGUMENT, &err,
+                 "Illegal to list model m multiple times in config list");
+    assert_fails(parse(LIST("config { name: 'm' base_path: 'x' model_platform: 'tensorflow' }")),
+                 RT_INVALID_ARGUMENT, &err,
+                 "Expected model m to have an absolute path or URI; got base_path()=x");
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' }")), RT_INVALID_ARGUMENT, &err,
+                 "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
+                 "ModelServerConfig::model_platform");
+    assert_fails(parse(LIST(MODEL("m", "model_type: TENSORFLOW"))), RT_INVALID_ARGUMENT, &err,
+                 "Illegal setting both");
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' model_platform: 'caffe' }")),
+                 RT_INVALID_ARGUMENT, &err, "caffe");
+    assert_fails(parse(LIST(MODEL("m", "logging_config {}"))), RT_FAILED_PRECONDITION, &err,
+                 "No request-logger-creator provided.");
+    assert_fails(parse("model_config_list { confg {} }"), RT_INVALID_ARGUMENT, &err,
+                 "Invalid protobuf file: 'models.config'");
+}
+
+static void file_systems_that_are_not_local_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"s3://b/m", "gs://b/m", "hdfs://h/m"};
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 LIST("config { name: 'm' base_path: '%s' model_platform: 'tensorflow' }"),
+                 paths[i]);
+        assert_fails(parse(text), RT_UNIMPLEMENTED, &err, paths[i]);
+    }
+}
+
+static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
+{
+    (void)state;
+    folder_new();
+    folder_make("models/b/1");
+    folder_make("models/a");
+    folder_make("models/.git");
+    folder_write("models/make_a.py", "");
+    srv_config_free(config);
+    config = NULL;
+    assert_ok(srv_config_from_folder(folder_path("models"), &config, &err), &err);
+    assert_int_equal(config->n_models, 2);
+    assert_string_equal(config->models[0].name, "a");
+    assert_string_equal(config->models[1].name, "b");
+    assert_int_equal(config->models[1].base_path[0], '/');
+    struct srv_config *none = NULL;
+    assert_fails(srv_config_from_folder(folder_path("nothing"), &none, &err), RT_NOT_FOUND, &err,
+                 "nothing");
+    folder_remove();
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    srv_config_free(config);
+    config = NULL;
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_of_models_is_read),
+        cmocka_unit_test(without_a_policy_the_latest_version_is_wanted),
+        cmocka_unit_test(an_empty_file_is_a_server_without_models),
+        cmocka_unit_test(what_tensorflow_serving_refuses_is_refused),
+        cmocka_unit_test(file_systems_that_are_not_local_are_refused_by_name),
+        cmocka_unit_test(every_directory_of_a_folder_is_a_model_but_hidden_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}
