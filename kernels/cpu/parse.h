@@ -1,0 +1,14 @@
+/* Numbers from text, the way TensorFlow reads them: white space around is fine, nothing else. */
+#ifndef KN_CPU_PARSE_H
+#define KN_CPU_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+bool kn_parse_i64(const char *p, size_t n, int64_t *out);
+bool kn_parse_u64(const char *p, size_t n, uint64_t *out);
+bool kn_parse_float(const char *p, size_t n, float *out);
+bool kn_parse_double(const char *p, size_t n, double *out);
+
+#endif
