@@ -270,8 +270,8 @@ static enum rt_status check_pair(struct rt_run *r, const struct table *t, int k)
     struct rt_shape have;
     kn_shape_get(&r->in[k], &have);
     if (have.rank != want.rank || !kn_partial_fits(&have, &want))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Expected shape %s for value, got %s", KN_TEXT(&want), KN_TEXT(&have));
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected shape %s for value, got %s",
+                       KN_TEXT(&want), KN_TEXT(&have));
     return RT_OK;
 }
 
@@ -294,9 +294,8 @@ static enum rt_status find_run(struct rt_run *r)
                        rt_dtype_name(t->value_type), rt_dtype_name(kn_dtype(other)));
     const bool each = rt_tensor_count(other) != t->n_value; /* a default per key */
     if (rank + t->value_shape.rank > RT_MAX_RANK)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "%s: more than %d dimensions are not supported", r->node->schema->name,
-                       RT_MAX_RANK);
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
+                       r->node->schema->name, RT_MAX_RANK);
     memcpy(dim, keys->dim, (size_t)rank * sizeof dim[0]);
     for (int i = 0; i < t->value_shape.rank; i++)
         dim[rank++] = t->value_shape.dim[i];
@@ -408,8 +407,7 @@ static enum rt_status refuse_fixed(struct rt_run *r, const struct table *t, cons
 {
     if (t->is_mutable)
         return RT_OK;
-    return rt_fail(r->err, RT_UNIMPLEMENTED, "%s not supported by HashTable implementations",
-                   what);
+    return rt_fail(r->err, RT_UNIMPLEMENTED, "%s not supported by HashTable implementations", what);
 }
 
 static enum rt_status write(struct rt_run *r, bool clear)
@@ -627,18 +625,16 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
         if (index == LINE_NUMBER)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Type of the table must be int64 for the line number");
-        return rt_str_set(elem->data, p, field.n) ? RT_OK
-                                                  : rt_fail_memory(err, "a table", field.n);
+        return rt_str_set(elem->data, p, field.n) ? RT_OK : rt_fail_memory(err, "a table", field.n);
     }
     if (dtype == RT_F32 || dtype == RT_F64) {
         double d = 0;
         float f = 0;
-        const bool ok = dtype == RT_F32 ? kn_parse_float(p, field.n, &f)
-                                        : kn_parse_double(p, field.n, &d);
+        const bool ok =
+            dtype == RT_F32 ? kn_parse_float(p, field.n, &f) : kn_parse_double(p, field.n, &d);
         if (!ok)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "Field '%.*s' in line %lld is not a valid %s.", (int)field.n, p,
-                           (long long)line_no, rt_dtype_name(dtype));
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Field '%.*s' in line %lld is not a valid %s.",
+                           (int)field.n, p, (long long)line_no, rt_dtype_name(dtype));
         if (dtype == RT_F32)
             *(float *)elem->data = f;
         else
@@ -654,8 +650,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
 }
 
 /* Field `index` of a line; false: it has fewer. */
-static bool field_of(const char *line, size_t n, char delimiter, int64_t index,
-                     struct rt_span *out)
+static bool field_of(const char *line, size_t n, char delimiter, int64_t index, struct rt_span *out)
 {
     const char *p = line, *end = line + n;
 
