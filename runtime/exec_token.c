@@ -39,7 +39,8 @@ struct token_frame {
     const char *name;
     int parent; /* -1: the outermost */
     int n_nodes, n_enters;
-    const int *node; /* that run in it */
+    const int *node;  /* that run in it */
+    const int *enter; /* that lead into it */
 };
 
 struct rt_token_plan {
@@ -199,17 +200,21 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
     return st;
 }
 
-/* Nodes per frame, and slots so that those of a frame's nodes are its own. */
+/* Nodes and Enters per frame; slots in their order. */
 static bool lay_out_frames(const struct rt_plan *p, struct rt_token_plan *t)
 {
     int *all = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *all);
-    if (!all)
+    int *enters = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *enters);
+    if (!all || !enters)
         return false;
-    int at = 0;
+    int at = 0, at_enter = 0;
     for (int f = 0; f < t->n_frames; f++) {
         t->frame[f].node = all + at;
+        t->frame[f].enter = enters + at_enter;
         for (int i = 0; i < p->n_nodes; i++) {
             struct token_node *n = &t->node[i];
+            if (n->op == ENTER && n->frame >= 0 && n->out_frame == f)
+                enters[at_enter++] = i;
             if (n->frame != f || n->is_free)
                 continue;
             all[at++] = i;
@@ -433,15 +438,11 @@ static void send_kept(struct run *r, int i, bool again)
 static void next_round(struct run *r, int f)
 {
     const struct token_frame *fr = &r->t->frame[f];
-    const struct token_frame *outer = &r->t->frame[fr->parent];
     r->frame[f].n_next = 0;
     begin_round(r, f);
-    for (int k = 0; k < outer->n_nodes; k++) {
-        int i = outer->node[k];
-        const struct token_node *n = &r->t->node[i];
-        if (n->op == ENTER && n->out_frame == f && n->is_constant)
-            send_kept(r, i, true);
-    }
+    for (int k = 0; k < fr->n_enters; k++)
+        if (r->t->node[fr->enter[k]].is_constant)
+            send_kept(r, fr->enter[k], true);
     for (int k = 0; k < fr->n_nodes; k++) {
         int i = fr->node[k];
         if (r->t->node[i].op == NEXT && r->kept[i].dtype)
@@ -452,16 +453,14 @@ static void next_round(struct run *r, int f)
 static void leave_frame(struct run *r, int f)
 {
     const struct token_frame *fr = &r->t->frame[f];
-    const struct token_frame *outer = &r->t->frame[fr->parent];
     for (int k = 0; k < fr->n_nodes; k++) {
         int i = fr->node[k];
         if (r->t->node[i].op == EXIT && !r->node[i].fired)
             send_dead(r, i);
         clear_slots(r, i);
     }
-    for (int k = 0; k < outer->n_nodes; k++)
-        if (r->t->node[outer->node[k]].op == ENTER && r->t->node[outer->node[k]].out_frame == f)
-            rt_tensor_clear(&r->kept[outer->node[k]]);
+    for (int k = 0; k < fr->n_enters; k++)
+        rt_tensor_clear(&r->kept[fr->enter[k]]);
     r->frame[f].active = false;
     r->frame[fr->parent].busy--;
 }
