@@ -1,0 +1,25 @@
+# The session runtime as a library of its own: libslipway, its headers, a pkg-config file.
+include(GNUInstallDirs)
+add_library(libslipway SHARED cmake/slipway.map)
+set_target_properties(libslipway PROPERTIES OUTPUT_NAME slipway LINKER_LANGUAGE C
+                      VERSION ${PROJECT_VERSION} SOVERSION 0)
+target_link_libraries(libslipway PRIVATE -Wl,--whole-archive runtime base kernels
+                      -Wl,--no-whole-archive)
+target_link_options(libslipway PRIVATE
+                    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/slipway.map)
+set_target_properties(libslipway PROPERTIES
+                      LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/slipway.map)
+
+add_executable(run_model runtime/examples/run_model.c)
+target_include_directories(run_model PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(run_model PRIVATE libslipway)
+
+configure_file(cmake/slipway.pc.in slipway.pc @ONLY)
+install(TARGETS slipway libslipway)
+install(FILES ${PROJECT_BINARY_DIR}/slipway.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(GLOB runtime_headers runtime/*.h)
+list(FILTER runtime_headers EXCLUDE REGEX "/(plan|sstable|slice|file|attr)\\.h$")
+install(FILES ${runtime_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/runtime)
+file(GLOB base_headers runtime/base/*.h)
+install(FILES ${base_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/runtime/base)
+install(FILES kernels/kernels.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/kernels)
