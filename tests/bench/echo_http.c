@@ -69,7 +69,9 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 
 int main(int argc, char **argv)
 {
-    int port = argc > 1 ? atoi(argv[1]) : 8600;
+    int port = 8600;
+    if (argc > 1 && sscanf(argv[1], "%d", &port) != 1)
+        return 2;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     struct MHD_Daemon *d =

@@ -422,11 +422,11 @@ static void half_a_million_brackets_in_an_unused_key_are_skipped(void **state)
     (void)state;
     enum { DEEP = 500000 };
     char *text = malloc(2 * DEEP + 64);
-    size_t n = (size_t)sprintf(text, "{\"unused\":");
+    size_t n = (size_t)snprintf(text, 64, "{\"unused\":");
     memset(text + n, '[', DEEP);
     memset(text + n + DEEP, ']', DEEP);
     n += 2 * DEEP;
-    n += (size_t)sprintf(text + n, ",\"instances\":[1]}");
+    n += (size_t)snprintf(text + n, 32, ",\"instances\":[1]}");
     struct request r;
     open_request(&r, 1, (const char *const[]){"x"}, (const enum rt_dtype[]){RT_F32});
     assert_ok(decode(&r, text, n), &r.err);
@@ -652,7 +652,7 @@ static void reference(char *room, double x, bool is_float)
     if (is_float ? (float)strtod(room, NULL) != (float)x : strtod(room, NULL) != x)
         snprintf(room, 40, "%.*g", is_float ? 9 : 17, x);
     if (!strpbrk(room, ".e"))
-        strcat(room, ".0");
+        memcpy(room + strlen(room), ".0", 3);
 }
 
 static void the_fast_printer_agrees_with_the_c_library(void **state)
