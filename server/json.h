@@ -84,7 +84,7 @@ bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
  * Ends in NUL. Returns `text`.
  */
 const char *srv_json_show(char *text, size_t room, struct srv_json v);
-enum { SRV_JSON_SHOWN = 260 };
+enum { SRV_JSON_SHOWN = 257 };
 
 /* Appends s between quotes, escaped as RapidJSON does; bytes above 0x7f pass. */
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
