@@ -109,7 +109,7 @@ static const struct row rows[] = {
      "largest request body"},
     {"max_bytes_in_flight", BYTES, OURS, AT(max_bytes_in_flight), "1G", NULL, 1024,
      INT64_C(1) << 44, "request bodies held at a time, in all"},
-    {"max_header_bytes", BYTES, OURS, AT(max_header_bytes), "64K", NULL, 1024, 16 << 20,
+    {"max_header_bytes", BYTES, OURS, AT(max_header_bytes), "16K", NULL, 1024, 16 << 20,
      "largest request header"},
     {"max_queue_jobs", INTEGER, OURS, AT(max_queue_jobs), "10000", NULL, 1, INT32_MAX,
      "requests queued per version; beyond it they are refused at once"},
