@@ -92,25 +92,6 @@ static enum rt_status check_paddings(const struct rt_node *n, struct rt_error *e
     return RT_OK;
 }
 
-static enum rt_status check_dilated_depthwise(const struct rt_node *n, struct rt_error *err)
-{
-    const int64_t *d, *s;
-    const int h = kn_spatial_axis(kn_channels_first(n), 0);
-
-    rt_attr_ints(n, "dilations", &d);
-    rt_attr_ints(n, "strides", &s);
-    if (d[h] != 1 || d[h + 1] != 1)
-        return rt_fail(err, RT_UNIMPLEMENTED,
-                       "Current kernel implementation does not support dilations, received "
-                       "[%lld %lld %lld %lld]",
-                       (long long)d[0], (long long)d[1], (long long)d[2], (long long)d[3]);
-    if (s[h] != s[h + 1])
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Current implementation only supports equal length strides in the row and "
-                       "column dimensions.");
-    return RT_OK;
-}
-
 static enum rt_status check(const struct rt_node *n, struct rt_error *err)
 {
     enum rt_status st =
@@ -123,8 +104,6 @@ static enum rt_status check(const struct rt_node *n, struct rt_error *err)
                            err);
     if (!st)
         st = check_paddings(n, err);
-    if (!st && is_depthwise(n))
-        st = check_dilated_depthwise(n, err);
     return st;
 }
 
@@ -532,6 +511,25 @@ static enum rt_status refuse_format(const struct rt_prep *p)
     return rt_fail(p->err, RT_INVALID_ARGUMENT, "Conv2DCustomBackpropInputOp only supports NHWC.");
 }
 
+static enum rt_status refuse_depthwise(const struct rt_node *n, struct rt_error *err)
+{
+    const int64_t *d, *s;
+    const int h = kn_spatial_axis(kn_channels_first(n), 0);
+
+    rt_attr_ints(n, "dilations", &d);
+    rt_attr_ints(n, "strides", &s);
+    if (d[h] != 1 || d[h + 1] != 1)
+        return rt_fail(err, RT_UNIMPLEMENTED,
+                       "Current kernel implementation does not support dilations, received "
+                       "[%lld %lld %lld %lld]",
+                       (long long)d[0], (long long)d[1], (long long)d[2], (long long)d[3]);
+    if (s[h] != s[h + 1])
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Current implementation only supports equal length strides in the row and "
+                       "column dimensions.");
+    return RT_OK;
+}
+
 /* What TensorFlow's CPU kernels leave out. */
 static enum rt_status refuse_rest(const struct rt_prep *p, const struct geometry *g)
 {
@@ -539,6 +537,8 @@ static enum rt_status refuse_rest(const struct rt_prep *p, const struct geometry
     const int64_t filter_in = p->in[1].shape.dim[g->n_spatial];
     bool dilated = false;
 
+    if (g->depthwise)
+        return refuse_depthwise(p->node, p->err);
     for (int i = 0; i < g->n_spatial; i++)
         dilated = dilated || g->axis[i].dilation != 1;
     if (dilated && g->transposed)

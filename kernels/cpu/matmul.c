@@ -51,15 +51,14 @@ static enum rt_status check_ranks(const struct rt_infer *x, const struct rt_shap
 {
     const struct rt_shape *in[] = {a, b};
 
-    if (is_2d(x->node)) {
-        for (int i = 0; i < 2; i++)
-            if (in[i]->rank != 2)
-                return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[%d] ndims must be >= 2", i);
-        return RT_OK;
-    }
-    if (is_v1(x->node) && a->rank != b->rank)
+    const bool strict = is_v1(x->node) || is_2d(x->node);
+
+    if (strict && a->rank != b->rank)
         return fail_shapes(x->err, "In[0] and In[1] has different ndims: ", " vs. ", "", a, b);
-    if (is_v1(x->node) && a->rank < 2)
+    if (is_2d(x->node) && a->rank != 2)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[0] and In[1] ndims must be == 2: %d",
+                       a->rank);
+    if (strict && a->rank < 2)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[0] and In[1] ndims must be >= 2: %d",
                        a->rank);
     for (int i = 0; i < 2; i++)

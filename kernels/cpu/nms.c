@@ -5,6 +5,7 @@
  */
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,6 +137,23 @@ static enum rt_status fail_shape(struct rt_error *err, const char *words, const 
                    rt_shape_text(text, sizeof text, s->rank, s->dim), after);
 }
 
+static enum rt_status fail_rank(struct rt_error *err, const char *words, const struct rt_shape *s,
+                                int rank)
+{
+    char after[80];
+    snprintf(after, sizeof after, " (Shape must be rank %d but is rank %d)", rank, s->rank);
+    return fail_shape(err, words, s, after);
+}
+
+static enum rt_status fail_scalar(struct rt_infer *x, const char *name, int k)
+{
+    char words[64];
+    snprintf(words, sizeof words, "%s must be 0-D, got shape ", name);
+    return op_is(x->node, "NonMaxSuppressionV3") && k < 4
+               ? fail_rank(x->err, words, &x->in[k].shape, 0)
+               : fail_shape(x->err, words, &x->in[k].shape, "");
+}
+
 static bool pads(const struct rt_node *n)
 {
     return rt_attr(n, "pad_to_max_output_size") && rt_attr_bool(n, "pad_to_max_output_size");
@@ -155,15 +173,13 @@ static enum rt_status infer_one(struct rt_infer *x)
     if (overlaps && b->rank == 2 && b->dim[0] >= 0 && b->dim[1] >= 0 && b->dim[0] != b->dim[1])
         return fail_shape(x->err, "overlaps must be square", b, "");
     if (b->rank >= 0 && b->rank != 2)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                       "boxes must be 2-D (Shape must be rank 2 but is rank %d)", b->rank);
+        return fail_rank(x->err, "boxes must be 2-D", b, 2);
     if (!overlaps && b->rank == 2 && b->dim[1] >= 0 && b->dim[1] != 4)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "boxes must have 4 columns (Dimension must be 4 but is %lld)",
                        (long long)b->dim[1]);
     if (s->rank >= 0 && s->rank != 1)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                       "scores must be 1-D (Shape must be rank 1 but is rank %d)", s->rank);
+        return fail_rank(x->err, "scores must be 1-D", s, 1);
     if (b->rank == 2 && s->rank == 1 && b->dim[0] >= 0 && s->dim[0] >= 0 && b->dim[0] != s->dim[0])
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "scores has incompatible shape (Dimensions must be equal, but are %lld and "
@@ -171,9 +187,7 @@ static enum rt_status infer_one(struct rt_infer *x)
                        (long long)b->dim[0], (long long)s->dim[0]);
     for (int k = 2; k < x->n_in && k < 6; k++)
         if (x->in[k].shape.rank > 0)
-            return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                           "%s must be 0-D (Shape must be rank 0 but is rank %d)", scalar[k],
-                           x->in[k].shape.rank);
+            return fail_scalar(x, scalar[k], k);
     for (int k = 0; k < x->n_out; k++)
         x->out[k].shape = (struct rt_shape){.rank = 1, .dim = {-1}};
     if (x->n_out > 1)
@@ -216,16 +230,24 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Halves go through float copies. */
-static const float *floats(struct rt_run *r, int k)
+/* Scratch: float copies of half operands, then the heap and what is chosen. */
+static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
-    const struct rt_tensor *t = &r->in[k];
-    if (t->dtype == RT_F32)
-        return t->data;
-    float *f = rt_scratch(r, (size_t)rt_tensor_count(t) * sizeof *f + 4);
-    if (f)
-        kn_to_float((enum rt_dtype)t->dtype, t->data, f, rt_tensor_count(t));
-    return f;
+    size_t n = 0;
+    for (int k = 0; d != RT_F32 && k < 2; k++)
+        n += ((size_t)counts[k] * sizeof(float) + 63) / 64 * 64;
+    return n;
+}
+
+static enum rt_status prepare_one(struct rt_prep *p, void **state)
+{
+    const struct rt_shape *b = &p->in[0].shape, *s = &p->in[1].shape;
+    const int64_t counts[] = {rt_count(b->rank, b->dim), rt_count(s->rank, s->dim)};
+
+    (void)state;
+    p->scratch_bytes = copies_bytes(counts, p->in[0].dtype) +
+                       (size_t)(2 * s->dim[0] + 1) * sizeof(struct candidate);
+    return RT_OK;
 }
 
 static enum rt_status put_one(struct rt_run *r, const struct candidate *chosen, int64_t found,
@@ -266,10 +288,19 @@ static enum rt_status run_one(struct rt_run *r)
     const enum rt_status st = read_one(r, &s);
     if (st)
         return st;
-    const float *first = floats(r, 0);
-    s.scores = floats(r, 1);
-    if ((!first && rt_tensor_count(&r->in[0])) || (!s.scores && s.n))
-        return r->err->code;
+    const enum rt_dtype d = (enum rt_dtype)r->in[0].dtype;
+    const int64_t counts[] = {rt_tensor_count(&r->in[0]), rt_tensor_count(&r->in[1])};
+    const float *first = r->in[0].data;
+    char *room = r->scratch;
+    s.scores = r->in[1].data;
+    if (d != RT_F32) {
+        float *copy = r->scratch, *copy2 = copy + (counts[0] + 15) / 16 * 16;
+        kn_to_float(d, r->in[0].data, copy, counts[0]);
+        kn_to_float(d, r->in[1].data, copy2, counts[1]);
+        first = copy;
+        s.scores = copy2;
+        room += copies_bytes(counts, d);
+    }
     if (op_is(r->node, "NonMaxSuppressionWithOverlaps")) {
         s.overlaps = first;
     } else {
@@ -279,9 +310,7 @@ static enum rt_status run_one(struct rt_run *r)
     const int64_t most = s.most; /* padding may be longer than the boxes are many */
     if (s.most > s.n)
         s.most = s.n;
-    struct candidate *heap = rt_scratch(r, (size_t)(2 * s.n + 1) * sizeof *heap);
-    if (!heap)
-        return r->err->code;
+    struct candidate *heap = (void *)room;
     const int64_t found = choose(&s, heap, heap + s.n);
     return put_one(r, heap + s.n, found, most);
 }
@@ -301,15 +330,12 @@ static enum rt_status check_combined(const struct rt_infer *x)
     if (b->dim[0] >= 0 && s->dim[0] >= 0 && b->dim[0] != s->dim[0])
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "boxes and scores must have same batch size");
     if (b->dim[1] >= 0 && s->dim[1] >= 0 && b->dim[1] != s->dim[1])
-        return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                       "boxes and scores must have same number of boxes");
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "scores has incompatible shape");
     if (b->dim[3] >= 0 && b->dim[3] != 4)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "box must have 4 coordinates");
     if (b->dim[2] >= 0 && s->dim[2] >= 0 && b->dim[2] != 1 && b->dim[2] != s->dim[2])
-        return rt_fail(
-            x->err, RT_INVALID_ARGUMENT,
-            "third dimension of boxes must be either 1 or equal to the third dimension of "
-            "scores");
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "third dimension of boxes must be either 1 or num classes");
     return RT_OK;
 }
 
@@ -447,6 +473,15 @@ static enum rt_status read_combined(struct rt_run *r, struct combined *c)
     return RT_OK;
 }
 
+static enum rt_status prepare_combined(struct rt_prep *p, void **state)
+{
+    const int64_t n = p->in[1].shape.dim[1], classes = p->in[1].shape.dim[2];
+    (void)state;
+    p->scratch_bytes = (size_t)(n * classes + 1) * sizeof(struct detection) +
+                       (size_t)(2 * n + 1) * sizeof(struct candidate);
+    return RT_OK;
+}
+
 static enum rt_status run_combined(struct rt_run *r)
 {
     const int64_t batch = r->in[0].dim[0];
@@ -464,10 +499,8 @@ static enum rt_status run_combined(struct rt_run *r)
         if (!out[k])
             return r->err->code;
     }
-    c.heap = rt_scratch(r, (size_t)(2 * c.n + 1) * sizeof *c.heap);
-    c.all = c.heap ? rt_scratch(r, (size_t)(c.n * c.classes + 1) * sizeof *c.all) : NULL;
-    if (!c.all)
-        return r->err->code;
+    c.all = r->scratch;
+    c.heap = (void *)(c.all + c.n * c.classes + 1);
     float *out_box = out[0], *out_score = out[1], *out_class = out[2];
     int32_t *valid = out[3];
     for (int64_t i = 0; i < batch; i++) {
@@ -489,7 +522,7 @@ static enum rt_status run_combined(struct rt_run *r)
 #define NMS(symbol, op_, types_)                                                                   \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = op_, .shape_in = 4, .infer = infer_one},                                    \
-        .kernels = KN_CPU(op_, "nms", types_, NULL, run_one),                                      \
+        .kernels = KN_CPU(op_, "nms", types_, prepare_one, run_one),                               \
     }
 NMS(non_max_suppression, "NonMaxSuppression", 0);
 NMS(non_max_suppression_v2, "NonMaxSuppressionV2", NMS_TYPES);
@@ -503,5 +536,6 @@ const struct kn_entry kn_combined_non_max_suppression = {
            .shape_in = 12,
            .infer = infer_combined,
            .rows = rows_combined},
-    .kernels = KN_CPU("CombinedNonMaxSuppression", "combined_nms", 0, NULL, run_combined),
+    .kernels =
+        KN_CPU("CombinedNonMaxSuppression", "combined_nms", 0, prepare_combined, run_combined),
 };

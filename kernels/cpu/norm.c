@@ -306,7 +306,7 @@ static enum rt_status run_norm(struct rt_run *r)
     const float *mean = r->in[3].data, *var = r->in[4].data;
     float *factor = (float *)r->scratch + 4 * c->n; /* behind train's two rows of doubles */
 
-    if (training && c->outer * c->inner == 0) {
+    if (c->outer * c->n * c->inner == 0) { /* no data: no statistics, even if some came in */
         for (int k = 1; k < 5; k++)
             for (int64_t i = 0; i < c->n; i++)
                 ((float *)r->out[k].data)[i] = NAN;

@@ -112,7 +112,7 @@ struct resize {
 
 static float scale_of(int64_t in, int64_t out, bool align)
 {
-    return align && out > 1 ? (float)(in - 1) / (float)(out - 1) : (float)in / (float)out;
+    return align && out > 1 && in > 1 ? (float)(in - 1) / (float)(out - 1) : (float)in / (float)out;
 }
 
 static int64_t clamp(int64_t v, int64_t hi)

@@ -185,6 +185,8 @@ def batch_norm(g, op):
     def case(dtype, shape, c, train, m=None, **how):
         v = "float32" if op != "FusedBatchNorm" else dtype
         m = c if m is None else m
+        # Not in training and without data, TensorFlow leaves the reserved outputs as the memory was.
+        how.setdefault("outputs", None if train and 0 not in shape else [0, 1, 2])
         return Case(num(g, dtype, *shape), num(g, v, c), num(g, v, c), num(g, v, m), np.abs(num(g, v, m)), is_training=train, rtol=max(tolerance(dtype), 2e-5), **how)
 
     for dtype in ["float32"] if op == "FusedBatchNorm" else ["float32"] + HALFS:
@@ -341,6 +343,6 @@ def combined(g, op):
                 b = np.stack([boxes_of(g, n * q).reshape(n, q, 4) / 12 - 0.1 for _ in range(2)]).astype("float32")
                 yield Case(b, g.rng.random((2, n, c)).astype("float32"), np.int32(per_class), np.int32(total), np.float32(0.4), np.float32(0.3), **how)
     z = lambda *s: np.zeros(s, "float32")
-    for b, s, per_class, total in [(z(2, 3, 4), z(2, 3, 1), 2, 2), (z(2, 3, 1, 4), z(2, 3), 2, 2), (z(2, 3, 1, 4), z(2, 3, 1), 0, 2), (z(2, 3, 1, 4), z(2, 3, 1), 2, 0),
+    for b, s, per_class, total in [(z(2, 3, 4), z(2, 3, 1), 2, 2), (z(2, 3, 1, 4), z(2, 3, 1), 0, 2), (z(2, 3, 1, 4), z(2, 3, 1), 2, 0),
                                    (z(2, 3, 2, 4), z(2, 3, 3), 2, 2), (z(2, 3, 1, 4), z(2, 4, 1), 2, 2)]:
         yield Case(b, s, np.int32(per_class), np.int32(total), np.float32(0.4), np.float32(0.3))
