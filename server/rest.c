@@ -909,9 +909,9 @@ static bool start_daemon(struct loop *l)
 {
     const struct srv_options *o = &l->net.server->options;
     int64_t connections = o->max_connections / l->rest->n_loops;
-    size_t memory = 32 << 10; /* of a connection: headers and one read */
-    if (o->max_header_bytes > (int64_t)memory / 2)
-        memory = (size_t)o->max_header_bytes + (16 << 10);
+    /* Of a connection, for its headers, theirs, and a piece of the body. It is cleared for every
+     * request, so that size is time. */
+    size_t memory = (size_t)o->max_header_bytes + (8 << 10);
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG,

@@ -75,7 +75,7 @@ static enum rt_status decode(struct srv_rest_request *r, const struct srv_json_d
     enum rt_status st = srv_json_decode_predict(doc, sig, name, left > 0 ? (size_t)left : 0,
                                                 job->feeds, &r->form, &r->err);
     if (st)
-        return st;
+        return st == RT_RESOURCE_EXHAUSTED ? RT_UNAVAILABLE : st;
     size_t bytes = 0;
     for (int i = 0; i < job->n_feeds; i++)
         bytes += rt_tensor_bytes(&job->feeds[i]);
