@@ -9,7 +9,7 @@ static bool is_plain_input(const struct rt_tensor_spec *t)
 
 static bool can_be_tried(const struct rt_model_signature *s)
 {
-    bool ok = s->call && s->def->n_inputs > 0;
+    bool ok = s->call && !s->writes && s->def->n_inputs > 0;
     for (int i = 0; ok && i < s->def->n_inputs; i++)
         ok = is_plain_input(&s->def->inputs[i]);
     return ok;

@@ -5,8 +5,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/saved_model.h"
 
-/* The signature to try: serving_default if it can be called with plain numbers, else the first
- * such one, else NULL. */
+/* The signature to try, one that changes nothing: serving_default if plain numbers do, else the
+ * first such one, else NULL. */
 const struct rt_model_signature *srv_sample_signature(const struct rt_model *m);
 /* Appends a JSON body for predict: two rows of ones where the signature is batched, else one value
  * per input with unknown dimensions 1. */
