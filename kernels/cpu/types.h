@@ -14,6 +14,11 @@
 #include "kernels/cpu/half.h"
 #include "runtime/types.h"
 
+#ifndef CMPLX /* glibc defines them for gcc only */
+#define CMPLX(re, im)  __builtin_complex((double)(re), (double)(im))
+#define CMPLXF(re, im) __builtin_complex((float)(re), (float)(im))
+#endif
+
 /* KN_FOR_X(M, ...) is M(dtype, C type, ...) for each type of the list. */
 #define KN_FOR_SIGNED(M, ...)                                                                      \
     M(RT_I8, int8_t, __VA_ARGS__)                                                                  \
