@@ -35,9 +35,22 @@ def mat_mul(g, op):
 
 @spec("BatchMatMul", "BatchMatMulV2")
 def batch(g, op):
-    same = [((2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4)), ((2, 3, 4, 5), (2, 3, 5, 6)), ((0, 2, 3), (0, 3, 4)), ((2, 0, 3), (2, 3, 4)),
-            ((2, 2, 0), (2, 0, 3)), ((3, 40, 50), (3, 50, 60))]
-    wide = [((2, 3), (5, 3, 4)), ((5, 2, 3), (3, 4)), ((2, 1, 2, 3), (4, 3, 4)), ((1, 4, 2, 3), (2, 1, 3, 2)), ((2, 1, 30, 70), (1, 1, 70, 80))]
+    same = [
+        ((2, 3), (3, 4)),
+        ((5, 2, 3), (5, 3, 4)),
+        ((2, 3, 4, 5), (2, 3, 5, 6)),
+        ((0, 2, 3), (0, 3, 4)),
+        ((2, 0, 3), (2, 3, 4)),
+        ((2, 2, 0), (2, 0, 3)),
+        ((3, 40, 50), (3, 50, 60)),
+    ]
+    wide = [
+        ((2, 3), (5, 3, 4)),
+        ((5, 2, 3), (3, 4)),
+        ((2, 1, 2, 3), (4, 3, 4)),
+        ((1, 4, 2, 3), (2, 1, 3, 2)),
+        ((2, 1, 30, 70), (1, 1, 70, 80)),
+    ]
     for dtype in (t for t in PRODUCTS if t != "int16" or op != "BatchMatMul"):
         for a, b in same + (wide if op != "BatchMatMul" else []):
             for turn in range(4):
@@ -55,7 +68,12 @@ def batch(g, op):
 def batch_v3(g, op):
     kinds = [(t, t, t) for t in PRODUCTS if t != "float16"]
     kinds += [(a, b, "int32") for a in ("int8", "uint8") for b in ("int8", "uint8")]
-    kinds += [("int8", "bfloat16", "bfloat16"), ("uint8", "bfloat16", "bfloat16"), ("bfloat16", "int8", "bfloat16"), ("bfloat16", "uint8", "bfloat16")]
+    kinds += [
+        ("int8", "bfloat16", "bfloat16"),
+        ("uint8", "bfloat16", "bfloat16"),
+        ("bfloat16", "int8", "bfloat16"),
+        ("bfloat16", "uint8", "bfloat16"),
+    ]
     for a, b, out in kinds:
         for x, y in [((2, 3), (3, 4)), ((5, 2, 3), (1, 3, 4)), ((3, 20, 30), (30, 40))]:
             yield Case(num(g, a, *x), num(g, b, *y), Tout=out, rtol=tolerance(out))
@@ -63,17 +81,58 @@ def batch_v3(g, op):
 
 @spec("Einsum")
 def einsum(g, op):
-    one = [("ij->ji", (2, 3)), ("ij->i", (2, 3)), ("ijk->j", (2, 3, 4)), ("ii->i", (3, 3)), ("ii->", (3, 3)), ("i->ii", (3,)), ("ijk->kij", (2, 3, 4)),
-           ("...ij->...ji", (2, 4, 3, 5)), ("->", ()), ("iij->ji", (3, 3, 2)), ("ij->ij", (0, 3)), ("ij->j", (0, 3)), ("ij->iji", (2, 3)), ("i...->...", (3, 4, 2))]
-    two = [("ij,jk->ik", (2, 3), (3, 4)), ("ij,kj->ik", (2, 3), (4, 3)), ("ji,jk->ik", (3, 2), (3, 4)), ("ij,jk->ki", (2, 3), (3, 4)), ("ij,jk->", (2, 3), (3, 4)),
-           ("bij,bjk->bik", (5, 2, 3), (5, 3, 4)), ("bij,bjk->ibk", (5, 2, 3), (5, 3, 4)), ("abc,cde->abde", (2, 3, 4), (4, 5, 6)),
-           ("abcd,cde->abe", (2, 3, 4, 5), (4, 5, 6)), ("BTNH,BFNH->BNFT", (2, 7, 3, 5), (2, 6, 3, 5)), ("BNFT,BTNH->BFNH", (2, 3, 6, 7), (2, 7, 3, 5)),
-           ("aecd,abcd->acbe", (2, 7, 3, 5), (2, 6, 3, 5)), ("acbe,aecd->abcd", (2, 3, 6, 7), (2, 7, 3, 5)),
-           ("...ij,...jk->...ik", (5, 1, 2, 3), (4, 3, 6)), ("...ij,jk->...ik", (5, 2, 3), (3, 6)), ("...ij,...jk->ik...", (2, 2, 3), (2, 3, 6)),
-           ("i,j->ij", (3,), (4,)), ("i,i->", (3,), (3,)), ("i,i->i", (3,), (3,)), (",ij->ij", (), (2, 3)), (",->", (), ()), ("ij,ij->ij", (2, 3), (2, 3)),
-           ("ijk,jl->il", (2, 3, 4), (3, 5)), ("iij,jk->ik", (3, 3, 2), (2, 4)), ("ij,jk->iik", (3, 2), (2, 4)), ("ij,jk->ik", (2, 0), (0, 4)), ("ij,jk->ik", (0, 2), (2, 4)),
-           ("ibh,hnd->ibnd", (3, 2, 8), (8, 2, 4)), ("abc,abd->cd", (2, 3, 4), (2, 3, 5)), ("ij,jk->ik", (40, 70), (70, 80)), ("abc,cd->abd", (3, 5, 70), (70, 90)),
-           ("abc,cde->abde", (3, 2, 64), (64, 8, 16)), ("abcd,cde->abe", (3, 2, 8, 16), (8, 16, 64)), ("nij,kij->nk", (6, 9, 10), (7, 9, 10))]
+    one = [
+        ("ij->ji", (2, 3)),
+        ("ij->i", (2, 3)),
+        ("ijk->j", (2, 3, 4)),
+        ("ii->i", (3, 3)),
+        ("ii->", (3, 3)),
+        ("i->ii", (3,)),
+        ("ijk->kij", (2, 3, 4)),
+        ("...ij->...ji", (2, 4, 3, 5)),
+        ("->", ()),
+        ("iij->ji", (3, 3, 2)),
+        ("ij->ij", (0, 3)),
+        ("ij->j", (0, 3)),
+        ("ij->iji", (2, 3)),
+        ("i...->...", (3, 4, 2)),
+    ]
+    two = [
+        ("ij,jk->ik", (2, 3), (3, 4)),
+        ("ij,kj->ik", (2, 3), (4, 3)),
+        ("ji,jk->ik", (3, 2), (3, 4)),
+        ("ij,jk->ki", (2, 3), (3, 4)),
+        ("ij,jk->", (2, 3), (3, 4)),
+        ("bij,bjk->bik", (5, 2, 3), (5, 3, 4)),
+        ("bij,bjk->ibk", (5, 2, 3), (5, 3, 4)),
+        ("abc,cde->abde", (2, 3, 4), (4, 5, 6)),
+        ("abcd,cde->abe", (2, 3, 4, 5), (4, 5, 6)),
+        ("BTNH,BFNH->BNFT", (2, 7, 3, 5), (2, 6, 3, 5)),
+        ("BNFT,BTNH->BFNH", (2, 3, 6, 7), (2, 7, 3, 5)),
+        ("aecd,abcd->acbe", (2, 7, 3, 5), (2, 6, 3, 5)),
+        ("acbe,aecd->abcd", (2, 3, 6, 7), (2, 7, 3, 5)),
+        ("...ij,...jk->...ik", (5, 1, 2, 3), (4, 3, 6)),
+        ("...ij,jk->...ik", (5, 2, 3), (3, 6)),
+        ("...ij,...jk->ik...", (2, 2, 3), (2, 3, 6)),
+        ("i,j->ij", (3,), (4,)),
+        ("i,i->", (3,), (3,)),
+        ("i,i->i", (3,), (3,)),
+        (",ij->ij", (), (2, 3)),
+        (",->", (), ()),
+        ("ij,ij->ij", (2, 3), (2, 3)),
+        ("ijk,jl->il", (2, 3, 4), (3, 5)),
+        ("iij,jk->ik", (3, 3, 2), (2, 4)),
+        ("ij,jk->iik", (3, 2), (2, 4)),
+        ("ij,jk->ik", (2, 0), (0, 4)),
+        ("ij,jk->ik", (0, 2), (2, 4)),
+        ("ibh,hnd->ibnd", (3, 2, 8), (8, 2, 4)),
+        ("abc,abd->cd", (2, 3, 4), (2, 3, 5)),
+        ("ij,jk->ik", (40, 70), (70, 80)),
+        ("abc,cd->abd", (3, 5, 70), (70, 90)),
+        ("abc,cde->abde", (3, 2, 64), (64, 8, 16)),
+        ("abcd,cde->abe", (3, 2, 8, 16), (8, 16, 64)),
+        ("nij,kij->nk", (6, 9, 10), (7, 9, 10)),
+    ]
     for dtype in FLOATS + COMPLEX + ["int32", "int64"]:
         how = dict(rtol=4 * tolerance(dtype))
         for eq, s in one:
@@ -83,8 +142,16 @@ def einsum(g, op):
             yield Case([x, y], equation=eq, **how)
             if dtype == "float32":
                 yield Case([x, Const(y)], equation=eq, **how)
-    for eq, *shapes in [("ij,jk->ik", (2, 3), (4, 4)), ("ij,jk->ik", (2, 3), (4,)), ("ij,jk->ik", (2, 3, 1), (3, 4)), ("ii->i", (3, 2)),
-                        ("...ij,...jk->...ik", (5, 3, 2, 3), (4, 3, 6)), ("...ij->ij", (5, 2, 3)), ("ij,ij->ij", (1, 3), (2, 3)), ("...ijk->i", (2, 3))]:
+    for eq, *shapes in [
+        ("ij,jk->ik", (2, 3), (4, 4)),
+        ("ij,jk->ik", (2, 3), (4,)),
+        ("ij,jk->ik", (2, 3, 1), (3, 4)),
+        ("ii->i", (3, 2)),
+        ("...ij,...jk->...ik", (5, 3, 2, 3), (4, 3, 6)),
+        ("...ij->ij", (5, 2, 3)),
+        ("ij,ij->ij", (1, 3), (2, 3)),
+        ("...ijk->i", (2, 3)),
+    ]:
         yield Case([num(g, "float32", *s) for s in shapes], equation=eq)
 
 
@@ -149,7 +216,13 @@ def triangular(g, op):
         for s in sizes():
             for m in (1, 3):
                 for how in range(4):
-                    yield Case(square(g, dtype, *s), num(g, dtype, *s[:-1], m), lower=bool(how & 1), adjoint=bool(how & 2), rtol=20 * tolerance(dtype))
+                    yield Case(
+                        square(g, dtype, *s),
+                        num(g, dtype, *s[:-1], m),
+                        lower=bool(how & 1),
+                        adjoint=bool(how & 2),
+                        rtol=20 * tolerance(dtype),
+                    )
         yield Case(square(g, dtype, 3, 3), num(g, dtype, 5, 3, 2), rtol=20 * tolerance(dtype))
         yield Case(square(g, dtype, 4, 1, 3, 3), num(g, dtype, 5, 3, 2), rtol=20 * tolerance(dtype))
     for a, b in [((3, 3), (4, 1)), ((3, 4), (4, 1)), ((3,), (4, 1)), ((2, 3, 3), (3, 3, 1))]:

@@ -41,8 +41,17 @@ def conv2d(g, op):
         a, b = num(g, dtype, 2, 9, 9, 3), num(g, dtype, 3, 3, 3, 4)
         for pads in ([0, 0, 1, 2, 3, 4, 0, 0], [0, 0, 0, 1, 1, 0, 0, 0]):
             yield Case(a, Const(b), strides=[1, 2, 1, 1], padding="EXPLICIT", explicit_paddings=pads, rtol=tolerance(dtype))
-    for x, f in [((5, 5, 3), (3, 3, 3, 4)), ((2, 5, 5, 3), (3, 3, 4)), ((2, 5, 5, 3), (3, 3, 2, 4)), ((2, 5, 5, 4), (3, 3, 2, 3)),
-                 ((1, 9, 9, 3), (0, 3, 3, 4)), ((1, 9, 9, 3), (3, 3, 3, 0)), ((1, 9, 9, 3), (3, 3, 0, 4)), ((1, 0, 9, 3), (3, 3, 3, 4)), ((1, 1, 1, 3), (3, 3, 3, 4))]:
+    for x, f in [
+        ((5, 5, 3), (3, 3, 3, 4)),
+        ((2, 5, 5, 3), (3, 3, 4)),
+        ((2, 5, 5, 3), (3, 3, 2, 4)),
+        ((2, 5, 5, 4), (3, 3, 2, 3)),
+        ((1, 9, 9, 3), (0, 3, 3, 4)),
+        ((1, 9, 9, 3), (3, 3, 3, 0)),
+        ((1, 9, 9, 3), (3, 3, 0, 4)),
+        ((1, 0, 9, 3), (3, 3, 3, 4)),
+        ((1, 1, 1, 3), (3, 3, 3, 4)),
+    ]:
         for padding in ("SAME", "VALID"):
             yield Case(num(g, "float32", *x), num(g, "float32", *f), strides=[1, 1, 1, 1], padding=padding, rtol=1e-5)
     yield Case(num(g, "float32", 2, 3, 5, 5), num(g, "float32", 3, 3, 3, 4), strides=[1, 1, 1, 1], padding="SAME", data_format="NCHW")
@@ -51,15 +60,27 @@ def conv2d(g, op):
 @spec("DepthwiseConv2dNative")
 def depthwise(g, op):
     for dtype in FLOATS:
-        for x, f, s in [((2, 5, 6, 3), (3, 3, 3, 2), 1), ((1, 8, 8, 16), (3, 3, 16, 1), 1), ((1, 9, 8, 5), (3, 2, 5, 1), 2), ((0, 5, 5, 2), (3, 3, 2, 2), 1),
-                        ((1, 14, 14, 32), (5, 5, 32, 1), 2), ((2, 2, 2, 3), (3, 3, 3, 2), 1)]:
+        for x, f, s in [
+            ((2, 5, 6, 3), (3, 3, 3, 2), 1),
+            ((1, 8, 8, 16), (3, 3, 16, 1), 1),
+            ((1, 9, 8, 5), (3, 2, 5, 1), 2),
+            ((0, 5, 5, 2), (3, 3, 2, 2), 1),
+            ((1, 14, 14, 32), (5, 5, 32, 1), 2),
+            ((2, 2, 2, 3), (3, 3, 3, 2), 1),
+        ]:
             for padding in ("SAME", "VALID"):
                 a, b = num(g, dtype, *x), num(g, dtype, *f)
                 how = dict(strides=[1, s, s, 1], padding=padding, rtol=tolerance(dtype))
                 yield Case(a, b, **how)
                 yield Case(a, Const(b), **how)
-        yield Case(num(g, dtype, 1, 6, 7, 4), Const(num(g, dtype, 3, 3, 4, 1)), strides=[1, 1, 1, 1], padding="EXPLICIT",
-                   explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0], rtol=tolerance(dtype))
+        yield Case(
+            num(g, dtype, 1, 6, 7, 4),
+            Const(num(g, dtype, 3, 3, 4, 1)),
+            strides=[1, 1, 1, 1],
+            padding="EXPLICIT",
+            explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0],
+            rtol=tolerance(dtype),
+        )
     for x, f in [((5, 5, 3), (3, 3, 3, 2)), ((2, 5, 5, 3), (3, 3, 3)), ((2, 5, 5, 3), (3, 3, 4, 2))]:
         yield Case(num(g, "float32", *x), num(g, "float32", *f), strides=[1, 1, 1, 1], padding="SAME")
     yield Case(num(g, "float32", 2, 3, 5, 5), num(g, "float32", 3, 3, 3, 2), strides=[1, 1, 1, 1], padding="SAME", data_format="NCHW")
@@ -70,10 +91,14 @@ def depthwise(g, op):
 def transposed(g, op):
     for dtype in FLOATS + ["int32"]:
         for size, f, s, padding, back in [
-            ((2, 5, 6, 3), (3, 3, 3, 4), 1, "SAME", (2, 5, 6, 4)), ((2, 10, 12, 3), (3, 3, 3, 4), 2, "SAME", (2, 5, 6, 4)),
-            ((1, 9, 11, 3), (3, 3, 3, 4), 2, "SAME", (1, 5, 6, 4)), ((1, 7, 8, 5), (3, 3, 5, 2), 1, "VALID", (1, 5, 6, 2)),
-            ((1, 11, 13, 2), (3, 3, 2, 6), 2, "VALID", (1, 5, 6, 6)), ((1, 8, 8, 16), (4, 4, 16, 32), 2, "SAME", (1, 4, 4, 32)),
-            ((0, 5, 5, 3), (3, 3, 3, 4), 1, "SAME", (0, 5, 5, 4)), ((1, 8, 8, 4), (2, 2, 4, 3), 2, "VALID", (1, 4, 4, 3)),
+            ((2, 5, 6, 3), (3, 3, 3, 4), 1, "SAME", (2, 5, 6, 4)),
+            ((2, 10, 12, 3), (3, 3, 3, 4), 2, "SAME", (2, 5, 6, 4)),
+            ((1, 9, 11, 3), (3, 3, 3, 4), 2, "SAME", (1, 5, 6, 4)),
+            ((1, 7, 8, 5), (3, 3, 5, 2), 1, "VALID", (1, 5, 6, 2)),
+            ((1, 11, 13, 2), (3, 3, 2, 6), 2, "VALID", (1, 5, 6, 6)),
+            ((1, 8, 8, 16), (4, 4, 16, 32), 2, "SAME", (1, 4, 4, 32)),
+            ((0, 5, 5, 3), (3, 3, 3, 4), 1, "SAME", (0, 5, 5, 4)),
+            ((1, 8, 8, 4), (2, 2, 4, 3), 2, "VALID", (1, 4, 4, 3)),
             ((1, 9, 9, 4), (2, 2, 4, 3), 3, "SAME", (1, 3, 3, 3)),
         ]:
             a, b = num(g, dtype, *f), num(g, dtype, *back)
@@ -92,29 +117,66 @@ def transposed(g, op):
 @spec("Conv3D")
 def conv3d(g, op):
     for dtype in FLOATS:
-        for x, f, s in [((2, 3, 4, 5, 2), (2, 2, 2, 2, 3), 1), ((1, 6, 6, 6, 3), (3, 3, 3, 3, 8), 2), ((0, 3, 3, 3, 1), (2, 2, 2, 1, 1), 1), ((1, 5, 5, 5, 4), (1, 1, 1, 4, 6), 1)]:
+        for x, f, s in [
+            ((2, 3, 4, 5, 2), (2, 2, 2, 2, 3), 1),
+            ((1, 6, 6, 6, 3), (3, 3, 3, 3, 8), 2),
+            ((0, 3, 3, 3, 1), (2, 2, 2, 1, 1), 1),
+            ((1, 5, 5, 5, 4), (1, 1, 1, 4, 6), 1),
+        ]:
             for padding in ("SAME", "VALID"):
                 a, b = num(g, dtype, *x), num(g, dtype, *f)
                 yield Case(a, Const(b), strides=[1, s, s, s, 1], padding=padding, rtol=tolerance(dtype))
                 yield Case(a, b, strides=[1, s, s, s, 1], padding=padding, rtol=tolerance(dtype))
-    for x, f in [((2, 3, 4, 5), (2, 2, 2, 2, 3)), ((2, 3, 4, 5, 2), (2, 2, 2, 2)), ((2, 3, 4, 5, 3), (2, 2, 2, 2, 3)), ((2, 3, 4, 5, 4), (2, 2, 2, 2, 4))]:
+    for x, f in [
+        ((2, 3, 4, 5), (2, 2, 2, 2, 3)),
+        ((2, 3, 4, 5, 2), (2, 2, 2, 2)),
+        ((2, 3, 4, 5, 3), (2, 2, 2, 2, 3)),
+        ((2, 3, 4, 5, 4), (2, 2, 2, 2, 4)),
+    ]:
         yield Case(num(g, "float32", *x), num(g, "float32", *f), strides=[1, 1, 1, 1, 1], padding="SAME")
-    yield Case(num(g, "float32", 2, 3, 4, 5, 2), num(g, "float32", 2, 2, 2, 2, 3), strides=[1, 1, 1, 1, 1], padding="SAME", dilations=[1, 2, 2, 2, 1])
+    yield Case(
+        num(g, "float32", 2, 3, 4, 5, 2),
+        num(g, "float32", 2, 2, 2, 2, 3),
+        strides=[1, 1, 1, 1, 1],
+        padding="SAME",
+        dilations=[1, 2, 2, 2, 1],
+    )
 
 
 @spec("Conv3DBackpropInputV2")
 def transposed3d(g, op):
     for dtype in FLOATS:
-        for size, f, s, padding, back in [((2, 3, 4, 5, 2), (2, 2, 2, 2, 3), 1, "SAME", (2, 3, 4, 5, 3)), ((1, 6, 8, 10, 2), (3, 3, 3, 2, 3), 2, "SAME", (1, 3, 4, 5, 3)),
-                                          ((1, 5, 6, 7, 2), (3, 3, 3, 2, 4), 1, "VALID", (1, 3, 4, 5, 4))]:
-            yield Case(np.int32(size), num(g, dtype, *f), num(g, dtype, *back), strides=[1, s, s, s, 1], padding=padding, rtol=tolerance(dtype))
-            yield Case(np.int64(size), Const(num(g, dtype, *f)), num(g, dtype, *back), strides=[1, s, s, s, 1], padding=padding, rtol=tolerance(dtype))
+        for size, f, s, padding, back in [
+            ((2, 3, 4, 5, 2), (2, 2, 2, 2, 3), 1, "SAME", (2, 3, 4, 5, 3)),
+            ((1, 6, 8, 10, 2), (3, 3, 3, 2, 3), 2, "SAME", (1, 3, 4, 5, 3)),
+            ((1, 5, 6, 7, 2), (3, 3, 3, 2, 4), 1, "VALID", (1, 3, 4, 5, 4)),
+        ]:
+            yield Case(
+                np.int32(size), num(g, dtype, *f), num(g, dtype, *back), strides=[1, s, s, s, 1], padding=padding, rtol=tolerance(dtype)
+            )
+            yield Case(
+                np.int64(size),
+                Const(num(g, dtype, *f)),
+                num(g, dtype, *back),
+                strides=[1, s, s, s, 1],
+                padding=padding,
+                rtol=tolerance(dtype),
+            )
 
 
 # ---- poolings ----
 
-POOLS = [((2, 5, 6, 3), (2, 2), (2, 2)), ((1, 7, 7, 4), (3, 3), (2, 1)), ((1, 4, 4, 1), (1, 1), (1, 1)), ((1, 5, 5, 33), (3, 2), (3, 3)), ((0, 4, 4, 2), (2, 2), (2, 2)),
-         ((1, 4, 4, 0), (2, 2), (2, 2)), ((1, 1, 1, 4), (2, 2), (1, 1)), ((1, 6, 6, 2), (2, 2), (3, 3)), ((1, 8, 8, 5), (7, 7), (7, 7))]
+POOLS = [
+    ((2, 5, 6, 3), (2, 2), (2, 2)),
+    ((1, 7, 7, 4), (3, 3), (2, 1)),
+    ((1, 4, 4, 1), (1, 1), (1, 1)),
+    ((1, 5, 5, 33), (3, 2), (3, 3)),
+    ((0, 4, 4, 2), (2, 2), (2, 2)),
+    ((1, 4, 4, 0), (2, 2), (2, 2)),
+    ((1, 1, 1, 4), (2, 2), (1, 1)),
+    ((1, 6, 6, 2), (2, 2), (3, 3)),
+    ((1, 8, 8, 5), (7, 7), (7, 7)),
+]
 
 
 @spec("MaxPool", "AvgPool")
@@ -124,9 +186,21 @@ def pool(g, op):
             continue  # not in the op's list of types
         for x, k, s in POOLS:
             for padding in ("SAME", "VALID"):
-                yield Case(num(g, dtype, *x), ksize=[1, *k, 1], strides=[1, *s, 1], padding=padding, rtol=0 if op == "MaxPool" else tolerance(dtype))
+                yield Case(
+                    num(g, dtype, *x),
+                    ksize=[1, *k, 1],
+                    strides=[1, *s, 1],
+                    padding=padding,
+                    rtol=0 if op == "MaxPool" else tolerance(dtype),
+                )
         if op == "MaxPool":
-            yield Case(num(g, dtype, 1, 5, 5, 2), ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding="EXPLICIT", explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0])
+            yield Case(
+                num(g, dtype, 1, 5, 5, 2),
+                ksize=[1, 3, 3, 1],
+                strides=[1, 2, 2, 1],
+                padding="EXPLICIT",
+                explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0],
+            )
             yield Case(num(g, dtype, 2, 3, 3, 6), ksize=[1, 1, 1, 3], strides=[1, 1, 1, 3], padding="SAME")
     kw = dict(ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")
     yield Case(num(g, "float32", 5, 5, 3), **kw)
@@ -151,16 +225,33 @@ def pool_argmax(g, op):
     for dtype in REALS:
         for x, k, s in POOLS:
             for batch in (False, True):
-                yield Case(num(g, dtype, *x), ksize=[1, *k, 1], strides=[1, *s, 1], padding="SAME", include_batch_in_index=batch, Targmax="int32" if k[0] == 3 else "int64")
+                yield Case(
+                    num(g, dtype, *x),
+                    ksize=[1, *k, 1],
+                    strides=[1, *s, 1],
+                    padding="SAME",
+                    include_batch_in_index=batch,
+                    Targmax="int32" if k[0] == 3 else "int64",
+                )
     yield Case(num(g, "float32", 5, 5, 3), ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")
 
 
 @spec("MaxPool3D", "AvgPool3D")
 def pool3d(g, op):
     for dtype in ["float32", "bfloat16"]:
-        for x, k, s in [((2, 3, 4, 5, 2), (2, 2, 2), (2, 2, 2)), ((1, 5, 5, 5, 3), (3, 1, 2), (1, 2, 2)), ((0, 3, 3, 3, 1), (2, 2, 2), (1, 1, 1))]:
+        for x, k, s in [
+            ((2, 3, 4, 5, 2), (2, 2, 2), (2, 2, 2)),
+            ((1, 5, 5, 5, 3), (3, 1, 2), (1, 2, 2)),
+            ((0, 3, 3, 3, 1), (2, 2, 2), (1, 1, 1)),
+        ]:
             for padding in ("SAME", "VALID"):
-                yield Case(num(g, dtype, *x), ksize=[1, *k, 1], strides=[1, *s, 1], padding=padding, rtol=0 if op == "MaxPool3D" else tolerance(dtype))
+                yield Case(
+                    num(g, dtype, *x),
+                    ksize=[1, *k, 1],
+                    strides=[1, *s, 1],
+                    padding=padding,
+                    rtol=0 if op == "MaxPool3D" else tolerance(dtype),
+                )
     yield Case(num(g, "float32", 2, 3, 4, 5), ksize=[1, 2, 2, 2, 1], strides=[1, 2, 2, 2, 1], padding="SAME")
     yield Case(num(g, "float32", 2, 3, 4, 5, 2), ksize=[1, 1, 1, 1, 2], strides=[1, 1, 1, 1, 1], padding="SAME")
     yield Case(num(g, "float32", 2, 2, 3, 4, 5), ksize=[1, 1, 2, 2, 2], strides=[1, 1, 2, 2, 2], padding="SAME", data_format="NCDHW")
@@ -187,7 +278,16 @@ def batch_norm(g, op):
         m = c if m is None else m
         # Not in training and without data, TensorFlow leaves the reserved outputs as the memory was.
         how.setdefault("outputs", None if train and 0 not in shape else [0, 1, 2])
-        return Case(num(g, dtype, *shape), num(g, v, c), num(g, v, c), num(g, v, m), np.abs(num(g, v, m)), is_training=train, rtol=max(tolerance(dtype), 2e-5), **how)
+        return Case(
+            num(g, dtype, *shape),
+            num(g, v, c),
+            num(g, v, c),
+            num(g, v, m),
+            np.abs(num(g, v, m)),
+            is_training=train,
+            rtol=max(tolerance(dtype), 2e-5),
+            **how
+        )
 
     for dtype in ["float32"] if op == "FusedBatchNorm" else ["float32"] + HALFS:
         for shape in [(2, 3, 4, 5), (1, 1, 1, 2), (0, 3, 3, 2), (3, 2, 2, 17)]:
@@ -206,7 +306,12 @@ def batch_norm(g, op):
 @spec("LRN")
 def lrn(g, op):
     for dtype in ["float32", "float16"]:
-        for how in [{}, dict(depth_radius=2, bias=1.5, alpha=0.01, beta=0.75), dict(depth_radius=0, beta=1.0), dict(depth_radius=1, bias=2.0, alpha=0.5)]:
+        for how in [
+            {},
+            dict(depth_radius=2, bias=1.5, alpha=0.01, beta=0.75),
+            dict(depth_radius=0, beta=1.0),
+            dict(depth_radius=1, bias=2.0, alpha=0.5),
+        ]:
             for s in [(2, 3, 4, 7), (1, 1, 1, 1), (0, 2, 2, 3), (1, 2, 2, 20)]:
                 yield Case(num(g, dtype, *s), rtol=3e-3 if dtype == "float16" else 1e-5, **how)
     yield Case(num(g, "float32", 2, 3, 4))
@@ -218,8 +323,23 @@ def lrn(g, op):
 @spec("SoftmaxCrossEntropyWithLogits")
 def cross_entropy(g, op):
     for dtype in FLOATS:
-        for a, b in [((2, 3), (2, 3)), ((5, 17), (5, 17)), ((2, 3), (1, 3)), ((1, 3), (2, 3)), ((2, 1), (2, 3)), ((2, 3), (2, 1)), ((0, 3), (0, 3)), ((2, 0), (2, 0)), ((3, 1), (3, 1))]:
-            yield Case(num(g, dtype, *a), np.abs(num(g, dtype, *b)) / dtype_of(dtype).type(10), rtol=4 * tolerance(dtype), atol=4 * tolerance(dtype))
+        for a, b in [
+            ((2, 3), (2, 3)),
+            ((5, 17), (5, 17)),
+            ((2, 3), (1, 3)),
+            ((1, 3), (2, 3)),
+            ((2, 1), (2, 3)),
+            ((2, 3), (2, 1)),
+            ((0, 3), (0, 3)),
+            ((2, 0), (2, 0)),
+            ((3, 1), (3, 1)),
+        ]:
+            yield Case(
+                num(g, dtype, *a),
+                np.abs(num(g, dtype, *b)) / dtype_of(dtype).type(10),
+                rtol=4 * tolerance(dtype),
+                atol=4 * tolerance(dtype),
+            )
     for a, b in [((3,), (3,)), ((2, 3), (2, 4))]:
         yield Case(num(g, "float32", *a), num(g, "float32", *b))
 
@@ -229,7 +349,9 @@ def sparse_cross_entropy(g, op):
     for dtype in FLOATS:
         for kind in ("int32", "int64"):
             for s in [(2, 3), (5, 17), (0, 3), (3, 1)]:
-                yield Case(num(g, dtype, *s), g.values(kind, s[:1], lo=0, hi=s[1] - 1), rtol=4 * tolerance(dtype), atol=4 * tolerance(dtype))
+                yield Case(
+                    num(g, dtype, *s), g.values(kind, s[:1], lo=0, hi=s[1] - 1), rtol=4 * tolerance(dtype), atol=4 * tolerance(dtype)
+                )
     for s, labels in [((2, 3), [0, 5]), ((2, 3), [-1, 0]), ((3,), [1]), ((2, 3), [[1], [0]]), ((2, 3), [0, 1, 2]), ((2, 0), [0, 1])]:
         yield Case(num(g, "float32", *s), np.int32(labels))
 
@@ -257,11 +379,26 @@ def resize(g, op):
     hows = [{}, {"align_corners": True}] + ([] if op == "ResizeArea" else [{"half_pixel_centers": True}])
     for dtype in ["float32", "uint8", "float64", "float16", "bfloat16", "int32", "int8", "int64", "uint16", "int16"]:
         for how in hows:
-            for s, size in [((2, 3, 4, 2), (5, 7)), ((1, 8, 9, 3), (4, 3)), ((1, 5, 5, 1), (5, 5)), ((1, 1, 1, 4), (3, 2)), ((1, 6, 4, 3), (1, 1)), ((0, 3, 4, 1), (5, 6)),
-                            ((1, 7, 13, 3), (29, 31)), ((1, 33, 17, 1), (10, 11))]:
+            for s, size in [
+                ((2, 3, 4, 2), (5, 7)),
+                ((1, 8, 9, 3), (4, 3)),
+                ((1, 5, 5, 1), (5, 5)),
+                ((1, 1, 1, 4), (3, 2)),
+                ((1, 6, 4, 3), (1, 1)),
+                ((0, 3, 4, 1), (5, 6)),
+                ((1, 7, 13, 3), (29, 31)),
+                ((1, 33, 17, 1), (10, 11)),
+            ]:
                 exact = op == "ResizeNearestNeighbor"
                 yield Case(num(g, dtype, *s), np.int32(size), rtol=0 if exact else 1e-5, **how)
-    for s, size in [((3, 4, 1), [5, 6]), ((2, 3, 4, 1), [5, 6, 7]), ((2, 3, 4, 1), [0, 6]), ((2, 3, 4, 1), 5), ((2, 0, 4, 1), [5, 6]), ((2, 3, 4, 0), [5, 6])]:
+    for s, size in [
+        ((3, 4, 1), [5, 6]),
+        ((2, 3, 4, 1), [5, 6, 7]),
+        ((2, 3, 4, 1), [0, 6]),
+        ((2, 3, 4, 1), 5),
+        ((2, 0, 4, 1), [5, 6]),
+        ((2, 3, 4, 0), [5, 6]),
+    ]:
         yield Case(num(g, "float32", *s), np.int32(size))
 
 
@@ -271,13 +408,30 @@ def crop(g, op):
         for method in ("bilinear", "nearest"):
             for size in ([5, 6], [1, 1], [2, 3]):
                 boxes = g.rng.uniform(-0.3, 1.3, (6, 4)).astype("float32")
-                yield Case(num(g, dtype, 2, 7, 8, 3), boxes, g.values("int32", (6,), lo=0, hi=1), np.int32(size), method=method, extrapolation_value=0.5, rtol=1e-5, atol=1e-5)
+                yield Case(
+                    num(g, dtype, 2, 7, 8, 3),
+                    boxes,
+                    g.values("int32", (6,), lo=0, hi=1),
+                    np.int32(size),
+                    method=method,
+                    extrapolation_value=0.5,
+                    rtol=1e-5,
+                    atol=1e-5,
+                )
     z = np.zeros
     im, four = z((2, 3, 4, 1), "float32"), z((2, 4), "float32")
     for image, boxes, ind, size in [
-        (z((3, 4, 1), "float32"), four, [0, 1], [5, 6]), (im, z((2, 3), "float32"), [0, 1], [5, 6]), (im, z(4, "float32"), [0], [5, 6]), (im, four, [0], [5, 6]),
-        (im, four, [[0, 1]], [5, 6]), (im, four, [0, 2], [5, 6]), (im, four, [0, 1], [5]), (im, four, [0, 1], [5, 0]), (z((2, 0, 4, 1), "float32"), four, [0, 1], [5, 1]),
-        (im, z((0, 4), "float32"), z(0, "int32"), [5, 1]), (im, np.full((2, 4), np.nan, "float32"), [0, 1], [5, 1]),
+        (z((3, 4, 1), "float32"), four, [0, 1], [5, 6]),
+        (im, z((2, 3), "float32"), [0, 1], [5, 6]),
+        (im, z(4, "float32"), [0], [5, 6]),
+        (im, four, [0], [5, 6]),
+        (im, four, [[0, 1]], [5, 6]),
+        (im, four, [0, 2], [5, 6]),
+        (im, four, [0, 1], [5]),
+        (im, four, [0, 1], [5, 0]),
+        (z((2, 0, 4, 1), "float32"), four, [0, 1], [5, 1]),
+        (im, z((0, 4), "float32"), z(0, "int32"), [5, 1]),
+        (im, np.full((2, 4), np.nan, "float32"), [0, 1], [5, 1]),
     ]:
         yield Case(image, boxes, np.int32(ind), np.int32(size))
 
@@ -285,9 +439,21 @@ def crop(g, op):
 @spec("Dilation2D")
 def dilation(g, op):
     for dtype in REALS:
-        for x, f, s, r in [((2, 5, 6, 3), (2, 3, 3), (1, 1), (1, 1)), ((1, 7, 7, 2), (3, 3, 2), (2, 1), (1, 2)), ((0, 3, 3, 1), (2, 2, 1), (1, 1), (1, 1)), ((1, 5, 5, 1), (2, 2, 1), (1, 1), (3, 3))]:
+        for x, f, s, r in [
+            ((2, 5, 6, 3), (2, 3, 3), (1, 1), (1, 1)),
+            ((1, 7, 7, 2), (3, 3, 2), (2, 1), (1, 2)),
+            ((0, 3, 3, 1), (2, 2, 1), (1, 1), (1, 1)),
+            ((1, 5, 5, 1), (2, 2, 1), (1, 1), (3, 3)),
+        ]:
             for padding in ("SAME", "VALID"):
-                yield Case(num(g, dtype, *x), num(g, dtype, *f), strides=[1, *s, 1], rates=[1, *r, 1], padding=padding, rtol=tolerance(dtype) if dtype in HALFS else 0)
+                yield Case(
+                    num(g, dtype, *x),
+                    num(g, dtype, *f),
+                    strides=[1, *s, 1],
+                    rates=[1, *r, 1],
+                    padding=padding,
+                    rtol=tolerance(dtype) if dtype in HALFS else 0,
+                )
     for x, f in [((2, 3, 4), (2, 2, 2)), ((2, 3, 4, 2), (2, 2)), ((2, 3, 4, 2), (2, 2, 3))]:
         yield Case(num(g, "float32", *x), num(g, "float32", *f), strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="SAME")
 
@@ -320,7 +486,14 @@ def suppression(g, op):
             yield case(boxes_of(g, n), g.rng.random(n).astype("float32"), 20, sigma=0.5)
             yield case(boxes_of(g, n), g.rng.random(n).astype("float32"), 20, sigma=0.1, pad_to_max_output_size=True)
     z = lambda *s: np.zeros(s, f)
-    for b, s, most, iou in [(z(4), z(3), 2, 0.5), (z(3, 5), z(3), 2, 0.5), (z(3, 4), z(3, 1), 2, 0.5), (z(3, 4), z(2), 2, 0.5), (z(3, 4), z(3), -1, 0.5), (z(3, 4), z(3), [1], 0.5)]:
+    for b, s, most, iou in [
+        (z(4), z(3), 2, 0.5),
+        (z(3, 5), z(3), 2, 0.5),
+        (z(3, 4), z(3, 1), 2, 0.5),
+        (z(3, 4), z(2), 2, 0.5),
+        (z(3, 4), z(3), -1, 0.5),
+        (z(3, 4), z(3), [1], 0.5),
+    ]:
         yield case(b, s, most, iou)
     if op != "NonMaxSuppression":
         yield case(z(3, 4), z(3), 2, 1.5)
@@ -330,7 +503,9 @@ def suppression(g, op):
 @spec("NonMaxSuppressionWithOverlaps")
 def suppression_overlaps(g, op):
     for n in (0, 1, 7, 30):
-        yield Case(g.rng.random((n, n)).astype("float32"), g.rng.random(n).astype("float32"), np.int32(10), np.float32(0.6), np.float32(0.1))
+        yield Case(
+            g.rng.random((n, n)).astype("float32"), g.rng.random(n).astype("float32"), np.int32(10), np.float32(0.6), np.float32(0.1)
+        )
     for a, b in [((3, 4), 3), ((3, 3), 4), ((3,), 4)]:
         yield Case(np.zeros(a, "float32"), np.zeros(b, "float32"), np.int32(10), np.float32(0.6), np.float32(0.1))
 
@@ -341,8 +516,21 @@ def combined(g, op):
         for per_class, total in [(3, 5), (10, 40), (4, 100)]:
             for how in [{}, {"pad_per_class": True}, {"clip_boxes": False}]:
                 b = np.stack([boxes_of(g, n * q).reshape(n, q, 4) / 12 - 0.1 for _ in range(2)]).astype("float32")
-                yield Case(b, g.rng.random((2, n, c)).astype("float32"), np.int32(per_class), np.int32(total), np.float32(0.4), np.float32(0.3), **how)
+                yield Case(
+                    b,
+                    g.rng.random((2, n, c)).astype("float32"),
+                    np.int32(per_class),
+                    np.int32(total),
+                    np.float32(0.4),
+                    np.float32(0.3),
+                    **how
+                )
     z = lambda *s: np.zeros(s, "float32")
-    for b, s, per_class, total in [(z(2, 3, 4), z(2, 3, 1), 2, 2), (z(2, 3, 1, 4), z(2, 3, 1), 0, 2), (z(2, 3, 1, 4), z(2, 3, 1), 2, 0),
-                                   (z(2, 3, 2, 4), z(2, 3, 3), 2, 2), (z(2, 3, 1, 4), z(2, 4, 1), 2, 2)]:
+    for b, s, per_class, total in [
+        (z(2, 3, 4), z(2, 3, 1), 2, 2),
+        (z(2, 3, 1, 4), z(2, 3, 1), 0, 2),
+        (z(2, 3, 1, 4), z(2, 3, 1), 2, 0),
+        (z(2, 3, 2, 4), z(2, 3, 3), 2, 2),
+        (z(2, 3, 1, 4), z(2, 4, 1), 2, 2),
+    ]:
         yield Case(b, s, np.int32(per_class), np.int32(total), np.float32(0.4), np.float32(0.3))
