@@ -29,7 +29,8 @@ enum {
     SWALLOW_BYTES = 1 << 20,     /* of a refused body, to keep the connection */
     ARENA_BYTES = 64 << 20,      /* of one request, tensors not counted */
     IDLE_SECONDS = 75,           /* between two requests of a connection */
-    WATCH_AFTER_MS = 20,         /* a job that takes longer: look out for a hang-up */
+    LINGER_MS = 100,             /* after the peer's end, between two requests */
+    WATCH_AFTER_MS = 20,         /* a job that takes longer is cancelled by a hang-up */
     MAX_RESPONSE_BYTES = 2047 << 20,
 };
 
@@ -76,7 +77,7 @@ struct loop;
 struct connection;
 
 struct request {
-    struct link link; /* in loop->waiting or loop->watched */
+    struct link link; /* in loop->waiting or loop->overdue */
     struct srv_rest_request pub;
     struct srv_mail mail;
     struct loop *loop;
@@ -85,7 +86,7 @@ struct request {
     struct request *next_free;
     int refs; /* libmicrohttpd's request, and its response while our buffer is in it */
     enum stage stage;
-    bool in_handler, finished, watched, suspended;
+    bool in_handler, finished, overdue;
     bool gzip, close, browser, expects;
     bool started; /* counted in rest->in_flight */
     int64_t waiting_since;
@@ -97,10 +98,12 @@ struct request {
 };
 
 struct connection {
-    struct link link; /* in loop->reading or loop->idle */
-    struct MHD_Connection *mhd;
+    struct link link;    /* in loop->reading or loop->idle */
+    struct link end;     /* in loop->ended, once the peer has ended its side */
+    struct request *req; /* being read, waiting or answered; NULL: between two */
     int fd;
     int64_t deadline_ns;
+    int64_t quiet_ns; /* since when nothing more of it has been seen */
 };
 
 struct srv_rest {
@@ -127,7 +130,8 @@ struct loop {
     bool closing, stopping, resumed;
     int64_t now_ns;               /* of this turn */
     struct link reading, idle;    /* connections, by deadline: each list has one time-out */
-    struct link waiting, watched; /* requests: with a job, oldest first */
+    struct link ended;            /* connections, by `end` */
+    struct link waiting, overdue; /* requests: with a job, oldest first */
     struct request *free_requests;
     int n_free;
     uint64_t next_id;
@@ -331,10 +335,8 @@ static enum MHD_Result send_answer(struct request *req)
 /* Loop thread: the handler is called again and sends the answer. */
 static void resume(struct request *req)
 {
-    if (req->watched)
-        epoll_ctl(req->loop->epoll, EPOLL_CTL_DEL, req->conn->fd, NULL);
-    req->watched = req->suspended = false;
     list_remove(&req->link);
+    req->overdue = false;
     req->loop->resumed = true;
     MHD_resume_connection(req->mhd);
 }
@@ -641,7 +643,6 @@ static enum MHD_Result handle(struct request *req)
     if (!is_job || req->finished)
         return send_answer(req);
     req->stage = STAGE_WAITING;
-    req->suspended = true;
     req->waiting_since = req->loop->now_ns;
     list_append(&req->loop->waiting, &req->link);
     MHD_suspend_connection(req->mhd);
@@ -698,7 +699,7 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->conn = info->socket_context;
     req->mhd = mhd;
     req->stage = STAGE_NEW;
-    req->in_handler = req->finished = req->watched = req->suspended = false;
+    req->in_handler = req->finished = req->overdue = false;
     req->gzip = req->close = req->browser = req->expects = req->bad_lengths = req->chunked = false;
     req->n_lengths = req->n_encodings = 0;
     req->length = req->swallowed = 0;
@@ -720,6 +721,7 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->received_ns = rt_now_ns();
     req->conn->deadline_ns =
         r->received_ns + l->net.server->options.request_read_timeout_ms * 1000000;
+    req->conn->req = req;
     list_append(&l->reading, &req->conn->link);
     atomic_fetch_add_explicit(&l->rest->in_flight, 1, memory_order_relaxed);
     return req;
@@ -735,6 +737,8 @@ static void on_completed(void *arg, struct MHD_Connection *mhd, void **state,
     if (!req)
         return;
     *state = NULL;
+    req->conn->req = NULL;
+    req->conn->quiet_ns = l->now_ns;
     req->conn->deadline_ns = l->now_ns + IDLE_SECONDS * INT64_C(1000000000);
     list_append(&l->idle, &req->conn->link);
     atomic_fetch_sub_explicit(&l->rest->in_flight, 1, memory_order_relaxed);
@@ -757,13 +761,15 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
             free(c);
             return; /* its requests are refused */
         }
-        c->mhd = mhd;
         c->fd = info->connect_fd;
+        struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
+        epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev); /* gone with the descriptor */
         c->deadline_ns = rt_now_ns() + l->net.server->options.request_read_timeout_ms * 1000000;
         list_append(&l->reading, &c->link);
         *context = c;
     } else if (c) {
         list_remove(&c->link);
+        list_remove(&c->end);
         free(c);
         *context = NULL;
     }
@@ -788,16 +794,45 @@ static void expire(struct link *list, int64_t now)
     }
 }
 
-/* A client that hangs up while its job waits shows only on its socket. */
+/*
+ * The peer has ended its side. libmicrohttpd does not see that while a job waits, nor when the end
+ * came with the last bytes that it read. A request that cannot become whole any more is dropped;
+ * one that waits is cancelled, but not at once: who ends only its own side may still read the
+ * answer.
+ */
+static void end_connections(struct loop *l)
+{
+    for (struct link *at = l->ended.next, *next; at != &l->ended; at = next) {
+        struct connection *c =
+            (struct connection *)(void *)((char *)at - offsetof(struct connection, end));
+        char byte;
+        next = at->next;
+        if (c->req && (c->req->stage == STAGE_WAITING || c->req->stage == STAGE_SENT))
+            continue;
+        if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
+            continue; /* more requests may lie in libmicrohttpd's buffer */
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+            continue; /* to be read first */
+        list_remove(&c->end);
+        hang_up(c);
+    }
+}
+
+static void cancel_if_ended(struct request *req)
+{
+    if (req->conn->end.next)
+        atomic_store(&req->pub.job.cancelled, true);
+}
+
 static void watch_waiting(struct loop *l, int64_t now)
 {
     while (l->waiting.next != &l->waiting) {
         struct request *req = (struct request *)(void *)l->waiting.next;
         if (now - req->waiting_since < WATCH_AFTER_MS * 1000000)
             break;
-        struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = req};
-        req->watched = epoll_ctl(l->epoll, EPOLL_CTL_ADD, req->conn->fd, &ev) == 0;
-        list_append(&l->watched, &req->link);
+        list_append(&l->overdue, &req->link);
+        req->overdue = true;
+        cancel_if_ended(req);
     }
 }
 
@@ -822,6 +857,8 @@ static int wait_ms(struct loop *l)
         sooner(&until, ((struct connection *)(void *)l->reading.next)->deadline_ns);
     if (l->idle.next != &l->idle)
         sooner(&until, ((struct connection *)(void *)l->idle.next)->deadline_ns);
+    if (l->ended.next != &l->ended)
+        sooner(&until, now + LINGER_MS * 1000000);
     if (l->waiting.next != &l->waiting)
         sooner(&until, ((struct request *)(void *)l->waiting.next)->waiting_since +
                            WATCH_AFTER_MS * 1000000);
@@ -841,8 +878,11 @@ static void read_events(struct loop *l, const struct epoll_event *events, int n)
             if (read(l->wake_fd, &count, sizeof count) < 0)
                 continue;
         } else if (what != &l->daemon) {
-            struct request *req = what;
-            atomic_store(&req->pub.job.cancelled, true);
+            struct connection *c = what;
+            c->quiet_ns = l->now_ns;
+            list_append(&l->ended, &c->end);
+            if (c->req && c->req->overdue)
+                cancel_if_ended(c->req);
         }
     }
 }
@@ -861,15 +901,16 @@ static void *loop_main(void *arg)
         if (l->daemon)
             MHD_run(l->daemon);
         srv_net_end(&l->net);
+        end_connections(l);
         expire(&l->reading, l->now_ns);
         expire(&l->idle, l->now_ns);
         watch_waiting(l, l->now_ns);
     }
     /* Every job has been answered; what is still suspended must be resumed before the end. */
-    for (struct link *list = &l->waiting;; list = &l->watched) {
+    for (struct link *list = &l->waiting;; list = &l->overdue) {
         while (list->next != list)
             resume((struct request *)(void *)list->next);
-        if (list == &l->watched)
+        if (list == &l->overdue)
             break;
     }
     if (l->daemon) {
@@ -1000,7 +1041,8 @@ static enum rt_status start_loop(struct srv_rest *r, struct loop *l, int index,
     list_init(&l->reading);
     list_init(&l->idle);
     list_init(&l->waiting);
-    list_init(&l->watched);
+    list_init(&l->overdue);
+    list_init(&l->ended);
     char name[32];
     snprintf(name, sizeof name, "rest %d", index);
     int e = rt_thread_start(&l->thread, name, loop_main, l);

@@ -1,0 +1,356 @@
+"""The REST API of a running server: TensorFlow Serving's answers, and clients that mean no good."""
+import gzip
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SLOW = float(os.environ.get("SLIPWAY_SLOW", "1"))
+MODEL = "/v1/models/half_plus_two"
+PREDICT = MODEL + ":predict"
+METRICS = "/monitoring/prometheus/metrics"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """One server over models/half_plus_two, with flags of the test's own."""
+
+    def __init__(self, *flags):
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            [os.environ["SLIPWAY"], "serve", "--model_name=half_plus_two",
+             "--model_base_path=" + os.path.join(ROOT, "models", "half_plus_two"),
+             "--port=0", f"--rest_api_port={self.port}", *flags],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.lines = []
+        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
+        self.reader.start()
+        limit = time.monotonic() + 20 * SLOW
+        while True:
+            try:
+                if self.ask("GET", "/readyz")[0] == 200:
+                    break
+            except OSError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > limit:
+                raise AssertionError("the server did not start: " + "".join(self.lines))
+            time.sleep(0.02)
+
+    def connect(self):
+        s = socket.create_connection(("127.0.0.1", self.port))
+        s.settimeout(10 * SLOW)
+        return s
+
+    def ask(self, method, path, body=b"", headers=()):
+        """(status, headers, body); the connection is closed afterwards."""
+        with self.connect() as s:
+            s.sendall(head(method, path, len(body), headers) + body)
+            return answer(s, method == "HEAD")
+
+    def bytes_in_flight(self):
+        page = self.ask("GET", METRICS)[2].decode()
+        return int(re.search(r"^slipway_bytes_in_flight (\d+)", page, re.M)[1])
+
+    def stop(self):
+        self.process.terminate()
+        code = self.process.wait(20 * SLOW)
+        self.reader.join()
+        self.process.stderr.close()
+        return code
+
+
+def head(method, path, length=0, headers=()):
+    lines = [f"{method} {path} HTTP/1.1", "Host: test"]
+    if length or method == "POST":
+        lines.append(f"Content-Length: {length}")
+    return "\r\n".join([*lines, *headers, "", ""]).encode()
+
+
+def answer(s, no_body=False):
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = s.recv(65536)
+        if not piece:
+            raise ConnectionError("closed before an answer")
+        data += piece
+    top, body = data.split(b"\r\n\r\n", 1)
+    lines = top.decode().split("\r\n")
+    headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in lines[1:])}
+    length = 0 if no_body else int(headers.get("content-length", 0))
+    while len(body) < length:
+        piece = s.recv(65536)
+        if not piece:
+            raise ConnectionError("closed in an answer")
+        body += piece
+    return int(lines[0].split()[1]), headers, body
+
+
+def is_closed(s):
+    try:
+        return s.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+class RestTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+
+    def error(self, code, words, method, path, body=b"", headers=()):
+        status, _, text = self.server.ask(method, path, body, headers)
+        self.assertEqual(status, code, text)
+        self.assertIn(words, json.loads(text)["error"])
+
+    def predict(self, body, **kw):
+        status, _, text = self.server.ask("POST", PREDICT, body, **kw)
+        self.assertEqual(status, 200, text)
+        return json.loads(text)
+
+    def test_rows_and_columns_are_answered_in_kind(self):
+        self.assertEqual(self.predict(b'{"instances": [1.0, 2.0, 5.0]}'),
+                         {"predictions": [2.5, 3.0, 4.5]})
+        self.assertEqual(self.predict(b'{"instances": [[1, 2], [3, 4]]}'),
+                         {"predictions": [[2.5, 3.0], [3.5, 4.0]]})
+        self.assertEqual(self.predict(b'{"instances": [{"x": 1}, {"x": 2}]}'),
+                         {"predictions": [2.5, 3.0]})
+        self.assertEqual(self.predict(b'{"inputs": [3, 4]}'), {"outputs": [3.5, 4.0]})
+        self.assertEqual(self.predict(b'{"inputs": {"x": 3}}'), {"outputs": 3.5})
+        self.assertEqual(self.predict(b'{"signature_name": "serving_default", "inputs": 3}'),
+                         {"outputs": 3.5})
+
+    def test_the_layout_of_a_plain_answer_is_tensorflow_servings(self):
+        _, headers, body = self.server.ask("POST", PREDICT, b'{"instances": [1.0, 2.0, 5.0]}')
+        self.assertEqual(body, b'{\n    "predictions": [2.5, 3.0, 4.5\n    ]\n}')
+        self.assertEqual(headers["content-type"], "application/json")
+        self.assertEqual(set(headers), {"content-type", "content-length", "x-request-id"})
+
+    def test_faults_have_tensorflow_servings_codes_and_words(self):
+        one = b'{"instances": [1]}'
+        for code, words, path, body in (
+                (400, "JSON Parse error: The document is empty", PREDICT, b""),
+                (400, "JSON Parse error: Invalid value. at offset: 0", PREDICT, b"instances = []"),
+                (400, "Is not object", PREDICT, b"[]"),
+                (400, "not formatted correctly. 'signature_name' key must be a string value.",
+                 PREDICT, b'{"signature_name": 100}'),
+                (404, "Servable not found for request: Latest(nope)", "/v1/models/nope:predict",
+                 one),
+                (404, "Servable not found for request: Specific(half_plus_two, 99)",
+                 MODEL + "/versions/99:predict", one),
+                (400, "Unrecognized servable version label: nope", MODEL + "/labels/nope:predict",
+                 one),
+                (400, 'Serving signature name: "s" not found in signature def', PREDICT,
+                 b'{"signature_name": "s", "instances": [1]}'),
+                (400, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys",
+                 PREDICT, b'{"instances": [1], "inputs": [1]}'),
+                (400, "Missing 'inputs' or 'instances' key", PREDICT, b"{}"),
+                (400, "Expecting 'instances' to be an list/array", PREDICT, b'{"instances": 1}'),
+                (400, "No values in 'instances' array", PREDICT, b'{"instances": []}'),
+                (400, 'Failed to process element: 1 of \'instances\' list. Error: '
+                 'INVALID_ARGUMENT: JSON Value: "x" Type: String is not of expected type: float',
+                 PREDICT, b'{"instances": [1, "x"]}'),
+                (400, "Expecting tensor size: 2 but got: 3", PREDICT,
+                 b'{"instances": [[1, 2], [1, 2, 3]]}'),
+                (400, "Malformed request: POST /v1/models", "/v1/models", one),
+                (400, "Malformed request: POST " + MODEL + ":PREDICT", MODEL + ":PREDICT", one),
+                (404, "Nothing is served at /", "/", b"")):
+            with self.subTest(path=path, body=body):
+                self.error(code, words, "POST", path, body)
+        self.error(400, "Missing model name in request.", "GET", "/v1/models")
+        self.error(400, "Failed to convert version: 99999999999999999999 to numeric.", "GET",
+                   MODEL + "/versions/99999999999999999999")
+        self.error(404, "Could not find any versions of model nope", "GET", "/v1/models/nope")
+        self.error(404, "Could not find version 99 of model half_plus_two", "GET",
+                   MODEL + "/versions/99")
+        self.error(400, "Malformed request: PUT " + MODEL, "PUT", MODEL)
+
+    def test_status_and_metadata_are_protobufs_json(self):
+        _, _, body = self.server.ask("GET", MODEL)
+        version = json.loads(body)["model_version_status"][0]["version"]
+        self.assertEqual(body.decode(), """{
+ "model_version_status": [
+  {
+   "version": "%s",
+   "state": "AVAILABLE",
+   "status": {
+    "error_code": "OK",
+    "error_message": ""
+   }
+  }
+ ]
+}
+""" % version)
+        _, _, body = self.server.ask("GET", MODEL + "/metadata")
+        found = json.loads(body)
+        self.assertEqual(found["model_spec"], {"name": "half_plus_two", "signature_name": "",
+                                               "version": version})
+        signature = found["metadata"]["signature_def"]["signature_def"]["serving_default"]
+        self.assertEqual(list(signature), ["inputs", "outputs", "method_name", "defaults"])
+        self.assertEqual(signature["inputs"]["x"]["dtype"], "DT_FLOAT")
+        self.assertTrue(body.startswith(b'{\n"model_spec":{\n "name": "half_plus_two",\n'))
+
+    def test_a_request_keeps_its_id(self):
+        _, headers, _ = self.server.ask("GET", MODEL, headers=["X-Request-Id: mine-1"])
+        self.assertEqual(headers["x-request-id"], "mine-1")
+        _, headers, _ = self.server.ask("GET", MODEL, headers=["X-Request-Id: " + "a" * 129])
+        self.assertRegex(headers["x-request-id"], r"^[0-9a-f]{16}$")
+
+    def test_options_asks_for_an_origin(self):
+        self.assertEqual(self.server.ask("OPTIONS", PREDICT, headers=["Origin: http://a"])[0], 200)
+        self.assertEqual(self.server.ask("OPTIONS", PREDICT)[0], 400)
+
+    def test_health_answers(self):
+        self.assertEqual(self.server.ask("GET", "/healthz")[0], 200)
+        self.assertEqual(self.server.ask("HEAD", "/healthz")[0], 200)
+        self.assertEqual(self.server.ask("GET", "/readyz/half_plus_two")[0], 200)
+        status, headers, _ = self.server.ask("GET", "/readyz/nope")
+        self.assertEqual((status, headers["retry-after"]), (503, "1"))
+
+    def test_compressed_bodies(self):
+        body = b'{"instances": [1]}'
+        self.assertEqual(self.predict(gzip.compress(body), headers=["Content-Encoding: gzip"]),
+                         {"predictions": [2.5]})
+        self.error(400, "The document is empty", "POST", PREDICT, body,
+                   ["Content-Encoding: gzip"])
+
+    def test_pipelined_requests_are_answered_in_order(self):
+        with self.server.connect() as s:
+            sent = b""
+            for x in range(20):
+                body = b'{"inputs": %d}' % x
+                sent += head("POST", PREDICT, len(body)) + body
+            s.sendall(sent)
+            s.shutdown(socket.SHUT_WR)  # whoever ends only its own side still gets the answers
+            data = b""
+            while data.count(b'"outputs"') < 20:
+                piece = s.recv(65536)
+                self.assertTrue(piece)
+                data += piece
+        got = [float(x) for x in re.findall(rb'"outputs": ([0-9.]+)', data)]
+        self.assertEqual(got, [x / 2 + 2 for x in range(20)])
+
+    def test_a_body_too_large_is_refused_before_it_is_sent(self):
+        for more in ([], ["Expect: 100-continue"]):
+            with self.server.connect() as s:
+                s.sendall(head("POST", PREDICT, 1 << 30, more))
+                status, _, body = answer(s)
+                self.assertEqual(status, 413)
+                self.assertIn("max_body_bytes", json.loads(body)["error"])
+                self.assertTrue(is_closed(s))
+
+    def test_requests_of_doubtful_length_are_refused(self):
+        body = b'{"inputs": 1}'
+        for lines in ([f"Content-Length: {len(body)}", "Content-Length: 5"],
+                      [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"]):
+            with self.subTest(lines=lines), self.server.connect() as s:
+                s.sendall("\r\n".join([f"POST {PREDICT} HTTP/1.1", "Host: t", *lines, "",
+                                       ""]).encode() + body)
+                self.assertEqual(answer(s)[0], 400)
+                self.assertTrue(is_closed(s))
+
+    def test_a_client_that_hangs_up_leaves_nothing(self):
+        for _ in range(20):
+            with self.server.connect() as s:
+                s.sendall(head("POST", PREDICT, 100000) + b"x" * 50000)
+        limit = time.monotonic() + 5 * SLOW
+        while self.server.bytes_in_flight() and time.monotonic() < limit:
+            time.sleep(0.02)
+        self.assertEqual(self.server.bytes_in_flight(), 0)
+
+    def test_half_a_million_brackets_do_no_harm(self):
+        deep = b"[" * 500000 + b"]" * 500000
+        self.assertEqual(self.predict(b'{"unused": ' + deep + b', "instances": [1]}'),
+                         {"predictions": [2.5]})
+        self.error(400, "nested deeper", "POST", PREDICT, b'{"inputs": ' + deep + b"}")
+
+    def test_many_connections_at_once(self):
+        body = b'{"inputs": 1}'
+        open_ones = [self.server.connect() for _ in range(300)]
+        for _ in range(3):
+            for s in open_ones:
+                s.sendall(head("POST", PREDICT, len(body)) + body)
+            for s in open_ones:
+                self.assertEqual(answer(s)[0], 200)
+        for s in open_ones:
+            s.close()
+
+
+class LimitsTest(unittest.TestCase):
+    def with_server(self, *flags):
+        server = Server(*flags)
+        self.addCleanup(server.stop)
+        return server
+
+    def test_chunked_bodies_meet_the_limit_too(self):
+        server = self.with_server("--max_body_bytes=100000")
+        piece = b"4000\r\n" + b"x" * 0x4000 + b"\r\n"
+        with server.connect() as s:
+            s.sendall("\r\n".join([f"POST {PREDICT} HTTP/1.1", "Host: t",
+                                   "Transfer-Encoding: chunked", "", ""]).encode())
+            s.sendall(piece * 10 + b"0\r\n\r\n")
+            self.assertEqual(answer(s)[0], 413)
+        bomb = gzip.compress(b" " * 10000000)
+        status, _, body = server.ask("POST", PREDICT, bomb, ["Content-Encoding: gzip"])
+        self.assertEqual(status, 400)
+        self.assertIn("The document is empty", body.decode())
+
+    def test_requests_beyond_the_budget_are_refused_for_now(self):
+        server = self.with_server("--max_bytes_in_flight=1000000")
+        status, headers, body = server.ask("POST", PREDICT, b" " * 1000001)
+        self.assertEqual((status, headers["retry-after"]), (503, "1"))
+        self.assertIn("max_bytes_in_flight", body.decode())
+        numbers = b'{"inputs": [' + b"1," * 400000 + b"1]}"
+        self.assertEqual(server.ask("POST", PREDICT, numbers)[0], 503)
+        self.assertEqual(server.ask("POST", PREDICT, b'{"inputs": 1}')[0], 200)
+        self.assertEqual(server.bytes_in_flight(), 0)
+
+    def test_a_slow_body_is_cut_off(self):
+        server = self.with_server("--request_read_timeout_ms=500")
+        with server.connect() as s:
+            s.sendall(head("POST", PREDICT, 1000))
+            began = time.monotonic()
+            with self.assertRaises(OSError):
+                while time.monotonic() < began + 10 * SLOW:
+                    s.sendall(b"x")
+                    time.sleep(0.05)
+            self.assertLess(time.monotonic() - began, 5 * SLOW)
+
+    def test_browsers_get_their_headers_when_asked_for(self):
+        server = self.with_server("--rest_api_enable_cors_support")
+        for path, status in ((MODEL, 200), ("/v1/models/nope", 404)):
+            got, headers, _ = server.ask("GET", path)
+            self.assertEqual(got, status)
+            self.assertEqual(headers["access-control-allow-origin"], "*")
+            self.assertEqual(headers["access-control-allow-methods"], "POST, GET")
+            self.assertEqual(headers["access-control-allow-headers"], "Content-Type")
+
+    def test_the_access_log_tells_each_request(self):
+        server = self.with_server("--access_log")
+        server.ask("POST", PREDICT, b'{"inputs": 1}', ["X-Request-Id: find-me"])
+        limit = time.monotonic() + 5 * SLOW
+        line = None
+        while not line and time.monotonic() < limit:
+            line = next((x for x in list(server.lines) if "id=find-me" in x), None)
+            time.sleep(0.02)
+        self.assertIsNotNone(line)
+        for word in ("api=predict", "method=POST", "path=" + PREDICT, "status=200",
+                     "model=half_plus_two"):
+            self.assertIn(word, line)
+
+
+if __name__ == "__main__":
+    unittest.main()
