@@ -34,7 +34,7 @@ static enum rt_status make_ready(const struct pl_node *n, int k, struct rt_tenso
         *in = *temp;
     }
     if (n->def && in->dtype != n->def->in_dtype[k] &&
-        !(in->dtype == RT_RESOURCE && !pl_follows_refs(n->def, k)))
+        !(in->dtype == RT_RESOURCE && !pl_follows_refs(n->def, k)) && !pl_takes_value(n->def, k))
         return rt_fail(err, RT_INVALID_ARGUMENT, "input %d of '%s' is %s, expected %s", k, n->name,
                        rt_dtype_name((enum rt_dtype)in->dtype),
                        rt_dtype_name((enum rt_dtype)n->def->in_dtype[k]));

@@ -21,6 +21,28 @@ static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_e
     return v;
 }
 
+/* Input k of node i becomes the value of `v`, as a constant of type `like`'s first output. */
+static enum rt_status put_value(struct pl_graph *g, int i, int k, struct rt_variable *v,
+                                const struct rt_node *like, bool is_ref, struct rt_error *err)
+{
+    int c = pl_add(g, err);
+    if (c < 0)
+        return RT_RESOURCE_EXHAUSTED;
+    struct pl_node *n = &g->node[c];
+    enum rt_status st = rt_variable_freeze(v, is_ref, &n->value, err);
+    if (st) {
+        n->kind = PL_GONE;
+        return st;
+    }
+    n->kind = PL_CONST;
+    n->frozen = true;
+    n->n_out = 1;
+    n->name = g->node[g->node[i].in[k].node].name;
+    n->def = like;
+    g->node[i].in[k] = (struct pl_edge){c, 0};
+    return RT_OK;
+}
+
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     *changed = false;
@@ -45,27 +67,19 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
             *changed = true;
             continue;
         }
-        for (int k = 0; k < def->n_in; k++) {
-            struct rt_variable *v = pl_follows_refs(def, k) && k < g->node[i].n_in
-                                        ? frozen_variable(g, g->node[i].in[k])
-                                        : NULL;
-            if (!v)
+        for (int k = 0; k < def->n_in && k < g->node[i].n_in; k++) {
+            const bool takes_value = pl_takes_value(def, k);
+            if (!takes_value && !pl_follows_refs(def, k))
                 continue;
-            int c = pl_add(g, err);
-            if (c < 0)
-                return RT_RESOURCE_EXHAUSTED;
-            struct pl_node *n = &g->node[c];
-            enum rt_status st = rt_variable_freeze(v, true, &n->value, err);
-            if (st) {
-                n->kind = PL_GONE;
+            struct rt_variable *v = frozen_variable(g, g->node[i].in[k]);
+            if (!v || (takes_value && rt_variable_dtype(v) != (enum rt_dtype)def->out_dtype[0]))
+                continue;
+            const struct rt_node *like = takes_value ? def : g->node[g->node[i].in[k].node].def;
+            enum rt_status st = put_value(g, i, k, v, like, !takes_value, err);
+            if (st)
                 return st;
-            }
-            n->kind = PL_CONST;
-            n->frozen = true;
-            n->n_out = 1;
-            n->name = g->node[g->node[i].in[k].node].name;
-            n->def = g->node[g->node[i].in[k].node].def;
-            g->node[i].in[k] = (struct pl_edge){c, 0};
+            if (takes_value)
+                g->node[i].effect = RT_PURE;
             *changed = true;
         }
     }

@@ -123,6 +123,12 @@ static inline bool pl_follows_refs(const struct rt_node *n, int k)
 {
     return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
 }
+/* Input k of `n` may be a variable's value instead of its handle: that is how it is frozen. */
+static inline bool pl_takes_value(const struct rt_node *n, int k)
+{
+    return k == 0 && (strcmp(n->schema->name, "ResourceGather") == 0 ||
+                      strcmp(n->schema->name, "ResourceGatherNd") == 0);
+}
 
 /* ---- the plan ---- */
 

@@ -1,0 +1,249 @@
+"""Variables and checkpoints: kernels/cpu/{variables,gather_variable,scatter_variable,restore,save}.c"""
+
+import itertools
+import tempfile
+
+from spec import *
+
+INDEX = ["int32", "int64"]
+NUMBER = itertools.count()  # TensorFlow's sessions of one process share variables by name
+
+
+def variable(tf, value, dtype=None):
+    """A resource variable with a value: the handle and what to run first."""
+    dtype = tf.as_dtype(dtype or value.dtype)
+    handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=value.shape, shared_name=f"v{next(NUMBER)}")
+    return handle, tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+
+
+def ref(tf, value, shape):
+    v = tf.raw_ops.VariableV2(shape=shape, dtype=value.dtype)
+    return v, tf.raw_ops.Assign(ref=v, value=value)
+
+
+def on_variable(value, change, *feeds, **how):
+    """Runs: assign, change, read."""
+
+    def build(tf, initial, *args):
+        handle, init = variable(tf, initial)
+        return [[init], [change(tf, handle, *args)],
+                [tf.raw_ops.ReadVariableOp(resource=handle, dtype=initial.dtype)]]
+
+    return Graph(build, value, *feeds, **how)
+
+
+def on_ref(value, change, *feeds, **how):
+    def build(tf, initial, *args):
+        v, init = ref(tf, initial, value.shape)
+        return [[init], [change(tf, v, *args)], [tf.raw_ops.Identity(input=v)]]
+
+    return Graph(build, value, *feeds, **how)
+
+
+def either(op, value, *feeds, **how):
+    """The op `op` on a resource or on a ref, by its name."""
+
+    def change(tf, target, *args):
+        raw = getattr(tf.raw_ops, op)
+        names = {"Nd": ["indices", "updates"]}.get("Nd" if "Nd" in op else "", ["indices", "updates"])
+        if op.startswith("Resource") and "Nd" not in op:
+            target_name = "resource"
+        else:
+            target_name = "ref"
+        return raw(**{target_name: target}, **dict(zip(names, args)))
+
+    on = on_variable if op.startswith("Resource") else on_ref
+    return on(value, change, *feeds, name=op, **how)
+
+
+KINDS = ["Update", "Add", "Sub", "Mul", "Div", "Min", "Max"]
+
+
+def values_for(g, op, dtype, shape):
+    x = g.values(dtype, shape, lo=1 if "Div" in op else -9, hi=9, special=False)
+    return x
+
+
+@spec(*[p + "Scatter" + k for k in KINDS for p in ("Resource", "")])
+def scatter(g, op):
+    types = NUMBERS if not op.endswith(("Min", "Max")) else ["float16", "bfloat16", "float32", "float64", "int32", "int64"]
+    if op == "ResourceScatterUpdate":
+        types = types + ["string", "bool"]
+    for dtype in types:
+        for index in INDEX:
+            v = values_for(g, op, dtype, (5, 3))
+            yield either(op, v, np.array([4, 0, 4], index), values_for(g, op, dtype, (3, 3)),
+                         ulps=16 if "Div" in op and dtype in COMPLEX else None)
+    v = values_for(g, op, "float32", (5, 3))
+    one = np.float32(2)
+    yield either(op, v, np.array([[1, 2], [2, 3]], np.int32), values_for(g, op, "float32", (2, 2, 3)))
+    yield either(op, v, np.array([1, 3], np.int32), one)
+    yield either(op, v, np.array(2, np.int32), values_for(g, op, "float32", (3,)))
+    yield either(op, v, np.zeros([0], np.int32), np.zeros([0, 3], np.float32))
+    yield either(op, v[:, 0].copy(), np.array([1, 1, 1], np.int64), values_for(g, op, "float32", (3,)))
+    yield either(op, v, np.array([5], np.int32), values_for(g, op, "float32", (1, 3)))
+    yield either(op, v, np.array([-1], np.int32), values_for(g, op, "float32", (1, 3)))
+
+
+@spec(*[p + "ScatterNd" + k for k in ["Update", "Add", "Sub", "Min", "Max"] for p in ("Resource", "")])
+def scatter_nd(g, op):
+    types = NUMBERS if not op.endswith(("Min", "Max")) else ["float16", "bfloat16", "float32", "float64", "int32", "int64"]
+    if op.endswith("Update"):
+        types = types + ["string", "bool"]
+    for dtype in types:
+        for index in INDEX:
+            v = values_for(g, op, dtype, (5, 3))
+            yield either(op, v, np.array([[4], [0], [4]], index), values_for(g, op, dtype, (3, 3)))
+    v = values_for(g, op, "float32", (4, 5, 3))
+    yield either(op, v, np.array([[1, 2], [2, 3]], np.int32), values_for(g, op, "float32", (2, 3)))
+    yield either(op, v, np.array([[1, 2, 0], [1, 2, 0]], np.int32), values_for(g, op, "float32", (2,)))
+    yield either(op, v, np.array([[[1], [2]], [[0], [3]]], np.int32), values_for(g, op, "float32", (2, 2, 5, 3)))
+    yield either(op, v, np.zeros([0, 2], np.int32), np.zeros([0, 3], np.float32))
+    yield either(op, v, np.zeros([2, 0], np.int32), values_for(g, op, "float32", (2, 4, 5, 3)))
+    yield either(op, v[0, :, 0].copy(), np.array([[1], [1], [1]], np.int64), values_for(g, op, "float32", (3,)))
+    yield either(op, v, np.array([[4, 0]], np.int32), values_for(g, op, "float32", (1, 3)))
+    yield either(op, v, np.array([[0, -1]], np.int32), values_for(g, op, "float32", (1, 3)))
+
+
+@spec("ResourceStridedSliceAssign", "StridedSliceAssign")
+def strided_slice_assign(g, op):
+    def one(value, begin, end, strides, update, **masks):
+        def change(tf, target, b, e, s, u):
+            raw = getattr(tf.raw_ops, op)
+            return raw(ref=target, begin=b, end=e, strides=s, value=u, **masks)
+
+        on = on_variable if op.startswith("Resource") else on_ref
+        ints = [np.array(x, np.int32) for x in (begin, end, strides)]
+        return on(value, change, *ints, update, name=op)
+
+    for dtype in ["float32", "int64", "bool", "complex64", "float16"]:
+        v = g.values(dtype, (4, 6), special=False)
+        yield one(v, [1, 0], [3, 6], [1, 2], g.values(dtype, (2, 3), special=False))
+        yield one(v, [3, 1], [0, 2], [-1, 1], g.values(dtype, (3,), special=False), shrink_axis_mask=2)
+    v = g.values("float32", (4, 6), special=False)
+    yield one(v, [0, 2], [0, 3], [1, 1], g.values("float32", (4, 1)), begin_mask=1, end_mask=1)
+    yield one(v, [1], [1], [1], np.zeros([0, 6], np.float32))
+
+
+@spec("ResourceGather")
+def resource_gather(g, op):
+    def one(value, index, **attrs):
+        def build(tf, initial, i):
+            handle, init = variable(tf, initial)
+            return [[init], [tf.raw_ops.ResourceGather(resource=handle, indices=i, dtype=initial.dtype, **attrs)]]
+
+        return Graph(build, value, index)
+
+    for dtype in NUMBERS + ["bool", "string"]:
+        for index in INDEX:
+            yield one(g.values(dtype, (6, 3)), np.array([[5, 0], [2, 2]], index))
+    v = g.values("float32", (6, 4, 3))
+    yield one(v, np.int32(3))
+    yield one(v, np.zeros([0, 2], np.int32))
+    yield one(v, np.array([6], np.int32))
+    yield one(v, np.array([[0, -1]], np.int64))
+    yield one(v, g.rng.integers(0, 4, (6, 5)).astype(np.int32), batch_dims=1)
+    yield one(v[:0], np.zeros([0], np.int32))
+
+
+@spec("ResourceGatherNd")
+def resource_gather_nd(g, op):
+    def one(value, index):
+        def build(tf, initial, i):
+            handle, init = variable(tf, initial)
+            return [[init], [tf.raw_ops.ResourceGatherNd(resource=handle, indices=i, dtype=initial.dtype)]]
+
+        return Graph(build, value, index)
+
+    for dtype in NUMBERS + ["bool", "string"]:
+        for index in INDEX:
+            yield one(g.values(dtype, (4, 3)), np.array([[3, 0], [2, 2]], index))
+    v = g.values("float32", (4, 5, 3))
+    yield one(v, np.array([[1], [0]], np.int32))
+    yield one(v, np.array([1], np.int32))
+    yield one(v, np.zeros([2, 0], np.int32))
+    yield one(v, np.zeros([0, 2], np.int32))
+    yield one(v, np.array([[4, 0]], np.int32))
+
+
+@spec("AssignAddVariableOp", "AssignSubVariableOp")
+def assign_arithmetic(g, op):
+    for dtype in NUMBERS:
+        v, d = (g.values(dtype, (2, 3), special=False) for _ in range(2))
+        yield on_variable(v, lambda tf, h, x: getattr(tf.raw_ops, op)(resource=h, value=x), d, name=op)
+
+
+@spec("AssignAdd", "AssignSub")
+def assign_arithmetic_ref(g, op):
+    for dtype in NUMBERS:
+        v, d = (g.values(dtype, (2, 3), special=False) for _ in range(2))
+        yield on_ref(v, lambda tf, r, x: getattr(tf.raw_ops, op)(ref=r, value=x), d, name=op)
+
+
+@spec("VarHandleOp", "AssignVariableOp", "ReadVariableOp", "VarIsInitializedOp", "VariableShape", "DestroyResourceOp")
+def resource_life(g, op):
+    def build(tf, a, b):
+        raw = tf.raw_ops
+        h, same = [raw.VarHandleOp(dtype=a.dtype, shape=a.shape, shared_name=name) for name in [f"v{next(NUMBER)}"] * 2]
+        read = raw.ReadVariableOp(resource=same, dtype=a.dtype)
+        is_there = raw.VarIsInitializedOp(resource=h)
+        return [[is_there], [read], [raw.AssignVariableOp(resource=h, value=a)], [is_there], [read],
+                [raw.VariableShape(input=h), raw.VariableShape(input=h, out_type=tf.int64)],
+                [raw.AssignVariableOp(resource=same, value=b)], [read],
+                [raw.DestroyResourceOp(resource=h)], [is_there], [read]]
+
+    for dtype in ["float32", "int64", "string", "bool", "bfloat16"]:
+        yield Graph(build, g.values(dtype, (2, 3)), g.values(dtype, (2, 3)))
+
+
+@spec("VariableV2", "Variable", "Assign", "IsVariableInitialized")
+def ref_life(g, op):
+    def build(tf, a, b):
+        raw = tf.raw_ops
+        v = (raw.Variable if op == "Variable" else raw.VariableV2)(shape=[2, 3], dtype=a.dtype)
+        read = raw.Identity(input=v)
+        is_there = raw.IsVariableInitialized(ref=v)
+        return [[is_there], [read], [raw.Assign(ref=v, value=a)], [is_there], [read],
+                [raw.Assign(ref=v, value=b)], [read]]
+
+    for dtype in ["float32", "int64", "string", "bool"]:
+        yield Graph(build, g.values(dtype, (2, 3)), g.values(dtype, (2, 3)))
+
+
+@spec("ShardedFilename")
+def sharded_filename(g, op):
+    yield Case(np.array(b"/a/b", object), np.int32(3), np.int32(12))
+    yield Case(np.array(b"", object), np.int32(123456), np.int32(-1))
+
+
+@spec("ShardedFilespec")
+def sharded_filespec(g, op):
+    yield Case(np.array(b"/a/b", object), np.int32(12))
+
+
+@spec("SaveV2", "RestoreV2", "MergeV2Checkpoints")
+def checkpoints(g, op):
+    parts = [np.arange(20, dtype=np.float32).reshape(5, 4), g.values("int64", (3,)), g.values("string", (2, 2))]
+
+    def build(tf, a, b, c, one, two, whole):
+        raw = tf.raw_ops
+        first = raw.SaveV2(prefix=one, tensor_names=["a", "b"], shape_and_slices=["5 4 0,2:-", ""],
+                           tensors=[a[:2], b])
+        second = raw.SaveV2(prefix=two, tensor_names=["c", "a"], shape_and_slices=["", "5 4 2,3:-"],
+                            tensors=[c, a[2:]])
+        merge = raw.MergeV2Checkpoints(checkpoint_prefixes=tf.stack([one, two]), destination_prefix=whole,
+                                       delete_old_dirs=False)
+
+        def restore(names, slices, dtypes):
+            return raw.RestoreV2(prefix=whole, tensor_names=names, shape_and_slices=slices, dtypes=dtypes)
+
+        # SaveV2 of a name twice, a slice that does not fit its tensor; what is not there to be read.
+        return [[first], [second], [merge],
+                restore(["a", "c", "b", "a"], ["", "", "", "5 4 1,3:1,2"], [a.dtype, c.dtype, b.dtype, a.dtype]),
+                restore(["nothing"], [""], [a.dtype]), restore(["b"], [""], [a.dtype]),
+                restore(["a"], ["5 5 1,3:1,2"], [a.dtype]), restore(["c"], ["2 2 0,1:-"], [c.dtype]),
+                [raw.SaveV2(prefix=one, tensor_names=["a", "a"], shape_and_slices=["", ""], tensors=[a, b])],
+                [raw.SaveV2(prefix=one, tensor_names=["a"], shape_and_slices=["5 4 0,2:-"], tensors=[a])]]
+
+    place = tempfile.mkdtemp(prefix="slipway-state-")
+    yield Graph(build, *parts, *[np.array(f"{place}/{name}".encode(), object) for name in ("one", "two", "whole")])
