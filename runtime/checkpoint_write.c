@@ -280,6 +280,7 @@ static enum rt_status add_tensor(struct index *x, struct data_file *f, const cha
     struct shape_proto shape;
     struct rt_bytes key;
     struct rt_slice part, resolved;
+    char room[128];
     int rank;
     int64_t dim[RT_MAX_RANK];
     enum rt_status st;
@@ -305,7 +306,8 @@ static enum rt_status add_tensor(struct index *x, struct data_file *f, const cha
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Slice in shape_and_slice specification does not match the shape of the "
                            "tensor to  save: %.*s, tensor: %s",
-                           (int)slice.n, (const char *)slice.p, name);
+                           (int)slice.n, (const char *)slice.p,
+                           rt_shape_text(room, sizeof room, t->rank, t->dim));
         whole = sliced_entry((enum rt_dtype)t->dtype, rank, dim, &part);
         if (!whole)
             return rt_fail_memory(err, "an index", sizeof *whole);

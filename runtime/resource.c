@@ -87,8 +87,9 @@ static enum rt_status fail_uninitialized(const struct rt_variable *v, bool is_re
         return rt_fail(err, RT_FAILED_PRECONDITION, "Attempting to use uninitialized value %s",
                        v->name);
     return rt_fail(err, RT_FAILED_PRECONDITION,
-                   "Error while reading resource variable %s from Container: localhost. This could "
-                   "mean that the variable was uninitialized. Not found: Resource localhost/%s/"
+                   "Could not find variable %s. This could mean that the variable has been "
+                   "deleted. In TF1, it can also mean the variable is uninitialized. Debug info: "
+                   "container=localhost, status error message=Resource localhost/%s/"
                    "N10tensorflow3VarE does not exist.",
                    v->name, v->name);
 }

@@ -26,7 +26,7 @@ const struct rt_shape *rt_variable_shape(const struct rt_variable *v); /* as dec
 bool rt_variable_is_initialized(struct rt_variable *v);
 /* *out gets a reference (maybe lazy). FAILED_PRECONDITION with TensorFlow's text when it was never
  * assigned: `is_ref` chooses between TF1's ("Attempting to use uninitialized value NAME") and
- * TF2's ("Error while reading resource variable NAME from Container: localhost..."). */
+ * TF2's ("Could not find variable NAME. ..."). */
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 struct rt_error *err);
 /* The value becomes a reference to `t`. Marks it as written: plans that froze it are retired. */

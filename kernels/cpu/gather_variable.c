@@ -238,9 +238,10 @@ static enum rt_status nd_gather(struct rt_run *r, const struct rt_tensor *params
                     len += (size_t)snprintf(what + len, sizeof what - len, "%s%lld", m ? ", " : "",
                                             (long long)kn_int_at(index, i * depth + m));
                 return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                               "indices%s = [%s] does not index into param shape %s",
+                               "indices%s = [%s] does not index into param shape %s, node name: "
+                               "%s",
                                place(room, sizeof room, index->rank - 1, index->dim, i), what,
-                               KN_TEXT(params));
+                               KN_TEXT(params), r->node->name);
             }
             from += v * stride[k];
         }
