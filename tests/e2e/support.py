@@ -1,0 +1,167 @@
+"""A server under test: started on free ports, asked over REST, stopped, its output kept."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODELS = os.path.join(ROOT, "models")
+SLOW = float(os.environ.get("SLIPWAY_SLOW", "1"))
+
+
+def binary():
+    return os.environ["SLIPWAY"]
+
+
+def free_ports(n):
+    """n different ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(n)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def wait_for(condition, seconds=15, what="a condition"):
+    """Until condition() is true; its value. Errors of a connection count as not yet."""
+    end = time.monotonic() + seconds * SLOW
+    while True:
+        try:
+            value = condition()
+        except (OSError, urllib.error.URLError):
+            value = None
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds * SLOW:.0f} s for {what}")
+        time.sleep(0.02)
+
+
+class Server:
+    """`slipway serve FLAGS`, or with as_tensorflow the binary under its other name."""
+
+    def __init__(self, *flags, as_tensorflow=False, wait=True):
+        self.folder = tempfile.mkdtemp(prefix="slipway-e2e-")
+        self.grpc_port, self.rest_port = free_ports(2)
+        program = [binary(), "serve"]
+        if as_tensorflow:
+            link = os.path.join(self.folder, "tensorflow_model_server")
+            os.symlink(binary(), link)
+            program = [link]
+        self.out_path = os.path.join(self.folder, "out")
+        self.log_path = os.path.join(self.folder, "log")
+        with open(self.out_path, "wb") as out, open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [*program, f"--port={self.grpc_port}", f"--rest_api_port={self.rest_port}",
+                 *flags], stdout=out, stderr=log, stdin=subprocess.DEVNULL)
+        if wait:
+            wait_for(self.is_ready, 30, "the server to be ready: " + self.log())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.rest_port}"
+
+    def is_ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server has ended with {self.process.returncode}: "
+                                 + self.out() + self.log())
+        return self.get("/readyz")[0] == 200
+
+    def request(self, path, body=None, timeout=30):
+        """(HTTP status, body as bytes)."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, data=data),
+                                        timeout=timeout * SLOW) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read()
+
+    def get(self, path):
+        return self.request(path)
+
+    def post(self, path, body):
+        return self.request(path, body)
+
+    def predict(self, model, instances, version=""):
+        status, body = self.post(f"/v1/models/{model}{version}:predict", {"instances": instances})
+        if status != 200:
+            raise AssertionError(f"{status}: {body.decode()}")
+        return json.loads(body)["predictions"]
+
+    def states(self, model):
+        """{version: (state, error message)}."""
+        status, body = self.get(f"/v1/models/{model}")
+        if status != 200:
+            return {}
+        return {int(s["version"]): (s["state"], s["status"]["error_message"])
+                for s in json.loads(body)["model_version_status"]}
+
+    def state(self, model, version):
+        return self.states(model).get(version, ("", ""))[0]
+
+    def out(self):
+        with open(self.out_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def stop(self, seconds=30):
+        """SIGTERM; the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds * SLOW)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("the server did not end after SIGTERM: " + self.log()) from None
+
+
+def command(*args, text_in=None):
+    """Runs the binary once: (exit status, standard output, standard error)."""
+    done = subprocess.run([binary(), *args], input=text_in, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=120 * SLOW, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Case(unittest.TestCase):
+    """A test with a folder of its own, in which versions of models are made."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="slipway-models-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def put(self, version_dir, source="half_plus_two/2"):
+        """A copy of one of models/, moved into place at once."""
+        target = self.path(version_dir)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        staging = self.path(".staging")
+        shutil.copytree(os.path.join(MODELS, source), staging)
+        os.rename(staging, target)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)

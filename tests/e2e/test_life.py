@@ -1,0 +1,249 @@
+"""The life of the process and of versions: start, swaps under load, bad versions, configuration,
+drain, and the commands that need no server."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import support
+from support import MODELS, SLOW, Case, Server, command, wait_for
+
+PLUS_3, PLUS_2 = "half_plus_two/1", "half_plus_two/2"
+
+
+class Swaps(Case):
+    def test_no_request_fails_while_versions_are_swapped(self):
+        self.put("m/1", PLUS_3)
+        rounds = max(2, int(6 / SLOW))
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}") as server:
+            failures, answers, stop = [], set(), threading.Event()
+
+            def ask():
+                while not stop.is_set():
+                    try:
+                        answers.add(server.predict("m", [1.0])[0])
+                    except Exception as failure:  # pylint: disable=broad-except
+                        failures.append(repr(failure))
+
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for t in threads:
+                t.start()
+            for version in range(2, 2 + rounds):
+                self.put(f"m/{version}", PLUS_2 if version % 2 == 0 else PLUS_3)
+                wait_for(lambda v=version: server.state("m", v) == "AVAILABLE", 20, "a swap")
+                wait_for(lambda v=version: server.state("m", v - 1) == "END", 20, "an unload")
+            stop.set()
+            for t in threads:
+                t.join()
+            self.assertEqual(failures, [])
+            self.assertEqual(answers, {2.5, 3.5})
+            self.assertIn("Successfully loaded servable version {name: m version: 2}",
+                          server.log())
+
+    def test_a_bad_version_is_told_and_the_old_one_serves_on(self):
+        self.put("m/1")
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}") as server:
+            shutil.copytree(os.path.join(MODELS, PLUS_2), self.path(".bad"))
+            with open(self.path(".bad", "variables", "variables.data-00000-of-00001"),
+                      "r+b") as file:
+                file.truncate(4)
+            os.rename(self.path(".bad"), self.path("m", "2"))
+            wait_for(lambda: server.state("m", 2) == "END", 20, "the refusal")
+            self.assertNotEqual(server.states("m")[2][1], "")
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            # Whole again: it is tried again without being asked.
+            shutil.copy(os.path.join(MODELS, PLUS_2, "variables/variables.data-00000-of-00001"),
+                        self.path("m", "2", "variables"))
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "another try")
+
+    def test_a_version_that_is_still_being_written_is_not_loaded(self):
+        self.put("m/1", PLUS_3)
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}") as server:
+            source = os.path.join(MODELS, PLUS_2)
+            os.makedirs(self.path("m", "2", "variables"))
+            for name in ("saved_model.pb", "variables/variables.data-00000-of-00001",
+                         "variables/variables.index"):
+                time.sleep(0.6)
+                self.assertIn(server.state("m", 2), ("", "START"))
+                self.assertEqual(server.predict("m", [1.0]), [3.5])
+                shutil.copy(os.path.join(source, name), self.path("m", "2", name))
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "the whole version")
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+
+    def test_removing_a_version_brings_the_lower_one_back(self):
+        self.put("m/1", PLUS_3)
+        self.put("m/2", PLUS_2)
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}") as server:
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            shutil.rmtree(self.path("m", "2"))
+            wait_for(lambda: server.state("m", 1) == "AVAILABLE", 20, "the lower version")
+            wait_for(lambda: server.state("m", 2) == "END", 20, "the unload")
+            self.assertEqual(server.predict("m", [1.0]), [3.5])
+
+    def test_a_folder_of_models_is_watched(self):
+        self.put("models/a/1")
+        with Server(f"--models={self.path('models')}") as server:
+            self.put("models/b/5", PLUS_3)
+            wait_for(lambda: server.state("b", 5) == "AVAILABLE", 20, "a new model")
+            shutil.rmtree(self.path("models", "a"))
+            wait_for(lambda: server.state("a", 1) == "END", 20, "a model that went")
+            status, body = server.post("/v1/models/a:predict", {"instances": [1.0]})
+            self.assertEqual(status, 404)
+            self.assertIn("Servable not found for request: Latest(a)", body.decode())
+
+
+class Configuration(Case):
+    def config(self, policy="", labels=""):
+        return self.write("models.config", "model_config_list { config { name: 'm', base_path: "
+                          f"'{self.path('m')}', model_platform: 'tensorflow', {policy} {labels} }} }}")
+
+    def test_policies_and_labels(self):
+        self.put("m/1", PLUS_3)
+        self.put("m/2", PLUS_2)
+        file = self.config("model_version_policy { all {} }",
+                           "version_labels { key: 'stable' value: 1 }")
+        with Server(f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1",
+                    "--allow_version_labels_for_unavailable_models") as server:
+            wait_for(lambda: server.state("m", 1) == server.state("m", 2) == "AVAILABLE", 20,
+                     "both versions")
+            self.assertEqual(server.predict("m", [1.0], "/labels/stable"), [3.5])
+            self.assertEqual(server.predict("m", [1.0], "/versions/1"), [3.5])
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            self.config("model_version_policy { all {} }",
+                        "version_labels { key: 'stable' value: 2 }")
+            wait_for(lambda: server.predict("m", [1.0], "/labels/stable") == [2.5], 20,
+                     "the label to move")
+            self.config("model_version_policy { specific { versions: 1 } }")
+            wait_for(lambda: server.state("m", 2) == "END", 20, "the policy to change")
+            self.assertEqual(server.predict("m", [1.0]), [3.5])
+            self.write("models.config", "model_config_list { nonsense }")
+            time.sleep(1.5)
+            self.assertEqual(server.predict("m", [1.0]), [3.5])
+            self.assertIn("is ignored", server.log())
+
+    def test_one_bad_model_holds_no_other(self):
+        self.put("models/good/1")
+        os.makedirs(self.path("models", "empty"))
+        os.makedirs(self.path("models", "torn", "1"))
+        with Server(f"--models={self.path('models')}", "--model_wait_seconds=1") as server:
+            self.assertEqual(server.predict("good", [1.0]), [2.5])
+            wait_for(lambda: server.state("torn", 1) == "END", 20, "the torn version's error")
+
+
+class AsTensorflow(Case):
+    def test_ports_open_when_models_are_there(self):
+        self.put("m/1")
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}",
+                    as_tensorflow=True, wait=False) as server:
+            def connected():
+                socket.create_connection(("127.0.0.1", server.rest_port), 1).close()
+                return True
+
+            wait_for(connected, 20, "the port")
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            self.assertIn("Running gRPC ModelServer at 0.0.0.0:", server.log())
+            self.assertIn(f"Exporting HTTP/REST API at:localhost:{server.rest_port} ...",
+                          server.log())
+
+    def test_a_model_that_fails_ends_the_start(self):
+        os.makedirs(self.path("m", "1"))
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}",
+                    "--max_num_load_retries=0", as_tensorflow=True, wait=False) as server:
+            self.assertEqual(server.process.wait(20 * SLOW), 255)
+            self.assertIn("Failed to start server. Error: UNKNOWN: 1 servable(s) did not become "
+                          "available: {{name: m version: 1} due to error: ", server.out())
+
+    def test_flags_are_read_as_there(self):
+        with Server("--nonsense=1", as_tensorflow=True, wait=False) as server:
+            self.assertEqual(server.process.wait(20 * SLOW), 255)
+            self.assertIn("unknown argument: --nonsense=1", server.out())
+            self.assertIn("Failed to start server. Error: ", server.out())
+        with Server("--enable_batching=1", as_tensorflow=True, wait=False) as server:
+            self.assertEqual(server.process.wait(20 * SLOW), 255)
+            self.assertIn("usage: tensorflow_model_server", server.out())
+
+
+class Stopping(Case):
+    def test_sigterm_drains_and_ends_with_0(self):
+        with Server(f"--models={MODELS}", "--drain_delay_ms=1500") as server:
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: server.get("/readyz")[0] == 503, 5, "readyz to say so")
+            self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
+            self.assertEqual(server.process.wait(20 * SLOW), 0)
+            self.assertIn("stopped", server.log())
+
+    def test_a_second_signal_ends_it_at_once(self):
+        with Server(f"--models={MODELS}", "--drain_delay_ms=60000") as server:
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: server.get("/readyz")[0] == 503, 5, "readyz to say so")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertNotEqual(server.process.wait(5 * SLOW), 0)
+
+    def test_a_port_in_use_is_named(self):
+        with Server(f"--models={MODELS}") as server:
+            done = subprocess.run(
+                [support.binary(), "serve", f"--models={MODELS}",
+                 f"--rest_api_port={server.rest_port}", "--port=0"],
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=30 * SLOW,
+                check=False)
+            self.assertEqual(done.returncode, 255)
+            self.assertIn(str(server.rest_port), done.stdout)
+
+    def test_it_says_where_it_serves_and_what_to_try(self):
+        with Server(f"--models={MODELS}") as server:
+            out = wait_for(lambda: "curl" in server.out() and server.out(), 10, "the hint")
+            self.assertIn(f"127.0.0.1:{server.rest_port}", out)
+            line = next(text for text in out.splitlines() if "curl" in text)
+            done = subprocess.run(line, shell=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, check=False)
+            self.assertIn("predictions", done.stdout)
+
+
+class Commands(Case):
+    def test_help_and_version(self):
+        for args in (["--help"], ["serve", "--help"], ["inspect", "--help"], ["run", "--help"]):
+            code, out, _ = command(*args)
+            self.assertEqual((args, code), (args, 0))
+            self.assertIn("usage: slipway", out)
+        for args in (["--version"], ["inspect", "--version"], ["run", "--version"]):
+            self.assertIn("slipway ", command(*args)[1])
+        self.assertIn("TensorFlow ModelServer: ", command("serve", "--version")[1])
+
+    def test_inspect(self):
+        code, out, _ = command("inspect", os.path.join(MODELS, "half_plus_two"), "--json")
+        self.assertEqual(code, 0)
+        found = json.loads(out)
+        self.assertEqual(found["tag_sets"], [["serve"]])
+        signature = found["signatures"]["serving_default"]
+        self.assertEqual(signature["inputs"]["x"],
+                         {"dtype": "DT_FLOAT", "shape": [-1, 1], "name": "x:0"})
+        self.assertEqual(signature["batching"]["verdict"], "yes")
+        self.assertEqual(found["ops"]["VariableV2"], 2)
+        self.assertEqual([v["name"] for v in found["variables"]], ["a", "b"])
+        self.assertEqual(found["unsupported"], [])
+        code, out, _ = command("inspect", os.path.join(MODELS, "counter"))
+        self.assertEqual(code, 0)
+        self.assertIn("batching: no, it ", out)
+        self.assertEqual(command("inspect", self.folder)[0], 1)
+
+    def test_run(self):
+        model = os.path.join(MODELS, "half_plus_two")
+        code, out, _ = command("run", model, "--inputs", "-",
+                               text_in='{"instances": [1.0, 2.0, 5.0]}')
+        self.assertEqual(code, 0)
+        self.assertEqual(json.loads(out), {"predictions": [2.5, 3.0, 4.5]})
+        code, out, _ = command("run", os.path.join(model, "1"), "--inputs", "-",
+                               text_in='{"inputs": 2.0}')
+        self.assertEqual(json.loads(out), {"outputs": 4.0})
+        code, out, _ = command("run", model, "--bench", "--batch", "4", "--threads=2",
+                               "--seconds=1", "--json")
+        self.assertEqual(code, 0)
+        self.assertEqual(sorted(json.loads(out)), ["load_s", "median_ms", "p99_ms"])
+        code, _, err = command("run", model, "--signature", "none", "--inputs", "-",
+                               text_in='{"inputs": 2.0}')
+        self.assertEqual(code, 1)
+        self.assertIn('Serving signature name: "none" not found in signature def', err)
