@@ -1,0 +1,72 @@
+/*
+ * Reducers: how many values become one, over contiguous lines or down columns. Shared by the
+ * reductions over axes and the segment ops.
+ *
+ * Sums are added in blocks, floats first in their own type, blocks in double: the error does not
+ * grow with the length, the order is fixed, and the loops vectorise.
+ *
+ * Threads: pure.
+ */
+#ifndef KN_CPU_REDUCE_H
+#define KN_CPU_REDUCE_H
+
+#include <float.h>
+
+#include "kernels/cpu/types.h"
+#include "kernels/entry.h"
+
+enum { KN_REDUCE_WIDTH = 256 }; /* the most accumulators that one call works on */
+
+/* One value being made per accumulator; large enough for every type's. */
+union kn_acc {
+    int64_t i;
+    uint64_t u;
+    double f;
+    double _Complex c;
+};
+
+struct kn_reducer {
+    void (*init)(void *acc, int64_t n);
+    /* acc[j] takes in src[r * stride + j] for r < n_rows, j < n <= KN_REDUCE_WIDTH */
+    void (*columns)(void *acc, const void *src, int64_t n_rows, int64_t stride, int64_t n);
+    /* acc[k] takes in src[k * stride + i] for i < n, k < n_lines <= KN_REDUCE_WIDTH */
+    void (*lines)(void *acc, const void *src, int64_t n_lines, int64_t stride, int64_t n);
+    /* dst[j] from acc[j], each made of `count` values */
+    void (*finish)(void *dst, const void *acc, int64_t n, int64_t count);
+};
+
+/* By type; rows without functions are types that the op does not take. */
+extern const struct kn_reducer kn_reduce_sum[RT_N_DTYPES], kn_reduce_mean[RT_N_DTYPES],
+    kn_reduce_prod[RT_N_DTYPES], kn_reduce_max[RT_N_DTYPES], kn_reduce_min[RT_N_DTYPES];
+
+/* The least and the greatest finite value of a type. */
+#define KN_LEAST(dt)        KN_LEAST_##dt
+#define KN_GREATEST(dt)     KN_GREATEST_##dt
+#define KN_LEAST_RT_I8      INT8_MIN
+#define KN_GREATEST_RT_I8   INT8_MAX
+#define KN_LEAST_RT_I16     INT16_MIN
+#define KN_GREATEST_RT_I16  INT16_MAX
+#define KN_LEAST_RT_I32     INT32_MIN
+#define KN_GREATEST_RT_I32  INT32_MAX
+#define KN_LEAST_RT_I64     INT64_MIN
+#define KN_GREATEST_RT_I64  INT64_MAX
+#define KN_LEAST_RT_U8      0
+#define KN_GREATEST_RT_U8   UINT8_MAX
+#define KN_LEAST_RT_U16     0
+#define KN_GREATEST_RT_U16  UINT16_MAX
+#define KN_LEAST_RT_U32     0
+#define KN_GREATEST_RT_U32  UINT32_MAX
+#define KN_LEAST_RT_U64     0
+#define KN_GREATEST_RT_U64  UINT64_MAX
+#define KN_LEAST_RT_F32     (-FLT_MAX)
+#define KN_GREATEST_RT_F32  FLT_MAX
+#define KN_LEAST_RT_F64     (-DBL_MAX)
+#define KN_GREATEST_RT_F64  DBL_MAX
+#define KN_LEAST_RT_F16     (-65504.0f)
+#define KN_GREATEST_RT_F16  65504.0f
+#define KN_LEAST_RT_BF16    (-0x1.fep127f)
+#define KN_GREATEST_RT_BF16 0x1.fep127f
+#define KN_LEAST_RT_BOOL    false
+#define KN_GREATEST_RT_BOOL true
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * Softmax and LogSoftmax over the last axis.
+ */
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/vec_math.h"
+
+#include <math.h>
+
+enum { LANES = 16 };
+
+/* One row of n values; d may be s. */
+KN_CLONES static void softmax_f32(float *d, const float *s, int64_t n, bool logarithm)
+{
+    float max[LANES], sum[LANES];
+    const int64_t whole = n - n % LANES;
+    for (int64_t l = 0; l < LANES; l++) {
+        max[l] = -INFINITY;
+        sum[l] = 0;
+    }
+    for (int64_t i = 0; i < whole; i += LANES)
+        for (int64_t l = 0; l < LANES; l++)
+            max[l] = s[i + l] > max[l] ? s[i + l] : max[l];
+    for (int64_t i = whole; i < n; i++)
+        max[0] = s[i] > max[0] ? s[i] : max[0];
+    for (int64_t l = 1; l < LANES; l++)
+        max[0] = max[l] > max[0] ? max[l] : max[0];
+    const float top = max[0];
+    if (logarithm) {
+        for (int64_t i = 0; i < whole; i += LANES)
+            for (int64_t l = 0; l < LANES; l++)
+                sum[l] += kn_exp_f32(s[i + l] - top);
+        for (int64_t i = whole; i < n; i++)
+            sum[0] += kn_exp_f32(s[i] - top);
+    } else {
+        KN_IVDEP
+        for (int64_t i = 0; i < n; i++)
+            d[i] = kn_exp_f32(s[i] - top);
+        for (int64_t i = 0; i < whole; i += LANES)
+            for (int64_t l = 0; l < LANES; l++)
+                sum[l] += d[i + l];
+        for (int64_t i = whole; i < n; i++)
+            sum[0] += d[i];
+    }
+    for (int64_t step = LANES / 2; step; step /= 2)
+        for (int64_t l = 0; l < step; l++)
+            sum[l] += sum[l + step];
+    if (logarithm) {
+        const float low = logf(sum[0]);
+        KN_IVDEP
+        for (int64_t i = 0; i < n; i++)
+            d[i] = (s[i] - top) - low;
+    } else {
+        const float scale = 1 / sum[0];
+        for (int64_t i = 0; i < n; i++)
+            d[i] *= scale;
+    }
+}
+
+static void softmax_f64(double *d, const double *s, int64_t n, bool logarithm)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        top = s[i] > top ? s[i] : top;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(s[i] - top);
+    const double low = log(sum);
+    for (int64_t i = 0; i < n; i++)
+        d[i] = logarithm ? (s[i] - top) - low : exp(s[i] - top) / sum;
+}
+
+struct softmax_plan {
+    int64_t n_rows, n;
+    bool logarithm;
+};
+
+/* Halves are computed in float, a row at a time in `row`. */
+#define HALF_ROWS(dt, T, unused)                                                                   \
+    KN_CLONES static void rows_##dt(T *d, const T *s, float *row, const struct softmax_plan *k)    \
+    {                                                                                              \
+        for (int64_t r = 0; r < k->n_rows; r++, d += k->n, s += k->n) {                            \
+            for (int64_t i = 0; i < k->n; i++)                                                     \
+                row[i] = KN_GET(dt, s[i]);                                                         \
+            softmax_f32(row, row, k->n, k->logarithm);                                             \
+            for (int64_t i = 0; i < k->n; i++)                                                     \
+                d[i] = KN_PUT(dt, row[i]);                                                         \
+        }                                                                                          \
+    }
+KN_FOR_HALFS(HALF_ROWS, 0)
+
+static enum rt_status softmax_infer(struct rt_infer *x)
+{
+    if (x->in[0].shape.rank == 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "logits must have >= 1 dimension, got []");
+    return kn_infer_same(x);
+}
+
+/* Each row of the last axis by itself. */
+static void softmax_rows(struct rt_rows *r)
+{
+    const int last = r->in[0].shape.rank - 1;
+    if (r->in_dep[0].kind != RT_DEP_ROWS || (last >= 0 && r->in_dep[0].axis != last))
+        r->out_dep[0] = r->in_dep[0];
+}
+
+static enum rt_status softmax_prepare(struct rt_prep *p, bool logarithm, void **state)
+{
+    struct softmax_plan *k = rt_prep_alloc(p, sizeof *k);
+    const struct rt_shape *in = &p->in[0].shape;
+    if (!k)
+        return p->err->code;
+    k->logarithm = logarithm;
+    k->n = in->dim[in->rank - 1];
+    k->n_rows = k->n ? kn_shape_count(in) / k->n : 0;
+    if (p->in[0].dtype == RT_F16 || p->in[0].dtype == RT_BF16)
+        p->scratch_bytes = (size_t)k->n * sizeof(float);
+    *state = k;
+    return RT_OK;
+}
+
+static enum rt_status softmax_run(struct rt_run *r)
+{
+    const struct softmax_plan *k = r->state;
+    const void *s = r->in[0].data;
+    void *d = r->out[0].data;
+    switch (r->in[0].dtype) {
+    case RT_F32:
+        for (int64_t i = 0; i < k->n_rows; i++)
+            softmax_f32((float *)d + i * k->n, (const float *)s + i * k->n, k->n, k->logarithm);
+        break;
+    case RT_F64:
+        for (int64_t i = 0; i < k->n_rows; i++)
+            softmax_f64((double *)d + i * k->n, (const double *)s + i * k->n, k->n, k->logarithm);
+        break;
+    case RT_F16:
+        rows_RT_F16(d, s, r->scratch, k);
+        break;
+    case RT_BF16:
+        rows_RT_BF16(d, s, r->scratch, k);
+        break;
+    }
+    return RT_OK;
+}
+
+static enum rt_status plain_prepare(struct rt_prep *p, void **state)
+{
+    return softmax_prepare(p, false, state);
+}
+
+static enum rt_status log_prepare(struct rt_prep *p, void **state)
+{
+    return softmax_prepare(p, true, state);
+}
+
+#define SOFTMAX_TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
+const struct kn_entry kn_softmax = {
+    .op = {.name = "Softmax", .infer = softmax_infer, .rows = softmax_rows},
+    .kernels = KN_CPU("Softmax", "softmax", SOFTMAX_TYPES, plain_prepare, softmax_run),
+};
+const struct kn_entry kn_log_softmax = {
+    .op = {.name = "LogSoftmax", .infer = softmax_infer, .rows = softmax_rows},
+    .kernels = KN_CPU("LogSoftmax", "log_softmax", SOFTMAX_TYPES, log_prepare, softmax_run),
+};

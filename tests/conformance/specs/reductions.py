@@ -1,0 +1,119 @@
+"""Sums, extremes and the like over axes and segments, softmax: kernels/cpu/{reduce,segment,softmax}.c"""
+
+from spec import *
+
+# (shape, axes): innermost, outer, mixed, all, none, negative, empty, more than one block or lane
+AXES = [
+    ((), []), ((5,), [0]), ((5,), []), ((0,), [0]), ((3, 0), [0]), ((3, 0), [1]), ((2, 3), [0]), ((2, 3), [1]),
+    ((2, 3), [-1, 0]), ((2, 3), -2), ((2, 3, 4), [1]), ((2, 3, 4), [0, 2]), ((2, 1, 3, 4), [1, 2]), ((2, 3, 4, 5), [0, 2]),
+    ((2, 3, 4, 5), [1, 3]), ((1000,), [0]), ((3, 700), [1]), ((700, 3), [0]), ((2, 70, 300), [1]), ((4, 17), [1]), ((4, 64), [1]),
+    ((2, 2, 2, 2, 2, 2, 2, 2), [0, 2, 4, 6]), ((3, 4), [[1]]),
+]
+REFUSED = [((2, 3), [2]), ((2, 3), [-3]), ((2, 3), [0, 0]), ((2, 3), [1, -1]), ((), [0])]
+NEAR = {"float32": 2e-6, "float64": 1e-14, "complex64": 2e-6, "complex128": 1e-14, "float16": 6e-3, "bfloat16": 5e-2}
+
+
+def over_axes(g, types, **how):
+    for dtype in types:
+        for i, (shape, axes) in enumerate(AXES + REFUSED):
+            x = g.values(dtype, shape, **how)
+            axes = np.array(axes, [np.int32, np.int64][i % 2])
+            yield dtype, x, Const(axes) if i % 3 and i < len(AXES) - 1 else axes, bool(i % 5 == 0)
+
+
+@spec("Sum", "Mean", "EuclideanNorm")
+def sums(g, op):
+    for dtype, x, axes, keep in over_axes(g, NUMBERS, special=False):
+        if dtype in FLOATS + COMPLEX:
+            x = np.abs(x).astype(x.dtype)  # no cancellation: the tolerance is relative to the sum
+        if op == "EuclideanNorm" and dtype in INTS:
+            x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # squares that do not wrap
+            if dtype in ("int8", "uint8") and x.size > 30:
+                continue
+        for keep_dims in (keep, True):
+            yield Case(x, axes, keep_dims=keep_dims, rtol=NEAR.get(dtype, 0))
+    for x in ([1, np.nan, 2], [np.inf, 1], [np.inf, -np.inf]):
+        yield Case(np.float32([x] * 20).reshape(-1), np.int32(0))
+
+
+@spec("Prod")
+def products(g, op):
+    for dtype, x, axes, keep in over_axes(g, NUMBERS, lo=1, hi=1.02, special=False):
+        if dtype in INTS:
+            x = g.values(dtype, x.shape)
+        if dtype in COMPLEX:
+            x = np.exp(1j * x).astype(x.dtype)
+            x /= np.abs(x)
+        yield Case(x, axes, keep_dims=keep, rtol=NEAR.get(dtype, 0) * 30)
+
+
+@spec("Max", "Min", signs=False)
+def extremes(g, op):
+    for dtype, x, axes, keep in over_axes(g, REALS):
+        yield Case(x, axes, keep_dims=keep)
+    for dtype, x, axes, keep in over_axes(g, FLOATS, special=False):
+        yield Case(x, axes, keep_dims=keep)
+
+
+@spec("All", "Any")
+def truths(g, op):
+    for _, x, axes, keep in over_axes(g, ["bool"]):
+        yield Case(x, axes, keep_dims=keep)
+        yield Case(np.full(x.shape, op == "All"), axes, keep_dims=not keep)
+
+
+@spec("ArgMax", "ArgMin")
+def places(g, op):
+    for dtype in REALS + ["bool"]:
+        for shape in [(5,), (2, 3), (3, 0), (0, 3), (2, 3, 4), (1, 1), (3, 200), (200, 3)]:
+            for axis in range(-len(shape), len(shape) + 1):
+                yield Case(g.values(dtype, shape), np.int32(axis))
+                yield Case(g.values(dtype, shape, special=False), np.int64(axis), output_type="int32")
+    yield Case(np.float32(1), np.int32(0))
+    yield Case(np.float32([1, 3, 2]), np.int32([0, 0]))
+    yield Case(np.full((4,), np.nan, "float32"), np.int32(0))
+    yield Case(np.full((4,), -np.inf, "float32"), np.int32(0))
+
+
+@spec("L2Loss")
+def l2_loss(g, op):
+    for dtype in FLOATS:
+        for x in g.tensors(dtype, lo=-2, hi=2, special=False):
+            yield Case(x, rtol=NEAR[dtype])
+
+
+SORTED_IDS = [[0, 0, 1], [0, 2, 2], [3, 3, 5], [0, 0, 0], [], [0, 2, 1], [-1, 0, 2], [-2, -1, -1], [0, 0], [0, 0, 7, 7, 7, 9], [1, 0, 0]]
+
+
+@spec("SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin")
+def segments(g, op):
+    for dtype in REALS if op in ("SegmentMax", "SegmentMin") else NUMBERS:
+        for i, ids in enumerate(SORTED_IDS):
+            for inner in [(), (2,), (2, 3), (300,), (0,)]:
+                rows = 3 if len(ids) == 2 else len(ids)
+                x = g.values(dtype, (rows, *inner), lo=None if dtype in INTS else -2, hi=None if dtype in INTS else 2, special=dtype in INTS)
+                yield Case(x, np.array(ids, [np.int32, np.int64][i % 2]), rtol=NEAR.get(dtype, 0))
+    yield Case(np.float32(1), np.int32([0]))
+    yield Case(np.float32([[1, 2]]), np.int32([[0, 0]]))
+
+
+@spec("UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin")
+def unsorted_segments(g, op):
+    for dtype in REALS if op in ("UnsortedSegmentMax", "UnsortedSegmentMin") else NUMBERS:
+        for shape, ids in [((3,), [0, 2, 0]), ((3, 2), [1, -1, 1]), ((3, 2), [0, 5, 1]), ((2, 2), [[0, 1], [1, 0]]), ((2, 2, 3), [[0, 1], [1, 9]]),
+                           ((3, 2), [0, 1]), ((0, 2), []), ((3, 2), 1), ((), 2)]:
+            for num in (3, 0, -1):
+                x = g.values(dtype, shape, lo=None if dtype in INTS else -2, hi=None if dtype in INTS else 2, special=dtype in INTS)
+                yield Case(x, np.int32(ids), np.int32(num), rtol=NEAR.get(dtype, 0))
+    yield Case(np.float32([1, 2]), np.int64([0, 1]), np.int64(4))
+    yield Case(np.float32([1, 2]), np.int64([0, 1]), np.int64([4, 5]))
+
+
+@spec("Softmax", "LogSoftmax")
+def softmax(g, op):
+    for dtype in FLOATS:
+        for shape in [(1,), (5,), (3, 4), (2, 3, 4), (2, 0), (0, 3), (3, 16), (3, 100), (2, 1, 2, 17), ()]:
+            yield Case(g.values(dtype, shape, special=False), rtol=NEAR[dtype])
+            yield Case(g.values(dtype, shape, lo=-1000, hi=1000, special=False), rtol=NEAR[dtype])
+    for row in ([np.inf, 1, 2], [-np.inf, -np.inf, -np.inf], [np.nan, 1, 2], [-np.inf, 1, 2], [3e38, -3e38, 0]):
+        yield Case(np.float32([row, [1, 2, 3]]), ulps=4)
