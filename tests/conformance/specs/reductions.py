@@ -10,7 +10,7 @@ AXES = [
     ((2, 2, 2, 2, 2, 2, 2, 2), [0, 2, 4, 6]), ((3, 4), [[1]]),
 ]
 REFUSED = [((2, 3), [2]), ((2, 3), [-3]), ((2, 3), [0, 0]), ((2, 3), [1, -1]), ((), [0])]
-NEAR = {"float32": 2e-6, "float64": 1e-14, "complex64": 2e-6, "complex128": 1e-14, "float16": 6e-3, "bfloat16": 5e-2}
+NEAR = {"float32": 2e-6, "float64": 1e-14, "complex64": 2e-6, "complex128": 1e-14, "float16": 1.5e-2, "bfloat16": 5e-2}  # TensorFlow adds halves in half
 
 
 def over_axes(g, types, **how):
