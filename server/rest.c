@@ -261,21 +261,30 @@ static const char *api_name(const struct srv_rest_request *r)
     return names[r->route.api];
 }
 
+/* Bytes of the client's choice in a log line: no control characters, no spaces, and not all. */
+static const char *printable(char *room, size_t n, struct rt_span s)
+{
+    size_t len = s.n < n - 1 ? s.n : n - 1;
+    for (size_t i = 0; i < len; i++)
+        room[i] = s.p[i] > ' ' && s.p[i] < 0x7f ? (char)s.p[i] : '?';
+    room[len] = '\0';
+    return room;
+}
+
 static void log_access(struct request *req, int64_t total_ns)
 {
     struct srv_rest_request *r = &req->pub;
     const struct srv_version *v = r->job.version;
-    char model[160] = "";
+    char path[256], name[128], method[32], model[160] = "";
     if (v)
         snprintf(model, sizeof model, " model=%s version=%lld", v->model, (long long)v->version);
     else if (r->route.spec.name.p)
-        snprintf(model, sizeof model, " model=%.*s", (int)r->route.spec.name.n,
-                 (const char *)r->route.spec.name.p);
-    rt_log_write(RT_LOG_INFO,
-                 "event=access api=%s method=%s path=%.*s status=%d bytes=%zu us=%lld"
-                 " id=%s%s",
-                 api_name(r), r->method, (int)r->uri.n, (const char *)r->uri.p, r->http, r->out.n,
-                 (long long)(total_ns / 1000), r->id, model);
+        snprintf(model, sizeof model, " model=%s",
+                 printable(name, sizeof name, r->route.spec.name));
+    RT_LOG(RT_LOG_INFO, "event=access api=%s method=%s path=%s status=%d bytes=%zu us=%lld id=%s%s",
+           api_name(r), printable(method, sizeof method, rt_span_str(r->method)),
+           printable(path, sizeof path, r->uri), r->http, r->out.n, (long long)(total_ns / 1000),
+           r->id, model);
 }
 
 static void response_over(void *arg)

@@ -350,6 +350,10 @@ class LimitsTest(unittest.TestCase):
         for word in ("api=predict", "method=POST", "path=" + PREDICT, "status=200",
                      "model=half_plus_two"):
             self.assertIn(word, line)
+        server.ask("GET", "/v1/models/a%0Ab", headers=["X-Request-Id: find-me-too"])
+        while time.monotonic() < limit and not any("find-me-too" in x for x in server.lines):
+            time.sleep(0.02)
+        self.assertTrue(any("model=a?b" in x for x in server.lines))
 
 
 if __name__ == "__main__":
