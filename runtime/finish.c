@@ -66,7 +66,8 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
                            .n_targets = body->n_ctrl_rets,
                            .is_body = true,
                            .known = known,
-                           .nodes_left = g->nodes_left};
+                           .nodes_left = g->nodes_left,
+                           .is_load = g->is_load};
     st = rt_plan_build(g->session, &q, g->depth + 1, &n->sub[slot], err);
     if (st)
         rt_fail_prefix(err, "in function '%s': ", body->name);
@@ -463,6 +464,7 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
     struct pl_graph g = {.session = s,
                          .serving = s->serving,
                          .depth = depth,
+                         .is_load = q->is_load,
                          .nodes_left = q->nodes_left ? q->nodes_left : &nodes_left};
     enum rt_status st;
     bool again = true, frozen;
@@ -491,7 +493,8 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
         st = pl_sub_plans(&g, err);
     if (!st) {
         pl_prune(&g);
-        mark_written(&g);
+        if (!q->is_load)
+            mark_written(&g);
         st = pl_place(&g, err);
     }
     if (!st)

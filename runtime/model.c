@@ -53,7 +53,7 @@ static enum rt_status run_target(struct rt_model *m, const char *target, const c
     }
     if (!st) {
         struct rt_call_spec spec = {
-            .feeds = names, .n_feeds = n, .targets = &target, .n_targets = 1};
+            .feeds = names, .n_feeds = n, .targets = &target, .n_targets = 1, .is_load = true};
         st = rt_session_prepare(m->session, &spec, &call, err);
     }
     if (!st)

@@ -85,6 +85,7 @@ struct pl_graph {
     int *target; /* nodes that must run */
     int n_targets, target_room;
     bool serving; /* after init: reads may be frozen */
+    bool is_load; /* see rt_call_spec */
     int depth;    /* of sub-plans around this one */
     int64_t *nodes_left;
 };
@@ -99,6 +100,7 @@ struct pl_request {
     /* Per feed: a value that is known whenever the plan runs, or NULL. May be NULL itself. */
     const struct rt_tensor *const *known;
     int64_t *nodes_left; /* of this plan and all inside it; NULL: the outermost */
+    bool is_load;        /* see rt_call_spec */
 };
 
 int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node, -1: no memory */

@@ -26,6 +26,7 @@ struct rt_callable {
     struct rt_edge *feeds, *fetches;
     int *targets;
     int n_feeds, n_fetches, n_targets;
+    bool is_load;
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
     struct plan_box *box; /* guarded by mu */
@@ -356,7 +357,8 @@ static enum rt_status callable_request(const struct rt_callable *c, struct pl_re
                              .targets = c->targets,
                              .n_feeds = c->n_feeds,
                              .n_fetches = c->n_fetches,
-                             .n_targets = c->n_targets};
+                             .n_targets = c->n_targets,
+                             .is_load = c->is_load};
     return RT_OK;
 }
 
@@ -370,6 +372,7 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
         return rt_fail_memory(err, "a callable", sizeof *c);
     rt_mutex_init(&c->mu);
     c->session = s;
+    c->is_load = spec->is_load;
     c->n_feeds = spec->n_feeds;
     c->n_fetches = spec->n_fetches;
     c->feeds = calloc((size_t)spec->n_feeds + 1, sizeof *c->feeds);
@@ -460,6 +463,8 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     rt_bytes_addc(&key, '\1');
     for (int i = 0; i < spec->n_targets; i++)
         rt_bytes_add(&key, spec->targets[i], strlen(spec->targets[i]) + 1);
+    if (spec->is_load)
+        rt_bytes_addc(&key, '\1');
     if (key.failed) {
         rt_bytes_clear(&key);
         return rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");

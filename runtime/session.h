@@ -38,6 +38,9 @@ struct rt_call_spec {
     const char *const *fetches;
     const char *const *targets;
     int n_feeds, n_fetches, n_targets;
+    /* Restore and init: what this writes is not thereby written by what is served, so that those
+     * variables may still become constants. */
+    bool is_load;
 };
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
                                   struct rt_callable **out, struct rt_error *err);
@@ -69,7 +72,8 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
                             struct rt_error *why);
 
 /*
- * Restore and init have ended. Every callable prepared so far has marked what it writes; from now
+ * Restore and init have ended. Every callable prepared so far has marked what it writes
+ * (but for loads); from now
  * on the other variables are constants of plans, and plans made so far are made again on next use.
  */
 void rt_session_serve(struct rt_session *s);
