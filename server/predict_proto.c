@@ -3,11 +3,10 @@
 #include <stdlib.h>
 
 #include "runtime/base/arena.h"
-#include "runtime/base/bytes.h"
 
 /* ---- reading: bytes ---- */
 
-enum wire { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+enum wire { VARINT = SRV_VARINT, FIXED64 = SRV_FIXED64, BYTES = SRV_BYTES, FIXED32 = SRV_FIXED32 };
 
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
 {
@@ -77,15 +76,7 @@ static bool varint(struct srv_cursor *c, uint64_t *out)
     return false;
 }
 
-struct field {
-    uint32_t number;
-    enum wire type;
-    uint64_t value;         /* VARINT, FIXED32, FIXED64 */
-    struct srv_cursor body; /* BYTES */
-};
-
-/* 1: *f is the next field; 0: the end; -1: not a protobuf. */
-static int next_field(struct srv_cursor *c, struct field *f)
+int srv_field_next(struct srv_cursor *c, struct srv_field *f)
 {
     uint64_t tag, n;
     uint32_t v32;
@@ -95,7 +86,7 @@ static int next_field(struct srv_cursor *c, struct field *f)
     if (!varint(c, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
         return -1;
     f->number = (uint32_t)tag >> 3;
-    f->type = (enum wire)(tag & 7);
+    f->type = (int)(tag & 7);
     switch (f->type) {
     case VARINT:
         return varint(c, &f->value) ? 1 : -1;
@@ -116,9 +107,9 @@ static int next_field(struct srv_cursor *c, struct field *f)
     return -1; /* groups do not occur in these messages */
 }
 
-static bool is_field(const struct field *f, uint32_t number, enum wire type)
+static bool is_field(const struct srv_field *f, uint32_t number, enum wire type)
 {
-    return f->number == number && f->type == type;
+    return f->number == number && f->type == (int)type;
 }
 
 /* The bytes in one piece: where they are, or copied. */
@@ -142,6 +133,12 @@ static enum rt_status span_of(struct srv_cursor c, struct rt_span *out, struct r
     return RT_OK;
 }
 
+enum rt_status srv_field_span(const struct srv_field *f, struct rt_span *out,
+                              struct rt_arena *arena, struct rt_error *err)
+{
+    return span_of(f->body, out, arena, err);
+}
+
 /* ---- reading: the request ---- */
 
 static enum rt_status malformed(struct rt_error *err, const char *what)
@@ -152,11 +149,11 @@ static enum rt_status malformed(struct rt_error *err, const char *what)
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,
                                    struct rt_arena *arena, struct rt_error *err)
 {
-    struct field f;
+    struct srv_field f;
     int got;
     enum rt_status st = RT_OK;
 
-    while (!st && (got = next_field(&message, &f)) > 0) {
+    while (!st && (got = srv_field_next(&message, &f)) > 0) {
         if (is_field(&f, 1, BYTES)) {
             st = span_of(f.body, &out->name, arena, err);
         } else if (is_field(&f, 3, BYTES)) {
@@ -170,7 +167,7 @@ enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_s
                 out->version = 0;
             out->has_version = true;
             out->label = (struct rt_span){0};
-            while ((got = next_field(&value, &f)) > 0)
+            while ((got = srv_field_next(&value, &f)) > 0)
                 if (is_field(&f, 1, VARINT))
                     out->version = (int64_t)f.value;
             if (got < 0)
@@ -202,14 +199,14 @@ static int compare_inputs(const void *a, const void *b)
 static enum rt_status read_entry(struct srv_cursor entry, struct srv_predict_input *out,
                                  struct rt_arena *arena, struct rt_error *err)
 {
-    struct field f;
+    struct srv_field f;
     int got;
     enum rt_status st = RT_OK;
 
     out->alias = rt_span_of("", 0);
     out->tensor = entry;
     out->tensor.left = 0; /* no value: an empty message */
-    while (!st && (got = next_field(&entry, &f)) > 0) {
+    while (!st && (got = srv_field_next(&entry, &f)) > 0) {
         if (is_field(&f, 1, BYTES))
             st = span_of(f.body, &out->alias, arena, err);
         else if (is_field(&f, 2, BYTES))
@@ -223,13 +220,13 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
 {
     struct srv_cursor c = message;
     struct numbered *inputs;
-    struct field f;
+    struct srv_field f;
     int got, n_inputs = 0, n_filters = 0, n = 0;
     enum rt_status st = RT_OK;
 
     *out = (struct srv_predict_request){0};
     /* Counted first: each takes at least two bytes that are there. */
-    while ((got = next_field(&c, &f)) > 0) {
+    while ((got = srv_field_next(&c, &f)) > 0) {
         n_inputs += is_field(&f, 2, BYTES);
         n_filters += is_field(&f, 3, BYTES);
     }
@@ -244,7 +241,7 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     out->filters = rt_arena_array(arena, (size_t)n_filters + 1, sizeof *out->filters);
     if (!inputs || !out->inputs || !out->filters)
         return rt_fail_memory(err, "the parts of a request", 0);
-    while (!st && next_field(&message, &f) > 0) {
+    while (!st && srv_field_next(&message, &f) > 0) {
         if (is_field(&f, 1, BYTES)) {
             out->has_spec = true;
             st = srv_model_spec_read(f.body, &out->spec, arena, err);
@@ -342,10 +339,10 @@ struct head { /* of a TensorProto */
 
 static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_error *err)
 {
-    struct field f;
+    struct srv_field f;
     int got;
 
-    while ((got = next_field(&c, &f)) > 0) {
+    while ((got = srv_field_next(&c, &f)) > 0) {
         if (is_field(&f, 3, VARINT))
             h->unknown_rank = f.value != 0;
         if (!is_field(&f, 2, BYTES))
@@ -356,7 +353,7 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
         struct srv_cursor dim = f.body;
         int64_t *size = &h->dim[h->rank++];
         *size = 0;
-        while ((got = next_field(&dim, &f)) > 0)
+        while ((got = srv_field_next(&dim, &f)) > 0)
             if (is_field(&f, 1, VARINT))
                 *size = (int64_t)f.value;
         if (got < 0)
@@ -367,12 +364,12 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
 
 static enum rt_status read_head(struct srv_cursor c, struct head *h, struct rt_error *err)
 {
-    struct field f;
+    struct srv_field f;
     int got;
     enum rt_status st = RT_OK;
 
     *h = (struct head){.content = {.left = 0}};
-    while (!st && (got = next_field(&c, &f)) > 0) {
+    while (!st && (got = srv_field_next(&c, &f)) > 0) {
         if (is_field(&f, 1, VARINT))
             h->dtype = f.value <= INT32_MAX ? (int)f.value : -1;
         else if (is_field(&f, 2, BYTES))
@@ -450,9 +447,9 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
 {
     enum rt_dtype dtype = (enum rt_dtype)t->dtype;
     int64_t got = 0;
-    struct field f;
+    struct srv_field f;
 
-    while (got < n && next_field(&c, &f) > 0) {
+    while (got < n && srv_field_next(&c, &f) > 0) {
         if (f.number != form->number)
             continue;
         if (dtype == RT_STRING) {
@@ -470,7 +467,7 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
         } else if (f.type == BYTES) {
             if (!read_packed(f.body, form, dtype, t->data, n, &got))
                 return malformed(err, "packed values");
-        } else if (f.type == form->type) {
+        } else if (f.type == (int)form->type) {
             if (form->type == VARINT)
                 store_varint(t->data, got, f.value, dtype);
             else /* little-endian, as the machines that this runs on */
@@ -900,12 +897,9 @@ static unsigned char *put_values(unsigned char *p, const struct rt_tensor *t,
     return p;
 }
 
-static unsigned char *put_output(unsigned char *p, const struct rt_tensor *t, const char *alias,
+static unsigned char *put_tensor(unsigned char *p, const struct rt_tensor *t,
                                  const struct form *form, bool as_content, const struct layout *l)
 {
-    p = put_varint(put_tag(p, 1, BYTES), l->entry);
-    p = put_bytes(p, 1, alias, strlen(alias));
-    p = put_varint(put_tag(p, 2, BYTES), l->tensor);
     p = put_varint(put_tag(p, 1, VARINT), t->dtype);
     p = put_varint(put_tag(p, 2, BYTES), l->shape);
     for (int i = 0; i < t->rank; i++) {
@@ -914,6 +908,15 @@ static unsigned char *put_output(unsigned char *p, const struct rt_tensor *t, co
             p = put_varint(put_tag(p, 1, VARINT), (uint64_t)t->dim[i]);
     }
     return put_values(p, t, form, as_content, l->values);
+}
+
+static unsigned char *put_output(unsigned char *p, const struct rt_tensor *t, const char *alias,
+                                 const struct form *form, bool as_content, const struct layout *l)
+{
+    p = put_varint(put_tag(p, 1, BYTES), l->entry);
+    p = put_bytes(p, 1, alias, strlen(alias));
+    p = put_varint(put_tag(p, 2, BYTES), l->tensor);
+    return put_tensor(p, t, form, as_content, l);
 }
 
 enum rt_status srv_predict_write(const struct srv_predict_response *r, unsigned char **out,
@@ -963,4 +966,37 @@ enum rt_status srv_predict_write(const struct srv_predict_response *r, unsigned 
     if (l != few)
         free(l);
     return p ? RT_OK : rt_fail_memory(err, "a response", total);
+}
+
+void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t)
+{
+    struct form form = form_of((enum rt_dtype)t->dtype);
+
+    if (!form.number) {
+        out->failed = true;
+        return;
+    }
+    struct layout l = lay_out(t, "", &form, false);
+    if (!rt_bytes_reserve(out, l.tensor))
+        return;
+    put_tensor((unsigned char *)out->p + out->n, t, &form, false, &l);
+    out->n += l.tensor;
+    out->p[out->n] = '\0';
+}
+
+void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v)
+{
+    unsigned char room[20], *p = room;
+    if (!v)
+        return;
+    p = put_varint(put_tag(p, number, VARINT), v);
+    rt_bytes_add(out, room, (size_t)(p - room));
+}
+
+void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *bytes, size_t n)
+{
+    unsigned char room[20], *p = room;
+    p = put_varint(put_tag(p, number, BYTES), n);
+    rt_bytes_add(out, room, (size_t)(p - room));
+    rt_bytes_add(out, bytes, n);
 }

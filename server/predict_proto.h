@@ -9,6 +9,7 @@
 #ifndef SRV_PREDICT_PROTO_H
 #define SRV_PREDICT_PROTO_H
 
+#include "runtime/base/bytes.h"
 #include "runtime/saved_model.h"
 #include "server/map.h"
 
@@ -69,5 +70,29 @@ struct srv_predict_response {
 /* The bytes, from malloc. Fails for types that have no form on the wire. */
 enum rt_status srv_predict_write(const struct srv_predict_response *response, unsigned char **out,
                                  size_t *n, struct rt_error *err);
+
+/* Appends a TensorProto with its values in the typed field. */
+void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t);
+
+/* ---- for small messages ---- */
+
+struct srv_field {
+    uint32_t number;
+    int type; /* of the wire */
+    uint64_t value;
+    struct srv_cursor body;
+};
+enum { SRV_VARINT = 0, SRV_FIXED64 = 1, SRV_BYTES = 2, SRV_FIXED32 = 5 };
+/* 1: *f is the next field; 0: the end; -1: not a protobuf. */
+int srv_field_next(struct srv_cursor *c, struct srv_field *f);
+enum rt_status srv_field_span(const struct srv_field *f, struct rt_span *out,
+                              struct rt_arena *arena, struct rt_error *err);
+void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* nothing for 0 */
+void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
+static inline void srv_put_text(struct rt_bytes *out, uint32_t number, const char *s)
+{
+    if (*s)
+        srv_put_bytes(out, number, s, strlen(s));
+}
 
 #endif

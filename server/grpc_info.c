@@ -1,0 +1,250 @@
+#include "server/grpc_info.h"
+
+#include "runtime/base/arena.h"
+#include "server/status.h"
+
+/* A request whose field 1 is a ModelSpec; field 2, if `fields` is not NULL, a list of strings. */
+static enum rt_status read_request(struct srv_info_call *c, struct srv_model_spec *spec,
+                                   struct rt_span *fields, int room, int *n_fields)
+{
+    struct srv_cursor at = c->request;
+    struct srv_field f;
+    bool has_spec = false;
+    enum rt_status st = RT_OK;
+    int got;
+
+    *spec = (struct srv_model_spec){.has_version = false};
+    while (!st && (got = srv_field_next(&at, &f)) > 0) {
+        if (f.type != SRV_BYTES)
+            continue;
+        if (f.number == 1) {
+            has_spec = true;
+            st = srv_model_spec_read(f.body, spec, c->arena, c->err);
+        } else if (f.number == 2 && fields && *n_fields < room) {
+            st = srv_field_span(&f, &fields[(*n_fields)++], c->arena, c->err);
+        }
+    }
+    if (st)
+        return st;
+    if (got < 0)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
+    c->model = spec->name;
+    if (!has_spec)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT, "Missing ModelSpec");
+    return RT_OK;
+}
+
+/* ---- GetModelMetadata ---- */
+
+static void put_shape(struct rt_bytes *out, struct rt_bytes *room, const struct rt_shape *shape)
+{
+    room->n = 0;
+    if (shape->rank < 0)
+        srv_put_int(room, 3, 1);
+    for (int i = 0; i < shape->rank; i++) {
+        struct rt_bytes dim;
+        rt_bytes_init(&dim, 64);
+        srv_put_int(&dim, 1, (uint64_t)shape->dim[i]);
+        srv_put_bytes(room, 2, dim.p, dim.n);
+        rt_bytes_clear(&dim);
+    }
+    srv_put_bytes(out, 3, room->p, room->n);
+}
+
+/* One entry of a map<string, message>. */
+static void put_entry(struct rt_bytes *out, uint32_t number, const char *key,
+                      const struct rt_bytes *value)
+{
+    struct rt_bytes entry;
+    rt_bytes_init(&entry, value->limit);
+    srv_put_bytes(&entry, 1, key, strlen(key));
+    srv_put_bytes(&entry, 2, value->p, value->n);
+    srv_put_bytes(out, number, entry.p, entry.n);
+    out->failed |= value->failed || entry.failed;
+    rt_bytes_clear(&entry);
+}
+
+static void put_specs(struct rt_bytes *out, uint32_t number, const struct rt_tensor_spec *specs,
+                      int n)
+{
+    struct rt_bytes info, shape;
+    rt_bytes_init(&info, out->limit);
+    rt_bytes_init(&shape, out->limit);
+    for (int i = 0; i < n; i++) {
+        info.n = 0;
+        srv_put_text(&info, 1, specs[i].name);
+        srv_put_int(&info, 2, specs[i].dtype);
+        put_shape(&info, &shape, &specs[i].shape);
+        put_entry(out, number, specs[i].alias, &info);
+    }
+    rt_bytes_clear(&info);
+    rt_bytes_clear(&shape);
+}
+
+static void put_signature(struct rt_bytes *out, const struct rt_signature *sig)
+{
+    struct rt_bytes value;
+    rt_bytes_init(&value, out->limit);
+    put_specs(out, 1, sig->inputs, sig->n_inputs);
+    put_specs(out, 2, sig->outputs, sig->n_outputs);
+    srv_put_text(out, 3, sig->method_name);
+    for (int i = 0; i < sig->n_inputs; i++)
+        if (sig->inputs[i].default_value) {
+            value.n = 0;
+            srv_tensor_write(&value, sig->inputs[i].default_value);
+            put_entry(out, 4, sig->inputs[i].alias, &value);
+        }
+    rt_bytes_clear(&value);
+}
+
+static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
+{
+    static const char type[] = "type.googleapis.com/tensorflow.serving.SignatureDefMap";
+    const struct rt_meta_graph *g = v->loaded->meta_graph;
+    struct rt_bytes map, item;
+
+    rt_bytes_init(&map, out->limit);
+    rt_bytes_init(&item, out->limit);
+    for (int i = 0; i < g->n_signatures; i++) {
+        item.n = 0;
+        put_signature(&item, &g->signatures[i]);
+        put_entry(&map, 1, g->signatures[i].name, &item);
+    }
+    item.n = 0;
+    srv_put_int(&item, 1, (uint64_t)v->version);
+    struct rt_bytes spec;
+    rt_bytes_init(&spec, out->limit);
+    srv_put_text(&spec, 1, v->model);
+    srv_put_bytes(&spec, 2, item.p, item.n);
+    srv_put_bytes(out, 1, spec.p, spec.n);
+    item.n = 0;
+    srv_put_text(&item, 1, type);
+    srv_put_bytes(&item, 2, map.p, map.n);
+    put_entry(out, 2, "signature_def", &item);
+    out->failed |= map.failed || item.failed || spec.failed;
+    rt_bytes_clear(&spec);
+    rt_bytes_clear(&map);
+    rt_bytes_clear(&item);
+}
+
+enum rt_status srv_info_metadata(struct srv_info_call *c)
+{
+    enum { ROOM = 16 };
+    struct rt_span fields[ROOM];
+    struct srv_model_spec spec;
+    struct srv_version *version;
+    int n_fields = 0;
+    enum rt_status st = read_request(c, &spec, fields, ROOM, &n_fields);
+
+    if (st)
+        return st;
+    if (!n_fields)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT,
+                       "GetModelMetadataRequest must specify at least one metadata_field");
+    for (int i = 0; i < n_fields; i++)
+        if (!rt_span_is(fields[i], "signature_def"))
+            return rt_fail(c->err, RT_INVALID_ARGUMENT, "Metadata field %.*s is not supported",
+                           (int)(fields[i].n < 200 ? fields[i].n : 200), (const char *)fields[i].p);
+    if (!spec.name.n)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
+    st = srv_map_find(c->map, &spec, &version, c->err);
+    if (!st)
+        put_metadata(&c->out, version);
+    return st;
+}
+
+/* ---- GetModelStatus ---- */
+
+enum rt_status srv_info_status(struct srv_info_call *c)
+{
+    struct srv_model_spec spec;
+    struct srv_version_status *versions;
+    int n;
+    enum rt_status st = read_request(c, &spec, NULL, 0, NULL);
+
+    if (st)
+        return st;
+    if (!spec.name.n)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
+    if (spec.label.p) {
+        struct srv_version *v;
+        st = srv_map_find(c->map, &spec, &v, c->err);
+        if (st)
+            return st;
+        spec.has_version = true;
+        spec.version = v->version;
+    }
+    st = srv_status_of(c->server->manager, spec.name, spec.has_version, spec.version, c->arena,
+                       &versions, &n, c->err);
+    struct rt_bytes one, status;
+    rt_bytes_init(&one, 1 << 20);
+    rt_bytes_init(&status, 1 << 20);
+    for (int i = 0; i < n && !st; i++) {
+        one.n = status.n = 0;
+        srv_put_int(&status, 1, (uint64_t)versions[i].code);
+        srv_put_text(&status, 2, versions[i].message);
+        srv_put_int(&one, 1, (uint64_t)versions[i].version);
+        srv_put_int(&one, 2, (uint64_t)versions[i].state);
+        srv_put_bytes(&one, 3, status.p, status.n);
+        srv_put_bytes(&c->out, 1, one.p, one.n);
+    }
+    rt_bytes_clear(&one);
+    rt_bytes_clear(&status);
+    return st;
+}
+
+/* ---- health ---- */
+
+enum rt_status srv_info_health_service(struct srv_info_call *c, struct rt_span *service)
+{
+    struct srv_cursor at = c->request;
+    struct srv_field f;
+    enum rt_status st = RT_OK;
+    int got = 0;
+
+    *service = rt_span_of("", 0);
+    while (!st && (got = srv_field_next(&at, &f)) > 0)
+        if (f.number == 1 && f.type == SRV_BYTES)
+            st = srv_field_span(&f, service, c->arena, c->err);
+    if (!st && got < 0)
+        st = rt_fail(c->err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
+    return st;
+}
+
+static bool is_model(struct srv_manager *m, struct rt_span name)
+{
+    struct rt_arena *arena = rt_arena_new(16 << 20);
+    const char *const *models;
+    int n;
+    bool found = false;
+
+    if (arena && !srv_status_models(m, arena, &models, &n))
+        for (int i = 0; i < n && !found; i++)
+            found = rt_span_is(name, models[i]);
+    rt_arena_free(arena);
+    return found;
+}
+
+enum srv_health srv_info_health_of(struct srv_server *server, struct rt_span service)
+{
+    static const char *const own[] = {"",
+                                      "PredictionService",
+                                      "ModelService",
+                                      "tensorflow.serving.PredictionService",
+                                      "tensorflow.serving.ModelService",
+                                      "grpc.health.v1.Health"};
+    bool draining = atomic_load(&server->draining);
+
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (rt_span_is(service, own[i]))
+            return srv_is_ready(server->manager) && !draining ? SRV_HEALTH_SERVING
+                                                              : SRV_HEALTH_NOT_SERVING;
+    if (srv_model_is_ready(server->manager, service))
+        return draining ? SRV_HEALTH_NOT_SERVING : SRV_HEALTH_SERVING;
+    return is_model(server->manager, service) ? SRV_HEALTH_NOT_SERVING : SRV_HEALTH_UNKNOWN;
+}
+
+void srv_info_health_write(struct rt_bytes *out, enum srv_health health)
+{
+    srv_put_int(out, 1, health);
+}
