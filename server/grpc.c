@@ -54,11 +54,6 @@ struct event {
     struct call *call;
 };
 
-struct wake { /* an alarm that is due at once: the core's way to enqueue nothing */
-    struct event event;
-    grpc_alarm *alarm;
-};
-
 struct watch {
     struct rt_span service;
     enum srv_health told;
@@ -102,6 +97,7 @@ struct loop {
     grpc_completion_queue *cq;
     pthread_t thread;
     bool is_running;
+    struct event on_wake;
     struct srv_mail begin; /* asks for the first calls */
     struct call *free;
     struct call *watchers;
@@ -114,6 +110,7 @@ struct srv_grpc {
     grpc_server *core;
     void *predict; /* the registered method */
     struct event on_shutdown;
+    grpc_channel *nowhere; /* see wake */
     _Atomic int in_flight; /* calls read and not answered; streams of Watch are not counted */
     _Atomic int n_calls;   /* calls that hold a grpc_call */
     _Atomic bool quiesced, shut_down;
@@ -898,29 +895,23 @@ static void on_event(struct loop *loop, const grpc_event *e)
     case EV_SENT:
         on_sent(event->call);
         break;
-    case EV_WAKE: {
-        struct wake *w = (struct wake *)event;
-        grpc_alarm_destroy(w->alarm, NULL);
-        free(w);
+    case EV_WAKE:
         break;
-    }
     case EV_SHUTDOWN:
         atomic_store(&loop->grpc->shut_down, true);
         break;
     }
 }
 
-/* Any thread. */
+/*
+ * Any thread. The core has no way to enqueue an event of one's own; a watch of a channel that never
+ * connects, with a deadline that has passed, comes near it. It happens rarely: for mail only.
+ */
 static void wake(struct srv_net *net)
 {
     struct loop *loop = net->loop;
-    struct wake *w = calloc(1, sizeof *w);
-
-    if (!w)
-        return; /* the loop looks at its mail every so often */
-    w->event.kind = EV_WAKE;
-    w->alarm = grpc_alarm_create(NULL);
-    grpc_alarm_set(w->alarm, loop->cq, gpr_now(GPR_CLOCK_MONOTONIC), &w->event, NULL);
+    grpc_channel_watch_connectivity_state(loop->grpc->nowhere, GRPC_CHANNEL_IDLE,
+                                          gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
 static void *run_loop(void *arg)
@@ -1082,7 +1073,10 @@ static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
     grpc_channel_args all = {.num_args = n, .args = args};
     g->core = grpc_server_create(&all, NULL);
     rt_arena_free(arena);
-    if (!g->core)
+    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
+    g->nowhere = grpc_channel_create("unix:/nowhere", plain, NULL);
+    grpc_channel_credentials_release(plain);
+    if (!g->core || !g->nowhere)
         return rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
     g->predict = grpc_server_register_method(g->core, PREDICTION "Predict", NULL,
                                              GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
@@ -1114,6 +1108,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
     for (int i = 0; i < n && !st; i++) {
         struct loop *loop = &g->loops[i];
         loop->grpc = g;
+        loop->on_wake.kind = EV_WAKE;
         loop->cq = grpc_completion_queue_create_for_next(NULL);
         grpc_server_register_completion_queue(g->core, loop->cq, NULL);
         srv_net_init(&loop->net, server, "GRPC", wake, loop);
@@ -1203,6 +1198,8 @@ void srv_grpc_stop(struct srv_grpc *g)
     }
     if (g->core)
         grpc_server_destroy(g->core);
+    if (g->nowhere)
+        grpc_channel_destroy(g->nowhere);
     for (int i = 0; i < g->n_loops; i++) {
         grpc_completion_queue_destroy(g->loops[i].cq);
         for (struct call *c = g->loops[i].free, *next; c; c = next) {
