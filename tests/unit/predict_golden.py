@@ -22,7 +22,8 @@ VALUES = {
 
 
 def c_bytes(data):
-    return '"' + "".join("\\x%02x" % b for b in data) + '"'
+    text = ["".join("\\x%02x" % b for b in data[i:i + 20]) for i in range(0, len(data), 20)]
+    return "\n     ".join('"%s"' % row for row in text or [""])
 
 
 def emit(name, dtype, memory, typed, content):
