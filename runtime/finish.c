@@ -467,7 +467,7 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
                          .is_load = q->is_load,
                          .nodes_left = q->nodes_left ? q->nodes_left : &nodes_left};
     enum rt_status st;
-    bool again = true, frozen;
+    bool again = true, frozen = false;
     g.arena = rt_arena_new((size_t)1 << 31);
     if (!g.arena)
         return rt_fail_memory(err, "a plan", 0);

@@ -945,6 +945,7 @@ static void wake(struct srv_net *net)
 /* ---- orders to a loop, by mail ---- */
 
 static void log_daemon(void *arg, const char *fmt, va_list ap) RT_PRINTF(2, 0);
+static void log_daemon(void *arg, const char *fmt, va_list ap) RT_PRINTF(2, 0);
 static void log_daemon(void *arg, const char *fmt, va_list ap)
 {
     (void)arg;
