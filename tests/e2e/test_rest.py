@@ -4,50 +4,33 @@ import json
 import os
 import re
 import socket
-import subprocess
-import threading
 import time
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SLOW = float(os.environ.get("SLIPWAY_SLOW", "1"))
+import support
+from support import SLOW, wait_for
+
 MODEL = "/v1/models/half_plus_two"
 PREDICT = MODEL + ":predict"
 METRICS = "/monitoring/prometheus/metrics"
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Server:
+class Server(support.Server):
     """One server over models/half_plus_two, with flags of the test's own."""
 
     def __init__(self, *flags):
-        self.port = free_port()
-        self.process = subprocess.Popen(
-            [os.environ["SLIPWAY"], "serve", "--model_name=half_plus_two",
-             "--model_base_path=" + os.path.join(ROOT, "models", "half_plus_two"),
-             "--port=0", f"--rest_api_port={self.port}", *flags],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.lines = []
-        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
-        self.reader.start()
-        limit = time.monotonic() + 20 * SLOW
-        while True:
-            try:
-                if self.ask("GET", "/readyz")[0] == 200:
-                    break
-            except OSError:
-                pass
-            if self.process.poll() is not None or time.monotonic() > limit:
-                raise AssertionError("the server did not start: " + "".join(self.lines))
-            time.sleep(0.02)
+        super().__init__("--model_name=half_plus_two", "--port=0",
+                         "--model_base_path=" + os.path.join(support.MODELS, "half_plus_two"),
+                         *flags)
+
+    def __exit__(self, *error):
+        code, log = self.stop(), self.log()
+        super().__exit__(*error)
+        if code != 0:  # a sanitizer's finding, too
+            raise AssertionError(f"the server ended with {code}: {log}")
 
     def connect(self):
-        s = socket.create_connection(("127.0.0.1", self.port))
+        s = socket.create_connection(("127.0.0.1", self.rest_port))
         s.settimeout(10 * SLOW)
         return s
 
@@ -60,13 +43,6 @@ class Server:
     def bytes_in_flight(self):
         page = self.ask("GET", METRICS)[2].decode()
         return int(re.search(r"^slipway_bytes_in_flight (\d+)", page, re.M)[1])
-
-    def stop(self):
-        self.process.terminate()
-        code = self.process.wait(20 * SLOW)
-        self.reader.join()
-        self.process.stderr.close()
-        return code
 
 
 def head(method, path, length=0, headers=()):
@@ -105,11 +81,7 @@ def is_closed(s):
 class RestTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        assert cls.server.stop() == 0
+        cls.server = cls.enterClassContext(Server())
 
     def error(self, code, words, method, path, body=b"", headers=()):
         status, _, text = self.server.ask(method, path, body, headers)
@@ -266,10 +238,7 @@ class RestTest(unittest.TestCase):
         for _ in range(20):
             with self.server.connect() as s:
                 s.sendall(head("POST", PREDICT, 100000) + b"x" * 50000)
-        limit = time.monotonic() + 5 * SLOW
-        while self.server.bytes_in_flight() and time.monotonic() < limit:
-            time.sleep(0.02)
-        self.assertEqual(self.server.bytes_in_flight(), 0)
+        wait_for(lambda: self.server.bytes_in_flight() == 0, 5, "the bodies' memory")
 
     def test_half_a_million_brackets_do_no_harm(self):
         deep = b"[" * 500000 + b"]" * 500000
@@ -291,9 +260,7 @@ class RestTest(unittest.TestCase):
 
 class LimitsTest(unittest.TestCase):
     def with_server(self, *flags):
-        server = Server(*flags)
-        self.addCleanup(server.stop)
-        return server
+        return self.enterContext(Server(*flags))
 
     def test_chunked_bodies_meet_the_limit_too(self):
         server = self.with_server("--max_body_bytes=100000")
@@ -341,19 +308,13 @@ class LimitsTest(unittest.TestCase):
     def test_the_access_log_tells_each_request(self):
         server = self.with_server("--access_log")
         server.ask("POST", PREDICT, b'{"inputs": 1}', ["X-Request-Id: find-me"])
-        limit = time.monotonic() + 5 * SLOW
-        line = None
-        while not line and time.monotonic() < limit:
-            line = next((x for x in list(server.lines) if "id=find-me" in x), None)
-            time.sleep(0.02)
-        self.assertIsNotNone(line)
+        line = wait_for(lambda: next((x for x in server.log().splitlines() if "id=find-me" in x),
+                                     None), 5, "the log line")
         for word in ("api=predict", "method=POST", "path=" + PREDICT, "status=200",
                      "model=half_plus_two"):
             self.assertIn(word, line)
         server.ask("GET", "/v1/models/a%0Ab", headers=["X-Request-Id: find-me-too"])
-        while time.monotonic() < limit and not any("find-me-too" in x for x in server.lines):
-            time.sleep(0.02)
-        self.assertTrue(any("model=a?b" in x for x in server.lines))
+        wait_for(lambda: "model=a?b" in server.log(), 5, "the log line")
 
 
 if __name__ == "__main__":
