@@ -39,7 +39,7 @@ bool kn_parse_i64(const char *p, size_t n, int64_t *out)
 {
     char room[NUMBER_MAX], *s = trimmed(p, n, room);
 
-    if (!s || *s == '+' || !is_decimal(s))
+    if (!s || !is_decimal(s))
         return false;
     errno = 0;
     const long long v = strtoll(s, NULL, 10);
@@ -51,24 +51,18 @@ bool kn_parse_u64(const char *p, size_t n, uint64_t *out)
 {
     char room[NUMBER_MAX], *s = trimmed(p, n, room);
 
-    if (!s || *s == '-' || *s == '+' || !is_decimal(s))
+    if (!s || *s == '-' || !is_decimal(s))
         return false;
     errno = 0;
     *out = strtoull(s, NULL, 10);
     return errno == 0;
 }
 
-/* strtod takes more than TensorFlow does: hexadecimal numbers and "nan(...)". */
-static bool is_float(const char *s)
-{
-    return !strpbrk(s, "xXpP()");
-}
-
 bool kn_parse_float(const char *p, size_t n, float *out)
 {
     char room[NUMBER_MAX], *s = trimmed(p, n, room), *end;
 
-    if (!s || !is_float(s))
+    if (!s || strchr(s, '('))
         return false;
     *out = strtof(s, &end);
     return !*end;
@@ -78,7 +72,7 @@ bool kn_parse_double(const char *p, size_t n, double *out)
 {
     char room[NUMBER_MAX], *s = trimmed(p, n, room), *end;
 
-    if (!s || !is_float(s))
+    if (!s || strchr(s, '('))
         return false;
     *out = strtod(s, &end);
     return !*end;

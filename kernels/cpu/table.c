@@ -245,25 +245,49 @@ static enum rt_status unlock(struct table *t, enum rt_status st) RT_NO_ANALYSIS
     return st;
 }
 
-static enum rt_status check_key(struct rt_run *r, const struct table *t, int k)
+static const char *types_text(char *room, size_t n, const struct rt_run *r, const uint8_t *in,
+                              const uint8_t *out)
 {
-    if (r->in[k].dtype == t->key_type)
+    const char *handle = r->in[0].dtype == RT_STRING ? "string_ref" : "resource";
+    int at = snprintf(room, n, "%s", handle);
+
+    for (int k = 1; k < r->n_in && (size_t)at < n; k++)
+        at += snprintf(room + at, n - (size_t)at, ", %s", rt_dtype_name((enum rt_dtype)in[k]));
+    for (int k = 0; k < r->n_out && (size_t)at < n; k++)
+        at += snprintf(room + at, n - (size_t)at, "%s%s", k ? ", " : "->",
+                       rt_dtype_name((enum rt_dtype)out[k]));
+    if (r->n_out == 0 && (size_t)at < n)
+        snprintf(room + at, n - (size_t)at, "->");
+    return room;
+}
+
+/* The node's types are the table's: keys at input 1, values at the rest and at outputs. */
+static enum rt_status check_types(struct rt_run *r, const struct table *t)
+{
+    uint8_t in[4] = {0, (uint8_t)t->key_type, (uint8_t)t->value_type};
+    const uint8_t out = (uint8_t)t->value_type;
+    char have[120], want[120];
+    bool same = true;
+
+    for (int k = 1; k < r->n_in; k++)
+        same = same && r->node->in_dtype[k] == in[k];
+    if (r->n_out == 1)
+        same = same && r->node->out_dtype[0] == out;
+    if (same)
         return RT_OK;
-    return rt_fail(r->err, RT_INVALID_ARGUMENT, "Key must be type %s but got %s",
-                   rt_dtype_name(t->key_type), rt_dtype_name(kn_dtype(&r->in[k])));
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "Signature mismatch, have: %s expected: %s",
+                   types_text(have, sizeof have, r, r->node->in_dtype, r->node->out_dtype),
+                   types_text(want, sizeof want, r, in, &out));
 }
 
 /* Input k holds one value per key of input 1. */
 static enum rt_status check_pair(struct rt_run *r, const struct table *t, int k)
 {
     struct rt_shape want;
-    enum rt_status st = check_key(r, t, 1);
+    enum rt_status st = check_types(r, t);
 
     if (st)
         return st;
-    if (r->in[k].dtype != t->value_type)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Value must be type %s but got %s",
-                       rt_dtype_name(t->value_type), rt_dtype_name(kn_dtype(&r->in[k])));
     kn_shape_get(&r->in[1], &want);
     for (int i = 0; i < t->value_shape.rank && want.rank < RT_MAX_RANK; i++)
         want.dim[want.rank++] = t->value_shape.dim[i];
@@ -286,12 +310,9 @@ static enum rt_status find_run(struct rt_run *r)
 
     if (!t)
         return r->err->code;
-    enum rt_status st = check_key(r, t, 1);
+    enum rt_status st = check_types(r, t);
     if (st)
         return st;
-    if (other->dtype != t->value_type)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Default value must be type %s but got %s",
-                       rt_dtype_name(t->value_type), rt_dtype_name(kn_dtype(other)));
     const bool each = rt_tensor_count(other) != t->n_value; /* a default per key */
     if (rank + t->value_shape.rank > RT_MAX_RANK)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
@@ -301,8 +322,10 @@ static enum rt_status find_run(struct rt_run *r)
         dim[rank++] = t->value_shape.dim[i];
     const int64_t n = rt_tensor_count(keys);
     if (each && (!t->is_mutable || rt_tensor_count(other) != n * t->n_value))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected shape %s for default value, got %s",
-                       KN_TEXT(&t->value_shape), KN_TEXT(other));
+        return rt_fail(
+            r->err, RT_INVALID_ARGUMENT, "Expected shape %s or %s for default value, got %s",
+            KN_TEXT(&t->value_shape),
+            rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, rank, dim), KN_TEXT(other));
     if (!t->is_mutable && !atomic_load_explicit(&t->filled, memory_order_acquire))
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "Table not initialized.");
     if (!kn_out(r, 0, rank, dim))
@@ -407,8 +430,12 @@ static enum rt_status refuse_fixed(struct rt_run *r, const struct table *t, cons
 {
     if (t->is_mutable)
         return RT_OK;
-    return rt_fail(r->err, RT_UNIMPLEMENTED, "%s not supported by HashTable implementations", what);
+    return rt_fail(r->err, RT_UNIMPLEMENTED,
+                   "%s not supported by InitializableLookupTable implementations", what);
 }
+
+static enum rt_status fill(struct rt_run *r, struct table *t, const struct rt_tensor *keys,
+                           const struct rt_tensor *values);
 
 static enum rt_status write(struct rt_run *r, bool clear)
 {
@@ -419,7 +446,9 @@ static enum rt_status write(struct rt_run *r, bool clear)
     if (!t)
         return r->err->code;
     enum rt_status st = check_pair(r, t, 2);
-    if (st || (st = refuse_fixed(r, t, clear ? "Import" : "Insert")))
+    if (!st && clear && !t->is_mutable)
+        return fill(r, t, &r->in[1], &r->in[2]);
+    if (st || (st = refuse_fixed(r, t, "Insert")))
         return st;
     const int64_t n = rt_tensor_count(&r->in[1]);
     lock(t);
@@ -447,7 +476,7 @@ static enum rt_status remove_run(struct rt_run *r)
 
     if (!t)
         return r->err->code;
-    enum rt_status st = check_key(r, t, 1);
+    enum rt_status st = check_types(r, t);
     if (st || (st = refuse_fixed(r, t, "Remove")))
         return st;
     lock(t);
@@ -514,29 +543,14 @@ static enum rt_status fill_one(struct table *t, const void *key, const void *val
                    k, a, b);
 }
 
-static bool same_tables(const struct table *a, const struct table *b)
+/* What was filled apart becomes the table. One that is filled stays as it is, as TensorFlow's
+ * does, whatever a second initialisation brings. */
+static void publish(struct table *t, struct table *fresh)
 {
-    if (a->n_live != b->n_live)
-        return false;
-    for (int64_t i = 0; i < a->n; i++) {
-        const int64_t k = find(b, key_at(a, i));
-        if (k < 0 || !kn_same_element(a->value_type, value_at(a, i), value_at(b, k)))
-            return false;
-    }
-    return true;
-}
-
-/* What was filled apart becomes the table, unless that holds something else already. */
-static enum rt_status publish(struct table *t, struct table *fresh, struct rt_error *err)
-{
-    enum rt_status st = RT_OK;
-
     lock(t);
     if (atomic_load(&t->filled)) {
-        if (!same_tables(t, fresh))
-            st = rt_fail(err, RT_FAILED_PRECONDITION,
-                         "Table was already initialized with different data.");
-        return unlock(t, st);
+        unlock(t, RT_OK);
+        return;
     }
     t->n = fresh->n;
     t->room = fresh->room;
@@ -551,7 +565,7 @@ static enum rt_status publish(struct table *t, struct table *fresh, struct rt_er
     fresh->slot = NULL;
     fresh->n = fresh->room = fresh->n_live = fresh->n_slots = 0;
     atomic_store_explicit(&t->filled, true, memory_order_release);
-    return unlock(t, RT_OK);
+    unlock(t, RT_OK);
 }
 
 static struct table fresh_like(const struct table *t)
@@ -574,6 +588,20 @@ static struct table *fixed_table_of(struct rt_run *r)
     return t;
 }
 
+static enum rt_status fill(struct rt_run *r, struct table *t, const struct rt_tensor *keys,
+                           const struct rt_tensor *values)
+{
+    struct table fresh = fresh_like(t);
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++)
+        st = fill_one(&fresh, kn_at(keys, i), kn_at(values, i), r->err);
+    if (!st)
+        publish(t, &fresh);
+    table_empty(&fresh);
+    return st;
+}
+
 static enum rt_status init_run(struct rt_run *r)
 {
     struct table *t = fixed_table_of(r);
@@ -581,29 +609,20 @@ static enum rt_status init_run(struct rt_run *r)
 
     if (!t)
         return r->err->code;
-    if (keys->dtype != t->key_type || values->dtype != t->value_type)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Key and value types %s to %s do not fit a table from %s to %s",
-                       rt_dtype_name(kn_dtype(keys)), rt_dtype_name(kn_dtype(values)),
-                       rt_dtype_name(t->key_type), rt_dtype_name(t->value_type));
+    enum rt_status st = check_types(r, t);
+    if (st)
+        return st;
     if (keys->rank != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Keys must be a vector, but received shape %s",
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Keys must be a vector, but received shape%s",
                        KN_TEXT(keys));
     if (values->rank != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Values must be a vector, but received shape %s", KN_TEXT(values));
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Values must be a vector, but received shape%s",
+                       KN_TEXT(values));
     if (keys->dim[0] != values->dim[0])
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Keys and values must have the same size %lld vs %lld",
                        (long long)keys->dim[0], (long long)values->dim[0]);
-    struct table fresh = fresh_like(t);
-    enum rt_status st = RT_OK;
-    for (int64_t i = 0; i < keys->dim[0] && !st; i++)
-        st = fill_one(&fresh, kn_at(keys, i), kn_at(values, i), r->err);
-    if (!st)
-        st = publish(t, &fresh, r->err);
-    table_empty(&fresh);
-    return st;
+    return atomic_load(&t->filled) ? RT_OK : fill(r, t, keys, values);
 }
 
 WRITE(initialize_table, "InitializeTable", init_run)
@@ -613,12 +632,13 @@ WRITE(initialize_table_v2, "InitializeTableV2", init_run)
 
 enum { WHOLE_LINE = -2, LINE_NUMBER = -1 };
 
-/* A field of a line as an element of this type; *text is scratch for strings. */
+/* A field of a line as an element of this type. */
+/* offset: added to line numbers */
 static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t line_no,
-                                  struct rt_span field, struct rt_tensor *elem,
+                                  int64_t offset, struct rt_span field, struct rt_tensor *elem,
                                   struct rt_error *err)
 {
-    int64_t i = line_no;
+    int64_t i = line_no + offset;
     const char *p = (const char *)field.p;
 
     if (dtype == RT_STRING) {
@@ -633,7 +653,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
         const bool ok =
             dtype == RT_F32 ? kn_parse_float(p, field.n, &f) : kn_parse_double(p, field.n, &d);
         if (!ok)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Field '%.*s' in line %lld is not a valid %s.",
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Field %.*s in line %lld is not a valid %s.",
                            (int)field.n, p, (long long)line_no, rt_dtype_name(dtype));
         if (dtype == RT_F32)
             *(float *)elem->data = f;
@@ -643,7 +663,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
     }
     if (index != LINE_NUMBER &&
         (!kn_parse_i64(p, field.n, &i) || (dtype == RT_I32 && i != (int32_t)i)))
-        return rt_fail(err, RT_INVALID_ARGUMENT, "Field '%.*s' in line %lld is not a valid %s.",
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Field %.*s in line %lld is not a valid %s.",
                        (int)field.n, p, (long long)line_no, rt_dtype_name(dtype));
     kn_put_int(elem, 0, i);
     return RT_OK;
@@ -670,6 +690,15 @@ static bool field_of(const char *line, size_t n, char delimiter, int64_t index, 
     }
 }
 
+static int64_t columns(const char *line, size_t n, char delimiter)
+{
+    int64_t k = 1;
+
+    for (size_t i = 0; i < n; i++)
+        k += line[i] == delimiter;
+    return k;
+}
+
 struct text_file {
     int64_t key_index, value_index, vocab_size, offset;
     char delimiter;
@@ -691,11 +720,12 @@ static enum rt_status one_line(struct table *fresh, const struct text_file *f, c
         if (!field_of(line, n, f->delimiter, index[i], &field))
             st = rt_fail(err, RT_INVALID_ARGUMENT,
                          "Invalid number of columns in %s line %lld (%.*s) : expected at least "
-                         "%lld",
+                         "%lld got %lld",
                          path, (long long)line_no, (int)n, line,
-                         (long long)((index[0] > index[1] ? index[0] : index[1]) + 1));
+                         (long long)((index[0] > index[1] ? index[0] : index[1]) + 1),
+                         (long long)columns(line, n, f->delimiter));
         else
-            st = field_value(type[i], index[i], line_no, field, &elem[i], err);
+            st = field_value(type[i], index[i], line_no, f->offset, field, &elem[i], err);
     }
     if (!st)
         st = fill_one(fresh, room[0], room[1], err);
@@ -721,20 +751,25 @@ static enum rt_status read_lines(struct rt_run *r, struct table *fresh, const st
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "%s is not a file", path);
     }
     int64_t n = 0; /* lines taken */
-    for (int64_t i = 0; !st && (f->vocab_size < 0 || n < f->vocab_size); i++) {
+    while (!st && (f->vocab_size < 0 || n < f->vocab_size)) {
         ssize_t len = getline(&line, &room, file);
         if (len < 0)
             break;
-        if (i < f->offset)
-            continue;
-        if (len && line[len - 1] == '\n')
-            len--;
-        if (len && line[len - 1] == '\r')
-            len--;
-        st = one_line(fresh, f, path, line, (size_t)len, n++, r->err);
-        if (!st && i % 4096 == 0)
+        size_t left = 0; /* without the line's end, and carriage returns anywhere */
+        for (ssize_t i = 0; i < len; i++)
+            if (line[i] != '\r' && line[i] != '\n')
+                line[left++] = line[i];
+        if (left == 0)
+            st = rt_fail(r->err, RT_INVALID_ARGUMENT,
+                         "Invalid content in %s: empty line found at position %lld.", path,
+                         (long long)ftell(file));
+        else
+            st = one_line(fresh, f, path, line, left, n++, r->err);
+        if (!st && n % 4096 == 0)
             st = rt_run_check(r);
     }
+    if (!st && n == 0 && f->vocab_size != 0 && !ferror(file))
+        st = rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested");
     if (!st && ferror(file))
         st = rt_fail(r->err, RT_DATA_LOSS, "%s: reading failed", path);
     if (!st && f->vocab_size >= 0 && n < f->vocab_size)
@@ -774,7 +809,7 @@ static enum rt_status init_file_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Key index for line number requires table key dtype of int64, got %s",
                        rt_dtype_name(t->key_type));
-    if (f.value_index == LINE_NUMBER && t->value_type != RT_I64 && t->value_type != RT_I32)
+    if (f.value_index == LINE_NUMBER && t->value_type != RT_I64)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Value index for line number requires table value dtype of int64, got %s",
                        rt_dtype_name(t->value_type));
@@ -786,10 +821,12 @@ static enum rt_status init_file_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Value index for whole line requires table value dtype of string, got %s",
                        rt_dtype_name(t->value_type));
+    if (atomic_load(&t->filled))
+        return RT_OK;
     struct table fresh = fresh_like(t);
     enum rt_status st = read_lines(r, &fresh, &f, path);
     if (!st)
-        st = publish(t, &fresh, r->err);
+        publish(t, &fresh);
     table_empty(&fresh);
     return st;
 }

@@ -1,0 +1,12 @@
+/* Hash functions whose values are part of a model: how strings fall into buckets. */
+#ifndef KN_CPU_FARMHASH_H
+#define KN_CPU_FARMHASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t kn_fingerprint64(const char *p, size_t n);                   /* FarmHash */
+uint64_t kn_murmur64(const char *p, size_t n, uint64_t seed);         /* MurmurHash64A */
+uint64_t kn_sip_hash(const uint64_t key[2], const char *p, size_t n); /* SipHash-2-4 */
+
+#endif

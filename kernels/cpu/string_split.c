@@ -1,0 +1,155 @@
+/* Strings taken apart into a sparse matrix of parts: StringSplit, StringSplitV2. */
+#include "kernels/cpu/array.h"
+#include "kernels/entry.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+struct parts {
+    struct part {
+        int64_t row, column;
+        const char *p;
+        size_t n;
+    } * part;
+    int64_t n, room, n_columns;
+};
+
+static bool add(struct parts *l, int64_t row, int64_t column, const char *p, const char *end)
+{
+    if (l->n == l->room) {
+        const int64_t room = l->room ? 2 * l->room : 64;
+        struct part *more = realloc(l->part, (size_t)room * sizeof *more);
+        if (!more)
+            return false;
+        l->part = more;
+        l->room = room;
+    }
+    l->part[l->n++] = (struct part){row, column, p, (size_t)(end - p)};
+    if (column >= l->n_columns)
+        l->n_columns = column + 1;
+    return true;
+}
+
+/* V2 without a separator: runs of white space; at most `max` cuts, -1: any number. */
+static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
+{
+    for (int64_t c = 0;; c++) {
+        while (max != 0 && p < end && isspace((unsigned char)*p))
+            p++;
+        if (p == end)
+            return true;
+        const char *q = p;
+        while (q < end && !isspace((unsigned char)*q))
+            q++;
+        if (c == max) /* the rest, as it stands */
+            return add(l, row, c, p, end);
+        if (!add(l, row, c, p, q))
+            return false;
+        p = q;
+    }
+}
+
+static bool cut_text(struct parts *l, int64_t row, const char *p, const char *end, const char *sep,
+                     size_t n_sep, int64_t max)
+{
+    for (int64_t c = 0;; c++) {
+        const char *q = c == max ? NULL : memmem(p, (size_t)(end - p), sep, n_sep);
+        if (!add(l, row, c, p, q ? q : end))
+            return false;
+        if (!q)
+            return true;
+        p = q + n_sep;
+    }
+}
+
+/* V1: any byte of `set` cuts; without one, every byte is a part. */
+static bool cut_set(struct parts *l, int64_t row, const char *p, const char *end, const char *set,
+                    size_t n_set, bool skip_empty)
+{
+    int64_t c = 0;
+
+    if (n_set == 0) {
+        for (; p < end; p++)
+            if (!add(l, row, c++, p, p + 1))
+                return false;
+        return true;
+    }
+    if (p == end)
+        return true; /* no parts, as TensorFlow */
+    for (;;) {
+        const char *q = p;
+        while (q < end && !memchr(set, *q, n_set))
+            q++;
+        if (!(skip_empty && q == p) && !add(l, row, c++, p, q))
+            return false;
+        if (q == end)
+            return true;
+        p = q + 1;
+    }
+}
+
+static enum rt_status emit(struct rt_run *r, const struct parts *l)
+{
+    const int64_t dim[2] = {l->n, 2}, two = 2;
+    int64_t *index = rt_out(r, 0, 2, dim);
+    struct rt_str *value = index ? rt_out(r, 1, 1, dim) : NULL;
+    int64_t *shape = value ? kn_out(r, 2, 1, &two) : NULL;
+
+    if (!shape)
+        return r->err->code;
+    for (int64_t i = 0; i < l->n; i++) {
+        index[2 * i] = l->part[i].row;
+        index[2 * i + 1] = l->part[i].column;
+        if (!rt_str_set(&value[i], l->part[i].p, l->part[i].n))
+            return rt_fail_memory(r->err, r->node->name, l->part[i].n);
+    }
+    shape[0] = r->in[0].dim[0];
+    shape[1] = l->n_columns;
+    return RT_OK;
+}
+
+static enum rt_status split_run(struct rt_run *r)
+{
+    const bool v2 = r->node->schema->name[11] == 'V';
+    const struct rt_tensor *in = &r->in[0], *sep = &r->in[1];
+    struct parts l = {0};
+    bool ok = true;
+
+    if (in->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "input must be a vector, got shape: %s",
+                       KN_TEXT(in));
+    if (sep->rank != 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must be a scalar, got shape: %s",
+                       v2 ? "sep" : "delimiter", KN_TEXT(sep));
+    const struct rt_str *by = rt_strs(sep);
+    const int64_t max = v2 ? rt_attr_int(r->node, "maxsplit") : -1;
+    const bool skip = v2 ? false : rt_attr_bool(r->node, "skip_empty");
+    for (int64_t i = 0; i < in->dim[0] && ok; i++) {
+        const struct rt_str *s = &rt_strs(in)[i];
+        const char *p = rt_str_data(s), *end = p + s->n;
+        if (!v2)
+            ok = cut_set(&l, i, p, end, rt_str_data(by), by->n, skip);
+        else if (by->n == 0)
+            ok = cut_space(&l, i, p, end, max);
+        else
+            ok = cut_text(&l, i, p, end, rt_str_data(by), by->n, max);
+    }
+    enum rt_status st =
+        ok ? emit(r, &l) : rt_fail_memory(r->err, r->node->name, (size_t)l.n * sizeof *l.part);
+    free(l.part);
+    return st;
+}
+
+static enum rt_status split_infer(struct rt_infer *x)
+{
+    kn_set_vector(&x->out[2], 2);
+    return RT_OK;
+}
+
+#define SPLIT(symbol, op_)                                                                         \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = (op_), .infer = split_infer},                                               \
+        .kernels = KN_CPU(op_, #symbol, 0, NULL, split_run),                                       \
+    };
+SPLIT(string_split, "StringSplit")
+SPLIT(string_split_v2, "StringSplitV2")
