@@ -890,6 +890,14 @@ static enum rt_status concat_run(struct rt_run *r)
                        "All except the first dimension must be fully defined when concating an "
                        "empty tensor list. element_shape: %s",
                        KN_PARTIAL(&s));
+    bool any = l->n == 0;
+    for (int64_t i = 0; i < l->n; i++)
+        any = any || l->item[i].dtype;
+    if (!any && !kn_shape_known(&rest))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Trying to concat list with only uninitialized tensors but "
+                       "element_shape_except_first_dim is not fully defined: %s",
+                       KN_PARTIAL(&rest));
     for (int64_t i = 0; i < l->n; i++) {
         const struct rt_tensor *t = &l->item[i];
         int64_t n;
@@ -923,11 +931,6 @@ static enum rt_status concat_run(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: leading dimension %lld is not valid",
                            sc->name, (long long)n);
     }
-    if (!kn_shape_known(&rest))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Trying to concat list with only uninitialized tensors but "
-                       "element_shape_except_first_dim is not fully defined: %s",
-                       KN_PARTIAL(&rest));
     st = stack_out(r, &rest, total);
     if (st || !kn_out(r, 1, 1, &l->n))
         return r->err->code;

@@ -30,19 +30,22 @@ static bool add(struct parts *l, int64_t row, int64_t column, const char *p, con
     return true;
 }
 
-/* V2 without a separator: runs of white space; at most `max` cuts, -1: any number. */
+/* V2 without a separator: runs of white space. 0 cuts: the text as it stands; after `max` cuts the
+ * rest, even when nothing is left; -1: any number. */
 static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
 {
+    if (max == 0)
+        return add(l, row, 0, p, end);
     for (int64_t c = 0;; c++) {
-        while (max != 0 && p < end && isspace((unsigned char)*p))
+        while (p < end && isspace((unsigned char)*p))
             p++;
+        if (c > 0 && c == max)
+            return add(l, row, c, p, end);
         if (p == end)
             return true;
         const char *q = p;
         while (q < end && !isspace((unsigned char)*q))
             q++;
-        if (c == max) /* the rest, as it stands */
-            return add(l, row, c, p, end);
         if (!add(l, row, c, p, q))
             return false;
         p = q;

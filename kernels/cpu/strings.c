@@ -330,7 +330,8 @@ static enum rt_status reduce_run(struct rt_run *r)
             if (j)
                 rt_bytes_add(&text, sep.p, sep.n);
             rt_bytes_add(&text, rt_str_data(&rt_strs(t)[from]), rt_strs(t)[from].n);
-            for (int i = n_axis - 1; i >= 0 && ++in[i] == t->dim[axis[i]]; i--)
+            /* the first axis named runs fastest */
+            for (int i = 0; i < n_axis && ++in[i] == t->dim[axis[i]]; i++)
                 in[i] = 0;
         }
         if (text.failed || !rt_str_set((struct rt_str *)r->out[0].data + k, text.p, text.n))

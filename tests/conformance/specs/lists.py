@@ -1,0 +1,193 @@
+"""Tensor lists, TensorArrays, stacks: graphs of several nodes, fetched as plain tensors."""
+
+from spec import *
+
+
+def f32(*v):
+    return np.float32(v)
+
+
+def reserve(tf, shape, n, dtype=None):
+    return tf.raw_ops.TensorListReserve(element_shape=tf.constant(shape, tf.int32), num_elements=n, element_dtype=dtype or tf.float32)
+
+
+def stack(tf, h, shape=-1, n=-1, dtype=None):
+    return tf.raw_ops.TensorListStack(input_handle=h, element_shape=held(tf, shape, tf.int32), element_dtype=dtype or tf.float32, num_elements=n)
+
+
+def held(tf, x, dtype=None):
+    """x, but no shape is known of it while the graph is made."""
+    return tf.compat.v1.placeholder_with_default(tf.constant(x, dtype), None)
+
+
+@spec("TensorListReserve", "TensorListSetItem", "TensorListGetItem", "TensorListStack")
+def items(g, op):
+    if op != "TensorListStack":
+        return  # the same graphs use it
+    def case(shape, n, sets, get=None, want=-1, name=""):
+        def build(tf, *values):
+            h = reserve(tf, shape, held(tf, n))
+            for i, v in zip(sets, values):
+                h = tf.raw_ops.TensorListSetItem(input_handle=h, index=held(tf, i), item=v)
+            out = [tf.raw_ops.TensorListLength(input_handle=h)]
+            if get is not None:
+                out.append(tf.raw_ops.TensorListGetItem(input_handle=h, index=held(tf, get), element_shape=held(tf, want), element_dtype=tf.float32))
+            else:
+                out.append(stack(tf, h, want))
+            return out
+
+        return Graph(build, *[f32(i, 2 * i) for i in range(len(sets))], name=f"{shape} {n} {sets} {get} {want}")
+
+    for shape in ([2], [-1], -1, [3]):
+        for want in ([2], [-1], -1, [3]):
+            yield case(shape, 3, [0, 2, 1], want=want)
+            yield case(shape, 3, [1], want=want)
+            yield case(shape, 3, [], want=want)
+            yield case(shape, 3, [1], get=1, want=want)
+            yield case(shape, 3, [1], get=0, want=want)
+            yield case(shape, 3, [], get=0, want=want)
+    yield case([2], -1, [])
+    yield case([2], 0, [], want=[2])
+    yield case([2], 0, [])
+    yield case([2], 2, [2])
+    yield case([2], 2, [-1])
+    yield case([2], 2, [0], get=5)
+
+
+@spec("TensorListFromTensor", "TensorListSplit", "TensorListConcatV2", "TensorListGather", "TensorListScatterV2", "TensorListResize", "TensorListElementShape", "TensorListScatterIntoExistingList", "TensorListConcatLists")
+def whole(g, op):
+    if op != "TensorListFromTensor":
+        return  # the same graphs use it
+    def graph(fn, *feeds, name=""):
+        return Graph(lambda tf, *v: fn(tf, tf.raw_ops, *v), *feeds, name=name)
+
+    def concat(tf, R, h, shape=-1, lead=()):
+        return list(R.TensorListConcatV2(input_handle=h, element_shape=held(tf, shape, tf.int32), leading_dims=held(tf, lead, tf.int64), element_dtype=tf.float32))
+
+    x = g.values("float32", (5, 3))
+    for shape in (-1, [-1], [3], [2]):
+        yield graph(lambda tf, R, v: [stack(tf, R.TensorListFromTensor(tensor=v, element_shape=tf.constant(shape)))], x, name=f"from {shape}")
+        yield graph(lambda tf, R, v: [R.TensorListElementShape(input_handle=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(shape)), shape_type=tf.int32)], x, name=f"element shape {shape}")
+        yield graph(lambda tf, R, v: concat(tf, R, R.TensorListFromTensor(tensor=v, element_shape=tf.constant(shape))), x, name=f"concat {shape}")
+    yield graph(lambda tf, R, v: [stack(tf, R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1)))], np.float32(3), name="from scalar")
+    for idx in ([1, 0, 4, 4], [], [5], [-1]):
+        for want in (-1, [3], [2]):
+            yield graph(lambda tf, R, v: [R.TensorListGather(input_handle=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1)),
+                        indices=held(tf, np.array(idx, np.int32)), element_shape=held(tf, want), element_dtype=tf.float32)], x, name=f"gather {idx} {want}")
+    for idx, n in (([1, 0, 4, 2, 3], -1), ([1, 0, 6, 2, 3], -1), ([1, 0, 6, 2, 3], 7), ([1, 0, 6, 2, 3], 4), ([1, 0], -1), ([1, 0, -1, 2, 3], -1), ([0, 1, 2, 3, 4], -2)):
+        yield graph(lambda tf, R, v: [stack(tf, R.TensorListScatterV2(tensor=v, indices=held(tf, np.array(idx, np.int32)), element_shape=tf.constant(-1), num_elements=held(tf, n)))], x, name=f"scatter {idx} {n}")
+    for size in (0, 2, 7, -1):
+        yield graph(lambda tf, R, v: [stack(tf, R.TensorListResize(input_handle=R.TensorListFromTensor(tensor=v, element_shape=tf.constant([3])), size=held(tf, size)))], x, name=f"resize {size}")
+    for lens, shape in (([2, 3], [-1, 3]), ([2, 3], -1), ([0, 5], [-1, 3]), ([2, 2], [-1, 3]), ([2, 4], [-1, 3]), ([2, -1], [-1, 3]), ([2, 3], [-1, 2])):
+        yield graph(lambda tf, R, v: concat(tf, R, R.TensorListSplit(tensor=v, element_shape=held(tf, shape), lengths=held(tf, np.int64(lens)))), x, name=f"split {lens} {shape}")
+    for shape, lead in (([-1, 2], [1, 2]), ([-1, 2], [1]), ([3, 2], []), (-1, [])):
+        yield graph(lambda tf, R: concat(tf, R, reserve(tf, -1, 2), shape, np.int64(lead)), name=f"concat unwritten {shape} {lead}")
+    yield graph(lambda tf, R, v: [stack(tf, R.TensorListConcatLists(input_a=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1)),
+                input_b=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1)), element_dtype=tf.float32))], x, name="concat lists")
+    yield graph(lambda tf, R, v: [stack(tf, tf.raw_ops.ZerosLike(x=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1))))], x, name="zeros like")
+
+
+@spec("EmptyTensorList", "TensorListPushBack", "TensorListPopBack", "TensorListLength")
+def push(g, op):
+    if op != "TensorListPushBack":
+        return  # the same graphs use it
+    def case(shape, most, n, pops, want=-1, dtype="float32"):
+        def build(tf, *values):
+            R = tf.raw_ops
+            h = R.EmptyTensorList(element_shape=tf.constant(shape, tf.int32), max_num_elements=held(tf, most), element_dtype=dtype)
+            first = h
+            for v in values:
+                h = R.TensorListPushBack(input_handle=h, tensor=v)
+            out = [R.TensorListLength(input_handle=first)]
+            for _ in range(pops):
+                h, t = R.TensorListPopBack(input_handle=h, element_shape=held(tf, want), element_dtype=dtype)
+                out.append(t)
+            return out + [R.TensorListLength(input_handle=h)]
+
+        return Graph(build, *[g.values(dtype, (2,)) for _ in range(n)], name=f"{shape} {most} {n} {pops} {want} {dtype}")
+
+    for dtype in ("float32", "string", "int64"):
+        yield case([2], -1, 4, 2, dtype=dtype)
+    yield case([2], 3, 4, 0)
+    yield case([3], -1, 1, 0)
+    yield case(-1, -1, 2, 3)
+    yield case(-1, -1, 20, 20)
+
+
+@spec("TensorArrayV3", "TensorArrayWriteV3", "TensorArrayReadV3", "TensorArrayGatherV3", "TensorArrayScatterV3", "TensorArrayConcatV3", "TensorArraySplitV3", "TensorArraySizeV3", "TensorArrayCloseV3")
+def arrays(g, op):
+    if op != "TensorArrayWriteV3":
+        return  # the same graphs use it
+    def graph(fn, *feeds, name="", **attrs):
+        def build(tf, *v):
+            R = tf.raw_ops
+            h, flow = R.TensorArrayV3(size=held(tf, attrs.pop("size", 3)), dtype=tf.float32, **attrs)
+            return fn(tf, R, h, flow, *v)
+
+        return Graph(build, *feeds, name=name)
+
+    def write(tf, R, h, flow, i, v):
+        return R.TensorArrayWriteV3(handle=h, index=held(tf, i), value=v, flow_in=flow)
+
+    def read(tf, R, h, flow, i):
+        return R.TensorArrayReadV3(handle=h, index=held(tf, i), flow_in=flow, dtype=tf.float32)
+
+    def fill(tf, R, h, flow, *v):
+        for i, x in enumerate(v):
+            flow = write(tf, R, h, flow, i, x)
+        return flow
+
+    def gather(tf, R, h, flow, idx, **k):
+        return R.TensorArrayGatherV3(handle=h, indices=held(tf, np.array(idx, np.int32)), flow_in=flow, dtype=tf.float32, **k)
+
+    a, b, c = (g.values("float32", (2,)) for _ in range(3))
+    short = g.values("float32", (1,))
+    yield graph(lambda tf, R, h, f, *v: [read(tf, R, h, fill(tf, R, h, f, *v), 1)], a, b, c, name="read")
+    yield graph(lambda tf, R, h, f, *v: [read(tf, R, h, fill(tf, R, h, f, *v), 2)], a, b, name="read unwritten")
+    yield graph(lambda tf, R, h, f, *v: [read(tf, R, h, fill(tf, R, h, f, *v), 2)], a, b, name="read zeros", element_shape=[2])
+    yield graph(lambda tf, R, h, f, *v: [read(tf, R, h, fill(tf, R, h, f, *v), 7)], a, b, name="read beyond")
+    yield graph(lambda tf, R, h, f, *v: [fill(tf, R, h, f, *v)], a, b, c, a, name="write beyond")
+    yield graph(lambda tf, R, h, f, *v: [R.TensorArraySizeV3(handle=h, flow_in=fill(tf, R, h, f, *v))], a, b, c, a, name="grow", dynamic_size=True)
+    yield graph(lambda tf, R, h, f, v: [write(tf, R, h, write(tf, R, h, f, 0, v), 0, v)], a, name="write twice")
+    yield graph(lambda tf, R, h, f, v: [write(tf, R, h, f, -1, v)], a, name="write before")
+    yield graph(lambda tf, R, h, f, *v: [fill(tf, R, h, f, *v)], a, short, name="alike", identical_element_shapes=True)
+    yield graph(lambda tf, R, h, f: [], name="nothing") if False else graph(lambda tf, R, h, f: [R.TensorArraySizeV3(handle=h, flow_in=f)], name="size")
+    yield graph(lambda tf, R, h, f: [R.TensorArraySizeV3(handle=h, flow_in=f)], name="size negative", size=-1)
+    for idx in ([0, 1, 2], [2, 0], [0, 0], [], [3]):
+        yield graph(lambda tf, R, h, f, *v: [gather(tf, R, h, fill(tf, R, h, f, *v), idx)], a, b, c, name=f"gather {idx}")
+        yield graph(lambda tf, R, h, f, *v: [gather(tf, R, h, fill(tf, R, h, f, *v), idx, element_shape=[2])], a, b, c, name=f"gather {idx} shape", clear_after_read=False)
+    yield graph(lambda tf, R, h, f, *v: [gather(tf, R, h, fill(tf, R, h, f, *v), [0, 1])], a, short, name="gather uneven")
+    yield graph(lambda tf, R, h, f, *v: [gather(tf, R, h, fill(tf, R, h, f, *v), [0, 1], element_shape=[3])], a, b, name="gather other shape")
+    x = g.values("float32", (3, 2))
+    for idx in ([2, 0, 1], [0, 1], [0, 1, 3], [0, 0, 1], [-1, 0, 1]):
+        yield graph(lambda tf, R, h, f, v: [gather(tf, R, h, R.TensorArrayScatterV3(handle=h, indices=held(tf, np.int32(idx)), value=v, flow_in=f), [0, 1, 2])], x, name=f"scatter {idx}")
+    for lens in ([1, 1, 1], [0, 3, 0], [1, 1], [1, 2], [2, 2, 1]):
+        yield graph(lambda tf, R, h, f, v: list(R.TensorArrayConcatV3(handle=h, flow_in=R.TensorArraySplitV3(handle=h, value=v, lengths=held(tf, np.int64(lens)), flow_in=f), dtype=tf.float32)), x, name=f"split {lens}")
+    yield graph(lambda tf, R, h, f: list(R.TensorArrayConcatV3(handle=h, flow_in=f, dtype=tf.float32, element_shape_except0=[2])), name="concat none", size=0)
+    yield graph(lambda tf, R, h, f: list(R.TensorArrayConcatV3(handle=h, flow_in=f, dtype=tf.float32)), name="concat none open", size=0)
+    yield graph(lambda tf, R, h, f, *v: list(R.TensorArrayConcatV3(handle=h, flow_in=fill(tf, R, h, f, *v), dtype=tf.float32)), np.float32(1), np.float32(2), np.float32(2), name="concat scalars")
+
+
+@spec("StackV2", "StackPushV2", "StackPopV2", "StackCloseV2")
+def stacks(g, op):
+    if op != "StackV2":
+        return  # the same graphs use it
+    def case(n, pops):
+        def build(tf, *values):
+            R = tf.raw_ops
+            h = R.StackV2(max_size=held(tf, -1), elem_type=tf.float32)
+            last, out = None, []
+            for v in values:
+                with tf.control_dependencies([last] if last is not None else []):
+                    last = R.StackPushV2(handle=h, elem=v)
+            for _ in range(pops):
+                with tf.control_dependencies([last] if last is not None else []):
+                    last = R.StackPopV2(handle=h, elem_type=tf.float32)
+                out.append(last)
+            return out
+
+        return Graph(build, *[g.values("float32", (2,)) for _ in range(n)], name=f"{n} {pops}")
+
+    yield case(3, 2)
+    yield case(20, 20)
+    yield case(1, 2)

@@ -1,0 +1,156 @@
+"""Text: lengths, cases, parts, joins, hashes, numbers, Base64."""
+
+from spec import *
+
+
+def s(*v):
+    return np.array(list(v) + [None], object)[:-1]
+
+
+WORDS = s(b"", b"a", b"abc", b"hello world", b"x" * 20, b"y" * 40, b"z" * 64, b"q" * 65, b"w" * 200, b"\x00\xff", "über".encode())
+
+
+@spec("StringLength")
+def length(g, op):
+    for unit in ("BYTE", "UTF8_CHAR"):
+        yield Case(WORDS, unit=unit)
+        yield Case(g.values("string", (2, 0, 3)), unit=unit)
+        yield Case(s(b"\xff\xfe", "日本語 über".encode()), unit=unit)
+
+
+@spec("StringStrip", "StringLower", "StringUpper")
+def plain(g, op):
+    for x in g.tensors("string"):
+        yield Case(x)
+    yield Case(s(b"  a b\t\n\v\f\r ", b"   ", b"", b"Hello WORLD"))
+    if op != "StringStrip":
+        yield Case(s("ABC ÜBER Straße ÿ ŉ Ωμέγα Ж ж Ł ł".encode(), b"A\xffB", b"\xe3\x81"), encoding="utf-8")
+        yield Case(s(b"a"), encoding="latin")
+
+
+@spec("Substr")
+def substr(g, op):
+    for unit in ("BYTE", "UTF8_CHAR"):
+        for x, p, n in ((s(b"hello", b"world"), 1, 3), (s(b"hello", b"wor"), 4, 3), (s(b"hello", b"wor"), -2, 10),
+                        (s(b"hello", b"wor"), -6, 10), (s(b"hello", b"wor"), [1, 2], [1, 0]), (s(b"hello", b"wor"), [1, 2, 3], [1, 1, 1]),
+                        (s(b"hello", b"wor"), [1, 2], [1]), (s(b"hello"), [1, 2], [1, 1]), (s("über日本".encode()), 1, 4),
+                        (s("über".encode()), -3, 2), (s("über".encode()), 4, 2), (s("über".encode()), 9, 2)):
+            yield Case(x, np.int32(p), np.int32(n), unit=unit)
+            yield Case(x, np.int64(p), np.int64(n), unit=unit)
+
+
+@spec("StringJoin")
+def join(g, op):
+    yield Case([s(b"a", b"b"), s(b"x")[0:1].reshape(()), s(b"c", b"d")], separator="-")
+    yield Case([s(b"a", b"b"), s(b"c", b"d")])
+    yield Case([s(b"a", b"b"), s(b"c")], separator="-")
+    yield Case([s(b"a", b"b").reshape(1, 2), s(b"c", b"d")], separator="-")
+    yield Case([WORDS], separator="-")
+
+
+@spec("ReduceJoin")
+def reduce_join(g, op):
+    x = s(b"a", b"b", b"c", b"d", b"e", b"f").reshape(2, 3)
+    for axes in ([0], [1], [0, 1], [1, 0], [-1], [], [0, 0], [2], [0, -2], 0):
+        for keep in (False, True):
+            yield Case(x, np.array(axes, np.int32), keep_dims=keep, separator=".")
+    yield Case(np.zeros((0, 2), object), np.int32([0]))
+    yield Case(s(b"a").reshape(()), np.int32([]))
+
+
+@spec("StringSplitV2")
+def split_v2(g, op):
+    x = s(b"a b  c ", b" ", b"", b"  lead", b"a,b,,c", b",", b"a<>b<><>c", b"tab\tnew\nline")
+    for sep in (b"", b",", b"<>", b" "):
+        for m in (-1, 0, 1, 2):
+            yield Case(x, s(sep).reshape(()), maxsplit=m)
+    yield Case(s(b"a").reshape(()), s(b"").reshape(()))
+    yield Case(x, s(b"", b""))
+    yield Case(np.zeros((0,), object), s(b"").reshape(()))
+
+
+@spec("StringSplit")
+def split(g, op):
+    x = s(b"a b  c ", b" ", b"", b"  lead", b"a,b,,c", b",")
+    for d in (b"", b",", b" ", b", "):
+        for skip in (True, False):
+            yield Case(x, s(d).reshape(()), skip_empty=skip)
+    yield Case(s(b"a").reshape(()), s(b"").reshape(()))
+
+
+@spec("AsString")
+def as_string(g, op):
+    for dtype in INTS:
+        yield Case(g.values(dtype, (9,)))
+        yield Case(g.values(dtype, (9,)), width=12)
+    for dtype in WIDE_FLOATS + HALFS:
+        x = g.values(dtype, (20,), lo=-1000, hi=1000)
+        yield Case(x)
+        yield Case(x, precision=2)
+        yield Case(x, scientific=True)
+        yield Case(x, shortest=True)
+        yield Case(x, width=14, fill="0", precision=1)
+    yield Case(np.array([True, False]))
+    yield Case(np.complex64([1 + 2j]), precision=2)
+    for fill in ("-", "+", " ", "x", "xx", "0"):
+        yield Case(np.int32([15, -3]), width=10, fill=fill)
+    yield Case(np.int32([15]), precision=3)
+    yield Case(np.int32([15]), scientific=True)
+    yield Case(np.float32([1.5]), scientific=True, shortest=True)
+    yield Case(s(b"a", b"bc"), width=5)
+    yield Case(np.float32([]))
+
+
+@spec("StringToNumber")
+def to_number(g, op):
+    for t in ("float32", "float64", "int32", "int64"):
+        yield Case(s(b"1", b" 3 ", b"-7", b"+5"), out_type=t)
+        for bad in (b"abc", b"", b"1_0", b"1 2", b"1.5", b"3000000000", b"99999999999999999999", b"0x10", b"1e3"):
+            yield Case(s(bad), out_type=t)
+    for t in ("float32", "float64"):
+        yield Case(s(b"1.5", b"-2.25e3", b"inf", b"nan", b".5", b"5.", b"Infinity", b"-INF", b"1e400", b"0.1", b"16777217"), out_type=t)
+
+
+@spec("StringToHashBucketFast")
+def fast(g, op):
+    yield Case(WORDS, num_buckets=1000000007)
+    yield Case(s(*[bytes(g.rng.integers(0, 256, n, np.uint8)) for n in range(200)]), num_buckets=2**62)
+    yield Case(WORDS, num_buckets=1)
+
+
+@spec("StringToHashBucket")
+def old(g, op):
+    yield Case(WORDS, num_buckets=1000000007)
+    yield Case(s(*[bytes(g.rng.integers(0, 256, n, np.uint8)) for n in range(60)]), num_buckets=2**62)
+
+
+@spec("StringToHashBucketStrong")
+def strong(g, op):
+    yield Case(WORDS, num_buckets=1000000007, key=[1, 2])
+    yield Case(s(*[bytes(g.rng.integers(0, 256, n, np.uint8)) for n in range(60)]), num_buckets=2**62, key=[2**60, 17])
+    yield Case(WORDS, num_buckets=10, key=[1])
+
+
+@spec("EncodeBase64")
+def encode(g, op):
+    for pad in (False, True):
+        yield Case(WORDS, pad=pad)
+
+
+@spec("DecodeBase64")
+def decode(g, op):
+    yield Case(s(b"", b"YQ", b"YQ==", b"YWI", b"YWI=", b"YWJj", b"__79"))
+    for bad in (b"Y", b"Y+==", b"YQ=", b"Y WI", b"YR", b"====", b"=", b"Y==="):
+        yield Case(s(bad))
+
+
+@spec("StringFormat")
+def string_format(g, op):
+    yield Case([np.arange(8), s(b"x").reshape(()), np.float32(1.5)], template="a %s b %s c %s")
+    yield Case([np.int32([[1, 2], [3, 4]]), s(b"x", b"y")], template="a %s b %s")
+    for shape in ((10, 10), (8, 8, 8), (2, 2, 2), (7,), (3, 9)):
+        x = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
+        for n in (3, 1, -1):
+            yield Case([x], template="%s", summarize=n)
+    yield Case([np.array([True, False]), np.zeros(0, np.float32), np.float64(.1), np.float32(1e10)], template="%s%s%s%s")
+    yield Case([s(b'a\n"q"\x01')], template="{}", placeholder="{}")
