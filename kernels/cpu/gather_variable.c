@@ -117,8 +117,8 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
     const size_t bytes = (size_t)inner * rt_dtype_size(dt);
     const char *src = params->data;
     const bool plain = rt_dtype_is_plain(dt);
-    for (int64_t b = 0; b < n_batch; b++, src += (size_t)limit * bytes)
-        for (int64_t i = 0; i < n_index; i++, out += bytes) {
+    for (int64_t b = 0; b < n_batch; b++)
+        for (int64_t i = 0; i < n_index; i++) {
             const int64_t at = b * n_index + i, v = kn_int_at(index, at);
             if (v < 0 || v >= limit) {
                 char room[RT_MAX_RANK * 22];
@@ -127,10 +127,12 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
                                (long long)limit);
             }
             if (!bytes)
-                continue;
+                continue; /* there may be no memory at all behind either side */
+            const char *from = src + (size_t)(b * limit + v) * bytes;
+            char *to = out + (size_t)at * bytes;
             if (plain)
-                memcpy(out, src + (size_t)v * bytes, bytes);
-            else if ((st = kn_copy(dt, out, src + (size_t)v * bytes, inner, r->err)))
+                memcpy(to, from, bytes);
+            else if ((st = kn_copy(dt, to, from, inner, r->err)))
                 return st;
         }
     return RT_OK;
