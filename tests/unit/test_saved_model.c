@@ -108,7 +108,7 @@ static void a_directory_is_complete_only_with_all_its_files(void **state)
 {
     (void)state;
     int64_t bytes = -1;
-    strcpy(dir, "/tmp/slipway-model-XXXXXX");
+    memcpy(dir, "/tmp/slipway-model-XXXXXX", sizeof "/tmp/slipway-model-XXXXXX");
     assert_non_null(mkdtemp(dir));
     assert_ok(rt_saved_model_is_complete(SECOND, NULL, 0, &bytes, &err), &err);
     assert_int_equal(bytes, 8 + 206);
