@@ -11,7 +11,7 @@
 
 /* ---- reducers ---- */
 
-enum { BLOCK = 32, LANES = 64, SHORT = 16 };
+enum { BLOCK = 16, LANES = 64, SHORT = 16 };
 
 /*
  * A: the type that a block is accumulated in, by PLUS(dt, a, x) of x = LOAD(dt, element).

@@ -1,0 +1,37 @@
+/*
+ * One op in a graph of its own, fed and run by a session with every kernel there is.
+ *
+ *   struct op_call c = {.op = "AddV2", .attrs = "T=float", .n_in = 2, .n_out = 1};
+ *   c.in[0] = op_floats(3, (float[]){1, 2, 3});
+ *   assert_ok(op_run(&c), &c.err);
+ *   ... c.out[0] ...
+ *   op_clear(&c);
+ */
+#ifndef TESTS_SUPPORT_OP_H
+#define TESTS_SUPPORT_OP_H
+
+#include "runtime/session.h"
+
+enum { OP_MOST = 8 };
+
+struct op_call {
+    const char *op, *attrs; /* attributes as in graph_def.h */
+    int n_in, n_out;
+    struct rt_tensor in[OP_MOST], out[OP_MOST];
+    /* Per input, may be NULL: an op of one input and output, and its attributes, to put before it:
+     * what it makes is in nobody's hands but this op's, which may write over it. */
+    const char *before[OP_MOST], *before_attrs[OP_MOST];
+    struct rt_error err;
+};
+enum rt_status op_run(struct op_call *c);
+/* Whether requests may be merged along dimension 0 of every input, of these shapes. */
+bool op_is_rowwise(struct op_call *c, const struct rt_shape *shapes);
+void op_clear(struct op_call *c); /* inputs and outputs */
+
+/* New tensors; out of memory fails the test. */
+struct rt_tensor op_tensor(enum rt_dtype dtype, int rank, const int64_t *dim, const void *values);
+struct rt_tensor op_floats(int64_t n, const float *values);
+struct rt_tensor op_ints(int64_t n, const int32_t *values);
+struct rt_tensor op_int(int32_t value); /* a scalar */
+
+#endif
