@@ -479,7 +479,8 @@ static void assert_encodes(int n, const char *const *names, const struct rt_tens
 static struct rt_tensor view(enum rt_dtype dtype, int rank, const int64_t *dim, void *data)
 {
     struct rt_tensor t = {.dtype = (uint8_t)dtype, .rank = (int8_t)rank, .data = data};
-    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
+    if (rank)
+        memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
     return t;
 }
 
