@@ -48,7 +48,16 @@ struct rt_checkpoint {
     int first_public;
     struct rt_mutex mu;
     struct shard *shard;
+    struct rt_checkpoint *next; /* in the list of open ones; guarded by open_mu */
+    struct stat index;          /* of the file it was read from; all zero: not in the list */
 };
+
+/*
+ * Some graphs have a RestoreV2 per variable. All of them, and the tensors that come out, share one
+ * checkpoint while any of it is alive: the index is read once, each shard is opened once.
+ */
+static struct rt_mutex open_mu = RT_MUTEX_INIT;
+static struct rt_checkpoint *open_list; /* guarded by open_mu */
 
 /* ---- the index ---- */
 
@@ -223,16 +232,89 @@ fail:
     return st;
 }
 
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* A reference to the open checkpoint that was read from this very file, or NULL. */
+static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index)
+{
+    struct rt_checkpoint *c;
+
+    rt_mutex_lock(&open_mu);
+    for (c = open_list; c; c = c->next) {
+        int refs = atomic_load(&c->refs);
+        if (strcmp(c->prefix, prefix) != 0 || !same_file(&c->index, index))
+            continue;
+        /* One whose last reference has just gone is about to leave the list. */
+        while (refs && !atomic_compare_exchange_weak(&c->refs, &refs, refs + 1))
+            ;
+        if (refs)
+            break;
+    }
+    rt_mutex_unlock(&open_mu);
+    return c;
+}
+
+static void list_add(struct rt_checkpoint *c, const struct stat *index)
+{
+    rt_mutex_lock(&open_mu);
+    c->index = *index;
+    c->next = open_list;
+    open_list = c;
+    rt_mutex_unlock(&open_mu);
+}
+
+static void list_remove(struct rt_checkpoint *c)
+{
+    rt_mutex_lock(&open_mu);
+    for (struct rt_checkpoint **at = &open_list; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    rt_mutex_unlock(&open_mu);
+}
+
+struct rt_checkpoint *rt_checkpoint_ref(struct rt_checkpoint *c)
+{
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
+void rt_checkpoint_unref(struct rt_checkpoint *c)
+{
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    list_remove(c);
+    for (int i = 0; c->shard && i < c->n_shards; i++)
+        if (c->shard[i].fd >= 0)
+            close(c->shard[i].fd);
+    free(c->shard);
+    free(c->entry);
+    free(c->prefix);
+    rt_arena_free(c->arena);
+    rt_mutex_clear(&c->mu);
+    free(c);
+}
+
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
                                   struct rt_error *err)
 {
     char path[4200], *bytes = NULL;
     size_t n;
+    struct stat before = {0}, after;
     enum rt_status st;
 
     if (strlen(prefix) > 4000)
         return rt_fail_errno(err, prefix, ENAMETOOLONG);
     snprintf(path, sizeof path, "%s.index", prefix);
+    const bool is_there = stat(path, &before) == 0;
+    if (is_there && (*out = already_open(prefix, &before)))
+        return RT_OK;
     st = rt_file_read(path, MAX_INDEX, &bytes, &n, err);
     if (st == RT_NOT_FOUND && access(prefix, F_OK) == 0)
         return rt_fail(err, RT_UNIMPLEMENTED,
@@ -248,28 +330,9 @@ enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix
         return st;
     st = rt_checkpoint_open_index(out, prefix, rt_span_of(bytes, n), err);
     free(bytes);
+    if (!st && is_there && stat(path, &after) == 0 && same_file(&before, &after))
+        list_add(*out, &before);
     return st;
-}
-
-struct rt_checkpoint *rt_checkpoint_ref(struct rt_checkpoint *c)
-{
-    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
-    return c;
-}
-
-void rt_checkpoint_unref(struct rt_checkpoint *c)
-{
-    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    for (int i = 0; c->shard && i < c->n_shards; i++)
-        if (c->shard[i].fd >= 0)
-            close(c->shard[i].fd);
-    free(c->shard);
-    free(c->entry);
-    free(c->prefix);
-    rt_arena_free(c->arena);
-    rt_mutex_clear(&c->mu);
-    free(c);
 }
 
 int rt_checkpoint_count(const struct rt_checkpoint *c)

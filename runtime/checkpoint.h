@@ -15,7 +15,8 @@
 
 struct rt_checkpoint;
 
-/* `prefix` as RestoreV2 gets it ("DIR/variables/variables"). Reads the index whole. */
+/* `prefix` as RestoreV2 gets it ("DIR/variables/variables"). Reads the index whole,
+ * or joins whoever has the same file open. */
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
                                   struct rt_error *err);
 /* As rt_checkpoint_open, the index from memory (for tests and fuzzing). */

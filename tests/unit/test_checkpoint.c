@@ -1,8 +1,11 @@
 #include "tests/support/test.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/thread.h"
 #include "runtime/checkpoint.h"
 #include "runtime/file.h"
 #include "runtime/slice.h"
@@ -425,6 +428,74 @@ static void a_tensor_larger_than_a_window_is_read_whole(void **state)
     rt_checkpoint_unref(c);
 }
 
+static int open_files(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static void one_that_is_open_is_shared_until_its_file_changes(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *a, *b, *c;
+    struct rt_tensor t[2];
+    int files = open_files();
+    copy_file(PLAIN ".index", in_dir("shared.index"), 0, -1);
+    copy_file(PLAIN ".data-00000-of-00001", in_dir("shared.data-00000-of-00001"), 0, -1);
+    assert_ok(rt_checkpoint_open(&a, in_dir("shared"), &err), &err);
+    assert_ok(rt_checkpoint_tensor(a, "f32", WHOLE, RT_F32, &t[0], &err), &err);
+    rt_checkpoint_unref(a);
+    assert_ok(rt_checkpoint_open(&b, in_dir("shared"), &err), &err);
+    assert_ptr_equal(a, b);
+    assert_ok(rt_checkpoint_tensor(b, "f64", WHOLE, RT_F64, &t[1], &err), &err);
+    assert_int_equal(open_files(), files + 1);
+    copy_file(SLICED ".index", in_dir("shared.index"), 0, -1);
+    assert_ok(rt_checkpoint_open(&c, in_dir("shared"), &err), &err);
+    assert_ptr_not_equal(b, c);
+    assert_int_equal(rt_checkpoint_count(c), 3);
+    rt_checkpoint_unref(c);
+    rt_checkpoint_unref(b);
+    assert_ok(rt_tensor_load(&t[0], &err), &err);
+    rt_tensor_clear(&t[0]);
+    rt_tensor_clear(&t[1]);
+    assert_int_equal(open_files(), files);
+}
+
+static void *open_and_close(void *arg)
+{
+    struct rt_tensor t;
+    (void)arg;
+    for (int i = 0; i < 300; i++) {
+        struct rt_checkpoint *c;
+        if (rt_checkpoint_open(&c, PLAIN, NULL))
+            return NULL;
+        bool good = rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, &t, NULL) == RT_OK;
+        rt_checkpoint_unref(c);
+        good = good && rt_tensor_load(&t, NULL) == RT_OK;
+        rt_tensor_clear(&t);
+        if (!good)
+            return NULL;
+    }
+    return arg;
+}
+
+static void threads_open_and_close_one_at_the_same_time(void **state)
+{
+    pthread_t thread[4];
+    int alive;
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rt_thread_start(&thread[i], "open", open_and_close, &alive), 0);
+    for (int i = 0; i < 4; i++) {
+        void *good;
+        pthread_join(thread[i], &good);
+        assert_non_null(good);
+    }
+}
+
 static enum rt_status count_entries(void *arg, struct rt_span key, struct rt_span value,
                                     struct rt_error *err)
 {
@@ -486,6 +557,8 @@ int main(void)
         cmocka_unit_test(what_is_written_is_what_tensorflow_writes),
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
+        cmocka_unit_test(one_that_is_open_is_shared_until_its_file_changes),
+        cmocka_unit_test(threads_open_and_close_one_at_the_same_time),
         cmocka_unit_test(a_table_of_many_blocks_gives_all_its_entries),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
