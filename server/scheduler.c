@@ -711,6 +711,12 @@ struct srv_scheduler *srv_scheduler_new(struct srv_server *server, int n_workers
             break;
         }
     }
+    const char *file = server->options.batching_parameters_file;
+    if (file && *file)
+        RT_LOG(RT_LOG_WARNING,
+               "--batching_parameters_file=%s is not read: batches form by load, of at most "
+               "--max_batch_rows=%lld rows",
+               file, (long long)settings.max_rows);
     if (ok && rt_thread_start(&s->timer, "slip-timer", keep_time, s) == 0)
         return s;
     stop(s, n, false);

@@ -1,0 +1,206 @@
+#include "tests/support/test.h"
+
+#include "runtime/base/bytes.h"
+#include "server/metrics.h"
+#include "server/net.h"
+#include "server/server.h"
+
+enum { N_NETS = 3, N_WORKERS = 2 };
+
+struct world {
+    struct srv_server server;
+    struct srv_net net[N_NETS]; /* two of REST, one of gRPC */
+    struct rt_model_signature signatures[2];
+    struct rt_model loaded;
+    struct srv_version version;
+    struct srv_version *versions[1];
+    struct srv_map_model model;
+    struct srv_map map;
+    struct rt_bytes page;
+};
+
+static const char *const names[2] = {"serving_default", "an \"odd\\ one"};
+
+static void no_wake(struct srv_net *net)
+{
+    (void)net;
+}
+
+static struct world *begin(void)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->loaded = (struct rt_model){.n_signatures = 2, .signatures = w->signatures};
+    w->version = (struct srv_version){.model = "m", .version = 7, .loaded = &w->loaded};
+    w->versions[0] = &w->version;
+    w->model = (struct srv_map_model){.name = "m", .n_versions = 1, .versions = w->versions};
+    w->map = (struct srv_map){1, &w->model};
+    atomic_store(&w->server.map, &w->map);
+    w->server.metrics = srv_metrics_new(N_NETS, N_WORKERS);
+    assert_non_null(w->server.metrics);
+    for (int i = 0; i < N_NETS; i++) {
+        srv_net_init(&w->net[i], &w->server, i < 2 ? "REST" : "GRPC", no_wake, NULL);
+        w->net[i].index = i;
+        w->server.nets[i] = &w->net[i];
+    }
+    w->server.n_nets = N_NETS;
+    w->version.metrics = srv_metrics_version(w->server.metrics, "m", 7, 2, names);
+    assert_non_null(w->version.metrics);
+    rt_bytes_init(&w->page, 1 << 20);
+    return w;
+}
+
+static void end(struct world *w)
+{
+    if (w->version.metrics)
+        srv_metrics_drop_version(w->server.metrics, w->version.metrics);
+    srv_metrics_free(w->server.metrics);
+    rt_bytes_clear(&w->page);
+    free(w);
+}
+
+static void count(struct world *w, int net, int signature, enum rt_status code, int64_t ns)
+{
+    struct srv_job job = {.version = &w->version, .signature = &w->signatures[signature]};
+    srv_metrics_request(&w->net[net], &job, rt_span_str("m"), SRV_PREDICT, code, ns);
+}
+
+static void expect(struct world *w, const char *line)
+{
+    rt_bytes_clear(&w->page);
+    srv_metrics_page(&w->server, &w->page);
+    assert_false(w->page.failed);
+    if (!strstr(w->page.p, line))
+        fail_msg("no \"%s\" in:\n%s", line, w->page.p);
+}
+
+static void requests_are_summed_over_the_threads_of_an_entrypoint(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 0, RT_OK, 15000);
+    count(w, 1, 0, RT_OK, 15000);
+    count(w, 2, 0, RT_OK, 15000);
+    count(w, 2, 0, RT_INVALID_ARGUMENT, 15000);
+    expect(w, "slipway_requests_total{model=\"m\",version=\"7\",signature=\"serving_default\","
+              "api=\"predict\",entrypoint=\"REST\",code=\"OK\"} 2\n");
+    expect(w, "entrypoint=\"GRPC\",code=\"INVALID_ARGUMENT\"} 1\n");
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 3\n");
+    end(w);
+}
+
+static void latencies_fall_into_servings_buckets_and_add_up(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 0, RT_OK, 9999);  /* le 10 us */
+    count(w, 0, 0, RT_OK, 10000); /* upper ends do not belong: le 18 us */
+    count(w, 0, 0, RT_OK, 3600000000000);
+#define LATENCY ":tensorflow:serving:request_latency"
+#define LABELS  "model_name=\"m\",API=\"predict\",entrypoint=\"REST\""
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"10\"} 1\n");
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"18\"} 2\n");
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"32.4\"} 2\n");
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"+Inf\"} 3\n");
+    expect(w, LATENCY "_count{" LABELS "} 3\n");
+    expect(w, "slipway_request_duration_seconds_bucket{model=\"m\",version=\"7\",signature="
+              "\"serving_default\",api=\"predict\",entrypoint=\"REST\",le=\"1e-05\"} 1\n");
+    end(w);
+}
+
+static void a_model_that_there_is_not_makes_no_label_of_its_own(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    for (int i = 0; i < 5; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "nobody%d", i);
+        srv_metrics_request(&w->net[0], NULL, rt_span_str(name), SRV_PREDICT, RT_NOT_FOUND, 0);
+    }
+    srv_metrics_request(&w->net[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 0);
+    expect(w, ":tensorflow:serving:request_count{model_name=\"\",status=\"NOT_FOUND\"} 5\n");
+    expect(w, "slipway_requests_total{model=\"m\",version=\"\",signature=\"\",api=\"status\",");
+    assert_null(strstr(w->page.p, "nobody"));
+    end(w);
+}
+
+static void totals_do_not_go_back_when_a_version_goes(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    for (int i = 0; i < 4; i++)
+        count(w, 2, i % 2, RT_OK, 15000);
+    srv_metrics_drop_version(w->server.metrics, w->version.metrics);
+    w->version.metrics = NULL;
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 4\n");
+    expect(w, ":tensorflow:serving:request_latency_count{model_name=\"m\",API=\"Predict\","
+              "entrypoint=\"GRPC\"} 4\n");
+    assert_null(strstr(w->page.p, "version=\"7\""));
+    end(w);
+}
+
+static void labels_are_escaped(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 1, RT_OK, 15000);
+    expect(w, "signature=\"an \\\"odd\\\\ one\"");
+    end(w);
+}
+
+static void batches_loads_and_events_are_counted(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct srv_job b = {.version = &w->version, .queued_ns = 0, .started_ns = 5000};
+    struct srv_job a = {.next = &b, .version = &w->version, .queued_ns = 0, .started_ns = 5000};
+    srv_metrics_batch(w->server.metrics, 1, &a, 2, 3, 40000);
+    srv_metrics_batch(w->server.metrics, -1 - 2, &b, 1, 1, 40000); /* inline, on the third net */
+    srv_metrics_load(w->server.metrics, "m", 7, true, 1000000);
+    srv_metrics_load(w->server.metrics, "other", 1, false, 1000000);
+    srv_metrics_event(w->server.metrics, "smuggling_refused");
+    srv_metrics_event(w->server.metrics, "smuggling_refused");
+    expect(w, "slipway_batch_rows_bucket{model=\"m\",version=\"7\",le=\"1\"} 1\n");
+    expect(w, "slipway_batch_rows_bucket{model=\"m\",version=\"7\",le=\"2\"} 1\n");
+    expect(w, "slipway_batch_rows_bucket{model=\"m\",version=\"7\",le=\"4\"} 2\n");
+    expect(w, "slipway_batch_rows_sum{model=\"m\",version=\"7\"} 4\n");
+    expect(w, "slipway_queue_duration_seconds_count{model=\"m\",version=\"7\"} 3\n");
+    expect(w, "slipway_model_loads_total{model=\"other\",result=\"failed\"} 1\n");
+    expect(w, "slipway_events_total{event=\"smuggling_refused\"} 2\n");
+    end(w);
+}
+
+static void every_line_is_prometheus_text(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 1, RT_OK, 15000);
+    expect(w, "slipway_ready 0\n");
+    for (char *line = w->page.p; *line;) {
+        char *newline = strchr(line, '\n');
+        assert_non_null(newline);
+        *newline = '\0';
+        if (*line != '#') {
+            char *value = strrchr(line, ' '), *rest;
+            assert_non_null(value);
+            strtod(value + 1, &rest);
+            assert_string_equal(rest, "");
+        }
+        line = newline + 1;
+    }
+    end(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_are_summed_over_the_threads_of_an_entrypoint),
+        cmocka_unit_test(latencies_fall_into_servings_buckets_and_add_up),
+        cmocka_unit_test(a_model_that_there_is_not_makes_no_label_of_its_own),
+        cmocka_unit_test(totals_do_not_go_back_when_a_version_goes),
+        cmocka_unit_test(labels_are_escaped),
+        cmocka_unit_test(batches_loads_and_events_are_counted),
+        cmocka_unit_test(every_line_is_prometheus_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
