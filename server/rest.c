@@ -127,7 +127,8 @@ struct loop {
     int epoll, wake_fd, listen_fd;
     struct MHD_Daemon *daemon;
     struct srv_mail listen_mail, quiesce_mail, stop_mail;
-    bool closing, stopping, resumed;
+    bool closing, stopping;
+    bool again;                   /* the next turn does not wait */
     int64_t now_ns;               /* of this turn */
     struct link reading, idle;    /* connections, by deadline: each list has one time-out */
     struct link ended;            /* connections, by `end` */
@@ -346,7 +347,7 @@ static void resume(struct request *req)
 {
     list_remove(&req->link);
     req->overdue = false;
-    req->loop->resumed = true;
+    req->loop->again = true;
     MHD_resume_connection(req->mhd);
 }
 
@@ -781,6 +782,7 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
         list_remove(&c->end);
         free(c);
         *context = NULL;
+        l->again = true; /* at the limit of connections it accepts again on its next run only */
     }
 }
 
@@ -855,7 +857,7 @@ static int wait_ms(struct loop *l)
 {
     int64_t until = RT_NEVER, now = rt_now_ns();
     MHD_UNSIGNED_LONG_LONG ms;
-    if (l->resumed)
+    if (l->again)
         return 0;
     if (l->daemon && MHD_get_timeout(l->daemon, &ms) == MHD_YES) {
         if (ms == 0)
@@ -904,7 +906,7 @@ static void *loop_main(void *arg)
         struct epoll_event events[32];
         int n = epoll_wait(l->epoll, events, 32, wait_ms(l));
         l->now_ns = rt_now_ns();
-        l->resumed = false;
+        l->again = false;
         read_events(l, events, n);
         srv_net_begin(&l->net);
         if (l->daemon)

@@ -296,6 +296,30 @@ class LimitsTest(unittest.TestCase):
                     time.sleep(0.05)
             self.assertLess(time.monotonic() - began, 5 * SLOW)
 
+    def test_a_connection_beyond_the_limit_waits_for_its_turn(self):
+        server = self.with_server("--max_connections=3")
+        open_ones = [server.connect() for _ in range(3)]
+        for s in open_ones:
+            s.sendall(head("GET", "/healthz"))
+            self.assertEqual(answer(s)[0], 200)
+        with server.connect() as late:
+            late.sendall(head("GET", "/healthz"))
+            late.settimeout(0.2)
+            with self.assertRaises(socket.timeout):
+                late.recv(1)
+            open_ones.pop().close()
+            late.settimeout(5 * SLOW)
+            self.assertEqual(answer(late)[0], 200)
+        for s in open_ones:
+            s.close()
+
+    def test_a_request_that_comes_too_late_is_told_so(self):
+        server = self.with_server("--rest_api_timeout_in_ms=1")
+        status, _, body = server.ask("POST", PREDICT,
+                                     b'{"inputs": [' + b"1," * 1000000 + b"1]}")
+        self.assertEqual(status, 504)
+        self.assertIn("Timed out waiting for notification", json.loads(body)["error"])
+
     def test_browsers_get_their_headers_when_asked_for(self):
         server = self.with_server("--rest_api_enable_cors_support")
         for path, status in ((MODEL, 200), ("/v1/models/nope", 404)):
