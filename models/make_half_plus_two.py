@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes models/half_plus_two: y = a * x + b, with a = 0.5 and b in a checkpoint; version 1 has
-b = 3 (so that a swap shows), version 2, which is served, has b = 2. Without TensorFlow: messages by protoc from proto/, the checkpoint by hand.
+b = 3 (so that a swap shows), version 2, which is served, has b = 2. Without TensorFlow: messages
+by protoc from proto/, the checkpoint by hand.
 
 The graph is in the manner of TensorFlow 1: x is an Identity behind a ParseExample, and the signature
 feeds x in the middle of the graph. --examples adds the signatures that feed serialized Examples

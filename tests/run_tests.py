@@ -166,7 +166,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="release build only")
     parser.add_argument("--seconds", type=int, help="per fuzz target")
     parser.add_argument("names", nargs="*", help="fuzz targets")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     tally = Tally()
     if args.verb == "fuzz":
         fuzz(tally, args.seconds or 60, args.names)
