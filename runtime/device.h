@@ -23,8 +23,8 @@ struct rt_device {
     /* NULL members mean: as the host does. */
     void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes); /* NULL: none left */
     void (*free)(struct rt_device *d, struct rt_stream *s, void *p);        /* after s's work */
-    enum rt_status (*copy_in)(struct rt_device *d, struct rt_stream *s, void *dst,
-                              const void *host, size_t bytes, struct rt_error *err);
+    enum rt_status (*copy_in)(struct rt_device *d, struct rt_stream *s, void *dst, const void *host,
+                              size_t bytes, struct rt_error *err);
     enum rt_status (*copy_out)(struct rt_device *d, struct rt_stream *s, void *host,
                                const void *src, size_t bytes, struct rt_error *err);
     struct rt_stream *(*stream_new)(struct rt_device *d);

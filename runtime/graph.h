@@ -31,8 +31,8 @@ struct rt_func_ref { /* value of a func attribute */
 };
 
 struct rt_attr {
-    uint8_t type;     /* enum rt_attr_type, with RT_ATTR_LIST for lists; RT_ATTR_NONE: absent */
-    size_t n;         /* elements of a list, bytes of a string */
+    uint8_t type; /* enum rt_attr_type, with RT_ATTR_LIST for lists; RT_ATTR_NONE: absent */
+    size_t n;     /* elements of a list, bytes of a string */
     union {
         int64_t i;
         float f;
@@ -42,12 +42,12 @@ struct rt_attr {
         struct rt_shape *shape;
         struct rt_tensor *tensor;
         struct rt_func_ref *func;
-        const int64_t *ints;         /* list(int) */
-        const float *floats;         /* list(float) */
-        const bool *bools;           /* list(bool) */
-        const uint8_t *types;        /* list(type), enum rt_dtype */
-        const struct rt_span *strs;  /* list(string), each followed by NUL */
-        const struct rt_shape *shapes; /* list(shape) */
+        const int64_t *ints;             /* list(int) */
+        const float *floats;             /* list(float) */
+        const bool *bools;               /* list(bool) */
+        const uint8_t *types;            /* list(type), enum rt_dtype */
+        const struct rt_span *strs;      /* list(string), each followed by NUL */
+        const struct rt_shape *shapes;   /* list(shape) */
         const struct rt_func_ref *funcs; /* list(func) */
         const struct rt_tensor *tensors; /* list(tensor) */
     } v;
@@ -63,10 +63,10 @@ struct rt_edge {
 };
 
 struct rt_node {
-    const char *name; /* in its own graph */
+    const char *name;   /* in its own graph */
     const char *device; /* "" when none */
     const struct rt_schema *schema;
-    const struct rt_op *op; /* NULL: known to TensorFlow, not implemented here */
+    const struct rt_op *op;     /* NULL: known to TensorFlow, not implemented here */
     const struct rt_attr *attr; /* by the schema's index, n_attr of them */
     /* Attributes outside the schema that matter (those that begin with '_' and are known). */
     const struct rt_named_attr *extra;
@@ -74,12 +74,12 @@ struct rt_node {
     int id; /* index in its graph */
     int n_in, n_out, n_ctrl;
     const struct rt_edge *in;
-    const int *ctrl; /* indexes of the nodes that must have run */
+    const int *ctrl;                     /* indexes of the nodes that must have run */
     const uint8_t *in_dtype, *out_dtype; /* base types, also where the edge is a ref */
     const int *in_first, *out_first;     /* per schema arg: where its range begins; one more at
                                             the end, so that range k is [first[k], first[k+1]) */
-    uint64_t in_ref;  /* bit k: input k wants a ref (only the first 64 can) */
-    uint64_t out_ref; /* bit k: output k is a ref */
+    uint64_t in_ref;                     /* bit k: input k wants a ref (only the first 64 can) */
+    uint64_t out_ref;                    /* bit k: output k is a ref */
 };
 
 struct rt_graph {

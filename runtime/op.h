@@ -61,23 +61,23 @@ struct rt_rows {
     struct rt_dep *out_dep; /* preset to RT_DEP_MIXED */
 };
 /* Stock rules (runtime/rows.c); an op without a rule is not proved. */
-void rt_rows_each(struct rt_rows *r);  /* element-wise with broadcasting, any number of inputs */
-void rt_rows_first(struct rt_rows *r); /* out row i from row i (axis 0) of input 0; other inputs
-                                          must not depend on the batch */
-void rt_rows_same(struct rt_rows *r);  /* element k of every output from element k of input 0,
-                                          same shape: any axis passes through */
+void rt_rows_each(struct rt_rows *r);    /* element-wise with broadcasting, any number of inputs */
+void rt_rows_first(struct rt_rows *r);   /* out row i from row i (axis 0) of input 0; other inputs
+                                            must not depend on the batch */
+void rt_rows_same(struct rt_rows *r);    /* element k of every output from element k of input 0,
+                                            same shape: any axis passes through */
 void rt_rows_reshape(struct rt_rows *r); /* row-major view of input 0: axis kept when what lies
                                             before it and its length are kept */
-void rt_rows_shape(struct rt_rows *r); /* depends on shapes of inputs only (Shape, Size, Rank) */
+void rt_rows_shape(struct rt_rows *r);   /* depends on shapes of inputs only (Shape, Size, Rank) */
 
 struct rt_infer {
     const struct rt_node *node;
     int n_in, n_out;
     const struct rt_info *in;
     struct rt_info *out; /* preset: dtype from the node, shape unknown */
-    int8_t *alias; /* per output, preset -1 ("own memory"); set to k >= 0: may be written over
-                      input k when that is its last use and bytes are equal; run must cope with
-                      out.data == in[k].data */
+    int8_t *alias;       /* per output, preset -1 ("own memory"); set to k >= 0: may be written over
+                            input k when that is its last use and bytes are equal; run must cope with
+                            out.data == in[k].data */
     struct rt_error *err;
 };
 
@@ -123,9 +123,9 @@ struct rt_prep {
      * only rt_prep_pack may look at those) and, for inputs in shape_in, their value now. A state
      * may depend on values of shape_in inputs: it is kept per shapes and those values. */
     const struct rt_info *in, *out; /* out: as infer left it */
-    size_t scratch_bytes; /* set: given to run, 64-byte aligned */
-    void (*release)(void *state); /* set when the state holds more than rt_prep_alloc memory */
-    struct rt_prepared *self;     /* the runtime's */
+    size_t scratch_bytes;           /* set: given to run, 64-byte aligned */
+    void (*release)(void *state);   /* set when the state holds more than rt_prep_alloc memory */
+    struct rt_prepared *self;       /* the runtime's */
     struct rt_error *err;
 };
 /* Zeroed; lives as long as the state. NULL: out of memory (and *p->err is filled). */
@@ -184,15 +184,15 @@ void *rt_run_node_state(struct rt_run *r, size_t bytes,
                         void (*init)(void *state, const struct rt_node *n, uint64_t entropy));
 
 enum {
-    RT_K_LAZY = 1, /* takes lazy inputs as they are (assignments, Identity) */
+    RT_K_LAZY = 1,  /* takes lazy inputs as they are (assignments, Identity) */
     RT_K_VIEWS = 2, /* makes its own outputs, mostly views of inputs: none are allocated for it */
 };
 
 struct rt_kernel {
     const char *op, *device, *name; /* name: "conv2d.onednn", for logs and tests that force it */
-    const char *type_attr; /* which attribute `types` speaks of; NULL: "T" */
-    uint64_t types;        /* types of that attribute that it takes; 0: any */
-    uint64_t host_in, host_out; /* args that stay in host memory on this device */
+    const char *type_attr;          /* which attribute `types` speaks of; NULL: "T" */
+    uint64_t types;                 /* types of that attribute that it takes; 0: any */
+    uint64_t host_in, host_out;     /* args that stay in host memory on this device */
     unsigned flags;
     /* NULL: 1. The highest > 0 among the candidates of a node is chosen; 0: not this one. */
     int (*can)(const struct rt_prep *p);

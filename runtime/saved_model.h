@@ -16,7 +16,7 @@ struct rt_tensor_spec { /* one input or output of a signature */
     const char *name; /* of the graph's tensor: "x:0" */
     enum rt_dtype dtype;
     struct rt_shape shape;
-    bool too_many_dims; /* rank above RT_MAX_RANK: shape says unknown */
+    bool too_many_dims;                    /* rank above RT_MAX_RANK: shape says unknown */
     const struct rt_tensor *default_value; /* SignatureDef.defaults; NULL: none */
 };
 
@@ -35,7 +35,8 @@ struct rt_meta_graph {
     int n_tags;
     const char *const *tags;
     int n_signatures;
-    const struct rt_signature *signatures; /* sorted by name; __saved_model_init_op not among them */
+    const struct rt_signature
+        *signatures;          /* sorted by name; __saved_model_init_op not among them */
     struct rt_span graph_def; /* serialized; in the saved model's memory */
     const char *init_op;      /* node to run after restore, NULL: none */
     const char *restore_op, *filename_tensor, *save_tensor; /* SaverDef; NULL: none */

@@ -46,7 +46,7 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
                                   struct rt_callable **out, struct rt_error *err);
 
 struct rt_run_options {
-    int64_t deadline_ns;          /* CLOCK_MONOTONIC; 0 or RT_NEVER: none */
+    int64_t deadline_ns;           /* CLOCK_MONOTONIC; 0 or RT_NEVER: none */
     const _Atomic bool *cancelled; /* may be NULL; true ends the run with RT_CANCELLED */
 };
 
@@ -79,8 +79,8 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
 void rt_session_serve(struct rt_session *s);
 
 /*
- * Ends loading: everything in `callables` has its constants in memory. Unless `load_all`, variables that no
- * callable reaches stay unread and reading one later is refused.
+ * Ends loading: everything in `callables` has its constants in memory. Unless `load_all`, variables
+ * that no callable reaches stay unread and reading one later is refused.
  */
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
                                bool load_all, struct rt_error *err);

@@ -68,14 +68,14 @@ struct rt_pool;
 struct rt_device;
 struct rt_buffer {
     atomic_int refs;
-    uint8_t kind;       /* enum rt_buffer_kind */
-    uint8_t elem;       /* enum rt_dtype of what must be freed with it: string, resource, variant;
-                           else RT_NO_DTYPE */
-    size_t size;        /* bytes at data */
+    uint8_t kind;         /* enum rt_buffer_kind */
+    uint8_t elem;         /* enum rt_dtype of what must be freed with it: string, resource, variant;
+                             else RT_NO_DTYPE */
+    size_t size;          /* bytes at data */
     _Atomic(void *) data; /* NULL: lazy and not loaded yet, or no bytes */
-    struct rt_pool *pool;     /* where it goes back to, NULL: free() */
-    struct rt_device *device; /* NULL: host memory */
-    void *owner;              /* foreign and lazy: for `release` and `load` */
+    struct rt_pool *pool; /* where it goes back to, NULL: free() */
+    struct rt_device *device;             /* NULL: host memory */
+    void *owner;                          /* foreign and lazy: for `release` and `load` */
     void (*release)(struct rt_buffer *b); /* foreign and lazy: frees owner (and device memory) */
     /* Lazy: brings the bytes into b->data, 64-byte aligned, verified; called under a lock, once. */
     enum rt_status (*load)(struct rt_buffer *b, struct rt_error *err);

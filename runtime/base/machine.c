@@ -142,8 +142,7 @@ int64_t rt_machine_resident(void)
 {
     char buf[128];
     long long pages = 0;
-    if (!read_file("/proc/self/statm", buf, sizeof buf) ||
-        sscanf(buf, "%*s %lld", &pages) != 1)
+    if (!read_file("/proc/self/statm", buf, sizeof buf) || sscanf(buf, "%*s %lld", &pages) != 1)
         return 0;
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }

@@ -27,7 +27,7 @@ struct rt_map {
 uint64_t rt_hash(const void *p, size_t n); /* the same on every run: not for hostile key sets */
 
 void rt_map_init(struct rt_map *m);
-void rt_map_clear(struct rt_map *m); /* values are the caller's */
+void rt_map_clear(struct rt_map *m);                       /* values are the caller's */
 void *rt_map_get(const struct rt_map *m, const char *key); /* NULL: not there */
 void *rt_map_getn(const struct rt_map *m, const char *key, size_t n);
 /* Replaces what is there. False: out of memory, nothing changed. */

@@ -26,7 +26,10 @@
 struct RT_CAPABILITY("mutex") rt_mutex {
     pthread_mutex_t m;
 };
-#define RT_MUTEX_INIT {PTHREAD_MUTEX_INITIALIZER}
+#define RT_MUTEX_INIT                                                                              \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER                                                                  \
+    }
 
 struct rt_cond {
     pthread_cond_t c; /* waits on CLOCK_MONOTONIC: always rt_cond_init */
@@ -41,8 +44,7 @@ void rt_cond_init(struct rt_cond *c);
 void rt_cond_clear(struct rt_cond *c);
 void rt_cond_wait(struct rt_cond *c, struct rt_mutex *mu) RT_REQUIRES(*mu);
 /* False when `until_ns` (CLOCK_MONOTONIC, RT_NEVER: no limit) has passed. */
-bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns)
-    RT_REQUIRES(*mu);
+bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns) RT_REQUIRES(*mu);
 void rt_cond_signal(struct rt_cond *c);
 void rt_cond_broadcast(struct rt_cond *c);
 
