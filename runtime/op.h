@@ -76,8 +76,8 @@ struct rt_infer {
     const struct rt_info *in;
     struct rt_info *out; /* preset: dtype from the node, shape unknown */
     int8_t *alias;       /* per output, preset -1 ("own memory"); set to k >= 0: may be written over
-                            input k when that is its last use and bytes are equal; run must cope with
-                            out.data == in[k].data */
+                            input k when that is its last use and bytes are equal; run must cope
+                            with out.data == in[k].data */
     struct rt_error *err;
 };
 
