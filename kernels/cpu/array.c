@@ -1,5 +1,6 @@
 #include "kernels/cpu/array.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +85,23 @@ int kn_ints(const struct rt_tensor *t, int64_t *v, int max)
     for (int64_t i = 0; i < n; i++)
         v[i] = kn_int_at(t, i);
     return (int)n;
+}
+
+const char *kn_place_text(char *room, size_t n, const struct rt_tensor *t, int64_t i)
+{
+    int64_t stride[RT_MAX_RANK];
+    size_t len = 0;
+
+    room[0] = '\0';
+    kn_strides(t->rank, t->dim, stride);
+    for (int k = 0; k < t->rank && len < n; k++) {
+        len += (size_t)snprintf(room + len, n - len, "%s%lld", k ? "," : "[",
+                                (long long)(i / stride[k]));
+        i %= stride[k];
+    }
+    if (t->rank && len < n)
+        snprintf(room + len, n - len, "]");
+    return room;
 }
 
 void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v)

@@ -30,6 +30,8 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /* All elements of a tensor; their number, or -1 when there are more than max. */
 int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
+/* Where element i of t is: "[1,0]"; nothing for a scalar. */
+const char *kn_place_text(char *room, size_t n, const struct rt_tensor *t, int64_t i);
 void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v); /* of an integer tensor */
 
 /* ---- outputs ---- */

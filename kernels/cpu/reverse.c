@@ -81,3 +81,178 @@ const struct kn_entry kn_reverse = {
     .op = {.name = "Reverse", .shape_in = 2, .infer = kn_infer_copy, .rows = reverse_rows},
     .kernels = KN_CPU("Reverse", "reverse", 0, NULL, reverse_run),
 };
+
+/* ---- ReverseSequence(input, seq_lengths): the first seq_lengths[b] steps of each row ---- */
+
+static enum rt_status sequence_check(struct rt_run *r)
+{
+    const struct rt_tensor *t = &r->in[0], *len = &r->in[1];
+    const int64_t b = rt_attr_int(r->node, "batch_dim"), s = rt_attr_int(r->node, "seq_dim");
+
+    if (len->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "seq_lengths must be 1-dim, not %d", len->rank);
+    if (b == s)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "batch_dim == seq_dim == %lld", (long long)s);
+    if (s < 0 || s >= t->rank)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "seq_dim must be < input rank ( %lld vs. %d)",
+                       (long long)s, t->rank);
+    if (b < 0 || b >= t->rank)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "batch_dim must be < input rank ( %lld vs. %d)",
+                       (long long)b, t->rank);
+    if (len->dim[0] != t->dim[b])
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Length of seq_lengths != input.dims(%lld), (%lld vs. %lld)", (long long)b,
+                       (long long)len->dim[0], (long long)t->dim[b]);
+    for (int64_t i = 0; i < len->dim[0]; i++) {
+        const int64_t n = kn_int_at(len, i);
+        if (n < 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "seq_lens(%lld) < 0", (long long)i);
+        if (n > t->dim[s])
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "seq_lens(%lld) > input.dims(%lld)",
+                           (long long)i, (long long)s);
+    }
+    return RT_OK;
+}
+
+static enum rt_status sequence_run(struct rt_run *r)
+{
+    const struct rt_tensor *t = &r->in[0];
+    const int b = (int)rt_attr_int(r->node, "batch_dim");
+    const int s = (int)rt_attr_int(r->node, "seq_dim");
+    int64_t stride[RT_MAX_RANK];
+    enum rt_status st = sequence_check(r);
+
+    if (st)
+        return st;
+    if (!kn_out(r, 0, t->rank, t->dim))
+        return r->err->code;
+    if (rt_tensor_count(t) == 0)
+        return RT_OK;
+    kn_strides(t->rank, t->dim, stride);
+    struct kn_walk w = {.rank = t->rank};
+    for (int64_t i = 0; i < t->dim[b] && !st; i++) {
+        const int64_t n = kn_int_at(&r->in[1], i), base = i * stride[b];
+        for (int part = 0; part < 2 && !st; part++) { /* what turns round, then what stays */
+            for (int k = 0; k < t->rank; k++) {
+                w.dim[k] = k == b ? 1 : t->dim[k];
+                w.dst[k] = w.src[k] = stride[k];
+            }
+            w.dim[s] = part == 0 ? n : t->dim[s] - n;
+            int64_t from = base + n * stride[s], to = from;
+            if (part == 0) {
+                w.src[s] = -stride[s];
+                from = base + (n - 1) * stride[s];
+                to = base;
+            }
+            if (w.dim[s] > 0)
+                st = kn_walk_copy(kn_dtype(t), &w, kn_at_mut(&r->out[0], to), kn_at(t, from),
+                                  r->err);
+        }
+    }
+    return st;
+}
+
+static void sequence_rows(struct rt_rows *r)
+{
+    if (kn_rows_settled(r))
+        return;
+    const int b = (int)rt_attr_int(r->node, "batch_dim");
+    if (r->in_dep[0].kind == RT_DEP_ROWS && r->in_dep[0].axis == b &&
+        (r->in_dep[1].kind == RT_DEP_NONE || r->in_dep[1].kind == RT_DEP_ROWS))
+        kn_rows_set(r, RT_DEP_ROWS, b);
+}
+
+const struct kn_entry kn_reverse_sequence = {
+    .op = {.name = "ReverseSequence", .infer = kn_infer_copy, .rows = sequence_rows},
+    .kernels = KN_CPU("ReverseSequence", "reverse_sequence", 0, NULL, sequence_run),
+};
+
+/* ---- Roll(input, shift, axis) ---- */
+
+/* How far each axis is turned, within its length; shifts of one axis add up. */
+static enum rt_status shifts_of(struct rt_run *r, int64_t *shift)
+{
+    const struct rt_tensor *t = &r->in[0], *s = &r->in[1], *a = &r->in[2];
+
+    if (t->rank < 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "input must be 1-D or higher");
+    if (s->rank > 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "shift must be a scalar or a 1-D vector. Found: %s", KN_TEXT(s));
+    if (a->rank > 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "axis must be a scalar or a 1-D vector. Found: %s", KN_TEXT(a));
+    if (s->rank != a->rank || rt_tensor_count(s) != rt_tensor_count(a))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "shift and axis must have the same size");
+    memset(shift, 0, RT_MAX_RANK * sizeof *shift);
+    for (int64_t i = 0; i < rt_tensor_count(s); i++) {
+        int64_t axis = kn_int_at(a, i);
+        if (axis < 0)
+            axis += t->rank;
+        if (axis < 0 || axis >= t->rank)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "axis %lld is out of range",
+                           (long long)axis);
+        const int64_t n = t->dim[axis] > 0 ? t->dim[axis] : 1;
+        shift[axis] = ((shift[axis] + kn_int_at(s, i) % n) % n + n) % n;
+    }
+    return RT_OK;
+}
+
+static enum rt_status roll_run(struct rt_run *r)
+{
+    const struct rt_tensor *t = &r->in[0];
+    int64_t shift[RT_MAX_RANK], stride[RT_MAX_RANK];
+    int moved[RT_MAX_RANK], n_moved = 0;
+    enum rt_status st = shifts_of(r, shift);
+
+    if (st)
+        return st;
+    if (!kn_out(r, 0, t->rank, t->dim))
+        return r->err->code;
+    if (rt_tensor_count(t) == 0)
+        return RT_OK;
+    kn_strides(t->rank, t->dim, stride);
+    for (int i = 0; i < t->rank; i++)
+        if (shift[i])
+            moved[n_moved++] = i;
+    for (unsigned piece = 0; piece < 1u << n_moved && !st; piece++) {
+        struct kn_walk w = {.rank = t->rank};
+        int64_t from = 0, to = 0;
+        for (int i = 0; i < t->rank; i++) {
+            w.dim[i] = t->dim[i];
+            w.dst[i] = w.src[i] = stride[i];
+        }
+        for (int k = 0; k < n_moved; k++) { /* each axis falls into two pieces that change places */
+            const int i = moved[k];
+            const int64_t head = t->dim[i] - shift[i];
+            if (piece >> k & 1) {
+                w.dim[i] = shift[i];
+                from += head * stride[i];
+            } else {
+                w.dim[i] = head;
+                to += shift[i] * stride[i];
+            }
+        }
+        st = kn_walk_copy(kn_dtype(t), &w, kn_at_mut(&r->out[0], to), kn_at(t, from), r->err);
+    }
+    return st;
+}
+
+static void roll_rows(struct rt_rows *r)
+{
+    const struct rt_tensor *a = r->in[2].value;
+
+    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !a || !kn_rows_free(r, 1))
+        return;
+    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
+        const int64_t axis = kn_int_at(a, i);
+        if ((axis < 0 ? axis + r->in[0].shape.rank : axis) == r->in_dep[0].axis)
+            return;
+    }
+    kn_rows_set(r, RT_DEP_ROWS, r->in_dep[0].axis);
+}
+
+const struct kn_entry kn_roll = {
+    .op = {.name = "Roll", .shape_in = 4, .infer = kn_infer_copy, .rows = roll_rows},
+    .kernels = KN_CPU("Roll", "roll", 0, NULL, roll_run),
+};
