@@ -48,11 +48,16 @@ static enum rt_status read_k(const struct rt_tensor *k, struct diags *d, struct 
                        (long long)n);
     d->lower = kn_int_at(k, 0);
     d->upper = kn_int_at(k, n - 1);
-    if (d->lower > d->upper)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "lower_diag_index must not be larger than upper_diag_index: %lld > %lld",
-                       (long long)d->lower, (long long)d->upper);
     return RT_OK;
+}
+
+static enum rt_status check_order(const struct diags *d, struct rt_error *err)
+{
+    if (d->lower <= d->upper)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "lower_diag_index must not be larger than upper_diag_index: %lld > %lld",
+                   (long long)d->lower, (long long)d->upper);
 }
 
 static void set_longest(struct diags *d)
@@ -63,7 +68,7 @@ static void set_longest(struct diags *d)
     d->longest = r < c ? r : c;
 }
 
-/* `dot` ends the sentence of DiagPart, SetDiag has none. */
+/* `dot`: TensorFlow's DiagPart ends one of these sentences. */
 static enum rt_status check_bounds(const struct diags *d, const char *dot, struct rt_error *err)
 {
     const int64_t k[2] = {d->lower, d->upper};
@@ -73,8 +78,8 @@ static enum rt_status check_bounds(const struct diags *d, const char *dot, struc
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "%s_diag_index is out of bound: %lld%s It must be between %lld and "
                            "%lld",
-                           i ? "upper" : "lower", (long long)k[i], dot, (long long)-d->rows,
-                           (long long)d->cols);
+                           i ? "upper" : "lower", (long long)k[i], i ? "" : dot,
+                           (long long)-d->rows, (long long)d->cols);
     return RT_OK;
 }
 
@@ -92,6 +97,8 @@ static enum rt_status diag_of(const struct rt_node *n, const struct rt_shape *in
     if (in->rank < 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "diagonal must be at least 1-dim, received shape: %s", KN_TEXT(in));
+    if ((st = check_order(d, err)))
+        return st;
     if (d->upper > INT32_MAX || d->lower < -(int64_t)INT32_MAX)
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s: k is out of bounds", n->schema->name);
     const int64_t n_diags = d->upper - d->lower + 1;
@@ -260,7 +267,7 @@ static enum rt_status part_of(const struct rt_node *n, const struct rt_shape *in
                        KN_TEXT(in));
     d->rows = in->dim[in->rank - 2];
     d->cols = in->dim[in->rank - 1];
-    if ((st = check_bounds(d, ".", err)))
+    if ((st = check_bounds(d, ".", err)) || (st = check_order(d, err)))
         return st;
     set_longest(d);
     *out = *in;
@@ -330,8 +337,13 @@ static enum rt_status set_of(const struct rt_node *n, const struct rt_shape *in,
                        "diagonal must be at least 1-dim, received shape: %s", KN_TEXT(diag));
     d->rows = in->dim[in->rank - 2];
     d->cols = in->dim[in->rank - 1];
-    if ((st = check_bounds(d, "", err)))
+    if ((st = check_bounds(d, "", err)) || (st = check_order(d, err)))
         return st;
+    if (d->lower != d->upper &&
+        (diag->rank < 2 || diag->dim[diag->rank - 2] != d->upper - d->lower + 1))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "The number of diagonals provided in `diag` is not consistent with "
+                       "`lower_diag_index` and `upper_diag_index`");
     set_longest(d);
     want = *in;
     want.rank -= 2;

@@ -152,6 +152,9 @@ static enum rt_status nd_infer(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "Indices and updates specified for empty output.  indices shape: %s",
                        KN_TEXT(index));
+    if (kn_shape_total(index) == 0 && kn_shape_total(updates) > 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "Indices and updates specified for empty output shape");
     const int outer = index->rank - 1;
     const int64_t depth = index->dim[outer];
     for (int i = 0; i < outer; i++)

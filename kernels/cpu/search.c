@@ -116,6 +116,10 @@ static enum rt_status unravel_run(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Input dims product is causing integer overflow");
     }
+    if (n == 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "received empty tensor indices: Tensor<type: %s shape: %s values: >",
+                       rt_dtype_name(kn_dtype(index)), KN_TEXT(index));
     const int64_t out[2] = {n_dims, n};
     if (!rt_out(r, 0, index->rank + 1, out))
         return r->err->code;

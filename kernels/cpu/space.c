@@ -194,7 +194,7 @@ static enum rt_status depth_infer(struct rt_infer *x)
     if (!kn_known(x, 0))
         return RT_OK;
     if (in->rank != 4)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input rank should be: 4 instead of: %d",
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input rank should be 4 instead of %d",
                        in->rank);
     struct rt_shape o = *in;
     if (to_depth) {
