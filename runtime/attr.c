@@ -5,6 +5,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/tensor_proto.h"
 
+enum { MAX_FUNC_ATTRS = 1000 };
+
 static const size_t splat_max = (size_t)1 << 31; /* of one constant */
 
 const char *rt_attr_type_name(int type)
@@ -99,6 +101,11 @@ static enum rt_status read_str(const struct rt_attr_reader *r, ProtobufCBinaryDa
 enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow__NameAttrList *v,
                                 struct rt_func_ref *out, struct rt_error *err)
 {
+    if (v->n_attr > MAX_FUNC_ATTRS)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "function '%s' is given %zu attributes, more "
+                       "than %d",
+                       v->name, v->n_attr, MAX_FUNC_ATTRS);
     struct rt_named_attr *attr = rt_arena_array(r->arena, v->n_attr, sizeof *attr);
     out->name = rt_arena_strdup(r->arena, v->name);
     out->attr = attr;

@@ -1,7 +1,6 @@
 /* A GraphDef of a stranger, planned and run: the last few nodes are fetched, within a deadline. */
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
