@@ -12,6 +12,7 @@
 
 enum {
     INLINE_PER_TURN_NS = 500000, /* a network thread has other connections to read */
+    TINY_NS = 10000,             /* what costs less is not worth merging */
     PATIENCE_NS = 1000000000,
     TOTAL_FACTOR = 4, /* all queues together hold as much as this many full ones */
     MAX_IDLE_BUCKETS = 64,
@@ -574,6 +575,9 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     describe(job);
     rt_mutex_lock(&s->mu);
     b = bucket_of(s, job);
+    /* The second of a turn and those after it are likely to be several: merged they cost less. */
+    if (b && b->core.merges && net->inline_ns > 0)
+        max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
     may = b && srv_core_begin_inline(&s->core, &b->core, &job->sched, s->n_workers, max_ns, &batch);
     rt_mutex_unlock(&s->mu);
     if (!may)
