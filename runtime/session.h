@@ -72,9 +72,9 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
                             struct rt_error *why);
 
 /*
- * Restore and init have ended. Every callable prepared so far has marked what it writes
- * (but for loads); from now
- * on the other variables are constants of plans, and plans made so far are made again on next use.
+ * Restore and init have ended. Every callable prepared so far, but for loads, has marked what it
+ * writes; from now on the other variables are constants of plans, and plans made so far are made
+ * again on next use.
  */
 void rt_session_serve(struct rt_session *s);
 
