@@ -495,6 +495,11 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
         pl_prune(&g);
         if (!q->is_load)
             mark_written(&g);
+        if (s->n_devices <= 1)
+            st = pl_fuse(&g, err);
+    }
+    if (!st) {
+        pl_prune(&g);
         st = pl_place(&g, err);
     }
     if (!st)

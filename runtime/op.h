@@ -96,6 +96,15 @@ struct rt_op {
     enum rt_status (*infer)(struct rt_infer *x);
     void (*rows)(struct rt_rows *r); /* NULL: not proved */
     /*
+     * Ops whose CPU kernels take a tail: element-wise steps on output 0, done while it is in the
+     * cache (runtime/fuse.c). They are named in the node's extra attribute "_tail", from "mul",
+     * "add", "relu", "relu6", with blanks between; each mul and add has one more input behind the
+     * schema's, as many floats as the output's last axis is long. Returns that length and the
+     * output's rank if this node takes a tail, else 0. Of `in` only constants have a shape. NULL:
+     * never.
+     */
+    int64_t (*tail)(const struct rt_node *n, const struct rt_info *in, int *rank);
+    /*
      * Ops that make the handle of a session's resource (VarHandleOp, HashTableV2, VariableV2):
      * the plan asks once per key (slot_kind, container, shared_name or node name) and folds the
      * handle to a constant. They have no kernel. `make` returns an object of the caller's.

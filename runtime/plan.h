@@ -8,6 +8,7 @@
  *   resolve.c   ops that make handles become constants that hold the session's resource
  *   simplify.c  folding, identities, equal nodes, constant branches
  *   freeze.c    reads of variables that nothing writes become constants
+ *   fuse.c      element-wise steps join the product or convolution before them
  *   place.c     devices, copies where a tensor crosses
  *   finish.c    order, value indexes, last uses: the struct rt_plan
  *
@@ -111,6 +112,8 @@ enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* On the CPU only. */
+enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 void pl_prune(struct pl_graph *g);

@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/tail.h"
 #include "kernels/cpu/window.h"
 #include "kernels/entry.h"
 
@@ -472,9 +473,11 @@ struct conv {
     enum rt_dtype dtype;
     int i_src, i_filter;
     int64_t n_src, n_filter, n_dst; /* elements */
-    bool empty;                     /* nothing to sum: the output is zero */
-    struct kn_dnnl dnnl, reorder;   /* prim NULL: loops; reorder: filter that is no constant */
-    const struct rt_pack *filter;   /* packed constant */
+    struct kn_tail tail;
+    bool tail_after;              /* by our own loop: not as post-ops */
+    bool empty;                   /* nothing to sum: the output is zero */
+    struct kn_dnnl dnnl, reorder; /* prim NULL: loops; reorder: filter that is no constant */
+    const struct rt_pack *filter; /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
 };
 
@@ -587,6 +590,8 @@ static enum rt_status prepare_geometry(struct rt_prep *p, struct conv **out)
     c->dtype = p->out[0].dtype;
     c->i_src = back ? 2 : 0;
     c->i_filter = 1;
+    kn_tail_read(&c->tail, p->node);
+    c->tail_after = c->tail.n > 0;
     c->n_src = count(&p->in[c->i_src].shape);
     c->n_filter = count(&p->in[c->i_filter].shape);
     c->n_dst = count(&p->out[0].shape);
@@ -651,8 +656,10 @@ static enum rt_status run(struct rt_run *r)
     enum rt_status st = RT_OK;
 
     if (c->empty) {
-        if (c->n_dst)
+        if (c->n_dst) {
             memset(dst, 0, rt_tensor_bytes(&r->out[0]));
+            kn_tail_apply(&c->tail, r, dst, c->n_dst / c->g.co, c->g.co);
+        }
         return RT_OK;
     }
     if (is_half(c->dtype)) {
@@ -667,7 +674,10 @@ static enum rt_status run(struct rt_run *r)
     if (!c->dnnl.prim) {
         run_loops(c, src, filter, dst);
     } else {
-        const void *data[] = {src, c->filter ? rt_pack_data(c->filter) : room + c->packed_at, dst};
+        const void *data[KN_DNNL_ARGS] = {
+            src, c->filter ? rt_pack_data(c->filter) : room + c->packed_at, dst};
+        if (!c->tail_after)
+            kn_tail_data(&c->tail, r, data + 3);
         if (!c->filter) {
             const void *move[] = {filter, data[1]};
             st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
@@ -675,6 +685,8 @@ static enum rt_status run(struct rt_run *r)
         if (!st)
             st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
     }
+    if (!st && c->tail_after)
+        kn_tail_apply(&c->tail, r, dst, c->n_dst / c->g.co, c->g.co);
     if (!st && is_half(c->dtype))
         kn_from_float(c->dtype, dst, r->out[0].data, c->n_dst);
     return st;
@@ -738,8 +750,9 @@ static void filter_format(const struct geometry *g, struct filter_format *f)
         f->size[i] = g->axis[i].size;
 }
 
-static dnnl_status_t make_conv(struct conv *c, struct filter_format *f)
+static dnnl_status_t make_conv(struct conv *c, struct filter_format *f, bool with_tail)
 {
+    dnnl_primitive_attr_t attr = NULL;
     const struct geometry *g = &c->g;
     struct kn_dnnl *d = &c->dnnl;
     dnnl_dims_t stride, dilation, lo, hi;
@@ -769,8 +782,11 @@ static dnnl_status_t make_conv(struct conv *c, struct filter_format *f)
         s = dnnl_dilated_convolution_forward_desc_init(&desc.forward, dnnl_forward_inference,
                                                        dnnl_convolution_direct, &src, &filter, NULL,
                                                        &dst, stride, dilation, lo, hi);
+    if (!s && with_tail)
+        s = kn_tail_attr(&c->tail, g->n_spatial + 2, g->co, &attr);
     if (!s)
-        s = kn_dnnl_make(d, &desc, NULL);
+        s = kn_dnnl_make(d, &desc, attr);
+    dnnl_primitive_attr_destroy(attr);
     if (s)
         return s;
     d->n = 3;
@@ -780,6 +796,8 @@ static dnnl_status_t make_conv(struct conv *c, struct filter_format *f)
     d->md[0] = src;
     d->md[1] = f->md = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
     d->md[2] = dst;
+    if (with_tail)
+        kn_tail_args(&c->tail, g->n_spatial + 2, g->co, d);
     return s;
 }
 
@@ -826,7 +844,13 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     if (c->empty)
         return RT_OK;
     filter_format(&c->g, &f);
-    const dnnl_status_t s = make_conv(c, &f);
+    dnnl_status_t s = dnnl_unimplemented;
+    if (c->tail.n) {
+        s = make_conv(c, &f, true);
+        c->tail_after = s != dnnl_success;
+    }
+    if (s)
+        s = make_conv(c, &f, false);
     if (s == dnnl_unimplemented || s == dnnl_invalid_arguments) {
         p->scratch_bytes = place_floats(c, 0, true); /* the loops can */
         return RT_OK;
@@ -868,6 +892,18 @@ static int can_dnnl(const struct rt_prep *p)
 #define DNNL_TYPES  (RT_T(RT_F32) | KN_SET(KN_HALFS))
 #define PLAIN_TYPES (DNNL_TYPES | RT_T(RT_F64) | RT_T(RT_I32))
 
+static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank)
+{
+    const struct rt_shape *f = &in[1].shape;
+    *rank = n_spatial(n) + 2;
+    if (f->rank != *rank || kn_channels_first(n))
+        return 0;
+    if (!is_depthwise(n))
+        return f->dim[*rank - 1];
+    int64_t channels;
+    return __builtin_mul_overflow(f->dim[2], f->dim[3], &channels) ? 0 : channels;
+}
+
 #define KERNELS(op_, name_, plain)                                                                 \
     KN_KERNELS({.op = op_,                                                                         \
                 .device = "CPU",                                                                   \
@@ -884,15 +920,19 @@ static int can_dnnl(const struct rt_prep *p)
                 .run = run})
 
 const struct kn_entry kn_conv2d = {
-    .op = {.name = "Conv2D", .check = check, .infer = infer, .rows = rt_rows_first},
+    .op = {.name = "Conv2D", .check = check, .infer = infer, .rows = rt_rows_first, .tail = tail},
     .kernels = KERNELS("Conv2D", "conv2d", PLAIN_TYPES),
 };
 const struct kn_entry kn_conv3d = {
-    .op = {.name = "Conv3D", .check = check, .infer = infer, .rows = rt_rows_first},
+    .op = {.name = "Conv3D", .check = check, .infer = infer, .rows = rt_rows_first, .tail = tail},
     .kernels = KERNELS("Conv3D", "conv3d", PLAIN_TYPES & ~RT_T(RT_I32)),
 };
 const struct kn_entry kn_depthwise_conv2d_native = {
-    .op = {.name = "DepthwiseConv2dNative", .check = check, .infer = infer, .rows = rt_rows_first},
+    .op = {.name = "DepthwiseConv2dNative",
+           .check = check,
+           .infer = infer,
+           .rows = rt_rows_first,
+           .tail = tail},
     .kernels = KERNELS("DepthwiseConv2dNative", "depthwise", PLAIN_TYPES & ~RT_T(RT_I32)),
 };
 const struct kn_entry kn_conv2d_backprop_input = {

@@ -15,7 +15,7 @@
 
 #include "runtime/op.h"
 
-enum { KN_DNNL_ARGS = 6 };
+enum { KN_DNNL_ARGS = 8 };
 
 struct kn_dnnl {
     dnnl_primitive_t prim; /* NULL: not made */

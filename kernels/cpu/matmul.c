@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/packed.h"
+#include "kernels/cpu/tail.h"
 #include "kernels/entry.h"
 
 enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
@@ -260,6 +261,7 @@ static void plan(struct product *p, const struct rt_prep *prep)
 struct gemm_state {
     struct product p;
     bool plain;
+    struct kn_tail tail;
     int64_t a_bytes, b_bytes, c_bytes; /* converted copies in scratch; 0: computed in place */
 };
 
@@ -270,6 +272,7 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
         return prep->err->code;
     plan(&s->p, prep);
     s->plain = plain;
+    kn_tail_read(&s->tail, prep->node);
     const struct kn_gemm *g = &s->p.g;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
     if (s->p.ta != g->dtype) /* no product of dims overflows here: the tensors exist */
@@ -354,6 +357,8 @@ static enum rt_status run_gemm(struct rt_run *r)
         if ((i & 63) == 63 && rt_run_check(r))
             return r->err->code;
     }
+    if (s->tail.n)
+        kn_tail_apply(&s->tail, r, r->out[0].data, p->batches * p->g.m, p->g.n);
     return RT_OK;
 }
 
@@ -399,9 +404,15 @@ static enum rt_status run_packed(struct rt_run *r)
 
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
-#define PRODUCT(symbol, op_, name_, attr, all)                                                     \
+static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank)
+{
+    *rank = 2;
+    return in[1].shape.rank == 2 ? in[1].shape.dim[rt_attr_bool(n, "transpose_b") ? 0 : 1] : 0;
+}
+
+#define PRODUCT(symbol, op_, name_, attr, all, tail_)                                              \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = op_, .infer = infer, .rows = rows},                                         \
+        .op = {.name = op_, .infer = infer, .rows = rows, .tail = tail_},                          \
         .kernels = KN_KERNELS({.op = op_,                                                          \
                                .device = "CPU",                                                    \
                                .name = name_ ".packed",                                            \
@@ -433,8 +444,8 @@ static int can_gemm(const struct rt_prep *prep)
     return 2;
 }
 
-PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES);
-PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES);
-PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES);
+PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail);
+PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL);
+PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, NULL);
 PRODUCT(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
-        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8));
+        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL);

@@ -45,8 +45,9 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     return st;
 }
 
-static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g)
+static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g, const struct kn_tail *tail)
 {
+    dnnl_primitive_attr_t attr = NULL;
     const dnnl_dims_t a = {g->m, g->k}, b = {g->k, g->n}, c = {g->m, g->n};
     const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
     dnnl_memory_desc_t ma, mb, mc;
@@ -59,8 +60,11 @@ static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g)
         s = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
     if (!s)
         s = dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc);
+    if (!s && tail->n)
+        s = kn_tail_attr(tail, 2, g->n, &attr);
     if (!s)
-        s = kn_dnnl_make(d, &desc, NULL);
+        s = kn_dnnl_make(d, &desc, attr);
+    dnnl_primitive_attr_destroy(attr);
     if (s)
         return s;
     d->n = 3;
@@ -70,6 +74,7 @@ static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g)
     d->md[0] = ma;
     d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
     d->md[2] = mc;
+    kn_tail_args(tail, 2, g->n, d);
     return s;
 }
 
@@ -85,7 +90,13 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
     enum rt_status st = RT_OK;
 
     s->g = *g;
-    const dnnl_status_t made = make(&s->dnnl, g);
+    kn_tail_read(&s->tail, p->node);
+    dnnl_status_t made = make(&s->dnnl, g, &s->tail);
+    if (made == dnnl_unimplemented && s->tail.n) {
+        const struct kn_tail none = {.n = 0};
+        made = make(&s->dnnl, g, &none);
+        s->tail_after = true;
+    }
     if (made && made != dnnl_unimplemented)
         return kn_dnnl_fail(p->err, made, p->node->name);
     if (!made) {
@@ -125,16 +136,21 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
 
     if (!s->b) {
         kn_gemm_run(g, a, b, c, scratch);
+        kn_tail_apply(&s->tail, r, c, g->m, g->n);
         return RT_OK;
     }
     const bool wide = g->dtype != RT_F32;
-    const void *data[] = {a, rt_pack_data(s->b), c};
+    const void *data[KN_DNNL_ARGS] = {a, rt_pack_data(s->b), c};
+    if (!s->tail_after)
+        kn_tail_data(&s->tail, r, data + 3);
     if (wide) {
         kn_to_float(g->dtype, a, (void *)(room + s->a_at), g->m * g->k);
         data[0] = room + s->a_at;
         data[2] = room + s->c_at;
     }
     const enum rt_status st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
+    if (!st && s->tail_after)
+        kn_tail_apply(&s->tail, r, c, g->m, g->n);
     if (!st && wide)
         kn_from_float(g->dtype, data[2], c, g->m * g->n);
     return st;

@@ -7,10 +7,13 @@
 
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/tail.h"
 
 struct kn_packed {
     struct kn_gemm g;
     struct kn_dnnl dnnl;
+    struct kn_tail tail;     /* of the node, done with the product */
+    bool tail_after;         /* by our own loop: not as post-ops */
     const struct rt_pack *b; /* NULL: the runtime keeps none; the product is a plain one */
     size_t a_at, c_at;       /* float copies of half operands in scratch */
 };

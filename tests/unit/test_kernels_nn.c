@@ -41,7 +41,10 @@ static struct rt_registry *registry(const struct rt_registry *from, bool plain_o
                                       "BiasAdd",
                                       "MaxPool",
                                       "Conv2DBackpropInput",
-                                      "FusedBatchNormV3"};
+                                      "FusedBatchNormV3",
+                                      "Mul",
+                                      "AddV2",
+                                      "Relu6"};
     struct rt_registry *r = rt_registry_new();
     assert_non_null(r);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
@@ -137,41 +140,60 @@ static struct rt_session *session(struct fixture *x, const struct rt_registry *o
     return s;
 }
 
-/* Feeds "x" and, if given, "w"; fetches "y". */
+/* Feeds "x" and, if given, "w"; fetches "y", and `also` unless that is NULL. */
+static struct rt_tensor answer_with(struct fixture *x, const struct rt_registry *ops,
+                                    const struct rt_tensor *in, int n_in, const char *also)
+{
+    static const char *const feeds[] = {"x:0", "w:0"};
+    const char *fetches[] = {"y:0", also};
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .n_feeds = n_in, .fetches = fetches, .n_fetches = also ? 2 : 1};
+    struct rt_session *s = session(x, ops);
+    struct rt_callable *c;
+    struct rt_tensor out[2];
+    assert_ok(rt_session_prepare(s, &spec, &c, &x->err), &x->err);
+    assert_ok(rt_callable_run(c, in, out, NULL, &x->err), &x->err);
+    if (also)
+        rt_tensor_clear(&out[1]);
+    rt_session_free(s);
+    return out[0];
+}
+
 static struct rt_tensor answer(struct fixture *x, const struct rt_registry *ops,
                                const struct rt_tensor *in, int n_in)
 {
-    static const char *const feeds[] = {"x:0", "w:0"};
-    const char *fetch = "y:0";
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = n_in, .fetches = &fetch, .n_fetches = 1};
-    struct rt_session *s = session(x, ops);
-    struct rt_callable *c;
-    struct rt_tensor out;
-    assert_ok(rt_session_prepare(s, &spec, &c, &x->err), &x->err);
-    assert_ok(rt_callable_run(c, in, &out, NULL, &x->err), &x->err);
-    rt_session_free(s);
-    return out;
+    return answer_with(x, ops, in, n_in, NULL);
 }
 
-/* Both answers to the graph in x->g, which is emptied: at most 1e-5 of the largest apart. */
-static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, const char *what)
+/* At most 1e-5 of the largest apart; clears both. */
+static void compare_tensors(struct rt_tensor *a, struct rt_tensor *b, const char *what)
 {
-    struct rt_tensor a = answer(x, x->plain, in, n_in), b = answer(x, x->all, in, n_in);
     float most = 0, apart = 0;
-    assert_int_equal(a.rank, b.rank);
-    assert_memory_equal(a.dim, b.dim, (size_t)a.rank * sizeof *a.dim);
-    for (int64_t i = 0; i < rt_tensor_count(&a); i++) {
-        const float p = ((float *)a.data)[i], q = ((float *)b.data)[i];
+    assert_int_equal(a->rank, b->rank);
+    assert_memory_equal(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
+        const float p = ((float *)a->data)[i], q = ((float *)b->data)[i];
         most = fmaxf(most, fabsf(p));
         apart = fmaxf(apart, fabsf(p - q));
     }
     if (!(apart <= 1e-5f * most))
         fail_msg("%s: %g apart, the largest is %g", what, (double)apart, (double)most);
-    rt_tensor_clear(&a);
-    rt_tensor_clear(&b);
+    rt_tensor_clear(a);
+    rt_tensor_clear(b);
+}
+
+static void next_graph(struct fixture *x)
+{
     rt_bytes_clear(&x->g);
     rt_bytes_init(&x->g, 1 << 24);
+}
+
+/* Both answers to the graph in x->g, which is emptied. */
+static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, const char *what)
+{
+    struct rt_tensor a = answer(x, x->plain, in, n_in), b = answer(x, x->all, in, n_in);
+    compare_tensors(&a, &b, what);
+    next_graph(x);
 }
 
 static void products_agree_with_the_loops(void **state)
@@ -242,6 +264,69 @@ static void convolutions_agree_with_the_loops(void **state)
         convolution(x, "Conv2D", i & 1);
         convolution(x, "DepthwiseConv2dNative", i & 1);
     }
+}
+
+/* ---- tails ---- */
+
+/* The head "h" of `op` on x, with steps behind it; fetching "h" too keeps them apart. */
+static void tail(struct fixture *x, const char *op, const struct rt_tensor *in,
+                 const struct rt_tensor *filter, const char *attrs, int64_t channels)
+{
+    static const char *const steps[][4] = {{"BiasAdd", "Relu"},
+                                           {"Mul", "AddV2", "Relu6"},
+                                           {"AddV2"},
+                                           {"Relu", "Mul"},
+                                           {"BiasAdd", "Mul", "AddV2", "Relu"}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        char last[8] = "h", name[8], inputs[40];
+        gd_node(&x->g, "x", "Placeholder", "", "dtype=float");
+        constant(x, "w", filter);
+        gd_node(&x->g, "h", op, "x w", attrs);
+        int n = 0;
+        while (n < 4 && steps[i][n])
+            n++;
+        for (int k = 0; k < n; k++) {
+            const char *step = steps[i][k];
+            const bool wide = k == 1 && strcmp(op, "MatMul") != 0; /* as [1, 1, 1, channels] */
+            struct rt_tensor v = wide ? random_tensor(x, 4, (int64_t[]){1, 1, 1, channels})
+                                      : random_tensor(x, 1, &channels);
+            char operand[8];
+            snprintf(operand, sizeof operand, "v%d", k);
+            constant(x, operand, &v);
+            rt_tensor_clear(&v);
+            snprintf(name, sizeof name, k == n - 1 ? "y" : "s%d", k);
+            snprintf(inputs, sizeof inputs, step[0] == 'R' ? "%s" : "%s %s", last, operand);
+            gd_node(&x->g, name, step, inputs, "T=float");
+            snprintf(last, sizeof last, "%s", name);
+        }
+        struct rt_tensor apart = answer_with(x, x->all, in, 1, "h:0");
+        struct rt_tensor together = answer(x, x->all, in, 1);
+        compare_tensors(&apart, &together, op);
+        apart = answer_with(x, x->plain, in, 1, "h:0");
+        together = answer(x, x->plain, in, 1);
+        compare_tensors(&apart, &together, op);
+        next_graph(x);
+    }
+}
+
+static void steps_behind_a_product_change_nothing_by_joining_it(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor image = random_tensor(x, 4, (int64_t[]){2, 7, 6, 8});
+    struct rt_tensor f = random_tensor(x, 4, (int64_t[]){3, 3, 8, 12});
+    struct rt_tensor deep = random_tensor(x, 4, (int64_t[]){3, 3, 8, 2});
+    struct rt_tensor a = random_tensor(x, 2, (int64_t[]){5, 70});
+    struct rt_tensor big = random_tensor(x, 2, (int64_t[]){70, 90});
+    struct rt_tensor small = random_tensor(x, 2, (int64_t[]){3, 70});
+
+    tail(x, "Conv2D", &image, &f, "T=float strides=[1,1,1,1] padding='SAME'", 12);
+    tail(x, "DepthwiseConv2dNative", &image, &deep, "T=float strides=[1,2,2,1] padding='VALID'",
+         16);
+    tail(x, "MatMul", &a, &big, "T=float", 90);
+    tail(x, "MatMul", &a, &small, "T=float transpose_b=true", 3);
+    struct rt_tensor *const all[] = {&image, &f, &deep, &a, &big, &small};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        rt_tensor_clear(all[i]);
 }
 
 /* ---- threads ---- */
@@ -393,6 +478,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products_agree_with_the_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(convolutions_agree_with_the_loops, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(steps_behind_a_product_change_nothing_by_joining_it, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(four_threads_get_the_answers_of_one_and_none_stays, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(only_a_label_that_is_kept_carries_rows_through_einsum,

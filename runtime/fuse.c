@@ -1,0 +1,190 @@
+/*
+ * Puts element-wise steps behind the product or convolution that they follow: what is scaled,
+ * shifted and cut off at zero while it is in the cache need not be written and read again.
+ *
+ * The steps become the node's tail (rt_op.tail in op.h). Only where nothing else sees the values
+ * in between, and the operands of the steps are constant vectors over the last axis.
+ */
+#include "runtime/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STEPS = 4 };
+
+struct tail {
+    int n, n_operands;
+    char text[MAX_STEPS * 8];
+    struct pl_edge operand[MAX_STEPS];
+    bool done; /* nothing may follow */
+};
+
+/* How often each node is used, and by which node last; targets, fetches and control edges count
+ * as uses by nobody. */
+static void count_uses(const struct pl_graph *g, int *uses, int *user)
+{
+    for (int i = 0; i < g->n; i++) {
+        const struct pl_node *n = &g->node[i];
+        if (n->kind == PL_GONE)
+            continue;
+        for (int k = 0; k < n->n_in; k++) {
+            uses[n->in[k].node]++;
+            user[n->in[k].node] = i;
+        }
+        for (int k = 0; k < n->n_ctrl; k++)
+            uses[n->ctrl[k]] += 2;
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        uses[g->fetch[k].node] += 2;
+    for (int k = 0; k < g->n_targets; k++)
+        uses[g->target[k]] += 2;
+}
+
+static bool is_constant(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = &g->node[e.node];
+    return n->kind == PL_CONST && e.out == 0 && n->n_ctrl == 0;
+}
+
+static bool is_float_op(const struct pl_node *n)
+{
+    return n->kind == PL_OP && n->def && n->def->op && !n->call && n->n_ctrl == 0 &&
+           n->effect == RT_PURE && n->def->n_out >= 1 && n->def->out_dtype[0] == RT_F32;
+}
+
+/* Channels of a node that takes a tail and the rank of its output; 0: it takes none. */
+static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, int *rank)
+{
+    struct rt_info in[8];
+
+    if (!is_float_op(n) || !n->def->op->tail || n->n_in != n->def->schema->n_in || n->n_in > 8)
+        return 0;
+    for (int k = 0; k < n->n_in; k++) {
+        in[k] = (struct rt_info){.dtype = (enum rt_dtype)n->def->in_dtype[k], .shape.rank = -1};
+        if (!is_constant(g, n->in[k]))
+            continue;
+        const struct rt_tensor *t = &g->node[n->in[k].node].value;
+        in[k].value = t;
+        in[k].shape.rank = t->rank;
+        memcpy(in[k].shape.dim, t->dim, sizeof in[k].shape.dim);
+    }
+    return n->def->op->tail(n->def, in, rank);
+}
+
+/* A constant float vector along the last axis of an output of this rank. */
+static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
+{
+    if (!is_constant(g, e))
+        return false;
+    const struct rt_tensor *t = &g->node[e.node].value;
+    if (t->dtype != RT_F32 || t->rank < 1 || t->rank > rank || t->dim[t->rank - 1] != channels)
+        return false;
+    for (int i = 0; i < t->rank - 1; i++)
+        if (t->dim[i] != 1)
+            return false;
+    return true;
+}
+
+static bool add_step(struct tail *t, const char *name, const struct pl_edge *operand)
+{
+    if (t->n == MAX_STEPS || t->done)
+        return false;
+    if (t->n++)
+        strcat(t->text, " ");
+    strcat(t->text, name);
+    if (operand)
+        t->operand[t->n_operands++] = *operand;
+    t->done = !operand; /* an activation ends it */
+    return true;
+}
+
+/* Whether `n`, the only user of node `from`, becomes the next step. */
+static bool take_step(const struct pl_graph *g, const struct pl_node *n, int from, struct tail *t,
+                      int64_t channels, int rank)
+{
+    if (!is_float_op(n))
+        return false;
+    if (pl_is(n, "Relu") || pl_is(n, "Relu6"))
+        return add_step(t, pl_is(n, "Relu") ? "relu" : "relu6", NULL);
+    if (n->n_in != 2)
+        return false;
+    const int other = n->in[0].node == from ? 1 : 0;
+    if (n->in[1 - other].out != 0 || !is_vector(g, n->in[other], channels, rank))
+        return false;
+    if (pl_is(n, "BiasAdd"))
+        return other == 1 && rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") &&
+               g->node[n->in[1].node].value.rank == 1 && add_step(t, "add", &n->in[1]);
+    if (pl_is(n, "AddV2") || pl_is(n, "Add"))
+        return add_step(t, "add", &n->in[other]);
+    return pl_is(n, "Mul") && add_step(t, "mul", &n->in[other]);
+}
+
+/* The head with its tail, where the chain's last node was. */
+static enum rt_status put(struct pl_graph *g, int head, int last, const struct tail *t,
+                          struct rt_error *err)
+{
+    struct pl_node *n = &g->node[last];
+    const struct pl_node h = g->node[head];
+    const int n_in = h.n_in + t->n_operands;
+    struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
+    struct rt_named_attr *extra =
+        rt_arena_array(g->arena, (size_t)h.def->n_extra + 1, sizeof *extra);
+    struct pl_edge *in = rt_arena_array(g->arena, (size_t)n_in, sizeof *in);
+    uint8_t *dtype = rt_arena_array(g->arena, (size_t)n_in, 1);
+    char *text = rt_arena_alloc(g->arena, strlen(t->text) + 1);
+
+    if (!def || !extra || !in || !dtype || !text)
+        return rt_fail_memory(err, "a plan", 0);
+    strcpy(text, t->text);
+    if (h.def->n_extra)
+        memcpy(extra, h.def->extra, (size_t)h.def->n_extra * sizeof *extra);
+    extra[h.def->n_extra] = (struct rt_named_attr){
+        .name = "_tail", .value = {.type = RT_ATTR_STRING, .n = strlen(text), .v.s = text}};
+    for (int k = 0; k < n_in; k++) {
+        in[k] = k < h.n_in ? h.in[k] : t->operand[k - h.n_in];
+        dtype[k] = k < h.n_in ? h.def->in_dtype[k] : RT_F32;
+    }
+    *def = *h.def;
+    def->extra = extra;
+    def->n_extra++;
+    def->n_in = n_in;
+    def->in_dtype = dtype;
+    n->def = def;
+    n->name = h.name;
+    n->depth = h.depth;
+    n->in = in;
+    n->n_in = n_in;
+    n->n_out = h.n_out;
+    return RT_OK;
+}
+
+enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
+{
+    int *uses = calloc((size_t)g->n + 1, 2 * sizeof *uses);
+    enum rt_status st = RT_OK;
+
+    if (!uses)
+        return rt_fail_memory(err, "a plan", 0);
+    int *user = uses + g->n;
+    count_uses(g, uses, user);
+    for (int i = 0; i < g->n && !st; i++) {
+        struct tail t = {0};
+        int rank = 0, last = i;
+        const int64_t channels = head_channels(g, &g->node[i], &rank);
+        if (channels <= 0)
+            continue;
+        while (uses[last] == 1 && take_step(g, &g->node[user[last]], last, &t, channels, rank))
+            last = user[last];
+        if (!t.n)
+            continue;
+        for (int k = i, next; k != last; k = next) {
+            next = user[k];
+            if (k != i)
+                g->node[k].kind = PL_GONE;
+        }
+        st = put(g, i, last, &t, err);
+        g->node[i].kind = PL_GONE;
+    }
+    free(uses);
+    return st;
+}
