@@ -1,0 +1,281 @@
+#include "server/manager_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+
+#include "proto/unpack.h"
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
+
+static void point_models_at_locked(struct srv_manager *m, const struct srv_config *config)
+{
+    for (int i = 0; config && i < config->n_models; i++) {
+        const struct srv_model_config *c = &config->models[i];
+        struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
+        if (!model)
+            model = srv_mgr_add_model_locked(m, c->name);
+        if (!model || model->config)
+            continue; /* the flags' models come before the folder's */
+        model->config = c;
+    }
+}
+
+/* Takes the configs that are not NULL in place of the old ones. Both are the manager's then. */
+void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct srv_config *folder)
+{
+    struct srv_config *old_base = base ? m->base : NULL;
+    struct srv_config *old_folder = folder ? m->folder : NULL;
+    m->base = base ? base : m->base;
+    m->folder = folder ? folder : m->folder;
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models; i++) {
+        struct srv_managed *model = m->models[i];
+        if (model->watch >= 0)
+            inotify_rm_watch(m->inotify_fd, model->watch); /* its path may be another now */
+        model->watch = -1;
+        model->config = NULL;
+    }
+    point_models_at_locked(m, m->base);
+    point_models_at_locked(m, m->folder);
+    rt_mutex_unlock(&m->mu);
+    srv_config_free(old_base);
+    srv_config_free(old_folder);
+    srv_mgr_forget_gone_models(m);
+}
+
+static const struct srv_label *find_label(const struct srv_model_config *c, const char *label)
+{
+    for (int i = 0; c && i < c->n_labels; i++)
+        if (strcmp(c->labels[i].label, label) == 0)
+            return &c->labels[i];
+    return NULL;
+}
+
+/* A label may point only at what is available, unless the flag allows it: for labels that are new
+ * or that stay, never for one that moves. */
+enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
+                                    struct rt_error *err)
+{
+    const struct srv_options *o = &m->server->options;
+    for (int i = 0; i < config->n_models; i++) {
+        const struct srv_model_config *c = &config->models[i];
+        const struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
+        for (int k = 0; k < c->n_labels; k++) {
+            const struct srv_entry *e =
+                model ? srv_mgr_find_entry(model, c->labels[k].version) : NULL;
+            if (e && e->state == SRV_AVAILABLE)
+                continue;
+            const struct srv_label *old =
+                model ? find_label(model->config, c->labels[k].label) : NULL;
+            if (o->allow_version_labels_for_unavailable_models &&
+                (!old || old->version == c->labels[k].version))
+                continue;
+            return rt_fail(err, RT_FAILED_PRECONDITION,
+                           "Request to assign label to version %lld of model %s, which is not "
+                           "currently available for inference",
+                           (long long)c->labels[k].version, c->name);
+        }
+    }
+    return RT_OK;
+}
+
+static bool same_labels(const struct srv_model_config *a, const struct srv_model_config *b)
+{
+    if (a->n_labels != b->n_labels)
+        return false;
+    for (int i = 0; i < a->n_labels; i++) {
+        const struct srv_label *other = find_label(b, a->labels[i].label);
+        if (!other || other->version != a->labels[i].version)
+            return false;
+    }
+    return true;
+}
+
+/* Labels are part of the map. */
+static bool labels_differ(const struct srv_config *a, const struct srv_config *b)
+{
+    if (a->n_models != b->n_models)
+        return true;
+    for (int i = 0; i < a->n_models; i++)
+        if (strcmp(a->models[i].name, b->models[i].name) != 0 ||
+            !same_labels(&a->models[i], &b->models[i]))
+            return true;
+    return false;
+}
+
+/* Checks and takes a new list of models; `config` is the manager's only on success. */
+static enum rt_status change_config(struct srv_manager *m, struct srv_config *config,
+                                    struct rt_error *err)
+{
+    enum rt_status st = srv_mgr_check_labels(m, config, err);
+    if (st)
+        return st;
+    bool publish_now = labels_differ(m->base, config);
+    srv_mgr_take_configs(m, config, NULL);
+    if (publish_now)
+        srv_mgr_publish(m, NULL, NULL);
+    return RT_OK;
+}
+
+void srv_mgr_poll_config_file(struct srv_manager *m)
+{
+    struct srv_config *config = NULL;
+    struct rt_error err = {0};
+    enum rt_status st = srv_config_from_options(&m->server->options, &config, &err);
+    if (!st && config->n_models == 0 && m->base->n_models > 0)
+        st = rt_fail(&err, RT_FAILED_PRECONDITION,
+                     "Cannot transition to requested config: it lists no model");
+    if (!st)
+        st = change_config(m, config, &err);
+    if (st) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s is ignored: %s", m->server->options.model_config_file,
+                 rt_error_text(&err));
+        srv_mgr_tell_once(&m->config_trouble, text);
+        srv_config_free(config);
+        return;
+    }
+    srv_mgr_tell_once(&m->config_trouble, NULL);
+}
+
+static bool same_folder(const struct srv_config *a, const struct srv_config *b)
+{
+    if (!a || a->n_models != b->n_models)
+        return false;
+    for (int i = 0; i < a->n_models; i++)
+        if (strcmp(a->models[i].base_path, b->models[i].base_path) != 0)
+            return false;
+    return true;
+}
+
+void srv_mgr_poll_folder(struct srv_manager *m)
+{
+    struct srv_config *config;
+    struct rt_error err = {0};
+    const char *dir = m->server->options.models;
+    srv_mgr_watch_folder(m, dir, &m->folder_watch);
+    if (srv_config_from_folder(dir, &config, &err)) {
+        srv_mgr_tell_once(&m->folder_trouble, rt_error_text(&err));
+        m->folder_watch = -1;
+        return;
+    }
+    srv_mgr_tell_once(&m->folder_trouble, NULL);
+    if (same_folder(m->folder, config))
+        srv_config_free(config);
+    else
+        srv_mgr_take_configs(m, NULL, config);
+}
+
+/* ---- reload requests ---- */
+
+void srv_mgr_check_reload(struct srv_manager *m)
+{
+    struct srv_reload *r = m->reload;
+    if (!r)
+        return;
+    struct rt_error err = {0};
+    char list[300] = "";
+    size_t used = 0;
+    int n_failed = 0;
+    for (int i = 0; i < r->n_new; i++) {
+        const struct srv_managed *model =
+            srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
+        const struct srv_entry *why = NULL;
+        enum srv_settled s = model ? srv_mgr_settled(m, model, false, &why) : SRV_FAILED;
+        if (s == SRV_WAITING)
+            return;
+        if (s == SRV_SERVES)
+            continue;
+        n_failed++;
+        if (used < sizeof list)
+            used += (size_t)snprintf(
+                list + used, sizeof list - used, "%s{name: %s version: %lld} due to error: %s",
+                n_failed > 1 ? ", " : "", r->new_models[i], why ? (long long)why->version : -1LL,
+                why ? srv_mgr_state_text(why) : "no version was found");
+    }
+    enum rt_status st = RT_OK;
+    if (n_failed)
+        st = rt_fail(&err, RT_UNKNOWN, "%d servable(s) did not become available: {%s}", n_failed,
+                     list);
+    m->reload = NULL;
+    r->done(r->arg, st, &err);
+    free(r);
+}
+
+void srv_mgr_take_reload(struct srv_manager *m)
+{
+    if (m->reload)
+        return; /* one after the other */
+    rt_mutex_lock(&m->mu);
+    struct srv_reload **last = &m->new_reloads; /* the oldest is last */
+    while (*last && (*last)->next)
+        last = &(*last)->next;
+    struct srv_reload *r = *last;
+    *last = NULL;
+    rt_mutex_unlock(&m->mu);
+    if (!r)
+        return;
+    struct rt_error err = {0};
+    struct srv_config *config = r->config;
+    r->new_models =
+        rt_arena_array(config->arena, (size_t)config->n_models + 1, sizeof *r->new_models);
+    for (int i = 0; r->new_models && i < config->n_models; i++) {
+        const char *name = config->models[i].name;
+        const struct srv_managed *model = srv_mgr_find_model(m, name, strlen(name));
+        if (!model || !model->config)
+            r->new_models[r->n_new++] = name;
+    }
+    enum rt_status st =
+        r->new_models ? change_config(m, config, &err) : rt_fail_memory(&err, "a reload", 0);
+    if (st) {
+        srv_config_free(config);
+        r->done(r->arg, st, &err);
+        free(r);
+        return;
+    }
+    m->reloaded = true;
+    m->reload = r;
+    m->next_poll = 0;
+}
+
+enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
+                                  void (*done)(void *arg, enum rt_status status,
+                                               const struct rt_error *err),
+                                  void *arg, struct rt_error *err)
+{
+    Tensorflow__Serving__ModelServerConfig *config =
+        pb_unpack(&tensorflow__serving__model_server_config__descriptor, message, "config", err);
+    if (!config)
+        return err ? err->code : RT_INVALID_ARGUMENT;
+    struct srv_reload *r = calloc(1, sizeof *r);
+    enum rt_status st = r ? RT_OK : rt_fail_memory(err, "a reload", sizeof *r);
+    if (!st &&
+        config->config_case != TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST)
+        st = rt_fail(err, RT_INVALID_ARGUMENT,
+                     "ServerCore supports only ModelConfigList in a reload request: Only "
+                     "ModelConfigList is currently supported");
+    if (!st)
+        st = srv_config_from_message(config, &r->config, err);
+    pb_free(config);
+    if (st) {
+        free(r);
+        return st;
+    }
+    r->done = done;
+    r->arg = arg;
+    rt_mutex_lock(&m->mu);
+    bool stopping = m->stopping;
+    if (!stopping) {
+        r->next = m->new_reloads;
+        m->new_reloads = r;
+    }
+    rt_mutex_unlock(&m->mu);
+    if (stopping) {
+        srv_config_free(r->config);
+        free(r);
+        return rt_fail(err, RT_UNAVAILABLE, "the server is stopping");
+    }
+    srv_mgr_wake(m);
+    return RT_OK;
+}

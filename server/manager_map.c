@@ -1,0 +1,155 @@
+#include "server/manager_parts.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/log.h"
+
+void srv_mgr_free_published(const struct srv_published *p)
+{
+    if (p)
+        rt_arena_free(p->arena);
+}
+
+static const struct srv_published *make_map(struct srv_manager *m)
+{
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    struct srv_published *p = arena ? rt_arena_alloc(arena, sizeof *p) : NULL;
+    struct srv_map_model *models =
+        p ? rt_arena_array(arena, (size_t)m->n_models + 1, sizeof *models) : NULL;
+    if (!models) {
+        rt_arena_free(arena);
+        return NULL;
+    }
+    p->arena = arena;
+    p->map.models = models;
+    for (int i = 0; i < m->n_models; i++) {
+        const struct srv_managed *model = m->models[i];
+        int n_labels = model->config ? model->config->n_labels : 0;
+        struct srv_version **versions =
+            rt_arena_array(arena, (size_t)model->n_entries + 1, sizeof(*versions));
+        struct srv_label *labels = rt_arena_array(arena, (size_t)n_labels + 1, sizeof *labels);
+        struct srv_map_model *to = &models[p->map.n_models];
+        to->name = rt_arena_strdup(arena, model->name);
+        if (!versions || !labels || !to->name)
+            goto no_memory;
+        to->versions = versions;
+        to->labels = labels;
+        for (int k = 0; k < model->n_entries; k++)
+            if (model->entries[k]->state == SRV_AVAILABLE && model->entries[k]->live)
+                versions[to->n_versions++] = model->entries[k]->live;
+        for (; to->n_labels < n_labels; to->n_labels++) {
+            const struct srv_label *from = &model->config->labels[to->n_labels];
+            labels[to->n_labels].version = from->version;
+            labels[to->n_labels].label = rt_arena_strdup(arena, from->label);
+            if (!labels[to->n_labels].label)
+                goto no_memory;
+        }
+        if (to->n_versions || to->n_labels)
+            p->map.n_models++;
+    }
+    return p;
+
+no_memory:
+    rt_arena_free(arena);
+    return NULL;
+}
+
+static void grace_ended(struct srv_grace *g)
+{
+    struct srv_manager *m = g->manager;
+    rt_mutex_lock(&m->mu);
+    g->next = m->answered;
+    m->answered = g;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_wake(m);
+}
+
+static void net_answered(struct srv_retirement *r)
+{
+    struct srv_grace *g = r->arg;
+    if (atomic_fetch_sub(&g->pending, 1) == 1)
+        grace_ended(g);
+}
+
+struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
+{
+    size_t n = (size_t)m->server->n_nets;
+    return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
+}
+
+/* Puts `p` (NULL: nothing, for good) in place of the published map. */
+void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
+{
+    static const struct srv_map nothing;
+    struct srv_server *s = m->server;
+    g->manager = m;
+    g->before = m->published;
+    atomic_init(&g->pending, s->n_nets + 1);
+    m->published = p;
+    atomic_store(&s->map, p ? &p->map : &nothing);
+    m->n_graces++;
+    for (int i = 0; i < s->n_nets; i++) {
+        g->mails[i].mail.open = srv_retirement_open;
+        g->mails[i].version = g->version;
+        g->mails[i].answer = net_answered;
+        g->mails[i].arg = g;
+        srv_mail_post(s->nets[i], &g->mails[i].mail);
+    }
+    if (atomic_fetch_sub(&g->pending, 1) == 1)
+        grace_ended(g);
+}
+
+/* Publishes what is AVAILABLE now. `entry` (may be NULL) has just left the map: it ends when all
+ * nets have done with it. False: out of memory, the old map goes on. */
+bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model, struct srv_entry *entry)
+{
+    struct srv_grace *g = srv_mgr_grace_new(m);
+    const struct srv_published *p = g ? make_map(m) : NULL;
+    if (!p) {
+        free(g);
+        RT_LOG(RT_LOG_ERROR, "out of memory for a new serving map");
+        return false;
+    }
+    g->model = model;
+    g->entry = entry;
+    g->version = entry ? entry->live : NULL;
+    srv_mgr_swap_map(m, g, p);
+    return true;
+}
+
+static void free_version(struct srv_manager *m, struct srv_version *v)
+{
+    m->by_slot[v->slot] = NULL;
+    m->calls->detach(m->server, v);
+    m->calls->free(v->loaded);
+    free((void *)(uintptr_t)v->model);
+    free(v);
+    m->trim_wanted = true;
+}
+
+void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g)
+{
+    m->n_graces--;
+    srv_mgr_free_published(g->before);
+    if (g->entry) {
+        free_version(m, g->version);
+        g->entry->live = NULL;
+        srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, NULL);
+        RT_LOG(RT_LOG_INFO, "Done unloading servable version {name: %s version: %lld}",
+               g->model->name, (long long)g->entry->version);
+    }
+    free(g);
+}
+
+void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e)
+{
+    srv_mgr_set_state(m, e, SRV_UNLOADING, RT_OK, NULL);
+    RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,
+           (long long)e->version);
+    if (!srv_mgr_publish(m, model, e)) {
+        /* It still serves; the policy asks again. */
+        rt_mutex_lock(&m->mu);
+        e->state = SRV_AVAILABLE;
+        rt_mutex_unlock(&m->mu);
+    }
+}

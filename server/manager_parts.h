@@ -1,0 +1,182 @@
+/*
+ * What the manager's files share: its tables, and what each file does for the others. Nobody else
+ * includes this.
+ *
+ * | file            | does                                                            |
+ * |-----------------|-----------------------------------------------------------------|
+ * | manager.c       | the loop; start and stop                                        |
+ * | manager_table.c | models and versions, their states                               |
+ * | manager_watch.c | scans of base paths, fingerprints: what is wanted, what is new  |
+ * | manager_load.c  | what happens when a load begins and ends                        |
+ * | manager_map.c   | publishes maps, retires versions                                |
+ * | manager_config.c| config file, folder of models, labels, reload requests          |
+ * | status.c        | what others may ask                                             |
+ *
+ * Threads: everything here is the manager's thread's, except where a lock is named.
+ */
+#ifndef SRV_MANAGER_PARTS_H
+#define SRV_MANAGER_PARTS_H
+
+#include "runtime/base/thread.h"
+#include "server/config.h"
+#include "server/loader.h"
+#include "server/manager.h"
+#include "server/net.h"
+
+enum {
+    MAX_ENDED = 100,        /* ended versions that a model's status goes on listing */
+    MAX_GONE_MODELS = 1000, /* models without a configuration that are still listed */
+    MAX_TAGS = 16,
+    RECHECK_MS = 200, /* how often a version that is not stable yet is looked at */
+    TRIM_EVERY_MS = 2000,
+};
+#define SECOND  INT64_C(1000000000)
+#define MILLION 1000000
+
+/* One version of a model that was ever wanted. */
+struct srv_entry {
+    int64_t version;
+    /* Written by the manager under its lock, read by anybody under it: */
+    enum srv_state state;
+    enum rt_status code;
+    char *message; /* NULL: "" */
+    bool wanted;   /* by the model's version policy */
+    bool final;    /* failed, and only a change of its files leads to another try */
+
+    /* The manager's alone: */
+    char *dir;
+    struct srv_fingerprint seen; /* while START: what was seen last, */
+    int64_t seen_since;          /* and since when; 0: not seen yet */
+    bool stable;
+    struct srv_fingerprint at_load; /* of what serves, or of what failed */
+    bool overwritten;               /* was told already */
+    int n_failures;
+    int64_t retry_at;
+    struct srv_version *live;
+};
+
+struct srv_managed {
+    char *name;
+    const struct srv_model_config *config; /* NULL: not configured any more */
+    int n_entries, room;
+    struct srv_entry **entries; /* highest version first; the array is guarded by the lock */
+    bool is_initial;
+    int64_t since; /* when it was configured */
+    bool scanned, told_empty;
+    char *trouble; /* the last problem with its base path, told once */
+    int watch;     /* inotify's, -1: none */
+};
+
+struct srv_published {
+    struct srv_map map;
+    struct rt_arena *arena;
+};
+
+/* After a map was published: the one before it, and the version that left, until all nets have
+ * answered. */
+struct srv_grace {
+    struct srv_grace *next;
+    struct srv_manager *manager;
+    const struct srv_published *before;
+    struct srv_managed *model; /* NULL: only the map */
+    struct srv_entry *entry;
+    struct srv_version *version;
+    atomic_int pending;
+    struct srv_retirement mails[];
+};
+
+struct srv_reload {
+    struct srv_reload *next;
+    struct srv_config *config;
+    void (*done)(void *arg, enum rt_status status, const struct rt_error *err);
+    void *arg;
+    bool taken;
+    int n_new;
+    const char **new_models; /* in the config's arena */
+};
+
+struct srv_manager {
+    struct srv_server *server;
+    const struct srv_model_calls *calls;
+    struct srv_loader *loader;
+    const char *tags[MAX_TAGS];
+    char *tags_text;
+    int n_tags;
+    pthread_t thread;
+    int event_fd, inotify_fd; /* inotify may be -1 */
+    int folder_watch;
+
+    struct rt_mutex mu;
+    struct rt_cond changed;         /* a state changed, for wait_initial */
+    struct srv_load *loaded;        /* guarded by mu: what the load threads have done */
+    struct srv_grace *answered;     /* guarded by mu: what all nets have answered */
+    struct srv_reload *new_reloads; /* guarded by mu */
+    bool stopping;                  /* guarded by mu */
+    int n_models, room;             /* guarded by mu for readers, written by the manager's thread */
+    struct srv_managed **models;    /* sorted by name; likewise */
+    bool first_poll_done;           /* guarded by mu */
+
+    /* The manager's thread alone: */
+    struct srv_config *base, *folder; /* what is wanted now */
+    struct srv_reload *reload;        /* waiting for its new models */
+    const struct srv_published *published;
+    struct srv_version *by_slot[SRV_MAX_VERSIONS];
+    int n_loading, n_graces;
+    int64_t next_poll, next_config, next_trim;
+    bool trim_wanted, reloaded;
+    char *folder_trouble, *config_trouble;
+};
+
+/* A model has been settled once one of its versions serves, or all that are wanted have failed, or
+ * none came in time. `final`: failures that will be tried again by themselves do not count. */
+enum srv_settled { SRV_WAITING, SRV_SERVES, SRV_FAILED, SRV_MISSING };
+
+/* ---- manager_table.c ---- */
+void srv_mgr_wake(struct srv_manager *m);
+void srv_mgr_tell_once(char **last, const char *text);
+const char *srv_mgr_state_text(const struct srv_entry *e);
+void srv_mgr_set_state(struct srv_manager *m, struct srv_entry *e, enum srv_state to,
+                       enum rt_status code, const char *text);
+struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);
+struct srv_managed *srv_mgr_add_model_locked(struct srv_manager *m, const char *name);
+void srv_mgr_free_model(struct srv_managed *model);
+struct srv_entry *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);
+struct srv_entry *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
+                                    int64_t version);
+void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model);
+void srv_mgr_forget_gone_models(struct srv_manager *m);
+
+/* ---- manager_map.c ---- */
+void srv_mgr_free_published(const struct srv_published *p);
+struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
+void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p);
+bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model, struct srv_entry *entry);
+void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
+void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e);
+
+/* ---- manager_load.c ---- */
+void srv_mgr_load_done(void *arg, struct srv_load *load);
+void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e);
+void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load);
+
+/* ---- manager_watch.c ---- */
+void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e,
+                           int64_t now);
+void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
+void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model);
+
+/* ---- manager_config.c ---- */
+void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
+                          struct srv_config *folder);
+enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
+                                    struct rt_error *err);
+void srv_mgr_poll_config_file(struct srv_manager *m);
+void srv_mgr_poll_folder(struct srv_manager *m);
+void srv_mgr_check_reload(struct srv_manager *m);
+void srv_mgr_take_reload(struct srv_manager *m);
+
+/* ---- status.c ---- */
+enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
+                                 bool final, const struct srv_entry **why);
+
+#endif

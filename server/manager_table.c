@@ -1,0 +1,185 @@
+#include "server/manager_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+void srv_mgr_wake(struct srv_manager *m)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(m->event_fd, &one, sizeof one);
+    (void)ignored;
+}
+
+/* Tells a problem once, until it changes or goes. */
+void srv_mgr_tell_once(char **last, const char *text)
+{
+    if (text && (!*last || strcmp(*last, text) != 0))
+        RT_LOG(RT_LOG_WARNING, "%s", text);
+    if (!text && !*last)
+        return;
+    free(*last);
+    *last = text ? strdup(text) : NULL;
+}
+
+const char *srv_mgr_state_text(const struct srv_entry *e)
+{
+    return e->message ? e->message : "";
+}
+
+void srv_mgr_set_state(struct srv_manager *m, struct srv_entry *e, enum srv_state to,
+                       enum rt_status code, const char *text)
+{
+    if (e->state == to && to != SRV_END)
+        return;
+    char *copy = text && *text ? strdup(text) : NULL;
+    rt_mutex_lock(&m->mu);
+    free(e->message);
+    e->message = copy;
+    e->code = code;
+    e->state = to;
+    rt_cond_broadcast(&m->changed);
+    rt_mutex_unlock(&m->mu);
+}
+
+struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n)
+{
+    int low = 0, high = m->n_models;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        const char *other = m->models[mid]->name;
+        size_t k = strlen(other);
+        int c = memcmp(name, other, n < k ? n : k);
+        if (c == 0)
+            c = n < k ? -1 : n > k;
+        if (c == 0)
+            return m->models[mid];
+        if (c < 0)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return NULL;
+}
+
+struct srv_managed *srv_mgr_add_model_locked(struct srv_manager *m, const char *name)
+{
+    struct srv_managed *model = calloc(1, sizeof *model);
+    char *copy = strdup(name);
+    if (m->n_models == m->room) {
+        int room = m->room ? m->room * 2 : 16;
+        struct srv_managed **grown = realloc(m->models, (size_t)room * sizeof(*grown));
+        if (grown) {
+            m->models = grown;
+            m->room = room;
+        }
+    }
+    if (!model || !copy || m->n_models == m->room) {
+        free(copy);
+        free(model);
+        return NULL;
+    }
+    model->name = copy;
+    model->watch = -1;
+    model->since = rt_now_ns();
+    int i = m->n_models++;
+    for (; i > 0 && strcmp(m->models[i - 1]->name, name) > 0; i--)
+        m->models[i] = m->models[i - 1];
+    m->models[i] = model;
+    return model;
+}
+
+static void free_entry(struct srv_entry *e)
+{
+    free(e->message);
+    free(e->dir);
+    free(e);
+}
+
+void srv_mgr_free_model(struct srv_managed *model)
+{
+    for (int i = 0; i < model->n_entries; i++)
+        free_entry(model->entries[i]);
+    free(model->entries);
+    free(model->trouble);
+    free(model->name);
+    free(model);
+}
+
+struct srv_entry *srv_mgr_find_entry(const struct srv_managed *model, int64_t version)
+{
+    for (int i = 0; i < model->n_entries; i++)
+        if (model->entries[i]->version == version)
+            return model->entries[i];
+    return NULL;
+}
+
+struct srv_entry *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
+                                    int64_t version)
+{
+    struct srv_entry *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->version = version;
+    e->state = SRV_START;
+    rt_mutex_lock(&m->mu);
+    if (model->n_entries == model->room) {
+        int room = model->room ? model->room * 2 : 8;
+        struct srv_entry **grown = realloc(model->entries, (size_t)room * sizeof(*grown));
+        if (!grown) {
+            rt_mutex_unlock(&m->mu);
+            free(e);
+            return NULL;
+        }
+        model->entries = grown;
+        model->room = room;
+    }
+    int i = model->n_entries++;
+    for (; i > 0 && model->entries[i - 1]->version < version; i--)
+        model->entries[i] = model->entries[i - 1];
+    model->entries[i] = e;
+    rt_cond_broadcast(&m->changed);
+    rt_mutex_unlock(&m->mu);
+    return e;
+}
+
+/* Keeps the list of ended versions bounded: the lowest ones are forgotten first. */
+void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model)
+{
+    int n_ended = 0;
+    for (int i = 0; i < model->n_entries; i++) {
+        struct srv_entry *e = model->entries[i];
+        if (e->wanted || e->state != SRV_END || ++n_ended <= MAX_ENDED)
+            continue;
+        rt_mutex_lock(&m->mu);
+        model->n_entries--;
+        memmove(&model->entries[i], &model->entries[i + 1],
+                (size_t)(model->n_entries - i) * sizeof(struct srv_entry *));
+        rt_mutex_unlock(&m->mu);
+        free_entry(e);
+        i--;
+    }
+}
+
+void srv_mgr_forget_gone_models(struct srv_manager *m)
+{
+    int n_gone = 0;
+    for (int i = 0; i < m->n_models; i++) {
+        struct srv_managed *model = m->models[i];
+        bool gone = !model->config;
+        for (int k = 0; k < model->n_entries; k++)
+            gone = gone && model->entries[k]->state == SRV_END;
+        if (!gone || ++n_gone <= MAX_GONE_MODELS)
+            continue;
+        rt_mutex_lock(&m->mu);
+        m->n_models--;
+        memmove(&m->models[i], &m->models[i + 1],
+                (size_t)(m->n_models - i) * sizeof(struct srv_managed *));
+        rt_mutex_unlock(&m->mu);
+        srv_mgr_free_model(model);
+        i--;
+    }
+}

@@ -1,0 +1,160 @@
+#include "server/manager_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+/* A failed or ended version gets another chance. */
+static void restart(struct srv_manager *m, struct srv_entry *e)
+{
+    rt_mutex_lock(&m->mu);
+    e->final = false;
+    rt_mutex_unlock(&m->mu);
+    e->n_failures = 0;
+    e->retry_at = 0;
+    e->seen_since = 0;
+    e->stable = false;
+    srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
+}
+
+void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e,
+                           int64_t now)
+{
+    if (!e->wanted || e->state == SRV_LOADING || e->state == SRV_UNLOADING)
+        return;
+    if (e->state == SRV_END && now >= e->retry_at) {
+        srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
+        e->retry_at = 0;
+    }
+    struct srv_fingerprint f;
+    struct rt_error err = {0};
+    if (srv_source_fingerprint(e->dir, &f, &err)) {
+        if (e->state == SRV_START) {
+            e->seen_since = 0;
+            e->stable = false;
+        }
+        return; /* going away, or unreadable: the next scan tells */
+    }
+    switch (e->state) {
+    case SRV_START:
+        if (!e->seen_since || !srv_fingerprint_eq(&f, &e->seen)) {
+            e->seen = f;
+            e->seen_since = now;
+        }
+        e->stable = srv_source_is_stable(&f, e->seen_since, now, rt_wall_ns());
+        break;
+    case SRV_END:
+        if (srv_fingerprint_eq(&f, &e->at_load))
+            break;
+        RT_LOG(RT_LOG_INFO, "{name: %s version: %lld} has changed, it is tried again", model->name,
+               (long long)e->version);
+        restart(m, e);
+        e->seen = f;
+        e->seen_since = now;
+        break;
+    case SRV_AVAILABLE:
+        if (!srv_fingerprint_eq(&f, &e->at_load) && !e->overwritten) {
+            RT_LOG(RT_LOG_WARNING,
+                   "%s was changed while it is being served; what was loaded goes on. Put new "
+                   "files into a new version",
+                   e->dir);
+            m->calls->count_event(m->server, "overwritten_while_serving");
+            e->overwritten = true;
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static void set_wanted(struct srv_manager *m, struct srv_entry *e, bool wanted)
+{
+    rt_mutex_lock(&m->mu);
+    e->wanted = wanted;
+    rt_mutex_unlock(&m->mu);
+}
+
+static void want(struct srv_manager *m, struct srv_managed *model, const struct srv_found *found)
+{
+    struct srv_entry *e = srv_mgr_find_entry(model, found->version);
+    if (!e)
+        e = srv_mgr_add_entry(m, model, found->version);
+    if (!e)
+        return;
+    size_t room = strlen(model->config->base_path) + strlen(found->name) + 2;
+    char *dir = malloc(room);
+    if (dir) {
+        snprintf(dir, room, "%s/%s", model->config->base_path, found->name);
+        free(e->dir);
+        e->dir = dir;
+    }
+    if (!e->dir)
+        return;
+    bool was_wanted = e->wanted;
+    set_wanted(m, e, true);
+    if (e->state == SRV_END && !was_wanted)
+        restart(m, e);
+}
+
+static void want_nothing_else(struct srv_manager *m, struct srv_managed *model,
+                              const struct srv_scan *scan)
+{
+    for (int i = 0; i < model->n_entries; i++) {
+        struct srv_entry *e = model->entries[i];
+        bool found = false;
+        for (int k = 0; scan && k < scan->n; k++)
+            found = found || scan->found[k].version == e->version;
+        if (found)
+            continue;
+        set_wanted(m, e, false);
+        if (e->state == SRV_START)
+            srv_mgr_set_state(m, e, SRV_END, RT_OK, NULL);
+    }
+    srv_mgr_forget_old_entries(m, model);
+}
+
+void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
+{
+    if (m->inotify_fd >= 0 && *watch < 0)
+        *watch = inotify_add_watch(m->inotify_fd, path,
+                                   IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
+                                       IN_ONLYDIR);
+}
+
+void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
+{
+    if (!model->config) {
+        want_nothing_else(m, model, NULL);
+        if (model->watch >= 0)
+            inotify_rm_watch(m->inotify_fd, model->watch);
+        model->watch = -1;
+        return;
+    }
+    struct rt_arena *arena = rt_arena_new((size_t)64 << 20);
+    struct rt_error err = {.arena = arena};
+    struct srv_scan scan;
+    srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
+    if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
+        /* What cannot be read is not empty: what is served goes on. */
+        srv_mgr_tell_once(&model->trouble, arena ? rt_error_text(&err) : "out of memory");
+        model->watch = -1;
+        rt_arena_free(arena);
+        return;
+    }
+    srv_mgr_tell_once(&model->trouble, scan.warning);
+    for (int i = 0; i < scan.n; i++)
+        want(m, model, &scan.found[i]);
+    want_nothing_else(m, model, &scan);
+    if (scan.n_there == 0 && !model->told_empty)
+        RT_LOG(RT_LOG_WARNING,
+               "No versions of servable %s found under base path %s. Did you forget to name your "
+               "leaf directory as a number (eg. '/1/')?",
+               model->name, model->config->base_path);
+    model->told_empty = scan.n_there == 0;
+    model->scanned = true;
+    rt_arena_free(arena);
+}
