@@ -103,11 +103,14 @@ enum rt_status kn_map_run(struct rt_run *r)
 struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
-    int64_t n_rows; /* the product of dim[1..], 0 when there are no elements */
+    int64_t n_rows;  /* the product of dim[1..], 0 when there are no elements */
+    int64_t repeats; /* > 0: b is one short row for all of a; so many of it are put in a line */
     int64_t sa0, sb0, row_bytes;
     int rank;
     int64_t dim[RT_MAX_RANK], sa[RT_MAX_RANK], sb[RT_MAX_RANK];
 };
+
+enum { SHORT_ROW = 16, LINE_BYTES = 4096 };
 
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state)
 {
@@ -150,13 +153,38 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
     k->sb0 = k->sb[0] != 0;
     k->row_bytes = k->dim[0] * (int64_t)rt_dtype_size(p->out[0].dtype);
     k->n_rows = count ? count / k->dim[0] : 0;
+    if (k->rank == 2 && k->sa0 && k->sb0 && k->sa[1] && !k->sb[1] && k->dim[0] <= SHORT_ROW &&
+        rt_dtype_is_plain(p->in[1].dtype))
+        k->repeats = LINE_BYTES / (k->dim[0] * size_b);
     *state = k;
     return RT_OK;
+}
+
+/* Channels of an image by three numbers, and the like: a call per row would cost more than it. */
+static bool walk_short_rows(struct rt_run *r, const struct plan *k)
+{
+    _Alignas(64) char line[LINE_BYTES];
+    const size_t size = (size_t)k->dim[0] * rt_dtype_size((enum rt_dtype)r->in[1].dtype);
+    const int64_t lines = k->repeats < k->n_rows ? k->repeats : k->n_rows;
+    const char *a = r->in[0].data;
+    char *d = r->out[0].data;
+    bool good = true;
+    for (int64_t i = 0; i < lines; i++)
+        memcpy(line + (size_t)i * size, r->in[1].data, size);
+    for (int64_t row = 0; row < k->n_rows; row += lines) {
+        const int64_t n = k->n_rows - row < lines ? k->n_rows - row : lines;
+        good &= k->row(d, a, line, n * k->dim[0], 1, 1);
+        a += n * k->sa[1];
+        d += n * k->row_bytes;
+    }
+    return good;
 }
 
 bool kn_binary_walk(struct rt_run *r)
 {
     const struct plan *k = r->state;
+    if (k->repeats)
+        return walk_short_rows(r, k);
     const char *a = r->in[0].data, *b = r->in[1].data;
     char *d = r->out[0].data;
     int64_t at[RT_MAX_RANK] = {0};

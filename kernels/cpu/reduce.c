@@ -11,7 +11,7 @@
 
 /* ---- reducers ---- */
 
-enum { BLOCK = 16, LANES = 64, SHORT = 16 };
+enum { BLOCK = 16, LANES = 64, SHORT = 64 };
 
 /*
  * A: the type that a block is accumulated in, by PLUS(dt, a, x) of x = LOAD(dt, element).
@@ -57,12 +57,21 @@ enum { BLOCK = 16, LANES = 64, SHORT = 16 };
         for (int64_t k = 0; k < n_lines; k++) {                                                    \
             const T *s = (const T *)src + k * stride;                                              \
             B lane[LANES];                                                                         \
-            int64_t lanes = n < LANES ? n : LANES;                                                 \
+            int64_t lanes = LANES;                                                                 \
             if (n < SHORT) { /* not worth the set-up */                                            \
-                A a = START(dt);                                                                   \
-                for (int64_t i = 0; i < n; i++)                                                    \
+                A a = START(dt), b = START(dt), c = START(dt), d = START(dt);                      \
+                int64_t i = 0;                                                                     \
+                for (; i + 4 <= n; i += 4) {                                                       \
                     a = PLUS(dt, a, LOAD(dt, KN_GET(dt, s[i])));                                   \
-                acc[k] = JOIN(dt, acc[k], a);                                                      \
+                    b = PLUS(dt, b, LOAD(dt, KN_GET(dt, s[i + 1])));                               \
+                    c = PLUS(dt, c, LOAD(dt, KN_GET(dt, s[i + 2])));                               \
+                    d = PLUS(dt, d, LOAD(dt, KN_GET(dt, s[i + 3])));                               \
+                }                                                                                  \
+                for (; i < n; i++)                                                                 \
+                    a = PLUS(dt, a, LOAD(dt, KN_GET(dt, s[i])));                                   \
+                a = PLUS(dt, a, b);                                                                \
+                c = PLUS(dt, c, d);                                                                \
+                acc[k] = JOIN(dt, acc[k], PLUS(dt, a, c));                                         \
                 continue;                                                                          \
             }                                                                                      \
             NAME##_init_##dt(lane, lanes);                                                         \
@@ -459,10 +468,37 @@ static void arg_rows(struct rt_rows *r)
 /* The place of the best of n values, `step` apart; the first of equals, NaN never. */
 typedef int64_t arg_fn(const void *src, int64_t n, int64_t step);
 
+/* Contiguous floats: the best value first, then where it stands. */
+#define ARG_LINE(NAME, START, BETTER)                                                              \
+    KN_CLONES static int64_t NAME(const float *s, int64_t n)                                       \
+    {                                                                                              \
+        enum { ARG_LANES = 16 };                                                                   \
+        float best[ARG_LANES];                                                                     \
+        int64_t i = 0;                                                                             \
+        for (int64_t l = 0; l < ARG_LANES; l++)                                                    \
+            best[l] = START;                                                                       \
+        for (; i + ARG_LANES <= n; i += ARG_LANES)                                                 \
+            for (int64_t l = 0; l < ARG_LANES; l++)                                                \
+                best[l] = s[i + l] BETTER best[l] ? s[i + l] : best[l];                            \
+        for (; i < n; i++)                                                                         \
+            best[0] = s[i] BETTER best[0] ? s[i] : best[0];                                        \
+        for (int64_t l = 1; l < ARG_LANES; l++)                                                    \
+            best[0] = best[l] BETTER best[0] ? best[l] : best[0];                                  \
+        if (best[0] == START)                                                                      \
+            return 0;                                                                              \
+        for (i = 0; s[i] != best[0]; i++)                                                          \
+            ;                                                                                      \
+        return i;                                                                                  \
+    }
+ARG_LINE(arg_max_line, -FLT_MAX, >)
+ARG_LINE(arg_min_line, FLT_MAX, <)
+
 #define ARG(dt, T, NAME, START, BETTER)                                                            \
     static int64_t NAME##_##dt(const void *src, int64_t n, int64_t step)                           \
     {                                                                                              \
         const T *s = src;                                                                          \
+        if ((dt) == RT_F32 && step == 1)                                                           \
+            return NAME##_line(src, n);                                                            \
         KN_C(dt) best = START(dt);                                                                 \
         int64_t at = 0;                                                                            \
         for (int64_t i = 0; i < n; i++) {                                                          \

@@ -5,55 +5,65 @@
 #include "kernels/cpu/vec_math.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { LANES = 16 };
 
-/* One row of n values; d may be s. */
+/*
+ * One row of n values; d may be s. All work is on whole blocks of LANES, the last one filled up
+ * with -infinity, which adds nothing to the sum.
+ */
 KN_CLONES static void softmax_f32(float *d, const float *s, int64_t n, bool logarithm)
 {
-    float max[LANES], sum[LANES];
-    const int64_t whole = n - n % LANES;
+    float max[LANES], sum[LANES], tail[LANES];
+    const int64_t rest = n % LANES, whole = n - rest;
     for (int64_t l = 0; l < LANES; l++) {
-        max[l] = -INFINITY;
+        max[l] = tail[l] = -INFINITY;
         sum[l] = 0;
     }
+    memcpy(tail, s + whole, (size_t)rest * sizeof *s);
     for (int64_t i = 0; i < whole; i += LANES)
         for (int64_t l = 0; l < LANES; l++)
             max[l] = s[i + l] > max[l] ? s[i + l] : max[l];
-    for (int64_t i = whole; i < n; i++)
-        max[0] = s[i] > max[0] ? s[i] : max[0];
-    for (int64_t l = 1; l < LANES; l++)
-        max[0] = max[l] > max[0] ? max[l] : max[0];
+    for (int64_t l = 0; l < LANES; l++)
+        max[l] = tail[l] > max[l] ? tail[l] : max[l];
+    for (int64_t step = LANES / 2; step; step /= 2)
+        for (int64_t l = 0; l < step; l++)
+            max[l] = max[l + step] > max[l] ? max[l + step] : max[l];
     const float top = max[0];
-    if (logarithm) {
-        for (int64_t i = 0; i < whole; i += LANES)
-            for (int64_t l = 0; l < LANES; l++)
-                sum[l] += kn_exp_f32(s[i + l] - top);
-        for (int64_t i = whole; i < n; i++)
-            sum[0] += kn_exp_f32(s[i] - top);
-    } else {
-        KN_IVDEP
-        for (int64_t i = 0; i < n; i++)
-            d[i] = kn_exp_f32(s[i] - top);
-        for (int64_t i = 0; i < whole; i += LANES)
-            for (int64_t l = 0; l < LANES; l++)
-                sum[l] += d[i + l];
-        for (int64_t i = whole; i < n; i++)
-            sum[0] += d[i];
-    }
+
+    for (int64_t i = 0; i < whole; i += LANES)
+        for (int64_t l = 0; l < LANES; l++) {
+            const float e = kn_exp_f32(s[i + l] - top);
+            sum[l] += e;
+            if (!logarithm)
+                d[i + l] = e;
+        }
+    if (rest)
+        for (int64_t l = 0; l < LANES; l++) {
+            const float x = tail[l] - top, e = kn_exp_f32(x);
+            sum[l] += l < rest ? e : 0;
+            tail[l] = logarithm ? x : e;
+        }
     for (int64_t step = LANES / 2; step; step /= 2)
         for (int64_t l = 0; l < step; l++)
             sum[l] += sum[l + step];
+
     if (logarithm) {
         const float low = logf(sum[0]);
         KN_IVDEP
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < whole; i++)
             d[i] = (s[i] - top) - low;
+        for (int64_t l = 0; l < LANES; l++)
+            tail[l] -= low;
     } else {
         const float scale = 1 / sum[0];
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < whole; i++)
             d[i] *= scale;
+        for (int64_t l = 0; l < LANES; l++)
+            tail[l] *= scale;
     }
+    memcpy(d + whole, tail, (size_t)rest * sizeof *d);
 }
 
 static void softmax_f64(double *d, const double *s, int64_t n, bool logarithm)
