@@ -54,7 +54,7 @@ static const struct row rows[] = {
     {"enable_batching", BOOLEAN, TFS, AT(enable_batching), "false", NULL, ANY,
      "merge requests of every signature, also where it is not proved that rows are independent"},
     {"batching_parameters_file", TEXT, TFS, AT(batching_parameters_file), "", NULL, ANY,
-     "text BatchingParameters; needs enable_batching"},
+     "accepted, not read: batches form by load, of at most max_batch_rows; needs enable_batching"},
     {"allow_version_labels_for_unavailable_models", BOOLEAN, TFS,
      AT(allow_version_labels_for_unavailable_models), "false", NULL, ANY,
      "let new labels point at versions that are not loaded yet"},
@@ -85,7 +85,7 @@ static const struct row rows[] = {
     {"grpc_max_threads", INTEGER, TFS, AT(grpc_max_threads), "0", NULL, ANY,
      "accepted; see num_grpc_threads"},
     {"monitoring_config_file", TEXT, TFS, AT(monitoring_config_file), "", NULL, ANY,
-     "text MonitoringConfig; where the Prometheus page is served besides /metrics"},
+     "accepted, not read: the Prometheus page is always there, at /monitoring/prometheus/metrics"},
     {"tensorflow_session_parallelism", INTEGER, TFS, AT(tensorflow_session_parallelism), "0", NULL,
      ANY, "accepted; see num_workers"},
     {"tensorflow_intra_op_parallelism", INTEGER, TFS, AT(tensorflow_intra_op_parallelism), "0",
@@ -265,6 +265,10 @@ static const char *kind_name(enum kind kind)
     return names[kind];
 }
 
+static const char *const titles[] = {"Of Slipway", "Of TensorFlow Serving",
+                                     "Of TensorFlow Serving, accepted and without effect",
+                                     "Of TensorFlow Serving, refused"};
+
 void srv_options_help(FILE *out, bool as_tensorflow)
 {
     static const char *const titles[] = {
@@ -277,7 +281,7 @@ void srv_options_help(FILE *out, bool as_tensorflow)
     for (int pass = 0; pass < 4; pass++) {
         /* TensorFlow Serving's own come first. */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
-        fprintf(out, "%s\n", titles[meaning]);
+        fprintf(out, "%s:\n", titles[meaning]);
         for (const struct row *r = rows; r < rows + N_ROWS; r++) {
             if (r->meaning != meaning)
                 continue;
@@ -291,14 +295,21 @@ void srv_options_help(FILE *out, bool as_tensorflow)
 
 void srv_options_markdown(FILE *out)
 {
-    fprintf(out, "| flag | default | meaning |\n|---|---|---|\n");
-    for (const struct row *r = rows; r < rows + N_ROWS; r++) {
-        const char *own = default_of(r, false), *theirs = default_of(r, true);
-        fprintf(out, "| `--%s` | %s", r->name, *own ? own : "\"\"");
-        if (strcmp(own, theirs) != 0)
-            fprintf(out, " (%s)", *theirs ? theirs : "\"\"");
-        fprintf(out, " | %s%s |\n", r->help,
-                r->meaning == TFS_IGNORED ? "accepted, without effect" : "");
+    fprintf(
+        out,
+        "# Flags of `slipway serve`\n\nMade by `slipway serve --help=markdown`. In brackets: the "
+        "default when called as `tensorflow_model_server`.\n");
+    for (enum meaning meaning = OURS; meaning <= TFS_REFUSED; meaning++) {
+        fprintf(out, "\n## %s\n\n| flag | default | meaning |\n|---|---|---|\n", titles[meaning]);
+        for (const struct row *r = rows; r < rows + N_ROWS; r++) {
+            const char *own = default_of(r, false), *theirs = default_of(r, true);
+            if (r->meaning != meaning)
+                continue;
+            fprintf(out, "| `--%s` | %s", r->name, own);
+            if (strcmp(own, theirs) != 0)
+                fprintf(out, " (%s)", *theirs ? theirs : "empty");
+            fprintf(out, " | %s |\n", r->help);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ import threading
 import time
 
 import support
-from support import MODELS, SLOW, Case, Server, command, wait_for
+from support import MODELS, ROOT, SLOW, Case, Server, command, wait_for
 
 PLUS_3, PLUS_2 = "half_plus_two/1", "half_plus_two/2"
 
@@ -212,6 +212,10 @@ class Commands(Case):
         for args in (["--version"], ["inspect", "--version"], ["run", "--version"]):
             self.assertIn("slipway ", command(*args)[1])
         self.assertIn("TensorFlow ModelServer: ", command("serve", "--version")[1])
+
+    def test_the_list_of_flags_in_the_tree_is_the_programs_own(self):
+        with open(os.path.join(ROOT, "FLAGS.md"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), command("serve", "--help=markdown")[1])
 
     def test_inspect(self):
         code, out, _ = command("inspect", os.path.join(MODELS, "half_plus_two"), "--json")
