@@ -7,6 +7,7 @@
  */
 #include "runtime/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,9 +90,8 @@ static bool add_step(struct tail *t, const char *name, const struct pl_edge *ope
 {
     if (t->n == MAX_STEPS || t->done)
         return false;
-    if (t->n++)
-        strcat(t->text, " ");
-    strcat(t->text, name);
+    size_t used = strlen(t->text);
+    snprintf(t->text + used, sizeof t->text - used, "%s%s", t->n++ ? " " : "", name);
     if (operand)
         t->operand[t->n_operands++] = *operand;
     t->done = !operand; /* an activation ends it */
@@ -135,7 +135,7 @@ static enum rt_status put(struct pl_graph *g, int head, int last, const struct t
 
     if (!def || !extra || !in || !dtype || !text)
         return rt_fail_memory(err, "a plan", 0);
-    strcpy(text, t->text);
+    memcpy(text, t->text, strlen(t->text));
     if (h.def->n_extra)
         memcpy(extra, h.def->extra, (size_t)h.def->n_extra * sizeof *extra);
     extra[h.def->n_extra] = (struct rt_named_attr){
