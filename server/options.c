@@ -271,9 +271,6 @@ static const char *const titles[] = {"Of Slipway", "Of TensorFlow Serving",
 
 void srv_options_help(FILE *out, bool as_tensorflow)
 {
-    static const char *const titles[] = {
-        "Of Slipway:", "Of TensorFlow Serving:",
-        "Of TensorFlow Serving, accepted and without effect:", "Of TensorFlow Serving, refused:"};
     fprintf(out,
             "usage: %s\nFlags (--name=value or --name value; a boolean: --name, --name=true, "
             "--name=false):\n",
