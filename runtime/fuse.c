@@ -7,6 +7,7 @@
  */
 #include "runtime/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,13 +91,107 @@ static bool add_step(struct tail *t, const char *name, const struct pl_edge *ope
 {
     if (t->n == MAX_STEPS || t->done)
         return false;
-    size_t used = strlen(t->text);
+    const size_t used = strlen(t->text);
     snprintf(t->text + used, sizeof t->text - used, "%s%s", t->n++ ? " " : "", name);
     if (operand)
         t->operand[t->n_operands++] = *operand;
     t->done = !operand; /* an activation ends it */
     return true;
 }
+
+/* ---- batch normalisation by constants: a mul and an add ---- */
+
+static int add_constant(struct pl_graph *g, int like, struct rt_tensor *t, struct rt_error *err)
+{
+    const int c = pl_add(g, err); /* may move the nodes */
+    if (c < 0) {
+        rt_tensor_clear(t);
+        return -1;
+    }
+    struct pl_node *n = &g->node[c];
+    n->kind = PL_CONST;
+    n->name = g->node[like].name;
+    n->depth = g->node[like].depth;
+    n->n_out = 1;
+    n->value = *t;
+    return c;
+}
+
+/* Whether node i normalises by constants along its last axis and only its output 0 is used. */
+static bool is_normalisation(const struct pl_graph *g, int i, int from, int64_t channels)
+{
+    const struct pl_node *n = &g->node[i];
+
+    if (!is_float_op(n) || n->n_in != 5 || n->in[0].node != from || n->in[0].out != 0 ||
+        !(pl_is(n, "FusedBatchNormV3") || pl_is(n, "FusedBatchNormV2") ||
+          pl_is(n, "FusedBatchNorm")) ||
+        rt_attr_bool(n->def, "is_training") || rt_attr_str(n->def, "data_format").p[1] == 'C')
+        return false;
+    for (int k = 1; k < 5; k++)
+        if (!is_vector(g, n->in[k], channels, 1))
+            return false;
+    for (int j = 0; j < g->n; j++)
+        for (int k = 0; g->node[j].kind != PL_GONE && k < g->node[j].n_in; k++)
+            if (g->node[j].in[k].node == i && g->node[j].in[k].out != 0)
+                return false;
+    for (int k = 0; k < g->n_fetches; k++)
+        if (g->fetch[k].node == i && g->fetch[k].out != 0)
+            return false;
+    return true;
+}
+
+/* y = (x - mean) / sqrt(variance + epsilon) * scale + offset, as x * factor + shift. */
+static enum rt_status normalisation_constants(struct pl_graph *g, int i, int64_t channels,
+                                              struct pl_edge *mul, struct pl_edge *add,
+                                              struct rt_error *err)
+{
+    const float epsilon = rt_attr_float(g->node[i].def, "epsilon");
+    struct rt_tensor in[5] = {{0}}, factor = {0}, shift = {0};
+    enum rt_status st = RT_OK;
+
+    for (int k = 1; k < 5 && !st; k++) {
+        rt_tensor_ref(&in[k], &g->node[g->node[i].in[k].node].value);
+        st = rt_tensor_load(&in[k], err);
+    }
+    if (!st)
+        st = rt_tensor_new(&factor, NULL, RT_F32, 1, &channels, err);
+    if (!st)
+        st = rt_tensor_new(&shift, NULL, RT_F32, 1, &channels, err);
+    for (int64_t c = 0; c < channels && !st; c++) {
+        const double f =
+            ((float *)in[1].data)[c] / sqrt((double)((float *)in[4].data)[c] + epsilon);
+        ((float *)factor.data)[c] = (float)f;
+        ((float *)shift.data)[c] = (float)(((float *)in[2].data)[c] - ((float *)in[3].data)[c] * f);
+    }
+    for (int k = 1; k < 5; k++)
+        rt_tensor_clear(&in[k]);
+    if (st) {
+        rt_tensor_clear(&factor);
+        rt_tensor_clear(&shift);
+        return st;
+    }
+    *mul = (struct pl_edge){add_constant(g, i, &factor, err), 0};
+    *add = (struct pl_edge){add_constant(g, i, &shift, err), 0};
+    return mul->node < 0 || add->node < 0 ? RT_RESOURCE_EXHAUSTED : RT_OK;
+}
+
+static enum rt_status take_normalisation(struct pl_graph *g, int i, int from, struct tail *t,
+                                         int64_t channels, bool *taken, struct rt_error *err)
+{
+    struct pl_edge mul, add;
+
+    *taken = t->n + 2 <= MAX_STEPS && !t->done && is_normalisation(g, i, from, channels);
+    if (!*taken)
+        return RT_OK;
+    const enum rt_status st = normalisation_constants(g, i, channels, &mul, &add, err);
+    if (!st) {
+        add_step(t, "mul", &mul);
+        add_step(t, "add", &add);
+    }
+    return st;
+}
+
+/* ---- the pass ---- */
 
 /* Whether `n`, the only user of node `from`, becomes the next step. */
 static bool take_step(const struct pl_graph *g, const struct pl_node *n, int from, struct tail *t,
@@ -131,11 +226,10 @@ static enum rt_status put(struct pl_graph *g, int head, int last, const struct t
         rt_arena_array(g->arena, (size_t)h.def->n_extra + 1, sizeof *extra);
     struct pl_edge *in = rt_arena_array(g->arena, (size_t)n_in, sizeof *in);
     uint8_t *dtype = rt_arena_array(g->arena, (size_t)n_in, 1);
-    char *text = rt_arena_alloc(g->arena, strlen(t->text) + 1);
+    char *text = rt_arena_printf(g->arena, "%s", t->text);
 
     if (!def || !extra || !in || !dtype || !text)
         return rt_fail_memory(err, "a plan", 0);
-    memcpy(text, t->text, strlen(t->text));
     if (h.def->n_extra)
         memcpy(extra, h.def->extra, (size_t)h.def->n_extra * sizeof *extra);
     extra[h.def->n_extra] = (struct rt_named_attr){
@@ -158,32 +252,46 @@ static enum rt_status put(struct pl_graph *g, int head, int last, const struct t
     return RT_OK;
 }
 
+/* Follows the chain behind node `head` and puts it there as a tail. */
+static enum rt_status fuse(struct pl_graph *g, int head, const int *uses, const int *user,
+                           int64_t channels, int rank, struct rt_error *err)
+{
+    struct tail t = {0};
+    int last = head;
+
+    while (uses[last] == 1) {
+        const int next = user[last];
+        bool taken = false;
+        const enum rt_status st = take_normalisation(g, next, last, &t, channels, &taken, err);
+        if (st)
+            return st;
+        if (!taken && !take_step(g, &g->node[next], last, &t, channels, rank))
+            break;
+        last = next;
+    }
+    if (!t.n)
+        return RT_OK;
+    const enum rt_status st = put(g, head, last, &t, err);
+    for (int k = head; k != last && !st; k = user[k])
+        g->node[k].kind = PL_GONE;
+    return st;
+}
+
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
 {
-    int *uses = calloc((size_t)g->n + 1, 2 * sizeof *uses);
+    const int n = g->n; /* more are added behind */
+    int *uses = calloc((size_t)n + 1, 2 * sizeof *uses);
     enum rt_status st = RT_OK;
 
     if (!uses)
         return rt_fail_memory(err, "a plan", 0);
-    int *user = uses + g->n;
+    int *user = uses + n;
     count_uses(g, uses, user);
-    for (int i = 0; i < g->n && !st; i++) {
-        struct tail t = {0};
-        int rank = 0, last = i;
+    for (int i = 0; i < n && !st; i++) {
+        int rank = 0;
         const int64_t channels = head_channels(g, &g->node[i], &rank);
-        if (channels <= 0)
-            continue;
-        while (uses[last] == 1 && take_step(g, &g->node[user[last]], last, &t, channels, rank))
-            last = user[last];
-        if (!t.n)
-            continue;
-        for (int k = i, next; k != last; k = next) {
-            next = user[k];
-            if (k != i)
-                g->node[k].kind = PL_GONE;
-        }
-        st = put(g, i, last, &t, err);
-        g->node[i].kind = PL_GONE;
+        if (channels > 0)
+            st = fuse(g, i, uses, user, channels, rank, err);
     }
     free(uses);
     return st;

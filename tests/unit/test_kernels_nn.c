@@ -309,6 +309,37 @@ static void tail(struct fixture *x, const char *op, const struct rt_tensor *in,
     }
 }
 
+static void a_normalisation_by_constants_joins_its_convolution(void **state)
+{
+    struct fixture *x = *state;
+    const int64_t channels = 12;
+    struct rt_tensor image = random_tensor(x, 4, (int64_t[]){2, 7, 6, 8});
+    struct rt_tensor f = random_tensor(x, 4, (int64_t[]){3, 3, 8, 12});
+
+    gd_node(&x->g, "x", "Placeholder", "", "dtype=float");
+    constant(x, "w", &f);
+    static const char *const names[] = {"scale", "offset", "mean", "variance"};
+    for (int k = 0; k < 4; k++) {
+        struct rt_tensor v = random_tensor(x, 1, &channels);
+        for (int64_t i = 0; k == 3 && i < channels; i++)
+            ((float *)v.data)[i] = fabsf(((float *)v.data)[i]) + 0.1f;
+        constant(x, names[k], &v);
+        rt_tensor_clear(&v);
+    }
+    gd_node(&x->g, "h", "Conv2D", "x w", "T=float strides=[1,1,1,1] padding='SAME'");
+    gd_node(&x->g, "n", "FusedBatchNormV3", "h scale offset mean variance",
+            "T=float U=float is_training=false epsilon=0.001f");
+    gd_node(&x->g, "y", "Relu", "n", "T=float");
+    struct rt_tensor apart = answer_with(x, x->all, &image, 1, "h:0");
+    struct rt_tensor together = answer(x, x->all, &image, 1);
+    compare_tensors(&apart, &together, "batch norm");
+    apart = answer_with(x, x->all, &image, 1, "n:1"); /* its other outputs keep it whole */
+    together = answer(x, x->plain, &image, 1);
+    compare_tensors(&apart, &together, "batch norm, by the loops");
+    rt_tensor_clear(&image);
+    rt_tensor_clear(&f);
+}
+
 static void steps_behind_a_product_change_nothing_by_joining_it(void **state)
 {
     struct fixture *x = *state;
@@ -479,6 +510,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(products_agree_with_the_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(convolutions_agree_with_the_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(steps_behind_a_product_change_nothing_by_joining_it, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_normalisation_by_constants_joins_its_convolution, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(four_threads_get_the_answers_of_one_and_none_stays, set_up,
                                         tear_down),
