@@ -347,8 +347,8 @@ enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, voi
 
     if (!rt_dtype_is_plain(dtype)) {
         do {
-            enum rt_status st = rt_copy_elements(dtype, (char *)dst + (size_t)d * size,
-                                                 (const char *)src + (size_t)s * size, 1, err);
+            enum rt_status st = rt_copy_elements(dtype, (char *)dst + d * (int64_t)size,
+                                                 (const char *)src + s * (int64_t)size, 1, err);
             if (st)
                 return st;
         } while (step(&w, w.rank, at, &d, &s));

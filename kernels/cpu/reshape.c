@@ -22,7 +22,7 @@ static enum rt_status sizes_of(struct rt_infer *x, struct rt_shape *s, int *unkn
     const struct rt_tensor *t = x->in[1].value;
     int64_t dims[RT_MAX_RANK];
 
-    if (t->rank != 1)
+    if (t->rank > 1) /* a scalar passes as a vector of one */
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "sizes input must be 1-D, not %s", KN_TEXT(t));
     s->rank = kn_ints(t, dims, RT_MAX_RANK);
     if (s->rank < 0)

@@ -94,7 +94,7 @@ static void element(struct rt_bytes *out, const struct rt_tensor *t, int64_t i, 
     case RT_STRING:
         if (v2) {
             rt_bytes_addc(out, '"');
-            rt_bytes_add(out, rt_str_data(&rt_strs(t)[i]), rt_strs(t)[i].n);
+            escaped(out, &rt_strs(t)[i]);
             rt_bytes_addc(out, '"');
         } else {
             escaped(out, &rt_strs(t)[i]);
@@ -162,7 +162,7 @@ static void edges(struct rt_bytes *out, const struct rt_tensor *t, int dim, int6
             if (dim == t->rank - 1) {
                 rt_bytes_adds(out, edge > 0 ? " ..." : "...");
             } else {
-                if (edge > 0)
+                for (int k = dim; edge > 0 && k < t->rank - 1; k++)
                     rt_bytes_addc(out, '\n');
                 for (int k = 0; edge > 0 && k <= dim; k++)
                     rt_bytes_addc(out, ' ');
