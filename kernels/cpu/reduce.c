@@ -112,22 +112,16 @@ F64_ONLY(REDUCER, sum, double, double, ZERO, AS_IS, ADD, ADD, RESULT)
 KN_FOR_COMPLEX(REDUCER, sum, double _Complex, double _Complex, ZERO, AS_IS, ADD, ADD, RESULT)
 const struct kn_reducer kn_reduce_sum[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, sum)};
 
-/* Mean; integers are cut, and nothing has the mean 0, of floats NaN. */
-#define MEAN_INT(dt, a, count)     ((count) ? (a) / (KN_MEAN(dt))(count) : 0)
-#define MEAN_FLOAT(dt, a, count)   ((a) / (double)(count))
-#define MEAN_COMPLEX(dt, a, count) ((count) ? (a) / (double)(count) : 0)
-#define KN_MEAN(dt)                KN_MEAN_##dt
-#define KN_MEAN_RT_I8              int64_t
-#define KN_MEAN_RT_I16             int64_t
-#define KN_MEAN_RT_I32             int64_t
-#define KN_MEAN_RT_I64             int64_t
-#define KN_MEAN_RT_U8              uint64_t
-#define KN_MEAN_RT_U16             uint64_t
-#define KN_MEAN_RT_U32             uint64_t
-#define KN_MEAN_RT_U64             uint64_t
-#define WRAP(dt, a, b)             ((KN_MEAN(dt))((uint64_t)(a) + (uint64_t)(b)))
-KN_FOR_SIGNED(REDUCER, mean, int64_t, int64_t, ZERO, AS_IS, WRAP, WRAP, MEAN_INT)
-KN_FOR_UNSIGNED(REDUCER, mean, uint64_t, uint64_t, ZERO, AS_IS, WRAP, WRAP, MEAN_INT)
+/*
+ * Mean; integers are cut, and nothing has the mean 0, of floats NaN. Sums of signed integers are
+ * kept unsigned until the end: gcc 12 miscompiles additions that change the sign on the way.
+ */
+#define MEAN_SIGNED(dt, a, count)   ((count) ? (int64_t)(a) / (count) : 0)
+#define MEAN_UNSIGNED(dt, a, count) ((count) ? (a) / (uint64_t)(count) : 0)
+#define MEAN_FLOAT(dt, a, count)    ((a) / (double)(count))
+#define MEAN_COMPLEX(dt, a, count)  ((count) ? (a) / (double)(count) : 0)
+KN_FOR_SIGNED(REDUCER, mean, uint64_t, uint64_t, ZERO, AS_IS, ADD, ADD, MEAN_SIGNED)
+KN_FOR_UNSIGNED(REDUCER, mean, uint64_t, uint64_t, ZERO, AS_IS, ADD, ADD, MEAN_UNSIGNED)
 F32_HALFS(REDUCER, mean, float, double, ZERO, AS_IS, ADD, ADD, MEAN_FLOAT)
 F64_ONLY(REDUCER, mean, double, double, ZERO, AS_IS, ADD, ADD, MEAN_FLOAT)
 KN_FOR_COMPLEX(REDUCER, mean, double _Complex, double _Complex, ZERO, AS_IS, ADD, ADD, MEAN_COMPLEX)

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/cpu/half.h"
+#include "kernels/cpu/reduce.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/kernels.h"
 #include "tests/support/op.h"
@@ -162,6 +163,59 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
         }
 }
 
+/* Every length, so that every way through lanes and remainders is taken. */
+static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(void **state)
+{
+    (void)state;
+    static union kn_acc acc[KN_REDUCE_WIDTH];
+    static int8_t bytes[300];
+    static int16_t shorts[300];
+    static float floats[300];
+    for (int i = 0; i < 300; i++) {
+        bytes[i] = (int8_t)draw(-128, 127);
+        shorts[i] = (int16_t)draw(-30000, 30000);
+        floats[i] = (float)(int)draw(-100, 100); /* whole: every order gives the same sum */
+    }
+    for (int64_t n = 1; n <= 300; n++) {
+        int64_t sum[3] = {0}, max = INT8_MIN;
+        for (int64_t i = 0; i < n; i++) {
+            sum[0] += bytes[i];
+            sum[1] += shorts[i];
+            sum[2] += (int64_t)floats[i];
+            max = bytes[i] > max ? bytes[i] : max;
+        }
+        const struct {
+            const struct kn_reducer *f;
+            const void *from;
+            double want;
+        } r[] = {
+            {&kn_reduce_sum[RT_I8], bytes, (double)(int8_t)sum[0]},
+            {&kn_reduce_sum[RT_I16], shorts, (double)(int16_t)sum[1]},
+            {&kn_reduce_sum[RT_F32], floats, (double)sum[2]},
+            {&kn_reduce_mean[RT_I8], bytes, (double)(sum[0] / n)},
+            {&kn_reduce_mean[RT_I16], shorts, (double)(sum[1] / n)},
+            {&kn_reduce_mean[RT_F32], floats, (double)(float)((double)sum[2] / (double)n)},
+            {&kn_reduce_max[RT_I8], bytes, (double)max},
+        };
+        for (size_t k = 0; k < sizeof r / sizeof *r; k++)
+            for (int columns = 0; columns < 2; columns++) {
+                union kn_acc out;
+                r[k].f->init(acc, 1);
+                if (columns)
+                    r[k].f->columns(acc, r[k].from, n, 1, 1);
+                else
+                    r[k].f->lines(acc, r[k].from, 1, n, n);
+                r[k].f->finish(&out, acc, 1, n);
+                const double got = r[k].from == bytes    ? *(int8_t *)&out
+                                   : r[k].from == shorts ? *(int16_t *)&out
+                                                         : (double)*(float *)&out;
+                if (got != r[k].want)
+                    fail_msg("reducer %zu of %lld, columns %d: %g, not %g", k, (long long)n,
+                             columns, got, r[k].want);
+            }
+    }
+}
+
 static void a_sum_of_a_million_does_not_drift(void **state)
 {
     (void)state;
@@ -268,6 +322,7 @@ int main(void)
         cmocka_unit_test(our_functions_are_within_three_units_in_the_last_place),
         cmocka_unit_test(our_functions_keep_nan_and_go_to_their_limits),
         cmocka_unit_test(an_output_on_top_of_an_input_changes_nothing),
+        cmocka_unit_test(lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives),
         cmocka_unit_test(a_sum_of_a_million_does_not_drift),
         cmocka_unit_test(a_row_alone_gives_the_bits_that_it_gives_in_a_batch),
         cmocka_unit_test(rows_are_proved_apart_only_where_they_are),
