@@ -118,6 +118,10 @@ TABLE(mutable_hash_table_of_tensors, "MutableHashTableOfTensors", "mutable hash 
 TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
       "mutable hash table of tensors", make_mutable)
 
+/* Its inputs, the keys that mark empty and deleted buckets, matter to TensorFlow's layout only. */
+TABLE(mutable_dense_hash_table_v2, "MutableDenseHashTableV2", "mutable dense hash table",
+      make_mutable)
+
 /* ---- items ---- */
 
 static const void *key_at(const struct table *t, int64_t i)
