@@ -315,18 +315,25 @@ static const void *widen(enum rt_dtype from, enum rt_dtype to, const void *src, 
     return dst;
 }
 
+/* Into scratch, which may be absent when nothing is wanted of it. */
+static char *behind(char *scratch, int64_t bytes)
+{
+    return bytes ? scratch + bytes : scratch;
+}
+
 static void multiply(const struct gemm_state *s, const char *a, const char *b, char *c,
                      char *scratch)
 {
     const struct kn_gemm *g = &s->p.g;
+    char *after_a = behind(scratch, s->a_bytes), *after_b = behind(after_a, s->b_bytes);
     const void *fa = widen(s->p.ta, g->dtype, a, scratch, g->m * g->k);
-    const void *fb = widen(s->p.tb, g->dtype, b, scratch + s->a_bytes, g->k * g->n);
-    void *fc = s->c_bytes ? scratch + s->a_bytes + s->b_bytes : c;
+    const void *fb = widen(s->p.tb, g->dtype, b, after_a, g->k * g->n);
+    void *fc = s->c_bytes ? after_b : c;
 
     if (s->plain)
         kn_gemm_plain(g, fa, fb, fc);
     else
-        kn_gemm_run(g, fa, fb, fc, scratch + s->a_bytes + s->b_bytes + s->c_bytes);
+        kn_gemm_run(g, fa, fb, fc, behind(after_b, s->c_bytes));
     if (s->c_bytes)
         kn_from_float(s->p.to, fc, c, g->m * g->n);
 }
@@ -343,6 +350,12 @@ static enum rt_status run_gemm(struct rt_run *r)
 
     if (!step_c)
         return RT_OK;
+    if (!p->g.k) { /* sums over nothing; the operands have no bytes */
+        memset(c, 0, rt_tensor_bytes(&r->out[0]));
+        if (s->tail.n)
+            kn_tail_apply(&s->tail, r, r->out[0].data, p->batches * p->g.m, p->g.n);
+        return RT_OK;
+    }
     for (int64_t i = 0; i < p->batches; i++, c += step_c) {
         multiply(s, a, b, c, r->scratch);
         for (int ax = p->rank - 1; ax >= 0; ax--) {

@@ -412,7 +412,7 @@ static int64_t find_all(const struct combined *c, const float *boxes, const floa
 {
     int64_t count = 0;
 
-    for (int64_t k = 0; k < c->classes; k++) {
+    for (int64_t k = 0; c->n && k < c->classes; k++) {
         const struct nms s = {.boxes = boxes + (c->q == 1 ? 0 : k * 4),
                               .step = c->q * 4,
                               .scores = scores + k,
@@ -507,8 +507,10 @@ static enum rt_status run_combined(struct rt_run *r)
         const int64_t found = find_all(&c, boxes, scores);
         put_picture(&c, boxes, found, out_box, out_score, out_class);
         valid[i] = (int32_t)(found < c.room ? found : c.room);
-        boxes += c.n * c.q * 4;
-        scores += c.n * c.classes;
+        if (c.n && c.classes) { /* else there are no bytes */
+            boxes += c.n * c.q * 4;
+            scores += c.n * c.classes;
+        }
         out_box += c.room * 4;
         out_score += c.room;
         out_class += c.room;

@@ -107,6 +107,8 @@ static enum rt_status run_bias(struct rt_run *r)
     const void *x = t->data, *b = r->in[1].data;
     void *y = r->out[0].data;
 
+    if (!rt_tensor_count(t))
+        return RT_OK;
     switch (unsigned_of((enum rt_dtype)t->dtype)) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
