@@ -284,7 +284,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 }
 
 /* Also of matrices without elements, which have no bytes. */
-#define AT(T, p, off) ((off) ? (T *)(p) + (off) : (T *)(p))
+#define AT(T, p, off) ((off) != 0 ? (T *)(p) + (off) : (T *)(p))
 
 struct batch {
     int64_t n, m, count;
@@ -406,7 +406,7 @@ static enum rt_status run_determinant(struct rt_run *r)
         switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        adjoint_##dt(AT(const T, r->in[0].data, i *b.n *b.n), b.room, b.n, false);                 \
+        adjoint_##dt(AT(const T, r->in[0].data, (i * b.n * b.n)), b.room, b.n, false);             \
         ((T *)r->out[0].data)[i] = determinant_##dt(b.room, b.n, b.swap);                          \
         break;
             LINALG(X)
@@ -448,7 +448,7 @@ static enum rt_status run_log_determinant(struct rt_run *r)
         switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        log_det_##dt(&b, AT(const T, r->in[0].data, i *b.n *b.n), (T *)r->out[0].data + i,         \
+        log_det_##dt(&b, AT(const T, r->in[0].data, (i * b.n * b.n)), (T *)r->out[0].data + i,     \
                      (T *)r->out[1].data + i);                                                     \
         break;
             LINALG(X)
