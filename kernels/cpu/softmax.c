@@ -5,65 +5,109 @@
 #include "kernels/cpu/vec_math.h"
 
 #include <math.h>
-#include <string.h>
 
-enum { LANES = 16 };
+enum {
+    LANES = 16,  /* side by side in one vector loop */
+    PIECE = 1024 /* values that one call of exp_all is worth making for */
+};
 
-/*
- * One row of n values; d may be s. All work is on whole blocks of LANES, the last one filled up
- * with -infinity, which adds nothing to the sum.
- */
-KN_CLONES static void softmax_f32(float *d, const float *s, int64_t n, bool logarithm)
+KN_CLONES static float max_of(const float *s, int64_t n)
 {
-    float max[LANES], sum[LANES], tail[LANES];
-    const int64_t rest = n % LANES, whole = n - rest;
-    for (int64_t l = 0; l < LANES; l++) {
-        max[l] = tail[l] = -INFINITY;
-        sum[l] = 0;
+    float max[LANES];
+    int64_t i = 0;
+    if (n < 2 * LANES) { /* not worth the set-up */
+        float a = -INFINITY, b = -INFINITY;
+        for (; i + 2 <= n; i += 2) {
+            a = s[i] > a ? s[i] : a;
+            b = s[i + 1] > b ? s[i + 1] : b;
+        }
+        if (i < n)
+            a = s[i] > a ? s[i] : a;
+        return a > b ? a : b;
     }
-    memcpy(tail, s + whole, (size_t)rest * sizeof *s);
-    for (int64_t i = 0; i < whole; i += LANES)
+    for (int64_t l = 0; l < LANES; l++)
+        max[l] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
         for (int64_t l = 0; l < LANES; l++)
             max[l] = s[i + l] > max[l] ? s[i + l] : max[l];
-    for (int64_t l = 0; l < LANES; l++)
-        max[l] = tail[l] > max[l] ? tail[l] : max[l];
-    for (int64_t step = LANES / 2; step; step /= 2)
-        for (int64_t l = 0; l < step; l++)
-            max[l] = max[l + step] > max[l] ? max[l + step] : max[l];
-    const float top = max[0];
+    for (; i < n; i++)
+        max[0] = s[i] > max[0] ? s[i] : max[0];
+    for (int64_t l = 1; l < LANES; l++)
+        max[0] = max[l] > max[0] ? max[l] : max[0];
+    return max[0];
+}
 
-    for (int64_t i = 0; i < whole; i += LANES)
-        for (int64_t l = 0; l < LANES; l++) {
-            const float e = kn_exp_f32(s[i + l] - top);
-            sum[l] += e;
-            if (!logarithm)
-                d[i + l] = e;
+KN_CLONES static float sum_of(const float *s, int64_t n)
+{
+    float sum[LANES] = {0};
+    int64_t i = 0;
+    if (n < 2 * LANES) {
+        float a = 0, b = 0;
+        for (; i + 2 <= n; i += 2) {
+            a += s[i];
+            b += s[i + 1];
         }
-    if (rest)
-        for (int64_t l = 0; l < LANES; l++) {
-            const float x = tail[l] - top, e = kn_exp_f32(x);
-            sum[l] += l < rest ? e : 0;
-            tail[l] = logarithm ? x : e;
-        }
+        return i < n ? a + b + s[i] : a + b;
+    }
+    for (; i + LANES <= n; i += LANES)
+        for (int64_t l = 0; l < LANES; l++)
+            sum[l] += s[i + l];
+    for (; i < n; i++)
+        sum[0] += s[i];
     for (int64_t step = LANES / 2; step; step /= 2)
         for (int64_t l = 0; l < step; l++)
             sum[l] += sum[l + step];
+    return sum[0];
+}
 
-    if (logarithm) {
-        const float low = logf(sum[0]);
-        KN_IVDEP
-        for (int64_t i = 0; i < whole; i++)
-            d[i] = (s[i] - top) - low;
-        for (int64_t l = 0; l < LANES; l++)
-            tail[l] -= low;
-    } else {
-        const float scale = 1 / sum[0];
-        for (int64_t i = 0; i < whole; i++)
-            d[i] *= scale;
-        for (int64_t l = 0; l < LANES; l++)
-            tail[l] *= scale;
+KN_CLONES static void exp_all(float *d, const float *s, int64_t n)
+{
+    KN_IVDEP
+    for (int64_t i = 0; i < n; i++)
+        d[i] = kn_exp_f32(s[i]);
+}
+
+/* Rows of n values; d may be s. Short rows share the calls of exp_all. */
+static void softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm)
+{
+    const int64_t together = n < PIECE ? PIECE / n : 1;
+    float piece[PIECE];
+    for (int64_t r = 0; r < n_rows; r += together) {
+        const int64_t rows = n_rows - r < together ? n_rows - r : together;
+        for (int64_t k = 0; k < rows; k++) {
+            const float *from = s + (r + k) * n, top = max_of(from, n);
+            float *to = d + (r + k) * n;
+            KN_IVDEP
+            for (int64_t i = 0; i < n; i++)
+                to[i] = from[i] - top;
+        }
+        float *const row = d + r * n;
+        if (!logarithm) {
+            exp_all(row, row, rows * n);
+            for (int64_t k = 0; k < rows; k++) {
+                const float scale = 1 / sum_of(row + k * n, n);
+                for (int64_t i = 0; i < n; i++)
+                    row[k * n + i] *= scale;
+            }
+        } else if (n <= PIECE) {
+            exp_all(piece, row, rows * n);
+            for (int64_t k = 0; k < rows; k++) {
+                const float low = logf(sum_of(piece + k * n, n));
+                for (int64_t i = 0; i < n; i++)
+                    row[k * n + i] -= low;
+            }
+        } else {
+            float sum = 0;
+            for (int64_t i = 0; i < n; i += PIECE) {
+                const int64_t m = n - i < PIECE ? n - i : PIECE;
+                exp_all(piece, row + i, m);
+                sum += sum_of(piece, m);
+            }
+            const float low = logf(sum);
+            for (int64_t i = 0; i < n; i++)
+                row[i] -= low;
+        }
     }
-    memcpy(d + whole, tail, (size_t)rest * sizeof *d);
 }
 
 static void softmax_f64(double *d, const double *s, int64_t n, bool logarithm)
@@ -90,7 +134,7 @@ struct softmax_plan {
         for (int64_t r = 0; r < k->n_rows; r++, d += k->n, s += k->n) {                            \
             for (int64_t i = 0; i < k->n; i++)                                                     \
                 row[i] = KN_GET(dt, s[i]);                                                         \
-            softmax_f32(row, row, k->n, k->logarithm);                                             \
+            softmax_f32(row, row, 1, k->n, k->logarithm);                                          \
             for (int64_t i = 0; i < k->n; i++)                                                     \
                 d[i] = KN_PUT(dt, row[i]);                                                         \
         }                                                                                          \
@@ -132,10 +176,11 @@ static enum rt_status softmax_run(struct rt_run *r)
     const struct softmax_plan *k = r->state;
     const void *s = r->in[0].data;
     void *d = r->out[0].data;
+    if (k->n_rows == 0)
+        return RT_OK;
     switch (r->in[0].dtype) {
     case RT_F32:
-        for (int64_t i = 0; i < k->n_rows; i++)
-            softmax_f32((float *)d + i * k->n, (const float *)s + i * k->n, k->n, k->logarithm);
+        softmax_f32(d, s, k->n_rows, k->n, k->logarithm);
         break;
     case RT_F64:
         for (int64_t i = 0; i < k->n_rows; i++)

@@ -339,6 +339,13 @@ def add_n(g, op):
     yield Case([g.values("float32", (2,)), g.values("float32", (3,))])
 
 
+@spec("AccumulateNV2", ulps=1)
+def accumulate_n(g, op):
+    for dtype in WIDE_FLOATS + ["int32", "int64"]:
+        for shape in [(), (0,), (33,), (2, 3)]:
+            yield Case([g.values(dtype, shape, lo=0, special=False) for _ in range(3)], shape=list(shape), rtol=1e-6)
+
+
 @spec("Select")
 def select(g, op):
     for dtype in PLAIN + ["string"]:
