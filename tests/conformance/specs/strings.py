@@ -154,3 +154,31 @@ def string_format(g, op):
             yield Case([x], template="%s", summarize=n)
     yield Case([np.array([True, False]), np.zeros(0, np.float32), np.float64(.1), np.float32(1e10)], template="%s%s%s%s")
     yield Case([s(b'a\n"q"\x01')], template="{}", placeholder="{}")
+
+
+@spec("StringNGrams")
+def ngrams(g, op):
+    words = s(b"a", b"b", b"c", b"d", b"e", b"f", b"g")
+    splits = np.int64([0, 3, 3, 4, 7])
+    for widths in ([1], [2], [3], [2, 3], [5]):
+        for pad in (0, 1, 2, -1):
+            for keep in (False, True):
+                if pad == -1 and keep:
+                    continue
+                for t in (np.int64, np.int32):
+                    yield Case(words, splits.astype(t), separator="|", ngram_widths=widths, left_pad="L", right_pad="R",
+                               pad_width=pad, preserve_short_sequences=keep)
+    for bad in ([1, 7], [0, 3], [0, 5, 3, 7], [0, 9], []):
+        yield Case(words, np.int64(bad), separator=" ", ngram_widths=[2], left_pad="", right_pad="", pad_width=0, preserve_short_sequences=False)
+
+
+@spec("Fingerprint")
+def fingerprint(g, op):
+    method = s(b"farmhash64").reshape(())
+    for dtype in ("float32", "int64", "uint8", "bool"):
+        for shape in ((3,), (2, 5), (4, 2, 3), (0, 3)):
+            yield Case(g.values(dtype, shape), method)
+    for shape in ((3,), (2, 5), (4, 1), (2, 2, 3)):
+        yield Case(g.values("string", shape), method)
+    yield Case(np.float32(1), method)
+    yield Case(np.float32([1]), s(b"md5").reshape(()))
