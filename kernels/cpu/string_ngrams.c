@@ -119,9 +119,9 @@ static enum rt_status ngrams_run(struct rt_run *r)
                            "ngram_widths must contain positive values");
     if (!rt_out(r, 1, 1, &n_splits))
         return r->err->code;
-    if (n_splits == 0) { /* no rows: the words themselves, as TensorFlow has it */
-        rt_out_tensor(r, 0, &r->in[0]);
-        return RT_OK;
+    if (n_splits == 0) { /* no rows at all: TensorFlow gives an empty string for each word */
+        const int64_t n = rt_tensor_count(&r->in[0]);
+        return rt_out(r, 0, 1, &n) ? RT_OK : r->err->code;
     }
     for (int64_t i = 0; i < n_splits; i++) {
         kn_put_int(&r->out[1], i, total);
