@@ -52,6 +52,11 @@ static enum rt_status bound_run(struct rt_run *r)
         return st;
     const struct rt_tensor *s = &r->in[0], *v = &r->in[1];
     const int64_t n = s->dim[1], m = v->dim[1];
+    if (n == 0 || rt_tensor_count(v) == 0) { /* before nothing */
+        if (rt_tensor_count(v))
+            memset(r->out[0].data, 0, rt_tensor_bytes(&r->out[0]));
+        return RT_OK;
+    }
     switch (kn_dtype(s)) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
