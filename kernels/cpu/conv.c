@@ -687,6 +687,8 @@ static enum rt_status run(struct rt_run *r)
     }
     if (!st && c->tail_after)
         kn_tail_apply(&c->tail, r, dst, c->n_dst / c->g.co, c->g.co);
+    else if (!st)
+        kn_tail_finish(&c->tail, dst, c->n_dst);
     if (!st && is_half(c->dtype))
         kn_from_float(c->dtype, dst, r->out[0].data, c->n_dst);
     return st;

@@ -151,6 +151,8 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
     const enum rt_status st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
     if (!st && s->tail_after)
         kn_tail_apply(&s->tail, r, c, g->m, g->n);
+    else if (!st)
+        kn_tail_finish(&s->tail, c, g->m * g->n);
     if (!st && wide)
         kn_from_float(g->dtype, data[2], c, g->m * g->n);
     return st;

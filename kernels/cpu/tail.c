@@ -65,6 +65,12 @@ void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, float *y, in
         }
 }
 
+void kn_tail_finish(const struct kn_tail *t, float *y, int64_t n)
+{
+    if (t->n && !has_operand(t->step[t->n - 1].op))
+        cut(y, t->step[t->n - 1].op == KN_TAIL_RELU6 ? 6 : __builtin_inff(), n);
+}
+
 /* ---- post-ops ---- */
 
 static dnnl_status_t vector_md(int rank, int64_t channels, dnnl_memory_desc_t *md)
@@ -85,20 +91,9 @@ dnnl_status_t kn_tail_attr(const struct kn_tail *t, int rank, int64_t channels,
     if (!s)
         s = vector_md(rank, channels, &md);
     for (int k = 0; !s && k < t->n; k++) {
-        switch (t->step[k].op) {
-        case KN_TAIL_MUL:
-            s = dnnl_post_ops_append_binary(ops, dnnl_binary_mul, &md);
-            break;
-        case KN_TAIL_ADD:
-            s = dnnl_post_ops_append_binary(ops, dnnl_binary_add, &md);
-            break;
-        case KN_TAIL_RELU:
-            s = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
-            break;
-        case KN_TAIL_RELU6:
-            s = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_clip, 0, 6);
-            break;
-        }
+        if (has_operand(t->step[k].op))
+            s = dnnl_post_ops_append_binary(
+                ops, t->step[k].op == KN_TAIL_MUL ? dnnl_binary_mul : dnnl_binary_add, &md);
     }
     if (!s)
         s = dnnl_primitive_attr_set_post_ops(*out, ops);

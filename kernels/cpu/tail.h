@@ -19,11 +19,17 @@ struct kn_tail {
     } step[KN_TAIL_STEPS];
 };
 
+/*
+ * Activations do not become post-ops: oneDNN's make 0 of NaN, TensorFlow's keep it. An activation
+ * is always the last step; kn_tail_finish does it, in a pass of its own.
+ */
 void kn_tail_read(struct kn_tail *t, const struct rt_node *n);
 /* y [rows, cols] in place. */
 void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, float *y, int64_t rows,
                    int64_t cols);
-/* Attributes with the steps as post-ops on an output of this rank (in oneDNN's order, where axis 1
+/* The activation alone, on n elements. */
+void kn_tail_finish(const struct kn_tail *t, float *y, int64_t n);
+/* Attributes with the steps, but for the activation, as post-ops on an output of this rank (in oneDNN's order, where axis 1
  * has the channels); *out must be destroyed. */
 dnnl_status_t kn_tail_attr(const struct kn_tail *t, int rank, int64_t channels,
                            dnnl_primitive_attr_t *out);

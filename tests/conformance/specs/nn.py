@@ -534,3 +534,46 @@ def combined(g, op):
         (z(2, 3, 1, 4), z(2, 4, 1), 2, 2),
     ]:
         yield Case(b, s, np.int32(per_class), np.int32(total), np.float32(0.4), np.float32(0.3))
+
+
+# ---- steps that join the product or convolution before them (runtime/fuse.c) ----
+
+
+@spec("Relu6", rtol=2e-5)
+def tails(g, op):
+    w = num(g, "float32", 3, 3, 4, 16)
+    deep = num(g, "float32", 3, 3, 4, 2)
+    dense = num(g, "float32", 70, 80)
+    v = [num(g, "float32", 16) for _ in range(4)]
+    wide = num(g, "float32", 80)
+
+    def conv(tf, x):
+        y = tf.nn.relu6(tf.nn.bias_add(tf.raw_ops.Conv2D(input=x, filter=w, strides=[1, 1, 1, 1], padding="SAME"), v[0]))
+        return [y]
+
+    def depthwise(tf, x):
+        y = tf.raw_ops.DepthwiseConv2dNative(input=x, filter=deep, strides=[1, 1, 1, 1], padding="SAME")
+        return [tf.nn.relu(y * v[0][:8] + v[1][:8])]
+
+    def normalised(tf, x):
+        y = tf.raw_ops.Conv2D(input=x, filter=w, strides=[1, 1, 1, 1], padding="SAME")
+        y = tf.raw_ops.FusedBatchNormV3(x=y, scale=v[0], offset=v[1], mean=v[2], variance=np.abs(v[3]), is_training=False)[0]
+        return [tf.nn.relu6(y)]
+
+    def twice_used(tf, x):
+        y = tf.raw_ops.Conv2D(input=x, filter=w, strides=[1, 1, 1, 1], padding="SAME")
+        return [tf.nn.relu(y) + y]
+
+    def product(tf, x):
+        return [tf.nn.relu(tf.nn.bias_add(tf.matmul(x, dense), wide))]
+
+    image, rows = num(g, "float32", 2, 6, 7, 4), num(g, "float32", 5, 70)
+    bad_image, bad_rows = image.copy(), rows.copy()
+    bad_image[0, 0, 0, 0] = bad_rows[0, 0] = np.nan
+    bad_image[1, 3, 3, 1] = bad_rows[2, 5] = np.inf
+    for build in (conv, depthwise, normalised, twice_used):
+        yield Graph(build, image)
+        yield Graph(build, bad_image)
+        yield Graph(build, image[:0])
+    for x in (rows, bad_rows, rows[:1], rows[:0]):
+        yield Graph(product, x)
