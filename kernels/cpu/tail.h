@@ -29,8 +29,8 @@ void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, float *y, in
                    int64_t cols);
 /* The activation alone, on n elements. */
 void kn_tail_finish(const struct kn_tail *t, float *y, int64_t n);
-/* Attributes with the steps, but for the activation, as post-ops on an output of this rank (in oneDNN's order, where axis 1
- * has the channels); *out must be destroyed. */
+/* Attributes with the steps, but for the activation, as post-ops on an output of this rank (in
+ * oneDNN's order, where axis 1 has the channels); *out must be destroyed. */
 dnnl_status_t kn_tail_attr(const struct kn_tail *t, int rank, int64_t channels,
                            dnnl_primitive_attr_t *out);
 /* Appends the steps' operands to the primitive's arguments. */
