@@ -7,7 +7,7 @@
 
 enum { MAX_FUNC_ATTRS = 1000 };
 
-static const size_t splat_max = (size_t)1 << 31; /* of one constant */
+static const size_t splat_max = (size_t)1 << 29; /* of one constant */
 
 const char *rt_attr_type_name(int type)
 {

@@ -7,7 +7,7 @@
 
 #include "runtime/resource.h"
 
-enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 1000000 };
+enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 300000 };
 
 /* ---- sub-plans ---- */
 

@@ -18,7 +18,7 @@
 #include "tensorflow/core/framework/graph.pb-c.h"
 
 enum { GRAPH_VERSION = 2474 }; /* of TensorFlow 2.21: what min_consumer is compared with */
-static const size_t splat_total = (size_t)4 << 30;
+static const size_t splat_total = (size_t)1 << 30;
 
 /* ---- what all parts use ---- */
 

@@ -5,9 +5,15 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
 #include "runtime/saved_model.h"
 
-enum { MAX_TOLD = 20 }; /* missing ops named in one error */
+enum {
+    MAX_TOLD = 20,  /* missing ops named in one error */
+    INIT_S = 600,   /* init and restore may take that long, a warm-up that: a loop without end in */
+    WARM_UP_S = 30, /* a model must not hold the loader */
+    WARM_UP_BYTES = 256 << 20, /* of one input */
+};
 
 /* ---- feeds of a call that the loader itself makes ---- */
 
@@ -57,7 +63,10 @@ static enum rt_status run_target(struct rt_model *m, const char *target, const c
         st = rt_session_prepare(m->session, &spec, &call, err);
     }
     if (!st)
-        st = rt_callable_run(call, feeds, &none, NULL, err);
+        st = rt_callable_run(
+            call, feeds, &none,
+            &(struct rt_run_options){.deadline_ns = rt_now_ns() + INIT_S * INT64_C(1000000000)},
+            err);
     for (int i = 0; i < n; i++)
         rt_tensor_clear(&feeds[i]);
     free(names);
@@ -213,13 +222,20 @@ static enum rt_status warm_up(struct rt_model_signature *s, struct rt_error *err
         if (!rt_dtype_is_plain(want) && want != RT_STRING)
             st = rt_fail(err, RT_UNIMPLEMENTED, "input \"%s\" is a %s", s->def->inputs[k].alias,
                          rt_dtype_name(want));
+        else if (rt_count(rank, dim) < 0 ||
+                 rt_count(rank, dim) > WARM_UP_BYTES / (int64_t)rt_dtype_size(want))
+            st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "input \"%s\" alone takes more than %d bytes",
+                         s->def->inputs[k].alias, WARM_UP_BYTES);
         else
             st = rt_tensor_new(&t[k], NULL, want, rank, dim, err);
         if (!st && t[k].data && want != RT_STRING)
             memset(t[k].data, 0, rt_tensor_bytes(&t[k]));
     }
     if (!st)
-        st = rt_callable_run(s->call, t, t + n_in, NULL, err);
+        st = rt_callable_run(
+            s->call, t, t + n_in,
+            &(struct rt_run_options){.deadline_ns = rt_now_ns() + WARM_UP_S * INT64_C(1000000000)},
+            err);
     for (int k = 0; k < n_in + n_out; k++)
         rt_tensor_clear(&t[k]);
     free(t);

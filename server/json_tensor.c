@@ -859,6 +859,23 @@ static void write_key(struct rt_bytes *out, const char *alias)
     rt_bytes_adds(out, ": ");
 }
 
+/*
+ * Whether the brackets of these tensors alone can fit: a tensor without elements may still have
+ * more lists than anybody could write.
+ */
+static bool brackets_fit(const struct rt_bytes *out, const struct rt_tensor *t, int n)
+{
+    uint64_t lists = 0;
+    for (int k = 0; k < n; k++) {
+        uint64_t here = 1;
+        for (int d = 0; d + 1 < t[k].rank; d++)
+            if (__builtin_mul_overflow(here, (uint64_t)t[k].dim[d], &here) ||
+                __builtin_add_overflow(lists, here, &lists))
+                return false;
+    }
+    return lists < out->limit / 2;
+}
+
 static void encode_rows(struct rt_bytes *out, const struct rt_signature *sig,
                         const struct rt_tensor *fetches)
 {
@@ -937,7 +954,9 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Failed to write JSON value for tensor type: %s",
                            rt_dtype_name((enum rt_dtype)fetches[i].dtype));
-    if (form == SRV_JSON_ROW)
+    if (!brackets_fit(out, fetches, n))
+        out->failed = true;
+    else if (form == SRV_JSON_ROW)
         encode_rows(out, signature, fetches);
     else
         encode_columns(out, signature, fetches);

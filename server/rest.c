@@ -93,7 +93,7 @@ struct request {
     uint64_t swallowed;
     int n_lengths, n_encodings;
     uint64_t length; /* announced; UINT64_MAX: chunked */
-    bool bad_lengths, chunked;
+    bool bad_lengths, bad_header, chunked;
     int64_t total_ns;
 };
 
@@ -382,6 +382,11 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
     struct srv_rest_request *r = &req->pub;
     if (!value)
         value = "";
+    /* What one parser sees as a header and another does not is how requests are smuggled. */
+    for (const char *c = key; *c; c++)
+        req->bad_header |= *c <= ' ' || *c == 0x7f;
+    for (const char *c = value; *c; c++)
+        req->bad_header |= (*c > 0 && *c < ' ' && *c != '\t') || *c == 0x7f;
     switch (strlen(key)) {
     case 6:
         if (strcasecmp(key, "Origin") == 0)
@@ -445,6 +450,8 @@ static bool is_smuggled(struct request *req)
     const char *why = NULL;
     if (req->bad_lengths)
         why = "Content-Length is given twice, or is no number";
+    else if (req->bad_header)
+        why = "a header's name holds a blank, or its value a control character";
     else if (req->n_lengths && req->n_encodings)
         why = "Content-Length and Transfer-Encoding do not go together";
     else if (req->n_encodings > 1)
@@ -710,7 +717,8 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->mhd = mhd;
     req->stage = STAGE_NEW;
     req->in_handler = req->finished = req->overdue = false;
-    req->gzip = req->close = req->browser = req->expects = req->bad_lengths = req->chunked = false;
+    req->gzip = req->close = req->browser = req->expects = req->bad_lengths = false;
+    req->bad_header = req->chunked = false;
     req->n_lengths = req->n_encodings = 0;
     req->length = req->swallowed = 0;
     r->uri = rt_span_of(copy, n);

@@ -227,7 +227,10 @@ class RestTest(unittest.TestCase):
     def test_requests_of_doubtful_length_are_refused(self):
         body = b'{"inputs": 1}'
         for lines in ([f"Content-Length: {len(body)}", "Content-Length: 5"],
-                      [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"]):
+                      [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"],
+                      [f"Content-Length : {len(body)}"],
+                      [f"X: y\rContent-Length: {len(body)}"],
+                      ["Transfer-Encoding : chunked"]):
             with self.subTest(lines=lines), self.server.connect() as s:
                 s.sendall("\r\n".join([f"POST {PREDICT} HTTP/1.1", "Host: t", *lines, "",
                                        ""]).encode() + body)

@@ -618,6 +618,21 @@ static void assert_float(float x, const char *want)
     assert_string_equal(room, want);
 }
 
+static void an_answer_of_nothing_but_brackets_has_a_limit_too(void **state)
+{
+    (void)state;
+    const char *const y[] = {"y"};
+    const int64_t huge = INT64_C(1) << 62;
+    const struct rt_tensor t = view(RT_F32, 3, (const int64_t[]){huge, 0, huge}, NULL);
+    char want[80];
+    snprintf(want, sizeof want, "the response is larger than %zu bytes", SIZE_MAX / 2);
+    assert_encodes(1, y, &t, SRV_JSON_COLUMNAR, RT_RESOURCE_EXHAUSTED, want);
+    assert_encodes(1, y, &t, SRV_JSON_ROW, RT_RESOURCE_EXHAUSTED, want);
+    const struct rt_tensor few = view(RT_F32, 2, (const int64_t[]){3, 0}, NULL);
+    assert_encodes(1, y, &few, SRV_JSON_ROW, RT_OK,
+                   "{\n    \"predictions\": [[], [], []\n    ]\n}");
+}
+
 static void floats_are_printed_as_tensorflow_serving_does(void **state)
 {
     (void)state;
@@ -767,6 +782,7 @@ int main(void)
         cmocka_unit_test(strings_are_escaped_or_base64_by_the_outputs_name),
         cmocka_unit_test(errors_are_quoted),
         cmocka_unit_test(floats_are_printed_as_tensorflow_serving_does),
+        cmocka_unit_test(an_answer_of_nothing_but_brackets_has_a_limit_too),
         cmocka_unit_test(the_fast_printer_agrees_with_the_c_library),
         cmocka_unit_test(the_fast_reader_agrees_with_the_c_library),
     };
