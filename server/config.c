@@ -314,10 +314,14 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
+/* Hidden names are not models, nor are those that would break a line of the log. */
 static bool is_model_folder(const char *dir, const char *name)
 {
     char path[4096];
     struct stat s;
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
     return name[0] != '.' && strcmp(name, "__pycache__") != 0 && strcmp(name, "lost+found") != 0 &&
            (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path &&
            stat(path, &s) == 0 && S_ISDIR(s.st_mode);

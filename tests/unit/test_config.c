@@ -108,6 +108,7 @@ static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
     folder_make("models/b/1");
     folder_make("models/a");
     folder_make("models/.git");
+    folder_make("models/two\nlines");
     folder_write("models/make_a.py", "");
     srv_config_free(config);
     config = NULL;
