@@ -14,6 +14,9 @@ add_executable(run_model runtime/examples/run_model.c)
 target_include_directories(run_model PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(run_model PRIVATE libslipway)
 
+# Relative to where the file lies, so that `cmake --install --prefix` holds.
+file(RELATIVE_PATH SLIPWAY_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" SLIPWAY_PC_TO_PREFIX ${SLIPWAY_PC_TO_PREFIX})
 configure_file(cmake/slipway.pc.in slipway.pc @ONLY)
 install(TARGETS libslipway)
 if(TARGET slipway)

@@ -300,6 +300,15 @@ static enum rt_status random_feeds(struct run *r, struct rt_error *err)
 {
     enum rt_status st = choose_signature(r, (struct rt_span){0}, err);
     uint64_t state = 42;
+    for (int i = 0; !st && i < r->n_shapes; i++) {
+        bool known = false;
+        for (int k = 0; k < r->s->def->n_inputs; k++)
+            known |= rt_span_is(rt_span_of(r->shapes[i].alias, r->shapes[i].alias_len),
+                                r->s->def->inputs[k].alias);
+        if (!known)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "--shape: the signature has no input \"%.*s\"",
+                         (int)r->shapes[i].alias_len, r->shapes[i].alias);
+    }
     for (int i = 0; !st && i < r->s->def->n_inputs; i++) {
         const struct rt_tensor_spec *in = &r->s->def->inputs[i];
         enum rt_dtype t = rt_callable_feed_dtype(r->s->call, i);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/inotify.h>
 
 #include "runtime/base/clock.h"
@@ -149,7 +150,12 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
     for (int i = 0; i < scan.n; i++)
         want(m, model, &scan.found[i]);
     want_nothing_else(m, model, &scan);
-    if (scan.n_there == 0 && !model->told_empty)
+    char file[4096];
+    snprintf(file, sizeof file, "%s/saved_model.pb", model->config->base_path);
+    if (scan.n_there == 0 && !model->told_empty && access(file, F_OK) == 0)
+        RT_LOG(RT_LOG_WARNING, "%s is itself a version of a model: give the directory above it",
+               model->config->base_path);
+    else if (scan.n_there == 0 && !model->told_empty)
         RT_LOG(RT_LOG_WARNING,
                "No versions of servable %s found under base path %s. Did you forget to name your "
                "leaf directory as a number (eg. '/1/')?",

@@ -329,6 +329,15 @@ static bool is_word(const char *s, const char *a, const char *b)
     return strcmp(s, a) == 0 || strcmp(s, b) == 0;
 }
 
+/* That program prints everything; ours lets the error stand last. */
+static void tell_usage(FILE *out, bool as_tensorflow)
+{
+    if (as_tensorflow)
+        srv_options_help(out, true);
+    else
+        fprintf(out, "slipway serve --help lists the flags and what they take\n");
+}
+
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out)
 {
@@ -370,7 +379,7 @@ enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int 
         if ((!text && row->kind != BOOLEAN) || !set_value(o, row, text)) {
             fprintf(out, "Couldn't interpret value %s for flag %s.\n", text ? text : "(none)",
                     row->name);
-            srv_options_help(out, as_tensorflow);
+            tell_usage(out, as_tensorflow);
             return SRV_PARSE_EXIT_USAGE;
         }
         if (strcmp(row->name, "version") == 0 && (!text || strcmp(text, "true") == 0)) {
@@ -387,7 +396,7 @@ enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int 
     }
     if (!is_word(o->log_format, "text", "json")) {
         fprintf(out, "Couldn't interpret value %s for flag log_format.\n", o->log_format);
-        srv_options_help(out, as_tensorflow);
+        tell_usage(out, as_tensorflow);
         return SRV_PARSE_EXIT_USAGE;
     }
     if (unknown) {

@@ -95,12 +95,19 @@ class Client:
 
 
 def main(argv):
+    usage = ('usage: slipway_client.py HOST:PORT MODEL JSON\n'
+             'JSON: a list of instances, an object of inputs, or a whole request body')
+    if argv[1:] in (['--help'], ['-h']):
+        print(usage)
+        return
     if len(argv) != 4:
-        sys.exit('usage: slipway_client.py HOST:PORT MODEL JSON\n'
-                 'JSON: a list of instances, an object of inputs, or a whole request body')
-    value = json.loads(argv[3])
+        sys.exit(usage)
+    try:
+        value = json.loads(argv[3])
+    except ValueError as error:
+        sys.exit(f'the third argument is not JSON: {error}')
     whole = isinstance(value, dict) and ('instances' in value or 'inputs' in value)
-    with Client(argv[1]) as client:
+    with Client(argv[1].removeprefix('http://').rstrip('/')) as client:
         try:
             if whole:
                 answer = client.predict(argv[2], value.get('instances'), inputs=value.get('inputs'),
@@ -111,6 +118,8 @@ def main(argv):
                 answer = client.predict(argv[2], inputs=value)
         except Refused as refused:
             sys.exit(str(refused))
+        except OSError as error:
+            sys.exit(f'{argv[1]}: {error}')
     print(json.dumps(answer))
 
 
