@@ -87,7 +87,7 @@ static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_
     struct rt_prepared *p = NULL;
     struct rt_tensor *temp = c->temp;
     int n_temp = 0;
-    bool lazy_kernel = n->n_kernels && (n->kernels[0]->flags & RT_K_LAZY);
+    bool lazy_kernel = n->lazy;
     enum rt_status st = RT_OK;
 
     for (int k = 0; k < n->n_in && !st; k++) {

@@ -261,6 +261,7 @@ static enum rt_status find_kernels(struct rt_plan *p, struct pl_node *n, struct 
             if (a && a->type == RT_ATTR_TYPE && !(all[i]->types & RT_T(a->v.t)))
                 continue;
         }
+        n->lazy = (n->lazy || !n->n_kernels) && (all[i]->flags & RT_K_LAZY);
         n->kernels[n->n_kernels++] = all[i];
     }
     if (!n->n_kernels)

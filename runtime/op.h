@@ -5,7 +5,7 @@
  *   op      struct rt_op: what holds on every device: effect, check, infer, row rule
  *   kernel  struct rt_kernel: prepare and run for one device and a set of types
  *
- * An op and its kernels stand in one file under kernels/, listed by one row in kernels/kernels.c.
+ * An op and its kernels stand in one file under kernels/, listed by one row in kernels/table.inc.
  *
  * Threads: check, infer, rows, can and prepare are pure; run may be called from many contexts at
  * once with the same state, and never starts threads.
@@ -156,9 +156,10 @@ struct rt_run {
     const struct rt_node *node;
     void *state; /* what prepare left: read only (NULL without prepare) */
     int n_in, n_out;
-    const struct rt_tensor *in; /* loaded; refs already followed unless in_ref says so */
-    /* Allocated when infer knew the shape (strings empty, objects NULL); otherwise zero, and run
-     * must call one of rt_out*. Plain memory is not cleared. */
+    /* Loaded unless the kernel is RT_K_LAZY; refs already followed unless in_ref says so. */
+    const struct rt_tensor *in;
+    /* Allocated when infer knew the shape (strings empty, objects NULL) and the kernel is not
+     * RT_K_VIEWS; otherwise zero, and run must call one of rt_out*. Plain memory is not cleared. */
     struct rt_tensor *out;
     void *scratch;
     struct rt_stream *stream; /* CPU: NULL. RT_OK from an asynchronous kernel means enqueued */

@@ -13,7 +13,8 @@
  *   finish.c    order, value indexes, last uses: the struct rt_plan
  *
  * The stages work on a pl_graph, which is thrown away; the plan is immutable and shared by any
- * number of contexts, but for its cache of prepared kernels (prepared.h), which locks.
+ * number of contexts, but for its cache of prepared kernels (prepared.c) and of idle contexts,
+ * which lock.
  */
 #ifndef RT_PLAN_H
 #define RT_PLAN_H
@@ -69,6 +70,7 @@ struct pl_node {
     int *release;
     const struct rt_kernel **kernels; /* candidates for its device and types */
     int n_kernels;
+    bool lazy;         /* every candidate takes lazy inputs as they are */
     uint64_t const_in; /* bit k: input k is a PL_CONST */
     struct rt_prepared_cache *prepared;
 };
@@ -261,7 +263,7 @@ struct rt_session {
     struct rt_map node_states; /* guarded by mu */
     struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
     struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
-    bool serving, sealed;      /* guarded by mu, changed while nothing else runs */
+    bool serving;              /* guarded by mu, changed while nothing else runs */
     _Atomic int generation;    /* raised when a frozen variable was written */
     _Atomic int64_t runs, nodes_run, packed_bytes;
     struct rt_mutex pool_mu;

@@ -350,7 +350,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
 
 /* ---- callables ---- */
 
-static enum rt_status callable_request(const struct rt_callable *c, struct pl_request *q)
+static void callable_request(const struct rt_callable *c, struct pl_request *q)
 {
     *q = (struct pl_request){.graph = rt_library_main(c->session->library),
                              .feeds = c->feeds,
@@ -360,7 +360,6 @@ static enum rt_status callable_request(const struct rt_callable *c, struct pl_re
                              .n_fetches = c->n_fetches,
                              .n_targets = c->n_targets,
                              .is_load = c->is_load};
-    return RT_OK;
 }
 
 static enum rt_status callable_new(struct rt_session *s, const struct rt_call_spec *spec,
@@ -596,7 +595,11 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
 bool rt_callable_writes(const struct rt_callable *c)
 {
     const unsigned alone = 1u << RT_WRITES | 1u << RT_BLOCKS;
-    return c->box && (c->box->plan->effects & alone);
+    struct rt_mutex *mu = (struct rt_mutex *)(uintptr_t)&c->mu;
+    rt_mutex_lock(mu);
+    bool yes = c->box && (c->box->plan->effects & alone);
+    rt_mutex_unlock(mu);
+    return yes;
 }
 
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed)
@@ -676,7 +679,6 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
         if (o->type == &rt_variable_type)
             st = rt_variable_load((struct rt_variable *)o, err);
     }
-    s->sealed = true;
     return st;
 }
 

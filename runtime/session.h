@@ -30,7 +30,8 @@ void rt_session_free(struct rt_session *s); /* NULL is fine */
 
 /*
  * Feeds and fetches are tensor names ("x:0", "x"), any tensor of the graph; targets are nodes to
- * run for their effect. The plan is made on first use and kept (bounded). A feed cuts the graph:
+ * run for their effect. The plan is made at once and kept, for at most 256 different specs
+ * (RESOURCE_EXHAUSTED beyond). A feed cuts the graph:
  * what only it needed is not run.
  */
 struct rt_call_spec {
@@ -59,7 +60,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
                                struct rt_tensor *fetches, const struct rt_run_options *options,
                                struct rt_error *err);
 
-bool rt_callable_writes(const struct rt_callable *c); /* has an effect: must run alone */
+bool rt_callable_writes(const struct rt_callable *c); /* changes state or blocks: runs alone */
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 
@@ -80,7 +81,8 @@ void rt_session_serve(struct rt_session *s);
 
 /*
  * Ends loading: everything in `callables` has its constants in memory. Unless `load_all`, variables
- * that no callable reaches stay unread and reading one later is refused.
+ * that no callable reaches stay unread; a callable made later reads them from the files then, with
+ * their checksums.
  */
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
                                bool load_all, struct rt_error *err);
@@ -95,7 +97,7 @@ enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spe
                                   struct rt_error *err);
 
 struct rt_session_stats {
-    int64_t constant_bytes, packed_bytes; /* plain constants in memory, packed forms */
+    int64_t packed_bytes; /* constants in the forms that kernels packed them into */
     int64_t runs, nodes_run;
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);

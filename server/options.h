@@ -1,5 +1,5 @@
 /*
- * The command line: one table gives names, types, defaults, limits, help, and the README's list.
+ * The command line: one table gives names, types, defaults, limits, help, and FLAGS.md.
  * Read in main.c, then const.
  */
 #ifndef SRV_OPTIONS_H
@@ -67,6 +67,6 @@ enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);
 void srv_options_help(FILE *out, bool as_tensorflow);
-void srv_options_markdown(FILE *out); /* the README's table */
+void srv_options_markdown(FILE *out); /* FLAGS.md */
 
 #endif
