@@ -30,7 +30,7 @@ enum rt_status rt_exec_order(struct rt_context *c, const struct rt_tensor *feeds
             c->value[n->first_value + o] = out[o];
         for (int k = 0; k < n->n_release; k++)
             rt_tensor_clear(&c->value[n->release[k]]);
-        if ((i & 255) == 255 && (st = rt_context_check(c, err)) != RT_OK)
+        if ((i & 7) == 7 && (st = rt_context_check(c, err)) != RT_OK)
             break;
     }
     return st;
