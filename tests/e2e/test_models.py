@@ -163,3 +163,40 @@ class HarmedFiles(Case):
                 file.write(whole)
             wait_for(lambda: server.state("digits", 2) == "AVAILABLE", 40,
                      "the whole version: " + server.log())
+
+
+class Goldens(Case):
+    """What TensorFlow answered (tests/goldens/models/make.py)."""
+
+    def compare(self, want, got):
+        self.assertEqual(set(want), set(got))
+        for alias, rows in want.items():
+            largest_value = max((abs(v) for row in rows for v in row if not isinstance(v, str)),
+                                default=0)
+            for a, b in zip(rows, got[alias], strict=True):
+                for x, y in zip(a, b, strict=True):
+                    if isinstance(x, str):
+                        self.assertEqual(x, y)
+                    else:
+                        self.assertAlmostEqual(x, y, delta=1e-4 * largest_value)
+
+    def test_answers_are_tensorflows(self):
+        goldens = os.path.join(os.path.dirname(MODELS), "tests", "goldens", "models")
+        with open(os.path.join(goldens, "answers.json"), encoding="utf-8") as file:
+            answers = json.load(file)
+        images = [[(i * 7919 % 256) / 256 for i in range(k * 784, (k + 1) * 784)]
+                  for k in range(3)]
+        for name, keep in (("mnist_softmax", {}), ("mnist_cnn", {"keep_prob": 1.0})):
+            with Server(f"--model_name={name}",
+                        f"--model_base_path={os.path.join(goldens, name)}") as server:
+                status, body = server.post(f"/v1/models/{name}:predict", {
+                    "signature_name": answers[name]["signature"],
+                    "inputs": {"images": images, **keep}})
+                self.assertEqual(status, 200, body)
+                self.compare(answers[name]["outputs"], json.loads(body)["outputs"])
+        pictures = [json.loads(b)["instances"][0] for b in held_out()[0]]
+        with Server("--model_name=digits", f"--model_base_path={MODELS}/digits") as server:
+            status, body = server.post("/v1/models/digits:predict", {"inputs": pictures})
+            self.assertEqual(status, 200, body)
+            (alias, want), = answers["digits"]["outputs"].items()
+            self.compare({alias: want}, {alias: json.loads(body)["outputs"]})
