@@ -121,25 +121,6 @@ static enum rt_status expected(struct parser *x, const char *what, const char *a
 
 /* ---- strings ---- */
 
-static void add_utf8(struct rt_bytes *b, uint32_t c)
-{
-    if (c < 0x80) {
-        rt_bytes_addc(b, (char)c);
-    } else if (c < 0x800) {
-        rt_bytes_addc(b, (char)(0xc0 | c >> 6));
-        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
-    } else if (c < 0x10000) {
-        rt_bytes_addc(b, (char)(0xe0 | c >> 12));
-        rt_bytes_addc(b, (char)(0x80 | (c >> 6 & 63)));
-        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
-    } else {
-        rt_bytes_addc(b, (char)(0xf0 | c >> 18));
-        rt_bytes_addc(b, (char)(0x80 | (c >> 12 & 63)));
-        rt_bytes_addc(b, (char)(0x80 | (c >> 6 & 63)));
-        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
-    }
-}
-
 /* Exactly n hexadecimal digits. */
 static bool hex(struct parser *x, int n, uint32_t *out)
 {
@@ -168,7 +149,7 @@ static enum rt_status unicode(struct parser *x, char kind, const char *at, struc
     }
     if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
         return fail(x, at, "No character: \\%c%x.", kind, (unsigned)c);
-    add_utf8(out, c);
+    rt_bytes_add_utf8(out, c);
     return RT_OK;
 }
 

@@ -81,25 +81,6 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     return v;
 }
 
-static void encode(struct rt_bytes *b, uint32_t c)
-{
-    if (c < 0x80) {
-        rt_bytes_addc(b, (char)c);
-    } else if (c < 0x800) {
-        rt_bytes_addc(b, (char)(0xc0 | c >> 6));
-        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
-    } else if (c < 0x10000) {
-        rt_bytes_addc(b, (char)(0xe0 | c >> 12));
-        rt_bytes_addc(b, (char)(0x80 | (c >> 6 & 63)));
-        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
-    } else {
-        rt_bytes_addc(b, (char)(0xf0 | c >> 18));
-        rt_bytes_addc(b, (char)(0x80 | (c >> 12 & 63)));
-        rt_bytes_addc(b, (char)(0x80 | (c >> 6 & 63)));
-        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
-    }
-}
-
 static void change(struct rt_bytes *b, const struct rt_str *s, bool up)
 {
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
@@ -109,10 +90,10 @@ static void change(struct rt_bytes *b, const struct rt_str *s, bool up)
         if (up && c == 0xdf) {
             rt_bytes_adds(b, "SS");
         } else if (up && c == 0x149) {
-            encode(b, 0x2bc);
-            encode(b, 'N');
+            rt_bytes_add_utf8(b, 0x2bc);
+            rt_bytes_add_utf8(b, 'N');
         } else {
-            encode(b, up ? upper(c) : lower(c));
+            rt_bytes_add_utf8(b, up ? upper(c) : lower(c));
         }
     }
 }

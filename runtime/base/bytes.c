@@ -78,6 +78,25 @@ void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...)
     va_end(again);
 }
 
+void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c)
+{
+    if (c < 0x80) {
+        rt_bytes_addc(b, (char)c);
+    } else if (c < 0x800) {
+        rt_bytes_addc(b, (char)(0xc0 | c >> 6));
+        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
+    } else if (c < 0x10000) {
+        rt_bytes_addc(b, (char)(0xe0 | c >> 12));
+        rt_bytes_addc(b, (char)(0x80 | (c >> 6 & 63)));
+        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
+    } else {
+        rt_bytes_addc(b, (char)(0xf0 | c >> 18));
+        rt_bytes_addc(b, (char)(0x80 | (c >> 12 & 63)));
+        rt_bytes_addc(b, (char)(0x80 | (c >> 6 & 63)));
+        rt_bytes_addc(b, (char)(0x80 | (c & 63)));
+    }
+}
+
 char *rt_bytes_take(struct rt_bytes *b, size_t *n)
 {
     if (b->failed || !b->p)

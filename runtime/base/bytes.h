@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "runtime/base/status.h"
 
@@ -26,6 +27,8 @@ void rt_bytes_add(struct rt_bytes *b, const void *p, size_t n);
 void rt_bytes_addc(struct rt_bytes *b, char c);
 void rt_bytes_adds(struct rt_bytes *b, const char *s);
 void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...) RT_PRINTF(2, 3);
+/* The character U+c in UTF-8; c is at most 0x10ffff. */
+void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c);
 /* The bytes, for free(); b is empty afterwards. NULL when empty or failed. */
 char *rt_bytes_take(struct rt_bytes *b, size_t *n);
 

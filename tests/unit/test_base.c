@@ -55,6 +55,18 @@ static void bytes_stop_at_their_limit(void **state)
     rt_bytes_clear(&b);
 }
 
+static void a_character_takes_one_to_four_bytes_of_utf8(void **state)
+{
+    (void)state;
+    struct rt_bytes b;
+    rt_bytes_init(&b, 100);
+    const uint32_t c[] = {0x41, 0xe9, 0x20ac, 0x1f600};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        rt_bytes_add_utf8(&b, c[i]);
+    assert_string_equal(b.p, "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+    rt_bytes_clear(&b);
+}
+
 static void a_checksum_is_the_published_one(void **state)
 {
     (void)state;
@@ -101,6 +113,7 @@ int main(void)
         cmocka_unit_test(an_arena_refuses_what_is_over_its_cap_and_stays_usable),
         cmocka_unit_test(an_error_longer_than_its_buffer_is_whole_in_its_arena),
         cmocka_unit_test(bytes_stop_at_their_limit),
+        cmocka_unit_test(a_character_takes_one_to_four_bytes_of_utf8),
         cmocka_unit_test(a_checksum_is_the_published_one),
         cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),
         cmocka_unit_test(the_machine_has_cores_and_memory),
