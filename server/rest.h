@@ -1,6 +1,6 @@
 /*
  * The REST transport: libmicrohttpd daemons without threads of their own, driven by our loops.
- * Everything of libmicrohttpd stands behind this file and rest.c.
+ * Everything of libmicrohttpd stands behind this file and those that rest_parts.h lists.
  */
 #ifndef SRV_REST_H
 #define SRV_REST_H

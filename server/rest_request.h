@@ -1,5 +1,5 @@
 /*
- * A REST request on its way: what the transport (rest.c) and the handlers (rest_predict.c,
+ * A REST request on its way: what the transport (rest_parts.h) and the handlers (rest_predict.c,
  * rest_info.c) share. Nothing here knows libmicrohttpd.
  *
  * Owner: the loop thread, except between srv_job_submit and the job's `done`.

@@ -1,0 +1,149 @@
+#include "server/rest_parts.h"
+
+#include <stdio.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/metrics.h"
+
+/* ---- answers ---- */
+
+bool srv_rest_charge(struct srv_rest_request *r, size_t bytes)
+{
+    struct srv_server *s = r->server;
+    int64_t before =
+        atomic_fetch_add_explicit(&s->bytes_in_flight, (int64_t)bytes, memory_order_relaxed);
+    if (before + (int64_t)bytes > s->options.max_bytes_in_flight) {
+        atomic_fetch_sub_explicit(&s->bytes_in_flight, (int64_t)bytes, memory_order_relaxed);
+        return false;
+    }
+    r->charged += bytes;
+    return true;
+}
+
+void srv_rest_discharge(struct srv_rest_request *r)
+{
+    if (r->charged)
+        atomic_fetch_sub_explicit(&r->server->bytes_in_flight, (int64_t)r->charged,
+                                  memory_order_relaxed);
+    r->charged = 0;
+}
+
+void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
+{
+    if (r->out.failed) {
+        rt_fail_memory(&r->err, "the response", r->out.n);
+        srv_rest_fail(r, RT_RESOURCE_EXHAUSTED);
+        return;
+    }
+    r->code = RT_OK;
+    r->http = 200;
+    r->content_type = content_type;
+}
+
+void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
+{
+    r->code = code;
+    r->http = rt_status_http(code);
+    r->content_type = "application/json";
+    if (r->out.failed)
+        rt_bytes_clear(&r->out);
+    r->out.failed = false;
+    r->out.n = 0;
+    srv_json_error(&r->out, rt_error_text(&r->err));
+}
+
+/* A refusal of HTTP itself, whose number is not the status's. */
+void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http)
+{
+    srv_rest_fail(&req->pub, code);
+    req->pub.http = http;
+}
+
+/* ---- the answer on its way out ---- */
+
+static const char *api_name(const struct srv_rest_request *r)
+{
+    static const char *const names[] = {"predict",  "classify", "regress",
+                                        "metadata", "status",   "other"};
+    return names[r->route.api];
+}
+
+/* Bytes of the client's choice in a log line: no control characters, no spaces, and not all. */
+static const char *printable(char *room, size_t n, struct rt_span s)
+{
+    size_t len = s.n < n - 1 ? s.n : n - 1;
+    for (size_t i = 0; i < len; i++)
+        room[i] = s.p[i] > ' ' && s.p[i] < 0x7f ? (char)s.p[i] : '?';
+    room[len] = '\0';
+    return room;
+}
+
+static void log_access(struct srv_rest_call *req, int64_t total_ns)
+{
+    struct srv_rest_request *r = &req->pub;
+    const struct srv_version *v = r->job.version;
+    char path[256], name[128], method[32], model[160] = "";
+    if (v)
+        snprintf(model, sizeof model, " model=%s version=%lld", v->model, (long long)v->version);
+    else if (r->route.spec.name.p)
+        snprintf(model, sizeof model, " model=%s",
+                 printable(name, sizeof name, r->route.spec.name));
+    RT_LOG(RT_LOG_INFO, "event=access api=%s method=%s path=%s status=%d bytes=%zu us=%lld id=%s%s",
+           api_name(r), printable(method, sizeof method, rt_span_str(r->method)),
+           printable(path, sizeof path, r->uri), r->http, r->out.n, (long long)(total_ns / 1000),
+           r->id, model);
+}
+
+static void response_over(void *arg)
+{
+    srv_rest_unref(arg);
+}
+
+static void count_and_log(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    int64_t total_ns = rt_now_ns() - r->received_ns;
+    if (r->route.target == SRV_TO_MODEL)
+        srv_metrics_request(r->net, r->job.done ? &r->job : NULL, r->route.spec.name, r->route.api,
+                            r->code, total_ns);
+    if (r->server->options.access_log)
+        log_access(req, total_ns);
+    if (r->job.version)
+        srv_release(r->net, r->job.version);
+    r->job.version = NULL;
+}
+
+/* Hands the answer to libmicrohttpd. */
+enum MHD_Result srv_rest_send(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    count_and_log(req);
+    req->stage = STAGE_SENT;
+    if (r->out.failed) /* no memory for the text of an error either */
+        return MHD_NO;
+    struct MHD_Response *answer =
+        r->out.n ? MHD_create_response_from_buffer_with_free_callback_cls(r->out.n, r->out.p,
+                                                                          response_over, req)
+                 : MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (!answer)
+        return MHD_NO;
+    if (r->out.n)
+        req->refs++; /* response_over */
+    if (r->content_type)
+        MHD_add_response_header(answer, "Content-Type", r->content_type);
+    MHD_add_response_header(answer, "X-Request-Id", r->id);
+    if (r->http == 429 || r->http == 503)
+        MHD_add_response_header(answer, "Retry-After", "1");
+    if (req->close || req->loop->closing)
+        MHD_add_response_header(answer, "Connection", "close");
+    if (r->server->options.rest_api_enable_cors_support) {
+        MHD_add_response_header(answer, "Access-Control-Allow-Origin", "*");
+        MHD_add_response_header(answer, "Access-Control-Allow-Methods", "POST, GET");
+        MHD_add_response_header(answer, "Access-Control-Allow-Headers", "Content-Type");
+    }
+    enum MHD_Result result = MHD_queue_response(req->mhd, (unsigned)r->http, answer);
+    MHD_destroy_response(answer);
+    return result;
+}

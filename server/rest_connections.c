@@ -1,0 +1,118 @@
+#include "server/rest_parts.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "runtime/base/clock.h"
+
+enum {
+    LINGER_MS = 100,     /* after the peer's end, between two requests */
+    WATCH_AFTER_MS = 20, /* a job that takes longer is cancelled by a hang-up */
+};
+
+void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
+                            enum MHD_ConnectionNotificationCode what)
+{
+    struct srv_rest_loop *l = arg;
+    struct srv_rest_conn *c = *context;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        c = calloc(1, sizeof *c);
+        if (!c || !info) {
+            free(c);
+            return; /* its requests are refused */
+        }
+        c->fd = info->connect_fd;
+        struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
+        epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev); /* gone with the descriptor */
+        c->deadline_ns = rt_now_ns() + l->net.server->options.request_read_timeout_ms * 1000000;
+        srv_list_append(&l->reading, &c->link);
+        *context = c;
+    } else if (c) {
+        srv_list_remove(&c->link);
+        srv_list_remove(&c->end);
+        free(c);
+        *context = NULL;
+        l->again = true; /* at the limit of connections it accepts again on its next run only */
+    }
+}
+
+/* libmicrohttpd has no call to end a connection: its socket reports the end instead. */
+void srv_rest_hang_up(struct srv_rest_conn *c)
+{
+    srv_list_remove(&c->link);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+void srv_rest_expire(struct srv_link *list, int64_t now)
+{
+    while (list->next != list) {
+        struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)list->next;
+        if (c->deadline_ns > now)
+            break;
+        srv_rest_hang_up(c);
+    }
+}
+
+/*
+ * The peer has ended its side. libmicrohttpd does not see that while a job waits, nor when the end
+ * came with the last bytes that it read. A request that cannot become whole any more is dropped;
+ * one that waits is cancelled, but not at once: who ends only its own side may still read the
+ * answer.
+ */
+void srv_rest_end_connections(struct srv_rest_loop *l)
+{
+    for (struct srv_link *at = l->ended.next, *next; at != &l->ended; at = next) {
+        struct srv_rest_conn *c =
+            (struct srv_rest_conn *)(void *)((char *)at - offsetof(struct srv_rest_conn, end));
+        char byte;
+        next = at->next;
+        if (c->req && (c->req->stage == STAGE_WAITING || c->req->stage == STAGE_SENT))
+            continue;
+        if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
+            continue; /* more requests may lie in libmicrohttpd's buffer */
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+            continue; /* to be read first */
+        srv_list_remove(&c->end);
+        srv_rest_hang_up(c);
+    }
+}
+
+void srv_rest_cancel_if_ended(struct srv_rest_call *req)
+{
+    if (req->conn->end.next)
+        atomic_store(&req->pub.job.cancelled, true);
+}
+
+void srv_rest_watch(struct srv_rest_loop *l, int64_t now)
+{
+    while (l->waiting.next != &l->waiting) {
+        struct srv_rest_call *req = (struct srv_rest_call *)(void *)l->waiting.next;
+        if (now - req->waiting_since < WATCH_AFTER_MS * 1000000)
+            break;
+        srv_list_append(&l->overdue, &req->link);
+        req->overdue = true;
+        srv_rest_cancel_if_ended(req);
+    }
+}
+
+static void sooner(int64_t *until, int64_t at)
+{
+    if (at < *until)
+        *until = at;
+}
+
+void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t now)
+{
+    if (l->reading.next != &l->reading)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->reading.next)->deadline_ns);
+    if (l->idle.next != &l->idle)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->idle.next)->deadline_ns);
+    if (l->ended.next != &l->ended)
+        sooner(until, now + LINGER_MS * 1000000);
+    if (l->waiting.next != &l->waiting)
+        sooner(until, ((struct srv_rest_call *)(void *)l->waiting.next)->waiting_since +
+                          WATCH_AFTER_MS * 1000000);
+}

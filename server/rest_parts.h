@@ -1,0 +1,190 @@
+/*
+ * What the files of the REST transport share. Nobody else includes this: libmicrohttpd is known
+ * here alone.
+ *
+ * | file               | does                                                               |
+ * |--------------------|--------------------------------------------------------------------|
+ * | rest.c             | the loops and their daemons; start and stop                        |
+ * | rest_listen.c      | sockets                                                            |
+ * | rest_connections.c | connections: limits of time, what the peer's end means             |
+ * | rest_read.c        | a request's headers and body, what is refused of them, inflating   |
+ * | rest_handler.c     | a request from its first line to its end; who answers it           |
+ * | rest_answer.c      | the answer: its headers, its way out, the access log               |
+ *
+ * Threads: everything here belongs to the loop's thread, but for a net's mailbox and `wake_fd`.
+ */
+#ifndef SRV_REST_PARTS_H
+#define SRV_REST_PARTS_H
+
+#include <microhttpd.h>
+
+#include "runtime/base/thread.h"
+#include "server/rest.h"
+#include "server/rest_request.h"
+
+enum {
+    SRV_REST_IDLE_SECONDS = 75,       /* between two requests of a connection */
+    SRV_REST_SWALLOW_BYTES = 1 << 20, /* of a refused body, to keep the connection */
+};
+
+/* ---- doubly linked lists, through a link embedded first in the member ---- */
+
+struct srv_link {
+    struct srv_link *prev, *next;
+};
+
+static inline void srv_list_init(struct srv_link *head)
+{
+    head->prev = head->next = head;
+}
+
+static inline void srv_list_remove(struct srv_link *l)
+{
+    if (!l->next)
+        return;
+    l->prev->next = l->next;
+    l->next->prev = l->prev;
+    l->prev = l->next = NULL;
+}
+
+static inline void srv_list_append(struct srv_link *head, struct srv_link *l)
+{
+    srv_list_remove(l);
+    l->prev = head->prev;
+    l->next = head;
+    head->prev->next = l;
+    head->prev = l;
+}
+
+/* ---- structures ---- */
+
+enum srv_rest_stage {
+    STAGE_NEW,     /* the handler was not called yet */
+    STAGE_READING, /* the body */
+    STAGE_REFUSED, /* the answer is set; the rest of the body is swallowed first */
+    STAGE_WAITING, /* for a job, suspended */
+    STAGE_SENT,    /* the answer is with libmicrohttpd */
+};
+
+struct srv_rest_loop;
+struct srv_rest_conn;
+
+struct srv_rest_call {
+    struct srv_link link; /* in loop->waiting or loop->overdue */
+    struct srv_rest_request pub;
+    struct srv_mail mail;
+    struct srv_rest_loop *loop;
+    struct srv_rest_conn *conn;
+    struct MHD_Connection *mhd;
+    struct srv_rest_call *next_free;
+    int refs; /* libmicrohttpd's request, and its response while our buffer is in it */
+    enum srv_rest_stage stage;
+    bool in_handler, finished, overdue;
+    bool gzip, close, browser, expects;
+    bool started; /* counted in rest->in_flight */
+    int64_t waiting_since;
+    uint64_t swallowed;
+    int n_lengths, n_encodings;
+    uint64_t length; /* announced; UINT64_MAX: chunked */
+    bool bad_lengths, bad_header, chunked;
+    int64_t total_ns;
+};
+
+struct srv_rest_conn {
+    struct srv_link link;      /* in loop->reading or loop->idle */
+    struct srv_link end;       /* in loop->ended, once the peer has ended its side */
+    struct srv_rest_call *req; /* being read, waiting or answered; NULL: between two */
+    int fd;
+    int64_t deadline_ns;
+    int64_t quiet_ns; /* since when nothing more of it has been seen */
+};
+
+struct srv_rest {
+    struct srv_server *server;
+    int n_loops;
+    struct srv_rest_loop *loops;
+    _Atomic int in_flight;
+    _Atomic bool quiescing;
+    uint64_t id_seed;
+    struct rt_mutex mu;
+    struct rt_cond answered;
+    int n_answered, n_failed; /* guarded by mu: of srv_rest_listen */
+};
+
+/* All of it belongs to its thread, but for `net`'s mailbox and `wake_fd`. */
+struct srv_rest_loop {
+    struct srv_net net;
+    struct srv_rest *rest;
+    pthread_t thread;
+    bool running; /* the thread was started */
+    int epoll, wake_fd, listen_fd;
+    struct MHD_Daemon *daemon;
+    struct srv_mail listen_mail, quiesce_mail, stop_mail;
+    bool closing, stopping;
+    bool again;                       /* the next turn does not wait */
+    int64_t now_ns;                   /* of this turn */
+    struct srv_link reading, idle;    /* connections, by deadline: each list has one time-out */
+    struct srv_link ended;            /* connections, by `end` */
+    struct srv_link waiting, overdue; /* requests: with a job, oldest first */
+    struct srv_rest_call *free_requests;
+    int n_free;
+    uint64_t next_id;
+};
+
+/* ---- rest_answer.c ---- */
+
+/* Gives back what srv_rest_charge took. */
+void srv_rest_discharge(struct srv_rest_request *r);
+/* A refusal of HTTP itself, whose number is not the status's. */
+void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);
+/* Hands the answer to libmicrohttpd. */
+enum MHD_Result srv_rest_send(struct srv_rest_call *req);
+
+/* ---- rest_read.c ---- */
+
+/* The first call of the handler: headers only. True: refused so that no body is read. */
+bool srv_rest_open(struct srv_rest_call *req, const char *method);
+enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);
+/*
+ * Replaces the body by what it holds compressed. As in TensorFlow Serving whatever is wrong with
+ * it, its size included, leaves an empty body.
+ */
+enum rt_status srv_rest_inflate(struct srv_rest_call *req);
+
+/* ---- rest_handler.c ---- */
+
+void srv_rest_unref(struct srv_rest_call *req);
+void srv_rest_free_calls(struct srv_rest_loop *l); /* those kept for the next requests */
+/* The handler is called again and sends the answer. */
+void srv_rest_resume(struct srv_rest_call *req);
+/* libmicrohttpd's callbacks; `arg` is the loop. */
+void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const char *url,
+                                    const char *method, const char *version, const char *data,
+                                    size_t *n_data, void **state);
+void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
+                           enum MHD_RequestTerminationCode why);
+
+/* ---- rest_connections.c ---- */
+
+void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
+                            enum MHD_ConnectionNotificationCode what);
+/* libmicrohttpd has no call to end a connection: its socket reports the end instead. */
+void srv_rest_hang_up(struct srv_rest_conn *c);
+/* Hangs up on those whose deadline has passed. */
+void srv_rest_expire(struct srv_link *list, int64_t now);
+/* Once a turn: connections whose peer has ended its side, jobs that take long. */
+void srv_rest_end_connections(struct srv_rest_loop *l);
+void srv_rest_watch(struct srv_rest_loop *l, int64_t now);
+void srv_rest_cancel_if_ended(struct srv_rest_call *req);
+/* When the lists want to be looked at again. */
+void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t now);
+
+/* ---- rest_listen.c ---- */
+
+/* address NULL or "": every interface, IPv6 and IPv4, or IPv4 alone where there is no IPv6. */
+enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_error *err);
+
+extern _Thread_local struct srv_rest_loop *srv_rest_this_loop;
+
+#endif

@@ -1,0 +1,251 @@
+#include "server/rest_parts.h"
+
+#include <string.h>
+#include <strings.h>
+#include <zlib.h>
+
+#include "runtime/base/arena.h"
+#include "server/metrics.h"
+
+enum { FIRST_BODY_BYTES = 64 << 10 }; /* a body's buffer starts with no more */
+
+/* ---- reading ---- */
+
+static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *key,
+                                 const char *value)
+{
+    (void)kind;
+    struct srv_rest_call *req = arg;
+    struct srv_rest_request *r = &req->pub;
+    if (!value)
+        value = "";
+    /* What one parser sees as a header and another does not is how requests are smuggled. */
+    for (const char *c = key; *c; c++)
+        req->bad_header |= *c <= ' ' || *c == 0x7f;
+    for (const char *c = value; *c; c++)
+        req->bad_header |= (*c > 0 && *c < ' ' && *c != '\t') || *c == 0x7f;
+    switch (strlen(key)) {
+    case 6:
+        if (strcasecmp(key, "Origin") == 0)
+            req->browser = strstr(value, "http://") || strstr(value, "https://");
+        else if (strcasecmp(key, "Expect") == 0)
+            req->expects = true;
+        break;
+    case 12:
+        if (strcasecmp(key, "X-Request-Id") == 0) {
+            size_t n = 0;
+            while (value[n] > ' ' && value[n] < 0x7f && n < SRV_REST_ID_ROOM)
+                n++;
+            if (n > 0 && n < SRV_REST_ID_ROOM && !value[n])
+                memcpy(r->id, value, n + 1);
+        }
+        break;
+    case 14:
+        if (strcasecmp(key, "Content-Length") == 0) {
+            uint64_t n = 0;
+            bool digits = *value;
+            for (const char *c = value; *c; c++)
+                if (*c < '0' || *c > '9' || __builtin_mul_overflow(n, 10, &n) ||
+                    __builtin_add_overflow(n, *c - '0', &n))
+                    digits = false;
+            if (!digits || (req->n_lengths && n != req->length))
+                req->bad_lengths = true;
+            req->n_lengths++;
+            req->length = n;
+        }
+        break;
+    case 16:
+        if (strcasecmp(key, "Content-Encoding") == 0)
+            req->gzip = strstr(value, "gzip") != NULL;
+        break;
+    case 17:
+        if (strcasecmp(key, "Transfer-Encoding") == 0) {
+            req->n_encodings++;
+            req->chunked = strcasecmp(value, "chunked") == 0;
+        }
+        break;
+    default:
+        break;
+    }
+    return MHD_YES;
+}
+
+static void make_id(struct srv_rest_call *req)
+{
+    static const char hex[] = "0123456789abcdef";
+    struct srv_rest_loop *l = req->loop;
+    uint64_t x = l->rest->id_seed + ((uint64_t)l->net.index << 56) + l->next_id++;
+    for (int i = 15; i >= 0; i--, x >>= 4)
+        req->pub.id[i] = hex[x & 15];
+    req->pub.id[16] = '\0';
+}
+
+/* A message of doubtful length is how one request is hidden in another: no more is read of it. */
+static bool is_smuggled(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    const char *why = NULL;
+    if (req->bad_lengths)
+        why = "Content-Length is given twice, or is no number";
+    else if (req->bad_header)
+        why = "a header's name holds a blank, or its value a control character";
+    else if (req->n_lengths && req->n_encodings)
+        why = "Content-Length and Transfer-Encoding do not go together";
+    else if (req->n_encodings > 1)
+        why = "Transfer-Encoding is given twice";
+    if (!why)
+        return false;
+    srv_rest_refuse(req, rt_fail(&r->err, RT_INVALID_ARGUMENT, "%s", why), 400);
+    srv_metrics_event(r->server->metrics, "smuggling_refused");
+    req->close = true;
+    return true;
+}
+
+static enum rt_status too_large(struct srv_rest_request *r)
+{
+    return rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                   "the request's body is larger than %lld bytes, the limit set by "
+                   "--max_body_bytes",
+                   (long long)r->server->options.max_body_bytes);
+}
+
+static enum rt_status no_room(struct srv_rest_request *r, const char *what)
+{
+    return rt_fail(&r->err, RT_UNAVAILABLE,
+                   "%s does not fit beside the requests in flight, %lld bytes by "
+                   "--max_bytes_in_flight",
+                   what, (long long)r->server->options.max_bytes_in_flight);
+}
+
+/* The first call of the handler: headers only. True: refused so that no body is read. */
+bool srv_rest_open(struct srv_rest_call *req, const char *method)
+{
+    struct srv_rest_request *r = &req->pub;
+    req->stage = STAGE_READING;
+    /* MHD's own spelling outlives the request; it is ours to keep only until the answer. */
+    r->method = rt_arena_strdup(r->arena, method);
+    if (!r->method)
+        r->method = "?";
+    MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, on_header, req);
+    if (!r->id[0])
+        make_id(req);
+    if (is_smuggled(req))
+        return true;
+    if (req->n_encodings && !req->chunked) {
+        srv_rest_refuse(
+            req, rt_fail(&r->err, RT_UNIMPLEMENTED, "the only Transfer-Encoding is chunked"), 501);
+        req->close = true;
+        return true;
+    }
+    if (req->n_encodings)
+        req->length = UINT64_MAX;
+
+    enum rt_status st = srv_route(&r->route, r->method, r->uri, r->arena, &r->err);
+    if (st) {
+        srv_rest_fail(r, st);
+        req->stage = STAGE_REFUSED;
+    } else if (!req->n_encodings && req->length > (uint64_t)r->server->options.max_body_bytes) {
+        srv_rest_refuse(req, too_large(r), 413);
+        req->stage = STAGE_REFUSED;
+    } else if (!req->n_encodings &&
+               (int64_t)req->length >
+                   r->server->options.max_bytes_in_flight -
+                       atomic_load_explicit(&r->server->bytes_in_flight, memory_order_relaxed)) {
+        srv_rest_fail(r, no_room(r, "the request's body"));
+        req->stage = STAGE_REFUSED;
+    }
+    /* A small body is read before the refusal is sent, which keeps the connection; a client that
+     * would send a large one, or waits for 100-continue, is answered now. */
+    if (req->stage == STAGE_REFUSED && !req->n_encodings && req->length > 0 &&
+        (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
+        req->close = true;
+        return true;
+    }
+    return false;
+}
+
+/* Room for n more bytes of the body, charged. */
+static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
+{
+    struct srv_rest_request *r = &req->pub;
+    size_t before = r->body.room;
+    if (n > r->body.limit - r->body.n)
+        return too_large(r);
+    if (r->body.n == 0) {
+        size_t first = req->length < FIRST_BODY_BYTES ? (size_t)req->length : FIRST_BODY_BYTES;
+        if (first > n && first <= r->body.limit)
+            n = first;
+        before = 0;
+    }
+    if (!rt_bytes_reserve(&r->body, n))
+        return rt_fail_memory(&r->err, "the request's body", r->body.n + n);
+    size_t more = r->body.room > before ? r->body.room - before : 0;
+    if (more && !srv_rest_charge(r, more))
+        return no_room(r, "the request's body");
+    return RT_OK;
+}
+
+enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n)
+{
+    struct srv_rest_request *r = &req->pub;
+    if (req->stage == STAGE_READING) {
+        enum rt_status st = grow_body(req, n);
+        if (!st) {
+            rt_bytes_add(&r->body, data, n);
+            return MHD_YES;
+        }
+        srv_rest_refuse(req, st, st == RT_INVALID_ARGUMENT ? 413 : 503);
+        req->stage = STAGE_REFUSED;
+        req->close = true;
+        rt_bytes_clear(&r->body);
+        srv_rest_discharge(r);
+    }
+    /* No answer can be queued in the middle of an upload: swallow a little, else hang up. */
+    req->swallowed += n;
+    return req->swallowed > SRV_REST_SWALLOW_BYTES ? MHD_NO : MHD_YES;
+}
+
+/*
+ * Replaces the body by what it holds compressed. As in TensorFlow Serving whatever is wrong with
+ * it, its size included, leaves an empty body.
+ */
+enum rt_status srv_rest_inflate(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    struct rt_bytes out;
+    z_stream z = {0};
+    enum rt_status st = RT_OK;
+    int zr = Z_OK;
+    rt_bytes_init(&out, r->body.limit);
+    if (r->body.n > UINT32_MAX || inflateInit2(&z, 15 + 32) != Z_OK)
+        return rt_fail_memory(&r->err, "a compressed body", r->body.n);
+    z.next_in = (Bytef *)r->body.p;
+    z.avail_in = (uInt)r->body.n;
+    while (zr == Z_OK) {
+        size_t before = out.room, step = out.room ? out.room : 4096;
+        if (step > out.limit - out.n)
+            step = out.limit - out.n;
+        if (step == 0 || !rt_bytes_reserve(&out, step)) {
+            zr = Z_BUF_ERROR;
+            break;
+        }
+        if (out.room > before && !srv_rest_charge(r, out.room - before)) {
+            st = no_room(r, "the request's body, inflated,");
+            break;
+        }
+        size_t room = out.room - out.n - 1;
+        if (room > out.limit - out.n)
+            room = out.limit - out.n;
+        z.next_out = (Bytef *)(out.p + out.n);
+        z.avail_out = room > UINT32_MAX ? UINT32_MAX : (uInt)room;
+        uInt had = z.avail_out;
+        zr = inflate(&z, Z_NO_FLUSH);
+        out.n += had - z.avail_out;
+    }
+    inflateEnd(&z);
+    if (zr != Z_STREAM_END)
+        out.n = 0;
+    rt_bytes_clear(&r->body);
+    r->body = out;
+    return st;
+}
