@@ -1,0 +1,189 @@
+#include "runtime/base/tfrecord.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/crc32c.h"
+
+enum { FIRST_ROOM = 1 << 16 }; /* a record's memory grows by what has come, not by what it says */
+
+struct rt_tfrecord {
+    FILE *file;          /* NULL: over bytes */
+    struct rt_span rest; /* over bytes */
+    unsigned char *buf;
+    size_t room, max_bytes;
+    uint64_t offset;
+    enum rt_status ended; /* what the end was */
+    char why[160];
+};
+
+static void put32(unsigned char *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (unsigned char)(v >> (8 * i));
+}
+
+static uint64_t get(const unsigned char *p, int n)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < n; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+static uint32_t checksum(const void *p, size_t n)
+{
+    return rt_crc32c_mask(rt_crc32c(0, p, n));
+}
+
+void rt_tfrecord_header(unsigned char out[RT_TFRECORD_HEADER], uint64_t n)
+{
+    put32(out, (uint32_t)n);
+    put32(out + 4, (uint32_t)(n >> 32));
+    put32(out + 8, checksum(out, 8));
+}
+
+void rt_tfrecord_footer(unsigned char out[RT_TFRECORD_FOOTER], const void *p, size_t n)
+{
+    put32(out, checksum(p, n));
+}
+
+void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n)
+{
+    unsigned char frame[RT_TFRECORD_HEADER];
+    if (n > SIZE_MAX - RT_TFRECORD_HEADER - RT_TFRECORD_FOOTER ||
+        !rt_bytes_reserve(out, n + RT_TFRECORD_HEADER + RT_TFRECORD_FOOTER)) {
+        out->failed = true; /* a whole record or none of it */
+        return;
+    }
+    rt_tfrecord_header(frame, n);
+    rt_bytes_add(out, frame, RT_TFRECORD_HEADER);
+    if (n)
+        rt_bytes_add(out, p, n);
+    rt_tfrecord_footer(frame, p, n);
+    rt_bytes_add(out, frame, RT_TFRECORD_FOOTER);
+}
+
+struct rt_tfrecord *rt_tfrecord_over(struct rt_span bytes)
+{
+    struct rt_tfrecord *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->rest = bytes;
+    r->max_bytes = SIZE_MAX;
+    return r;
+}
+
+enum rt_status rt_tfrecord_open(struct rt_tfrecord **out, const char *path, size_t max_bytes,
+                                struct rt_error *err)
+{
+    *out = NULL;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return rt_fail(err,
+                       errno == ENOENT   ? RT_NOT_FOUND
+                       : errno == EACCES ? RT_PERMISSION_DENIED
+                                         : RT_UNAVAILABLE,
+                       "%s: %s", path, strerror(errno));
+    struct rt_tfrecord *r = calloc(1, sizeof *r);
+    if (!r) {
+        fclose(f);
+        return rt_fail_memory(err, "a reader of records", sizeof *r);
+    }
+    r->file = f;
+    r->max_bytes = max_bytes;
+    *out = r;
+    return RT_OK;
+}
+
+void rt_tfrecord_close(struct rt_tfrecord *r)
+{
+    if (!r)
+        return;
+    if (r->file)
+        fclose(r->file);
+    free(r->buf);
+    free(r);
+}
+
+uint64_t rt_tfrecord_offset(const struct rt_tfrecord *r)
+{
+    return r->offset;
+}
+
+static enum rt_status end(struct rt_tfrecord *r, enum rt_status status, const char *what)
+{
+    r->ended = status;
+    snprintf(r->why, sizeof r->why, "%s at %llu", what, (unsigned long long)r->offset);
+    return status;
+}
+
+/* The next n bytes; fewer only at the end. NULL: out of memory. */
+static const unsigned char *take(struct rt_tfrecord *r, size_t n, size_t *got)
+{
+    if (!r->file) {
+        const unsigned char *p = r->rest.p;
+        *got = n < r->rest.n ? n : r->rest.n;
+        r->rest.p = p ? p + *got : p;
+        r->rest.n -= *got;
+        return p ? p : (const unsigned char *)"";
+    }
+    for (*got = 0;;) {
+        if (*got == r->room || !r->buf) {
+            size_t room = r->room ? r->room * 2 : FIRST_ROOM;
+            if (room > n && n > r->room)
+                room = n;
+            unsigned char *p = realloc(r->buf, room);
+            if (!p)
+                return NULL;
+            r->buf = p;
+            r->room = room;
+        }
+        size_t want = (n < r->room ? n : r->room) - *got;
+        size_t now = want ? fread(r->buf + *got, 1, want, r->file) : 0;
+        *got += now;
+        if (now < want || *got == n)
+            return r->buf;
+    }
+}
+
+static enum rt_status read_record(struct rt_tfrecord *r, struct rt_span *record)
+{
+    size_t got;
+    const unsigned char *p = take(r, RT_TFRECORD_HEADER, &got);
+    if (!p)
+        return end(r, RT_RESOURCE_EXHAUSTED, "out of memory for the record");
+    if (r->file && ferror(r->file))
+        return end(r, RT_UNAVAILABLE, "the file cannot be read");
+    if (!got)
+        return end(r, RT_OUT_OF_RANGE, "the end of the records");
+    if (got < RT_TFRECORD_HEADER)
+        return end(r, RT_DATA_LOSS, "truncated record");
+    uint64_t n = get(p, 8);
+    if (get(p + 8, 4) != checksum(p, 8))
+        return end(r, RT_DATA_LOSS, "corrupted record (is this a TFRecord file?)");
+    if (n > r->max_bytes)
+        return end(r, RT_RESOURCE_EXHAUSTED, "a record longer than the limit");
+    if (n > SIZE_MAX - RT_TFRECORD_FOOTER)
+        return end(r, RT_DATA_LOSS, "truncated record");
+    p = take(r, (size_t)n + RT_TFRECORD_FOOTER, &got);
+    if (!p)
+        return end(r, RT_RESOURCE_EXHAUSTED, "out of memory for the record");
+    if (r->file && ferror(r->file))
+        return end(r, RT_UNAVAILABLE, "the file cannot be read");
+    if (got < n + RT_TFRECORD_FOOTER)
+        return end(r, RT_DATA_LOSS, "truncated record");
+    if (get(p + n, 4) != checksum(p, (size_t)n))
+        return end(r, RT_DATA_LOSS, "corrupted record");
+    *record = rt_span_of(p, (size_t)n);
+    r->offset += RT_TFRECORD_HEADER + n + RT_TFRECORD_FOOTER;
+    return RT_OK;
+}
+
+enum rt_status rt_tfrecord_next(struct rt_tfrecord *r, struct rt_span *record, struct rt_error *err)
+{
+    enum rt_status st = r->ended ? r->ended : read_record(r, record);
+    return st ? rt_fail(err, st, "%s", r->why) : RT_OK;
+}
