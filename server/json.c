@@ -710,7 +710,7 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
 }
 
 static const signed char digit64[256] = {
-    /* value + 1; 0: not in the alphabet */
+    /* value + 1; 0: not in the alphabet. The last two have another form that URLs can hold. */
     ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
     ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
     ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
@@ -719,6 +719,7 @@ static const signed char digit64[256] = {
     ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
     ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
     ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62, ['+'] = 63, ['/'] = 64,
+    ['-'] = 63, ['_'] = 64,
 };
 
 /* The next byte of a string token, escapes resolved (only ASCII ones matter here); -1: its end. */

@@ -75,8 +75,8 @@ size_t srv_json_unquote(char *dst, struct rt_span token);
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
 /* {"b64": "..."} and nothing else: *token is the string's. */
 bool srv_json_is_b64(struct srv_json v, struct rt_span *token);
-/* Decodes base64 (standard alphabet, padding optional, white space skipped) as it is in a string
- * token. `dst` NULL: only the length. False: not base64. */
+/* Decodes base64 (the standard alphabet or that for URLs, padding optional, white space skipped) as
+ * it is in a string token. `dst` NULL: only the length. False: not base64. */
 bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
 
 /*

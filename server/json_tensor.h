@@ -2,7 +2,8 @@
  * Tensors as JSON, in TensorFlow Serving's two forms: requests are decoded straight into tensor
  * memory, responses written straight from it. Texts of refusals are TensorFlow Serving's.
  *
- * Pure functions; the caller owns text, tensors and buffers.
+ * Pure functions; the caller owns text, tensors and buffers. json_tensor.c reads, json_answer.c
+ * writes.
  */
 #ifndef SRV_JSON_TENSOR_H
 #define SRV_JSON_TENSOR_H
@@ -11,6 +12,20 @@
 #include "server/json.h"
 
 enum srv_json_form { SRV_JSON_ROW, SRV_JSON_COLUMNAR };
+
+/*
+ * The types that have a form in JSON. TensorFlow Serving refuses some of them: half, bfloat16,
+ * uint16 and the quantised ones.
+ */
+static inline bool srv_json_takes(enum rt_dtype d)
+{
+    const uint64_t types = RT_T(RT_F32) | RT_T(RT_F64) | RT_T(RT_F16) | RT_T(RT_BF16) |
+                           RT_T(RT_I32) | RT_T(RT_I16) | RT_T(RT_I8) | RT_T(RT_I64) | RT_T(RT_U8) |
+                           RT_T(RT_U16) | RT_T(RT_U32) | RT_T(RT_U64) | RT_T(RT_QI8) |
+                           RT_T(RT_QU8) | RT_T(RT_QI16) | RT_T(RT_QU16) | RT_T(RT_QI32) |
+                           RT_T(RT_BOOL) | RT_T(RT_STRING);
+    return types >> d & 1;
+}
 
 /*
  * `signature_name` of a predict, classify or regress request, decoded into the arena: empty when

@@ -9,8 +9,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum rt_dtype types[] = {RT_F32,  RT_I32, RT_STRING, RT_F64, RT_I64, RT_U8,
-                                          RT_BOOL, RT_U64, RT_U32,    RT_I16, RT_F16};
+    static const enum rt_dtype types[] = {RT_F32, RT_I32,  RT_STRING, RT_F64, RT_I64,
+                                          RT_U8,  RT_BOOL, RT_U64,    RT_U32, RT_I16,
+                                          RT_F16, RT_BF16, RT_U16,    RT_QI8};
     enum { N_TYPES = sizeof types / sizeof *types };
     if (size == 0)
         return 0;

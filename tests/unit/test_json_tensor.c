@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "runtime/base/arena.h"
+#include "server/half.h"
 #include "server/json_number.h"
 #include "server/json_tensor.h"
 
@@ -160,13 +161,81 @@ static void integers_are_exact_and_checked_by_type(void **state)
 static void a_type_that_json_cannot_say_is_refused_by_name(void **state)
 {
     (void)state;
-    refused(RT_F16, "{\"inputs\":[0]}", RT_UNIMPLEMENTED,
-            "Conversion of JSON Value: 0 to type: half");
-    refused(RT_BF16, "{\"instances\":[0]}", RT_INVALID_ARGUMENT,
+    refused(RT_C64, "{\"inputs\":[3]}", RT_UNIMPLEMENTED,
+            "Conversion of JSON Value: 3 to type: complex64");
+    refused(RT_C128, "{\"instances\":[0]}", RT_INVALID_ARGUMENT,
             "Failed to process element: 0 of 'instances' list. Error: UNIMPLEMENTED: Conversion of "
-            "JSON Value: 0 to type: bfloat16");
-    refused(RT_U16, "{\"inputs\":3}", RT_UNIMPLEMENTED, "to type: uint16");
-    refused(RT_C64, "{\"inputs\":3}", RT_UNIMPLEMENTED, "to type: complex64");
+            "JSON Value: 0 to type: complex128");
+}
+
+static void the_16_bit_floats_round_once_and_come_back(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 0x10000; i++) {
+        uint16_t h = (uint16_t)i;
+        if (!isnan(srv_half_value(h)))
+            assert_int_equal(srv_half_from((double)srv_half_value(h)), h);
+        if (!isnan(srv_bfloat_value(h)))
+            assert_int_equal(srv_bfloat_from((double)srv_bfloat_value(h)), h);
+        if ((i & 0x7fff) >= 0x7bff)
+            continue;
+        /* between two neighbours: the middle goes to the even one, a hair more decides */
+        double low = (double)srv_half_value(h), high = (double)srv_half_value((uint16_t)(i + 1));
+        double middle = (low + high) / 2;
+        assert_int_equal(srv_half_from(middle), i + (i & 1));
+        assert_int_equal(srv_half_from(nextafter(middle, high)), i + 1);
+        assert_int_equal(srv_half_from(nextafter(middle, low)), i);
+    }
+    assert_int_equal(srv_half_from(65519.99), 0x7bff);
+    assert_int_equal(srv_half_from(65520), 0x7c00);
+    assert_int_equal(srv_half_from(-1e300), 0xfc00);
+    assert_int_equal(srv_half_from(1e-300), 0);
+    assert_int_equal(srv_bfloat_from(1e300), 0x7f80);
+    assert_int_equal(srv_bfloat_from(1.00390625), 0x3f80);               /* a tie */
+    assert_int_equal(srv_bfloat_from(nextafter(1.00390625, 2)), 0x3f81); /* no tie in a double */
+
+    struct request r;
+    assert_ok(decode_one(&r, RT_F16, "{\"instances\":[0.1, -2, Infinity, 65504]}"), &r.err);
+    const uint16_t half[] = {0x2e66, 0xc000, 0x7c00, 0x7bff};
+    assert_memory_equal(r.feeds[0].data, half, sizeof half);
+    close_request(&r);
+    assert_ok(decode_one(&r, RT_BF16, "{\"inputs\":[[3.14159], [NaN]]}"), &r.err);
+    const uint16_t bfloat[] = {0x4049, 0x7fc0};
+    assert_memory_equal(r.feeds[0].data, bfloat, sizeof bfloat);
+    close_request(&r);
+    refused(RT_F16, "{\"inputs\":[true]}", RT_INVALID_ARGUMENT,
+            "JSON Value: true Type: True is not of expected type: half");
+}
+
+static void types_beyond_tensorflow_servings_keep_to_their_range(void **state)
+{
+    (void)state;
+    static const struct {
+        enum rt_dtype dtype;
+        const char *good, *bad;
+        uint32_t low, high; /* as the two of `good` lie in memory */
+        size_t size;
+    } cases[] = {
+        {RT_U16, "[0, 65535]", "[65536]", 0, 0xffff, 2},
+        {RT_QU16, "[0, 65535]", "[-1]", 0, 0xffff, 2},
+        {RT_QI16, "[-32768, 32767]", "[32768]", 0x8000, 0x7fff, 2},
+        {RT_QI8, "[-128, 127]", "[128]", 0x80, 0x7f, 1},
+        {RT_QU8, "[0, 255]", "[256]", 0, 0xff, 1},
+        {RT_QI32, "[-2147483648, 2147483647]", "[2147483648]", 0x80000000, 0x7fffffff, 4},
+        {RT_U16, "[1, 2]", "[1.0]", 1, 2, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct request r;
+        char text[100], words[64];
+        snprintf(text, sizeof text, "{\"instances\": %s}", cases[i].good);
+        assert_ok(decode_one(&r, cases[i].dtype, text), &r.err);
+        assert_memory_equal(r.feeds[0].data, &cases[i].low, cases[i].size);
+        assert_memory_equal((char *)r.feeds[0].data + cases[i].size, &cases[i].high, cases[i].size);
+        close_request(&r);
+        snprintf(text, sizeof text, "{\"instances\": %s}", cases[i].bad);
+        snprintf(words, sizeof words, "is not of expected type: %s", rt_dtype_name(cases[i].dtype));
+        refused(cases[i].dtype, text, RT_INVALID_ARGUMENT, words);
+    }
 }
 
 static bool string_is(const struct rt_tensor *t, int64_t i, const char *want, size_t n)
@@ -197,7 +266,12 @@ static void strings_and_base64_become_bytes(void **state)
     assert_shape(&r.feeds[0], 0, NULL);
     assert_true(string_is(&r.feeds[0], 0, "A\n\\\xc3\xa9\xf0\x9f\x98\x80\0x", 11));
     close_request(&r);
-    refused(RT_STRING, "{\"inputs\": {\"b64\": \"a-_b\"}}", RT_INVALID_ARGUMENT,
+    assert_ok(decode_one(&r, RT_STRING, "{\"inputs\": [{\"b64\": \"a-_b\"}, {\"b64\": \"a+/b\"}]}"),
+              &r.err);
+    assert_true(string_is(&r.feeds[0], 0, "k\xef\xdb", 3));
+    assert_true(string_is(&r.feeds[0], 1, "k\xef\xdb", 3));
+    close_request(&r);
+    refused(RT_STRING, "{\"inputs\": {\"b64\": \"a~_b\"}}", RT_INVALID_ARGUMENT,
             "Unable to base64 decode");
     refused(RT_STRING, "{\"inputs\": [{\"b64\": 5}]}", RT_INVALID_ARGUMENT,
             "JSON Value: {\n    \"b64\": 5\n} not formatted correctly for base64 data");
@@ -507,7 +581,7 @@ static void outputs_are_written_in_both_forms(void **state)
                    "{\n    \"outputs\": {\"y\": [[1, 2], [3, 4]], \"z\": [2.5, 3.0]}\n}");
     t[1] = view(RT_F32, SHAPE(1), f);
     assert_encodes(2, names, t, SRV_JSON_ROW, RT_INVALID_ARGUMENT,
-                   "Tensor name: z has inconsistent batch size: 1 expecting: 2");
+                   "Tensor name: z has inconsistent batch size: 1 expecting: 2, that of y");
     t[0] = view(RT_F32, 0, NULL, f);
     assert_encodes(1, names, t, SRV_JSON_ROW, RT_INVALID_ARGUMENT,
                    "Tensor name: y has no shape information ");
@@ -546,18 +620,38 @@ static void every_plain_type_is_written(void **state)
         {RT_U64, "0, 18446744073709551615"},
         {RT_U32, "0, 4294967295"},
         {RT_BOOL, "false, true"},
+        {RT_U16, "0, 65535"},
+        {RT_QI8, "-128, 127"},
+        {RT_QU8, "0, 255"},
+        {RT_QI16, "-32768, 32767"},
+        {RT_QU16, "0, 65535"},
+        {RT_F16, "0.0, 0.0999755859"},
+        {RT_BF16, "0.0, 3.140625"},
         {RT_F64, "0.1, 0.33333333333333331"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memset(&x, 0, sizeof x);
         switch (cases[i].dtype) {
         case RT_I8:
+        case RT_QI8:
             x.i8[0] = INT8_MIN, x.i8[1] = INT8_MAX;
             break;
         case RT_U8:
+        case RT_QU8:
             x.u8[1] = 255;
             break;
+        case RT_U16:
+        case RT_QU16:
+            x.i16[1] = -1;
+            break;
+        case RT_F16:
+            x.i16[1] = 0x2e66;
+            break;
+        case RT_BF16:
+            x.i16[1] = 0x4049;
+            break;
         case RT_I16:
+        case RT_QI16:
             x.i16[0] = INT16_MIN, x.i16[1] = INT16_MAX;
             break;
         case RT_I64:
@@ -765,6 +859,8 @@ int main(void)
         cmocka_unit_test(nan_and_infinities_are_numbers),
         cmocka_unit_test(integers_are_exact_and_checked_by_type),
         cmocka_unit_test(a_type_that_json_cannot_say_is_refused_by_name),
+        cmocka_unit_test(the_16_bit_floats_round_once_and_come_back),
+        cmocka_unit_test(types_beyond_tensorflow_servings_keep_to_their_range),
         cmocka_unit_test(strings_and_base64_become_bytes),
         cmocka_unit_test(named_inputs_may_come_in_any_order),
         cmocka_unit_test(columns_have_shapes_of_their_own),

@@ -1,0 +1,82 @@
+/*
+ * The two 16-bit float types as JSON meets them: their exact value, and the nearest one to a
+ * double (ties to even, rounded once; beyond the range infinite). Bits in, bits out.
+ */
+#ifndef SRV_HALF_H
+#define SRV_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float srv_float_of_bits(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/*
+ * A float that stands for d where it is rounded once more: what is cut off sets the last bit, so
+ * that no tie is made up. The bits of it.
+ */
+static inline uint32_t srv_bits_to_round(double d)
+{
+    uint32_t bits;
+    float f = (float)d;
+    memcpy(&bits, &f, sizeof bits);
+    if (d != d || (double)f == d)
+        return bits;
+    double size = d < 0 ? -d : d, got = d < 0 ? -(double)f : (double)f;
+    if (got > size) /* rounded away from zero, or to infinity: one back */
+        bits--;
+    return bits | 1;
+}
+
+/* bfloat16: the upper half of a float. */
+static inline float srv_bfloat_value(uint16_t h)
+{
+    return srv_float_of_bits((uint32_t)h << 16);
+}
+
+static inline uint16_t srv_bfloat_from(double d)
+{
+    uint32_t bits = srv_bits_to_round(d);
+    if (d != d)
+        return 0x7fc0;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* IEEE binary16 */
+static inline float srv_half_value(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
+    if (e == 31)
+        return srv_float_of_bits(sign | 0x7f800000 | m << 13);
+    if (e)
+        return srv_float_of_bits(sign | (e + 112) << 23 | m << 13);
+    float f = (float)m * 0x1p-24f;
+    return sign ? -f : f;
+}
+
+static inline uint16_t srv_half_from(double d)
+{
+    uint32_t bits = srv_bits_to_round(d), sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (d != d)
+        return 0x7e00;
+    if (bits >= 0x47800000) /* 65536 and more */
+        return (uint16_t)(sign | 0x7c00);
+    if (bits >= 0x38800000) { /* normal: a carry may make infinity, which is right */
+        uint32_t h = bits - 0x38000000;
+        return (uint16_t)(sign | (h + 0xfff + (h >> 13 & 1)) >> 13);
+    }
+    uint32_t e = bits >> 23, m = (bits & 0x7fffff) | 0x800000;
+    uint32_t shift = 126 - e; /* m * 2^(e-150) in steps of 2^-24 */
+    if (e == 0 || shift > 24)
+        return (uint16_t)sign;
+    uint32_t h = m >> shift, rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
+    h += rest > half || (rest == half && (h & 1));
+    return (uint16_t)(sign | h);
+}
+
+#endif
