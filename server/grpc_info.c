@@ -1,10 +1,19 @@
-#include "server/grpc_info.h"
-
-#include "runtime/base/arena.h"
+/* What is asked about models, not of them. */
+#include "server/grpc_call.h"
 #include "server/status.h"
 
+struct info_call {
+    struct srv_server *server;
+    const struct srv_map *map;
+    struct srv_cursor request;
+    struct rt_arena *arena;
+    struct rt_span model; /* set: the name asked for, for the metrics */
+    struct rt_bytes out;
+    struct rt_error *err;
+};
+
 /* A request whose field 1 is a ModelSpec; field 2, if `fields` is not NULL, a list of strings. */
-static enum rt_status read_request(struct srv_info_call *c, struct srv_model_spec *spec,
+static enum rt_status read_request(struct info_call *c, struct srv_model_spec *spec,
                                    struct rt_span *fields, int room, int *n_fields)
 {
     struct srv_cursor at = c->request;
@@ -127,7 +136,7 @@ static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
     rt_bytes_clear(&item);
 }
 
-enum rt_status srv_info_metadata(struct srv_info_call *c)
+static enum rt_status write_metadata(struct info_call *c)
 {
     enum { ROOM = 16 };
     struct rt_span fields[ROOM];
@@ -155,7 +164,7 @@ enum rt_status srv_info_metadata(struct srv_info_call *c)
 
 /* ---- GetModelStatus ---- */
 
-enum rt_status srv_info_status(struct srv_info_call *c)
+static enum rt_status write_status(struct info_call *c)
 {
     struct srv_model_spec spec;
     struct srv_version_status *versions;
@@ -193,58 +202,31 @@ enum rt_status srv_info_status(struct srv_info_call *c)
     return st;
 }
 
-/* ---- health ---- */
+/* ---- the calls ---- */
 
-enum rt_status srv_info_health_service(struct srv_info_call *c, struct rt_span *service)
+static void answer(struct srv_call *c, enum rt_status (*write)(struct info_call *))
 {
-    struct srv_cursor at = c->request;
-    struct srv_field f;
-    enum rt_status st = RT_OK;
-    int got = 0;
+    struct info_call info = {
+        .server = c->server, .map = c->net->map, .arena = c->arena, .err = &c->err};
+    enum rt_status st = srv_call_open(c, &info.request);
 
-    *service = rt_span_of("", 0);
-    while (!st && (got = srv_field_next(&at, &f)) > 0)
-        if (f.number == 1 && f.type == SRV_BYTES)
-            st = srv_field_span(&f, service, c->arena, c->err);
-    if (!st && got < 0)
-        st = rt_fail(c->err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
-    return st;
+    rt_bytes_init(&info.out, 64 << 20);
+    if (!st)
+        st = write(&info);
+    c->model = info.model;
+    if (st)
+        srv_call_fail(c, st);
+    else
+        srv_call_answer(c, &info.out);
+    rt_bytes_clear(&info.out);
 }
 
-static bool is_model(struct srv_manager *m, struct rt_span name)
+void srv_grpc_get_model_metadata(struct srv_call *c)
 {
-    struct rt_arena *arena = rt_arena_new(16 << 20);
-    const char *const *models;
-    int n;
-    bool found = false;
-
-    if (arena && !srv_status_models(m, arena, &models, &n))
-        for (int i = 0; i < n && !found; i++)
-            found = rt_span_is(name, models[i]);
-    rt_arena_free(arena);
-    return found;
+    answer(c, write_metadata);
 }
 
-enum srv_health srv_info_health_of(struct srv_server *server, struct rt_span service)
+void srv_grpc_get_model_status(struct srv_call *c)
 {
-    static const char *const own[] = {"",
-                                      "PredictionService",
-                                      "ModelService",
-                                      "tensorflow.serving.PredictionService",
-                                      "tensorflow.serving.ModelService",
-                                      "grpc.health.v1.Health"};
-    bool draining = atomic_load(&server->draining);
-
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        if (rt_span_is(service, own[i]))
-            return srv_is_ready(server->manager) && !draining ? SRV_HEALTH_SERVING
-                                                              : SRV_HEALTH_NOT_SERVING;
-    if (srv_model_is_ready(server->manager, service))
-        return draining ? SRV_HEALTH_NOT_SERVING : SRV_HEALTH_SERVING;
-    return is_model(server->manager, service) ? SRV_HEALTH_NOT_SERVING : SRV_HEALTH_UNKNOWN;
-}
-
-void srv_info_health_write(struct rt_bytes *out, enum srv_health health)
-{
-    srv_put_int(out, 1, health);
+    answer(c, write_status);
 }

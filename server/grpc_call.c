@@ -1,0 +1,488 @@
+#include "server/grpc_call.h"
+
+#include <grpc/byte_buffer.h>
+#include <grpc/slice.h>
+#include <grpc/support/time.h>
+#include <stdlib.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/grpc_parts.h"
+#include "server/metrics.h"
+
+enum {
+    ERROR_TEXT = 1024, /* longer ones are cut, as TensorFlow Serving does */
+    CALL_ARENA = 16 << 20,
+    MAX_STREAMS = 1000, /* per loop */
+};
+
+/* ---- calls ---- */
+
+static struct srv_call *new_call(struct srv_grpc_loop *loop)
+{
+    struct srv_call *c = loop->free;
+
+    if (c) {
+        loop->free = c->next;
+        return c;
+    }
+    c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->arena = rt_arena_new(CALL_ARENA);
+    if (!c->arena) {
+        free(c);
+        return NULL;
+    }
+    c->loop = loop;
+    c->net = &loop->net;
+    c->server = loop->net.server;
+    c->on_call = (struct srv_grpc_event){SRV_EV_CALL, c};
+    c->on_close = (struct srv_grpc_event){SRV_EV_CLOSE, c};
+    c->on_message = (struct srv_grpc_event){SRV_EV_MESSAGE, c};
+    c->on_sent = (struct srv_grpc_event){SRV_EV_SENT, c};
+    return c;
+}
+
+void srv_grpc_free_call(struct srv_call *c)
+{
+    rt_arena_free(c->arena);
+    free(c);
+}
+
+void srv_grpc_post(struct srv_grpc_loop *loop, const struct srv_grpc_method *method)
+{
+    struct srv_grpc *g = loop->grpc;
+    struct srv_call *c = new_call(loop);
+    grpc_call_error e;
+
+    if (!c) {
+        RT_LOG(RT_LOG_ERROR, "gRPC: out of memory for a call");
+        return;
+    }
+    c->posted_as = method;
+    c->call = NULL;
+    c->payload = NULL;
+    grpc_metadata_array_init(&c->metadata);
+    if (method) {
+        e = grpc_server_request_registered_call(g->core, g->registered[method - srv_grpc_methods],
+                                                &c->call, &c->deadline, &c->metadata, &c->payload,
+                                                loop->cq, loop->cq, &c->on_call);
+    } else {
+        grpc_call_details_init(&c->details);
+        e = grpc_server_request_call(g->core, &c->call, &c->details, &c->metadata, loop->cq,
+                                     loop->cq, &c->on_call);
+    }
+    if (e != GRPC_CALL_OK) {
+        RT_LOG(RT_LOG_ERROR, "gRPC: cannot ask for a call: %s", grpc_call_error_to_string(e));
+        grpc_metadata_array_destroy(&c->metadata);
+        srv_grpc_free_call(c);
+    }
+}
+
+static void uncount(struct srv_call *c)
+{
+    if (c->counted)
+        atomic_fetch_sub(&c->loop->grpc->in_flight, 1);
+    c->counted = false;
+}
+
+static void tell_metrics(struct srv_call *c)
+{
+    int api = c->method ? c->method->api : SRV_OTHER;
+    struct rt_span model = c->method ? c->model : rt_span_str("");
+    int64_t ns = c->job.version ? rt_now_ns() - c->received_ns : 0;
+
+    if (c->is_told || api == SRV_NOT_COUNTED)
+        return;
+    c->is_told = true;
+    if (c->job.version)
+        srv_metrics_request(c->net, &c->job, rt_span_str(c->job.version->model), (enum srv_api)api,
+                            c->code, ns);
+    else
+        srv_metrics_request(c->net, NULL, model, (enum srv_api)api, c->code, ns);
+}
+
+/* No event of the call can come any more. */
+static void end_call(struct srv_call *c)
+{
+    struct srv_grpc_loop *loop = c->loop;
+
+    if (c->call) {
+        tell_metrics(c);
+        if (c->stream.has_begun)
+            loop->n_streams--;
+    }
+    if (c->job.version) {
+        srv_job_clear(&c->job);
+        srv_release(c->net, c->job.version);
+    }
+    c->job = (struct srv_job){.next = NULL};
+    srv_call_uncharge(c, c->charged);
+    uncount(c);
+    srv_call_drop_payload(c);
+    grpc_metadata_array_destroy(&c->metadata);
+    if (!c->posted_as)
+        grpc_call_details_destroy(&c->details);
+    if (c->call) {
+        grpc_call_unref(c->call);
+        atomic_fetch_sub(&loop->grpc->n_calls, 1);
+    }
+    c->call = NULL;
+    c->err = (struct rt_error){.arena = NULL};
+    c->stream = (struct srv_stream){.is_open = false};
+    rt_arena_reset(c->arena);
+    c->next = loop->free;
+    loop->free = c;
+}
+
+static void unpend(struct srv_call *c)
+{
+    if (--c->pending == 0)
+        end_call(c);
+}
+
+static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
+                        struct srv_grpc_event *event)
+{
+    grpc_call *call = c->call;
+    atomic_store_explicit(&c->handed, 1, memory_order_release);
+    grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
+    /* Only a wrong use of the core is answered so, and then no event would come. */
+    if (e != GRPC_CALL_OK) {
+        RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
+        abort();
+    }
+}
+
+/* ---- answers ---- */
+
+static grpc_op op_close(struct srv_call *c)
+{
+    c->cancelled = 0;
+    return (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                     .data.recv_close_on_server.cancelled = &c->cancelled};
+}
+
+/* Loop thread: hears of the client's going while the call is worked on. */
+static void start_close(struct srv_call *c)
+{
+    grpc_op op = op_close(c);
+    c->close_started = true;
+    c->pending++;
+    start_batch(c, &op, 1, &c->on_close);
+}
+
+/* `cut`: where a text that is too long for the wire is shortened. */
+static grpc_slice details_of(const char *text)
+{
+    static const char cut[] = "...TRUNCATED";
+    char room[ERROR_TEXT + sizeof cut];
+
+    if (strlen(text) <= ERROR_TEXT)
+        return grpc_slice_from_copied_string(text);
+    memcpy(room, text, ERROR_TEXT);
+    memcpy(room + ERROR_TEXT, cut, sizeof cut);
+    return grpc_slice_from_copied_string(room);
+}
+
+static grpc_op op_status(enum rt_status code, grpc_slice *details)
+{
+    grpc_op op = {.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
+    op.data.send_status_from_server.status = (grpc_status_code)code;
+    op.data.send_status_from_server.status_details = code ? details : NULL;
+    return op;
+}
+
+/* The message's memory is given to the core. */
+static grpc_byte_buffer *message_of(void *p, size_t n)
+{
+    grpc_slice body = p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice();
+    grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&body, 1);
+    grpc_slice_unref(body);
+    return message;
+}
+
+/* Any thread. Takes `p`; without a code it is the message. The event is SRV_EV_SENT, counted by
+ * the caller. */
+static void send_answer(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
+                        const char *text)
+{
+    grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
+    grpc_byte_buffer *message = code ? NULL : message_of(p, n_bytes);
+    grpc_slice details = code ? details_of(text) : grpc_empty_slice();
+    size_t n = 1;
+
+    c->code = code;
+    c->n_out = code ? 0 : n_bytes;
+    if (message)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
+    else
+        free(p);
+    ops[n++] = op_status(code, &details);
+    if (c->may_send_close)
+        ops[n++] = op_close(c);
+    start_batch(c, ops, n, &c->on_sent);
+    if (message)
+        grpc_byte_buffer_destroy(message);
+    grpc_slice_unref(details);
+}
+
+/* Loop thread, before anything else was started on the call. */
+static void answer_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                        const char *text)
+{
+    c->code = code;
+    if (!c->job.version)
+        tell_metrics(c);
+    c->may_send_close = !c->close_started;
+    c->pending++;
+    send_answer(c, p, n, code, text);
+    c->may_send_close = false;
+}
+
+void srv_call_fail(struct srv_call *c, enum rt_status code)
+{
+    answer_here(c, NULL, 0, code, rt_error_text(&c->err));
+}
+
+void srv_call_answer(struct srv_call *c, struct rt_bytes *message)
+{
+    size_t n = 0;
+
+    if (message->failed) {
+        rt_bytes_clear(message);
+        srv_call_fail(c, rt_fail_memory(&c->err, "the response", message->limit));
+        return;
+    }
+    char *p = rt_bytes_take(message, &n);
+    answer_here(c, p, n, RT_OK, NULL);
+}
+
+void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
+{
+    struct srv_job *job = &c->job;
+
+    job->net = c->net;
+    job->arena = c->arena;
+    job->owner = c;
+    job->done = done;
+    job->err.arena = c->arena;
+    job->received_ns = c->received_ns;
+    job->deadline_ns = srv_call_deadline_ns(c);
+    /* A job that runs right here takes RECV_CLOSE along with its answer: one batch less. */
+    c->may_send_close = !c->close_started;
+    c->pending++; /* for SRV_EV_SENT */
+    struct srv_job **end = c->net->turn_end;
+    srv_job_submit(job);
+    if (c->net->turn_end != end) { /* queued */
+        c->may_send_close = false;
+        if (!c->close_started)
+            start_close(c);
+    }
+}
+
+void srv_call_expect(struct srv_call *c, bool patient)
+{
+    c->pending++;
+    if (!c->close_started)
+        start_close(c);
+    if (patient)
+        uncount(c);
+}
+
+void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                              const char *text)
+{
+    send_answer(c, p, n, code, text);
+}
+
+/* ---- streams ---- */
+
+bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
+                      void (*closed)(struct srv_call *c))
+{
+    if (c->is_closed) {
+        srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has gone"));
+        return false;
+    }
+    if (c->loop->n_streams >= MAX_STREAMS) {
+        srv_call_fail(c, rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                                 "%s: %d of such streams are open already", c->method->path,
+                                 MAX_STREAMS));
+        return false;
+    }
+    uncount(c); /* it would hold up draining */
+    c->loop->n_streams++;
+    c->stream =
+        (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
+    return true;
+}
+
+struct srv_call **srv_call_watchers(struct srv_call *c)
+{
+    return &c->loop->watchers;
+}
+
+bool srv_call_is_ending(const struct srv_call *c)
+{
+    return atomic_load(&c->loop->grpc->quiesced);
+}
+
+static void stream_batch(struct srv_call *c, const grpc_op *ops, size_t n)
+{
+    c->stream.is_sending = true;
+    c->pending++;
+    start_batch(c, ops, n, &c->on_sent);
+}
+
+void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
+{
+    grpc_op ops[2];
+    size_t n = 0, len = 0;
+
+    char *p = rt_bytes_take(message, &len);
+    grpc_byte_buffer *buffer = message_of(p, len);
+    c->n_out += len;
+    if (!c->stream.has_sent)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+    ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = buffer};
+    c->stream.has_sent = true;
+    stream_batch(c, ops, n);
+    grpc_byte_buffer_destroy(buffer);
+}
+
+void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text)
+{
+    grpc_slice details = code ? details_of(text) : grpc_empty_slice();
+    grpc_op ops[2];
+    size_t n = 0;
+
+    if (!c->stream.has_sent)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+    ops[n++] = op_status(code, &details);
+    c->code = code;
+    c->stream.has_sent = c->stream.is_ended = true;
+    stream_batch(c, ops, n);
+    grpc_slice_unref(details);
+}
+
+static void read_message(struct srv_call *c)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &c->payload};
+    c->pending++;
+    start_batch(c, &op, 1, &c->on_message);
+}
+
+void srv_stream_read(struct srv_call *c)
+{
+    srv_call_drop_payload(c);
+    srv_call_uncharge(c, c->charged);
+    rt_arena_reset(c->arena);
+    c->err = (struct rt_error){.arena = c->arena};
+    read_message(c);
+}
+
+/* ---- events ---- */
+
+static void on_call(struct srv_call *c, bool ok)
+{
+    struct srv_grpc_loop *loop = c->loop;
+    struct srv_grpc *g = loop->grpc;
+
+    if (!ok) { /* shutting down */
+        c->call = NULL;
+        end_call(c);
+        return;
+    }
+    srv_grpc_post(loop, c->posted_as);
+    atomic_fetch_add(&g->in_flight, 1);
+    atomic_fetch_add(&g->n_calls, 1);
+    c->counted = true;
+    c->is_told = false;
+    c->pending = 0;
+    c->charged = c->n_in = c->n_out = 0;
+    c->cancelled = 0;
+    c->close_started = c->is_closed = c->may_send_close = false;
+    c->code = RT_OK;
+    c->err = (struct rt_error){.arena = c->arena};
+    c->state = NULL;
+    c->model = rt_span_of("", 0);
+    c->job = (struct srv_job){.next = NULL};
+    c->stream = (struct srv_stream){.is_open = false};
+    c->received_ns = rt_now_ns();
+    c->method = c->posted_as;
+    if (c->method) {
+        c->method->handle(c);
+        return;
+    }
+    c->deadline = c->details.deadline;
+    c->method = srv_grpc_find_method(GRPC_SLICE_START_PTR(c->details.method),
+                                     GRPC_SLICE_LENGTH(c->details.method));
+    if (!c->method || (c->method->off && c->method->off(&c->server->options))) {
+        srv_grpc_refuse_unknown(c);
+        return;
+    }
+    read_message(c);
+    start_close(c);
+}
+
+static void on_message(struct srv_call *c)
+{
+    c->method->handle(c);
+    unpend(c);
+}
+
+static void on_close(struct srv_call *c)
+{
+    struct srv_stream *s = &c->stream;
+
+    c->is_closed = true;
+    if (c->cancelled)
+        atomic_store_explicit(&c->job.cancelled, true, memory_order_relaxed);
+    if (s->is_open) {
+        s->is_open = false;
+        if (s->closed)
+            s->closed(c);
+    }
+    unpend(c);
+}
+
+static void on_sent(struct srv_call *c)
+{
+    struct srv_stream *s = &c->stream;
+
+    if (s->is_sending) {
+        s->is_sending = false;
+        if (s->is_open && !s->is_ended && s->sent)
+            s->sent(c);
+    }
+    unpend(c);
+}
+
+void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e)
+{
+    struct srv_grpc_event *event = e->tag;
+
+    if (event->call)
+        atomic_load_explicit(&event->call->handed, memory_order_acquire);
+    switch (event->kind) {
+    case SRV_EV_CALL:
+        on_call(event->call, e->success);
+        break;
+    case SRV_EV_CLOSE:
+        on_close(event->call);
+        break;
+    case SRV_EV_MESSAGE:
+        on_message(event->call);
+        break;
+    case SRV_EV_SENT:
+        on_sent(event->call);
+        break;
+    case SRV_EV_WAKE:
+        break;
+    case SRV_EV_SHUTDOWN:
+        atomic_store(&loop->grpc->shut_down, true);
+        break;
+    }
+}

@@ -1,0 +1,171 @@
+/*
+ * A gRPC call as the handlers of the services see it. What they serve is one table
+ * (grpc_methods.c); how calls come and go is the transport's (grpc_parts.h).
+ *
+ * Threads: a call belongs to its loop thread, where every handler runs, inside a turn. Only what
+ * says "any thread" may be called elsewhere, and only between srv_call_expect or srv_call_submit
+ * and the answer.
+ *
+ * A handler answers exactly once: srv_call_answer or srv_call_fail at once; srv_call_submit or
+ * srv_call_expect, and srv_call_answer_expected later; or srv_stream_begin and srv_stream_end.
+ */
+#ifndef SRV_GRPC_CALL_H
+#define SRV_GRPC_CALL_H
+
+#include <grpc/grpc.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "server/net.h"
+#include "server/predict_proto.h"
+#include "server/server.h"
+
+struct srv_call;
+struct srv_grpc_loop;
+
+enum srv_grpc_kind {
+    SRV_GRPC_FAST,   /* unary, registered with the core: its message comes along with the call */
+    SRV_GRPC_UNARY,  /* one message in; the answer may be a stream (srv_stream_begin) */
+    SRV_GRPC_STREAM, /* messages in, one by one: `handle` gets each, and the end without payload */
+};
+
+enum { SRV_NOT_COUNTED = -1 };
+
+struct srv_grpc_method {
+    const char *path; /* "/package.Service/Method" */
+    enum srv_grpc_kind kind;
+    int api; /* enum srv_api: what it counts as; SRV_NOT_COUNTED: not at all */
+    void (*handle)(struct srv_call *c);
+    /* NULL: always there. Else why the method is not (UNIMPLEMENTED), or NULL. */
+    const char *(*off)(const struct srv_options *o);
+};
+/* The table. */
+extern const struct srv_grpc_method srv_grpc_methods[];
+extern const int srv_grpc_n_methods;
+/* NULL: there is none of that path. */
+const struct srv_grpc_method *srv_grpc_find_method(const void *path, size_t n);
+/* Refuses a path that is in no row, or switched off, naming it. */
+void srv_grpc_refuse_unknown(struct srv_call *c);
+
+enum srv_call_event {
+    SRV_EV_CALL,
+    SRV_EV_CLOSE,
+    SRV_EV_MESSAGE,
+    SRV_EV_SENT,
+    SRV_EV_WAKE,
+    SRV_EV_SHUTDOWN
+};
+
+/* What an event means. Its address is the tag. */
+struct srv_grpc_event {
+    enum srv_call_event kind;
+    struct srv_call *call;
+};
+
+struct srv_stream {
+    bool is_open;    /* begun, and the client is there */
+    bool is_sending; /* nothing else may be sent until `sent` */
+    bool is_ended;
+    bool has_begun;                     /* and counts against the loop's limit */
+    bool has_sent;                      /* the initial metadata */
+    void (*sent)(struct srv_call *c);   /* NULL is fine, so below */
+    void (*closed)(struct srv_call *c); /* the client has gone, or all is sent */
+};
+
+struct srv_call {
+    struct srv_call *next; /* in the loop's list of free calls, or one of a handler */
+    struct srv_grpc_loop *loop;
+    struct srv_net *net;
+    struct srv_server *server;
+    const struct srv_grpc_method *method; /* NULL: unknown */
+
+    /* for the handler */
+    struct rt_arena *arena; /* emptied when the call is over */
+    struct rt_error err;    /* in that arena */
+    void *state;            /* the handler's own, in the arena */
+    struct rt_span model;   /* the name asked for, once known, for metrics and log */
+    struct srv_job job;     /* job.version: set with srv_hold, released at the call's end */
+    int64_t received_ns;
+    gpr_timespec deadline;
+    grpc_metadata_array metadata;
+    bool is_admin; /* came over a listener of --admin_address or --admin_socket */
+    struct srv_stream stream;
+
+    /* the transport's */
+    struct srv_grpc_event on_call, on_close, on_message, on_sent;
+    const struct srv_grpc_method *posted_as; /* a registered one; NULL: catch-all */
+    int pending; /* events to come, the first one not counted; loop thread only */
+    /* A batch started on another thread comes back through the core's queue, which orders the two;
+     * this says the same where the thread sanitizer can see it. */
+    _Atomic int handed;
+    bool counted; /* in in_flight */
+    bool is_told; /* to the metrics */
+    grpc_call *call;
+    grpc_call_details details;
+    grpc_byte_buffer *payload;
+    int cancelled;
+    size_t charged;     /* of the bytes in flight */
+    size_t n_in, n_out; /* bytes of messages */
+    unsigned char *inflated;
+    bool close_started;  /* RECV_CLOSE is under way */
+    bool is_closed;      /* and has come */
+    bool may_send_close; /* the answer, given on the loop thread, takes RECV_CLOSE with it */
+    enum rt_status code; /* of the answer */
+};
+
+/* ---- the message ---- */
+
+/* The message, inflated if need be, as a cursor over its slices; its bytes are charged against the
+ * bytes in flight. Valid until srv_call_drop_payload or the answer. */
+enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
+void srv_call_drop_payload(struct srv_call *c);
+/* Against max_bytes_in_flight. False: there is no room beside the others. */
+bool srv_call_charge(struct srv_call *c, size_t bytes);
+void srv_call_uncharge(struct srv_call *c, size_t bytes);
+/* CLOCK_MONOTONIC, or RT_NEVER. */
+int64_t srv_call_deadline_ns(const struct srv_call *c);
+/* The value of the metadata `key` (lower case). p NULL: not sent. */
+struct rt_span srv_call_metadata(const struct srv_call *c, const char *key);
+
+/* ---- answers ---- */
+
+/* Takes the bytes. */
+void srv_call_answer(struct srv_call *c, struct rt_bytes *message);
+/* With the text of c->err. */
+void srv_call_fail(struct srv_call *c, enum rt_status code);
+/* Gives c->job, complete but for net, arena, owner, done and times, to the scheduler. */
+void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
+/* The answer comes later, from any thread. It does not hold up draining if `patient`. */
+void srv_call_expect(struct srv_call *c, bool patient);
+/* Any thread. Takes `p` (malloc); NULL with a code: only a status. The call may be gone when this
+ * returns. */
+void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                              const char *text);
+
+/* ---- streams ---- */
+
+/* False: refused, and answered so. A stream does not hold up draining. */
+bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
+                      void (*closed)(struct srv_call *c));
+/* One message; takes the bytes. Not while is_sending. */
+void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
+/* Asks for the next message: `handle` gets it. Empties the arena. */
+void srv_stream_read(struct srv_call *c);
+/* Not while is_sending. */
+void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
+
+/* ---- the handlers ---- */
+
+void srv_grpc_predict(struct srv_call *c);
+void srv_grpc_get_model_metadata(struct srv_call *c);
+void srv_grpc_get_model_status(struct srv_call *c);
+void srv_grpc_health_check(struct srv_call *c);
+void srv_grpc_health_watch(struct srv_call *c);
+const char *srv_grpc_health_off(const struct srv_options *o);
+/* The loop's list of streams of Watch; the loop looks at them. */
+struct srv_call **srv_call_watchers(struct srv_call *c);
+bool srv_call_is_ending(const struct srv_call *c); /* the server is: streams should end */
+/* Once in a while: streams of Watch are told what has changed; `ending`: they end. */
+void srv_grpc_look_at_watchers(struct srv_call *first, bool ending);
+
+#endif

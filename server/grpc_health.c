@@ -1,0 +1,146 @@
+/* grpc.health.v1: "", our services by name, and every model. */
+#include "server/grpc_call.h"
+#include "server/manager.h"
+
+enum health { UNTOLD = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };
+
+/* The `service` of a HealthCheckRequest; lives in the arena. */
+static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
+{
+    struct srv_cursor at;
+    struct srv_field f;
+    enum rt_status st = srv_call_open(c, &at);
+    int got = 0;
+
+    *service = rt_span_of("", 0);
+    while (!st && (got = srv_field_next(&at, &f)) > 0)
+        if (f.number == 1 && f.type == SRV_BYTES)
+            st = srv_field_span(&f, service, c->arena, &c->err);
+    if (!st && got < 0)
+        st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
+    return st;
+}
+
+static bool is_model(struct srv_manager *m, struct rt_span name)
+{
+    struct rt_arena *arena = rt_arena_new(16 << 20);
+    const char *const *models;
+    int n;
+    bool found = false;
+
+    if (arena && !srv_status_models(m, arena, &models, &n))
+        for (int i = 0; i < n && !found; i++)
+            found = rt_span_is(name, models[i]);
+    rt_arena_free(arena);
+    return found;
+}
+
+static enum health health_of(struct srv_server *server, struct rt_span service)
+{
+    static const char *const own[] = {"",
+                                      "PredictionService",
+                                      "ModelService",
+                                      "tensorflow.serving.PredictionService",
+                                      "tensorflow.serving.ModelService",
+                                      "grpc.health.v1.Health"};
+    bool draining = atomic_load(&server->draining);
+
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (rt_span_is(service, own[i]))
+            return srv_is_ready(server->manager) && !draining ? SERVING : NOT_SERVING;
+    if (srv_model_is_ready(server->manager, service))
+        return draining ? NOT_SERVING : SERVING;
+    return is_model(server->manager, service) ? NOT_SERVING : UNKNOWN;
+}
+
+static void write_health(struct rt_bytes *out, enum health health)
+{
+    srv_put_int(out, 1, health);
+}
+
+void srv_grpc_health_check(struct srv_call *c)
+{
+    struct rt_span service;
+    struct rt_bytes out;
+    enum rt_status st = read_service(c, &service);
+    enum health health = st ? UNKNOWN : health_of(c->server, service);
+
+    if (!st && health == UNKNOWN)
+        st = rt_fail(&c->err, RT_NOT_FOUND, "unknown service");
+    if (st) {
+        srv_call_fail(c, st);
+        return;
+    }
+    rt_bytes_init(&out, 64);
+    write_health(&out, health);
+    srv_call_answer(c, &out);
+}
+
+/* ---- Watch ---- */
+
+/* Of one stream, in the call's arena. */
+struct watch {
+    struct rt_span service;
+    enum health told;
+};
+
+static void look(struct srv_call *c, bool ending)
+{
+    struct watch *w = c->state;
+
+    if (c->stream.is_sending || c->stream.is_ended || !c->stream.is_open)
+        return;
+    enum health now = health_of(c->server, w->service);
+    if (now != w->told) {
+        struct rt_bytes out;
+        rt_bytes_init(&out, 64);
+        write_health(&out, now);
+        w->told = now;
+        srv_stream_send(c, &out);
+    } else if (ending) {
+        srv_stream_end(c, RT_UNAVAILABLE, "the server is stopping");
+    }
+}
+
+static void look_again(struct srv_call *c)
+{
+    look(c, srv_call_is_ending(c)); /* it may have changed meanwhile */
+}
+
+void srv_grpc_look_at_watchers(struct srv_call *first, bool ending)
+{
+    for (struct srv_call *c = first, *next; c; c = next) {
+        next = c->next;
+        look(c, ending);
+    }
+}
+
+static void unwatch(struct srv_call *c)
+{
+    struct srv_call **at = srv_call_watchers(c);
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+}
+
+void srv_grpc_health_watch(struct srv_call *c)
+{
+    struct watch *w = rt_arena_alloc(c->arena, sizeof *w);
+    struct rt_span service;
+    enum rt_status st = read_service(c, &service);
+
+    if (!st && !w)
+        st = rt_fail_memory(&c->err, "a call of Watch", sizeof *w);
+    if (st) {
+        srv_call_fail(c, st);
+        return;
+    }
+    if (!srv_stream_begin(c, look_again, unwatch))
+        return;
+    *w = (struct watch){.service = service, .told = UNTOLD};
+    c->state = w;
+    struct srv_call **watchers = srv_call_watchers(c);
+    c->next = *watchers;
+    *watchers = c;
+    look_again(c);
+}

@@ -1,0 +1,58 @@
+#include <stdio.h>
+
+#include "server/grpc_call.h"
+
+#define PREDICTION "/tensorflow.serving.PredictionService/"
+#define MODEL      "/tensorflow.serving.ModelService/"
+#define HEALTH     "/grpc.health.v1.Health/"
+
+/* clang-format off */
+const struct srv_grpc_method srv_grpc_methods[] = {
+    {PREDICTION "Predict", SRV_GRPC_FAST, SRV_PREDICT, srv_grpc_predict, NULL},
+    {PREDICTION "GetModelMetadata", SRV_GRPC_UNARY, SRV_METADATA, srv_grpc_get_model_metadata,
+     NULL},
+    {MODEL "GetModelStatus", SRV_GRPC_UNARY, SRV_STATUS, srv_grpc_get_model_status, NULL},
+    {HEALTH "Check", SRV_GRPC_UNARY, SRV_NOT_COUNTED, srv_grpc_health_check, srv_grpc_health_off},
+    {HEALTH "Watch", SRV_GRPC_UNARY, SRV_NOT_COUNTED, srv_grpc_health_watch, srv_grpc_health_off},
+};
+/* clang-format on */
+const int srv_grpc_n_methods = sizeof srv_grpc_methods / sizeof srv_grpc_methods[0];
+
+const struct srv_grpc_method *srv_grpc_find_method(const void *path, size_t n)
+{
+    for (int i = 0; i < srv_grpc_n_methods; i++)
+        if (rt_span_is(rt_span_of(path, n), srv_grpc_methods[i].path))
+            return &srv_grpc_methods[i];
+    return NULL;
+}
+
+const char *srv_grpc_health_off(const struct srv_options *o)
+{
+    return o->enable_grpc_healthcheck_service
+               ? NULL
+               : "the health service is off: --enable_grpc_healthcheck_service";
+}
+
+/* What clients of TensorFlow Serving may ask for and this server does not have. */
+static const char *why_unknown(struct rt_span path)
+{
+    static const char *const known[] = {PREDICTION "Classify", PREDICTION "Regress",
+                                        PREDICTION "MultiInference",
+                                        MODEL "HandleReloadConfigRequest"};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (rt_span_is(path, known[i]))
+            return "this server does not implement the method yet";
+    return "there is no such method";
+}
+
+void srv_grpc_refuse_unknown(struct srv_call *c)
+{
+    struct rt_span path =
+        rt_span_of(GRPC_SLICE_START_PTR(c->details.method), GRPC_SLICE_LENGTH(c->details.method));
+    const char *why = c->method ? c->method->off(&c->server->options) : why_unknown(path);
+
+    c->method = NULL;
+    srv_call_fail(c, rt_fail(&c->err, RT_UNIMPLEMENTED, "%.*s: %s",
+                             (int)(path.n < 300 ? path.n : 300), (const char *)path.p, why));
+}

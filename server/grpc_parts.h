@@ -1,0 +1,69 @@
+/*
+ * What the files of the gRPC transport share: grpc.c (loops, start and stop), grpc_call.c (calls,
+ * batches, answers), grpc_payload.c (messages in), grpc_unix.c (UNIX sockets).
+ *
+ * Each loop thread has a completion queue; each call is one struct from the loop's own list. A
+ * call's events are counted, so that it goes back to the list only when none can come any more.
+ */
+#ifndef SRV_GRPC_PARTS_H
+#define SRV_GRPC_PARTS_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "server/grpc.h"
+#include "server/grpc_call.h"
+
+struct srv_grpc_loop {
+    struct srv_net net; /* first */
+    struct srv_grpc *grpc;
+    grpc_completion_queue *cq;
+    pthread_t thread;
+    bool is_running;
+    struct srv_grpc_event on_wake;
+    struct srv_mail begin; /* asks for the first calls */
+    struct srv_call *free;
+    struct srv_call *watchers; /* of Health.Watch */
+    int n_streams;
+    int64_t watched_ns;
+};
+
+/* Our own listener on a UNIX socket: the core's would take a live server's path over and remove it
+ * when it ends. */
+struct srv_unix {
+    int listen_fd, stop_fd; /* -1: none */
+    char path[sizeof((struct sockaddr_un *)0)->sun_path];
+    struct stat socket; /* ours, to be unlinked only while it still is */
+    pthread_t acceptor;
+    grpc_server *core;
+};
+
+enum { SRV_GRPC_MAX_METHODS = 32 };
+
+struct srv_grpc {
+    struct srv_server *server;
+    grpc_server *core;
+    void *registered[SRV_GRPC_MAX_METHODS]; /* by the table's index; NULL: by the catch-all */
+    struct srv_grpc_event on_shutdown;
+    grpc_channel *nowhere; /* see wake */
+    _Atomic int in_flight; /* calls read and not answered; streams are not counted */
+    _Atomic int n_calls;   /* calls that hold a grpc_call */
+    _Atomic bool quiesced, shut_down;
+    bool is_started;
+    struct srv_unix socket;
+    int n_loops;
+    struct srv_grpc_loop *loops;
+};
+
+/* Asks for one more request of the kind. */
+void srv_grpc_post(struct srv_grpc_loop *loop, const struct srv_grpc_method *method);
+void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
+void srv_grpc_free_call(struct srv_call *c);
+
+/* `flag`: its name, for the error. */
+enum rt_status srv_unix_listen(struct srv_unix *u, grpc_server *core, const char *path,
+                               const char *flag, struct rt_error *err);
+void srv_unix_close(struct srv_unix *u);
+
+#endif

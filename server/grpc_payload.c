@@ -1,0 +1,153 @@
+#include <grpc/byte_buffer.h>
+#include <grpc/slice.h>
+#include <grpc/support/time.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#include "runtime/base/clock.h"
+#include "server/grpc_call.h"
+
+/* ---- bytes in flight ---- */
+
+bool srv_call_charge(struct srv_call *c, size_t bytes)
+{
+    struct srv_server *s = c->server;
+    int64_t limit = s->options.max_bytes_in_flight, n = (int64_t)bytes;
+    int64_t now = atomic_fetch_add_explicit(&s->bytes_in_flight, n, memory_order_relaxed) + n;
+
+    if (limit > 0 && now > limit && now != n) { /* a single request is never too much */
+        atomic_fetch_sub_explicit(&s->bytes_in_flight, n, memory_order_relaxed);
+        return false;
+    }
+    c->charged += bytes;
+    return true;
+}
+
+void srv_call_uncharge(struct srv_call *c, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&c->server->bytes_in_flight, (int64_t)bytes, memory_order_relaxed);
+    c->charged -= bytes;
+}
+
+void srv_call_drop_payload(struct srv_call *c)
+{
+    if (c->payload)
+        grpc_byte_buffer_destroy(c->payload);
+    c->payload = NULL;
+    free(c->inflated);
+    c->inflated = NULL;
+}
+
+/* ---- what comes beside the message ---- */
+
+int64_t srv_call_deadline_ns(const struct srv_call *c)
+{
+    gpr_timespec t = c->deadline;
+    if (gpr_time_cmp(t, gpr_inf_future(t.clock_type)) == 0)
+        return RT_NEVER;
+    gpr_timespec left =
+        gpr_time_sub(gpr_convert_clock_type(t, GPR_CLOCK_MONOTONIC), gpr_now(GPR_CLOCK_MONOTONIC));
+    int64_t now = rt_now_ns();
+    if (left.tv_sec > (RT_NEVER - now) / 1000000000 - 1)
+        return RT_NEVER;
+    return now + left.tv_sec * 1000000000 + left.tv_nsec;
+}
+
+struct rt_span srv_call_metadata(const struct srv_call *c, const char *key)
+{
+    for (size_t i = 0; i < c->metadata.count; i++) {
+        const grpc_metadata *m = &c->metadata.metadata[i];
+        if (grpc_slice_str_cmp(m->key, key) == 0)
+            return rt_span_of(GRPC_SLICE_START_PTR(m->value), GRPC_SLICE_LENGTH(m->value));
+    }
+    return rt_span_of(NULL, 0);
+}
+
+/* ---- the message ---- */
+
+/* One zlib or gzip stream, at most `limit` bytes. */
+static enum rt_status inflate_slices(struct srv_call *c, const struct rt_span *slices,
+                                     size_t n_slices, size_t limit, size_t *n_out)
+{
+    z_stream z = {.next_in = NULL};
+    size_t room = 0, have = 0;
+    int rc = Z_OK;
+    enum rt_status st = RT_OK;
+
+    if (inflateInit2(&z, 15 + 32) != Z_OK) /* either header */
+        return rt_fail_memory(&c->err, "inflating", 0);
+    for (size_t i = 0; i < n_slices && rc != Z_STREAM_END && !st; i++) {
+        z.next_in = (unsigned char *)(uintptr_t)slices[i].p;
+        z.avail_in = (unsigned)slices[i].n;
+        do {
+            if (have == room) {
+                if (room > limit) {
+                    st = rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                                 "the compressed request is larger than %zu bytes inflated", limit);
+                    break;
+                }
+                room = room ? room * 2 : 16384;
+                if (room > limit)
+                    room = limit + 1;
+                unsigned char *p = realloc(c->inflated, room);
+                if (!p) {
+                    st = rt_fail_memory(&c->err, "an inflated request", room);
+                    break;
+                }
+                c->inflated = p;
+            }
+            z.next_out = c->inflated + have;
+            z.avail_out = room - have > UINT32_MAX ? UINT32_MAX : (unsigned)(room - have);
+            rc = inflate(&z, Z_NO_FLUSH);
+            have = (size_t)(z.next_out - c->inflated);
+        } while (rc == Z_OK && (z.avail_in || have == room));
+        if (!st && rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
+            st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is broken");
+    }
+    inflateEnd(&z);
+    if (!st && rc != Z_STREAM_END)
+        st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is cut short");
+    if (!st && have > limit)
+        st = rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                     "the compressed request is larger than %zu bytes inflated", limit);
+    *n_out = have;
+    return st;
+}
+
+enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
+{
+    const struct srv_options *o = &c->server->options;
+    struct rt_span *slices;
+    size_t total = 0, n;
+
+    if (!c->payload)
+        return rt_fail(&c->err, RT_INVALID_ARGUMENT, "the call came without a message");
+    const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
+    n = b->count;
+    slices = rt_arena_array(c->arena, n + 2, sizeof *slices);
+    if (!slices)
+        return rt_fail_memory(&c->err, "a request", n * sizeof *slices);
+    for (size_t i = 0; i < n; i++) {
+        slices[i] = rt_span_of(GRPC_SLICE_START_PTR(b->slices[i]), GRPC_SLICE_LENGTH(b->slices[i]));
+        total += slices[i].n;
+    }
+    c->n_in = total;
+    if (!srv_call_charge(c, total))
+        return rt_fail(&c->err, RT_UNAVAILABLE,
+                       "%zu bytes do not fit beside the other requests that are being served",
+                       total);
+    if (c->payload->data.raw.compression != GRPC_COMPRESS_NONE) {
+        size_t inflated = 0;
+        enum rt_status st = inflate_slices(c, slices, n, (size_t)o->max_body_bytes, &inflated);
+        if (st)
+            return st;
+        if (!srv_call_charge(c, inflated))
+            return rt_fail(&c->err, RT_UNAVAILABLE,
+                           "%zu bytes do not fit beside the other requests that are being served",
+                           inflated);
+        slices[0] = rt_span_of(c->inflated, inflated);
+        total = inflated;
+    }
+    *out = srv_cursor_of(slices, total);
+    return RT_OK;
+}
