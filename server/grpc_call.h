@@ -17,7 +17,8 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "server/net.h"
-#include "server/predict_proto.h"
+#include "server/model_spec.h"
+#include "server/tensor_wire.h"
 #include "server/server.h"
 
 struct srv_call;
@@ -156,7 +157,7 @@ void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 
 /* ---- the handlers ---- */
 
-void srv_grpc_predict(struct srv_call *c);
+void srv_grpc_inference(struct srv_call *c);
 void srv_grpc_get_model_metadata(struct srv_call *c);
 void srv_grpc_get_model_status(struct srv_call *c);
 void srv_grpc_health_check(struct srv_call *c);

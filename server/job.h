@@ -17,7 +17,16 @@
 struct srv_net;
 struct srv_version;
 
-enum srv_api { SRV_PREDICT, SRV_CLASSIFY, SRV_REGRESS, SRV_METADATA, SRV_STATUS, SRV_OTHER };
+enum srv_api {
+    SRV_PREDICT,
+    SRV_CLASSIFY,
+    SRV_REGRESS,
+    SRV_MULTI_INFERENCE,
+    SRV_SESSION_RUN,
+    SRV_METADATA,
+    SRV_STATUS,
+    SRV_OTHER
+};
 
 struct srv_job {
     struct srv_job *next;

@@ -16,8 +16,8 @@ enum {
     SRV_N_TIMES = 34, /* 10 us x 1.8^i for i < 33, and what is slower */
     SRV_N_SIZES = 15, /* 1, 2, 4 .. 8192 rows, and what is larger */
     SRV_N_CODES = 17,
-    SRV_N_JOB_APIS = 3, /* predict, classify, regress */
-    SRV_N_APIS = 6,
+    SRV_N_JOB_APIS = SRV_METADATA, /* those that become jobs come first */
+    SRV_N_APIS = SRV_OTHER + 1,
 };
 
 struct srv_times {

@@ -13,9 +13,11 @@
 #include "server/scheduler.h"
 #include "server/status.h"
 
-static const char *const api_names[SRV_N_APIS] = {"predict",  "classify", "regress",
-                                                  "metadata", "status",   "other"};
-static const char *const tfs_grpc_names[SRV_N_JOB_APIS] = {"Predict", "Classify", "Regress"};
+static const char *const api_names[SRV_N_APIS] = {"predict",         "classify",    "regress",
+                                                  "multi_inference", "session_run", "metadata",
+                                                  "status",          "other"};
+static const char *const tfs_grpc_names[SRV_N_JOB_APIS] = {"Predict", "Classify", "Regress",
+                                                           "MultiInference", "SessionRun"};
 
 static void family(struct rt_bytes *out, const char *name, const char *type, const char *help)
 {

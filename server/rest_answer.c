@@ -65,8 +65,8 @@ void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http)
 
 static const char *api_name(const struct srv_rest_request *r)
 {
-    static const char *const names[] = {"predict",  "classify", "regress",
-                                        "metadata", "status",   "other"};
+    static const char *const names[] = {"predict",     "classify", "regress", "multi_inference",
+                                        "session_run", "metadata", "status",  "other"};
     return names[r->route.api];
 }
 

@@ -8,6 +8,7 @@
 #define SRV_REST_REQUEST_H
 
 #include "runtime/base/bytes.h"
+#include "server/inference.h"
 #include "server/json_tensor.h"
 #include "server/net.h"
 #include "server/route.h"
@@ -29,6 +30,7 @@ struct srv_rest_request {
     int64_t received_ns;
 
     struct srv_job job; /* owner: this request */
+    struct srv_inference inference;
     enum srv_json_form form;
 
     /* the answer */
@@ -46,6 +48,11 @@ bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
 /* Each sets the answer. The text of a status is that of r->err. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
+
+/* Of an inference whose spec is set: its version, held, and its signature. */
+enum rt_status srv_rest_admit(struct srv_rest_request *r);
+/* The feeds are filled. `done` calls srv_rest_finished. */
+void srv_rest_submit(struct srv_rest_request *r, void (*done)(struct srv_job *job));
 
 /* Any thread: the job is over and the answer set; the loop sends it. */
 void srv_rest_finished(struct srv_rest_request *r);

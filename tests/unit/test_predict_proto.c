@@ -45,7 +45,7 @@ static enum rt_status bind(struct srv_cursor c, struct rt_tensor *feed, bool *wa
     *feed = (struct rt_tensor){0};
     if (st)
         return st;
-    st = srv_predict_bind(&r, &sig, 1 << 20, feed, wanted, a, err);
+    st = srv_predict_bind(&r, &sig, 1 << 20, feed, wanted, err);
     if (st)
         rt_tensor_clear(feed);
     return st;
@@ -92,9 +92,7 @@ static void every_type_is_written_as_protobuf_would(void **state)
         size_t n;
         assert_ok(rt_tensor_new(&t, NULL, (enum rt_dtype)x->dtype, 3, dim, &err), &err);
         memcpy(t.data, x->memory, x->n_memory);
-        struct srv_predict_response r = {.model = "m",
-                                         .signature = "sig",
-                                         .version = 7,
+        struct srv_predict_response r = {.echo = {"m", "sig", 7},
                                          .sig = &sig,
                                          .fetches = &t,
                                          .wanted = &wanted};
@@ -299,7 +297,7 @@ static void string_outputs_are_written(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, dim, &err), &err);
     rt_str_set((struct rt_str *)t.data, "ab", 2);
     struct srv_predict_response r = {
-        .model = "m", .signature = "s", .sig = &sig, .fetches = &t, .wanted = &wanted};
+        .echo = {"m", "s", 0}, .sig = &sig, .fetches = &t, .wanted = &wanted};
     assert_ok(srv_predict_write(&r, &p, &n, &err), &err);
     const char want[] = "\x0a\x13\x0a\x01y\x12\x0e\x08\x07\x12\x04\x12\x02\x08\x02\x42\x02"
                         "ab\x42\x00\x12\x08\x0a\x01m\x12\x00\x1a\x01s";

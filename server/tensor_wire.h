@@ -1,0 +1,35 @@
+/*
+ * TensorProto on the wire: a tensor's bytes are copied once, straight to their place, and no more
+ * memory is taken than the message's own bytes or the caller's budget justify.
+ *
+ * Source: tensorflow/core/framework/tensor.proto.
+ * Threads: pure.
+ */
+#ifndef SRV_TENSOR_WIRE_H
+#define SRV_TENSOR_WIRE_H
+
+#include "runtime/tensor.h"
+#include "server/wire.h"
+
+/*
+ * A tensor from a TensorProto. *budget: the most bytes it may take, which is lessened by what it
+ * takes. The text says what is wrong with it.
+ */
+enum rt_status srv_tensor_read(struct srv_cursor message, struct rt_tensor *out, size_t *budget,
+                               struct rt_error *err);
+
+bool srv_tensor_has_wire(enum rt_dtype dtype); /* false: it has no form on the wire */
+
+/* The sizes of a tensor's message and of its parts; as_content: in tensor_content instead of the
+ * typed field. */
+struct srv_tensor_layout {
+    size_t shape, values, tensor;
+};
+struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_content);
+unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool as_content,
+                               const struct srv_tensor_layout *l);
+
+/* Appends a TensorProto with its values in the typed field. */
+void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t);
+
+#endif
