@@ -92,10 +92,8 @@ static void every_type_is_written_as_protobuf_would(void **state)
         size_t n;
         assert_ok(rt_tensor_new(&t, NULL, (enum rt_dtype)x->dtype, 3, dim, &err), &err);
         memcpy(t.data, x->memory, x->n_memory);
-        struct srv_predict_response r = {.echo = {"m", "sig", 7},
-                                         .sig = &sig,
-                                         .fetches = &t,
-                                         .wanted = &wanted};
+        struct srv_predict_response r = {
+            .echo = {"m", "sig", 7}, .sig = &sig, .fetches = &t, .wanted = &wanted};
         assert_ok(srv_predict_write(&r, &p, &n, &err), &err);
         assert_int_equal(n, x->n_response);
         assert_memory_equal(p, x->response, n);
