@@ -1,0 +1,95 @@
+"""SavedModels of a few nodes, made without TensorFlow: for tests that look at what surrounds a model.
+
+A model is a dictionary of signatures; a signature is (inputs, outputs): alias -> (tensor name, type
+name), over the nodes that `graph` makes."""
+import os
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import saved_model_pb2
+
+DTYPES = ("float", "double", "half", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16",
+          "uint32", "uint64", "qint8", "quint8", "qint32", "bool", "string", "complex64")
+
+
+def number(dtype):
+    return types_pb2.DataType.Value("DT_" + dtype.upper())
+
+
+class Graph:
+    def __init__(self, graph_def):
+        self.graph_def = graph_def
+
+    def node(self, name, op, *inputs, **types):
+        n = self.graph_def.node.add(name=name, op=op, input=inputs)
+        for key, dtype in types.items():
+            n.attr[key].type = number(dtype)
+        return n
+
+    def placeholder(self, name, dtype):
+        self.node(name, "Placeholder", dtype=dtype).attr["shape"].shape.unknown_rank = True
+
+    def const(self, name, dtype, dims, **fields):
+        t = self.node(name, "Const", dtype=dtype).attr["value"].tensor
+        t.dtype = number(dtype)
+        t.tensor_shape.SetInParent()
+        for d in dims:
+            t.tensor_shape.dim.add(size=d)
+        for field, values in fields.items():
+            getattr(t, field).extend(values)
+
+
+def write(folder, signatures, build):
+    """build(Graph) makes the nodes; folder is a version's."""
+    saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
+    m = saved.meta_graphs.add()
+    m.meta_info_def.tags.append("serve")
+    m.graph_def.versions.producer = 134
+    build(Graph(m.graph_def))
+    for name, (inputs, outputs) in signatures.items():
+        s = m.signature_def[name]
+        s.method_name = "tensorflow/serving/predict"
+        for where, infos in ((s.inputs, inputs), (s.outputs, outputs)):
+            for alias, (tensor, dtype) in infos.items():
+                where[alias].name = tensor + ":0"
+                where[alias].dtype = number(dtype)
+                where[alias].tensor_shape.unknown_rank = True
+    os.makedirs(folder)
+    with open(os.path.join(folder, "saved_model.pb"), "wb") as file:
+        file.write(saved.SerializeToString(deterministic=True))
+
+
+def write_types(folder):
+    """A signature per type, its name: x comes back as y."""
+    def build(g):
+        for d in DTYPES:
+            g.placeholder("x_" + d, d)
+            g.node("y_" + d, "Identity", "x_" + d, T=d)
+    write(folder, {d: ({"x": ("x_" + d, d)}, {"y": ("y_" + d, d)}) for d in DTYPES}, build)
+
+
+def write_shapes(folder):
+    """serving_default: three inputs come back; others whose outputs are awkward in row form."""
+    def build(g):
+        for alias, d in (("a", "float"), ("b", "int64"), ("c", "string")):
+            g.placeholder(alias, d)
+            g.node("same_" + alias, "Identity", alias, T=d)
+        g.const("three", "float", [3], float_val=[1, 2, 3])
+        g.const("scalar", "float", [], float_val=[7])
+        g.const("quarter", "float", [], float_val=[0.25])
+        g.const("zero_rows", "float", [0, 2])
+        g.placeholder("dims", "int32")
+        g.node("filled", "Fill", "dims", "quarter", T="float", index_type="int32")
+    a, out = {"a": ("a", "float")}, ("same_a", "float")
+    write(folder, {
+        "serving_default": ({"a": ("a", "float"), "b": ("b", "int64"), "c": ("c", "string")},
+                            {"a": out, "b": ("same_b", "int64"), "c_bytes": ("same_c", "string")}),
+        "unequal": (a, {"y": out, "z": ("three", "float")}),
+        "scalar": (a, {"y": out, "z": ("scalar", "float")}),
+        "zero": (a, {"y": ("zero_rows", "float")}),
+        "zeros": (a, {"y": ("zero_rows", "float"), "z": ("zero_rows", "float")}),
+        "zero_and_three": (a, {"y": ("zero_rows", "float"), "z": ("three", "float")}),
+        "no_inputs": ({}, {"y": ("three", "float")}),
+        "fill": ({"dims": ("dims", "int32")}, {"y": ("filled", "float")}),
+        "text": ({"c": ("c", "string")}, {"text": ("same_c", "string")}),
+        "bytes": ({"c": ("c", "string")}, {"text_bytes": ("same_c", "string")}),
+    }, build)
