@@ -2,11 +2,13 @@
 
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
+#include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 #include <stdlib.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "server/access_log.h"
 #include "server/grpc_parts.h"
 #include "server/metrics.h"
 
@@ -103,6 +105,29 @@ static void tell_metrics(struct srv_call *c)
         srv_metrics_request(c->net, NULL, model, (enum srv_api)api, c->code, ns);
 }
 
+static void log_access(const struct srv_call *c)
+{
+    char *peer = grpc_call_get_peer(c->call);
+    const struct srv_access a = {
+        .entry = "GRPC",
+        .api = c->method && c->method->api != SRV_NOT_COUNTED ? (enum srv_api)c->method->api
+                                                              : SRV_OTHER,
+        .path = c->method ? rt_span_str(c->method->path)
+                          : rt_span_of(GRPC_SLICE_START_PTR(c->details.method),
+                                       GRPC_SLICE_LENGTH(c->details.method)),
+        .code = c->code,
+        .bytes_in = c->n_in,
+        .bytes_out = c->n_out,
+        .ns = rt_now_ns() - c->received_ns,
+        .id = srv_call_metadata(c, "x-request-id"),
+        .peer = peer ? rt_span_str(peer) : rt_span_of(NULL, 0),
+        .model = c->model,
+        .version = c->job.version,
+    };
+    srv_access_log(&a);
+    gpr_free(peer);
+}
+
 /* No event of the call can come any more. */
 static void end_call(struct srv_call *c)
 {
@@ -110,6 +135,8 @@ static void end_call(struct srv_call *c)
 
     if (c->call) {
         tell_metrics(c);
+        if (c->server->options.access_log)
+            log_access(c);
         if (c->stream.has_begun)
             loop->n_streams--;
     }
@@ -407,7 +434,7 @@ static void on_call(struct srv_call *c, bool ok)
     c->code = RT_OK;
     c->err = (struct rt_error){.arena = c->arena};
     c->state = NULL;
-    c->model = rt_span_of("", 0);
+    c->model = rt_span_of(NULL, 0);
     c->job = (struct srv_job){.next = NULL};
     c->stream = (struct srv_stream){.is_open = false};
     c->received_ns = rt_now_ns();

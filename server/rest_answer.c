@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "server/access_log.h"
 #include "server/metrics.h"
 
 /* ---- answers ---- */
@@ -63,37 +64,24 @@ void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http)
 
 /* ---- the answer on its way out ---- */
 
-static const char *api_name(const struct srv_rest_request *r)
+static void log_access(const struct srv_rest_call *req, int64_t total_ns)
 {
-    static const char *const names[] = {"predict",     "classify", "regress", "multi_inference",
-                                        "session_run", "metadata", "status",  "other"};
-    return names[r->route.api];
-}
-
-/* Bytes of the client's choice in a log line: no control characters, no spaces, and not all. */
-static const char *printable(char *room, size_t n, struct rt_span s)
-{
-    size_t len = s.n < n - 1 ? s.n : n - 1;
-    for (size_t i = 0; i < len; i++)
-        room[i] = s.p[i] > ' ' && s.p[i] < 0x7f ? (char)s.p[i] : '?';
-    room[len] = '\0';
-    return room;
-}
-
-static void log_access(struct srv_rest_call *req, int64_t total_ns)
-{
-    struct srv_rest_request *r = &req->pub;
-    const struct srv_version *v = r->job.version;
-    char path[256], name[128], method[32], model[160] = "";
-    if (v)
-        snprintf(model, sizeof model, " model=%s version=%lld", v->model, (long long)v->version);
-    else if (r->route.spec.name.p)
-        snprintf(model, sizeof model, " model=%s",
-                 printable(name, sizeof name, r->route.spec.name));
-    RT_LOG(RT_LOG_INFO, "event=access api=%s method=%s path=%s status=%d bytes=%zu us=%lld id=%s%s",
-           api_name(r), printable(method, sizeof method, rt_span_str(r->method)),
-           printable(path, sizeof path, r->uri), r->http, r->out.n, (long long)(total_ns / 1000),
-           r->id, model);
+    const struct srv_rest_request *r = &req->pub;
+    const struct srv_access a = {
+        .entry = "REST",
+        .api = r->route.api,
+        .method = rt_span_str(r->method),
+        .path = r->uri,
+        .http = r->http,
+        .code = r->code,
+        .bytes_in = r->body.n,
+        .bytes_out = r->out.n,
+        .ns = total_ns,
+        .id = rt_span_str(r->id),
+        .model = r->route.spec.name,
+        .version = r->job.version,
+    };
+    srv_access_log(&a);
 }
 
 static void response_over(void *arg)

@@ -53,7 +53,10 @@ static size_t escape(char *dst, size_t room, const char *s)
     return n;
 }
 
-static char *format_line(enum rt_log_level level, const char *text)
+/* The rest of a line, behind the time. */
+typedef size_t write_rest(char *dst, size_t room, enum rt_log_level level, const void *arg);
+
+static char *new_line(size_t room, enum rt_log_level level, write_rest *rest, const void *arg)
 {
     struct timespec now;
     struct tm tm;
@@ -62,18 +65,65 @@ static char *format_line(enum rt_log_level level, const char *text)
     char when[48];
     size_t w = strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(when + w, sizeof when - w, ".%06ldZ", now.tv_nsec / 1000);
-    size_t room = strlen(text) * 6 + 160;
+    room += 160;
     char *line = malloc(room);
     if (!line)
         return NULL;
-    if (the_log.format == RT_LOG_JSON) {
-        int n = snprintf(line, room, "{\"time\":\"%s\",\"level\":\"%s\",\"msg\":\"", when,
-                         level_names[level]);
-        n += (int)escape(line + n, room - (size_t)n, text);
-        snprintf(line + n, room - (size_t)n, "\"}\n");
-    } else
-        snprintf(line, room, "%s %s %s\n", when, level_names[level], text);
+    bool json = the_log.format == RT_LOG_JSON;
+    size_t n = (size_t)snprintf(line, room,
+                                json ? "{\"time\":\"%s\",\"level\":\"%s\",\"msg\":\"" : "%s %s ",
+                                when, level_names[level]);
+    n += rest(line + n, room - n, level, arg);
+    snprintf(line + n, room - n, json ? "}\n" : "\n");
     return line;
+}
+
+static size_t write_text(char *dst, size_t room, enum rt_log_level level, const void *arg)
+{
+    const char *text = arg;
+    (void)level;
+    if (the_log.format != RT_LOG_JSON)
+        return (size_t)snprintf(dst, room, "%s", text);
+    size_t n = escape(dst, room, text);
+    return n + (size_t)snprintf(dst + n, room - n, "\"");
+}
+
+static char *format_line(enum rt_log_level level, const char *text)
+{
+    return new_line(strlen(text) * 6, level, write_text, text);
+}
+
+struct record {
+    const char *event;
+    const struct rt_log_field *fields;
+    int n;
+};
+
+static size_t write_record(char *dst, size_t room, enum rt_log_level level, const void *arg)
+{
+    const struct record *r = arg;
+    bool json = the_log.format == RT_LOG_JSON;
+    size_t n = (size_t)snprintf(dst, room, json ? "%s\"" : "event=%s", r->event);
+    (void)level;
+    for (int i = 0; i < r->n; i++) {
+        const struct rt_log_field *f = &r->fields[i];
+        n += (size_t)snprintf(dst + n, room - n, json ? ",\"%s\":" : " %s=", f->name);
+        if (!f->text) {
+            n += (size_t)snprintf(dst + n, room - n, "%lld", (long long)f->number);
+            continue;
+        }
+        if (json)
+            dst[n++] = '"';
+        for (const char *s = f->text; *s; s++) {
+            bool plain = *s > ' ' && *s < 0x7f;
+            if (json && (*s == '"' || *s == '\\'))
+                dst[n++] = '\\';
+            dst[n++] = plain ? *s : '?';
+        }
+        if (json)
+            dst[n++] = '"';
+    }
+    return n;
 }
 
 static void *writer(void *arg)
@@ -134,22 +184,9 @@ void rt_log_stop(void)
     rt_cond_clear(&the_log.wake);
 }
 
-void rt_log_write(enum rt_log_level level, const char *fmt, ...)
+/* Takes the line; NULL is fine. */
+static void queue(char *line)
 {
-    char stack[LINE], *text = stack;
-    va_list ap, again;
-    va_start(ap, fmt);
-    va_copy(again, ap);
-    int n = vsnprintf(stack, sizeof stack, fmt, ap);
-    va_end(ap);
-    if (n >= LINE && (text = malloc((size_t)n + 1)))
-        vsnprintf(text, (size_t)n + 1, fmt, again);
-    va_end(again);
-    if (!text)
-        text = stack;
-    char *line = format_line(level, text);
-    if (text != stack)
-        free(text);
     if (!line)
         return;
     rt_mutex_lock(&the_log.mu);
@@ -164,4 +201,32 @@ void rt_log_write(enum rt_log_level level, const char *fmt, ...)
         put(line, strlen(line));
     if (!queued)
         free(line);
+}
+
+void rt_log_write(enum rt_log_level level, const char *fmt, ...)
+{
+    char stack[LINE], *text = stack;
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(stack, sizeof stack, fmt, ap);
+    va_end(ap);
+    if (n >= LINE && (text = malloc((size_t)n + 1)))
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+    va_end(again);
+    if (!text)
+        text = stack;
+    queue(format_line(level, text));
+    if (text != stack)
+        free(text);
+}
+
+void rt_log_record(enum rt_log_level level, const char *event, const struct rt_log_field *fields,
+                   int n)
+{
+    struct record r = {event, fields, n};
+    size_t room = strlen(event);
+    for (int i = 0; i < n; i++)
+        room += strlen(fields[i].name) + (fields[i].text ? 2 * strlen(fields[i].text) : 20) + 8;
+    queue(new_line(room, level, write_record, &r));
 }

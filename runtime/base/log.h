@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "runtime/base/status.h"
 
@@ -27,6 +28,19 @@ void rt_log_stop(void); /* writes what is left */
  * JSON format: {"time","level","msg"}.
  */
 void rt_log_write(enum rt_log_level level, const char *fmt, ...) RT_PRINTF(2, 3);
+
+/* One field of a record. `text` NULL: it is the number. */
+struct rt_log_field {
+    const char *name; /* a word of ours: never escaped */
+    const char *text;
+    int64_t number;
+};
+/*
+ * A line of fields. Text format: "event=EVENT name=value ..."; what is no printable ASCII of a
+ * text, and blanks, become question marks. JSON format: {"time","level","msg":EVENT,name:value...}.
+ */
+void rt_log_record(enum rt_log_level level, const char *event, const struct rt_log_field *fields,
+                   int n);
 
 #define RT_LOG(level, ...)                                                                         \
     do {                                                                                           \
