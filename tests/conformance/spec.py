@@ -59,8 +59,8 @@ class Const:
 
 
 class Case:
-    def __init__(self, *inputs, ulps=None, rtol=None, atol=None, signs=None, outputs=None, check=None, **attrs):
-        self.inputs, self.attrs, self.outputs, self.check = inputs, attrs, outputs, check
+    def __init__(self, *inputs, ulps=None, rtol=None, atol=None, signs=None, outputs=None, check=None, texts=False, **attrs):
+        self.inputs, self.attrs, self.outputs, self.check, self.texts = inputs, attrs, outputs, check, texts
         self.tolerance = {k: v for k, v in dict(ulps=ulps, rtol=rtol, atol=atol, signs=signs).items() if v is not None}
         self.op = None
 

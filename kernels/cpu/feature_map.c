@@ -1,0 +1,78 @@
+#include "kernels/cpu/feature_map.h"
+
+#include "runtime/base/map.h"
+
+/* Short names by their ends, which is all of them up to 16 bytes. */
+static uint64_t name_hash(struct rt_span s)
+{
+    uint64_t a = 0, b = 0;
+
+    if (s.n > 16)
+        return rt_hash(s.p, s.n);
+    if (s.n >= 8) {
+        memcpy(&a, s.p, 8);
+        memcpy(&b, s.p + s.n - 8, 8);
+    } else if (s.n >= 4) {
+        memcpy(&a, s.p, 4);
+        memcpy(&b, s.p + s.n - 4, 4);
+    } else if (s.n > 0) {
+        a = s.p[0] | (uint64_t)s.p[s.n / 2] << 8 | (uint64_t)s.p[s.n - 1] << 16;
+    }
+    uint64_t h = (a ^ s.n) * UINT64_C(0x9e3779b97f4a7c15);
+    h = (h ^ h >> 32 ^ b) * UINT64_C(0xd6e8feb86659fd93);
+    return h ^ h >> 32;
+}
+
+struct kn_feature_map *kn_feature_map_new(int n, void *(*alloc)(void *arg, size_t bytes), void *arg)
+{
+    uint32_t slots = 4;
+
+    while (slots < 3 * (uint32_t)n)
+        slots *= 2;
+    const size_t head = sizeof(struct kn_feature_map);
+    char *p = alloc(arg, head + (size_t)n * sizeof(struct kn_feature) + slots * sizeof(int32_t));
+    if (!p)
+        return NULL;
+    struct kn_feature_map *m = (struct kn_feature_map *)(void *)p;
+    m->n = n;
+    m->mask = slots - 1;
+    m->feature = (struct kn_feature *)(void *)(p + head);
+    m->slot = (int32_t *)(void *)(m->feature + n);
+    return m;
+}
+
+void kn_feature_map_index(struct kn_feature_map *m)
+{
+    memset(m->slot, 0, ((size_t)m->mask + 1) * sizeof *m->slot);
+    m->n_dense = m->n_sparse = m->n_ragged = m->n_lists = 0;
+    for (int k = 0; k < m->n; k++) {
+        struct kn_feature *f = &m->feature[k];
+        int *count = f->kind == KN_DENSE    ? &m->n_dense
+                     : f->kind == KN_SPARSE ? &m->n_sparse
+                                            : &m->n_ragged;
+        f->at = (*count)++;
+        f->list = f->kind == KN_DENSE && !f->is_padded ? -1 : m->n_lists++;
+        m->has_twins |= kn_feature_map_find(m, f->name) >= 0;
+        uint32_t i = (uint32_t)name_hash(f->name) & m->mask;
+        while (m->slot[i])
+            i = (i + 1) & m->mask;
+        m->slot[i] = k + 1;
+    }
+}
+
+int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name)
+{
+    for (uint32_t i = (uint32_t)name_hash(name) & m->mask; m->slot[i]; i = (i + 1) & m->mask)
+        if (rt_span_eq(m->feature[m->slot[i] - 1].name, name))
+            return m->slot[i] - 1;
+    return -1;
+}
+
+bool kn_dense_shape(const struct rt_shape *s, bool *is_padded, int64_t *stride)
+{
+    *is_padded = s->rank > 0 && s->dim[0] < 0;
+    if (s->rank < 0)
+        return false;
+    *stride = rt_count(s->rank - *is_padded, s->dim + *is_padded);
+    return *stride >= 0;
+}

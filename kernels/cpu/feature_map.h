@@ -1,0 +1,77 @@
+/*
+ * Which features an op of the Example family asks for, and how a name in an example finds its
+ * place. Made once when the names are constants (prepare), else for each run.
+ *
+ * Examples of a batch mostly carry the same names in the same order, so a reader remembers what
+ * the last example had at each position and looks only the others up.
+ */
+#ifndef KN_CPU_FEATURE_MAP_H
+#define KN_CPU_FEATURE_MAP_H
+
+#include "runtime/op.h"
+
+enum kn_feature_kind { KN_DENSE, KN_SPARSE, KN_RAGGED };
+
+struct kn_feature {
+    struct rt_span name;
+    uint8_t kind;   /* enum kn_feature_kind */
+    uint8_t dtype;  /* RT_F32, RT_I64, RT_STRING */
+    uint8_t splits; /* ragged: RT_I32 or RT_I64 */
+    bool is_padded; /* dense of unknown length */
+    bool may_miss;  /* dense list of a sequence: nothing is an empty list */
+    int at;         /* among its kind */
+    int list;       /* among those that are not dense and fixed, or -1 */
+    int def;        /* dense: the input that holds its default, or -1 */
+    int64_t stride; /* dense: elements of one, or of one step when padded */
+    const struct rt_shape *shape;
+};
+
+struct kn_feature_map {
+    int n, n_dense, n_sparse, n_ragged; /* in this order */
+    int n_lists;
+    bool has_twins; /* two features of one name */
+    uint32_t mask;
+    int32_t *slot; /* index + 1, open addressing */
+    struct kn_feature *feature;
+};
+
+/* Room for n features in one block that `alloc` gives (zeroed, or NULL). */
+struct kn_feature_map *kn_feature_map_new(int n, void *(*alloc)(void *arg, size_t bytes),
+                                          void *arg);
+/* After all names are there. */
+void kn_feature_map_index(struct kn_feature_map *m);
+int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name); /* or -1 */
+
+/* What a reader remembers of the last example. Zero it. */
+enum { KN_REMEMBERED = 256 };
+struct kn_feature_memory {
+    struct {
+        struct rt_span name;
+        int found;
+    } at[KN_REMEMBERED];
+    int n;
+};
+static inline int kn_feature_find(const struct kn_feature_map *m, struct kn_feature_memory *r,
+                                  int position, struct rt_span name)
+{
+    if (position >= KN_REMEMBERED)
+        return kn_feature_map_find(m, name);
+    if (position < r->n && rt_span_eq(r->at[position].name, name))
+        return r->at[position].found;
+    const int found = kn_feature_map_find(m, name);
+    r->at[position].name = name;
+    r->at[position].found = found;
+    if (position >= r->n)
+        r->n = position + 1; /* positions come in order */
+    return found;
+}
+
+/* ---- shapes ---- */
+
+/* One of each example: fixed, or with a first dimension that is padded. False: neither. */
+bool kn_dense_shape(const struct rt_shape *s, bool *is_padded, int64_t *stride);
+
+/* "%.*s" of a span. */
+#define KN_SPAN(s) (int)(s).n, (const char *)(s).p
+
+#endif

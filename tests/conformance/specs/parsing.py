@@ -1,0 +1,240 @@
+"""Serialized Examples and SequenceExamples to tensors, with TensorFlow's words where it refuses them."""
+
+import struct
+
+from spec import *
+
+# ---- messages, written by hand: TensorFlow's reader must see odd ones too -------------------
+
+
+def varint(n):
+    n &= (1 << 64) - 1
+    out = b""
+    while n > 0x7F:
+        out += bytes([n & 0x7F | 0x80])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def floats(*v, packed=True):
+    if packed:
+        return field(2, field(1, struct.pack(f"<{len(v)}f", *v)) if v else b"")
+    return field(2, b"".join(b"\x0d" + struct.pack("<f", x) for x in v))
+
+
+def ints(*v, packed=True):
+    if packed:
+        return field(3, field(1, b"".join(map(varint, v))) if v else b"")
+    return field(3, b"".join(b"\x08" + varint(x) for x in v))
+
+
+def strs(*v):
+    return field(1, b"".join(field(1, x) for x in v))
+
+
+def entry(name, feature):
+    return field(1, field(1, name.encode()) + field(2, feature))
+
+
+def features(*pairs):
+    return b"".join(entry(k, v) for k, v in pairs)
+
+
+def example(*pairs, **named):
+    return field(1, features(*pairs, *named.items()))
+
+
+def s(*v):
+    return np.array(list(v) + [None], object)[:-1]
+
+
+def scalar(v):
+    return s(v).reshape(())
+
+
+EMPTY = {"float32": np.float32([]), "int64": np.int64([]), "string": np.array([], object)}
+LISTS = {"float32": floats, "int64": ints, "string": strs}
+
+# ---- one specification of features for the three ops ----------------------------------------
+
+
+class Spec:
+    """What is asked for: dense {name: (dtype, shape, default)}, sparse {name: dtype}, ragged {name: (dtype, splits)}."""
+
+    def __init__(self, dense=None, sparse=None, ragged=None):
+        self.dense, self.sparse, self.ragged = dense or {}, sparse or {}, ragged or {}
+
+    def shapes(self):
+        return [TensorShape(shape) for _, shape, _ in self.dense.values()]
+
+    def defaults(self, wrap):
+        return [wrap(EMPTY[t] if d is None else d) for t, _, d in self.dense.values()]
+
+    def case(self, op, serialized, names=None, fed=False):
+        wrap = np.asarray if fed else Const
+        common = dict(sparse_types=list(self.sparse.values()), dense_shapes=self.shapes(), texts=True)
+        names = wrap(np.array([], object) if names is None else names)
+        if op == "ParseSingleExample":
+            return Case(serialized, self.defaults(wrap), num_sparse=len(self.sparse), sparse_keys=list(self.sparse),
+                        dense_keys=list(self.dense), **common)
+        if op == "ParseExample":
+            return Case(serialized, names, [wrap(scalar(k.encode())) for k in self.sparse],
+                        [wrap(scalar(k.encode())) for k in self.dense], self.defaults(wrap), **common)
+        keys = lambda d: wrap(s(*[k.encode() for k in d]))
+        return Case(serialized, names, keys(self.sparse), keys(self.dense), keys(self.ragged), self.defaults(wrap),
+                    num_sparse=len(self.sparse), ragged_value_types=[t for t, _ in self.ragged.values()],
+                    ragged_split_types=[t for _, t in self.ragged.values()], **common)
+
+
+def TensorShape(dims):
+    """The attribute's message, without importing TensorFlow before it is wanted."""
+    import tensorflow as tf
+
+    return tf.TensorShape(dims)
+
+
+PLAIN_SPEC = Spec(dense={"f": ("float32", [2], None), "i": ("int64", [], np.int64(7)), "s": ("string", [1, 2], s(b"d", b"default " * 4).reshape(1, 2))})
+LIST_SPEC = Spec(dense={"f": ("float32", [None], np.float32(-1)), "i": ("int64", [None, 2], np.int64(9)), "s": ("string", [None], scalar(b"pad"))},
+                 sparse={"sf": "float32", "si": "int64", "ss": "string"},
+                 ragged={"rf": ("float32", "int32"), "ri": ("int64", "int64"), "rs": ("string", "int32")})
+SPARSE_SPEC = Spec(sparse=LIST_SPEC.sparse, dense=LIST_SPEC.dense)
+
+GOOD = example(f=floats(1, 2), i=ints(5), s=strs(b"a", b"bc"))
+
+# One fault or oddity each, for PLAIN_SPEC's names.
+ODD = [
+    GOOD,
+    b"",
+    example(),
+    example(f=floats(1, 2)),
+    example(i=ints(5)),
+    example(f=floats(1, 2), i=ints(-1), s=strs(b"", b"x" * 40)),
+    example(f=floats(1, 2, packed=False), i=ints(-(2**63), packed=False)),
+    example(f=floats(1)), example(f=floats(1, 2, 3)), example(f=floats()), example(f=floats(1, packed=False)),
+    example(f=floats(1, 2), i=ints()), example(f=floats(1, 2), i=ints(1, 2)), example(f=floats(1, 2), i=ints(1, 2, packed=False)),
+    example(f=floats(1, 2), s=strs(b"a")), example(f=floats(1, 2), s=strs(b"a", b"b", b"c")), example(f=floats(1, 2), s=strs()),
+    example(f=ints(1, 2)), example(f=strs(b"a")), example(f=floats(1, 2), i=floats(1)), example(f=floats(1, 2), s=ints(1)),
+    example(f=floats(1, 2), i=b""), example(f=b""), example(("f", floats(3, 4)), ("f", b"")), example(("f", b""), ("f", floats(3, 4))),
+    example(("f", floats(3, 4)), ("f", floats(5, 6))), example(("f", floats(3)), ("f", floats(5, 6))), example(("f", floats(3, 4)), ("f", floats(5))),
+    example(("f", floats(3)), ("i", strs(b"x"))), example(("i", strs(b"x")), ("f", floats(3))),
+    example(f=floats(1, 2)) + example(f=floats(3, 4)), example(f=floats(1, 2)) + example(i=ints(3)),
+    example(zz=ints(1), f=floats(1, 2)), example(("zz", b"\xff\xff"), ("f", floats(1, 2))),
+    example(f=field(4, b"\x01")), example(f=b"\x08\x01"), example(f=floats(1, 2) + ints(3)),
+    GOOD + field(2, b"unknown"), GOOD + b"\x10\x05", GOOD + b"\x15abcd", GOOD + b"\x11abcdefgh", GOOD + b"\x15abc", GOOD + b"\x13", GOOD + b"\x12\x7fshort",
+    GOOD + b"\x12\xff\xff\xff\xff\x0f", GOOD + b"\x00", GOOD + b"\x00\x01", GOOD + b"\x80", b"\x07", b"\x0a", b"\x0a\x05", b"\x0a\x01\x10", b"not an example at all",
+    field(1, entry("f", floats(1, 2)) + field(2, b"more")), field(1, field(1, field(1, b"f"))), field(1, field(1, field(2, floats(1, 2)) + field(1, b"f"))),
+    field(1, field(1, field(1, b"f") + field(2, floats(1, 2)) + field(3, b"x"))), field(1, field(1, field(1, b"f") + field(1, b"i"))),
+    field(1, field(1, field(1, b"f") + b"\x12\x30" + floats(1, 2))), field(1, field(1, b"\x8a\x00\x01f" + field(2, floats(1, 2)))),
+    field(1, field(1, field(1, b"") + field(2, floats(1, 2)))),
+    # lists with lengths of their own
+    example(f=b"\x12\x7f" + field(1, struct.pack("<2f", 1, 2))), example(f=b"\x12\x0a\x0a\x09" + struct.pack("<2f", 1, 2) + b"x"),
+    example(f=b"\x12\x0a\x0a\x7f" + struct.pack("<2f", 1, 2)), example(f=b"\x12\x06\x0a\x08" + struct.pack("<2f", 1, 2)),
+    example(f=b"\x12\x0a\x0a\x07" + struct.pack("<2f", 1, 2)), example(f=b"\x12"), example(f=b"\x12\x01\x0a"), example(f=b"\x12\x02\x10\x01"),
+    example(f=b"\x12\x03\x0d\x01\x02"), example(f=field(2, field(1, struct.pack("<f", 1)) + field(1, struct.pack("<f", 2)))),
+    example(f=field(2, field(1, struct.pack("<2f", 1, 2)) + b"junk")), example(f=field(2, b"\x0d" + struct.pack("<f", 1) + field(1, struct.pack("<f", 2)))),
+    example(f=floats(1, 2), i=field(3, field(1, b"\x80"))), example(f=floats(1, 2), i=field(3, field(1, b"\xff" * 9 + b"\x01"))),
+    example(f=floats(1, 2), i=field(3, field(1, b"\xff" * 10 + b"\x01"))), example(f=floats(1, 2), i=field(3, field(1, b"\x81\x00"))),
+    example(f=floats(1, 2), i=field(3, field(1, b"\x05") + field(1, b"\x06"))), example(f=floats(1, 2), i=field(3, b"\x10\x05")),
+    example(f=floats(1, 2), i=b"\x1a\x02\x0a\x05\x07"), example(f=floats(1, 2), i=field(3, b"\x08\x05\x09")),
+    example(f=floats(1, 2), s=field(1, field(1, b"a") + b"\x0a\x05b")), example(f=floats(1, 2), s=field(1, field(2, b"a"))),
+    example(f=floats(1, 2), s=b"\x0a\x09" + field(1, b"a") + field(1, b"b")),
+]
+
+# The same for lists.
+ODD_LISTS = [
+    example(f=floats(1, 2, 3), i=ints(1, 2, 3, 4), s=strs(b"a"), sf=floats(1), si=ints(1, 2), ss=strs(b"x", b"y" * 30), rf=floats(1, 2), ri=ints(), rs=strs(b"r")),
+    b"", example(), example(f=floats(), sf=floats(), si=ints(), ss=strs(), rf=floats(), rs=strs()), example(f=b"", sf=b"", rf=b""),
+    example(i=ints(1)), example(i=ints(1, 2, 3)), example(i=floats(1, 2)), example(f=ints(1)), example(s=ints(1)),
+    example(sf=ints(1)), example(si=strs(b"a")), example(ss=floats(1)), example(rf=ints(1)), example(ri=strs(b"a")), example(rs=floats(1)),
+    example(("sf", floats(1)), ("sf", floats(2, 3))), example(("sf", floats(1)), ("sf", b"")), example(("sf", b""), ("sf", floats(1))),
+    example(("f", floats(1)), ("f", b"")), example(("rf", floats(1)), ("rf", b"")), example(sf=floats(1, 2)) + example(sf=floats(3)),
+    example(sf=floats(1, 2, packed=False), si=ints(1, -2, packed=False), f=floats(7, packed=False)),
+    example(si=field(3, field(1, b"\x80"))), example(sf=b"\x12\x0a\x0a\x7f" + struct.pack("<2f", 1, 2)), example(sf=b"\x12\x0a\x0a\x07" + struct.pack("<2f", 1, 2)),
+    example(ss=field(1, b"\x0a\x05b")), example(rf=b"\x12\x03\x0d\x01\x02"), example(ri=field(3, b"\x10\x05")), example(rs=field(1, field(2, b"a"))),
+    example(sf=b"\x08\x01"), example(f=field(2, b"\x0b")), example(i=field(3, field(1, b"\x80"))), example(s=field(1, b"\x0a")),
+]
+
+
+def random_examples(g, spec, n):
+    """Examples of these features in some order, some missing, some doubled, some strange."""
+    wanted = [(k, v[0] if isinstance(v, tuple) else v) for kind in (spec.dense, spec.sparse, spec.ragged) for k, v in kind.items()]
+    for _ in range(n):
+        pairs = []
+        for name, dtype in wanted:
+            size = spec.dense.get(name, (0, [None]))[1]
+            count = int(g.rng.integers(0, 4)) * (size[1] if len(size) > 1 else 1) if None in size else int(np.prod(size, dtype=int))
+            values = {"float32": lambda: np.round(g.rng.normal(size=count), 2).tolist(), "int64": lambda: g.rng.integers(-300, 300, count).tolist(),
+                      "string": lambda: [bytes(g.rng.integers(97, 123, int(k), np.uint8)) for k in g.rng.integers(0, 20, count)]}[dtype]()
+            if g.rng.random() < 0.9 or (name in spec.dense and spec.dense[name][2] is None):
+                pairs.append((name, LISTS[dtype](*values)))
+            if g.rng.random() < 0.2:
+                pairs.append((f"other_{name}", LISTS[dtype](*values)))
+        if g.rng.random() < 0.5:
+            g.rng.shuffle(pairs)
+        yield example(*pairs)
+
+
+def damaged(g, data):
+    """A byte changed, dropped or doubled, or the end cut off."""
+    data = bytearray(data)
+    at = int(g.rng.integers(0, max(len(data), 1)))
+    how = g.rng.integers(0, 4)
+    if not data:
+        return b"\x0a"
+    if how == 0:
+        data[at] = int(g.rng.integers(0, 128))
+    elif how == 1:
+        del data[at]
+    elif how == 2:
+        data.insert(at, data[at])
+    else:
+        del data[at:]
+    return bytes(data)
+
+
+@spec("ParseExample", "ParseExampleV2", "ParseSingleExample")
+def parse_example(g, op):
+    lists = LIST_SPEC if op == "ParseExampleV2" else SPARSE_SPEC
+    alone = op == "ParseSingleExample"
+    for spec, odd in ((PLAIN_SPEC, ODD), (lists, ODD_LISTS)):
+        for data in odd:
+            yield spec.case(op, scalar(data) if alone else s(data))
+            if op == "ParseExampleV2":
+                yield spec.case(op, scalar(data))
+            if not alone:
+                yield spec.case(op, s(odd[0], data, odd[0]), fed=True)
+        for data in random_examples(g, spec, 40):
+            yield spec.case(op, scalar(data) if alone else s(data))
+        for data in list(random_examples(g, spec, 150)):
+            data = damaged(g, data)
+            yield spec.case(op, scalar(data) if alone else s(odd[0], data))
+        if not alone:
+            for n in (0, 1, 7, 100):
+                yield spec.case(op, s(*random_examples(g, spec, n)))
+            yield spec.case(op, s(odd[0], b"\x07"), names=s(b"first", b"second"))
+            yield spec.case(op, s(odd[0], example(f=ints(1))), names=s(b"first", b"second"))
+            yield spec.case(op, s(odd[0], b""), names=s(b"first", b"second"))
+            yield spec.case(op, s(odd[0], b""), names=s(b"first"))
+        yield spec.case(op, s(odd[0]) if alone else scalar(odd[0]))
+        yield spec.case(op, s(odd[0]).reshape(1, 1))
+    for d in (np.float32([1, 2, 3]), np.float32(1), np.float32([[1, 2]])):
+        bad = Spec(dense={"f": ("float32", [2], d)})
+        yield bad.case(op, scalar(GOOD) if alone else s(GOOD))
+        bad = Spec(dense={"f": ("float32", [None, 2], d)})
+        yield bad.case(op, scalar(GOOD) if alone else s(GOOD))
+    many = Spec(dense={f"feature_number_{i}": ("float32", [1], np.float32([i])) for i in range(90)}, sparse={f"s{i}": "int64" for i in range(40)})
+    for data in random_examples(g, many, 4):
+        yield many.case(op, scalar(data) if alone else s(data, b""))
+    for empty in (Spec(), Spec(dense={"f": ("float32", [0], None)})):
+        yield empty.case(op, scalar(GOOD) if alone else s(GOOD))
+    if op == "ParseExampleV2":
+        # as many keys as types
+        for k in range(2, 5):
+            case = LIST_SPEC.case(op, s(GOOD), fed=True)
+            inputs = list(case.inputs)
+            inputs[k] = inputs[k][:-1]
+            yield Case(*inputs, texts=True, **case.attrs)
