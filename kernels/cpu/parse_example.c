@@ -236,8 +236,6 @@ static void rows(struct rt_rows *r)
     for (int k = 0; k < l.n[KN_DENSE]; k++)
         if (dense->v.shapes[k].rank == 0 || dense->v.shapes[k].dim[0] >= 0)
             r->out_dep[l.vals + k] = (struct rt_dep){RT_DEP_ROWS, 0};
-    for (int k = 0; k < l.n[KN_RAGGED]; k++) /* a batch of one knows no other row */
-        r->out_dep[l.ragged + k].kind = RT_DEP_MIXED;
 }
 
 /* ---- checks of inputs ---- */
