@@ -46,7 +46,7 @@ static const struct row rows[] = {
     {"rest_api_port", INTEGER, TFS, AT(rest_api_port), "0", "8501", 0, 65535,
      "TCP port of the REST API; 0: none; must differ from port"},
     {"rest_api_num_threads", INTEGER, TFS, AT(rest_api_num_threads), "0", NULL, ANY,
-     "accepted; see num_rest_threads, no thread waits for a request here"},
+     "at most so many REST network threads; no thread waits for a request here, so few are enough"},
     {"rest_api_timeout_in_ms", INTEGER, TFS, AT(rest_api_timeout_in_ms), "30000", NULL, ANY,
      "deadline of a REST request; 0 or less: none"},
     {"rest_api_enable_cors_support", BOOLEAN, TFS, AT(rest_api_enable_cors_support), "false", NULL,
@@ -61,7 +61,7 @@ static const struct row rows[] = {
     {"model_config_file", TEXT, TFS, AT(model_config_file), "", NULL, ANY,
      "text ModelServerConfig; replaces model_name and model_base_path"},
     {"model_config_file_poll_wait_seconds", INTEGER, TFS, AT(model_config_file_poll_wait_seconds),
-     "0", NULL, 0, INT32_MAX, "re-read model_config_file this often; 0: never again"},
+     "0", NULL, ANY, "re-read model_config_file after so many seconds; 0 or less: only on SIGHUP"},
     {"model_name", TEXT, TFS, AT(model_name), "default", NULL, ANY,
      "name of the model at model_base_path"},
     {"model_base_path", TEXT, TFS, AT(model_base_path), "", NULL, ANY,
@@ -69,8 +69,8 @@ static const struct row rows[] = {
     {"num_load_threads", INTEGER, TFS, AT(num_load_threads), "0", NULL, 0, 256,
      "loads that may go on at once; 0: two"},
     {"num_unload_threads", INTEGER, TFS, AT(num_unload_threads), "0", NULL, 0, 256,
-     "accepted; versions are freed by the manager, off the requests' way"},
-    {"max_num_load_retries", INTEGER, TFS, AT(max_num_load_retries), "5", NULL, COUNT,
+     "versions that may be freed at once, on threads of low priority; 0: one"},
+    {"max_num_load_retries", INTEGER, TFS, AT(max_num_load_retries), "5", NULL, ANY,
      "how often a failed load is tried again; a changed directory is tried again in any case"},
     {"load_retry_interval_micros", INTEGER, TFS, AT(load_retry_interval_micros), "60000000", NULL,
      ANY, "pause between two tries; less than 0: none"},
@@ -83,15 +83,30 @@ static const struct row rows[] = {
     {"grpc_channel_arguments", TEXT, TFS, AT(grpc_channel_arguments), "", NULL, ANY,
      "comma-separated key=value for the gRPC server"},
     {"grpc_max_threads", INTEGER, TFS, AT(grpc_max_threads), "0", NULL, ANY,
-     "accepted; see num_grpc_threads"},
+     "at most so many gRPC network threads; calls hold no thread, so none is refused for want of "
+     "one"},
     {"monitoring_config_file", TEXT, TFS, AT(monitoring_config_file), "", NULL, ANY,
-     "accepted, not read: the Prometheus page is always there, at /monitoring/prometheus/metrics"},
+     "text MonitoringConfig: path of the Prometheus page, or no page (enable: false); without the "
+     "file it is at /monitoring/prometheus/metrics"},
     {"tensorflow_session_parallelism", INTEGER, TFS, AT(tensorflow_session_parallelism), "0", NULL,
-     ANY, "accepted; see num_workers"},
+     ANY, "threads that run models, unless num_workers says so; 0: one per usable core"},
     {"tensorflow_intra_op_parallelism", INTEGER, TFS, AT(tensorflow_intra_op_parallelism), "0",
-     NULL, ANY, "accepted; see num_workers"},
+     NULL, ANY,
+     "the same; of this and tensorflow_inter_op_parallelism the larger one counts: one set of "
+     "threads runs ops and parts of ops"},
     {"tensorflow_inter_op_parallelism", INTEGER, TFS, AT(tensorflow_inter_op_parallelism), "0",
-     NULL, ANY, "accepted; see num_workers"},
+     NULL, ANY, "see tensorflow_intra_op_parallelism; all three at once are refused"},
+    {"tensorflow_session_config_file", TEXT, TFS, AT(tensorflow_session_config_file), "", NULL,
+     ANY,
+     "text tensorflow.ConfigProto: its numbers of threads count where no flag gives any, other "
+     "fields are told in the log as without effect"},
+    {"platform_config_file", TEXT, TFS, AT(platform_config_file), "", NULL, ANY,
+     "text PlatformConfigMap: batching, threads, tags and warm-up of platform tensorflow, in place "
+     "of their flags"},
+    {"thread_pool_factory_config_file", TEXT, TFS, AT(thread_pool_factory_config_file), "", NULL,
+     ANY,
+     "text ThreadPoolFactoryConfig; one that names a factory is refused, as by a stock "
+     "tensorflow_model_server"},
     {"enable_signature_method_name_check", BOOLEAN, TFS, AT(enable_signature_method_name_check),
      "false", NULL, ANY, "refuse a call whose signature has another method name"},
     {"enable_grpc_healthcheck_service", BOOLEAN, TFS, AT(enable_grpc_healthcheck_service), "false",
@@ -101,6 +116,11 @@ static const struct row rows[] = {
      "Predict answers in tensor_content instead of the typed fields"},
     {"version", BOOLEAN, TFS, SIZE_MAX, "false", NULL, ANY, "print the version and exit"},
 
+    {"strict_flags", BOOLEAN, OURS, AT(strict_flags), "false", "true", ANY,
+     "refuse an unknown argument instead of telling it and going on"},
+    {"version_transition", TEXT, OURS, AT(version_transition), "availability_preserving", NULL, ANY,
+     "availability_preserving: load the new version, then unload the old one; "
+     "resource_preserving: unload first"},
     {"models", TEXT, OURS, AT(models), "", NULL, ANY,
      "directory whose sub-directories are models; they may come and go while the server runs"},
     {"bind_address", TEXT, OURS, AT(bind_address), "", "127.0.0.1", ANY,
@@ -151,22 +171,31 @@ static const struct row rows[] = {
      "not available: a server that was told to use TLS must not serve without"},
     {"use_alts_credentials", BOOLEAN, TFS_REFUSED, 0, "false", NULL, ANY, "not available"},
 
-    {"enable_per_model_batching_parameters", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
-    {"flush_filesystem_caches", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY, ""},
-    {"tensorflow_session_config_file", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
-    {"per_process_gpu_memory_fraction", FLOAT, TFS_IGNORED, 0, "0.0", NULL, ANY, ""},
-    {"num_request_iterations_for_warmup", INTEGER, TFS_IGNORED, 0, "0", NULL, ANY, ""},
-    {"remove_unused_fields_from_bundle_metagraph", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY, ""},
-    {"platform_config_file", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
-    {"prefer_tflite_model", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
-    {"num_tflite_pools", INTEGER, TFS_IGNORED, 0, "0", NULL, ANY, ""},
-    {"num_tflite_interpreters_per_pool", INTEGER, TFS_IGNORED, 0, "1", NULL, ANY, ""},
-    {"xla_cpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
-    {"xla_gpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
-    {"enable_profiler", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY, ""},
-    {"thread_pool_factory_config_file", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
-    {"mixed_precision", TEXT, TFS_IGNORED, 0, "", NULL, ANY, ""},
-    {"skip_initialize_tpu", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, ""},
+    {"enable_per_model_batching_parameters", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
+     "batching_params.pbtxt in a version is not read; batches form by load"},
+    {"flush_filesystem_caches", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
+     "weights are read once; what the kernel keeps of their files it gives up by itself"},
+    {"per_process_gpu_memory_fraction", FLOAT, TFS_IGNORED, 0, "0.0", NULL, ANY,
+     "no device memory is taken ahead of its use"},
+    {"num_request_iterations_for_warmup", INTEGER, TFS_IGNORED, 0, "0", NULL, ANY,
+     "each signature is run once"},
+    {"remove_unused_fields_from_bundle_metagraph", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
+     "of a meta graph only what is served is ever kept"},
+    {"prefer_tflite_model", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
+     "TensorFlow Lite models are not run, the version's SavedModel is"},
+    {"num_tflite_pools", INTEGER, TFS_IGNORED, 0, "0", NULL, ANY,
+     "there are no TensorFlow Lite interpreters"},
+    {"num_tflite_interpreters_per_pool", INTEGER, TFS_IGNORED, 0, "1", NULL, ANY,
+     "there are no TensorFlow Lite interpreters"},
+    {"xla_cpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
+     "there is no XLA; plans are compiled here in any case"},
+    {"xla_gpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
+     "there is no XLA; plans are compiled here in any case"},
+    {"enable_profiler", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
+     "there is no ProfilerService; the metrics page has times per model and version"},
+    {"mixed_precision", TEXT, TFS_IGNORED, 0, "", NULL, ANY,
+     "models are computed in the types that they name"},
+    {"skip_initialize_tpu", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, "there are no TPUs"},
 };
 /* clang-format on */
 
@@ -223,6 +252,8 @@ static bool looks_like_float(const char *text)
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);
+    if (!text && row->kind != BOOLEAN)
+        return false;
     int64_t number = 0;
     bool flag = !text;
     switch (row->kind) {
@@ -240,6 +271,7 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
     case FLOAT:
         return looks_like_float(text);
     case INTEGER:
+        text += strspn(text, " \t\n\v\f\r"); /* as scanf does */
         if (!srv_parse_int64(text, strlen(text), &number))
             return false;
         break;
@@ -272,9 +304,9 @@ static const char *const titles[] = {"Of Slipway", "Of TensorFlow Serving",
 void srv_options_help(FILE *out, bool as_tensorflow)
 {
     fprintf(out,
-            "usage: %s\nFlags (--name=value or --name value; a boolean: --name, --name=true, "
-            "--name=false):\n",
-            as_tensorflow ? "tensorflow_model_server" : "slipway serve");
+            "usage: %s\nFlags: (--name=value%s; a boolean: --name, --name=true, --name=false)\n",
+            as_tensorflow ? "tensorflow_model_server" : "slipway serve",
+            as_tensorflow ? "" : " or --name value");
     for (int pass = 0; pass < 4; pass++) {
         /* TensorFlow Serving's own come first. */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
@@ -324,11 +356,6 @@ static void print_version(FILE *out)
             SLIPWAY_VERSION, SLIPWAY_VERSION);
 }
 
-static bool is_word(const char *s, const char *a, const char *b)
-{
-    return strcmp(s, a) == 0 || strcmp(s, b) == 0;
-}
-
 /* That program prints everything; ours lets the error stand last. */
 static void tell_usage(FILE *out, bool as_tensorflow)
 {
@@ -338,74 +365,188 @@ static void tell_usage(FILE *out, bool as_tensorflow)
         fprintf(out, "slipway serve --help lists the flags and what they take\n");
 }
 
-enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
-                                 const char *const *argv, FILE *out)
+static void tell_value(FILE *out, const char *value, const char *name)
 {
-    memset(o, 0, sizeof *o);
-    o->as_tensorflow = as_tensorflow;
-    for (const struct row *r = rows; r < rows + N_ROWS; r++)
-        if (has_field(r))
-            set_value(o, r, default_of(r, as_tensorflow));
+    fprintf(out, "Couldn't interpret value %s for flag %s.\n", value, name);
+}
 
-    const char *unknown = NULL;
-    bool flags_end = false;
+static bool is_default(const struct row *row, const char *text, bool as_tensorflow)
+{
+    return strcmp(text, default_of(row, as_tensorflow)) == 0;
+}
+
+/* What came of one argument. */
+enum taken { TAKEN, NO_FLAG, BAD };
+
+/* `text` NULL: the flag stood alone. */
+static enum taken take_value(struct srv_options *o, const struct row *row, const char *text,
+                             FILE *out)
+{
+    if (!set_value(o, row, text)) {
+        /* There a boolean's value is told with its "=". */
+        bool equals = o->as_tensorflow && row->kind == BOOLEAN;
+        char shown[512];
+        snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
+        tell_value(out, shown, row->name);
+        return BAD;
+    }
+    o->given[row - rows] = text ? text : "true";
+    if (row->meaning == TFS_REFUSED && !is_default(row, text ? text : "true", o->as_tensorflow)) {
+        fprintf(out, "--%s: %s\n", row->name, row->help);
+        return BAD;
+    }
+    return TAKEN;
+}
+
+/* A boolean's name with more behind it than "=": to that program a bad value, not another flag. */
+static const struct row *boolean_before(const char *arg)
+{
+    for (const struct row *r = rows; r < rows + N_ROWS; r++)
+        if (r->kind == BOOLEAN && r->meaning != OURS &&
+            strncmp(arg + 2, r->name, strlen(r->name)) == 0)
+            return r;
+    return NULL;
+}
+
+static enum taken take_theirs(struct srv_options *o, const char *arg, FILE *out)
+{
+    if (strncmp(arg, "--", 2) != 0)
+        return NO_FLAG;
+    const char *equals = strchr(arg, '=');
+    const struct row *row =
+        find_row(arg + 2, equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
+    if (row && (equals || row->kind == BOOLEAN))
+        return take_value(o, row, equals ? equals + 1 : NULL, out);
+    row = row ? NULL : boolean_before(arg);
+    if (!row)
+        return NO_FLAG;
+    tell_value(out, arg + 2 + strlen(row->name), row->name);
+    return BAD;
+}
+
+static enum srv_parse parse_theirs(struct srv_options *o, int argc, const char *const *argv,
+                                   FILE *out)
+{
+    const char *left_over = NULL;
+    bool bad = false, rest = false;
     for (int i = 1; i < argc; i++) {
-        const char *arg = argv[i];
-        if (!flags_end && strcmp(arg, "--") == 0) {
-            flags_end = true;
-            continue;
+        rest = rest || strcmp(argv[i], "--") == 0;
+        enum taken t = rest ? NO_FLAG : take_theirs(o, argv[i], out);
+        bad = bad || t == BAD;
+        if (t == NO_FLAG && !left_over)
+            left_over = argv[i];
+    }
+    if (bad || (left_over && strcmp(left_over, "--help") == 0)) {
+        srv_options_help(out, true);
+        return SRV_PARSE_EXIT_USAGE;
+    }
+    if (left_over) {
+        fprintf(out, "unknown argument: %s\n", left_over);
+        srv_options_help(out, true);
+    }
+    return left_over && o->strict_flags ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_RUN;
+}
+
+static enum srv_parse parse_own(struct srv_options *o, int argc, const char *const *argv, FILE *out)
+{
+    const char *unknown = NULL;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *equals = strchr(arg, '=');
+        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+            srv_options_help(out, false);
+            return SRV_PARSE_EXIT_0;
         }
-        if (!flags_end && is_word(arg, "--help", "-h")) {
-            srv_options_help(out, as_tensorflow);
-            return as_tensorflow ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_EXIT_0;
-        }
-        if (!flags_end && strcmp(arg, "--help=markdown") == 0) {
+        if (strcmp(arg, "--help=markdown") == 0) {
             srv_options_markdown(out);
             return SRV_PARSE_EXIT_0;
         }
-        const char *equals = strchr(arg, '=');
+        if (strcmp(arg, "--") == 0 && i + 1 == argc)
+            break;
         const struct row *row =
-            !flags_end && strncmp(arg, "--", 2) == 0
+            strncmp(arg, "--", 2) == 0
                 ? find_row(arg + 2, equals ? (size_t)(equals - arg - 2) : strlen(arg + 2))
                 : NULL;
         if (!row) {
-            if (!unknown)
-                unknown = arg;
+            unknown = unknown ? unknown : arg;
             continue;
         }
         const char *text = equals ? equals + 1 : NULL;
         if (!text && row->kind != BOOLEAN && i + 1 < argc)
             text = argv[++i];
-        if ((!text && row->kind != BOOLEAN) || !set_value(o, row, text)) {
-            fprintf(out, "Couldn't interpret value %s for flag %s.\n", text ? text : "(none)",
-                    row->name);
-            tell_usage(out, as_tensorflow);
+        if (take_value(o, row, text, out) == BAD) {
+            tell_usage(out, false);
             return SRV_PARSE_EXIT_USAGE;
         }
-        if (strcmp(row->name, "version") == 0 && (!text || strcmp(text, "true") == 0)) {
-            print_version(out);
-            return SRV_PARSE_EXIT_0;
-        }
-        bool is_default = strcmp(text ? text : "true", default_of(row, as_tensorflow)) == 0;
-        if (row->meaning == TFS_REFUSED && !is_default) {
-            fprintf(out, "--%s: %s\n", row->name, row->help);
-            return SRV_PARSE_EXIT_USAGE;
-        }
-        if (row->meaning == TFS_IGNORED && !is_default)
-            fprintf(out, "--%s is accepted and has no effect here\n", row->name);
     }
-    if (!is_word(o->log_format, "text", "json")) {
-        fprintf(out, "Couldn't interpret value %s for flag log_format.\n", o->log_format);
+    if (!unknown)
+        return SRV_PARSE_RUN;
+    fprintf(out, "unknown argument: %s\n", unknown);
+    if (o->strict_flags)
+        fprintf(out, "slipway serve --help lists the flags\n");
+    return o->strict_flags ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_RUN;
+}
+
+/* A text that must be one of two words. */
+static bool check_words(const struct srv_options *o, FILE *out)
+{
+    const struct {
+        const char *name, *value, *a, *b;
+    } words[] = {
+        {"log_format", o->log_format, "text", "json"},
+        {"version_transition", o->version_transition, "availability_preserving",
+         "resource_preserving"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i].value, words[i].a) != 0 && strcmp(words[i].value, words[i].b) != 0) {
+            tell_value(out, words[i].value, words[i].name);
+            return false;
+        }
+    return true;
+}
+
+enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
+                                 const char *const *argv, FILE *out)
+{
+    _Static_assert((int)N_ROWS <= (int)SRV_MAX_FLAGS, "given[] has a place for each flag");
+    memset(o, 0, sizeof *o);
+    o->as_tensorflow = as_tensorflow;
+    for (const struct row *r = rows; r < rows + N_ROWS; r++)
+        if (has_field(r))
+            set_value(o, r, default_of(r, as_tensorflow));
+    enum srv_parse parsed =
+        as_tensorflow ? parse_theirs(o, argc, argv, out) : parse_own(o, argc, argv, out);
+    if (parsed != SRV_PARSE_RUN)
+        return parsed;
+    const char *version = o->given[find_row("version", 7) - rows];
+    if (version && strcmp(version, "true") == 0) {
+        print_version(out);
+        return SRV_PARSE_EXIT_0;
+    }
+    if (!check_words(o, out)) {
         tell_usage(out, as_tensorflow);
         return SRV_PARSE_EXIT_USAGE;
     }
-    if (unknown) {
-        fprintf(out, "unknown argument: %s\n", unknown);
-        if (!as_tensorflow) {
-            fprintf(out, "slipway serve --help lists the flags\n");
-            return SRV_PARSE_EXIT_USAGE;
-        }
-        srv_options_help(out, as_tensorflow);
-    }
     return SRV_PARSE_RUN;
+}
+
+bool srv_options_is_given(const struct srv_options *o, const char *name)
+{
+    const struct row *row = find_row(name, strlen(name));
+    return row && o->given[row - rows];
+}
+
+bool srv_options_next_note(const struct srv_options *o, int *i, const char **name,
+                           const char **reason)
+{
+    for (; *i < N_ROWS; ++*i) {
+        const struct row *row = &rows[*i];
+        const char *text = o->given[*i];
+        if (row->meaning != TFS_IGNORED || !text || is_default(row, text, o->as_tensorflow))
+            continue;
+        *name = row->name;
+        *reason = row->help;
+        ++*i;
+        return true;
+    }
+    return false;
 }

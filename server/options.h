@@ -12,6 +12,8 @@
 
 #include "runtime/base/status.h"
 
+enum { SRV_MAX_FLAGS = 192 };
+
 struct srv_options {
     bool as_tensorflow; /* called as tensorflow_model_server */
 
@@ -22,7 +24,8 @@ struct srv_options {
     bool allow_version_labels_for_unavailable_models;
     const char *batching_parameters_file, *model_config_file, *model_name, *model_base_path;
     const char *grpc_socket_path, *saved_model_tags, *grpc_channel_arguments;
-    const char *monitoring_config_file;
+    const char *monitoring_config_file, *tensorflow_session_config_file, *platform_config_file,
+        *thread_pool_factory_config_file;
     int64_t model_config_file_poll_wait_seconds, file_system_poll_wait_seconds;
     int64_t num_load_threads, num_unload_threads, max_num_load_retries, load_retry_interval_micros;
     bool enable_model_warmup;
@@ -56,16 +59,33 @@ struct srv_options {
     bool access_log;
     const char *log_format; /* "text" or "json" */
     int64_t log_level;      /* 0 errors .. 3 debug */
+    bool strict_flags;
+    const char *version_transition; /* "availability_preserving" or "resource_preserving" */
+
+    /* What each flag was given last, in the table's order; NULL: not given. */
+    const char *given[SRV_MAX_FLAGS];
 };
 
 enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
 
 /*
- * Sets defaults (they depend on as_tensorflow), then reads argv[1..]. Unknown flags: as
- * tensorflow_model_server a message and usage on `out`, then go on; as slipway refused by name.
+ * Sets defaults (they depend on as_tensorflow), then reads argv[1..].
+ *
+ * As tensorflow_model_server just as that program does: a value comes behind "=" only; a boolean is
+ * --name, --name=true or --name=false; a bad value is told, the others are still read, then usage
+ * is printed and the program ends; so it does when the first argument that is no flag is --help.
+ * What else is left over is told with the usage, and the server starts, unless --strict_flags.
+ *
+ * As slipway also "--name value", and the first mistake ends it.
  */
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);
+/* The flag was on the command line. */
+bool srv_options_is_given(const struct srv_options *o, const char *name);
+/* The flags that were given and have no effect here, with the reason. *i: 0 at first. False: no
+ * more. */
+bool srv_options_next_note(const struct srv_options *o, int *i, const char **name,
+                           const char **reason);
 void srv_options_help(FILE *out, bool as_tensorflow);
 void srv_options_markdown(FILE *out); /* FLAGS.md */
 

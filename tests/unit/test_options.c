@@ -8,6 +8,7 @@ static char printed[65536];
 
 static enum srv_parse parse(bool as_tensorflow, int argc, const char *const *argv)
 {
+    memset(printed, 0, sizeof printed);
     FILE *out = fmemopen(printed, sizeof printed, "w");
     assert_non_null(out);
     enum srv_parse r = srv_options_parse(&o, as_tensorflow, argc, argv, out);
@@ -41,7 +42,7 @@ static void defaults_depend_on_the_name_it_is_called_by(void **state)
 static void values_come_after_an_equals_sign_or_a_space(void **state)
 {
     (void)state;
-    assert_int_equal(PARSE(true, "--port=9", "--model_name", "m", "--rest_api_port", "10",
+    assert_int_equal(PARSE(false, "--port=9", "--model_name", "m", "--rest_api_port", "10",
                            "--enable_batching", "--drain_timeout=2.5", "--max_body_bytes=2K"),
                      SRV_PARSE_RUN);
     assert_int_equal(o.port, 9);
@@ -76,7 +77,8 @@ static void a_value_out_of_range_or_missing_ends_with_usage(void **state)
     assert_int_equal(PARSE(true, "--port="), SRV_PARSE_EXIT_USAGE);
     assert_int_equal(PARSE(true, "--port=8500x"), SRV_PARSE_EXIT_USAGE);
     assert_int_equal(PARSE(true, "--port=99999999999999999999"), SRV_PARSE_EXIT_USAGE);
-    assert_int_equal(PARSE(true, "--port"), SRV_PARSE_EXIT_USAGE);
+    assert_int_equal(PARSE(false, "--port"), SRV_PARSE_EXIT_USAGE);
+    assert_int_equal(PARSE(false, "--version_transition=x"), SRV_PARSE_EXIT_USAGE);
     assert_int_equal(PARSE(false, "--log_format=xml"), SRV_PARSE_EXIT_USAGE);
     assert_int_equal(PARSE(false, "--max_body_bytes=9999999999G"), SRV_PARSE_EXIT_USAGE);
 }
@@ -101,8 +103,144 @@ static void every_flag_of_tensorflow_serving_is_accepted(void **state)
                            "--per_process_gpu_memory_fraction=0.5", "--prefer_tflite_model",
                            "--num_tflite_pools=3", "--mixed_precision=bfloat16"),
                      SRV_PARSE_RUN);
-    assert_non_null(strstr(printed, "--enable_profiler is accepted and has no effect here"));
     assert_null(strstr(printed, "unknown argument"));
+    const char *name, *reason;
+    int i = 0, n = 0;
+    for (; srv_options_next_note(&o, &i, &name, &reason); n++)
+        assert_true(*reason != 0);
+    assert_int_equal(n, 6);
+    i = 0;
+    PARSE(true, "--enable_profiler=true", "--num_tflite_pools=0");
+    assert_false(srv_options_next_note(&o, &i, &name, &reason)); /* the defaults */
+}
+
+/* ---- as tensorflow_model_server: what that program's parser does ---- */
+
+static void theirs_knows_no_space_before_a_value(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(true, "--port", "9"), SRV_PARSE_RUN);
+    assert_non_null(strstr(printed, "unknown argument: --port\nusage: tensorflow_model_server"));
+    assert_int_equal(o.port, 8500);
+}
+
+static void theirs_tells_each_bad_value_then_usage(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(true, "--port=x", "--rest_api_port=7", "--enable_batching=yes"),
+                     SRV_PARSE_EXIT_USAGE);
+    assert_int_equal(o.rest_api_port, 7);
+    assert_non_null(strstr(printed, "Couldn't interpret value x for flag port."));
+    assert_non_null(strstr(printed, "Couldn't interpret value =yes for flag enable_batching."));
+}
+
+static void theirs_takes_a_longer_boolean_name_for_a_bad_value(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(true, "--enable_batchings"), SRV_PARSE_EXIT_USAGE);
+    assert_non_null(strstr(printed, "Couldn't interpret value s for flag enable_batching."));
+    assert_int_equal(PARSE(true, "--version_transition=resource_preserving"), SRV_PARSE_RUN);
+}
+
+static void theirs_numbers_may_have_a_plus_and_space_before_them(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(true, "--port=+9"), SRV_PARSE_RUN);
+    assert_int_equal(o.port, 9);
+    assert_int_equal(PARSE(true, "--port= 10"), SRV_PARSE_RUN);
+    assert_int_equal(o.port, 10);
+    assert_int_equal(PARSE(true, "--port=10 "), SRV_PARSE_EXIT_USAGE);
+}
+
+static void theirs_help_counts_only_as_the_first_thing_left_over(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(true, "--port=9", "--help"), SRV_PARSE_EXIT_USAGE);
+    assert_int_equal(PARSE(true, "x", "--help"), SRV_PARSE_RUN);
+    assert_non_null(strstr(printed, "unknown argument: x"));
+    assert_int_equal(PARSE(true, "--", "--help"), SRV_PARSE_RUN);
+    assert_non_null(strstr(printed, "unknown argument: --\n"));
+    assert_int_equal(PARSE(true, "-h"), SRV_PARSE_RUN);
+    assert_non_null(strstr(printed, "unknown argument: -h"));
+}
+
+static void strict_flags_refuse_the_unknown(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(true, "--nonsense", "--strict_flags"), SRV_PARSE_EXIT_USAGE);
+    assert_int_equal(PARSE(false, "--nonsense", "--strict_flags=false"), SRV_PARSE_RUN);
+}
+
+static void what_was_given_is_known(void **state)
+{
+    (void)state;
+    PARSE(true, "--port=8500");
+    assert_true(srv_options_is_given(&o, "port"));
+    assert_false(srv_options_is_given(&o, "model_name"));
+    assert_false(srv_options_is_given(&o, "nonsense"));
+}
+
+/* Every flag that the reference lists is in the help of both names. */
+static void help_lists_every_flag(void **state)
+{
+    (void)state;
+    static const char *const flags[] = {"port",
+                                        "grpc_socket_path",
+                                        "rest_api_port",
+                                        "rest_api_num_threads",
+                                        "rest_api_timeout_in_ms",
+                                        "rest_api_enable_cors_support",
+                                        "enable_batching",
+                                        "batching_parameters_file",
+                                        "enable_per_model_batching_parameters",
+                                        "allow_version_labels_for_unavailable_models",
+                                        "model_config_file",
+                                        "model_config_file_poll_wait_seconds",
+                                        "model_name",
+                                        "model_base_path",
+                                        "num_load_threads",
+                                        "num_unload_threads",
+                                        "max_num_load_retries",
+                                        "load_retry_interval_micros",
+                                        "file_system_poll_wait_seconds",
+                                        "flush_filesystem_caches",
+                                        "tensorflow_session_parallelism",
+                                        "tensorflow_intra_op_parallelism",
+                                        "tensorflow_inter_op_parallelism",
+                                        "tensorflow_session_config_file",
+                                        "per_process_gpu_memory_fraction",
+                                        "saved_model_tags",
+                                        "grpc_channel_arguments",
+                                        "grpc_max_threads",
+                                        "enable_model_warmup",
+                                        "num_request_iterations_for_warmup",
+                                        "version",
+                                        "monitoring_config_file",
+                                        "remove_unused_fields_from_bundle_metagraph",
+                                        "use_alts_credentials",
+                                        "ssl_config_file",
+                                        "platform_config_file",
+                                        "prefer_tflite_model",
+                                        "num_tflite_pools",
+                                        "num_tflite_interpreters_per_pool",
+                                        "enable_signature_method_name_check",
+                                        "xla_cpu_compilation_enabled",
+                                        "xla_gpu_compilation_enabled",
+                                        "enable_profiler",
+                                        "thread_pool_factory_config_file",
+                                        "mixed_precision",
+                                        "skip_initialize_tpu",
+                                        "enable_grpc_healthcheck_service",
+                                        "enable_serialization_as_tensor_content"};
+    for (int theirs = 0; theirs < 2; theirs++) {
+        PARSE(theirs == 1, "--help");
+        for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+            char line[96];
+            snprintf(line, sizeof line, "\t--%s=", flags[i]);
+            if (!strstr(printed, line))
+                fail_msg("--help does not list %s", flags[i]);
+        }
+    }
 }
 
 static void tls_is_refused_and_not_ignored(void **state)
@@ -147,6 +285,14 @@ int main(void)
         cmocka_unit_test(a_value_out_of_range_or_missing_ends_with_usage),
         cmocka_unit_test(an_unknown_flag_is_told_and_stops_only_slipway),
         cmocka_unit_test(every_flag_of_tensorflow_serving_is_accepted),
+        cmocka_unit_test(theirs_knows_no_space_before_a_value),
+        cmocka_unit_test(theirs_tells_each_bad_value_then_usage),
+        cmocka_unit_test(theirs_takes_a_longer_boolean_name_for_a_bad_value),
+        cmocka_unit_test(theirs_numbers_may_have_a_plus_and_space_before_them),
+        cmocka_unit_test(theirs_help_counts_only_as_the_first_thing_left_over),
+        cmocka_unit_test(strict_flags_refuse_the_unknown),
+        cmocka_unit_test(what_was_given_is_known),
+        cmocka_unit_test(help_lists_every_flag),
         cmocka_unit_test(tls_is_refused_and_not_ignored),
         cmocka_unit_test(version_and_help_end_the_program),
         cmocka_unit_test(integers_keep_their_range),
