@@ -11,6 +11,7 @@
 
 #include "proto/text.h"
 #include "proto/unpack.h"
+#include "runtime/file.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 
 enum { MAX_CONFIG_BYTES = 64 << 20, MAX_MODELS = 100000 };
@@ -239,39 +240,6 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 
 /* ---- files ---- */
 
-static enum rt_status read_file(const char *path, char **out, size_t *n, struct rt_error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat s;
-    if (fd < 0 || fstat(fd, &s)) {
-        int e = errno;
-        if (fd >= 0)
-            close(fd);
-        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE, "%s; %s", path,
-                       strerror(e));
-    }
-    char *bytes = NULL;
-    if (!S_ISREG(s.st_mode) || s.st_size > MAX_CONFIG_BYTES) {
-        close(fd);
-        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: not a file of at most %d bytes", path,
-                       MAX_CONFIG_BYTES);
-    }
-    size_t room = (size_t)s.st_size, got = 0;
-    bytes = malloc(room + 1);
-    while (bytes && got < room) {
-        ssize_t k = read(fd, bytes + got, room - got);
-        if (k <= 0)
-            break; /* shorter than it was: what is there must parse by itself */
-        got += (size_t)k;
-    }
-    close(fd);
-    if (!bytes)
-        return rt_fail_memory(err, path, room);
-    *out = bytes;
-    *n = got;
-    return RT_OK;
-}
-
 static enum rt_status from_flags(const struct srv_options *o, struct srv_config **out,
                                  struct rt_error *err)
 {
@@ -306,7 +274,7 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
         return from_flags(o, out, err);
     char *text = NULL;
     size_t n = 0;
-    enum rt_status st = read_file(o->model_config_file, &text, &n, err);
+    enum rt_status st = rt_file_read(o->model_config_file, MAX_CONFIG_BYTES, &text, &n, err);
     if (st)
         return st;
     st = srv_config_from_text(rt_span_of(text, n), o->model_config_file, out, err);

@@ -62,6 +62,10 @@ struct srv_options {
     bool strict_flags;
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */
 
+    /* Made by srv_settings_resolve: */
+    const char *prometheus_path;   /* "": no page */
+    const char *platform_batching; /* text BatchingParameters of platform_config_file, or "" */
+
     /* What each flag was given last, in the table's order; NULL: not given. */
     const char *given[SRV_MAX_FLAGS];
 };

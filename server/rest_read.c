@@ -140,7 +140,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
     if (req->n_encodings)
         req->length = UINT64_MAX;
 
-    enum rt_status st = srv_route(&r->route, r->method, r->uri, r->arena, &r->err);
+    enum rt_status st = srv_route(&r->route, r->method, r->uri, r->server->options.prometheus_path,
+                                  r->arena, &r->err);
     if (st) {
         srv_rest_fail(r, st);
         req->stage = STAGE_REFUSED;

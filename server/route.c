@@ -4,8 +4,6 @@
 
 #include "runtime/base/arena.h"
 
-static const char metrics_path[] = "/monitoring/prometheus/metrics";
-
 enum srv_method srv_method_of(const char *name)
 {
     static const char *const names[] = {"GET", "POST", "OPTIONS", "HEAD"};
@@ -189,7 +187,7 @@ static enum rt_status to_model(struct srv_route *out, const char *method, struct
 }
 
 enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_span uri,
-                         struct rt_arena *arena, struct rt_error *err)
+                         const char *metrics_path, struct rt_arena *arena, struct rt_error *err)
 {
     memset(out, 0, sizeof *out);
     out->api = SRV_OTHER;
@@ -200,19 +198,19 @@ enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_sp
         if (slash)
             uri = rt_span_of(slash, rest.n - (size_t)(slash - rest.p));
     }
-    rest = uri;
-    if (take(&rest, "/v1/"))
-        return to_model(out, method, uri, arena, err);
-
-    enum srv_method m = srv_method_of(method);
     const unsigned char *query = uri.n ? memchr(uri.p, '?', uri.n) : NULL;
     struct rt_span path = rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
-    if (rt_span_is(path, metrics_path)) {
+    if (*metrics_path && rt_span_is(path, metrics_path)) {
         out->target = SRV_TO_METRICS;
         return query ? rt_fail(err, RT_INVALID_ARGUMENT, "Unexpected path: %.*s", (int)uri.n,
                                (const char *)uri.p)
                      : RT_OK;
     }
+    rest = uri;
+    if (take(&rest, "/v1/"))
+        return to_model(out, method, uri, arena, err);
+
+    enum srv_method m = srv_method_of(method);
     bool reads = m == SRV_GET || m == SRV_HEAD;
     rest = path;
     if (reads && rt_span_is(path, "/healthz")) {

@@ -35,9 +35,9 @@ struct srv_route {
 /*
  * INVALID_ARGUMENT with TensorFlow Serving's texts: "Malformed request: METHOD PATH", "Missing
  * model name in request.", "Failed to convert version: N to numeric."; NOT_FOUND outside /v1/.
- * `uri` holds the query too, as there.
+ * `uri` holds the query too, as there. `metrics_path`: of the Prometheus page, "": there is none.
  */
 enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_span uri,
-                         struct rt_arena *arena, struct rt_error *err);
+                         const char *metrics_path, struct rt_arena *arena, struct rt_error *err);
 
 #endif

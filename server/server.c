@@ -21,6 +21,7 @@
 #include "server/metrics.h"
 #include "server/rest.h"
 #include "server/scheduler.h"
+#include "server/settings.h"
 
 enum {
     REFUSED_WAIT_MS = 1000, /* for the answers that refuse what was still there */
@@ -62,16 +63,6 @@ static void raise_open_files(void)
     }
 }
 
-/* Puts numbers in place of "as many as fit", so that every part counts the same. */
-static void resolve_threads(struct srv_options *o)
-{
-    int cores = rt_machine_cores();
-    int share = cores / 4 > 1 ? cores / 4 : 1;
-    o->num_workers = o->num_workers ? o->num_workers : cores;
-    o->num_rest_threads = o->num_rest_threads ? o->num_rest_threads : share;
-    o->num_grpc_threads = o->num_grpc_threads ? o->num_grpc_threads : share;
-}
-
 static bool wants_rest(const struct srv_options *o)
 {
     return o->rest_api_port != 0 && o->rest_api_port != o->port;
@@ -80,6 +71,21 @@ static bool wants_rest(const struct srv_options *o)
 static bool wants_grpc(const struct srv_options *o)
 {
     return o->port != 0 || *o->grpc_socket_path;
+}
+
+/* Flags and files become plain values; what of them has no effect is told. */
+static enum rt_status settle(struct srv_server *s, struct rt_error *err)
+{
+    const char *name, *reason;
+    int i = 0;
+    while (srv_options_next_note(&s->options, &i, &name, &reason))
+        RT_LOG(RT_LOG_INFO, "--%s is accepted and has no effect here: %s", name, reason);
+    s->settings = rt_arena_new(SIZE_MAX);
+    if (!s->settings)
+        return rt_fail_memory(err, "the settings", 0);
+    enum rt_status st = srv_settings_resolve(&s->options, s->settings, err);
+    srv_settings_threads(&s->options, rt_machine_cores());
+    return st;
 }
 
 static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
@@ -332,9 +338,9 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     s->options = *options;
     s->registry = registry;
     atomic_store(&s->map, &nothing);
-    resolve_threads(&s->options);
-
-    enum rt_status st = start_parts(s, &err);
+    enum rt_status st = settle(s, &err);
+    if (!st)
+        st = start_parts(s, &err);
     bool go_on = true;
     if (!st && options->as_tensorflow)
         go_on = wait_initial(s, signals, &st, &err);
@@ -355,6 +361,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
         pthread_cancel(limit);
         pthread_join(limit, NULL);
     }
+    rt_arena_free(s->settings);
     free(s);
     close(signals);
     RT_LOG(RT_LOG_INFO, "stopped");

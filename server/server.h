@@ -27,6 +27,7 @@ enum { SRV_MAX_NETS = 128 };
 
 struct srv_server {
     struct srv_options options;
+    struct rt_arena *settings; /* what the options point to besides argv */
     const struct rt_registry *registry;
     _Atomic(const struct srv_map *) map; /* never NULL once started */
     struct srv_metrics *metrics;

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rt_arena *arena = rt_arena_new(1 << 20);
     struct rt_error err = {.arena = arena};
     struct srv_route route;
-    srv_route(&route, method, rt_span_of(space + 1, size - n - 1), arena, &err);
+    srv_route(&route, method, rt_span_of(space + 1, size - n - 1), "/metrics", arena, &err);
     rt_arena_free(arena);
     return 0;
 }

@@ -10,12 +10,14 @@ struct asked {
     struct rt_error err;
 };
 
+static const char *metrics_path = "/monitoring/prometheus/metrics";
+
 static enum rt_status ask(struct asked *a, const char *method, const char *uri)
 {
     memset(a, 0, sizeof *a);
     a->arena = rt_arena_new(SIZE_MAX);
     a->err.arena = a->arena;
-    return srv_route(&a->to, method, rt_span_str(uri), a->arena, &a->err);
+    return srv_route(&a->to, method, rt_span_str(uri), metrics_path, a->arena, &a->err);
 }
 
 static void names(const char *method, const char *uri, enum srv_api api, const char *name,
@@ -167,6 +169,22 @@ static void our_own_paths_stand_beside(void **state)
     refused("GET", "http://host", RT_NOT_FOUND, "http://host");
 }
 
+static void the_metrics_page_is_where_the_configuration_says(void **state)
+{
+    (void)state;
+    struct asked a;
+    metrics_path = "/v1/metrics";
+    assert_ok(ask(&a, "GET", "/v1/metrics"), &a.err);
+    assert_int_equal(a.to.target, SRV_TO_METRICS);
+    rt_arena_free(a.arena);
+    assert_int_equal(ask(&a, "GET", "/monitoring/prometheus/metrics"), RT_NOT_FOUND);
+    rt_arena_free(a.arena);
+    metrics_path = "";
+    assert_int_equal(ask(&a, "GET", ""), RT_NOT_FOUND);
+    rt_arena_free(a.arena);
+    metrics_path = "/monitoring/prometheus/metrics";
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +193,7 @@ int main(void)
         cmocka_unit_test(a_name_is_tried_before_a_version),
         cmocka_unit_test(what_does_not_match_is_malformed),
         cmocka_unit_test(our_own_paths_stand_beside),
+        cmocka_unit_test(the_metrics_page_is_where_the_configuration_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,350 @@
+#include "server/settings.h"
+
+#include <string.h>
+
+#include "proto/unpack.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/log.h"
+#include "server/text_file.h"
+#include "tensorflow/core/protobuf/config.pb-c.h"
+#include "tensorflow_serving/config/monitoring_config.pb-c.h"
+#include "tensorflow_serving/config/platform_config.pb-c.h"
+#include "tensorflow_serving/servables/tensorflow/saved_model_bundle_source_adapter.pb-c.h"
+#include "tensorflow_serving/servables/tensorflow/session_bundle_source_adapter.pb-c.h"
+#include "tensorflow_serving/servables/tensorflow/thread_pool_factory_config.pb-c.h"
+
+typedef Tensorflow__ConfigProto session_message;
+typedef Tensorflow__Serving__SessionBundleConfig bundle_message;
+typedef Tensorflow__Serving__BatchingParameters batching_message;
+
+static const char default_prometheus_path[] = "/monitoring/prometheus/metrics";
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- what has no effect ---- */
+
+static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    static const char zeros[16];
+    const char *p = (const char *)m + f->offset;
+    const void *q = (const char *)m + f->quantifier_offset;
+    if (f->label == PROTOBUF_C_LABEL_REPEATED)
+        return *(const size_t *)q > 0;
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+        return *(const uint32_t *)q == f->id;
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return *(const void *const *)(const void *)p != NULL;
+    case PROTOBUF_C_TYPE_STRING:
+        return **(const char *const *)(const void *)p != 0;
+    case PROTOBUF_C_TYPE_BYTES:
+        return ((const ProtobufCBinaryData *)(const void *)p)->len > 0;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return memcmp(p, zeros, 8) != 0;
+    default:
+        return memcmp(p, zeros, 4) != 0;
+    }
+}
+
+/* One line that names the fields of `m` that are set and not in `known` (which ends in NULL). */
+static void tell_without_effect(const char *where, const ProtobufCMessage *m,
+                                const char *const *known)
+{
+    char list[512] = "";
+    size_t used = 0;
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        bool is_known = !is_set(m, f);
+        for (const char *const *k = known; *k; k++)
+            is_known = is_known || strcmp(*k, f->name) == 0;
+        if (!is_known && used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     f->name);
+    }
+    if (used)
+        RT_LOG(RT_LOG_INFO, "%s: without effect here: %s", where, list);
+}
+
+/* ---- sessions ---- */
+
+/* `threads`: what the message asks for, 0: nothing. */
+static void read_session(struct srv_options *o, const session_message *m, const char *where,
+                         int64_t *threads)
+{
+    static const char *const known[] = {"intra_op_parallelism_threads",
+                                        "inter_op_parallelism_threads", "log_device_placement",
+                                        "allow_soft_placement", NULL};
+    *threads = larger(m->intra_op_parallelism_threads, m->inter_op_parallelism_threads);
+    if (m->log_device_placement)
+        o->log_device_placement = true;
+    tell_without_effect(where, &m->base, known);
+}
+
+static enum rt_status read_session_file(struct srv_options *o, int64_t *threads,
+                                        struct rt_error *err)
+{
+    ProtobufCMessage *m = NULL;
+    enum rt_status st = srv_text_file_read(&m, &tensorflow__config_proto__descriptor,
+                                           o->tensorflow_session_config_file, err);
+    if (st)
+        return st;
+    read_session(o, (const session_message *)m, "--tensorflow_session_config_file", threads);
+    pb_free(m);
+    return RT_OK;
+}
+
+static enum rt_status threads_of_flags(struct srv_options *o, struct rt_error *err)
+{
+    int64_t both = o->tensorflow_session_parallelism, intra = o->tensorflow_intra_op_parallelism,
+            inter = o->tensorflow_inter_op_parallelism, threads = 0;
+    if (both > 0 && intra > 0 && inter > 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Either configure server_options.tensorflow_session_parallelism or "
+                       "(server_options.tensorflow_intra_op_parallelism, "
+                       "server_options.tensorflow_inter_op_parallelism) separately. You cannot "
+                       "configure all.");
+    if (*o->tensorflow_session_config_file) {
+        enum rt_status st = read_session_file(o, &threads, err);
+        if (st)
+            return st;
+    }
+    if (larger(intra, inter) > 0)
+        threads = larger(intra, inter);
+    else if (both > 0)
+        threads = both;
+    if (!o->num_workers && threads > 0)
+        o->num_workers = threads;
+    return RT_OK;
+}
+
+/* ---- platforms ---- */
+
+static bool has_type(const Google__Protobuf__Any *any, const char *type)
+{
+    const char *slash = any ? strrchr(any->type_url, '/') : NULL;
+    return slash && strcmp(slash + 1, type) == 0;
+}
+
+static void add_wrapped(struct rt_bytes *b, const char *name, const Google__Protobuf__Int64Value *v)
+{
+    if (v)
+        rt_bytes_addf(b, "%s { value: %lld }\n", name, (long long)v->value);
+}
+
+/* As text again: batching parameters are read in one place, from text. */
+static const char *batching_text(const batching_message *m, struct rt_arena *arena)
+{
+    struct rt_bytes b;
+    rt_bytes_init(&b, 1 << 20);
+    add_wrapped(&b, "max_batch_size", m->max_batch_size);
+    add_wrapped(&b, "batch_timeout_micros", m->batch_timeout_micros);
+    add_wrapped(&b, "max_enqueued_batches", m->max_enqueued_batches);
+    add_wrapped(&b, "num_batch_threads", m->num_batch_threads);
+    add_wrapped(&b, "max_execution_batch_size", m->max_execution_batch_size);
+    if (m->thread_pool_name) {
+        rt_bytes_adds(&b, "thread_pool_name { value: \"");
+        for (const char *p = m->thread_pool_name->value; *p; p++)
+            rt_bytes_addf(&b, "\\x%02x", (unsigned char)*p);
+        rt_bytes_adds(&b, "\" }\n");
+    }
+    for (size_t i = 0; i < m->n_allowed_batch_sizes; i++)
+        rt_bytes_addf(&b, "allowed_batch_sizes: %lld\n", (long long)m->allowed_batch_sizes[i]);
+    if (m->pad_variable_length_inputs)
+        rt_bytes_adds(&b, "pad_variable_length_inputs: true\n");
+    if (m->enable_large_batch_splitting)
+        rt_bytes_addf(&b, "enable_large_batch_splitting { value: %s }\n",
+                      m->enable_large_batch_splitting->value ? "true" : "false");
+    const char *copy = b.failed ? NULL : rt_arena_strndup(arena, b.n ? b.p : "", b.n);
+    rt_bytes_clear(&b);
+    return copy;
+}
+
+static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m,
+                                  struct rt_arena *arena, struct rt_error *err)
+{
+    static const char where[] = "--platform_config_file";
+    static const char *const known[] = {"session_config",
+                                        "batching_parameters",
+                                        "saved_model_tags",
+                                        "enable_model_warmup",
+                                        "remove_unused_fields_from_bundle_metagraph",
+                                        NULL};
+    if (m->n_experimental_fixed_input_tensors)
+        return rt_fail(err, RT_UNIMPLEMENTED,
+                       "%s: experimental_fixed_input_tensors are not available", where);
+    tell_without_effect(where, &m->base, known);
+    int64_t threads = 0;
+    if (m->session_config)
+        read_session(o, m->session_config, "--platform_config_file: session_config", &threads);
+    if (!o->num_workers && threads > 0)
+        o->num_workers = threads;
+    o->enable_batching = m->batching_parameters != NULL;
+    o->enable_model_warmup = m->enable_model_warmup;
+    o->saved_model_tags = m->n_saved_model_tags ? "" : "serve";
+    for (size_t i = 0; i < m->n_saved_model_tags && o->saved_model_tags; i++)
+        o->saved_model_tags = rt_arena_printf(arena, "%s%s%s", o->saved_model_tags, i ? "," : "",
+                                              m->saved_model_tags[i]);
+    if (m->batching_parameters)
+        o->platform_batching = batching_text(m->batching_parameters, arena);
+    return o->saved_model_tags && o->platform_batching
+               ? RT_OK
+               : rt_fail_memory(err, "the platform configuration", 0);
+}
+
+static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf__Any *any,
+                                   struct rt_arena *arena, struct rt_error *err)
+{
+    bool is_bundle = has_type(any, "tensorflow.serving.SessionBundleSourceAdapterConfig");
+    if (!is_bundle && !has_type(any, "tensorflow.serving.SavedModelBundleSourceAdapterConfig"))
+        return rt_fail(err, RT_UNIMPLEMENTED,
+                       "--platform_config_file: source_adapter_config of platform tensorflow is "
+                       "\"%s\", only tensorflow.serving.SavedModelBundleSourceAdapterConfig is "
+                       "known",
+                       any && any->type_url ? any->type_url : "");
+    ProtobufCMessage *m = pb_unpack(
+        is_bundle ? &tensorflow__serving__session_bundle_source_adapter_config__descriptor
+                  : &tensorflow__serving__saved_model_bundle_source_adapter_config__descriptor,
+        rt_span_of(any->value.data, any->value.len), "--platform_config_file", err);
+    if (!m)
+        return RT_INVALID_ARGUMENT;
+    static const bundle_message nothing =
+        TENSORFLOW__SERVING__SESSION_BUNDLE_CONFIG__INIT; /* all at its defaults */
+    const bundle_message *bundle =
+        is_bundle
+            ? ((const Tensorflow__Serving__SessionBundleSourceAdapterConfig *)m)->config
+            : ((const Tensorflow__Serving__SavedModelBundleSourceAdapterConfig *)m)->legacy_config;
+    enum rt_status st = read_bundle(o, bundle ? bundle : &nothing, arena, err);
+    pb_free(m);
+    return st;
+}
+
+/* These flags give way to the file. */
+static void tell_flags_of_platform(const struct srv_options *o)
+{
+    static const char *const flags[] = {"enable_batching",
+                                        "batching_parameters_file",
+                                        "enable_per_model_batching_parameters",
+                                        "tensorflow_session_config_file",
+                                        "tensorflow_session_parallelism",
+                                        "tensorflow_intra_op_parallelism",
+                                        "tensorflow_inter_op_parallelism",
+                                        "saved_model_tags",
+                                        "enable_model_warmup"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (srv_options_is_given(o, flags[i]))
+            RT_LOG(RT_LOG_WARNING, "--%s has no effect beside --platform_config_file", flags[i]);
+}
+
+static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *arena,
+                                     struct rt_error *err)
+{
+    ProtobufCMessage *message = NULL;
+    enum rt_status st =
+        srv_text_file_read(&message, &tensorflow__serving__platform_config_map__descriptor,
+                           o->platform_config_file, err);
+    if (st)
+        return st;
+    const Tensorflow__Serving__PlatformConfigMap *map =
+        (const Tensorflow__Serving__PlatformConfigMap *)message;
+    const Tensorflow__Serving__PlatformConfig *tensorflow = NULL;
+    for (size_t i = 0; i < map->n_platform_configs; i++) {
+        const char *name = map->platform_configs[i]->key;
+        if (strcmp(name, "tensorflow") == 0)
+            tensorflow = map->platform_configs[i]->value; /* the last one holds */
+        else
+            RT_LOG(RT_LOG_WARNING,
+                   "--platform_config_file: platform %s is not available, models of it are refused",
+                   name);
+    }
+    tell_flags_of_platform(o);
+    o->batching_parameters_file = ""; /* does not count beside this file, not even as an error */
+    st = tensorflow ? read_adapter(o, tensorflow->source_adapter_config, arena, err)
+                    : rt_fail(err, RT_FAILED_PRECONDITION,
+                              "PlatformConfigMap has no entry for platform tensorflow");
+    pb_free(message);
+    return st;
+}
+
+/* ---- the rest ---- */
+
+static enum rt_status read_monitoring(struct srv_options *o, struct rt_arena *arena,
+                                      struct rt_error *err)
+{
+    ProtobufCMessage *message = NULL;
+    enum rt_status st =
+        srv_text_file_read(&message, &tensorflow__serving__monitoring_config__descriptor,
+                           o->monitoring_config_file, err);
+    if (st)
+        return st;
+    const Tensorflow__Serving__PrometheusConfig *p =
+        ((const Tensorflow__Serving__MonitoringConfig *)message)->prometheus_config;
+    if (!p || !p->enable)
+        o->prometheus_path = "";
+    else if (*p->path)
+        o->prometheus_path = rt_arena_strdup(arena, p->path);
+    pb_free(message);
+    return o->prometheus_path ? RT_OK : rt_fail_memory(err, "the monitoring configuration", 0);
+}
+
+static enum rt_status read_thread_pools(const struct srv_options *o, struct rt_error *err)
+{
+    ProtobufCMessage *message = NULL;
+    enum rt_status st =
+        srv_text_file_read(&message, &tensorflow__serving__thread_pool_factory_config__descriptor,
+                           o->thread_pool_factory_config_file, err);
+    if (st)
+        return st;
+    const Google__Protobuf__Any *any =
+        ((const Tensorflow__Serving__ThreadPoolFactoryConfig *)message)->thread_pool_factory_config;
+    if (any)
+        st = rt_fail(err, RT_NOT_FOUND,
+                     "--thread_pool_factory_config_file: no thread pool factory of type \"%s\" is "
+                     "registered; num_workers says how many threads run models",
+                     any->type_url);
+    else
+        RT_LOG(RT_LOG_INFO, "--thread_pool_factory_config_file names no factory: no effect");
+    pb_free(message);
+    return st;
+}
+
+enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *arena,
+                                    struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    o->prometheus_path = default_prometheus_path;
+    o->platform_batching = "";
+    if (*o->platform_config_file)
+        st = read_platforms(o, arena, err);
+    else
+        st = threads_of_flags(o, err);
+    if (!st && *o->thread_pool_factory_config_file)
+        st = read_thread_pools(o, err);
+    if (!st && *o->monitoring_config_file)
+        st = read_monitoring(o, arena, err);
+    return st;
+}
+
+/* `wanted` 0: not said. */
+static int64_t at_most(int64_t n, int64_t wanted)
+{
+    return wanted > 0 && wanted < n ? wanted : n;
+}
+
+void srv_settings_threads(struct srv_options *o, int n_cores)
+{
+    int share = n_cores / 4 > 1 ? n_cores / 4 : 1;
+    if (!o->num_workers)
+        o->num_workers = n_cores;
+    if (!o->num_rest_threads)
+        o->num_rest_threads = at_most(share, o->rest_api_num_threads);
+    if (!o->num_grpc_threads)
+        o->num_grpc_threads = at_most(share, o->grpc_max_threads);
+}

@@ -1,0 +1,23 @@
+/*
+ * What the flags mean together with the files that they name: monitoring_config_file,
+ * tensorflow_session_config_file, platform_config_file, thread_pool_factory_config_file. Afterwards
+ * the options are plain values, and nothing else reads those files.
+ *
+ * Threads: before any starts.
+ */
+#ifndef SRV_SETTINGS_H
+#define SRV_SETTINGS_H
+
+#include "runtime/base/arena.h"
+#include "server/options.h"
+
+/*
+ * Refuses what TensorFlow Serving refuses, with its texts; tells in the log what a file says
+ * without effect here. What the options point to afterwards lives in `arena`.
+ */
+enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *arena,
+                                    struct rt_error *err);
+/* Puts numbers in place of "as many as fit" `n_cores`, so that every part counts the same. */
+void srv_settings_threads(struct srv_options *o, int n_cores);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * A configuration file: a message in protobuf's text format.
+ *
+ * Threads: no state; call from anywhere.
+ */
+#ifndef SRV_TEXT_FILE_H
+#define SRV_TEXT_FILE_H
+
+#include "proto/text.h"
+
+/*
+ * *out: for pb_free. NOT_FOUND: "PATH; No such file or directory"; INVALID_ARGUMENT: "Invalid
+ * protobuf file: 'PATH': LINE:COLUMN: reason".
+ */
+enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                                  const char *path, struct rt_error *err);
+enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                              struct rt_span text, const char *path, struct rt_error *err);
+
+#endif

@@ -1,0 +1,160 @@
+#include "tests/support/test.h"
+
+#include "server/settings.h"
+#include "tests/support/folder.h"
+
+static struct srv_options o;
+static struct rt_arena *arena;
+static struct rt_error err;
+
+static enum rt_status resolve_args(int argc, const char *const *argv)
+{
+    rt_arena_free(arena);
+    arena = rt_arena_new(SIZE_MAX);
+    err = (struct rt_error){0};
+    assert_int_equal(srv_options_parse(&o, true, argc, argv, stdout), SRV_PARSE_RUN);
+    return srv_settings_resolve(&o, arena, &err);
+}
+
+#define RESOLVE(...)                                                                               \
+    resolve_args((int)(sizeof((const char *const[]){"x", __VA_ARGS__}) / sizeof(const char *)),    \
+                 (const char *const[]){"x", __VA_ARGS__})
+
+static const char *file(const char *text)
+{
+    folder_write("file", text);
+    return folder_path("file");
+}
+
+static const char *flag(const char *name, const char *value)
+{
+    static char room[4][4096];
+    static int i;
+    char *to = room[i++ % 4];
+    snprintf(to, sizeof room[0], "--%s=%s", name, value);
+    return to;
+}
+
+static void without_files_the_settings_are_the_flags(void **state)
+{
+    (void)state;
+    assert_ok(RESOLVE("--port=1"), &err);
+    assert_string_equal(o.prometheus_path, "/monitoring/prometheus/metrics");
+    assert_string_equal(o.platform_batching, "");
+    srv_settings_threads(&o, 16);
+    assert_int_equal(o.num_workers, 16);
+    assert_int_equal(o.num_rest_threads, 4);
+    assert_int_equal(o.num_grpc_threads, 4);
+}
+
+static void parallelism_is_the_number_of_workers(void **state)
+{
+    (void)state;
+    assert_ok(RESOLVE("--tensorflow_session_parallelism=3"), &err);
+    assert_int_equal(o.num_workers, 3);
+    assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--tensorflow_inter_op_parallelism=5"),
+              &err);
+    assert_int_equal(o.num_workers, 5);
+    assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--tensorflow_session_parallelism=7"),
+              &err);
+    assert_int_equal(o.num_workers, 2); /* intra and inter come before session */
+    assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--num_workers=9"), &err);
+    assert_int_equal(o.num_workers, 9);
+    assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=-1"), &err);
+    assert_int_equal(o.num_workers, 0);
+}
+
+static void all_three_parallelisms_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(RESOLVE("--tensorflow_session_parallelism=1",
+                             "--tensorflow_intra_op_parallelism=1",
+                             "--tensorflow_inter_op_parallelism=1"),
+                     RT_INVALID_ARGUMENT);
+    assert_string_equal(rt_error_text(&err),
+                        "Either configure server_options.tensorflow_session_parallelism or "
+                        "(server_options.tensorflow_intra_op_parallelism, "
+                        "server_options.tensorflow_inter_op_parallelism) separately. You cannot "
+                        "configure all.");
+}
+
+static void numbers_of_network_threads_are_limits(void **state)
+{
+    (void)state;
+    assert_ok(RESOLVE("--rest_api_num_threads=2", "--grpc_max_threads=64"), &err);
+    srv_settings_threads(&o, 16);
+    assert_int_equal(o.num_rest_threads, 2);
+    assert_int_equal(o.num_grpc_threads, 4);
+}
+
+static void a_session_file_counts_where_no_flag_does(void **state)
+{
+    (void)state;
+    folder_new();
+    const char *path = file("intra_op_parallelism_threads: 3 inter_op_parallelism_threads: 2\n"
+                            "log_device_placement: true gpu_options { allow_growth: true }\n"
+                            "device_count { key: 'CPU' value: 1 }");
+    assert_ok(RESOLVE(flag("tensorflow_session_config_file", path)), &err);
+    assert_int_equal(o.num_workers, 3);
+    assert_true(o.log_device_placement);
+    assert_ok(
+        RESOLVE(flag("tensorflow_session_config_file", path), "--tensorflow_session_parallelism=8"),
+        &err);
+    assert_int_equal(o.num_workers, 8);
+    path = file("intra_op_parallelism: 3");
+    assert_int_equal(RESOLVE(flag("tensorflow_session_config_file", path)), RT_INVALID_ARGUMENT);
+    assert_non_null(strstr(rt_error_text(&err), "Invalid protobuf file: '"));
+    assert_non_null(strstr(rt_error_text(&err), "1:1: "));
+    folder_remove();
+}
+
+static void a_file_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(RESOLVE("--monitoring_config_file=/nowhere/m"), RT_NOT_FOUND);
+    assert_string_equal(rt_error_text(&err), "/nowhere/m; No such file or directory");
+}
+
+static void a_monitoring_file_moves_the_prometheus_page(void **state)
+{
+    (void)state;
+    folder_new();
+    const char *path = file("prometheus_config { enable: true, path: \"/metrics\" }");
+    assert_ok(RESOLVE(flag("monitoring_config_file", path)), &err);
+    assert_string_equal(o.prometheus_path, "/metrics");
+    path = file("prometheus_config { enable: true }");
+    assert_ok(RESOLVE(flag("monitoring_config_file", path)), &err);
+    assert_string_equal(o.prometheus_path, "/monitoring/prometheus/metrics");
+    path = file("prometheus_config: { enable: false path: '/x' }");
+    assert_ok(RESOLVE(flag("monitoring_config_file", path)), &err);
+    assert_string_equal(o.prometheus_path, "");
+    folder_remove();
+}
+
+static void a_thread_pool_file_without_a_factory_is_taken(void **state)
+{
+    (void)state;
+    folder_new();
+    assert_ok(RESOLVE(flag("thread_pool_factory_config_file", file("# none\n"))), &err);
+    const char *path = file("thread_pool_factory_config { type_url: 'x/y.Z' }");
+    assert_int_equal(RESOLVE(flag("thread_pool_factory_config_file", path)), RT_NOT_FOUND);
+    assert_non_null(strstr(rt_error_text(&err), "\"x/y.Z\""));
+    folder_remove();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_files_the_settings_are_the_flags),
+        cmocka_unit_test(parallelism_is_the_number_of_workers),
+        cmocka_unit_test(all_three_parallelisms_are_refused),
+        cmocka_unit_test(numbers_of_network_threads_are_limits),
+        cmocka_unit_test(a_session_file_counts_where_no_flag_does),
+        cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(a_monitoring_file_moves_the_prometheus_page),
+        cmocka_unit_test(a_thread_pool_file_without_a_factory_is_taken),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rt_arena_free(arena);
+    return failed;
+}
