@@ -4,10 +4,13 @@
  */
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kernels/kernels.h"
 #include "server/command.h"
+#include "server/entrypoint.h"
 #include "server/server.h"
 
 enum { EXIT_USAGE = 255 }; /* TensorFlow Serving's -1 */
@@ -37,12 +40,35 @@ static int serve_theirs(int argc, const char *const *argv, const struct rt_regis
     return serve(true, argc, argv, registry);
 }
 
+static bool is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* As process 1 of the image. */
+static int serve_image(int argc, const char *const *argv, const struct rt_registry *registry)
+{
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    struct srv_entrypoint e;
+    int code = 1;
+    if (arena && srv_entrypoint(&e, argc, argv, getenv("MODEL_NAME"), getenv("MODEL_BASE_PATH"),
+                                is_dir, arena))
+        code = serve(e.as_tensorflow, e.argc, e.argv, registry);
+    rt_arena_free(arena);
+    return code;
+}
+
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own},
     {"tensorflow_model_server", "the same, with the ways of the server of that name", serve_theirs},
+    {"tf_serving_entrypoint.sh", "the image's: models by MODEL_NAME and MODEL_BASE_PATH",
+     serve_image},
+    {"health", "whether the server on this machine is ready: the image's health check",
+     srv_command_health},
     {"inspect", "what a SavedModel holds, and what of it could not run", srv_command_inspect},
     {"run", "run a signature without a server, or measure it", srv_command_run},
 };
@@ -71,7 +97,8 @@ int main(int argc, char **argv)
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";
     const char *const *args = (const char *const *)argv;
     const struct command *c = NULL;
-    if (strcmp(name, "tensorflow_model_server") == 0) {
+    if (strcmp(name, "tensorflow_model_server") == 0 ||
+        strcmp(name, "tf_serving_entrypoint.sh") == 0) {
         c = find_command(name);
     } else if (argc > 1) {
         if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
