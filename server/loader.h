@@ -22,7 +22,7 @@ struct srv_model_calls {
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
     void (*detach)(struct srv_server *s, struct srv_version *v);
     /* For the metrics: a load has ended; something rare has happened. */
-    void (*count_load)(struct srv_server *s, const char *model, int64_t version, bool ok,
+    void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);
     int64_t (*free_memory)(void); /* rt_machine_free_memory */

@@ -133,7 +133,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         m->trim_wanted = true;
     }
     if (load->status != RT_CANCELLED && !load->changed)
-        m->calls->count_load(m->server, model->name, e->version, !load->status, load->ns);
+        m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);
     if (!load->status) {
         e->at_load = load->before;
         e->overwritten = false;

@@ -1,31 +1,51 @@
 #include "server/metrics.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "runtime/base/arena.h"
 #include "server/metrics_cells.h"
 #include "server/server.h"
 
-static void count_time(struct srv_times *t, int64_t ns)
+enum { MAX_STRANGERS_NAME = 256 };
+
+const struct srv_scale srv_scale_time = {10, 1.8, SRV_N_TIMES - 1};
+const struct srv_scale srv_scale_queuing = {100, 1.2, 52};
+const struct srv_scale srv_scale_graph = {1000, 2, 20};
+const struct srv_scale srv_scale_bytes = {1, 4, 14};
+const struct srv_scale srv_scale_rows = {1, 2, SRV_N_SIZES - 1};
+const struct srv_scale srv_scale_examples = {1, 2, 15};
+
+/* Walking up is short for what is fast, and nothing beside the request for what is slow. */
+static int bucket_of(const struct srv_scale *scale, double value)
 {
-    /* Walking up is short for what is fast, and nothing beside the request for what is slow. */
-    double bound = 10e3;
+    double bound = scale->first;
     int i = 0;
-    while (i < SRV_N_TIMES - 1 && (double)ns >= bound) {
-        bound *= 1.8;
+    while (i < scale->n && value >= bound) {
+        bound *= scale->factor;
         i++;
     }
-    srv_count_add(&t->n[i], 1);
+    return i;
+}
+
+static void count_time(struct srv_times *t, int64_t ns)
+{
+    srv_count_add(&t->n[bucket_of(&srv_scale_time, (double)ns / 1e3)], 1);
     srv_count_add(&t->sum_ns, ns > 0 ? (uint64_t)ns : 0);
+}
+
+static void count_value(struct srv_histogram *h, const struct srv_scale *scale, uint64_t value)
+{
+    srv_count_add(&h->n[bucket_of(scale, (double)value)], 1);
+    srv_count_add(&h->sum, value);
 }
 
 static bool init_model(struct srv_metrics *m, struct srv_model_metrics *model, const char *name)
 {
-    size_t n = (size_t)m->n_nets + 1;
     model->name = rt_arena_strdup(m->arena, name);
-    model->unmade = rt_arena_array(m->arena, n, sizeof *model->unmade);
-    model->gone = rt_arena_array(m->arena, n, sizeof *model->gone);
-    return model->name && model->unmade && model->gone;
+    model->nets = rt_arena_array(m->arena, (size_t)m->n_nets + 1, sizeof *model->nets);
+    return model->name && model->nets;
 }
 
 struct srv_metrics *srv_metrics_new(int n_nets, int n_workers)
@@ -36,10 +56,13 @@ struct srv_metrics *srv_metrics_new(int n_nets, int n_workers)
         return NULL;
     m->n_nets = n_nets;
     m->n_workers = n_workers;
+    m->started_s = time(NULL);
     rt_mutex_init(&m->mu);
+    rt_mutex_init(&m->strangers_mu);
     rt_map_init(&m->events);
     m->arena = rt_arena_new(SIZE_MAX);
-    if (m->arena && init_model(m, &m->unknown, ""))
+    m->threads = calloc((size_t)(n_workers + n_nets) + 1, sizeof *m->threads);
+    if (m->arena && m->threads && init_model(m, &m->unknown, ""))
         return m;
     srv_metrics_free(m);
     return NULL;
@@ -53,9 +76,17 @@ void srv_metrics_free(struct srv_metrics *m)
         next = v->next;
         rt_arena_free(v->arena);
     }
+    for (int i = 0; i < SRV_MAX_PATHS && m->paths[i]; i++) {
+        free(m->paths[i]->path);
+        free(m->paths[i]);
+    }
+    for (int i = 0; i < SRV_MAX_STRANGERS; i++)
+        free(m->strangers[i].name);
     rt_map_clear(&m->events);
     rt_arena_free(m->arena);
+    rt_mutex_clear(&m->strangers_mu);
     rt_mutex_clear(&m->mu);
+    free(m->threads);
     free(m);
 }
 
@@ -135,24 +166,68 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
     for (int net = 0; net < m->n_nets; net++)
         for (int s = 0; s <= v->n_signatures; s++) {
             const struct srv_request_cells *from = &v->requests[net * (v->n_signatures + 1) + s];
-            struct srv_request_cells *to = &v->model->gone[net];
+            struct srv_request_cells *to = &v->model->nets[net].gone;
             for (int api = 0; api < SRV_N_JOB_APIS; api++) {
                 for (int c = 0; c < SRV_N_CODES; c++)
                     srv_count_add(&to->codes[api][c], srv_count_of(&from->codes[api][c]));
                 fold_times(&to->latency[api], &from->latency[api]);
             }
         }
-    struct srv_run_cells *to = &v->model->gone_runs;
-    for (int w = 0; w < m->n_workers + m->n_nets; w++) {
-        fold_times(&to->queue, &v->runs[w].queue);
-        fold_times(&to->run, &v->runs[w].run);
-        for (int i = 0; i < SRV_N_SIZES; i++)
-            srv_count_add(&to->sizes[i], srv_count_of(&v->runs[w].sizes[i]));
-        srv_count_add(&to->rows, srv_count_of(&v->runs[w].rows));
-        srv_count_add(&to->jobs, srv_count_of(&v->runs[w].jobs));
-    }
     rt_mutex_unlock(&m->mu);
     rt_arena_free(v->arena);
+}
+
+static bool counts_examples(enum srv_api api)
+{
+    return api == SRV_CLASSIFY || api == SRV_REGRESS || api == SRV_MULTI_INFERENCE;
+}
+
+static void count_job(const struct srv_net *net, const struct srv_job *job, enum srv_api api,
+                      int code, int64_t total_ns)
+{
+    const struct srv_version *v = job->version;
+    struct srv_version_metrics *vm = v->metrics;
+    struct srv_model_net *model = &vm->model->nets[net->index];
+    int64_t s = vm->n_signatures; /* a call with feeds and fetches of its own */
+
+    if (job->signature && job->signature >= v->loaded->signatures &&
+        job->signature < v->loaded->signatures + v->loaded->n_signatures)
+        s = job->signature - v->loaded->signatures;
+    if (s > vm->n_signatures)
+        s = vm->n_signatures;
+    struct srv_request_cells *cells = &vm->requests[net->index * (vm->n_signatures + 1) + s];
+    srv_count_add(&cells->codes[api][code], 1);
+    if (code != RT_OK)
+        return;
+    count_time(&cells->latency[api], total_ns);
+    if (job->queued_ns && job->finished_ns >= job->queued_ns)
+        count_time(&model->runtime[api], job->finished_ns - job->queued_ns);
+    if (counts_examples(api) && job->n_rows > 0)
+        count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
+}
+
+/* A model that there is not, by the name that was asked for: a few are told apart. */
+static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
+{
+    if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))
+        return;
+    rt_mutex_lock(&m->strangers_mu);
+    int i = 0;
+    while (i < SRV_MAX_STRANGERS && m->strangers[i].name && !rt_span_is(name, m->strangers[i].name))
+        i++;
+    if (i < SRV_MAX_STRANGERS) {
+        if (!m->strangers[i].name)
+            m->strangers[i].name = strndup((const char *)name.p, name.n);
+        if (m->strangers[i].name)
+            m->strangers[i].codes[code]++;
+    }
+    rt_mutex_unlock(&m->strangers_mu);
+}
+
+bool srv_metrics_serving_counts(const struct srv_net *net, enum srv_api api)
+{
+    return api == SRV_PREDICT || api == SRV_CLASSIFY || api == SRV_REGRESS ||
+           strcmp(net->entrypoint, "REST") == 0;
 }
 
 void srv_metrics_request(struct srv_net *net, const struct srv_job *job, struct rt_span model,
@@ -161,57 +236,149 @@ void srv_metrics_request(struct srv_net *net, const struct srv_job *job, struct 
     struct srv_metrics *m = net->server->metrics;
     int c = (unsigned)code < SRV_N_CODES ? (int)code : RT_UNKNOWN;
 
-    if (!m || net->index < 0 || net->index >= m->n_nets)
+    if (!m || net->index < 0 || net->index >= m->n_nets || (unsigned)api >= SRV_N_APIS)
         return;
     if (job && job->version && job->version->metrics && (int)api < SRV_N_JOB_APIS) {
-        const struct srv_version *v = job->version;
-        struct srv_version_metrics *vm = v->metrics;
-        int64_t s = job->signature ? job->signature - v->loaded->signatures : vm->n_signatures;
-        if (s < 0 || s > vm->n_signatures)
-            s = vm->n_signatures;
-        struct srv_request_cells *cells = &vm->requests[net->index * (vm->n_signatures + 1) + s];
-        srv_count_add(&cells->codes[api][c], 1);
-        if (code == RT_OK)
-            count_time(&cells->latency[api], total_ns);
+        count_job(net, job, api, c, total_ns);
         return;
     }
     const struct srv_map_model *known = net->map ? srv_map_model(net->map, model) : NULL;
     struct srv_model_metrics *cells = &m->unknown;
     if (known && known->n_versions && known->versions[0]->metrics)
         cells = known->versions[0]->metrics->model;
-    srv_count_add(&cells->unmade[net->index][api][c], 1);
+    else if (srv_metrics_serving_counts(net, api))
+        count_stranger(m, model, c);
+    srv_count_add(&cells->nets[net->index].unmade[api][c], 1);
+    if (code == RT_OK && (int)api >= SRV_N_JOB_APIS && strcmp(net->entrypoint, "REST") == 0)
+        count_time(&cells->nets[net->index].gets, total_ns);
+}
+
+static void count_padding(struct srv_thread_cells *t, int64_t run_rows, int64_t rows)
+{
+    int i = 0;
+    while (i < SRV_MAX_PADDINGS - 1) {
+        int64_t size = atomic_load_explicit(&t->padding[i].size, memory_order_relaxed);
+        if (!size)
+            atomic_store_explicit(&t->padding[i].size, run_rows, memory_order_relaxed);
+        if (!size || size == run_rows)
+            break;
+        i++;
+    }
+    count_value(&t->padding[i].rows, &srv_scale_rows, (uint64_t)(run_rows - rows));
+}
+
+static uint64_t bytes_of(int n, const struct rt_tensor *tensors)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; tensors && i < n; i++)
+        bytes += (uint64_t)rt_tensor_bytes(&tensors[i]);
+    return bytes;
 }
 
 void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *first, int n_jobs,
-                       int64_t rows, int64_t run_ns)
+                       int64_t rows, int64_t run_rows, int64_t run_ns)
 {
     struct srv_version_metrics *v = first->version->metrics;
     int at = worker >= 0 ? worker : m ? m->n_workers - 1 - worker : 0, size = 0;
+    uint64_t in = 0, out = 0;
 
     if (!m || !v || at >= m->n_workers + m->n_nets)
         return;
     struct srv_run_cells *cells = &v->runs[at];
-    for (const struct srv_job *j = first; j; j = j->next)
-        count_time(&cells->queue, j->started_ns - j->queued_ns);
+    struct srv_thread_cells *thread = &m->threads[at];
+    for (const struct srv_job *j = first; j; j = j->next) {
+        int64_t waited = j->started_ns > j->queued_ns ? j->started_ns - j->queued_ns : 0;
+        count_time(&cells->queue, waited);
+        count_value(&thread->queuing, &srv_scale_queuing, (uint64_t)waited / 1000);
+        if (j->n_rows > 0)
+            count_value(&thread->request_rows, &srv_scale_rows, (uint64_t)j->n_rows);
+        in += bytes_of(j->n_feeds, j->feeds);
+        if (!j->status)
+            out += bytes_of(j->n_fetches, j->fetches);
+    }
     count_time(&cells->run, run_ns);
     while (size < SRV_N_SIZES - 1 && rows > INT64_C(1) << size)
         size++;
     srv_count_add(&cells->sizes[size], 1);
     srv_count_add(&cells->rows, rows > 0 ? (uint64_t)rows : 0);
     srv_count_add(&cells->jobs, (uint64_t)n_jobs);
+
+    srv_count_add(&thread->run_ns, run_ns > 0 ? (uint64_t)run_ns : 0);
+    count_value(&thread->runs, &srv_scale_graph, run_ns > 0 ? (uint64_t)run_ns / 1000 : 0);
+    count_value(&thread->in_bytes, &srv_scale_bytes, in);
+    count_value(&thread->out_bytes, &srv_scale_bytes, out);
+    if (run_rows >= rows && rows > 0) {
+        count_value(&thread->batch_rows, &srv_scale_rows, (uint64_t)run_rows);
+        count_padding(thread, run_rows, rows);
+    }
 }
 
-void srv_metrics_load(struct srv_metrics *m, const char *model, int64_t version, bool ok,
+/* Made when it is new; the oldest goes when there are too many. NULL: out of memory. */
+static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path) RT_REQUIRES(m->mu)
+{
+    int i = 0;
+    while (i < SRV_MAX_PATHS && m->paths[i] && strcmp(m->paths[i]->path, path) != 0)
+        i++;
+    if (i < SRV_MAX_PATHS && m->paths[i])
+        return m->paths[i];
+    struct srv_path_metrics *p = calloc(1, sizeof *p);
+    if (p)
+        p->path = strdup(path);
+    if (!p || !p->path) {
+        free(p);
+        return NULL;
+    }
+    if (i == SRV_MAX_PATHS) {
+        i = m->next_path++ % SRV_MAX_PATHS;
+        free(m->paths[i]->path);
+        free(m->paths[i]);
+    }
+    return m->paths[i] = p;
+}
+
+void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir, bool ok,
                       int64_t ns)
 {
-    (void)version; /* a label per version ever tried would grow without end */
     rt_mutex_lock(&m->mu);
     struct srv_model_metrics *cells = model_of(m, model);
+    struct srv_path_metrics *path = path_of(m, dir);
     if (cells) {
         srv_count_add(ok ? &cells->loads_ok : &cells->loads_failed, 1);
         if (ok)
             count_time(&cells->load, ns);
     }
+    if (path && ok) {
+        path->loads_ok++;
+        path->load_us += ns > 0 ? (uint64_t)ns / 1000 : 0;
+    } else if (path) {
+        path->loads_failed++;
+    }
+    rt_mutex_unlock(&m->mu);
+}
+
+void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status code,
+                        int64_t records, int64_t ns)
+{
+    int c = (unsigned)code < SRV_N_CODES ? (int)code : RT_UNKNOWN;
+
+    rt_mutex_lock(&m->mu);
+    struct srv_path_metrics *path = path_of(m, dir);
+    if (path) {
+        path->warmed[c]++;
+        path->warm_records[c] += records > 0 ? (uint64_t)records : 0;
+        count_time(&path->warming[c], ns);
+    }
+    rt_mutex_unlock(&m->mu);
+}
+
+void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status code)
+{
+    int c = (unsigned)code < SRV_N_CODES ? (int)code : RT_UNKNOWN;
+
+    rt_mutex_lock(&m->mu);
+    struct srv_model_metrics *cells = model_of(m, model);
+    if (cells)
+        srv_count_add(&cells->logged[c], 1);
     rt_mutex_unlock(&m->mu);
 }
 

@@ -21,18 +21,28 @@ struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const cha
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v);
 
 /* One finished request. `job` NULL: it never became one (unknown model, bad request): counted
- * under `model` when that is a model there is, else under one shared label. */
+ * under `model` when that is a model there is, else under one shared label, and as TensorFlow
+ * Serving does under its name, as long as there are few of them. */
 void srv_metrics_request(struct srv_net *net, const struct srv_job *job, struct rt_span model,
                          enum srv_api api, enum rt_status code, int64_t total_ns);
-/* A batch that ran, from a worker (worker -1 - net->index: inline on a network thread). */
+/* A batch that ran, from a worker (worker -1 - net->index: inline on a network thread), before its
+ * jobs are answered. run_rows: rows, and what was padded. */
 void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *first, int n_jobs,
-                       int64_t rows, int64_t run_ns);
-void srv_metrics_load(struct srv_metrics *m, const char *model, int64_t version, bool ok,
+                       int64_t rows, int64_t run_rows, int64_t run_ns);
+
+/* What is rare; any thread. `dir`: the version's. */
+void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir, bool ok,
                       int64_t ns);
+/* A version's warm-up has ended. */
+void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status code,
+                        int64_t records, int64_t ns);
+/* A request of the model was written to its request log, or could not be. */
+void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status code);
 /* Counts of things that happen rarely: "overwritten_while_serving", "smuggling_refused", ... */
 void srv_metrics_event(struct srv_metrics *m, const char *name);
 
-/* The Prometheus text page, with the states of all versions (from the manager). */
-void srv_metrics_page(struct srv_server *server, struct rt_bytes *out);
+/* The Prometheus text page, with the states of all versions (from the manager), and of the versions
+ * in `map` what is queued and held. NULL: no map. */
+void srv_metrics_page(struct srv_server *server, const struct srv_map *map, struct rt_bytes *out);
 
 #endif

@@ -1,7 +1,8 @@
-/* The Prometheus text page. Own names first, then those of TensorFlow Serving that dashboards use;
+/* The Prometheus text page. Own names first, then those of TensorFlow Serving (metrics_serving.c);
  * its histograms are in microseconds, ours in seconds. */
 #include <inttypes.h>
-#include <math.h>
+#include <string.h>
+#include <time.h>
 
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
@@ -9,6 +10,7 @@
 #include "server/grpc.h"
 #include "server/metrics.h"
 #include "server/metrics_cells.h"
+#include "server/metrics_text.h"
 #include "server/rest.h"
 #include "server/scheduler.h"
 #include "server/status.h"
@@ -16,58 +18,6 @@
 static const char *const api_names[SRV_N_APIS] = {"predict",         "classify",    "regress",
                                                   "multi_inference", "session_run", "metadata",
                                                   "status",          "other"};
-static const char *const tfs_grpc_names[SRV_N_JOB_APIS] = {"Predict", "Classify", "Regress",
-                                                           "MultiInference", "SessionRun"};
-
-static void family(struct rt_bytes *out, const char *name, const char *type, const char *help)
-{
-    rt_bytes_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-/* key="value" with what the format wants escaped; a comma before all but the first. */
-static void label(struct rt_bytes *out, bool first, const char *key, const char *value)
-{
-    rt_bytes_addf(out, "%s%s=\"", first ? "" : ",", key);
-    for (const char *p = value; *p; p++) {
-        if (*p == '\n') {
-            rt_bytes_adds(out, "\\n");
-            continue;
-        }
-        if (*p == '"' || *p == '\\')
-            rt_bytes_addc(out, '\\');
-        rt_bytes_addc(out, *p);
-    }
-    rt_bytes_addc(out, '"');
-}
-
-static void label_int(struct rt_bytes *out, const char *key, int64_t value)
-{
-    rt_bytes_addf(out, ",%s=\"%" PRId64 "\"", key, value);
-}
-
-static double bound_of(int i)
-{
-    return 10 * pow(1.8, i);
-}
-
-/* `unit`: how many of the page's unit a microsecond is. `labels` without braces. */
-static void times(struct rt_bytes *out, const char *name, const char *labels,
-                  const struct srv_times *t, double unit)
-{
-    const char *comma = *labels ? "," : "";
-    uint64_t n = 0;
-
-    for (int i = 0; i < SRV_N_TIMES; i++) {
-        n += srv_count_of(&t->n[i]);
-        if (i < SRV_N_TIMES - 1)
-            rt_bytes_addf(out, "%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", name, labels, comma,
-                          bound_of(i) * unit, n);
-        else
-            rt_bytes_addf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, n);
-    }
-    rt_bytes_addf(out, "%s_sum{%s} %.9g\n%s_count{%s} %" PRIu64 "\n", name, labels,
-                  (double)srv_count_of(&t->sum_ns) / 1e3 * unit, name, labels, n);
-}
 
 static void add_times(struct srv_times *to, const struct srv_times *from)
 {
@@ -86,10 +36,18 @@ static bool any(const struct srv_times *t)
 
 struct page {
     struct srv_server *server;
+    const struct srv_map *map;
     struct srv_metrics *m;
     struct rt_bytes *out;
     struct rt_bytes labels; /* of the sample being written */
 };
+
+/* In seconds. */
+static void times(struct page *p, const char *name, const struct srv_times *t)
+{
+    srv_text_histogram(p->out, name, p->labels.p, &srv_scale_time, 1e-6, t->n,
+                       (double)srv_count_of(&t->sum_ns) / 1e3);
+}
 
 static const char *entrypoint_of(const struct page *p, int net)
 {
@@ -118,17 +76,17 @@ static const struct srv_request_cells *cells_of(const struct srv_version_metrics
 static void start_labels(struct page *p, const char *model)
 {
     p->labels.n = 0;
-    label(&p->labels, true, "model", model);
+    srv_text_label(&p->labels, true, "model", model);
 }
 
 static void request_labels(struct page *p, const struct srv_version_metrics *v, int s, int api,
                            int net)
 {
     start_labels(p, v->model->name);
-    label_int(&p->labels, "version", v->version);
-    label(&p->labels, false, "signature", v->signatures[s]);
-    label(&p->labels, false, "api", api_names[api]);
-    label(&p->labels, false, "entrypoint", entrypoint_of(p, net));
+    srv_text_label_int(&p->labels, "version", v->version);
+    srv_text_label(&p->labels, false, "signature", v->signatures[s]);
+    srv_text_label(&p->labels, false, "api", api_names[api]);
+    srv_text_label(&p->labels, false, "entrypoint", entrypoint_of(p, net));
 }
 
 static void requests_of_version(struct page *p, const struct srv_version_metrics *v)
@@ -144,7 +102,7 @@ static void requests_of_version(struct page *p, const struct srv_version_metrics
                     if (!n)
                         continue;
                     request_labels(p, v, s, api, net);
-                    label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
+                    srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
                     rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", p->labels.p,
                                   n);
                 }
@@ -158,14 +116,14 @@ static void unmade_of_model(struct page *p, const struct srv_model_metrics *mode
                 uint64_t n = 0;
                 for (int k = net; k < p->m->n_nets; k++)
                     if (same_entrypoint(p, k, net))
-                        n += srv_count_of(&model->unmade[k][api][c]);
+                        n += srv_count_of(&model->nets[k].unmade[api][c]);
                 if (!n)
                     continue;
                 start_labels(p, model->name);
                 rt_bytes_adds(&p->labels, ",version=\"\",signature=\"\"");
-                label(&p->labels, false, "api", api_names[api]);
-                label(&p->labels, false, "entrypoint", entrypoint_of(p, net));
-                label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
+                srv_text_label(&p->labels, false, "api", api_names[api]);
+                srv_text_label(&p->labels, false, "entrypoint", entrypoint_of(p, net));
+                srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
                 rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", p->labels.p, n);
             }
 }
@@ -182,21 +140,21 @@ static void latency_of_version(struct page *p, const struct srv_version_metrics 
                 if (!any(&sum))
                     continue;
                 request_labels(p, v, s, api, net);
-                times(p->out, "slipway_request_duration_seconds", p->labels.p, &sum, 1e-6);
+                times(p, "slipway_request_duration_seconds", &sum);
             }
 }
 
 static void own_requests(struct page *p)
 {
-    family(p->out, "slipway_requests_total", "counter",
-           "Requests answered; without a version: those that never became a run.");
+    srv_text_family(p->out, "slipway_requests_total", "counter",
+                    "Requests answered; without a version: those that never became a run.");
     for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
         requests_of_version(p, v);
     for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
         unmade_of_model(p, model);
     unmade_of_model(p, &p->m->unknown);
-    family(p->out, "slipway_request_duration_seconds", "histogram",
-           "From the first byte of a request to its answer, of those answered OK.");
+    srv_text_family(p->out, "slipway_request_duration_seconds", "histogram",
+                    "From the first byte of a request to its answer, of those answered OK.");
     for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
         latency_of_version(p, v);
 }
@@ -208,22 +166,23 @@ static void own_runs(struct page *p)
     int n = p->m->n_workers + p->m->n_nets;
 
     for (int which = 0; which < 2; which++) {
-        family(p->out, names[which], "histogram",
-               which ? "Time that a batch ran." : "Time that a request waited for a worker.");
+        srv_text_family(p->out, names[which], "histogram",
+                        which ? "Time that a batch ran."
+                              : "Time that a request waited for a worker.");
         for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next) {
             struct srv_times sum = {0};
             for (int w = 0; w < n; w++)
                 add_times(&sum, which ? &v->runs[w].run : &v->runs[w].queue);
             start_labels(p, v->model->name);
-            label_int(&p->labels, "version", v->version);
-            times(p->out, names[which], p->labels.p, &sum, 1e-6);
+            srv_text_label_int(&p->labels, "version", v->version);
+            times(p, names[which], &sum);
         }
     }
-    family(p->out, "slipway_batch_rows", "histogram", "Rows of the batches that ran.");
+    srv_text_family(p->out, "slipway_batch_rows", "histogram", "Rows of the batches that ran.");
     for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next) {
         uint64_t total = 0, rows = 0;
         start_labels(p, v->model->name);
-        label_int(&p->labels, "version", v->version);
+        srv_text_label_int(&p->labels, "version", v->version);
         for (int i = 0; i < SRV_N_SIZES; i++) {
             for (int w = 0; w < n; w++)
                 total += srv_count_of(&v->runs[w].sizes[i]);
@@ -245,7 +204,8 @@ static void own_runs(struct page *p)
 
 static void loads(struct page *p)
 {
-    family(p->out, "slipway_model_loads_total", "counter", "Versions that were loaded, or failed.");
+    srv_text_family(p->out, "slipway_model_loads_total", "counter",
+                    "Versions that were loaded, or failed.");
     for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
         start_labels(p, model->name);
         rt_bytes_addf(p->out,
@@ -254,22 +214,23 @@ static void loads(struct page *p)
                       p->labels.p, srv_count_of(&model->loads_ok), p->labels.p,
                       srv_count_of(&model->loads_failed));
     }
-    family(p->out, "slipway_model_load_duration_seconds", "histogram", "Time that loading took.");
+    srv_text_family(p->out, "slipway_model_load_duration_seconds", "histogram",
+                    "Time that loading took.");
     for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
         start_labels(p, model->name);
-        times(p->out, "slipway_model_load_duration_seconds", p->labels.p, &model->load, 1e-6);
+        times(p, "slipway_model_load_duration_seconds", &model->load);
     }
 }
 
 static void events(struct page *p)
 {
-    family(p->out, "slipway_events_total", "counter", "Things that happen rarely.");
+    srv_text_family(p->out, "slipway_events_total", "counter", "Things that happen rarely.");
     for (size_t i = 0; i < p->m->events.n; i++) {
         const struct rt_map_entry *e = &p->m->events.entry[i];
         if (!e->key)
             continue;
         p->labels.n = 0;
-        label(&p->labels, true, "event", e->key);
+        srv_text_label(&p->labels, true, "event", e->key);
         rt_bytes_addf(p->out, "slipway_events_total{%s} %" PRIu64 "\n", p->labels.p,
                       *(const uint64_t *)e->value);
     }
@@ -281,8 +242,9 @@ static void states(struct page *p)
     const char *const *models;
     int n_models = 0;
 
-    family(p->out, "slipway_model_state", "gauge",
-           "1 for the state that a version is in: START, LOADING, AVAILABLE, UNLOADING, END.");
+    srv_text_family(
+        p->out, "slipway_model_state", "gauge",
+        "1 for the state that a version is in: START, LOADING, AVAILABLE, UNLOADING, END.");
     if (!arena || !p->server->manager ||
         srv_status_models(p->server->manager, arena, &models, &n_models))
         n_models = 0;
@@ -294,17 +256,34 @@ static void states(struct page *p)
             continue;
         for (int k = 0; k < n; k++) {
             start_labels(p, models[i]);
-            label_int(&p->labels, "version", v[k].version);
-            label(&p->labels, false, "state", srv_state_name(v[k].state));
+            srv_text_label_int(&p->labels, "version", v[k].version);
+            srv_text_label(&p->labels, false, "state", srv_state_name(v[k].state));
             rt_bytes_addf(p->out, "slipway_model_state{%s} 1\n", p->labels.p);
         }
     }
     rt_arena_free(arena);
 }
 
+enum of_version { QUEUED, WEIGHT_BYTES };
+
+static void versions(struct page *p, const char *name, const char *help, enum of_version what)
+{
+    srv_text_family(p->out, name, "gauge", help);
+    for (int i = 0; p->map && i < p->map->n_models; i++)
+        for (int k = 0; k < p->map->models[i].n_versions; k++) {
+            const struct srv_version *v = p->map->models[i].versions[k];
+            int64_t value = what == WEIGHT_BYTES ? v->loaded->weight_bytes
+                            : v->lane            ? srv_lane_jobs(v->lane)
+                                                 : 0;
+            start_labels(p, p->map->models[i].name);
+            srv_text_label_int(&p->labels, "version", v->version);
+            rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, p->labels.p, value);
+        }
+}
+
 static void gauge(struct page *p, const char *name, const char *help, int64_t value)
 {
-    family(p->out, name, "gauge", help);
+    srv_text_family(p->out, name, "gauge", help);
     rt_bytes_addf(p->out, "%s %" PRId64 "\n", name, value);
 }
 
@@ -318,111 +297,37 @@ static void gauges(struct page *p)
           atomic_load(&s->bytes_in_flight));
     gauge(p, "slipway_jobs", "Requests queued and running.",
           s->scheduler ? srv_scheduler_jobs(s->scheduler) : 0);
-    family(p->out, "slipway_requests_in_flight", "gauge", "Requests read and not answered yet.");
+    srv_text_family(p->out, "slipway_requests_in_flight", "gauge",
+                    "Requests read and not answered yet.");
     rt_bytes_addf(p->out,
                   "slipway_requests_in_flight{entrypoint=\"REST\"} %d\n"
                   "slipway_requests_in_flight{entrypoint=\"GRPC\"} %d\n",
                   s->rest ? srv_rest_in_flight(s->rest) : 0,
                   s->grpc ? srv_grpc_in_flight(s->grpc) : 0);
+    int n_models = 0, n_versions = 0;
+    for (int i = 0; p->map && i < p->map->n_models; i++) {
+        n_models += p->map->models[i].n_versions > 0;
+        n_versions += p->map->models[i].n_versions;
+    }
+    gauge(p, "slipway_models_loaded", "Models of which a version answers.", n_models);
+    gauge(p, "slipway_versions_loaded", "Versions that answer.", n_versions);
+    versions(p, "slipway_queue_requests", "Requests that wait for a worker.", QUEUED);
+    versions(p, "slipway_model_weight_bytes", "Bytes of a version's weights in its files.",
+             WEIGHT_BYTES);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
-    family(p->out, "slipway_build_info", "gauge", "The version of this server.");
+    gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);
+    struct timespec cpu = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    srv_text_family(p->out, "process_cpu_seconds_total", "counter", "Processor time used.");
+    rt_bytes_addf(p->out, "process_cpu_seconds_total %lld.%06ld\n", (long long)cpu.tv_sec,
+                  cpu.tv_nsec / 1000);
+    srv_text_family(p->out, "slipway_build_info", "gauge", "The version of this server.");
     rt_bytes_adds(p->out, "slipway_build_info{version=\"" SLIPWAY_VERSION "\"} 1\n");
 }
 
-/* ---- TensorFlow Serving's names ---- */
-
-static uint64_t made(const struct page *p, const struct srv_model_metrics *model, int net, int api,
-                     int c)
+void srv_metrics_page(struct srv_server *server, const struct srv_map *map, struct rt_bytes *out)
 {
-    uint64_t n = srv_count_of(&model->gone[net].codes[api][c]);
-    for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
-        for (int s = 0; v->model == model && s <= v->n_signatures; s++)
-            n += srv_count_of(&cells_of(v, net, s)->codes[api][c]);
-    return n;
-}
-
-static void tfs_count(struct page *p, const struct srv_model_metrics *model)
-{
-    for (int c = 0; c < SRV_N_CODES; c++) {
-        uint64_t n = 0;
-        for (int net = 0; net < p->m->n_nets; net++) {
-            bool rest = strcmp(entrypoint_of(p, net), "REST") == 0;
-            for (int api = 0; api < SRV_N_APIS; api++) {
-                if (api < SRV_N_JOB_APIS)
-                    n += made(p, model, net, api, c);
-                if (api < SRV_N_JOB_APIS || rest)
-                    n += srv_count_of(&model->unmade[net][api][c]);
-            }
-        }
-        if (!n)
-            continue;
-        p->labels.n = 0;
-        label(&p->labels, true, "model_name", model->name);
-        label(&p->labels, false, "status", rt_status_name((enum rt_status)c));
-        rt_bytes_addf(p->out, ":tensorflow:serving:request_count{%s} %" PRIu64 "\n", p->labels.p,
-                      n);
-    }
-}
-
-static void tfs_latency(struct page *p, const struct srv_model_metrics *model)
-{
-    for (int net = 0; net < p->m->n_nets; net++) {
-        const char *entrypoint = entrypoint_of(p, net);
-        for (int api = 0; is_first(p, net) && api < SRV_N_JOB_APIS; api++) {
-            struct srv_times sum = {0};
-            for (int k = net; k < p->m->n_nets; k++) {
-                if (!same_entrypoint(p, k, net))
-                    continue;
-                add_times(&sum, &model->gone[k].latency[api]);
-                for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
-                    for (int s = 0; v->model == model && s <= v->n_signatures; s++)
-                        add_times(&sum, &cells_of(v, k, s)->latency[api]);
-            }
-            if (!any(&sum))
-                continue;
-            p->labels.n = 0;
-            label(&p->labels, true, "model_name", model->name);
-            label(&p->labels, false, "API",
-                  strcmp(entrypoint, "GRPC") == 0 ? tfs_grpc_names[api] : api_names[api]);
-            label(&p->labels, false, "entrypoint", entrypoint);
-            times(p->out, ":tensorflow:serving:request_latency", p->labels.p, &sum, 1);
-        }
-    }
-}
-
-static void tfs_runtime(struct page *p, const struct srv_model_metrics *model)
-{
-    struct srv_times sum = {0};
-
-    add_times(&sum, &model->gone_runs.run);
-    for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
-        for (int w = 0; v->model == model && w < p->m->n_workers + p->m->n_nets; w++)
-            add_times(&sum, &v->runs[w].run);
-    if (!any(&sum))
-        return;
-    p->labels.n = 0;
-    label(&p->labels, true, "model_name", model->name);
-    rt_bytes_adds(&p->labels, ",API=\"Predict\",runtime=\"TF1\"");
-    times(p->out, ":tensorflow:serving:runtime_latency", p->labels.p, &sum, 1);
-}
-
-static void tfs_names(struct page *p)
-{
-    rt_bytes_adds(p->out, "# TYPE :tensorflow:serving:request_count counter\n");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
-        tfs_count(p, model);
-    tfs_count(p, &p->m->unknown);
-    rt_bytes_adds(p->out, "# TYPE :tensorflow:serving:request_latency histogram\n");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
-        tfs_latency(p, model);
-    rt_bytes_adds(p->out, "# TYPE :tensorflow:serving:runtime_latency histogram\n");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
-        tfs_runtime(p, model);
-}
-
-void srv_metrics_page(struct srv_server *server, struct rt_bytes *out)
-{
-    struct page p = {.server = server, .m = server->metrics, .out = out};
+    struct page p = {.server = server, .map = map, .m = server->metrics, .out = out};
 
     rt_bytes_init(&p.labels, 64 << 10);
     gauges(&p);
@@ -432,7 +337,7 @@ void srv_metrics_page(struct srv_server *server, struct rt_bytes *out)
     own_runs(&p);
     loads(&p);
     events(&p);
-    tfs_names(&p);
+    srv_metrics_serving(server, out);
     rt_mutex_unlock(&p.m->mu);
     rt_bytes_clear(&p.labels);
 }

@@ -27,10 +27,10 @@ static void detach(struct srv_server *s, struct srv_version *v)
     srv_metrics_drop_version(s->metrics, v->metrics);
 }
 
-static void count_load(struct srv_server *s, const char *model, int64_t version, bool ok,
+static void count_load(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns)
 {
-    srv_metrics_load(s->metrics, model, version, ok, ns);
+    srv_metrics_load(s->metrics, model, dir, ok, ns);
 }
 
 static void count_event(struct srv_server *s, const char *name)

@@ -362,7 +362,7 @@ bool srv_rest_ready(struct srv_rest_request *r)
 
 bool srv_rest_metrics(struct srv_rest_request *r)
 {
-    srv_metrics_page(r->server, &r->out);
+    srv_metrics_page(r->server, r->net->map, &r->out);
     srv_rest_ok(r, "text/plain");
     return false;
 }

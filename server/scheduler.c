@@ -377,7 +377,8 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         verdict = run_group(w, &g);
     finish = rt_now_ns();
     if (g.n_jobs)
-        srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, finish - start);
+        srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, g.run_rows,
+                          finish - start);
     if (verdict.never_merge)
         RT_LOG(RT_LOG_WARNING,
                "signature %s of model %s version %lld is not batched any more: dimension 0 of an "
@@ -641,6 +642,14 @@ void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, cons
         job->status = rt_fail(&job->err, code, "%s", text);
         answer(s, job);
     }
+}
+
+int srv_lane_jobs(struct srv_lane *l)
+{
+    rt_mutex_lock(&l->scheduler->mu);
+    int n = l->core.n_jobs;
+    rt_mutex_unlock(&l->scheduler->mu);
+    return n;
 }
 
 int srv_scheduler_jobs(struct srv_scheduler *s)

@@ -28,5 +28,6 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
 /* Answers everything still queued with `code` and `text` (end of the drain). */
 void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
 int srv_scheduler_jobs(struct srv_scheduler *s); /* queued and running */
+int srv_lane_jobs(struct srv_lane *l);           /* queued */
 
 #endif

@@ -79,10 +79,10 @@ static void fake_detach(struct srv_server *s, struct srv_version *v)
     atomic_fetch_add(&n_detached, 1);
 }
 
-static void fake_count_load(struct srv_server *s, const char *model, int64_t version, bool ok,
+static void fake_count_load(struct srv_server *s, const char *model, const char *dir, bool ok,
                             int64_t ns)
 {
-    (void)s, (void)model, (void)version, (void)ok, (void)ns;
+    (void)s, (void)model, (void)dir, (void)ok, (void)ns;
 }
 
 static void fake_count_event(struct srv_server *s, const char *name)
