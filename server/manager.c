@@ -265,7 +265,7 @@ static enum rt_status check_options(const struct srv_options *o, struct rt_error
                                 : rt_fail(err, RT_INVALID_ARGUMENT,
                                           "nothing to serve: give --models, --model_base_path or "
                                           "--model_config_file");
-    if (*o->batching_parameters_file && !o->enable_batching)
+    if (*o->batching_parameters_file && o->enable_batching != SRV_YES)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "server_options.batching_parameters_file is set without setting "
                        "server_options.enable_batching to true.");

@@ -7,6 +7,7 @@
 
 enum kind {
     BOOLEAN,
+    MAYBE, /* a boolean that may also be absent: enum srv_maybe */
     INTEGER,
     BYTES,   /* an integer, also with K, M or G behind it */
     SECONDS, /* kept as milliseconds; may have a fraction */
@@ -51,10 +52,14 @@ static const struct row rows[] = {
      "deadline of a REST request; 0 or less: none"},
     {"rest_api_enable_cors_support", BOOLEAN, TFS, AT(rest_api_enable_cors_support), "false", NULL,
      ANY, "add CORS headers to REST responses"},
-    {"enable_batching", BOOLEAN, TFS, AT(enable_batching), "false", NULL, ANY,
-     "merge requests of every signature, also where it is not proved that rows are independent"},
+    {"enable_batching", MAYBE, TFS, AT(enable_batching), "", NULL, ANY,
+     "absent: merge requests by load where rows are proved independent; true: of every signature "
+     "that writes nothing, by batching_parameters_file; false: never"},
     {"batching_parameters_file", TEXT, TFS, AT(batching_parameters_file), "", NULL, ANY,
-     "accepted, not read: batches form by load, of at most max_batch_rows; needs enable_batching"},
+     "text BatchingParameters: sizes, waits and limits of batches; needs enable_batching"},
+    {"enable_per_model_batching_parameters", BOOLEAN, TFS,
+     AT(enable_per_model_batching_parameters), "false", NULL, ANY,
+     "read batching_params.pbtxt in each version directory; a version without it is not batched"},
     {"allow_version_labels_for_unavailable_models", BOOLEAN, TFS,
      AT(allow_version_labels_for_unavailable_models), "false", NULL, ANY,
      "let new labels point at versions that are not loaded yet"},
@@ -136,7 +141,7 @@ static const struct row rows[] = {
     {"max_queue_bytes", BYTES, OURS, AT(max_queue_bytes), "512M", NULL, 1024, INT64_C(1) << 44,
      "bytes of requests queued per version"},
     {"max_batch_rows", INTEGER, OURS, AT(max_batch_rows), "128", NULL, 1, 1 << 20,
-     "rows of a merged batch; 1: never merge"},
+     "rows of a merged batch, unless enable_batching is true; 1: never merge"},
     {"inline_max_us", INTEGER, OURS, AT(inline_max_us), "40", NULL, 0, 1000000,
      "requests that cost less run on their network thread; 0: never"},
     {"num_workers", INTEGER, OURS, AT(num_workers), "0", NULL, 0, 1024,
@@ -171,8 +176,6 @@ static const struct row rows[] = {
      "not available: a server that was told to use TLS must not serve without"},
     {"use_alts_credentials", BOOLEAN, TFS_REFUSED, 0, "false", NULL, ANY, "not available"},
 
-    {"enable_per_model_batching_parameters", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
-     "batching_params.pbtxt in a version is not read; batches form by load"},
     {"flush_filesystem_caches", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "weights are read once; what the kernel keeps of their files it gives up by itself"},
     {"per_process_gpu_memory_fraction", FLOAT, TFS_IGNORED, 0, "0.0", NULL, ANY,
@@ -204,6 +207,11 @@ enum { N_ROWS = sizeof rows / sizeof rows[0] };
 static const char *default_of(const struct row *row, bool as_tensorflow)
 {
     return as_tensorflow || !row->own ? row->as_tensorflow : row->own;
+}
+
+static bool is_boolean(const struct row *row)
+{
+    return row->kind == BOOLEAN || row->kind == MAYBE;
 }
 
 static bool has_field(const struct row *row)
@@ -252,7 +260,7 @@ static bool looks_like_float(const char *text)
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);
-    if (!text && row->kind != BOOLEAN)
+    if (!text && !is_boolean(row))
         return false;
     int64_t number = 0;
     bool flag = !text;
@@ -264,6 +272,15 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         if (has_field(row))
             memcpy(field, &flag, sizeof flag);
         return true;
+    case MAYBE: {
+        enum srv_maybe said = !text || strcmp(text, "true") == 0 ? SRV_YES
+                              : strcmp(text, "false") == 0       ? SRV_NO
+                                                                 : SRV_UNSAID;
+        if (said == SRV_UNSAID && *text)
+            return false;
+        memcpy(field, &said, sizeof said);
+        return true;
+    }
     case TEXT:
         if (has_field(row))
             memcpy(field, &text, sizeof text);
@@ -293,7 +310,8 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
 
 static const char *kind_name(enum kind kind)
 {
-    static const char *const names[] = {"bool", "int", "bytes", "seconds", "string", "float"};
+    static const char *const names[] = {"bool",    "bool",   "int",  "bytes",
+                                        "seconds", "string", "float"};
     return names[kind];
 }
 
@@ -384,7 +402,7 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
 {
     if (!set_value(o, row, text)) {
         /* There a boolean's value is told with its "=". */
-        bool equals = o->as_tensorflow && row->kind == BOOLEAN;
+        bool equals = o->as_tensorflow && is_boolean(row);
         char shown[512];
         snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
         tell_value(out, shown, row->name);
@@ -402,7 +420,7 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
 static const struct row *boolean_before(const char *arg)
 {
     for (const struct row *r = rows; r < rows + N_ROWS; r++)
-        if (r->kind == BOOLEAN && r->meaning != OURS &&
+        if (is_boolean(r) && r->meaning != OURS &&
             strncmp(arg + 2, r->name, strlen(r->name)) == 0)
             return r;
     return NULL;
@@ -415,7 +433,7 @@ static enum taken take_theirs(struct srv_options *o, const char *arg, FILE *out)
     const char *equals = strchr(arg, '=');
     const struct row *row =
         find_row(arg + 2, equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
-    if (row && (equals || row->kind == BOOLEAN))
+    if (row && (equals || is_boolean(row)))
         return take_value(o, row, equals ? equals + 1 : NULL, out);
     row = row ? NULL : boolean_before(arg);
     if (!row)
@@ -471,7 +489,7 @@ static enum srv_parse parse_own(struct srv_options *o, int argc, const char *con
             continue;
         }
         const char *text = equals ? equals + 1 : NULL;
-        if (!text && row->kind != BOOLEAN && i + 1 < argc)
+        if (!text && !is_boolean(row) && i + 1 < argc)
             text = argv[++i];
         if (take_value(o, row, text, out) == BAD) {
             tell_usage(out, false);

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 
 enum { SRV_MAX_FLAGS = 192 };
+enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES }; /* a boolean whose absence means something else */
 
 struct srv_options {
     bool as_tensorflow; /* called as tensorflow_model_server */
@@ -20,7 +21,8 @@ struct srv_options {
     /* TensorFlow Serving's, with its names and defaults */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    bool enable_batching;
+    enum srv_maybe enable_batching; /* absent: adaptive, what is proved */
+    bool enable_per_model_batching_parameters;
     bool allow_version_labels_for_unavailable_models;
     const char *batching_parameters_file, *model_config_file, *model_name, *model_base_path;
     const char *grpc_socket_path, *saved_model_tags, *grpc_channel_arguments;

@@ -67,20 +67,19 @@ int64_t srv_cost_of(const struct srv_cost *c, int64_t rows)
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings)
 {
     *c = (struct srv_core){.settings = *settings, .soonest_ns = RT_NEVER};
-    if (c->settings.max_rows < 1)
-        c->settings.max_rows = 1;
 }
 
-void srv_core_lane_init(struct srv_core *c, struct srv_core_lane *l)
+void srv_core_lane_init(struct srv_core *c, struct srv_core_lane *l,
+                        const struct srv_core_policy *policy)
 {
-    *l = (struct srv_core_lane){.virtual_ns = c->virtual_ns};
+    *l = (struct srv_core_lane){.policy = policy, .virtual_ns = c->virtual_ns};
 }
 
-void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l, bool merges,
-                          bool alone)
+void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l,
+                          struct srv_core_queue *queue, bool merges, bool alone)
 {
     *b = (struct srv_core_bucket){
-        .lane = l, .next = l->buckets, .merges = merges && !alone, .alone = alone};
+        .lane = l, .queue = queue, .next = l->buckets, .merges = merges && !alone, .alone = alone};
     l->buckets = b;
 }
 
@@ -130,6 +129,64 @@ static void insert(struct srv_core_bucket *b, struct srv_core_job *j)
         b->tail = j;
 }
 
+static int64_t row_limit(const struct srv_core_bucket *b)
+{
+    int64_t limit = max64(b->lane->policy->max_rows, 1);
+    return b->max_rows ? min64(limit, b->max_rows) : limit;
+}
+
+/* ---- how many batches wait: counted as the jobs came, each batch filled before the next ---- */
+
+static void set_batches(struct srv_core_bucket *b, int64_t n, int64_t open_rows)
+{
+    if (b->queue)
+        b->queue->n_batches += n - b->n_batches;
+    b->n_batches = n;
+    b->open_rows = open_rows;
+}
+
+static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
+{
+    return !b->n_batches || !b->merges || !rows || rows > row_limit(b) - b->open_rows;
+}
+
+static void count_in(struct srv_core_bucket *b, int64_t rows)
+{
+    if (needs_another_batch(b, rows))
+        set_batches(b, b->n_batches + 1, rows);
+    else
+        b->open_rows += rows;
+}
+
+/* A batch was taken. */
+static void count_out(struct srv_core_bucket *b)
+{
+    if (b->n_jobs && b->n_batches > 1)
+        set_batches(b, b->n_batches - 1, b->n_batches == 2 ? b->n_rows : b->open_rows);
+    else if (b->n_jobs)
+        b->open_rows = b->n_rows;
+}
+
+static bool has_room(const struct srv_core_bucket *b, int64_t rows)
+{
+    int64_t most = b->lane->policy->max_queue_batches;
+    return !most || !b->queue || b->queue->n_batches < most || !needs_another_batch(b, rows);
+}
+
+int64_t srv_core_open_room(const struct srv_core_bucket *b)
+{
+    return b->n_batches ? max64(row_limit(b) - b->open_rows, 0) : 0;
+}
+
+int64_t srv_core_room(const struct srv_core_bucket *b)
+{
+    int64_t most = b->lane->policy->max_queue_batches, limit = row_limit(b);
+    if (!most || !b->queue)
+        return INT64_MAX;
+    int64_t more = max64(most - b->queue->n_batches, 0);
+    return more > (INT64_MAX - limit) / limit ? INT64_MAX : more * limit + srv_core_open_room(b);
+}
+
 static void unlink_job(struct srv_core *c, struct srv_core_job *j)
 {
     struct srv_core_bucket *b = j->bucket;
@@ -146,6 +203,8 @@ static void unlink_job(struct srv_core *c, struct srv_core_job *j)
     j->next = j->prev = NULL;
     b->n_jobs--;
     b->n_rows -= j->rows;
+    if (b->n_jobs == 0)
+        set_batches(b, 0, 0);
     l->n_bytes -= j->bytes;
     c->n_jobs--;
     c->n_bytes -= j->bytes;
@@ -165,9 +224,10 @@ enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket 
     if ((l->n_jobs && (l->n_jobs >= s->max_lane_jobs || j->bytes > s->max_lane_bytes ||
                        l->n_bytes > s->max_lane_bytes - j->bytes)) ||
         (c->n_jobs && (c->n_jobs >= s->max_jobs || j->bytes > s->max_bytes ||
-                       c->n_bytes > s->max_bytes - j->bytes)) ||
-        (s->max_bucket_rows && b->n_jobs && b->n_rows > s->max_bucket_rows - j->rows))
+                       c->n_bytes > s->max_bytes - j->bytes)))
         return SRV_CORE_FULL;
+    if (!has_room(b, j->rows))
+        return SRV_CORE_FULL_BATCHES;
     if (l->n_jobs++ == 0)
         activate(c, l);
     j->bucket = b;
@@ -176,6 +236,7 @@ enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket 
     if (!b->alone)
         j->due_ns = min64(j->due_ns, j->deadline_ns);
     insert(b, j);
+    count_in(b, j->rows);
     b->used_ns = now;
     b->n_jobs++;
     b->n_rows += j->rows;
@@ -188,34 +249,28 @@ enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket 
 
 /* ---- choice ---- */
 
-static int64_t row_limit(const struct srv_core *c, const struct srv_core_bucket *b)
-{
-    int64_t limit = c->settings.max_rows;
-    return b->max_rows ? min64(limit, b->max_rows) : limit;
-}
-
 /* When a batch of `b`, which has jobs, may start. */
-static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
+static int64_t ready_at(const struct srv_core_bucket *b)
 {
+    const struct srv_core_policy *p = b->lane->policy;
     int64_t oldest = RT_NEVER;
 
-    if (!c->settings.timeout_ns || !b->merges || b->n_rows >= row_limit(c, b))
+    if (!p->timeout_ns || !b->merges || b->n_rows >= row_limit(b) || b->n_batches > 1)
         return INT64_MIN;
     for (const struct srv_core_job *j = b->head; j; j = j->next)
         oldest = min64(oldest, j->queued_ns);
-    return later(oldest, c->settings.timeout_ns);
+    return later(oldest, p->timeout_ns);
 }
 
 /* The bucket of `l` that is due first. NULL: none is ready, or it must wait for a run to end. */
-static struct srv_core_bucket *choose(const struct srv_core *c, const struct srv_core_lane *l,
-                                      int64_t now)
+static struct srv_core_bucket *choose(const struct srv_core_lane *l, int64_t now)
 {
     struct srv_core_bucket *best = NULL;
 
     if (l->alone_running)
         return NULL;
     for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
-        if (b->head && (!best || b->head->due_ns < best->head->due_ns) && ready_at(c, b) <= now)
+        if (b->head && (!best || b->head->due_ns < best->head->due_ns) && ready_at(b) <= now)
             best = b;
     return best && best->alone && l->running ? NULL : best;
 }
@@ -226,17 +281,18 @@ static bool is_late(struct srv_core_bucket *b, const struct srv_core_job *j, int
 {
     if (j->deadline_ns <= now)
         return true;
-    if (!b->cost.runs || (double)(j->deadline_ns - now) >= b->cost.fastest)
+    if (b->lane->policy->fixed || !b->cost.runs ||
+        (double)(j->deadline_ns - now) >= b->cost.fastest)
         return false;
     b->cost.fastest *= 0.9;
     return true;
 }
 
-static int64_t padded(const struct srv_core *c, int64_t rows)
+static int64_t padded(const struct srv_core_policy *p, int64_t rows)
 {
-    for (int i = 0; i < c->settings.n_sizes; i++)
-        if (c->settings.sizes[i] >= rows)
-            return c->settings.sizes[i];
+    for (int i = 0; i < p->n_sizes; i++)
+        if (p->sizes[i] >= rows)
+            return p->sizes[i];
     return rows;
 }
 
@@ -245,7 +301,7 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     struct srv_core_lane *l = b->lane;
 
     out->bucket = b;
-    out->run_rows = b->merges && out->rows ? padded(c, out->rows) : out->rows;
+    out->run_rows = b->merges && out->rows ? padded(l->policy, out->rows) : out->rows;
     out->charged_ns = srv_cost_of(&b->cost, out->run_rows);
     b->running++;
     l->running++;
@@ -259,11 +315,12 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
 static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
                  struct srv_core_batch *out, struct srv_core_job **late)
 {
-    int64_t limit = row_limit(c, b), soonest = RT_NEVER;
+    int64_t limit = row_limit(b), soonest = RT_NEVER;
+    bool fixed = b->lane->policy->fixed;
     struct srv_core_job **end = &out->jobs;
     double start, per_row;
 
-    if (free_workers > 1 && b->cost.runs) {
+    if (free_workers > 1 && b->cost.runs && !fixed) {
         int64_t share = (b->n_rows + free_workers - 1) / free_workers;
         line(&b->cost, &start, &per_row);
         if (share < limit && per_row * (double)share > start)
@@ -280,7 +337,7 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
         if (out->n_jobs) {
             int64_t rows = out->rows + j->rows, until = min64(soonest, j->deadline_ns);
             if (!b->merges || !out->rows || !j->rows || rows > limit ||
-                (until != RT_NEVER && later(now, srv_cost_of(&b->cost, rows)) > until))
+                (!fixed && until != RT_NEVER && later(now, srv_cost_of(&b->cost, rows)) > until))
                 break;
         }
         unlink_job(c, j);
@@ -290,18 +347,26 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
         out->rows += j->rows;
         soonest = min64(soonest, j->deadline_ns);
     }
+    count_out(b);
+}
+
+static bool may_start(const struct srv_core *c)
+{
+    return !c->settings.max_running || c->running < c->settings.max_running;
 }
 
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
                    struct srv_core_job **late)
 {
     *out = (struct srv_core_batch){0};
+    if (!may_start(c))
+        return false;
     for (;;) {
         struct srv_core_bucket *best = NULL;
         for (struct srv_core_lane *l = c->active; l; l = l->next) {
             if (best && best->lane->virtual_ns <= l->virtual_ns)
                 continue;
-            struct srv_core_bucket *b = choose(c, l, now);
+            struct srv_core_bucket *b = choose(l, now);
             if (b)
                 best = b;
         }
@@ -317,8 +382,10 @@ bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv
 
 bool srv_core_is_ready(const struct srv_core *c, int64_t now)
 {
+    if (!may_start(c))
+        return false;
     for (const struct srv_core_lane *l = c->active; l; l = l->next)
-        if (choose(c, l, now))
+        if (choose(l, now))
             return true;
     return false;
 }
@@ -345,9 +412,10 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
     enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape tell little */
     struct srv_core_lane *l = b->lane;
 
-    if (b->head || c->running >= n_workers || l->alone_running || (b->alone && l->running) ||
-        b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
-        (b->merges && (c->settings.timeout_ns || c->settings.n_sizes)))
+    if (b->head || c->running >= n_workers || !may_start(c) || l->alone_running ||
+        (b->alone && l->running) || b->cost.runs < ENOUGH_RUNS ||
+        srv_cost_of(&b->cost, j->rows) > max_ns ||
+        (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
     /* A writer of this lane that waits goes first. */
     for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
@@ -394,12 +462,11 @@ int64_t srv_core_next_timer(const struct srv_core *c)
 
     if (at != RT_NEVER)
         at = max64(at, c->swept_ns + SWEEP_NS);
-    if (!c->settings.timeout_ns)
-        return at;
     for (const struct srv_core_lane *l = c->active; l; l = l->next)
-        for (const struct srv_core_bucket *b = l->buckets; b; b = b->next)
+        for (const struct srv_core_bucket *b = l->policy->timeout_ns ? l->buckets : NULL; b;
+             b = b->next)
             if (b->head)
-                at = min64(at, ready_at(c, b));
+                at = min64(at, ready_at(b));
     return at;
 }
 

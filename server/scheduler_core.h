@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_MAX_BATCH_SIZES = 32 };
+enum { SRV_MAX_BATCH_SIZES = 1024 };
 
 struct srv_core_bucket;
 struct srv_core_lane;
@@ -41,11 +41,29 @@ struct srv_cost {
 void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
 int64_t srv_cost_of(const struct srv_cost *c, int64_t rows); /* 0: nothing is known yet */
 
+/* How the jobs of a lane are merged. */
+struct srv_core_policy {
+    int64_t max_rows;          /* of a merged batch; at least 1 */
+    int64_t timeout_ns;        /* how long a batch that is not full waits for more; 0: not at all */
+    int64_t max_queue_batches; /* waiting, per queue; 0: no limit of their own */
+    bool fixed;  /* batches are as large as they can be: not shared among idle workers, not smaller
+                    for a member's deadline; jobs wait until their deadline itself has come */
+    int n_sizes; /* allowed batch sizes, ascending: a merged batch is padded to one */
+    int64_t sizes[SRV_MAX_BATCH_SIZES];
+};
+
+/* Buckets whose waiting batches count against one limit: of the same call. */
+struct srv_core_queue {
+    int64_t n_batches; /* that the queued jobs make; the last may still take more */
+};
+
 struct srv_core_bucket {
     struct srv_core_lane *lane;
+    struct srv_core_queue *queue; /* NULL: no limit of batches */
     struct srv_core_bucket *next; /* of the lane */
     struct srv_core_job *head, *tail;
-    int64_t n_rows; /* queued */
+    int64_t n_rows;               /* queued */
+    int64_t n_batches, open_rows; /* that they make, and the rows in the last of them */
     int n_jobs, running;
     bool merges; /* its jobs may run together */
     bool alone;  /* nothing else of the lane runs beside one of its jobs; in order of arrival */
@@ -55,6 +73,7 @@ struct srv_core_bucket {
 };
 
 struct srv_core_lane {
+    const struct srv_core_policy *policy;
     struct srv_core_lane *next, *prev; /* among those with jobs */
     struct srv_core_bucket *buckets;
     int64_t virtual_ns; /* time used, for fairness */
@@ -64,14 +83,10 @@ struct srv_core_lane {
 };
 
 struct srv_core_settings {
-    int64_t max_rows;    /* of a merged batch; at least 1 */
-    int64_t timeout_ns;  /* how long a batch that is not full waits for more; 0: not at all */
     int64_t patience_ns; /* see above */
     int64_t max_lane_jobs, max_jobs;
     size_t max_lane_bytes, max_bytes;
-    int64_t max_bucket_rows; /* queued; 0: no limit of its own */
-    int n_sizes;             /* allowed batch sizes, ascending: a merged batch is padded to one */
-    int64_t sizes[SRV_MAX_BATCH_SIZES];
+    int max_running; /* batches at a time; 0: as many as there are workers */
 };
 
 struct srv_core {
@@ -85,16 +100,29 @@ struct srv_core {
 };
 
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings);
-void srv_core_lane_init(struct srv_core *c, struct srv_core_lane *l);
-void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l, bool merges,
-                          bool alone);
+/* policy: outlives the lane. */
+void srv_core_lane_init(struct srv_core *c, struct srv_core_lane *l,
+                        const struct srv_core_policy *policy);
+/* queue: may be NULL. */
+void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l,
+                          struct srv_core_queue *queue, bool merges, bool alone);
 /* It must be empty and not running. */
 void srv_core_bucket_remove(struct srv_core_bucket *b);
 
-enum srv_core_answer { SRV_CORE_QUEUED, SRV_CORE_EXPIRED, SRV_CORE_FULL };
+enum srv_core_answer {
+    SRV_CORE_QUEUED,
+    SRV_CORE_EXPIRED,
+    SRV_CORE_FULL,         /* too many jobs or bytes wait */
+    SRV_CORE_FULL_BATCHES, /* too many batches wait */
+};
 /* Queues `j` (rows, bytes, deadline_ns filled) in `b`. */
 enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
                                      struct srv_core_job *j, int64_t now);
+
+/* How many more rows the queue of `b` takes when they need not stay together. */
+int64_t srv_core_room(const struct srv_core_bucket *b);
+/* Rows that the last batch waiting in `b` still takes; 0: none waits. */
+int64_t srv_core_open_room(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
     struct srv_core_bucket *bucket; /* NULL: nothing to run now */

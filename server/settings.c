@@ -186,7 +186,7 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
         read_session(o, m->session_config, "--platform_config_file: session_config", &threads);
     if (!o->num_workers && threads > 0)
         o->num_workers = threads;
-    o->enable_batching = m->batching_parameters != NULL;
+    o->enable_batching = m->batching_parameters ? SRV_YES : SRV_UNSAID;
     o->enable_model_warmup = m->enable_model_warmup;
     o->saved_model_tags = m->n_saved_model_tags ? "" : "serve";
     for (size_t i = 0; i < m->n_saved_model_tags && o->saved_model_tags; i++)

@@ -48,7 +48,7 @@ static void values_come_after_an_equals_sign_or_a_space(void **state)
     assert_int_equal(o.port, 9);
     assert_string_equal(o.model_name, "m");
     assert_int_equal(o.rest_api_port, 10);
-    assert_true(o.enable_batching);
+    assert_int_equal(o.enable_batching, SRV_YES);
     assert_int_equal(o.drain_timeout_ms, 2500);
     assert_int_equal(o.max_body_bytes, 2048);
 }

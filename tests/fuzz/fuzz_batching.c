@@ -1,0 +1,17 @@
+/* A file of batching parameters. */
+#include "server/batching.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct srv_batching b;
+    static struct srv_core_policy policy;
+    struct rt_error err = {0};
+    if (srv_batching_parse(&b, rt_span_of(data, size), "f", &err) == RT_OK) {
+        srv_batching_policy(&b, &policy);
+        if (policy.max_rows < 1 || policy.timeout_ns < 0 || policy.max_queue_batches < 1)
+            __builtin_trap();
+    }
+    return 0;
+}
