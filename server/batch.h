@@ -13,8 +13,8 @@
 struct srv_batch {
     struct srv_job *first; /* by `next`; of one call, the same types and ranks */
     int n_jobs;
-    int64_t rows;     /* of the jobs together */
-    int64_t run_rows; /* padded: copies of the last job's first row are run with them */
+    int64_t rows;           /* of the jobs together */
+    int64_t run_rows;       /* padded: copies of the last job's first row are run with them */
     struct rt_arena *arena; /* of the worker; NULL: a batch of one, as it is */
     struct rt_pool *pool;   /* where merged inputs live */
 };

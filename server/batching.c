@@ -1,18 +1,13 @@
 #include "server/batching.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proto/text.h"
 #include "proto/unpack.h"
+#include "server/text_file.h"
 #include "tensorflow_serving/servables/tensorflow/session_bundle_config.pb-c.h"
-
-enum { MAX_FILE_BYTES = 1 << 20 };
 
 typedef Tensorflow__Serving__BatchingParameters batching_message;
 
@@ -122,30 +117,12 @@ enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text,
 
 static enum rt_status read_file(struct srv_batching *out, const char *path, struct rt_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat s;
-    if (fd < 0 || fstat(fd, &s)) {
-        int e = errno;
-        if (fd >= 0)
-            close(fd);
-        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE, "%s; %s", path,
-                       strerror(e));
-    }
-    char *text =
-        S_ISREG(s.st_mode) && s.st_size <= MAX_FILE_BYTES ? malloc((size_t)s.st_size + 1) : NULL;
-    size_t room = (size_t)s.st_size, got = 0;
-    while (text && got < room) {
-        ssize_t k = read(fd, text + got, room - got);
-        if (k <= 0)
-            break; /* shorter than it was: what is there must parse by itself */
-        got += (size_t)k;
-    }
-    close(fd);
-    if (!text)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: not a file of at most %d bytes", path,
-                       (int)MAX_FILE_BYTES);
-    enum rt_status st = srv_batching_parse(out, rt_span_of(text, got), path, err);
-    free(text);
+    ProtobufCMessage *message = NULL;
+    enum rt_status st = srv_text_file_read(
+        &message, &tensorflow__serving__batching_parameters__descriptor, path, err);
+    if (!st)
+        st = from_message(out, (const batching_message *)message, err);
+    pb_free(message);
     return st;
 }
 
@@ -160,6 +137,9 @@ enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv
         out->max_batch_size = out->max_execution_batch_size = o->max_batch_rows;
         return RT_OK;
     }
+    if (o->platform_batching && *o->platform_batching)
+        return srv_batching_parse(out, rt_span_str(o->platform_batching), "platform_config_file",
+                                  err);
     if (!o->batching_parameters_file || !*o->batching_parameters_file)
         return RT_OK;
     return read_file(out, o->batching_parameters_file, err);

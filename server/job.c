@@ -33,6 +33,11 @@ void srv_job_submit(struct srv_job *job)
             return;
         }
     }
+    job->status = srv_scheduler_admit(net->server->scheduler, job);
+    if (job->status) {
+        job->done(job);
+        return;
+    }
     if (srv_scheduler_run_inline(net->server->scheduler, job))
         return;
     job->next = NULL;

@@ -47,6 +47,7 @@ struct srv_job {
 
     int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER */
     _Atomic bool cancelled; /* the client is gone: not started any more */
+    struct srv_job *whole;  /* the request that this is a piece of (pieces.h); NULL: of its own */
 
     int64_t received_ns, queued_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC */
     int batch_rows;                                          /* rows of the batch it ran in */
@@ -61,6 +62,12 @@ struct srv_job {
 
     struct srv_core_job sched; /* the scheduler's */
 };
+
+/* The flag that ends the job when its client has gone. */
+static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
+{
+    return job->whole ? &job->whole->cancelled : &job->cancelled;
+}
 
 /*
  * Makes a job of a decoded request: loop thread, inside a turn. Fills n_rows and queues it in the

@@ -420,8 +420,7 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
 static const struct row *boolean_before(const char *arg)
 {
     for (const struct row *r = rows; r < rows + N_ROWS; r++)
-        if (is_boolean(r) && r->meaning != OURS &&
-            strncmp(arg + 2, r->name, strlen(r->name)) == 0)
+        if (is_boolean(r) && r->meaning != OURS && strncmp(arg + 2, r->name, strlen(r->name)) == 0)
             return r;
     return NULL;
 }

@@ -13,12 +13,12 @@ static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct
     for (int i = 0; i < n; i++)
         names[i] = v->loaded->signatures[i].def->name;
     v->metrics = srv_metrics_version(s->metrics, v->model, v->version, n, names);
-    v->lane = v->metrics ? srv_lane_new(s->scheduler, v) : NULL;
-    if (v->lane)
-        return RT_OK;
-    if (v->metrics)
+    if (!v->metrics)
+        return rt_fail_memory(err, "a version's metrics", 0);
+    enum rt_status st = srv_lane_new(s->scheduler, v, &v->lane, err);
+    if (st)
         srv_metrics_drop_version(s->metrics, v->metrics);
-    return rt_fail_memory(err, "a version's queue", 0);
+    return st;
 }
 
 static void detach(struct srv_server *s, struct srv_version *v)

@@ -1,14 +1,19 @@
 #include "server/scheduler.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
+#include "server/batch.h"
+#include "server/batching.h"
 #include "server/metrics.h"
 #include "server/net.h"
+#include "server/pieces.h"
 
 enum {
     INLINE_PER_TURN_NS = 500000, /* a network thread has other connections to read */
@@ -24,10 +29,19 @@ struct feed_key { /* of one feed: what must be the same in all jobs of a bucket 
     int64_t inner[RT_MAX_RANK];
 };
 
+/* Of one call, under whatever names signatures know it. */
+struct queue {
+    struct srv_core_queue core;
+    struct queue *next; /* of the lane */
+    const struct rt_callable *call;
+    bool rowwise;
+    bool never_merge; /* its outputs turned out not to follow the rows */
+};
+
 struct bucket {
     struct srv_core_bucket core; /* first */
     uint64_t hash;
-    const struct rt_model_signature *signature; /* NULL: of the lane's writers */
+    struct queue *queue; /* NULL: of the lane's writers */
     bool has_rows;
     int n_feeds;
     struct feed_key feeds[];
@@ -37,8 +51,10 @@ struct srv_lane {
     struct srv_core_lane core;
     struct srv_scheduler *scheduler;
     struct srv_version *version;
-    int n_buckets;     /* guarded by mu */
-    bool *never_merge; /* per signature: its outputs turned out not to follow the rows. By mu */
+    int n_buckets;        /* guarded by mu */
+    struct queue *queues; /* likewise */
+    struct srv_batching batching;
+    struct srv_core_policy policy;
 };
 
 struct worker {
@@ -50,6 +66,7 @@ struct worker {
 
 struct srv_scheduler {
     struct srv_server *server;
+    struct srv_batching batching; /* set at start, then read-only */
     struct rt_mutex mu;
     struct rt_cond work, time;
     struct srv_core core; /* guarded by mu, as all that follows */
@@ -80,261 +97,92 @@ static void answer(struct srv_scheduler *s, struct srv_job *job)
     atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);
 }
 
+static bool is_as_tensorflow(const struct srv_job *job)
+{
+    return job->version->lane->batching.mode == SRV_BATCHING_ALL && !job->signature->writes;
+}
+
 static void answer_late(struct srv_scheduler *s, struct srv_core_job *list)
 {
     for (struct srv_core_job *next; list; list = next) {
         struct srv_job *job = job_of(list);
         next = list->next;
-        job->status = rt_fail(&job->err, RT_DEADLINE_EXCEEDED,
-                              "Timed out waiting for notification: the deadline came while the "
-                              "request was queued");
+        job->status = is_as_tensorflow(job)
+                          ? rt_fail(&job->err, RT_RESOURCE_EXHAUSTED,
+                                    "Run() timeout exceeded while waiting in batching queue")
+                          : rt_fail(&job->err, RT_DEADLINE_EXCEEDED,
+                                    "Timed out waiting for notification: the deadline came while "
+                                    "the request was queued");
         answer(s, job);
     }
 }
 
-static void refuse(struct srv_scheduler *s, struct srv_job *job, int64_t lane_jobs)
+static enum rt_status fail_full(struct srv_job *job)
 {
-    if (s->server->options.enable_batching)
-        job->status =
-            rt_fail(&job->err, RT_UNAVAILABLE,
-                    "The batch scheduling queue to which this task was submitted is "
-                    "full; %lld requests are queued for model %s version %lld",
-                    (long long)lane_jobs, job->version->model, (long long)job->version->version);
-    else
-        job->status =
-            rt_fail(&job->err, RT_UNAVAILABLE,
-                    "the server is overloaded: the queue of model %s version %lld is "
-                    "full with %lld requests",
-                    job->version->model, (long long)job->version->version, (long long)lane_jobs);
-    answer(s, job);
+    long long n = job->version->lane->core.n_jobs, version = job->version->version;
+    return is_as_tensorflow(job)
+               ? rt_fail(&job->err, RT_UNAVAILABLE,
+                         "The batch scheduling queue to which this task was submitted is full; "
+                         "%lld requests are queued for model %s version %lld",
+                         n, job->version->model, version)
+               : rt_fail(&job->err, RT_UNAVAILABLE,
+                         "the server is overloaded: the queue of model %s version %lld is full "
+                         "with %lld requests",
+                         job->version->model, version, n);
+}
+
+static enum rt_status fail_full_batches(struct srv_job *job, const struct bucket *b)
+{
+    /* An empty batch is counted there too. */
+    long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
+    const struct srv_batching *p = &job->version->lane->batching;
+    if (!p->cuts)
+        return rt_fail(&job->err, RT_UNAVAILABLE,
+                       "The batch scheduling queue to which this task was submitted is full; "
+                       "currently %lld batches enqueued and max_enqueued_batches is %lld",
+                       n, (long long)p->max_enqueued_batches);
+    return rt_fail(&job->err, RT_UNAVAILABLE,
+                   "The batch scheduling queue to which this task was submitted is full; task size "
+                   "is %lld but scheduling capacity is only %lld (num_enqueued_batches=%lld, "
+                   "max_enqueued_batches=%lld, open_batch_size=%lld, "
+                   "max_execution_batch_size=%lld)",
+                   (long long)job->n_rows, (long long)srv_core_room(&b->core), n,
+                   (long long)p->max_enqueued_batches, (long long)b->core.open_rows,
+                   (long long)p->max_execution_batch_size);
 }
 
 /* ---- running ---- */
 
-static bool is_data_error(enum rt_status st)
+static void stop_merging(struct srv_scheduler *s, struct srv_lane *l, struct queue *q)
+    RT_REQUIRES(s->mu)
 {
-    switch (st) {
-    case RT_INVALID_ARGUMENT:
-    case RT_OUT_OF_RANGE:
-    case RT_NOT_FOUND:
-    case RT_FAILED_PRECONDITION:
-    case RT_DATA_LOSS:
-    case RT_UNKNOWN:
-    case RT_RESOURCE_EXHAUSTED: /* a smaller run may fit */
-        return true;
-    default:
-        return false;
-    }
+    (void)s;
+    q->never_merge = true;
+    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next)
+        if (((struct bucket *)o)->queue == q)
+            o->merges = false;
 }
 
-static void run_one(struct srv_job *job)
+static void tell_never_merged(const struct srv_job *job)
 {
-    struct rt_run_options options = {.deadline_ns = job->deadline_ns, .cancelled = &job->cancelled};
-
-    job->batch_rows = (int)(job->n_rows > 0 && job->n_rows < INT32_MAX ? job->n_rows : 1);
-    job->status =
-        rt_callable_run(job->signature->call, job->feeds, job->fetches, &options, &job->err);
-}
-
-struct group {
-    struct srv_job *first; /* by `next` */
-    int n_jobs;
-    int64_t rows, run_rows;
-};
-
-static enum rt_status merge_feed(struct srv_scheduler *s, const struct group *g, int i,
-                                 struct rt_tensor *out, struct rt_error *err)
-{
-    const struct rt_tensor *like = &g->first->feeds[i], *last = like;
-    enum rt_dtype dtype = (enum rt_dtype)like->dtype;
-    int64_t dim[RT_MAX_RANK], inner = 1, at = 0;
-    enum rt_status st;
-
-    dim[0] = g->run_rows;
-    for (int d = 1; d < like->rank; d++) {
-        dim[d] = like->dim[d];
-        inner *= dim[d];
-    }
-    st = rt_tensor_new(out, s->pool, dtype, like->rank, dim, err);
-    size_t row_bytes = (size_t)inner * rt_dtype_size(dtype);
-    if (!row_bytes)
-        return st;
-    for (const struct srv_job *j = g->first; j && !st; j = j->next) {
-        last = &j->feeds[i];
-        st = rt_copy_elements(dtype, (char *)out->data + (size_t)at * row_bytes, last->data,
-                              j->n_rows * inner, err);
-        at += j->n_rows;
-    }
-    for (; at < g->run_rows && !st; at++) /* padding: the last job's first row */
-        st = rt_copy_elements(dtype, (char *)out->data + (size_t)at * row_bytes, last->data, inner,
-                              err);
-    return st;
-}
-
-/* Gives each job its rows of `all`, as views. */
-static void split(const struct group *g, const struct rt_tensor *all, int n)
-{
-    int64_t at = 0;
-    for (struct srv_job *j = g->first; j; j = j->next) {
-        for (int i = 0; i < n; i++) {
-            struct rt_tensor *t = &j->fetches[i];
-            rt_tensor_ref(t, &all[i]);
-            t->dim[0] = j->n_rows;
-            if (t->data)
-                t->data = (char *)t->data +
-                          (size_t)at * (rt_tensor_bytes(&all[i]) / (size_t)all[i].dim[0]);
-        }
-        at += j->n_rows;
-    }
-}
-
-enum outcome { RAN, FAILED, DOES_NOT_FOLLOW_ROWS };
-
-/* Runs the group as one. FAILED: *err says why; no job was given anything. */
-static enum outcome run_merged(struct worker *w, const struct group *g, struct rt_error *err)
-{
-    const struct rt_model_signature *sig = g->first->signature;
-    int n_in = g->first->n_feeds, n_out = g->first->n_fetches;
-    struct rt_run_options options = {.deadline_ns = 0};
-    struct rt_tensor *in = rt_arena_array(w->arena, (size_t)n_in + 1, sizeof *in);
-    struct rt_tensor *out = rt_arena_array(w->arena, (size_t)n_out + 1, sizeof *out);
-    enum rt_status st = RT_OK;
-    enum outcome outcome = RAN;
-
-    if (!in || !out) {
-        rt_fail_memory(err, "a batch", 0);
-        return FAILED;
-    }
-    for (const struct srv_job *j = g->first; j; j = j->next)
-        if (j->deadline_ns > options.deadline_ns)
-            options.deadline_ns = j->deadline_ns;
-    for (int i = 0; i < n_in && !st; i++)
-        st = merge_feed(w->s, g, i, &in[i], err);
-    if (!st)
-        st = rt_callable_run(sig->call, in, out, &options, err);
-    for (int i = 0; i < n_in; i++)
-        rt_tensor_clear(&in[i]);
-    for (int i = 0; i < n_out && !st; i++)
-        st = rt_tensor_load(&out[i], err);
-    if (st)
-        outcome = FAILED;
-    for (int i = 0; i < n_out && outcome == RAN; i++)
-        if (out[i].rank < 1 || out[i].dim[0] != g->run_rows)
-            outcome = DOES_NOT_FOLLOW_ROWS;
-    if (outcome == RAN) {
-        split(g, out, n_out);
-        for (struct srv_job *j = g->first; j; j = j->next) {
-            j->status = RT_OK;
-            j->batch_rows = (int)(g->rows < INT32_MAX ? g->rows : INT32_MAX);
-        }
-    }
-    for (int i = 0; i < n_out; i++)
-        rt_tensor_clear(&out[i]);
-    return outcome;
-}
-
-static void run_singly(const struct group *g)
-{
-    for (struct srv_job *j = g->first; j; j = j->next)
-        run_one(j);
-}
-
-/* Runs a group that failed as a whole in halves, so that only those at fault fail. */
-static void bisect(struct worker *w, struct group *g)
-{
-    struct group half[2] = {{.first = g->first}, {.n_jobs = 0}};
-    struct srv_job **at = &half[0].first;
-
-    for (int i = 0; i < g->n_jobs; i++) {
-        struct group *h = &half[i >= g->n_jobs / 2];
-        if (i == g->n_jobs / 2)
-            half[1].first = *at;
-        h->n_jobs++;
-        h->rows += (*at)->n_rows;
-        at = &(*at)->next;
-    }
-    at = &half[0].first;
-    for (int i = 0; i < half[0].n_jobs; i++)
-        at = &(*at)->next;
-    *at = NULL; /* cut for now */
-    for (int i = 0; i < 2; i++) {
-        struct group *h = &half[i];
-        struct rt_error err = {.arena = w->arena};
-        h->run_rows = h->rows;
-        if (h->n_jobs == 1) {
-            run_one(h->first);
-            continue;
-        }
-        switch (run_merged(w, h, &err)) {
-        case RAN:
-            break;
-        case DOES_NOT_FOLLOW_ROWS:
-            run_singly(h);
-            break;
-        case FAILED:
-            if (is_data_error(err.code)) {
-                bisect(w, h);
-                break;
-            }
-            for (struct srv_job *j = h->first; j; j = j->next) {
-                rt_error_copy(&j->err, &err);
-                j->status = err.code;
-            }
-        }
-    }
-    *at = half[1].first;
-}
-
-struct verdict {
-    bool learn;       /* the time says something about the cost */
-    bool never_merge; /* outputs do not follow the rows */
-    bool halve_limit; /* memory was too small for so many rows */
-};
-
-static struct verdict run_group(struct worker *w, struct group *g)
-{
-    struct rt_error err = {.arena = w ? w->arena : NULL};
-
-    if (g->n_jobs == 1 && g->run_rows == g->rows) {
-        run_one(g->first);
-        return (struct verdict){.learn = g->first->status == RT_OK};
-    }
-    switch (run_merged(w, g, &err)) {
-    case RAN:
-        return (struct verdict){.learn = true};
-    case DOES_NOT_FOLLOW_ROWS:
-        run_singly(g);
-        return (struct verdict){.never_merge = true};
-    case FAILED:
-        break;
-    }
-    if (is_data_error(err.code) && g->n_jobs > 1) {
-        bisect(w, g);
-        return (struct verdict){.halve_limit = err.code == RT_RESOURCE_EXHAUSTED};
-    }
-    for (struct srv_job *j = g->first; j; j = j->next) {
-        rt_error_copy(&j->err, &err);
-        j->status = err.code;
-    }
-    return (struct verdict){0};
+    RT_LOG(
+        RT_LOG_WARNING,
+        "signature %s of model %s version %lld is not batched any more: dimension 0 of an output "
+        "is not the number of rows",
+        job->signature->def->name, job->version->model, (long long)job->version->version);
 }
 
 /* The lock is held; before any job of the batch is answered, since then its lane may go. */
 static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch, int64_t run_ns,
-                      const struct verdict *v) RT_REQUIRES(s->mu)
+                      const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
 {
     struct bucket *b = (struct bucket *)batch->bucket;
 
     srv_core_done(&s->core, batch, run_ns, v->learn);
     if (v->halve_limit)
         b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
-    if (v->never_merge) {
-        struct srv_lane *l = (struct srv_lane *)b->core.lane;
-        l->never_merge[b->signature - l->version->loaded->signatures] = true;
-        for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next)
-            if (((struct bucket *)o)->signature == b->signature)
-                o->merges = false;
-    }
+    if (v->never_merge)
+        stop_merging(s, (struct srv_lane *)b->core.lane, b->queue);
 }
 
 /* A worker to signal, once the lock is open. */
@@ -351,9 +199,9 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
                       const struct srv_core_batch *batch)
 {
     struct srv_job *dropped = NULL;
-    struct group g = {0};
+    struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
     struct srv_job **end = &g.first;
-    struct verdict verdict = {0};
+    struct srv_batch_verdict verdict = {0};
     int64_t start = rt_now_ns(), finish;
 
     for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
@@ -361,7 +209,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         next = j->next;
         job->next = NULL;
         job->started_ns = start;
-        if (atomic_load_explicit(&job->cancelled, memory_order_relaxed)) {
+        if (atomic_load_explicit(srv_job_cancelled(job), memory_order_relaxed)) {
             job->status = rt_fail(&job->err, RT_CANCELLED, "the client has gone");
             job->next = dropped;
             dropped = job;
@@ -374,17 +222,13 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     }
     g.run_rows = g.n_jobs && g.rows == batch->rows ? batch->run_rows : g.rows;
     if (g.n_jobs)
-        verdict = run_group(w, &g);
+        verdict = srv_batch_run(&g);
     finish = rt_now_ns();
     if (g.n_jobs)
         srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, g.run_rows,
                           finish - start);
     if (verdict.never_merge)
-        RT_LOG(RT_LOG_WARNING,
-               "signature %s of model %s version %lld is not batched any more: dimension 0 of an "
-               "output is not the number of rows",
-               g.first->signature->def->name, g.first->version->model,
-               (long long)g.first->version->version);
+        tell_never_merged(g.first);
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
         verdict.learn = false; /* another number of rows than was counted */
@@ -448,7 +292,7 @@ static void *keep_time(void *arg)
     while (!s->stopping) {
         int64_t now = rt_now_ns();
         struct srv_core_job *late = srv_core_expired(&s->core, now);
-        bool wake = s->core.settings.timeout_ns && should_wake(s, now);
+        bool wake = should_wake(s, now);
         if (late || wake) {
             rt_mutex_unlock(&s->mu);
             if (wake)
@@ -468,31 +312,31 @@ static void *keep_time(void *arg)
 
 /* ---- submitting ---- */
 
-static bool may_merge(const struct srv_scheduler *s, const struct srv_lane *l,
-                      const struct srv_job *job) RT_REQUIRES(s->mu)
+static bool may_merge(const struct srv_lane *l, const struct queue *q, const struct srv_job *job)
 {
-    const struct rt_model_signature *sig = job->signature;
-    return job->n_rows > 0 && !sig->writes && job->n_feeds > 0 && job->n_fetches > 0 &&
-           (sig->rowwise || s->server->options.enable_batching) && s->core.settings.max_rows > 1 &&
-           !l->never_merge[sig - l->version->loaded->signatures];
+    return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
+           (l->batching.mode == SRV_BATCHING_ALL ||
+            (l->batching.mode == SRV_BATCHING_PROVED && q->rowwise)) &&
+           (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
-static struct feed_key key_of(const struct rt_tensor *t, bool has_rows)
+/* `pads`: lengths of dimensions that padding can make equal do not count. */
+static struct feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
 {
     struct feed_key k = {.dtype = t->dtype, .rank = t->rank};
     for (int d = has_rows; d < t->rank; d++)
-        k.inner[d] = t->dim[d];
+        k.inner[d] = has_rows && pads && srv_batch_can_pad(t) ? -1 : t->dim[d];
     return k;
 }
 
 static uint64_t hash_of(const struct srv_job *job)
 {
-    bool has_rows = job->n_rows > 0;
-    uint64_t h = (uintptr_t)job->signature ^ (uint64_t)has_rows;
+    bool has_rows = job->n_rows > 0, pads = job->version->lane->batching.pads;
+    uint64_t h = (uintptr_t)job->signature->call ^ (uint64_t)has_rows;
     if (job->signature->writes)
         return 0;
     for (int i = 0; i < job->n_feeds; i++) {
-        struct feed_key k = key_of(&job->feeds[i], has_rows);
+        struct feed_key k = key_of(&job->feeds[i], has_rows, pads);
         h = (h ^ k.dtype ^ ((uint64_t)k.rank << 8)) * UINT64_C(0x9e3779b97f4a7c15);
         for (int d = 0; d < k.rank; d++)
             h = ((h ^ (uint64_t)k.inner[d]) * UINT64_C(0x9e3779b97f4a7c15)) ^ (h >> 29);
@@ -502,18 +346,36 @@ static uint64_t hash_of(const struct srv_job *job)
 
 static bool fits(const struct bucket *b, const struct srv_job *job)
 {
-    if (!b->signature)
-        return job->signature->writes;
-    if (b->signature != job->signature || b->has_rows != (job->n_rows > 0) ||
-        b->n_feeds != job->n_feeds)
+    const struct rt_model_signature *sig = job->signature;
+    bool pads = job->version->lane->batching.pads;
+    if (!b->queue)
+        return sig->writes;
+    if (sig->writes || b->queue->call != sig->call || b->queue->rowwise != sig->rowwise ||
+        b->has_rows != (job->n_rows > 0) || b->n_feeds != job->n_feeds)
         return false;
     for (int i = 0; i < b->n_feeds; i++) {
-        struct feed_key k = key_of(&job->feeds[i], b->has_rows);
+        struct feed_key k = key_of(&job->feeds[i], b->has_rows, pads);
         if (k.dtype != b->feeds[i].dtype || k.rank != b->feeds[i].rank ||
             memcmp(k.inner, b->feeds[i].inner, sizeof k.inner) != 0)
             return false;
     }
     return true;
+}
+
+/* The queue of the signature's call, made if need be. NULL: out of memory. */
+static struct queue *queue_of(struct srv_scheduler *s, struct srv_lane *l,
+                              const struct rt_model_signature *sig) RT_REQUIRES(s->mu)
+{
+    (void)s;
+    for (struct queue *q = l->queues; q; q = q->next)
+        if (q->call == sig->call && q->rowwise == sig->rowwise)
+            return q;
+    struct queue *q = calloc(1, sizeof *q);
+    if (!q)
+        return NULL;
+    *q = (struct queue){.next = l->queues, .call = sig->call, .rowwise = sig->rowwise};
+    l->queues = q;
+    return q;
 }
 
 static void forget_oldest(struct srv_lane *l)
@@ -543,16 +405,20 @@ static struct bucket *bucket_of(struct srv_scheduler *s, struct srv_job *job) RT
     }
     if (l->n_buckets >= MAX_IDLE_BUCKETS)
         forget_oldest(l);
+    struct queue *q = job->signature->writes ? NULL : queue_of(s, l, job->signature);
     struct bucket *b = calloc(1, sizeof *b + (size_t)n_feeds * sizeof b->feeds[0]);
-    if (!b)
+    if (!b || (!q && !job->signature->writes)) {
+        free(b);
         return NULL;
-    srv_core_bucket_init(&b->core, &l->core, may_merge(s, l, job), job->signature->writes);
+    }
+    srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
+                         job->signature->writes);
     b->hash = hash;
-    b->signature = job->signature->writes ? NULL : job->signature;
+    b->queue = q;
     b->has_rows = job->n_rows > 0;
     b->n_feeds = n_feeds;
     for (int i = 0; i < n_feeds; i++)
-        b->feeds[i] = key_of(&job->feeds[i], b->has_rows);
+        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, l->batching.pads);
     l->n_buckets++;
     return b;
 }
@@ -579,7 +445,8 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     /* The second of a turn and those after it are likely to be several: merged they cost less. */
     if (b && b->core.merges && net->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
-    may = b && srv_core_begin_inline(&s->core, &b->core, &job->sched, s->n_workers, max_ns, &batch);
+    may = b && (!b->core.merges || job->n_rows <= job->version->lane->policy.max_rows) &&
+          srv_core_begin_inline(&s->core, &b->core, &job->sched, s->n_workers, max_ns, &batch);
     rt_mutex_unlock(&s->mu);
     if (!may)
         return false;
@@ -590,31 +457,122 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     return true;
 }
 
+enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
+{
+    const struct srv_batching *b = &job->version->lane->batching;
+
+    (void)s;
+    if (!is_as_tensorflow(job))
+        return RT_OK;
+    if (!job->n_feeds)
+        return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                       "Batching Run() must have at least one input tensor");
+    for (int i = 0; i < job->n_feeds; i++)
+        if (!job->feeds[i].rank)
+            return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                           "Batching Run() input tensors must have at least one dimension");
+    for (int i = 1; i < job->n_feeds; i++)
+        if (job->feeds[i].dim[0] != job->feeds[0].dim[0])
+            return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                           "Batching Run() input tensors must have equal 0th-dimension size");
+    if (job->n_rows > b->max_batch_size && !b->cuts)
+        return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                       "Task size %lld is larger than maximum input batch size %lld",
+                       (long long)job->n_rows, (long long)b->max_batch_size);
+    return RT_OK;
+}
+
+/* A request that was cut is over. */
+static void answer_whole(struct srv_job *whole, bool follows_rows)
+{
+    struct srv_scheduler *s = whole->net->server->scheduler;
+    struct srv_lane *l = whole->version->lane;
+    if (!follows_rows) {
+        rt_mutex_lock(&s->mu);
+        struct queue *q = queue_of(s, l, whole->signature);
+        if (q)
+            stop_merging(s, l, q);
+        rt_mutex_unlock(&s->mu);
+        tell_never_merged(whole);
+    }
+    answer(s, whole);
+}
+
+struct turn { /* what of a turn's jobs must be answered once the lock is open */
+    struct srv_job *refused;
+    struct srv_core_job *late;
+};
+
+static void refuse(struct turn *t, struct srv_job *job, enum rt_status st)
+{
+    job->status = st;
+    job->next = t->refused;
+    t->refused = job;
+}
+
+static void submit_one(struct srv_scheduler *s, struct bucket *b, struct srv_job *job, int64_t now,
+                       struct turn *t) RT_REQUIRES(s->mu)
+{
+    atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
+    describe(job);
+    switch (srv_core_submit(&s->core, &b->core, &job->sched, now)) {
+    case SRV_CORE_QUEUED:
+        break;
+    case SRV_CORE_EXPIRED:
+        job->sched.next = t->late;
+        t->late = &job->sched;
+        break;
+    case SRV_CORE_FULL:
+        refuse(t, job, fail_full(job));
+        break;
+    case SRV_CORE_FULL_BATCHES:
+        refuse(t, job, fail_full_batches(job, b));
+        break;
+    }
+}
+
+/* Submits a job that is too large for a batch, in pieces: all of them, or none. */
+static void submit_pieces(struct srv_scheduler *s, struct bucket *b, struct srv_job *job,
+                          int64_t now, struct turn *t) RT_REQUIRES(s->mu)
+{
+    int64_t most = job->version->lane->policy.max_rows, room = srv_core_open_room(&b->core);
+    struct srv_job *piece = NULL, *next;
+    enum rt_status st = RT_OK;
+
+    atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
+    if (job->n_rows > srv_core_room(&b->core))
+        st = fail_full_batches(job, b);
+    if (!st)
+        st = srv_pieces_cut(job, room, most, s->pool, answer_whole, &piece);
+    if (st) {
+        refuse(t, job, st);
+        return;
+    }
+    for (; piece; piece = next) {
+        next = piece->next;
+        submit_one(s, b, piece, now, t);
+    }
+}
+
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
 {
-    struct srv_job *refused = NULL, *next;
-    struct srv_core_job *late = NULL;
+    struct turn t = {0};
+    struct srv_job *next;
     int64_t now = rt_now_ns();
     bool wake, wake_timer;
 
     rt_mutex_lock(&s->mu);
     for (struct srv_job *job = first; job; job = next) {
         next = job->next;
-        atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
-        describe(job);
         struct bucket *b = bucket_of(s, job);
-        switch (b ? srv_core_submit(&s->core, &b->core, &job->sched, now) : SRV_CORE_FULL) {
-        case SRV_CORE_QUEUED:
-            break;
-        case SRV_CORE_EXPIRED:
-            job->sched.next = late;
-            late = &job->sched;
-            break;
-        case SRV_CORE_FULL:
-            job->sched.rows = job->version->lane->core.n_jobs; /* for the message */
-            job->next = refused;
-            refused = job;
-            break;
+        if (!b) {
+            atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
+            refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
+        } else if (b->core.merges && job->n_rows > job->version->lane->policy.max_rows &&
+                   job->version->lane->batching.cuts) {
+            submit_pieces(s, b, job, now, &t);
+        } else {
+            submit_one(s, b, job, now, &t);
         }
     }
     wake = should_wake(s, now);
@@ -624,10 +582,10 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
         rt_cond_signal(&s->work);
     if (wake_timer)
         rt_cond_signal(&s->time);
-    answer_late(s, late);
-    for (; refused; refused = next) {
-        next = refused->next;
-        refuse(s, refused, refused->sched.rows);
+    answer_late(s, t.late);
+    for (; t.refused; t.refused = next) {
+        next = t.refused->next;
+        answer(s, t.refused);
     }
 }
 
@@ -659,10 +617,11 @@ int srv_scheduler_jobs(struct srv_scheduler *s)
 
 /* ---- life ---- */
 
-static struct srv_core_settings settings_of(const struct srv_options *o)
+static struct srv_core_settings settings_of(const struct srv_options *o,
+                                            const struct srv_batching *b)
 {
     return (struct srv_core_settings){
-        .max_rows = o->max_batch_rows,
+        .max_running = b->num_batch_threads < INT_MAX ? (int)b->num_batch_threads : INT_MAX,
         .patience_ns = PATIENCE_NS,
         .max_lane_jobs = o->max_queue_jobs,
         .max_jobs = o->max_queue_jobs > INT64_MAX / TOTAL_FACTOR ? INT64_MAX
@@ -695,9 +654,9 @@ static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
     free(s);
 }
 
-struct srv_scheduler *srv_scheduler_new(struct srv_server *server, int n_workers)
+enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
+                                 struct srv_scheduler **out, struct rt_error *err)
 {
-    struct srv_core_settings settings = settings_of(&server->options);
     struct srv_scheduler *s;
     bool ok;
     int n = 0;
@@ -706,7 +665,13 @@ struct srv_scheduler *srv_scheduler_new(struct srv_server *server, int n_workers
         n_workers = 1;
     s = calloc(1, sizeof *s + (size_t)n_workers * sizeof s->worker[0]);
     if (!s)
-        return NULL;
+        return rt_fail_memory(err, "the scheduler", sizeof *s);
+    enum rt_status st = srv_batching_of_server(&s->batching, &server->options, err);
+    if (st) {
+        free(s);
+        return st;
+    }
+    struct srv_core_settings settings = settings_of(&server->options, &s->batching);
     s->server = server;
     s->n_workers = n_workers;
     s->timer_ns = RT_NEVER;
@@ -724,16 +689,17 @@ struct srv_scheduler *srv_scheduler_new(struct srv_server *server, int n_workers
             break;
         }
     }
-    const char *file = server->options.batching_parameters_file;
-    if (file && *file)
-        RT_LOG(RT_LOG_WARNING,
-               "--batching_parameters_file=%s is not read: batches form by load, of at most "
-               "--max_batch_rows=%lld rows",
-               file, (long long)settings.max_rows);
-    if (ok && rt_thread_start(&s->timer, "slip-timer", keep_time, s) == 0)
-        return s;
-    stop(s, n, false);
-    return NULL;
+    if (s->batching.num_batch_threads > n_workers)
+        RT_LOG(RT_LOG_INFO,
+               "num_batch_threads is %lld, but %d batches run at a time: one per worker "
+               "(--num_workers)",
+               (long long)s->batching.num_batch_threads, n_workers);
+    if (!ok || rt_thread_start(&s->timer, "slip-timer", keep_time, s) != 0) {
+        stop(s, n, false);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the workers could not be started");
+    }
+    *out = s;
+    return RT_OK;
 }
 
 void srv_scheduler_free(struct srv_scheduler *s)
@@ -744,23 +710,28 @@ void srv_scheduler_free(struct srv_scheduler *s)
     stop(s, s->n_workers, true);
 }
 
-struct srv_lane *srv_lane_new(struct srv_scheduler *s, struct srv_version *v)
+enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, struct srv_lane **out,
+                            struct rt_error *err)
 {
+    const struct rt_saved_model *files = v->loaded->saved_model;
     struct srv_lane *l = calloc(1, sizeof *l);
 
     if (!l)
-        return NULL;
-    l->never_merge = calloc((size_t)v->loaded->n_signatures + 1, sizeof *l->never_merge);
-    if (!l->never_merge) {
+        return rt_fail_memory(err, "a version's queue", sizeof *l);
+    enum rt_status st = srv_batching_of_version(&l->batching, &s->batching, &s->server->options,
+                                                files ? files->dir : "", err);
+    if (st) {
         free(l);
-        return NULL;
+        return st;
     }
+    srv_batching_policy(&l->batching, &l->policy);
     l->scheduler = s;
     l->version = v;
     rt_mutex_lock(&s->mu);
-    srv_core_lane_init(&s->core, &l->core);
+    srv_core_lane_init(&s->core, &l->core, &l->policy);
     rt_mutex_unlock(&s->mu);
-    return l;
+    *out = l;
+    return RT_OK;
 }
 
 void srv_lane_free(struct srv_lane *l)
@@ -771,6 +742,9 @@ void srv_lane_free(struct srv_lane *l)
         next = b->next;
         free(b);
     }
-    free(l->never_merge);
+    for (struct queue *q = l->queues, *next; q; q = next) {
+        next = q->next;
+        free(q);
+    }
     free(l);
 }

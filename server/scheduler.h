@@ -1,6 +1,7 @@
 /*
- * Batching and scheduling. scheduler_core.h holds the pure decisions (no clock, no threads); here
- * is the shell around them: workers, one lock, and the merge and split of batches.
+ * Batching and scheduling. scheduler_core.h holds the pure decisions (no clock, no threads),
+ * batch.h merges, runs and splits a batch, pieces.h cuts a request that is too large for one; here
+ * is the shell around them: queues of versions, workers, one lock.
  *
  * Threads: submit from network threads (through srv_job_submit); lanes are made and ended by the
  * manager.
@@ -11,15 +12,21 @@
 #include "server/job.h"
 #include "server/server.h"
 
-struct srv_scheduler *srv_scheduler_new(struct srv_server *server, int n_workers);
+/* Reads the batching parameters that the options name. */
+enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
+                                 struct srv_scheduler **out, struct rt_error *err);
 /* Jobs still queued are answered UNAVAILABLE; joins the workers. */
 void srv_scheduler_free(struct srv_scheduler *s);
 
-/* A version's queue, made before it is published. NULL: out of memory. */
-struct srv_lane *srv_lane_new(struct srv_scheduler *s, struct srv_version *v);
+/* A version's queues, made before it is published; refused for batching parameters of its own that
+ * are wrong. */
+enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, struct srv_lane **out,
+                            struct rt_error *err);
 /* After its last handle is gone: nothing of it is queued or runs any more. */
 void srv_lane_free(struct srv_lane *l);
 
+/* What --enable_batching=true asks of a request, with TensorFlow Serving's texts. */
+enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job);
 /* Network thread: runs the job here and now (done is called before this returns) when it is known
  * to be tiny, nothing waits before it and a core is free. False: it is the caller's still. */
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);

@@ -96,10 +96,11 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
                (long long)o->port);
     s->metrics =
         srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads), (int)o->num_workers);
-    s->scheduler = s->metrics ? srv_scheduler_new(s, (int)o->num_workers) : NULL;
-    if (!s->scheduler)
+    if (!s->metrics)
         return rt_fail_memory(err, "the server", sizeof *s);
-    enum rt_status st = wants_rest(o) ? srv_rest_start(s, &s->rest, err) : RT_OK;
+    enum rt_status st = srv_scheduler_new(s, (int)o->num_workers, &s->scheduler, err);
+    if (!st && wants_rest(o))
+        st = srv_rest_start(s, &s->rest, err);
     if (!st && wants_grpc(o))
         st = srv_grpc_start(s, &s->grpc, err);
     if (!st)

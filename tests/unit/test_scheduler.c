@@ -9,6 +9,7 @@
 #include "server/metrics.h"
 #include "server/net.h"
 #include "server/scheduler.h"
+#include "tests/support/folder.h"
 
 /* ---- a model: y = 2 x; 13 is refused; s = s ---- */
 
@@ -75,6 +76,7 @@ struct world {
 struct request {
     struct srv_job job;
     struct rt_tensor feed, fetch;
+    struct rt_arena *arena;
     struct world *w;
 };
 
@@ -83,17 +85,24 @@ static void no_wake(struct srv_net *net)
     (void)net;
 }
 
-static struct world *begin(int n_workers, bool rowwise, bool writes)
+static struct world *begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
+                                const char *parameters)
 {
     struct world *w = calloc(1, sizeof *w);
     assert_non_null(w);
     memset(&model, 0, sizeof model);
     w->server.options = (struct srv_options){
         .max_batch_rows = 64, .max_queue_jobs = 20, .max_queue_bytes = 1 << 20, .inline_max_us = 0};
+    w->server.options.enable_batching = batching;
+    if (parameters) {
+        folder_new();
+        folder_write("batching.txt", parameters);
+        w->server.options.batching_parameters_file = folder_path("batching.txt");
+    }
     atomic_store(&w->server.map, &w->map);
     w->server.metrics = srv_metrics_new(1, n_workers);
-    w->server.scheduler = srv_scheduler_new(&w->server, n_workers);
-    assert_non_null(w->server.scheduler);
+    struct rt_error err = {0};
+    assert_ok(srv_scheduler_new(&w->server, n_workers, &w->server.scheduler, &err), &err);
     w->server.n_nets = 1;
     w->server.nets[0] = &w->net;
     srv_net_init(&w->net, &w->server, "REST", no_wake, NULL);
@@ -107,10 +116,23 @@ static struct world *begin(int n_workers, bool rowwise, bool writes)
         (struct rt_model_signature){.def = &w->def, .rowwise = rowwise, .writes = writes};
     w->loaded = (struct rt_model){.n_signatures = 1, .signatures = &w->signature};
     w->version = (struct srv_version){.model = "m", .version = 1, .loaded = &w->loaded};
-    w->version.lane = srv_lane_new(w->server.scheduler, &w->version);
+    assert_ok(srv_lane_new(w->server.scheduler, &w->version, &w->version.lane, &err), &err);
     static const char *const names[] = {"serving_default"};
     w->version.metrics = srv_metrics_version(w->server.metrics, "m", 1, 1, names);
+    if (parameters)
+        folder_remove();
     return w;
+}
+
+static struct world *begin(int n_workers, bool rowwise, bool writes)
+{
+    return begin_with(n_workers, rowwise, writes, SRV_UNSAID, NULL);
+}
+
+/* With --enable_batching=true; the signature is not proved. */
+static struct world *begin_as_tensorflow(const char *parameters)
+{
+    return begin_with(1, false, false, SRV_YES, parameters);
 }
 
 static void end(struct world *w)
@@ -128,20 +150,23 @@ static void on_done(struct srv_job *job)
     atomic_fetch_add(&r->w->n_done, 1);
 }
 
-/* A request of `rows` rows of two numbers, all `value`; rows 0: a scalar. */
-static struct request *submit(struct world *w, int64_t rows, float value, int64_t deadline)
+/* A request of that shape, its numbers value, value + step, ... */
+static struct request *submit_shaped(struct world *w, int rank, const int64_t *dim, float value,
+                                     float step, int64_t deadline)
 {
     struct request *r = calloc(1, sizeof *r);
     struct rt_error err = {0};
-    const int64_t dim[2] = {rows, 2};
     assert_non_null(r);
     r->w = w;
-    assert_ok(rt_tensor_new(&r->feed, NULL, RT_F32, rows ? 2 : 0, dim, &err), &err);
+    r->arena = rt_arena_new(SIZE_MAX);
+    assert_non_null(r->arena);
+    assert_ok(rt_tensor_new(&r->feed, NULL, RT_F32, rank, dim, &err), &err);
     for (int64_t i = 0; i < rt_tensor_count(&r->feed); i++)
-        ((float *)r->feed.data)[i] = value;
+        ((float *)r->feed.data)[i] = value + step * (float)i;
     r->job = (struct srv_job){.net = &w->net,
                               .version = &w->version,
                               .signature = &w->signature,
+                              .arena = r->arena,
                               .n_feeds = 1,
                               .feeds = &r->feed,
                               .n_fetches = 1,
@@ -152,6 +177,13 @@ static struct request *submit(struct world *w, int64_t rows, float value, int64_
                               .owner = r};
     srv_job_submit(&r->job);
     return r;
+}
+
+/* A request of `rows` rows of two numbers, all `value`; rows 0: a scalar. */
+static struct request *submit(struct world *w, int64_t rows, float value, int64_t deadline)
+{
+    const int64_t dim[2] = {rows, 2};
+    return submit_shaped(w, rows ? 2 : 0, dim, value, 0, deadline);
 }
 
 static void wait_done(struct world *w, int n)
@@ -179,6 +211,7 @@ static void expect(struct request *r, int64_t rows, float value)
 static void drop(struct request *r)
 {
     srv_job_clear(&r->job);
+    rt_arena_free(r->arena);
     free(r);
 }
 
@@ -555,6 +588,349 @@ static void the_map_finds_by_name_version_and_label(void **state)
     assert_fails(srv_map_find(&map, &spec, &found, &err), RT_NOT_FOUND, &err, "Latest(half");
 }
 
+/* ---- --enable_batching=true ---- */
+
+static void with_batching_off_nothing_is_merged(void **state)
+{
+    (void)state;
+    struct world *w = begin_with(1, true, false, SRV_NO, NULL);
+    struct request *r[3], *first = block(w);
+    for (int i = 0; i < 3; i++)
+        r[i] = submit(w, 1, (float)i, RT_NEVER);
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 4);
+    assert_int_equal(atomic_load(&model.runs), 4);
+    for (int i = 0; i < 3; i++)
+        drop(r[i]);
+    drop(first);
+    end(w);
+}
+
+static void with_batching_on_every_signature_is_merged_up_to_the_files_size(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("max_batch_size { value: 4 }");
+    struct request *r[6], *first = block(w);
+    for (int i = 0; i < 6; i++)
+        r[i] = submit(w, 1, (float)i, RT_NEVER);
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 7);
+    assert_int_equal(atomic_load(&model.runs), 3);
+    assert_int_equal(atomic_load(&model.rows[1]), 4);
+    assert_int_equal(atomic_load(&model.rows[2]), 2);
+    for (int i = 0; i < 6; i++) {
+        expect(r[i], 1, (float)i);
+        drop(r[i]);
+    }
+    drop(first);
+    end(w);
+}
+
+static void a_batch_waits_for_the_files_timeout_and_no_longer_than_it_is_full(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("max_batch_size { value: 4 } "
+                                          "batch_timeout_micros { value: 60000 }");
+    int64_t start = rt_now_ns();
+    struct request *r = submit(w, 1, 1, RT_NEVER);
+    srv_net_end(&w->net);
+    wait_done(w, 1);
+    assert_true(rt_now_ns() - start >= 60000000);
+    drop(r);
+    start = rt_now_ns();
+    struct request *a = submit(w, 2, 1, RT_NEVER), *b = submit(w, 2, 2, RT_NEVER);
+    srv_net_end(&w->net);
+    wait_done(w, 3);
+    assert_true(rt_now_ns() - start < 60000000);
+    assert_int_equal(atomic_load(&model.rows[1]), 4);
+    drop(a);
+    drop(b);
+    end(w);
+}
+
+static void a_request_larger_than_a_batch_is_refused(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("max_batch_size { value: 4 }");
+    struct request *r = submit(w, 5, 1, RT_NEVER);
+    wait_done(w, 1);
+    assert_int_equal(r->job.status, RT_INVALID_ARGUMENT);
+    assert_string_equal(rt_error_text(&r->job.err),
+                        "Task size 5 is larger than maximum input batch size 4");
+    drop(r);
+    end(w);
+}
+
+static void inputs_without_common_rows_are_refused(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("");
+    struct request *r = submit(w, 0, 1, RT_NEVER);
+    wait_done(w, 1);
+    assert_int_equal(r->job.status, RT_INVALID_ARGUMENT);
+    assert_string_equal(rt_error_text(&r->job.err),
+                        "Batching Run() input tensors must have at least one dimension");
+    drop(r);
+    end(w);
+}
+
+static void a_queue_full_of_batches_refuses_with_their_number(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("max_batch_size { value: 4 } "
+                                          "max_enqueued_batches { value: 2 }");
+    struct request *r[4], *first = block(w);
+    for (int i = 0; i < 3; i++)
+        r[i] = submit(w, 3, 1, RT_NEVER);
+    r[3] = submit(w, 1, 1, RT_NEVER); /* fits the second batch */
+    srv_net_end(&w->net);
+    assert_int_equal(atomic_load(&w->n_done), 1);
+    assert_int_equal(r[2]->job.status, RT_UNAVAILABLE);
+    assert_string_equal(rt_error_text(&r[2]->job.err),
+                        "The batch scheduling queue to which this task was submitted is full; "
+                        "currently 2 batches enqueued and max_enqueued_batches is 2");
+    atomic_store(&model.held, false);
+    wait_done(w, 5);
+    for (int i = 0; i < 4; i++)
+        drop(r[i]);
+    drop(first);
+    end(w);
+}
+
+static void what_expires_in_the_queue_is_told_as_there(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("");
+    struct request *first = block(w);
+    struct request *r = submit(w, 1, 1, rt_now_ns() + 20000000);
+    srv_net_end(&w->net);
+    wait_done(w, 1);
+    assert_int_equal(r->job.status, RT_RESOURCE_EXHAUSTED);
+    assert_string_equal(rt_error_text(&r->job.err),
+                        "Run() timeout exceeded while waiting in batching queue");
+    atomic_store(&model.held, false);
+    wait_done(w, 2);
+    drop(r);
+    drop(first);
+    end(w);
+}
+
+static void a_batch_is_padded_with_the_last_requests_first_row(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("max_batch_size { value: 8 } allowed_batch_sizes: 5 "
+                                          "allowed_batch_sizes: 8");
+    struct request *r[2], *first = block(w);
+    const int64_t dim[2] = {2, 2};
+    r[0] = submit(w, 1, 1, RT_NEVER);
+    r[1] = submit_shaped(w, 2, dim, 20, 1, RT_NEVER);
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 3);
+    assert_int_equal(atomic_load(&model.rows[0]), 5);
+    assert_int_equal(atomic_load(&model.rows[1]), 5);
+    expect(r[0], 1, 1);
+    assert_int_equal(r[1]->fetch.dim[0], 2);
+    assert_float_equal(((float *)r[1]->fetch.data)[3], 46, 0);
+    /* What lies behind the rows of the last request: copies of its first row. */
+    assert_float_equal(((float *)r[1]->fetch.data)[4], 40, 0);
+    assert_float_equal(((float *)r[1]->fetch.data)[7], 42, 0);
+    for (int i = 0; i < 2; i++)
+        drop(r[i]);
+    drop(first);
+    end(w);
+}
+
+static void shapes_that_differ_go_to_batches_of_their_own(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("");
+    struct request *r[4], *first = block(w);
+    for (int i = 0; i < 4; i++)
+        r[i] = submit_shaped(w, 2, (int64_t[]){1, 2 + i % 2}, (float)i, 1, RT_NEVER);
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 5);
+    assert_int_equal(atomic_load(&model.runs), 3);
+    for (int i = 0; i < 4; i++) {
+        assert_ok(r[i]->job.status, &r[i]->job.err);
+        assert_int_equal(r[i]->fetch.dim[1], 2 + i % 2);
+        drop(r[i]);
+    }
+    drop(first);
+    end(w);
+}
+
+static void with_padding_shapes_that_differ_are_merged(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("pad_variable_length_inputs: true");
+    struct request *r[3], *first = block(w);
+    r[0] = submit_shaped(w, 3, (int64_t[]){1, 2, 1}, 1, 1, RT_NEVER);
+    r[1] = submit_shaped(w, 3, (int64_t[]){2, 1, 3}, 20, 1, RT_NEVER);
+    r[2] = submit_shaped(w, 3, (int64_t[]){1, 0, 3}, 0, 0, RT_NEVER); /* empty: by itself */
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 4);
+    assert_int_equal(atomic_load(&model.runs), 3);
+    static const float want0[] = {2, 2, 2, 4, 2, 2};
+    static const float want1[] = {40, 42, 44, 40, 40, 40, 46, 48, 50, 40, 40, 40};
+    assert_ok(r[0]->job.status, &r[0]->job.err);
+    assert_int_equal(r[0]->fetch.dim[1], 2);
+    assert_int_equal(r[0]->fetch.dim[2], 3);
+    assert_memory_equal(r[0]->fetch.data, want0, sizeof want0);
+    assert_ok(r[1]->job.status, &r[1]->job.err);
+    assert_memory_equal(r[1]->fetch.data, want1, sizeof want1);
+    assert_ok(r[2]->job.status, &r[2]->job.err);
+    for (int i = 0; i < 3; i++)
+        drop(r[i]);
+    drop(first);
+    end(w);
+}
+
+#define SPLIT                                                                                      \
+    "max_batch_size { value: 4 } enable_large_batch_splitting { value: true } "                    \
+    "max_enqueued_batches { value: 3 } "
+
+static void a_large_request_is_cut_and_joined(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow(SPLIT);
+    struct request *small, *large, *first = block(w);
+    small = submit(w, 1, 5, RT_NEVER);
+    large = submit_shaped(w, 2, (int64_t[]){10, 2}, 100, 1, RT_NEVER);
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 3);
+    assert_int_equal(atomic_load(&model.runs), 4);
+    assert_int_equal(atomic_load(&model.rows[1]), 4); /* the first piece fills the open batch */
+    assert_int_equal(atomic_load(&model.rows[2]), 4);
+    assert_int_equal(atomic_load(&model.rows[3]), 3);
+    expect(small, 1, 5);
+    assert_ok(large->job.status, &large->job.err);
+    assert_int_equal(large->fetch.dim[0], 10);
+    for (int i = 0; i < 20; i++)
+        assert_float_equal(((float *)large->fetch.data)[i], 200 + 2 * (float)i, 0);
+    drop(small);
+    drop(large);
+    drop(first);
+    end(w);
+}
+
+static void a_large_request_is_taken_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow(SPLIT);
+    struct request *small, *large, *first = block(w);
+    small = submit(w, 3, 5, RT_NEVER);
+    large = submit(w, 10, 1, RT_NEVER);
+    srv_net_end(&w->net);
+    assert_int_equal(large->job.status, RT_UNAVAILABLE);
+    assert_string_equal(rt_error_text(&large->job.err),
+                        "The batch scheduling queue to which this task was submitted is full; task "
+                        "size is 10 but scheduling capacity is only 9 (num_enqueued_batches=1, "
+                        "max_enqueued_batches=3, open_batch_size=3, max_execution_batch_size=4)");
+    atomic_store(&model.held, false);
+    wait_done(w, 3);
+    assert_int_equal(atomic_load(&model.runs), 2);
+    drop(small);
+    drop(large);
+    drop(first);
+    end(w);
+}
+
+static void a_large_request_fails_as_one_and_spares_its_neighbours(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow(SPLIT);
+    struct request *small, *large, *first = block(w);
+    small = submit(w, 1, 5, RT_NEVER);
+    large = submit_shaped(w, 2, (int64_t[]){10, 2}, 1, 1, RT_NEVER); /* 13 is among them */
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 3);
+    expect(small, 1, 5);
+    assert_fails(large->job.status, RT_INVALID_ARGUMENT, &large->job.err, "13 is not liked");
+    assert_null(large->fetch.data);
+    drop(small);
+    drop(large);
+    drop(first);
+    end(w);
+}
+
+static void a_request_whose_outputs_cannot_be_joined_runs_whole(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow(SPLIT);
+    atomic_store(&model.one_output_row, true);
+    struct request *large = submit(w, 10, 1, RT_NEVER);
+    srv_net_end(&w->net);
+    wait_done(w, 1);
+    assert_ok(large->job.status, &large->job.err);
+    assert_int_equal(large->fetch.dim[0], 1);
+    assert_int_equal(atomic_load(&model.runs), 4);
+    assert_int_equal(atomic_load(&model.rows[3]), 10);
+    drop(large);
+    large = submit(w, 10, 1, RT_NEVER); /* remembered */
+    srv_net_end(&w->net);
+    wait_done(w, 2);
+    assert_int_equal(atomic_load(&model.runs), 5);
+    drop(large);
+    end(w);
+}
+
+static void pieces_of_a_client_that_has_gone_are_not_run(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow(SPLIT);
+    struct request *large, *first = block(w);
+    large = submit(w, 10, 1, RT_NEVER);
+    srv_net_end(&w->net);
+    atomic_store(&large->job.cancelled, true);
+    atomic_store(&model.held, false);
+    wait_done(w, 2);
+    assert_int_equal(large->job.status, RT_CANCELLED);
+    assert_int_equal(atomic_load(&model.runs), 1);
+    drop(large);
+    drop(first);
+    end(w);
+}
+
+static void signatures_of_the_same_call_share_batches(void **state)
+{
+    (void)state;
+    struct world *w = begin_as_tensorflow("");
+    struct rt_model_signature other = w->signature;
+    struct request *r[2], *first = block(w);
+    r[0] = submit(w, 1, 1, RT_NEVER);
+    r[1] = calloc(1, sizeof *r[1]);
+    r[1]->w = w;
+    struct rt_error err = {0};
+    assert_ok(rt_tensor_new(&r[1]->feed, NULL, RT_F32, 2, (int64_t[]){1, 2}, &err), &err);
+    memset(r[1]->feed.data, 0, 8);
+    r[1]->job = (struct srv_job){.net = &w->net,
+                                 .version = &w->version,
+                                 .signature = &other,
+                                 .n_feeds = 1,
+                                 .feeds = &r[1]->feed,
+                                 .n_fetches = 1,
+                                 .fetches = &r[1]->fetch,
+                                 .deadline_ns = RT_NEVER,
+                                 .done = on_done,
+                                 .owner = r[1]};
+    srv_job_submit(&r[1]->job);
+    srv_net_end(&w->net);
+    atomic_store(&model.held, false);
+    wait_done(w, 3);
+    assert_int_equal(atomic_load(&model.runs), 2);
+    for (int i = 0; i < 2; i++)
+        drop(r[i]);
+    drop(first);
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -573,6 +949,22 @@ int main(void)
         cmocka_unit_test(mail_is_opened_in_the_order_posted),
         cmocka_unit_test(a_retirement_is_answered_once_no_handle_is_held),
         cmocka_unit_test(the_map_finds_by_name_version_and_label),
+        cmocka_unit_test(with_batching_off_nothing_is_merged),
+        cmocka_unit_test(with_batching_on_every_signature_is_merged_up_to_the_files_size),
+        cmocka_unit_test(a_batch_waits_for_the_files_timeout_and_no_longer_than_it_is_full),
+        cmocka_unit_test(a_request_larger_than_a_batch_is_refused),
+        cmocka_unit_test(inputs_without_common_rows_are_refused),
+        cmocka_unit_test(a_queue_full_of_batches_refuses_with_their_number),
+        cmocka_unit_test(what_expires_in_the_queue_is_told_as_there),
+        cmocka_unit_test(a_batch_is_padded_with_the_last_requests_first_row),
+        cmocka_unit_test(shapes_that_differ_go_to_batches_of_their_own),
+        cmocka_unit_test(with_padding_shapes_that_differ_are_merged),
+        cmocka_unit_test(a_large_request_is_cut_and_joined),
+        cmocka_unit_test(a_large_request_is_taken_whole_or_not_at_all),
+        cmocka_unit_test(a_large_request_fails_as_one_and_spares_its_neighbours),
+        cmocka_unit_test(a_request_whose_outputs_cannot_be_joined_runs_whole),
+        cmocka_unit_test(pieces_of_a_client_that_has_gone_are_not_run),
+        cmocka_unit_test(signatures_of_the_same_call_share_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

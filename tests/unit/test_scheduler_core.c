@@ -7,6 +7,8 @@ enum { N = 64 };
 
 struct world {
     struct srv_core core;
+    struct srv_core_policy policy;
+    struct srv_core_queue queue[3]; /* one per lane */
     struct srv_core_lane lane[3];
     struct srv_core_bucket bucket[6]; /* two per lane */
     struct srv_core_job job[N];
@@ -15,8 +17,7 @@ struct world {
 
 static struct srv_core_settings usual(void)
 {
-    return (struct srv_core_settings){.max_rows = 8,
-                                      .patience_ns = 1000,
+    return (struct srv_core_settings){.patience_ns = 1000,
                                       .max_lane_jobs = 20,
                                       .max_jobs = 40,
                                       .max_lane_bytes = 1000,
@@ -27,10 +28,11 @@ static void begin(struct world *w, struct srv_core_settings s)
 {
     memset(w, 0, sizeof *w);
     srv_core_init(&w->core, &s);
+    w->policy.max_rows = 8;
     for (int i = 0; i < 3; i++)
-        srv_core_lane_init(&w->core, &w->lane[i]);
+        srv_core_lane_init(&w->core, &w->lane[i], &w->policy);
     for (int i = 0; i < 6; i++)
-        srv_core_bucket_init(&w->bucket[i], &w->lane[i / 2], true, false);
+        srv_core_bucket_init(&w->bucket[i], &w->lane[i / 2], &w->queue[i / 2], true, false);
 }
 
 static enum srv_core_answer put(struct world *w, int bucket, int64_t rows, int64_t deadline,
@@ -378,9 +380,8 @@ static void with_a_timeout_a_batch_waits_until_it_is_full_or_due(void **state)
 {
     (void)state;
     struct world w;
-    struct srv_core_settings s = usual();
-    s.timeout_ns = 100;
-    begin(&w, s);
+    begin(&w, usual());
+    w.policy.timeout_ns = 100;
     put(&w, 0, 4, RT_NEVER, 10);
     take_none(&w, 50);
     assert_int_equal(srv_core_next_timer(&w.core), 110);
@@ -395,11 +396,10 @@ static void a_batch_is_padded_to_an_allowed_size(void **state)
 {
     (void)state;
     struct world w;
-    struct srv_core_settings s = usual();
-    s.n_sizes = 2;
-    s.sizes[0] = 4;
-    s.sizes[1] = 8;
-    begin(&w, s);
+    begin(&w, usual());
+    w.policy.n_sizes = 2;
+    w.policy.sizes[0] = 4;
+    w.policy.sizes[1] = 8;
     put(&w, 0, 1, RT_NEVER, 0);
     struct srv_core_batch b = take(&w, 1, 0, 1);
     assert_int_equal(b.rows, 1);
@@ -408,6 +408,117 @@ static void a_batch_is_padded_to_an_allowed_size(void **state)
     assert_int_equal(take(&w, 1, 0, 1).run_rows, 8);
     put(&w, 0, 9, RT_NEVER, 0);
     assert_int_equal(take(&w, 1, 0, 1).run_rows, 9);
+}
+
+static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.timeout_ns = 100;
+    put(&w, 0, 4, RT_NEVER, 10);
+    put(&w, 0, 3, RT_NEVER, 11);
+    take_none(&w, 12);
+    put(&w, 0, 2, RT_NEVER, 13); /* opens another batch */
+    take(&w, 14, 0, 2);
+    take_none(&w, 15);
+    assert_int_equal(srv_core_next_timer(&w.core), 113);
+    take(&w, 113, 0, 1);
+}
+
+static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 2;
+    assert_int_equal(srv_core_room(&w.bucket[0]), 16);
+    assert_int_equal(srv_core_open_room(&w.bucket[0]), 0);
+    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(srv_core_open_room(&w.bucket[0]), 3);
+    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED); /* the second batch */
+    assert_int_equal(w.queue[0].n_batches, 2);
+    assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED); /* fits the open one */
+    assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(srv_core_room(&w.bucket[0]), 0);
+    take(&w, 1, 0, 1);
+    assert_int_equal(w.queue[0].n_batches, 1);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 2), SRV_CORE_QUEUED);
+    take(&w, 3, 0, 2);
+    take(&w, 3, 0, 1);
+    assert_int_equal(w.queue[0].n_batches, 0);
+    assert_int_equal(srv_core_room(&w.bucket[0]), 16);
+}
+
+static void the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_other(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 2;
+    assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(put(&w, 1, 7, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 2, 8, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 2, 8, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 2, 8, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    srv_core_take_all(&w.core);
+    assert_int_equal(w.queue[0].n_batches, 0);
+    assert_int_equal(w.queue[1].n_batches, 0);
+}
+
+static void what_expires_frees_its_batch(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 1;
+    assert_int_equal(put(&w, 0, 8, 5000000, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 1), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(at(&w, srv_core_expired(&w.core, 6000000)), 0);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 6000001), SRV_CORE_QUEUED);
+}
+
+static void no_more_batches_run_than_threads_are_asked_for(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_settings s = usual();
+    struct srv_core_batch b, inline_batch;
+    s.max_running = 1;
+    begin(&w, s);
+    put(&w, 0, 1, RT_NEVER, 0);
+    put(&w, 2, 1, RT_NEVER, 0);
+    struct srv_core_job *late = NULL;
+    assert_true(srv_core_next(&w.core, 1, 4, &b, &late));
+    assert_false(srv_core_is_ready(&w.core, 1));
+    take_none(&w, 1);
+    for (int i = 0; i < 5; i++)
+        srv_cost_learn(&w.bucket[4].cost, 1, 10);
+    w.job[w.n] = (struct srv_core_job){.rows = 1, .deadline_ns = RT_NEVER};
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[4], &w.job[w.n], 4, 100, &inline_batch));
+    srv_core_done(&w.core, &b, 5, true);
+    assert_true(srv_core_is_ready(&w.core, 2));
+}
+
+static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.fixed = true;
+    for (int i = 0; i < 20; i++)
+        srv_cost_learn(&w.bucket[0].cost, i % 4 + 1, 10 + 1000 * (i % 4 + 1));
+    put(&w, 0, 2, 1500, 1000); /* could not be done in time */
+    put(&w, 0, 2, RT_NEVER, 1000);
+    put(&w, 0, 2, RT_NEVER, 1000);
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    assert_true(srv_core_next(&w.core, 1001, 4, &b, &late));
+    assert_null(late);
+    assert_int_equal(b.n_jobs, 3);
 }
 
 static void the_timer_is_the_soonest_deadline(void **state)
@@ -500,6 +611,12 @@ int main(void)
         cmocka_unit_test(bytes_are_limited_but_a_single_large_job_is_taken),
         cmocka_unit_test(with_a_timeout_a_batch_waits_until_it_is_full_or_due),
         cmocka_unit_test(a_batch_is_padded_to_an_allowed_size),
+        cmocka_unit_test(a_batch_that_the_next_job_does_not_fit_waits_no_longer),
+        cmocka_unit_test(batches_that_wait_are_limited_and_an_open_one_is_filled),
+        cmocka_unit_test(the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_other),
+        cmocka_unit_test(what_expires_frees_its_batch),
+        cmocka_unit_test(no_more_batches_run_than_threads_are_asked_for),
+        cmocka_unit_test(fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned),
         cmocka_unit_test(the_timer_is_the_soonest_deadline),
         cmocka_unit_test(a_cheap_job_of_an_idle_bucket_may_run_where_it_is),
         cmocka_unit_test(the_cost_of_a_row_and_of_a_start_are_told_apart),
