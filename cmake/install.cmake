@@ -26,3 +26,8 @@ install(FILES ${runtime_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway
 file(GLOB base_headers runtime/base/*.h)
 install(FILES ${base_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/runtime/base)
 install(FILES kernels/kernels.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/kernels)
+# The client library.
+configure_file(clients/c/slipway-client.pc.in slipway-client.pc @ONLY)
+install(TARGETS libslipway_client)
+install(FILES ${PROJECT_BINARY_DIR}/slipway-client.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES clients/c/slipway_client.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1,0 +1,51 @@
+/*
+ * The messages of PredictionService and ModelService between bytes and the client's structs. What
+ * is read may be anything: nothing is allocated by what a message claims before that has been
+ * compared with a budget.
+ *
+ * Pure; what is read lives in the caller's arena and never points into the bytes.
+ */
+#ifndef CL_MESSAGE_H
+#define CL_MESSAGE_H
+
+#include "clients/c/slipway_client.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/span.h"
+
+/* ---- requests: appended; a failure of memory is in out->failed ---- */
+
+/* INVALID_ARGUMENT: an input that cannot be sent. */
+enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model *model,
+                                const struct slipway_tensor *inputs, int n_inputs,
+                                const char *const *outputs, int n_outputs, struct rt_error *err);
+void cl_write_status_request(struct rt_bytes *out, const struct slipway_model *model);
+void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model *model);
+/* From the text of a config file. INVALID_ARGUMENT: "LINE:COLUMN: reason". */
+enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
+                                       struct rt_error *err);
+/* A TensorProto. */
+enum rt_status cl_write_tensor(struct rt_bytes *out, const struct slipway_tensor *t,
+                               struct rt_error *err);
+
+/* ---- answers; DATA_LOSS with a reason when they cannot be understood ---- */
+
+/* *budget: the most bytes that tensors may take, lessened by what they take. */
+enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
+                               struct slipway_answer *out, struct rt_error *err);
+/* The inputs of a PredictRequest, and its model. */
+enum rt_status cl_read_predict_request(struct rt_span message, struct rt_arena *arena,
+                                       size_t *budget, struct slipway_model *model,
+                                       struct slipway_tensor **inputs, int *n_inputs,
+                                       struct rt_error *err);
+/* A TensorProto; its name is left as it is. */
+enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, size_t *budget,
+                              struct slipway_tensor *out, struct rt_error *err);
+enum rt_status cl_read_status(struct rt_span message, struct rt_arena *arena,
+                              struct slipway_status *out, struct rt_error *err);
+enum rt_status cl_read_metadata(struct rt_span message, struct rt_arena *arena,
+                                struct slipway_metadata *out, struct rt_error *err);
+/* A ReloadConfigResponse: the status in it. */
+enum rt_status cl_read_reload(struct rt_span message, struct rt_error *err);
+
+#endif

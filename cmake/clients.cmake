@@ -1,0 +1,14 @@
+# The client library for C, libslipway_client, its example, and what the commands use of it.
+slipway_layer(client clients/c USES base proto PkgConfig::GRPC)
+add_library(libslipway_client SHARED clients/c/slipway_client.map)
+set_target_properties(libslipway_client PROPERTIES OUTPUT_NAME slipway_client LINKER_LANGUAGE C
+                      VERSION ${PROJECT_VERSION} SOVERSION 0
+                      LINK_DEPENDS ${PROJECT_SOURCE_DIR}/clients/c/slipway_client.map)
+target_link_libraries(libslipway_client PRIVATE -Wl,--whole-archive client -Wl,--no-whole-archive)
+target_link_options(libslipway_client PRIVATE -Wl,--as-needed
+                    -Wl,--version-script=${PROJECT_SOURCE_DIR}/clients/c/slipway_client.map)
+
+add_executable(slipway_example clients/c/example.c)
+target_include_directories(slipway_example PRIVATE clients/c)
+target_compile_options(slipway_example PRIVATE ${SLIPWAY_WARNINGS})
+target_link_libraries(slipway_example PRIVATE libslipway_client)

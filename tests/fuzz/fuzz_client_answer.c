@@ -1,0 +1,61 @@
+/* What a server may answer: the first byte chooses the message, the rest is read as it. What can be
+ * read of a predict request is written again, and read again. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "clients/c/message.h"
+
+static void request(struct rt_span bytes, struct rt_arena *arena)
+{
+    struct slipway_model model;
+    struct slipway_tensor *inputs, *again;
+    struct rt_error err = {0};
+    struct rt_bytes out;
+    size_t budget = 1 << 20;
+    int n, m;
+    if (cl_read_predict_request(bytes, arena, &budget, &model, &inputs, &n, &err))
+        return;
+    rt_bytes_init(&out, 1 << 24);
+    budget = 1 << 21;
+    if (cl_write_predict(&out, &model, inputs, n, NULL, 0, &err) == RT_OK && !out.failed &&
+        (cl_read_predict_request(rt_span_of(out.p, out.n), arena, &budget, &model, &again, &m,
+                                 &err) ||
+         m != n))
+        abort();
+    rt_bytes_clear(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct slipway_answer answer;
+    struct slipway_status status;
+    struct slipway_metadata metadata;
+    struct rt_error err = {0};
+    size_t budget = 1 << 20;
+    if (!size)
+        return 0;
+    struct rt_arena *arena = rt_arena_new(1 << 24);
+    struct rt_span bytes = rt_span_of(data + 1, size - 1);
+    switch (arena ? *data % 5 : 5) {
+    case 0:
+        (void)cl_read_predict(bytes, arena, &budget, &answer, &err);
+        break;
+    case 1:
+        (void)cl_read_status(bytes, arena, &status, &err);
+        break;
+    case 2:
+        (void)cl_read_metadata(bytes, arena, &metadata, &err);
+        break;
+    case 3:
+        (void)cl_read_reload(bytes, &err);
+        break;
+    case 4:
+        request(bytes, arena);
+        break;
+    default:
+        break;
+    }
+    rt_arena_free(arena);
+    return 0;
+}
