@@ -3,8 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
+#include "google/protobuf/any.pb-c.h"
+#include "proto/field.h"
 #include "proto/unpack.h"
 #include "runtime/base/bytes.h"
 
@@ -408,16 +411,12 @@ static void *slot_of(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
     return (char *)m + f->offset;
 }
 
-static enum rt_status message_value(struct parser *x, ProtobufCMessage *m,
-                                    const ProtobufCFieldDescriptor *f)
+static enum rt_status open_body(struct parser *x, char *close)
 {
-    const ProtobufCMessageDescriptor *d = f->descriptor;
-    char close = 0;
-
     if (take(x, '{'))
-        close = '}';
+        *close = '}';
     else if (take(x, '<'))
-        close = '>';
+        *close = '>';
     else
         return expected(x, "\"{\"", x->p);
     if (x->depth == PB_MAX_DEPTH)
@@ -425,6 +424,18 @@ static enum rt_status message_value(struct parser *x, ProtobufCMessage *m,
                     "Message is too deep, the parser exceeded the configured recursion "
                     "limit of %d.",
                     PB_MAX_DEPTH);
+    return RT_OK;
+}
+
+static enum rt_status message_value(struct parser *x, ProtobufCMessage *m,
+                                    const ProtobufCFieldDescriptor *f)
+{
+    const ProtobufCMessageDescriptor *d = f->descriptor;
+    char close;
+    enum rt_status st = open_body(x, &close);
+
+    if (st)
+        return st;
     ProtobufCMessage *inner = calloc(1, d->sizeof_message);
     ProtobufCMessage **slot = inner ? slot_of(m, f) : NULL;
     if (!slot) {
@@ -434,7 +445,7 @@ static enum rt_status message_value(struct parser *x, ProtobufCMessage *m,
     d->message_init(inner);
     *slot = inner;
     x->depth++;
-    enum rt_status st = body(x, inner, close);
+    st = body(x, inner, close);
     x->depth--;
     return st;
 }
@@ -545,23 +556,15 @@ static enum rt_status list(struct parser *x, ProtobufCMessage *m, const Protobuf
     }
 }
 
-/* Which singular fields a body has had, for those with a low enough index to matter. */
-struct seen {
-    unsigned char bits[64];
-};
-
-static enum rt_status check_once(struct parser *x, struct seen *seen, ProtobufCMessage *m,
+/* A singular field must not have a value yet, nor another member of its oneof. A zero given to a
+ * field without presence does not count: protobuf itself cannot tell it from none. */
+static enum rt_status check_once(struct parser *x, ProtobufCMessage *m,
                                  const ProtobufCFieldDescriptor *f, const char *at)
 {
-    size_t k = (size_t)(f - m->descriptor->fields);
-
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
         return RT_OK;
-    if (k >= sizeof seen->bits * 8)
-        return fail(x, at, "Field \"%s\" is beyond what this parser knows.", f->name);
-    if (seen->bits[k / 8] >> k % 8 & 1)
+    if (pb_field_is_set(m, f))
         return fail(x, at, "Non-repeated field \"%s\" is specified multiple times.", f->name);
-    seen->bits[k / 8] |= (unsigned char)(1 << k % 8);
     if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
         uint32_t other = *(uint32_t *)(void *)((char *)m + f->quantifier_offset);
         const ProtobufCFieldDescriptor *o =
@@ -575,7 +578,103 @@ static enum rt_status check_once(struct parser *x, struct seen *seen, ProtobufCM
     return RT_OK;
 }
 
-static enum rt_status field(struct parser *x, ProtobufCMessage *m, struct seen *seen)
+/* ---- what stands in brackets ---- */
+
+/* "[a.b/c.D]": the text between, without spaces and comments. The "[" is taken already. */
+static enum rt_status bracketed(struct parser *x, char *out, size_t room, const char *at)
+{
+    size_t n = 0;
+
+    for (;;) {
+        char c = peek(x);
+        if (x->p == x->end)
+            return fail(x, x->p, "Expected \"]\", got the end.");
+        x->p++;
+        if (c == ']')
+            break;
+        if (!is_letter(c) && !is_digit(c) && !strchr("./-", c))
+            return expected(x, "identifier", x->p - 1);
+        if (n + 1 == room)
+            return fail(x, at, "The name of a type or extension is too long.");
+        out[n++] = c;
+    }
+    out[n] = 0;
+    return n ? RT_OK : expected(x, "identifier", x->p - 1);
+}
+
+static enum rt_status pack_into(struct parser *x, Google__Protobuf__Any *any, const char *url,
+                                const ProtobufCMessage *inner)
+{
+    size_t n = protobuf_c_message_get_packed_size(inner);
+    uint8_t *bytes = n < SIZE_MAX ? malloc(n + 1) : NULL;
+    char *copy = strdup(url);
+
+    if (!bytes || !copy) {
+        free(bytes);
+        free(copy);
+        return fail_memory(x);
+    }
+    any->value.len = protobuf_c_message_pack(inner, bytes);
+    any->value.data = bytes;
+    any->type_url = copy;
+    return RT_OK;
+}
+
+/* An Any written as what it holds: "[type.googleapis.com/a.B] { ... }". */
+static enum rt_status expanded_any(struct parser *x, Google__Protobuf__Any *any, const char *url,
+                                   const char *at)
+{
+    const char *slash = strrchr(url, '/');
+    const ProtobufCMessageDescriptor *d = slash ? pb_any_type(rt_span_str(slash + 1)) : NULL;
+    char close;
+
+    if (!slash)
+        return fail(x, at, "Expected \"/\" in the type of an Any, got: %s", url);
+    if (!d)
+        return fail(x, at, "Could not find type \"%s\" stored in google.protobuf.Any.", url);
+    if (*any->type_url || any->value.len)
+        return fail(x, at, "Non-repeated Any specified multiple times.");
+    take(x, ':');
+    enum rt_status st = open_body(x, &close);
+    if (st)
+        return st;
+    ProtobufCMessage *inner = calloc(1, d->sizeof_message);
+    if (!inner)
+        return fail_memory(x);
+    d->message_init(inner);
+    x->depth++;
+    st = body(x, inner, close);
+    x->depth--;
+    if (!st)
+        st = pack_into(x, any, url, inner);
+    pb_free(inner);
+    return st;
+}
+
+static enum rt_status bracket_field(struct parser *x, ProtobufCMessage *m)
+{
+    char name[256];
+    const char *at = x->p++;
+    enum rt_status st = bracketed(x, name, sizeof name, at);
+
+    if (st)
+        return st;
+    if (m->descriptor == &google__protobuf__any__descriptor)
+        return expanded_any(x, (Google__Protobuf__Any *)m, name, at);
+    return fail(x, at, "Extension \"%s\" is not defined or is not an extension of \"%s\".", name,
+                m->descriptor->name);
+}
+
+/* ---- fields of a message ---- */
+
+static enum rt_status end_of_field(struct parser *x)
+{
+    if (!take(x, ','))
+        take(x, ';');
+    return RT_OK;
+}
+
+static enum rt_status field(struct parser *x, ProtobufCMessage *m)
 {
     char name[128];
     const ProtobufCMessageDescriptor *d = m->descriptor;
@@ -584,11 +683,10 @@ static enum rt_status field(struct parser *x, ProtobufCMessage *m, struct seen *
 
     char c = peek(x);
     const char *at = x->p;
-    if (c == '[')
-        return fail(
-            x, at,
-            "Extensions and expanded google.protobuf.Any values are not supported in \"%s\".",
-            d->name);
+    if (c == '[') {
+        st = bracket_field(x, m);
+        return st ? st : end_of_field(x);
+    }
     if (!is_letter(c))
         return expected(x, "identifier", at);
     struct rt_span s = word(x);
@@ -600,7 +698,7 @@ static enum rt_status field(struct parser *x, ProtobufCMessage *m, struct seen *
     if (!f)
         return fail(x, at, "Message type \"%s\" has no field named \"%.*s\".", d->name,
                     (int)(s.n < 64 ? s.n : 64), (const char *)s.p);
-    st = check_once(x, seen, m, f, at);
+    st = check_once(x, m, f, at);
     if (st)
         return st;
     bool colon = take(x, ':');
@@ -614,15 +712,12 @@ static enum rt_status field(struct parser *x, ProtobufCMessage *m, struct seen *
     } else {
         st = value(x, m, f);
     }
-    if (!st && !take(x, ','))
-        take(x, ';');
-    return st;
+    return st ? st : end_of_field(x);
 }
 
 /* Fields up to `close`, 0: up to the end of the text. */
 static enum rt_status body(struct parser *x, ProtobufCMessage *m, char close)
 {
-    struct seen seen = {{0}};
     enum rt_status st = RT_OK;
 
     while (!st) {
@@ -636,7 +731,7 @@ static enum rt_status body(struct parser *x, ProtobufCMessage *m, char close)
             x->p++;
             return RT_OK;
         }
-        st = field(x, m, &seen);
+        st = field(x, m);
     }
     return st;
 }
@@ -646,6 +741,8 @@ enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescr
 {
     const char *begin = text.n ? (const char *)text.p : "";
     struct parser x = {begin, begin, begin + text.n, 1, err};
+    if (text.n >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0)
+        x.begin = x.p = begin + 3; /* editors put a mark before UTF-8 */
     ProtobufCMessage *m = calloc(1, d->sizeof_message);
     enum rt_status st;
 

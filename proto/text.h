@@ -2,8 +2,9 @@
  * Protobuf's text format, for configuration files and saved_model.pbtxt.
  *
  * All of it: comments, optional commas and semicolons, `key: {` and `key <`, lists, adjacent and
- * escaped strings, every form of number, enums by name or number. Refused by name: extensions and
- * the expanded form of Any, unknown fields, a field given twice.
+ * escaped strings, every form of number, enums by name or number, and an Any expanded to what it
+ * holds when that is of a known type (field.h). Refused by name: extensions, other types in an Any,
+ * unknown fields, a field given twice, two members of a oneof.
  */
 #ifndef PB_TEXT_H
 #define PB_TEXT_H

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/field.h"
 #include "proto/unpack.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
@@ -26,34 +27,6 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- what has no effect ---- */
 
-static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
-{
-    static const char zeros[16];
-    const char *p = (const char *)m + f->offset;
-    const void *q = (const char *)m + f->quantifier_offset;
-    if (f->label == PROTOBUF_C_LABEL_REPEATED)
-        return *(const size_t *)q > 0;
-    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
-        return *(const uint32_t *)q == f->id;
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return *(const void *const *)(const void *)p != NULL;
-    case PROTOBUF_C_TYPE_STRING:
-        return **(const char *const *)(const void *)p != 0;
-    case PROTOBUF_C_TYPE_BYTES:
-        return ((const ProtobufCBinaryData *)(const void *)p)->len > 0;
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return memcmp(p, zeros, 8) != 0;
-    default:
-        return memcmp(p, zeros, 4) != 0;
-    }
-}
-
 /* One line that names the fields of `m` that are set and not in `known` (which ends in NULL). */
 static void tell_without_effect(const char *where, const ProtobufCMessage *m,
                                 const char *const *known)
@@ -62,7 +35,7 @@ static void tell_without_effect(const char *where, const ProtobufCMessage *m,
     size_t used = 0;
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        bool is_known = !is_set(m, f);
+        bool is_known = !pb_field_is_set(m, f);
         for (const char *const *k = known; *k; k++)
             is_known = is_known || strcmp(*k, f->name) == 0;
         if (!is_known && used < sizeof list)

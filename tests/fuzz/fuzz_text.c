@@ -5,17 +5,25 @@
 
 #include "proto/text.h"
 #include "proto/unpack.h"
+#include "google/protobuf/wrappers.pb-c.h"
 #include "tensorflow/core/framework/graph.pb-c.h"
+#include "tensorflow/core/protobuf/config.pb-c.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
+#include "tensorflow_serving/config/platform_config.pb-c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const ProtobufCMessageDescriptor *const kinds[] = {
-        &tensorflow__serving__model_server_config__descriptor, &tensorflow__graph_def__descriptor};
+        &tensorflow__serving__model_server_config__descriptor,
+        &tensorflow__graph_def__descriptor,
+        &tensorflow__serving__platform_config_map__descriptor,
+        &tensorflow__config_proto__descriptor,
+        &google__protobuf__double_value__descriptor,
+        &google__protobuf__bytes_value__descriptor};
     struct rt_error err = {0};
 
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof kinds / sizeof(kinds[0]); i++) {
         ProtobufCMessage *m;
         if (pb_text_parse(&m, kinds[i], rt_span_of(data, size), &err))
             continue;

@@ -142,6 +142,67 @@ static void a_thread_pool_file_without_a_factory_is_taken(void **state)
     folder_remove();
 }
 
+#define PLATFORM(config)                                                                           \
+    "platform_configs { key: 'tensorflow' value { source_adapter_config {\n"                       \
+    " [type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig] {\n"            \
+    "  legacy_config { " config " } } } } }\n"
+
+static void a_platform_file_takes_the_place_of_its_flags(void **state)
+{
+    (void)state;
+    folder_new();
+    const char *path = file(PLATFORM(
+        "enable_model_warmup: true saved_model_tags: ['serve', 'gpu']\n"
+        "session_config { intra_op_parallelism_threads: 6 use_per_session_threads: true }\n"
+        "batching_parameters { max_batch_size { value: 8 } allowed_batch_sizes: [2, 8]\n"
+        "  thread_pool_name { value: 'a\"b' } pad_variable_length_inputs: true }"));
+    assert_ok(RESOLVE(flag("platform_config_file", path), "--tensorflow_session_parallelism=2",
+                      "--enable_batching=false", "--batching_parameters_file=/no/such"),
+              &err);
+    assert_int_equal(o.num_workers, 6);
+    assert_true(o.enable_batching);
+    assert_true(o.enable_model_warmup);
+    assert_string_equal(o.saved_model_tags, "serve,gpu");
+    assert_string_equal(o.batching_parameters_file, "");
+    assert_string_equal(o.platform_batching, "max_batch_size { value: 8 }\n"
+                                             "thread_pool_name { value: \"\\x61\\x22\\x62\" }\n"
+                                             "allowed_batch_sizes: 2\n"
+                                             "allowed_batch_sizes: 8\n"
+                                             "pad_variable_length_inputs: true\n");
+    folder_remove();
+}
+
+static void an_empty_platform_config_is_all_defaults(void **state)
+{
+    (void)state;
+    folder_new();
+    const char *path = file(PLATFORM(""));
+    assert_ok(RESOLVE(flag("platform_config_file", path), "--enable_batching"), &err);
+    assert_false(o.enable_batching);
+    assert_false(o.enable_model_warmup); /* as there: false unless it is written */
+    assert_string_equal(o.saved_model_tags, "serve");
+    folder_remove();
+}
+
+static void a_platform_file_that_cannot_be_followed_is_refused(void **state)
+{
+    (void)state;
+    folder_new();
+    const char *path = file("platform_configs { key: 'other' value {} }");
+    assert_int_equal(RESOLVE(flag("platform_config_file", path)), RT_FAILED_PRECONDITION);
+    assert_string_equal(rt_error_text(&err),
+                        "PlatformConfigMap has no entry for platform tensorflow");
+    path = file("platform_configs { key: 'tensorflow' value { source_adapter_config {\n"
+                " [type.googleapis.com/google.protobuf.Int64Value] {} } } }");
+    assert_int_equal(RESOLVE(flag("platform_config_file", path)), RT_UNIMPLEMENTED);
+    path = file(PLATFORM("experimental_fixed_input_tensors { name: 'x' }"));
+    assert_int_equal(RESOLVE(flag("platform_config_file", path)), RT_UNIMPLEMENTED);
+    path = file(PLATFORM("batching_parameters { max_batch_size: 8 }"));
+    assert_int_equal(RESOLVE(flag("platform_config_file", path)), RT_INVALID_ARGUMENT);
+    assert_non_null(strstr(rt_error_text(&err), "3:56: Expected \"{\", got: 8"));
+    folder_remove();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +214,9 @@ int main(void)
         cmocka_unit_test(a_file_that_is_not_there_is_named),
         cmocka_unit_test(a_monitoring_file_moves_the_prometheus_page),
         cmocka_unit_test(a_thread_pool_file_without_a_factory_is_taken),
+        cmocka_unit_test(a_platform_file_takes_the_place_of_its_flags),
+        cmocka_unit_test(an_empty_platform_config_is_all_defaults),
+        cmocka_unit_test(a_platform_file_that_cannot_be_followed_is_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rt_arena_free(arena);

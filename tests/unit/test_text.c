@@ -4,7 +4,12 @@
 
 #include "proto/text.h"
 #include "proto/unpack.h"
+#include "google/protobuf/wrappers.pb-c.h"
 #include "tensorflow/core/framework/graph.pb-c.h"
+#include "tensorflow/core/framework/tensor.pb-c.h"
+#include "tensorflow/core/protobuf/config.pb-c.h"
+#include "tensorflow_serving/config/logging_config.pb-c.h"
+#include "tensorflow_serving/config/platform_config.pb-c.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 
 static struct rt_error err;
@@ -133,7 +138,8 @@ static void what_is_wrong_is_named_with_its_place(void **state)
     refused("node { attr { value { b: 2 } } }", "Expected \"true\" or \"false\", got: 2");
     refused("node { attr { value { list { i: [1, 2,] } } } }", "Expected integer, got: ]");
     refused("node { name: ['a'] }", "Expected string, got: [");
-    refused("[foo.bar]: 1", "1:1: Extensions and expanded");
+    refused("[foo.bar]: 1", "1:1: Extension \"foo.bar\" is not defined or is not an extension of "
+                            "\"tensorflow.GraphDef\".");
     refused("node { input: 'a',; }", "Expected identifier, got: ;");
     refused("{}", "Expected identifier, got: {");
     refused("}", "Expected identifier, got: }");
@@ -153,6 +159,129 @@ static void depth_is_limited(void **state)
     refused(text, "recursion limit of 100");
 }
 
+/* Where Python reads otherwise, this reads as C++ does. */
+static void what_only_python_reads_is_refused(void **state)
+{
+    (void)state;
+    refused("versions { producer: 0b1 }", "0b1");
+    refused("versions { producer: 1_0 }", "1_0");
+    refused("versions { producer: +1 }", "Expected integer, got: +");
+    refused("node { attr { value { f: 1ff } } }", "Expected double, got: 1ff");
+    Tensorflow__GraphDef *g = graph("versions { producer: - 1 } node { attr { value { b: 0x1 } } }"
+                                    "node { name: '\\?\\u20ac' }");
+    assert_int_equal(g->versions->producer, -1);
+    assert_int_equal(g->node[0]->attr[0]->value->b, 1);
+    assert_string_equal(g->node[1]->name, "?\xe2\x82\xac");
+    pb_free(g);
+}
+
+static void a_mark_of_utf8_at_the_start_is_skipped(void **state)
+{
+    (void)state;
+    pb_free(graph("\xef\xbb\xbfversions {}"));
+    refused("\xef\xbb\xbf x", "1:2: ");
+}
+
+static void an_any_holds_what_is_written_in_it(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "platform_configs { key: 'tensorflow' value { source_adapter_config {\n"
+        "  [type.googleapis.com/ # one type\n"
+        "   tensorflow.serving.SavedModelBundleSourceAdapterConfig]: {\n"
+        "  legacy_config { enable_model_warmup: true } }; } } }";
+    ProtobufCMessage *m = NULL;
+    assert_ok(pb_text_parse(&m, &tensorflow__serving__platform_config_map__descriptor,
+                            rt_span_str(text), &err),
+              &err);
+    const Tensorflow__Serving__PlatformConfigMap *map = (void *)m;
+    const Google__Protobuf__Any *any = map->platform_configs[0]->value->source_adapter_config;
+    assert_string_equal(any->type_url, "type.googleapis.com/"
+                                       "tensorflow.serving.SavedModelBundleSourceAdapterConfig");
+    assert_true(any->value.len > 0);
+    pb_free(m);
+}
+
+static void not_any(const char *text, const char *words)
+{
+    ProtobufCMessage *m = NULL;
+    assert_fails(pb_text_parse(&m, &tensorflow__serving__platform_config__descriptor,
+                               rt_span_str(text), &err),
+                 RT_INVALID_ARGUMENT, &err, words);
+}
+
+static void an_any_of_another_type_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    not_any("source_adapter_config {\n [x.com/no.Such] {} }",
+            "2:2: Could not find type \"x.com/no.Such\" stored in google.protobuf.Any.");
+    not_any("source_adapter_config { [no.Such] {} }", "1:25: Expected \"/\"");
+    not_any("source_adapter_config { [x/google.protobuf.Int64Value] { value: 1 }\n"
+            " [x/google.protobuf.Int64Value] { value: 2 } }",
+            "2:2: Non-repeated Any specified multiple times.");
+    not_any("source_adapter_config { [x/google.protobuf.Int64Value] { value: 'a' } }",
+            "1:65: Expected integer");
+    not_any("source_adapter_config { [x/google.protobuf.Int64Value", "Expected \"]\", got the end");
+    not_any("source_adapter_config { [x/!] {} }", "Expected identifier, got: !");
+    not_any("source_adapter_config { [] {} }", "1:26: Expected identifier, got: ]");
+}
+
+/* ---- what Python's protobuf says: text_golden.inc ---- */
+
+#define REFUSED (-1), ""
+static const struct golden {
+    const char *kind;
+    const ProtobufCMessageDescriptor *type;
+    int n;
+    const char *text;
+    int n_packed; /* -1: refused */
+    const char *packed;
+} goldens[] = {
+#define TYPE_GRAPH                 &tensorflow__graph_def__descriptor
+#define TYPE_ATTR                  &tensorflow__attr_value__descriptor
+#define TYPE_TENSOR                &tensorflow__tensor_proto__descriptor
+#define TYPE_SESSION               &tensorflow__config_proto__descriptor
+#define TYPE_MODELS                &tensorflow__serving__model_server_config__descriptor
+#define TYPE_LOGGING               &tensorflow__serving__logging_config__descriptor
+#define TYPE_I32                   &google__protobuf__int32_value__descriptor
+#define TYPE_I64                   &google__protobuf__int64_value__descriptor
+#define TYPE_U32                   &google__protobuf__uint32_value__descriptor
+#define TYPE_U64                   &google__protobuf__uint64_value__descriptor
+#define TYPE_F32                   &google__protobuf__float_value__descriptor
+#define TYPE_F64                   &google__protobuf__double_value__descriptor
+#define TYPE_BOOL                  &google__protobuf__bool_value__descriptor
+#define TYPE_STRING                &google__protobuf__string_value__descriptor
+#define TYPE_BYTES                 &google__protobuf__bytes_value__descriptor
+#define GOLDEN(kind, n, text, ...) {#kind, TYPE_##kind, n, text, __VA_ARGS__},
+#include "tests/unit/text_golden.inc"
+};
+
+static void pythons_protobuf_agrees(void **state)
+{
+    (void)state;
+    int n_wrong = 0;
+    for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {
+        const struct golden *g = &goldens[i];
+        ProtobufCMessage *m = NULL;
+        uint8_t packed[1024];
+        err = (struct rt_error){0};
+        bool read = !pb_text_parse(&m, g->type, rt_span_of(g->text, (size_t)g->n), &err);
+        size_t n = read ? protobuf_c_message_get_packed_size(m) : 0;
+        assert_true(n <= sizeof packed);
+        if (read)
+            protobuf_c_message_pack(m, packed);
+        bool same = read == (g->n_packed >= 0) &&
+                    (!read || (n == (size_t)g->n_packed && memcmp(packed, g->packed, n) == 0));
+        if (!same)
+            print_error("%s: %s\n  python: %s, here: %s\n", g->kind, g->text,
+                        g->n_packed < 0 ? "refused" : "read",
+                        read ? "read, differently or alone" : rt_error_text(&err));
+        n_wrong += !same;
+        pb_free(m);
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +289,11 @@ int main(void)
         cmocka_unit_test(every_form_of_value_is_read),
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
         cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(what_only_python_reads_is_refused),
+        cmocka_unit_test(a_mark_of_utf8_at_the_start_is_skipped),
+        cmocka_unit_test(an_any_holds_what_is_written_in_it),
+        cmocka_unit_test(an_any_of_another_type_is_refused_with_its_place),
+        cmocka_unit_test(pythons_protobuf_agrees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
