@@ -3,11 +3,12 @@
 b = 3 (so that a swap shows), version 2, which is served, has b = 2. Without TensorFlow: messages
 by protoc from proto/, the checkpoint by hand.
 
-The graph is in the manner of TensorFlow 1: x is an Identity behind a ParseExample, and the signature
-feeds x in the middle of the graph. --examples adds the signatures that feed serialized Examples
-(regress_x_to_y, classify_x_to_y), for servers that can parse them.
+The graph is in the manner of TensorFlow 1: x and x2 are Identities behind a ParseExample, and some
+signatures feed serialized Examples (regress_x_to_y, regress_x_to_y2, classify_x_to_y), the others x or
+x2 in the middle of the graph (serving_default, regress_x2_to_y3, classify_x2_to_y3); y2 and y3 are
+a * x + 3 and a * x2 + 3.
 
-usage: make_half_plus_two.py [--examples] [FOLDER]
+usage: make_half_plus_two.py [FOLDER]
 """
 import glob
 import os
@@ -144,12 +145,16 @@ def build(graph_def, variables):
     f = ("type", FLOAT)
     g.node("tf_example", "Placeholder", dtype=("type", STRING), shape=("shape", [-1]))
     g.const("ParseExample/names", STRING, [0], [])
-    g.const("ParseExample/key", STRING, [], [b"x"])
-    g.const("ParseExample/default", FLOAT, [0], [])
-    g.node("ParseExample", "ParseExample", "tf_example", "ParseExample/names", "ParseExample/key",
-           "ParseExample/default", Nsparse=0, Ndense=1, sparse_types=("types", []),
-           Tdense=("types", [FLOAT]), dense_shapes=("shapes", [[1]]))
+    g.const("ParseExample/key_x", STRING, [], [b"x"])
+    g.const("ParseExample/key_x2", STRING, [], [b"x2"])
+    g.const("ParseExample/default_x", FLOAT, [0], [])
+    g.const("ParseExample/default_x2", FLOAT, [1], [0.0])
+    g.node("ParseExample", "ParseExample", "tf_example", "ParseExample/names", "ParseExample/key_x",
+           "ParseExample/key_x2", "ParseExample/default_x", "ParseExample/default_x2", Nsparse=0,
+           Ndense=2, sparse_types=("types", []), Tdense=("types", [FLOAT, FLOAT]),
+           dense_shapes=("shapes", [[1], [1]]))
     g.node("x", "Identity", "ParseExample", T=f)
+    g.node("x2", "Identity", "ParseExample:1", T=f)
     for name, value in variables.items():
         g.const(f"{name}/initial_value", FLOAT, [], [value])
         g.node(name, "VariableV2", dtype=f, shape=("shape", []), container="", shared_name="")
@@ -158,6 +163,10 @@ def build(graph_def, variables):
         g.node(f"{name}/read", "Identity", name, T=f)
     g.node("Mul", "Mul", "a/read", "x", T=f)
     g.node("y", "Add", "Mul", "b/read", T=f)
+    g.const("c", FLOAT, [], [3.0])
+    g.node("y2", "Add", "Mul", "c", T=f)
+    g.node("Mul_x2", "Mul", "a/read", "x2", T=f)
+    g.node("y3", "Add", "Mul_x2", "c", T=f)
 
     names = sorted(variables)
     g.const("save/filename/input", STRING, [], [b"model"])
@@ -190,7 +199,7 @@ def add_signature(meta_graph, name, method, inputs, outputs):
             set_shape(where[alias].tensor_shape, shape)
 
 
-def write(folder, b, with_examples):
+def write(folder, b):
     variables = {"a": 0.5, "b": b}
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     m = saved.meta_graphs.add()
@@ -202,12 +211,14 @@ def write(folder, b, with_examples):
     m.saver_def.save_tensor_name = "save/control_dependency:0"
     m.saver_def.restore_op_name = "save/restore_all"
     m.saver_def.version = 2  # V2
-    x, y = ("x:0", FLOAT, [-1, 1]), ("y:0", FLOAT, [-1, 1])
+    x, x2, y, y2, y3 = ((f"{name}:0", FLOAT, [-1, 1]) for name in ("x", "x2", "y", "y2", "y3"))
     examples = ("tf_example:0", STRING, [-1])
     add_signature(m, "serving_default", "predict", {"x": x}, {"y": y})
-    if with_examples:
-        add_signature(m, "regress_x_to_y", "regress", {"inputs": examples}, {"outputs": y})
-        add_signature(m, "classify_x_to_y", "classify", {"inputs": examples}, {"scores": y})
+    add_signature(m, "regress_x_to_y", "regress", {"inputs": examples}, {"outputs": y})
+    add_signature(m, "regress_x_to_y2", "regress", {"inputs": examples}, {"outputs": y2})
+    add_signature(m, "regress_x2_to_y3", "regress", {"inputs": x2}, {"outputs": y3})
+    add_signature(m, "classify_x_to_y", "classify", {"inputs": examples}, {"scores": y})
+    add_signature(m, "classify_x2_to_y3", "classify", {"inputs": x2}, {"scores": y3})
     os.makedirs(folder, exist_ok=True)
     write_checkpoint(f"{folder}/variables/variables", variables)
     with open(f"{folder}/saved_model.pb", "wb") as file:
@@ -215,10 +226,9 @@ def write(folder, b, with_examples):
 
 
 def main():
-    args = [a for a in sys.argv[1:] if a != "--examples"]
-    folder = args[0] if args else f"{ROOT}/models/half_plus_two"
+    folder = sys.argv[1] if sys.argv[1:] else f"{ROOT}/models/half_plus_two"
     for version, b in ((1, 3.0), (2, 2.0)):
-        write(f"{folder}/{version}", b, "--examples" in sys.argv)
+        write(f"{folder}/{version}", b)
 
 
 if __name__ == "__main__":
