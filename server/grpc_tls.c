@@ -1,0 +1,151 @@
+#include "server/grpc_tls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proto/text.h"
+#include "proto/unpack.h"
+#include "tensorflow_serving/config/ssl_config.pb-c.h"
+
+enum { MAX_FILE = 1 << 20 };
+
+bool srv_is_pem(const char *text, const char *what)
+{
+    static const char begin[] = "-----BEGIN ";
+    const char *at = text;
+
+    while ((at = strstr(at, begin))) {
+        at += sizeof begin - 1;
+        const char *dashes = strstr(at, "-----");
+        size_t n = strlen(what);
+        if (!dashes || dashes > at + 64)
+            continue;
+        if ((size_t)(dashes - at) < n || memcmp(dashes - n, what, n) != 0)
+            continue;
+        return strstr(dashes + 5, "-----END ") != NULL;
+    }
+    return false;
+}
+
+static enum rt_status read_file(const char *path, char **out, size_t *n, struct rt_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat s;
+    if (fd < 0 || fstat(fd, &s)) {
+        int e = errno;
+        if (fd >= 0)
+            close(fd);
+        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE,
+                       "--ssl_config_file=%s: %s", path, strerror(e));
+    }
+    char *bytes = NULL;
+    ssize_t got = -1;
+    if (S_ISREG(s.st_mode) && s.st_size <= MAX_FILE && (bytes = malloc(MAX_FILE + 1)))
+        got = read(fd, bytes, MAX_FILE + 1);
+    close(fd);
+    if (got < 0 || got > MAX_FILE) {
+        free(bytes);
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--ssl_config_file=%s is not a file of at most %d bytes", path, MAX_FILE);
+    }
+    *out = bytes;
+    *n = (size_t)got;
+    return RT_OK;
+}
+
+typedef Tensorflow__Serving__SSLConfig ssl_config;
+
+static enum rt_status check(const char *path, const ssl_config *c, struct rt_error *err)
+{
+    const struct {
+        const char *field, *pem, *what;
+    } parts[] = {{"server_key", c->server_key, "PRIVATE KEY"},
+                 {"server_cert", c->server_cert, "CERTIFICATE"},
+                 {"custom_ca", c->custom_ca, "CERTIFICATE"}};
+
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        bool optional = i == 2;
+        if (optional && !*parts[i].pem)
+            continue;
+        if (!*parts[i].pem)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "--ssl_config_file=%s: %s is missing", path,
+                           parts[i].field);
+        if (!srv_is_pem(parts[i].pem, parts[i].what))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "--ssl_config_file=%s: %s is not the contents of a PEM file with a %s",
+                           path, parts[i].field, parts[i].what);
+    }
+    if (c->client_verify && !*c->custom_ca)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--ssl_config_file=%s: client_verify needs custom_ca, by which clients are "
+                       "verified",
+                       path);
+    return RT_OK;
+}
+
+static enum rt_status from_file(const char *path, grpc_server_credentials **out,
+                                struct rt_error *err)
+{
+    ProtobufCMessage *message = NULL;
+    char *bytes = NULL;
+    size_t n = 0;
+    enum rt_status st = read_file(path, &bytes, &n, err);
+
+    if (!st && (st = pb_text_parse(&message, &tensorflow__serving__sslconfig__descriptor,
+                                   rt_span_of(bytes, n), err)))
+        rt_fail_prefix(err, "--ssl_config_file=%s: ", path);
+    if (!st)
+        st = check(path, (const ssl_config *)message, err);
+    if (!st) {
+        const ssl_config *c = (const ssl_config *)message;
+        grpc_ssl_pem_key_cert_pair pair = {c->server_key, c->server_cert};
+        *out = grpc_ssl_server_credentials_create_ex(
+            *c->custom_ca ? c->custom_ca : NULL, &pair, 1,
+            c->client_verify ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                             : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
+            NULL);
+        if (!*out)
+            st = rt_fail(err, RT_INVALID_ARGUMENT,
+                         "--ssl_config_file=%s: gRPC's core does not take it", path);
+    }
+    pb_free(message);
+    free(bytes);
+    return st;
+}
+
+static enum rt_status from_alts(grpc_server_credentials **out, struct rt_error *err)
+{
+    grpc_alts_credentials_options *options = grpc_alts_credentials_server_options_create();
+
+    *out = options ? grpc_alts_server_credentials_create(options) : NULL;
+    if (options)
+        grpc_alts_credentials_options_destroy(options);
+    if (*out)
+        return RT_OK;
+    return rt_fail(err, RT_FAILED_PRECONDITION,
+                   "--use_alts_credentials: ALTS is there on Google Cloud only, and this machine "
+                   "does not look like one of it");
+}
+
+bool srv_grpc_is_secure(const struct srv_options *o)
+{
+    return *o->ssl_config_file || o->use_alts_credentials;
+}
+
+enum rt_status srv_grpc_credentials(const struct srv_options *o, grpc_server_credentials **out,
+                                    struct rt_error *err)
+{
+    if (*o->ssl_config_file && o->use_alts_credentials)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--ssl_config_file and --use_alts_credentials exclude each other");
+    if (*o->ssl_config_file)
+        return from_file(o->ssl_config_file, out, err);
+    if (o->use_alts_credentials)
+        return from_alts(out, err);
+    *out = grpc_insecure_server_credentials_create();
+    return *out ? RT_OK : rt_fail(err, RT_INTERNAL, "gRPC's core makes no credentials");
+}

@@ -1,0 +1,20 @@
+/*
+ * --model_root: the directory below which every base path that a reload request names must lie. The
+ * files and flags that the operator gives are not held to it.
+ *
+ * Symlinks are followed before the comparison, so that none leads out. What does not exist yet is
+ * judged by the part that does; who may write below the root may later put a symlink there.
+ * Threads: pure, but looks at the file system.
+ */
+#ifndef SRV_MODEL_ROOT_H
+#define SRV_MODEL_ROOT_H
+
+#include "server/config.h"
+
+/* PERMISSION_DENIED names the model and its path. `root` "": everything is allowed. */
+enum rt_status srv_model_root_check(const char *root, const struct srv_config *config,
+                                    struct rt_error *err);
+/* At start: the root must be a directory. */
+enum rt_status srv_model_root_exists(const char *root, struct rt_error *err);
+
+#endif
