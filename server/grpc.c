@@ -1,5 +1,6 @@
 #include "server/grpc.h"
 
+#include <arpa/inet.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
@@ -10,14 +11,15 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/grpc_arguments.h"
 #include "server/grpc_parts.h"
+#include "server/grpc_tls.h"
 #include "server/number.h"
 
 enum {
     POSTED = 16, /* calls that wait for a request, per loop and kind */
     EVENTS_PER_TURN = 256,
     WATCH_NS = 500000000, /* how often watched services are looked at */
-    MAX_ARGS = 64,
 };
 
 /* ---- the loop ---- */
@@ -25,11 +27,15 @@ enum {
 static void post_calls(struct srv_net *net, struct srv_mail *mail)
 {
     (void)mail;
+    struct srv_grpc_loop *loop = net->loop;
+    struct srv_grpc *g = loop->grpc;
+
     for (int i = 0; i < POSTED; i++) {
-        srv_grpc_post(net->loop, NULL);
+        for (int k = 0; k < g->n_ports; k++)
+            srv_grpc_post(loop, &g->ports[k], NULL);
         for (int k = 0; k < srv_grpc_n_methods; k++)
             if (srv_grpc_methods[k].kind == SRV_GRPC_FAST)
-                srv_grpc_post(net->loop, &srv_grpc_methods[k]);
+                srv_grpc_post(loop, &g->ports[0], &srv_grpc_methods[k]);
     }
 }
 
@@ -83,74 +89,57 @@ static void *run_loop(void *arg)
 
 /* ---- start and stop ---- */
 
-/* --grpc_channel_arguments=key=value,...: an integer where it is one. `text` is cut up. */
-static size_t parse_arguments(char *text, grpc_arg *args, size_t room)
-{
-    size_t n = 0;
-
-    for (char *at = text; at && *at && n < room;) {
-        char *comma = strchr(at, ','), *equals;
-        int64_t number;
-        if (comma)
-            *comma = '\0';
-        equals = strchr(at, '=');
-        if (equals) {
-            *equals = '\0';
-            args[n].key = at;
-            if (srv_parse_int64(equals + 1, strlen(equals + 1), &number) && number <= INT32_MAX &&
-                number >= INT32_MIN) {
-                args[n].type = GRPC_ARG_INTEGER;
-                args[n].value.integer = (int)number;
-            } else {
-                args[n].type = GRPC_ARG_STRING;
-                args[n].value.string = equals + 1;
-            }
-            n++;
-        }
-        at = comma ? comma + 1 : NULL;
-    }
-    return n;
-}
-
-static grpc_arg integer(const char *key, int value)
-{
-    return (grpc_arg){
-        .type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
-}
-
-static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
+static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
 {
     const struct srv_options *o = &g->server->options;
     struct rt_arena *arena = rt_arena_new(1 << 20);
-    grpc_arg args[MAX_ARGS];
-    int64_t limit = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
-    size_t n = 0;
-    char *user = arena && o->grpc_channel_arguments
-                     ? rt_arena_strdup(arena, o->grpc_channel_arguments)
-                     : NULL;
+    grpc_channel_args args;
+    enum rt_status st = arena ? srv_grpc_arguments(o, arena, &args, err)
+                              : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    args[n++] = integer(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    args[n++] = integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)limit);
-    args[n++] = integer(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
-    args[n++] = integer(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-    n += parse_arguments(user, args + n, MAX_ARGS - n);
-    grpc_channel_args all = {.num_args = n, .args = args};
-    g->core = grpc_server_create(&all, NULL);
+    g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
+    for (int i = 0; i < g->n_ports && !st; i++) {
+        struct srv_grpc_port *port = &g->ports[i];
+        port->is_admin = i == 1;
+        port->on_shutdown.kind = SRV_EV_SHUTDOWN;
+        port->core = grpc_server_create(&args, NULL);
+        if (!port->core)
+            st = rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
+    }
     rt_arena_free(arena);
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    g->nowhere = grpc_channel_create("unix:/nowhere", plain, NULL);
-    grpc_channel_credentials_release(plain);
-    if (!g->core || !g->nowhere)
-        return rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
+    return st;
+}
+
+static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
+{
     for (int i = 0; i < srv_grpc_n_methods; i++) {
         if (srv_grpc_methods[i].kind != SRV_GRPC_FAST)
             continue;
-        g->registered[i] = grpc_server_register_method(
-            g->core, srv_grpc_methods[i].path, NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
+        g->registered[i] =
+            grpc_server_register_method(g->ports[0].core, srv_grpc_methods[i].path, NULL,
+                                        GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
         if (!g->registered[i])
             return rt_fail(err, RT_INTERNAL, "gRPC's core takes no method");
     }
     return RT_OK;
+}
+
+static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
+{
+    enum rt_status st = make_ports(g, err);
+
+    if (!st)
+        st = register_methods(g, err);
+    if (!st)
+        st = srv_grpc_credentials(&g->server->options, &g->credentials, err);
+    if (!st)
+        st = srv_grpc_start_admin(&g->server->options, err);
+    if (st)
+        return st;
+    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
+    g->nowhere = grpc_channel_create("unix:/nowhere", plain, NULL);
+    grpc_channel_credentials_release(plain);
+    return g->nowhere ? RT_OK : rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a channel");
 }
 
 enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
@@ -165,8 +154,8 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
     if (!g)
         return rt_fail_memory(err, "the gRPC server", sizeof *g);
     g->server = server;
-    g->socket.listen_fd = g->socket.stop_fd = -1;
-    g->on_shutdown.kind = SRV_EV_SHUTDOWN;
+    for (int i = 0; i < SRV_GRPC_MAX_PORTS; i++)
+        g->ports[i].socket.listen_fd = g->ports[i].socket.stop_fd = -1;
     g->loops = calloc((size_t)n, sizeof *g->loops);
     if (!g->loops || server->n_nets + n > SRV_MAX_NETS) {
         free(g->loops);
@@ -180,7 +169,8 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
         loop->grpc = g;
         loop->on_wake.kind = SRV_EV_WAKE;
         loop->cq = grpc_completion_queue_create_for_next(NULL);
-        grpc_server_register_completion_queue(g->core, loop->cq, NULL);
+        for (int k = 0; k < g->n_ports; k++)
+            grpc_server_register_completion_queue(g->ports[k].core, loop->cq, NULL);
         srv_net_init(&loop->net, server, "GRPC", wake, loop);
         loop->net.index = server->n_nets;
         g->n_loops++;
@@ -198,38 +188,117 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
     return st;
 }
 
+/* Whether somebody else could listen there: then a refusal was the credentials'. */
+static bool is_free(const char *address, int port)
+{
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    bool is_v6 = inet_pton(AF_INET6, address, &v6.sin6_addr) == 1;
+    int one = 1, fd;
+
+    if (!is_v6 && inet_pton(AF_INET, address, &v4.sin_addr) != 1)
+        return false;
+    fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    int rc = is_v6 ? bind(fd, (const struct sockaddr *)&v6, sizeof v6)
+                   : bind(fd, (const struct sockaddr *)&v4, sizeof v4);
+    close(fd);
+    return rc == 0;
+}
+
+static enum rt_status listen_tcp(struct srv_grpc *g, grpc_server *core, const char *address,
+                                 int port, int *bound, struct rt_error *err)
+{
+    const struct srv_options *o = &g->server->options;
+    char at[300];
+
+    snprintf(at, sizeof at, strchr(address, ':') ? "[%s]:%d" : "%s:%d", address, port);
+    *bound = grpc_server_add_http2_port(core, at, g->credentials);
+    if (*bound)
+        return RT_OK;
+    if (*o->ssl_config_file && is_free(address, port))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--ssl_config_file=%s: the key and the certificates are not whole, or do "
+                       "not belong together",
+                       o->ssl_config_file);
+    return rt_fail(err, RT_UNAVAILABLE, "cannot listen on %s for gRPC: is it in use?", at);
+}
+
+/* --admin_address=HOST:PORT, an IPv6 address in brackets. */
+static enum rt_status listen_admin(struct srv_grpc *g, struct rt_error *err)
+{
+    const char *given = g->server->options.admin_address;
+    const char *colon = strrchr(given, ':');
+    char host[256];
+    int64_t port = 0;
+    size_t n = colon ? (size_t)(colon - given) : 0;
+    int bound;
+
+    if (!*given)
+        return RT_OK;
+    if (n >= 2 && given[0] == '[' && given[n - 1] == ']') {
+        given++;
+        n -= 2;
+    }
+    if (!n || n >= sizeof host || !srv_parse_int64(colon + 1, strlen(colon + 1), &port) ||
+        port < 0 || port > 65535)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--admin_address=%s is not ADDRESS:PORT",
+                       g->server->options.admin_address);
+    memcpy(host, given, n);
+    host[n] = '\0';
+    enum rt_status st = listen_tcp(g, g->ports[1].core, host, (int)port, &bound, err);
+    if (!st)
+        RT_LOG(RT_LOG_INFO, "admin actions at %s:%d", host, bound);
+    return st;
+}
+
+static enum rt_status listen_sockets(struct srv_grpc *g, struct rt_error *err)
+{
+    const struct srv_options *o = &g->server->options;
+    enum rt_status st = RT_OK;
+
+    if (*o->grpc_socket_path)
+        st = srv_unix_listen(&g->ports[0].socket, g->ports[0].core, o->grpc_socket_path,
+                             "grpc_socket_path", err);
+    if (!st && *o->admin_socket)
+        st = srv_unix_listen(&g->ports[1].socket, g->ports[1].core, o->admin_socket, "admin_socket",
+                             err);
+    return st;
+}
+
 enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port, int *bound,
                                struct rt_error *err)
 {
-    const char *path = g->server->options.grpc_socket_path;
-    grpc_server_credentials *plain;
-    char at[300];
+    enum rt_status st = RT_OK;
 
     *bound = 0;
-    if (port || !path || !*path) {
-        snprintf(at, sizeof at, strchr(address, ':') ? "[%s]:%d" : "%s:%d", address, port);
-        plain = grpc_insecure_server_credentials_create();
-        *bound = grpc_server_add_http2_port(g->core, at, plain);
-        grpc_server_credentials_release(plain);
-        if (!*bound)
-            return rt_fail(err, RT_UNAVAILABLE, "cannot listen on %s for gRPC: is it in use?", at);
-    }
-    grpc_server_start(g->core);
-    g->is_started = true;
+    if (port)
+        st = listen_tcp(g, g->ports[0].core, address, port, bound, err);
+    if (!st && g->n_ports > 1)
+        st = listen_admin(g, err);
+    if (st)
+        return st;
+    for (int i = 0; i < g->n_ports; i++)
+        grpc_server_start(g->ports[i].core);
     for (int i = 0; i < g->n_loops; i++) {
         g->loops[i].begin.open = post_calls;
         srv_mail_post(&g->loops[i].net, &g->loops[i].begin);
     }
-    return path && *path ? srv_unix_listen(&g->socket, g->core, path, "grpc_socket_path", err)
-                         : RT_OK;
+    return listen_sockets(g, err);
 }
 
 void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
         return;
-    srv_unix_close(&g->socket);
-    grpc_server_shutdown_and_notify(g->core, g->loops[0].cq, &g->on_shutdown);
+    for (int i = 0; i < g->n_ports; i++) {
+        struct srv_grpc_port *port = &g->ports[i];
+        srv_unix_close(&port->socket);
+        if (port->core)
+            grpc_server_shutdown_and_notify(port->core, g->loops[0].cq, &port->on_shutdown);
+    }
     for (int i = 0; i < g->n_loops; i++)
         wake(&g->loops[i].net); /* streams of Watch end */
 }
@@ -241,7 +310,8 @@ int srv_grpc_in_flight(struct srv_grpc *g)
 
 void srv_grpc_cancel_all(struct srv_grpc *g)
 {
-    grpc_server_cancel_all_calls(g->core);
+    for (int i = 0; i < g->n_ports; i++)
+        grpc_server_cancel_all_calls(g->ports[i].core);
 }
 
 void srv_grpc_stop(struct srv_grpc *g)
@@ -249,12 +319,12 @@ void srv_grpc_stop(struct srv_grpc *g)
     if (!g)
         return;
     bool runs = g->n_loops && g->loops[0].is_running;
-    if (g->core && g->n_loops)
+    if (g->n_loops) {
         srv_grpc_quiesce(g);
-    if (g->core && g->n_loops)
         srv_grpc_cancel_all(g);
+    }
     /* A call ends when its job has been answered; jobs still run on workers. */
-    while (runs && (!atomic_load(&g->shut_down) || atomic_load(&g->n_calls)))
+    while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     for (int i = 0; i < g->n_loops; i++)
         grpc_completion_queue_shutdown(g->loops[i].cq);
@@ -267,10 +337,13 @@ void srv_grpc_stop(struct srv_grpc *g)
                        .type != GRPC_QUEUE_SHUTDOWN)
                 ;
     }
-    if (g->core)
-        grpc_server_destroy(g->core);
+    for (int i = 0; i < g->n_ports; i++)
+        if (g->ports[i].core)
+            grpc_server_destroy(g->ports[i].core);
     if (g->nowhere)
         grpc_channel_destroy(g->nowhere);
+    if (g->credentials)
+        grpc_server_credentials_release(g->credentials);
     for (int i = 0; i < g->n_loops; i++) {
         grpc_completion_queue_destroy(g->loops[i].cq);
         for (struct srv_call *c = g->loops[i].free, *next; c; c = next) {

@@ -23,8 +23,8 @@ static enum rt_status read_token(const char *path, char *room, struct rt_span *t
     if (n < 0)
         return rt_fail(err, RT_FAILED_PRECONDITION, "--admin_token_file=%s: %s", path, strerror(e));
     if (n > MAX_TOKEN)
-        return rt_fail(err, RT_FAILED_PRECONDITION,
-                       "--admin_token_file=%s is longer than %d bytes", path, MAX_TOKEN);
+        return rt_fail(err, RT_FAILED_PRECONDITION, "--admin_token_file=%s is longer than %d bytes",
+                       path, MAX_TOKEN);
     while (n && memchr(blanks, room[n - 1], sizeof blanks - 1))
         n--;
     while (n && memchr(blanks, *room, sizeof blanks - 1)) {
@@ -97,9 +97,8 @@ enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error
     if (!st && *o->admin_token_file)
         st = read_token(o->admin_token_file, room, &token, err);
     if (!st && !srv_grpc_has_admin(o) && !*o->admin_token_file)
-        RT_LOG(RT_LOG_WARNING,
-               "whoever reaches the gRPC port may change which models are served "
-               "(HandleReloadConfigRequest): see --admin_address, --admin_socket, "
-               "--admin_token_file and --model_root");
+        RT_LOG(RT_LOG_WARNING, "whoever reaches the gRPC port may change which models are served "
+                               "(HandleReloadConfigRequest): see --admin_address, --admin_socket, "
+                               "--admin_token_file and --model_root");
     return st;
 }

@@ -52,7 +52,8 @@ void srv_grpc_free_call(struct srv_call *c)
     free(c);
 }
 
-void srv_grpc_post(struct srv_grpc_loop *loop, const struct srv_grpc_method *method)
+void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
+                   const struct srv_grpc_method *method)
 {
     struct srv_grpc *g = loop->grpc;
     struct srv_call *c = new_call(loop);
@@ -62,17 +63,18 @@ void srv_grpc_post(struct srv_grpc_loop *loop, const struct srv_grpc_method *met
         RT_LOG(RT_LOG_ERROR, "gRPC: out of memory for a call");
         return;
     }
+    c->port = port;
     c->posted_as = method;
     c->call = NULL;
     c->payload = NULL;
     grpc_metadata_array_init(&c->metadata);
     if (method) {
-        e = grpc_server_request_registered_call(g->core, g->registered[method - srv_grpc_methods],
-                                                &c->call, &c->deadline, &c->metadata, &c->payload,
-                                                loop->cq, loop->cq, &c->on_call);
+        e = grpc_server_request_registered_call(
+            port->core, g->registered[method - srv_grpc_methods], &c->call, &c->deadline,
+            &c->metadata, &c->payload, loop->cq, loop->cq, &c->on_call);
     } else {
         grpc_call_details_init(&c->details);
-        e = grpc_server_request_call(g->core, &c->call, &c->details, &c->metadata, loop->cq,
+        e = grpc_server_request_call(port->core, &c->call, &c->details, &c->metadata, loop->cq,
                                      loop->cq, &c->on_call);
     }
     if (e != GRPC_CALL_OK) {
@@ -422,7 +424,7 @@ static void on_call(struct srv_call *c, bool ok)
         end_call(c);
         return;
     }
-    srv_grpc_post(loop, c->posted_as);
+    srv_grpc_post(loop, c->port, c->posted_as);
     atomic_fetch_add(&g->in_flight, 1);
     atomic_fetch_add(&g->n_calls, 1);
     c->counted = true;
@@ -509,7 +511,7 @@ void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e)
     case SRV_EV_WAKE:
         break;
     case SRV_EV_SHUTDOWN:
-        atomic_store(&loop->grpc->shut_down, true);
+        atomic_fetch_add(&loop->grpc->n_shut_down, 1);
         break;
     }
 }

@@ -23,6 +23,7 @@
 
 struct srv_call;
 struct srv_grpc_loop;
+struct srv_grpc_port;
 
 enum srv_grpc_kind {
     SRV_GRPC_FAST,   /* unary, registered with the core: its message comes along with the call */
@@ -89,11 +90,11 @@ struct srv_call {
     int64_t received_ns;
     gpr_timespec deadline;
     grpc_metadata_array metadata;
-    bool is_admin; /* came over a listener of --admin_address or --admin_socket */
     struct srv_stream stream;
 
     /* the transport's */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
+    struct srv_grpc_port *port;
     const struct srv_grpc_method *posted_as; /* a registered one; NULL: catch-all */
     int pending; /* events to come, the first one not counted; loop thread only */
     /* A batch started on another thread comes back through the core's queue, which orders the two;
@@ -128,6 +129,9 @@ int64_t srv_call_deadline_ns(const struct srv_call *c);
 /* The value of the metadata `key` (lower case). p NULL: not sent. */
 struct rt_span srv_call_metadata(const struct srv_call *c, const char *key);
 
+/* Whether the call may do what an operator does; else PERMISSION_DENIED or UNAUTHENTICATED. */
+enum rt_status srv_grpc_check_admin(struct srv_call *c);
+
 /* ---- answers ---- */
 
 /* Takes the bytes. */
@@ -160,6 +164,7 @@ void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 void srv_grpc_inference(struct srv_call *c);
 void srv_grpc_get_model_metadata(struct srv_call *c);
 void srv_grpc_get_model_status(struct srv_call *c);
+void srv_grpc_reload_config(struct srv_call *c);
 void srv_grpc_health_check(struct srv_call *c);
 void srv_grpc_health_watch(struct srv_call *c);
 const char *srv_grpc_health_off(const struct srv_options *o);

@@ -12,6 +12,7 @@ const struct srv_grpc_method srv_grpc_methods[] = {
     {PREDICTION "GetModelMetadata", SRV_GRPC_UNARY, SRV_METADATA, srv_grpc_get_model_metadata,
      NULL},
     {MODEL "GetModelStatus", SRV_GRPC_UNARY, SRV_STATUS, srv_grpc_get_model_status, NULL},
+    {MODEL "HandleReloadConfigRequest", SRV_GRPC_UNARY, SRV_OTHER, srv_grpc_reload_config, NULL},
     {HEALTH "Check", SRV_GRPC_UNARY, SRV_NOT_COUNTED, srv_grpc_health_check, srv_grpc_health_off},
     {HEALTH "Watch", SRV_GRPC_UNARY, SRV_NOT_COUNTED, srv_grpc_health_watch, srv_grpc_health_off},
 };
@@ -37,8 +38,7 @@ const char *srv_grpc_health_off(const struct srv_options *o)
 static const char *why_unknown(struct rt_span path)
 {
     static const char *const known[] = {PREDICTION "Classify", PREDICTION "Regress",
-                                        PREDICTION "MultiInference",
-                                        MODEL "HandleReloadConfigRequest"};
+                                        PREDICTION "MultiInference"};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (rt_span_is(path, known[i]))

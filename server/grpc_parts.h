@@ -39,27 +39,41 @@ struct srv_unix {
     grpc_server *core;
 };
 
-enum { SRV_GRPC_MAX_METHODS = 32 };
+enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2 };
+
+/* One server of the core, with addresses of its own: that of --port and --grpc_socket_path, and
+ * beside it that of --admin_address and --admin_socket. */
+struct srv_grpc_port {
+    grpc_server *core;
+    bool is_admin;
+    struct srv_grpc_event on_shutdown;
+    struct srv_unix socket;
+};
 
 struct srv_grpc {
     struct srv_server *server;
-    grpc_server *core;
-    void *registered[SRV_GRPC_MAX_METHODS]; /* by the table's index; NULL: by the catch-all */
-    struct srv_grpc_event on_shutdown;
-    grpc_channel *nowhere; /* see wake */
-    _Atomic int in_flight; /* calls read and not answered; streams are not counted */
-    _Atomic int n_calls;   /* calls that hold a grpc_call */
-    _Atomic bool quiesced, shut_down;
-    bool is_started;
-    struct srv_unix socket;
+    struct srv_grpc_port ports[SRV_GRPC_MAX_PORTS];
+    int n_ports;
+    void *registered[SRV_GRPC_MAX_METHODS]; /* by the table's index, with ports[0]; or NULL */
+    grpc_server_credentials *credentials;   /* of TCP */
+    grpc_channel *nowhere;                  /* see wake */
+    _Atomic int in_flight;   /* calls read and not answered; streams are not counted */
+    _Atomic int n_calls;     /* calls that hold a grpc_call */
+    _Atomic int n_shut_down; /* ports */
+    _Atomic bool quiesced;
     int n_loops;
     struct srv_grpc_loop *loops;
 };
 
 /* Asks for one more request of the kind. */
-void srv_grpc_post(struct srv_grpc_loop *loop, const struct srv_grpc_method *method);
+void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
+                   const struct srv_grpc_method *method);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
+
+/* grpc_admin.c: at start; files that are named must be there. */
+enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
+bool srv_grpc_has_admin(const struct srv_options *o);
 
 /* `flag`: its name, for the error. */
 enum rt_status srv_unix_listen(struct srv_unix *u, grpc_server *core, const char *path,

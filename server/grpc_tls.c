@@ -39,8 +39,8 @@ static enum rt_status read_file(const char *path, char **out, size_t *n, struct 
         int e = errno;
         if (fd >= 0)
             close(fd);
-        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE,
-                       "--ssl_config_file=%s: %s", path, strerror(e));
+        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE, "--ssl_config_file=%s: %s",
+                       path, strerror(e));
     }
     char *bytes = NULL;
     ssize_t got = -1;

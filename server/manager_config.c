@@ -6,6 +6,7 @@
 #include <sys/inotify.h>
 
 #include "proto/unpack.h"
+#include "server/model_root.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 
 static void point_models_at_locked(struct srv_manager *m, const struct srv_config *config)
@@ -226,8 +227,11 @@ void srv_mgr_take_reload(struct srv_manager *m)
         if (!model || !model->config)
             r->new_models[r->n_new++] = name;
     }
-    enum rt_status st =
-        r->new_models ? change_config(m, config, &err) : rt_fail_memory(&err, "a reload", 0);
+    enum rt_status st = r->new_models
+                            ? srv_model_root_check(m->server->options.model_root, config, &err)
+                            : rt_fail_memory(&err, "a reload", 0);
+    if (!st)
+        st = change_config(m, config, &err);
     if (st) {
         srv_config_free(config);
         r->done(r->arg, st, &err);
@@ -253,7 +257,7 @@ enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
     if (!st &&
         config->config_case != TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST)
         st = rt_fail(err, RT_INVALID_ARGUMENT,
-                     "ServerCore supports only ModelConfigList in a reload request: Only "
+                     "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
                      "ModelConfigList is currently supported");
     if (!st)
         st = srv_config_from_message(config, &r->config, err);

@@ -19,14 +19,13 @@ enum meaning {
     OURS,        /* a flag of Slipway alone */
     TFS,         /* TensorFlow Serving's, with its meaning */
     TFS_IGNORED, /* TensorFlow Serving's, accepted and without effect */
-    TFS_REFUSED, /* ignoring it would be wrong: refused unless it has its default */
 };
 
 struct row {
     const char *name;
     enum kind kind;
     enum meaning meaning;
-    size_t offset;             /* in struct srv_options; not for the last two meanings */
+    size_t offset;             /* in struct srv_options; not for TFS_IGNORED */
     const char *as_tensorflow; /* default when called as tensorflow_model_server */
     const char *own;           /* default as slipway serve; NULL: the same */
     int64_t min, max;          /* of INTEGER and BYTES, and of SECONDS in milliseconds */
@@ -87,6 +86,11 @@ static const struct row rows[] = {
      "comma-separated tags that name the meta graph"},
     {"grpc_channel_arguments", TEXT, TFS, AT(grpc_channel_arguments), "", NULL, ANY,
      "comma-separated key=value for the gRPC server"},
+    {"ssl_config_file", TEXT, TFS, AT(ssl_config_file), "", NULL, ANY,
+     "text SSLConfig: the gRPC port speaks TLS with its key and certificate (PEM contents), and "
+     "asks for the client's with client_verify; UNIX sockets stay plain"},
+    {"use_alts_credentials", BOOLEAN, TFS, AT(use_alts_credentials), "false", NULL, ANY,
+     "the gRPC port speaks Google's ALTS; refused where that is not to be had"},
     {"grpc_max_threads", INTEGER, TFS, AT(grpc_max_threads), "0", NULL, ANY,
      "at most so many gRPC network threads; calls hold no thread, so none is refused for want of "
      "one"},
@@ -128,6 +132,19 @@ static const struct row rows[] = {
      "resource_preserving: unload first"},
     {"models", TEXT, OURS, AT(models), "", NULL, ANY,
      "directory whose sub-directories are models; they may come and go while the server runs"},
+    {"admin_address", TEXT, OURS, AT(admin_address), "", NULL, ANY,
+     "ADDRESS:PORT of a gRPC listener that alone takes admin actions (HandleReloadConfigRequest); "
+     "empty: the main ones take them"},
+    {"admin_socket", TEXT, OURS, AT(admin_socket), "", NULL, ANY,
+     "the same on a UNIX socket"},
+    {"admin_token_file", TEXT, OURS, AT(admin_token_file), "", NULL, ANY,
+     "admin actions want the metadata \"authorization: Bearer TOKEN\", with the token in this "
+     "file; it is read at each of them"},
+    {"model_root", TEXT, OURS, AT(model_root), "", NULL, ANY,
+     "directory below which base paths of a reload must lie, symlinks followed; paths of flags "
+     "and model_config_file need not"},
+    {"enable_grpc_reflection", BOOLEAN, OURS, AT(enable_grpc_reflection), "true", NULL, ANY,
+     "serve grpc.reflection.v1 and v1alpha, by which tools learn the services and messages"},
     {"bind_address", TEXT, OURS, AT(bind_address), "", "127.0.0.1", ANY,
      "address to listen on; empty: all"},
     {"max_body_bytes", BYTES, OURS, AT(max_body_bytes), "256M", NULL, 1024, INT64_C(1) << 40,
@@ -171,10 +188,6 @@ static const struct row rows[] = {
     {"log_format", TEXT, OURS, AT(log_format), "text", NULL, ANY, "text or json"},
     {"log_level", INTEGER, OURS, AT(log_level), "2", NULL, 0, 3,
      "0 errors, 1 warnings, 2 information, 3 debug"},
-
-    {"ssl_config_file", TEXT, TFS_REFUSED, 0, "", NULL, ANY,
-     "not available: a server that was told to use TLS must not serve without"},
-    {"use_alts_credentials", BOOLEAN, TFS_REFUSED, 0, "false", NULL, ANY, "not available"},
 
     {"flush_filesystem_caches", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "weights are read once; what the kernel keeps of their files it gives up by itself"},
@@ -316,8 +329,7 @@ static const char *kind_name(enum kind kind)
 }
 
 static const char *const titles[] = {"Of Slipway", "Of TensorFlow Serving",
-                                     "Of TensorFlow Serving, accepted and without effect",
-                                     "Of TensorFlow Serving, refused"};
+                                     "Of TensorFlow Serving, accepted and without effect"};
 
 void srv_options_help(FILE *out, bool as_tensorflow)
 {
@@ -325,7 +337,7 @@ void srv_options_help(FILE *out, bool as_tensorflow)
             "usage: %s\nFlags: (--name=value%s; a boolean: --name, --name=true, --name=false)\n",
             as_tensorflow ? "tensorflow_model_server" : "slipway serve",
             as_tensorflow ? "" : " or --name value");
-    for (int pass = 0; pass < 4; pass++) {
+    for (int pass = 0; pass < 3; pass++) {
         /* TensorFlow Serving's own come first. */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
         fprintf(out, "%s:\n", titles[meaning]);
@@ -346,7 +358,7 @@ void srv_options_markdown(FILE *out)
         out,
         "# Flags of `slipway serve`\n\nMade by `slipway serve --help=markdown`. In brackets: the "
         "default when called as `tensorflow_model_server`.\n");
-    for (enum meaning meaning = OURS; meaning <= TFS_REFUSED; meaning++) {
+    for (enum meaning meaning = OURS; meaning <= TFS_IGNORED; meaning++) {
         fprintf(out, "\n## %s\n\n| flag | default | meaning |\n|---|---|---|\n", titles[meaning]);
         for (const struct row *r = rows; r < rows + N_ROWS; r++) {
             const char *own = default_of(r, false), *theirs = default_of(r, true);
@@ -409,10 +421,6 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
         return BAD;
     }
     o->given[row - rows] = text ? text : "true";
-    if (row->meaning == TFS_REFUSED && !is_default(row, text ? text : "true", o->as_tensorflow)) {
-        fprintf(out, "--%s: %s\n", row->name, row->help);
-        return BAD;
-    }
     return TAKEN;
 }
 

@@ -34,11 +34,16 @@ struct srv_options {
     bool enable_serialization_as_tensor_content, enable_signature_method_name_check;
     bool enable_grpc_healthcheck_service;
     int64_t grpc_max_threads;
+    const char *ssl_config_file;
+    bool use_alts_credentials;
     int64_t tensorflow_session_parallelism, tensorflow_intra_op_parallelism,
         tensorflow_inter_op_parallelism;
 
     /* ours */
-    const char *models;       /* --models DIR: every sub-directory is a model */
+    const char *models; /* --models DIR: every sub-directory is a model */
+    const char *admin_address, *admin_socket, *admin_token_file; /* of a reload */
+    const char *model_root; /* "": a reload may name any base path */
+    bool enable_grpc_reflection;
     const char *bind_address; /* 127.0.0.1 as slipway serve */
     int64_t max_body_bytes;   /* 256 MiB */
     int64_t max_bytes_in_flight;

@@ -70,7 +70,7 @@ static bool wants_rest(const struct srv_options *o)
 
 static bool wants_grpc(const struct srv_options *o)
 {
-    return o->port != 0 || *o->grpc_socket_path;
+    return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
 }
 
 /* Flags and files become plain values; what of them has no effect is told. */

@@ -13,8 +13,7 @@ import grpc
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
-                                     get_model_status_pb2, model_management_pb2,
-                                     model_service_pb2_grpc, predict_pb2,
+                                     get_model_status_pb2, model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -251,9 +250,6 @@ class Grpc(unittest.TestCase):
     def test_what_is_not_implemented_is_named(self):
         self.fails(CODE.UNIMPLEMENTED, "PredictionService/Classify", self.server.predict.Classify,
                    classification_pb2.ClassificationRequest())
-        self.fails(CODE.UNIMPLEMENTED, "HandleReloadConfigRequest",
-                   self.server.model.HandleReloadConfigRequest,
-                   model_management_pb2.ReloadConfigRequest())
         call = self.server.channel.unary_unary("/no.such.Service/Method")
         self.fails(CODE.UNIMPLEMENTED, "/no.such.Service/Method", call, b"")
 

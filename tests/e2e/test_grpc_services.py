@@ -2,11 +2,14 @@
 and its access log."""
 import json
 import os
+import shutil
+import subprocess
+import tempfile
 import unittest
 
 import grpc
 from grpc.health.v1 import health_pb2, health_pb2_grpc
-from support import MODELS, SLOW, Case, Server, wait_for
+from support import MODELS, SLOW, Case, Server, free_ports, wait_for
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
                                      model_service_pb2_grpc, predict_pb2,
@@ -107,6 +110,254 @@ class AccessLog(GrpcCase):
         record = json.loads(self.record_of(server, "nope"))
         self.assertEqual((record["entry"], record["method"], record["status"], record["code"]),
                          ("REST", "GET", 404, "NOT_FOUND"))
+
+
+class Reload(GrpcCase):
+    def request(self, *models, metrics=()):
+        """Of (name, base path) pairs."""
+        r = model_management_pb2.ReloadConfigRequest()
+        r.config.model_config_list.SetInParent()
+        for name, path in models:
+            r.config.model_config_list.config.add(name=name, base_path=path,
+                                                  model_platform="tensorflow")
+        r.metric_names.extend(metrics)
+        return r
+
+    def serve_one(self, *flags):
+        self.put("a/1")
+        return self.serve("--model_name=a", f"--model_base_path={self.path('a')}", *flags)
+
+    def test_new_models_serve_when_the_call_returns_and_absent_ones_go(self):
+        self.put("b/3")
+        server = self.serve_one()
+        client = self.client(server)
+        self.assertEqual(client.predict(model="a"), [3.0])
+        answer = client.model.HandleReloadConfigRequest(
+            self.request(("b", self.path("b"))), timeout=WAIT)
+        self.assertEqual(answer.status.error_code, 0)
+        self.assertTrue(answer.HasField("status"))
+        self.assertEqual(client.predict(model="b"), [3.0])
+        wait_for(lambda: server.state("a", 1) == "END", 10, "the old model to go")
+        self.fails(CODE.NOT_FOUND, "Servable not found for request: Latest(a)", client.predict,
+                   model="a")
+        client.model.HandleReloadConfigRequest(self.request(), timeout=WAIT)
+        wait_for(lambda: server.state("b", 3) == "END", 10, "an empty list to unload everything")
+
+    def test_what_is_wrong_is_told_by_the_code_of_the_call(self):
+        server = self.serve_one()
+        client = self.client(server)
+        reload = client.model.HandleReloadConfigRequest
+        self.fails(CODE.INVALID_ARGUMENT,
+                   "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+                   "Only ModelConfigList is currently supported",
+                   reload, model_management_pb2.ReloadConfigRequest())
+        self.fails(CODE.INVALID_ARGUMENT, "multiple times", reload,
+                   self.request(("a", self.path("a")), ("a", self.path("b"))))
+        self.fails(CODE.INVALID_ARGUMENT,
+                   "Expected model b to have an absolute path or URI; got base_path()=rel", reload,
+                   self.request(("b", "rel")))
+        self.assertEqual(client.predict(model="a"), [3.0])
+        raw = client.channel.unary_unary(
+            "/tensorflow.serving.ModelService/HandleReloadConfigRequest")
+        self.fails(CODE.INVALID_ARGUMENT, "protobuf", raw, b"\x0a\xff\xff")
+        self.fails(CODE.INVALID_ARGUMENT, "", raw, b"\x0a\x02\xff\xff")
+
+    def test_a_new_model_that_fails_is_named_and_nothing_is_rolled_back(self):
+        os.makedirs(self.path("bad/1"))
+        with open(self.path("bad/1/saved_model.pb"), "wb") as file:
+            file.write(b"no model")
+        server = self.serve_one("--max_num_load_retries=0")
+        client = self.client(server)
+        text = self.fails(CODE.UNKNOWN, "did not become available",
+                          client.model.HandleReloadConfigRequest,
+                          self.request(("bad", self.path("bad"))))
+        self.assertIn("{name: bad version: 1} due to error: ", text)
+        wait_for(lambda: server.state("a", 1) == "END", 10, "the old model to go")
+
+    def test_counters_that_were_asked_for_come_with_their_increase(self):
+        self.put("b/1")
+        server = self.serve_one()
+        client = self.client(server)
+        answer = client.model.HandleReloadConfigRequest(
+            self.request(("a", self.path("a")), ("b", self.path("b")),
+                         metrics=("/tensorflow/serving/nothing", "/tensorflow/serving/nothing",
+                                  "slipway_model_loads_total")), timeout=WAIT)
+        self.assertEqual([m.name for m in answer.metric],
+                         ["/tensorflow/serving/nothing", "slipway_model_loads_total"])
+        self.assertEqual(answer.metric[0].int64_value_increase, 0)
+        self.assertTrue(answer.metric[0].HasField("int64_value_increase"))
+
+    def test_a_server_stops_although_a_reload_waits(self):
+        os.makedirs(self.path("empty"))
+        server = self.serve_one()
+        client = self.client(server)
+        waits = client.model.HandleReloadConfigRequest.future(
+            self.request(("e", self.path("empty"))), timeout=WAIT)
+        wait_for(lambda: "a reload of the model configuration" in server.log(), 5, "the reload")
+        self.assertEqual(server.stop(10), 0)
+        self.assertIn(waits.code(), (CODE.UNAVAILABLE, CODE.CANCELLED))
+
+
+class Admin(GrpcCase):
+    request = Reload.request
+
+    def reload(self, client, *models, **kw):
+        kw.setdefault("timeout", WAIT)
+        return client.model.HandleReloadConfigRequest(self.request(*models), **kw)
+
+    def test_an_open_server_says_so_in_its_log_and_a_guarded_one_does_not(self):
+        server = self.serve(f"--models={MODELS}")
+        self.assertEqual(server.log().count("whoever reaches the gRPC port"), 1)
+        server = self.serve(f"--models={MODELS}", "--admin_socket=" + self.path("s"))
+        self.assertNotIn("whoever reaches", server.log())
+
+    def test_admin_actions_move_to_their_own_address_and_socket(self):
+        self.put("a/1")
+        port = free_ports(1)[0]
+        server = self.serve("--model_name=a", f"--model_base_path={self.path('a')}",
+                            f"--admin_address=127.0.0.1:{port}",
+                            "--admin_socket=" + self.path("admin"))
+        client = self.client(server)
+        self.fails(CODE.PERMISSION_DENIED, "--admin_address", self.reload, client)
+        for target in (f"127.0.0.1:{port}", "unix:" + self.path("admin")):
+            admin = self.client(target)
+            self.reload(admin, ("a", self.path("a")))
+            self.assertEqual(admin.predict(model="a"), [3.0])
+        self.assertEqual(client.predict(model="a"), [3.0])
+
+    def test_the_token_is_asked_for_and_may_change(self):
+        self.put("a/1")
+        token = self.write("token", "s3cret\n")
+        server = self.serve("--model_name=a", f"--model_base_path={self.path('a')}",
+                            f"--admin_token_file={token}")
+        client = self.client(server)
+        model = ("a", self.path("a"))
+        self.fails(CODE.UNAUTHENTICATED, "authorization", self.reload, client, model)
+        for wrong in ("Bearer s3cre", "Bearer s3cret1", "Bearer ", "s3cret", "Basic s3cret",
+                      "Bearer s3creT"):
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.reload(client, model, metadata=(("authorization", wrong),))
+            self.assertEqual(caught.exception.code(), CODE.UNAUTHENTICATED)
+            self.assertNotIn("s3cret", caught.exception.details())
+        self.reload(client, model, metadata=(("authorization", "Bearer s3cret"),))
+        self.reload(client, model, metadata=(("authorization", "bearer s3cret"),))
+        self.write("token", "other")
+        self.reload(client, model, metadata=(("authorization", "Bearer other"),))
+        self.assertNotIn("s3cret", server.log())
+
+    def test_a_reload_stays_below_the_root_of_models(self):
+        self.put("root/a/1")
+        self.put("outside/a/1")
+        os.symlink(self.path("outside"), self.path("root/link"))
+        server = self.serve("--model_name=o", f"--model_base_path={self.path('outside/a')}",
+                            "--model_root=" + self.path("root"))
+        client = self.client(server)
+        for bad in (self.path("outside/a"), self.path("root/link/a"),
+                    self.path("root/../outside/a"), self.path("root/no/../../outside/a"),
+                    self.path("rootless"), "/"):
+            self.fails(CODE.PERMISSION_DENIED, "model m: base path", self.reload, client,
+                       ("m", bad))
+        self.assertEqual(client.predict(model="o"), [3.0])
+        self.reload(client, ("m", self.path("root/a")))
+        self.assertEqual(client.predict(model="m"), [3.0])
+
+    def test_a_wrong_flag_refuses_the_start(self):
+        for flags, words in (
+                (["--admin_token_file=" + self.path("none")], "--admin_token_file"),
+                (["--admin_token_file=" + self.write("empty", "\n")], "is empty"),
+                (["--admin_address=nonsense"], "--admin_address=nonsense is not ADDRESS:PORT"),
+                (["--model_root=" + self.path("none")], "--model_root"),
+                (["--grpc_channel_arguments=a=1,b"], '"b" is not of the form key=value')):
+            server = Server(f"--models={MODELS}", *flags, wait=False)
+            self.assertEqual(server.process.wait(WAIT), 255, flags)
+            self.assertIn(words, server.out())
+
+
+def certificate(folder, name, issuer=None):
+    """A key and a certificate for localhost, made by openssl; signed by `issuer`, else itself."""
+    at = lambda what: os.path.join(folder, f"{name}.{what}")
+    run = lambda *args: subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    if issuer is None:
+        run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject,
+            "-keyout", at("key"), "-out", at("crt"))
+    else:
+        run("req", "-newkey", "rsa:2048", "-nodes", *subject, "-keyout", at("key"),
+            "-out", at("csr"))
+        run("x509", "-req", "-in", at("csr"), "-days", "2", "-CAcreateserial", "-copy_extensions",
+            "copy", "-CA", os.path.join(folder, f"{issuer}.crt"),
+            "-CAkey", os.path.join(folder, f"{issuer}.key"), "-out", at("crt"))
+
+
+@unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+class Tls(GrpcCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.keys = tempfile.mkdtemp(prefix="slipway-keys-")
+        cls.addClassCleanup(shutil.rmtree, cls.keys, ignore_errors=True)
+        certificate(cls.keys, "ca")
+        certificate(cls.keys, "server", "ca")
+        certificate(cls.keys, "client", "ca")
+        certificate(cls.keys, "stranger")
+
+    def pem(self, name):
+        with open(os.path.join(self.keys, name), "rb") as file:
+            return file.read()
+
+    def config(self, verify=False, **parts):
+        lines = [f"{name}: {json.dumps(value.decode())}" for name, value in parts.items()]
+        if verify:
+            lines.append("client_verify: true")
+        name = f"ssl{len(os.listdir(self.folder))}"
+        return "--ssl_config_file=" + self.write(name, "\n".join(lines))
+
+    def secure(self, server, key=None, cert=None):
+        return self.client(f"localhost:{server.grpc_port}", grpc.ssl_channel_credentials(
+            self.pem("ca.crt"), key, cert), (("grpc.enable_retries", 0),))
+
+    def test_clients_that_trust_the_certificate_are_served(self):
+        server = self.serve(f"--models={MODELS}", "--grpc_socket_path=" + self.path("s"),
+                            self.config(server_key=self.pem("server.key"),
+                                        server_cert=self.pem("server.crt")))
+        self.assertEqual(self.secure(server).predict(), [3.0])
+        self.assertEqual(self.client("unix:" + self.path("s")).predict(), [3.0])
+        self.fails(CODE.UNAVAILABLE, "", self.client(server).predict)
+
+    def test_clients_are_verified_when_asked_for(self):
+        server = self.serve(f"--models={MODELS}",
+                            self.config(True, server_key=self.pem("server.key"),
+                                        server_cert=self.pem("server.crt"),
+                                        custom_ca=self.pem("ca.crt")))
+        known = self.secure(server, self.pem("client.key"), self.pem("client.crt"))
+        self.assertEqual(known.predict(), [3.0])
+        self.fails(CODE.UNAVAILABLE, "", self.secure(server).predict)
+        self.fails(CODE.UNAVAILABLE, "",
+                   self.secure(server, self.pem("stranger.key"), self.pem("stranger.crt")).predict)
+        self.assertEqual(known.predict(), [3.0])
+
+    def test_a_wrong_file_refuses_the_start_and_tells_no_key(self):
+        key, cert = self.pem("server.key"), self.pem("server.crt")
+        cut = key[:len(key) // 2] + b"\n-----END PRIVATE KEY-----\n"
+        for flag, words in (
+                ("--ssl_config_file=" + self.path("none"), "No such file"),
+                ("--ssl_config_file=" + self.write("text", "server_kye: ''"), "server_kye"),
+                (self.config(server_cert=cert), "server_key is missing"),
+                (self.config(server_key=key), "server_cert is missing"),
+                (self.config(server_key=b"/a/path", server_cert=cert),
+                 "server_key is not the contents of a PEM file with a PRIVATE KEY"),
+                (self.config(server_key=cert, server_cert=cert), "server_key is not"),
+                (self.config(True, server_key=key, server_cert=cert),
+                 "client_verify needs custom_ca"),
+                (self.config(server_key=cut, server_cert=cert), "do not belong together"),
+                (self.config(server_key=self.pem("ca.key"), server_cert=cert),
+                 "do not belong together"),
+                ("--use_alts_credentials", "Google Cloud")):
+            server = Server(f"--models={MODELS}", flag, wait=False)
+            self.assertEqual(server.process.wait(WAIT), 255, flag + words)
+            said = server.out() + server.log()
+            self.assertIn(words, said)
+            self.assertNotIn(key.decode().splitlines()[3], said)
 
 
 if __name__ == "__main__":

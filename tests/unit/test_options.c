@@ -243,13 +243,6 @@ static void help_lists_every_flag(void **state)
     }
 }
 
-static void tls_is_refused_and_not_ignored(void **state)
-{
-    (void)state;
-    assert_int_equal(PARSE(true, "--ssl_config_file=f"), SRV_PARSE_EXIT_USAGE);
-    assert_int_equal(PARSE(true, "--ssl_config_file="), SRV_PARSE_RUN);
-}
-
 static void version_and_help_end_the_program(void **state)
 {
     (void)state;
@@ -293,7 +286,6 @@ int main(void)
         cmocka_unit_test(strict_flags_refuse_the_unknown),
         cmocka_unit_test(what_was_given_is_known),
         cmocka_unit_test(help_lists_every_flag),
-        cmocka_unit_test(tls_is_refused_and_not_ignored),
         cmocka_unit_test(version_and_help_end_the_program),
         cmocka_unit_test(integers_keep_their_range),
     };
