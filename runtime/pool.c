@@ -34,7 +34,8 @@ struct rt_pool {
     atomic_size_t refs;   /* the owners and every block that is out */
     atomic_size_t in_use; /* bytes of blocks that are out */
     atomic_size_t idle;   /* bytes of blocks that wait */
-    atomic_size_t peak;   /* the most that was ever out: no more than that is kept idle */
+    atomic_size_t peak;   /* the most that was ever out: no more than that is kept idle, */
+    atomic_size_t keep;   /* nor more than this */
     size_t limit;
     struct idle_list list[N_CLASSES];
 };
@@ -63,9 +64,15 @@ struct rt_pool *rt_pool_new(size_t limit_bytes)
         return NULL;
     atomic_init(&p->refs, 1);
     p->limit = limit_bytes ? limit_bytes : SIZE_MAX;
+    atomic_init(&p->keep, SIZE_MAX);
     for (int i = 0; i < N_CLASSES; i++)
         rt_mutex_init(&p->list[i].mu);
     return p;
+}
+
+void rt_pool_keep(struct rt_pool *p, size_t keep_bytes)
+{
+    atomic_store_explicit(&p->keep, keep_bytes, memory_order_relaxed);
 }
 
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
@@ -131,7 +138,9 @@ static void pool_give(struct rt_pool *p, struct block *k)
 {
     size_t room = k->room;
     atomic_fetch_sub(&p->in_use, room);
-    if (atomic_fetch_add(&p->idle, room) + room > atomic_load(&p->peak)) {
+    size_t idle = atomic_fetch_add(&p->idle, room) + room;
+    if (idle > atomic_load(&p->peak) ||
+        idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
         atomic_fetch_sub(&p->idle, room);
         free(k);
     } else {

@@ -512,12 +512,15 @@ static struct rt_pool *pool_take(struct rt_session *s)
     rt_mutex_lock(&s->pool_mu);
     struct rt_pool *p = s->n_pools ? s->pools[--s->n_pools] : NULL;
     rt_mutex_unlock(&s->pool_mu);
-    return p ? p
-             : rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
+    if (!p)
+        return rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
+    rt_pool_keep(p, SIZE_MAX);
+    return p;
 }
 
 static void pool_give(struct rt_session *s, struct rt_pool *p)
 {
+    rt_pool_keep(p, KEEP_POOL_BYTES); /* what the run gave out comes back later */
     rt_pool_trim(p, KEEP_POOL_BYTES);
     rt_mutex_lock(&s->pool_mu);
     bool keep = s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);

@@ -93,6 +93,8 @@ struct rt_buffer {
 struct rt_pool *rt_pool_new(size_t limit_bytes); /* NULL: out of memory */
 void rt_pool_unref(struct rt_pool *p);
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks back to the system */
+/* From now on no more than so much of what comes back waits. At first: SIZE_MAX, all of it. */
+void rt_pool_keep(struct rt_pool *p, size_t keep_bytes);
 size_t rt_pool_in_use(struct rt_pool *p);
 
 /* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */

@@ -142,20 +142,25 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * Whether the brackets of these tensors alone can fit: a tensor without elements may still have
- * more lists than anybody could write.
+ * Whether these tensors can fit at all: a tensor without elements may still have more lists than
+ * anybody could write, and what is too large is better not begun.
  */
-static bool brackets_fit(const struct rt_bytes *out, const struct rt_tensor *t, int n)
+static bool may_fit(const struct rt_bytes *out, const struct rt_tensor *t, int n)
 {
-    uint64_t lists = 0;
+    uint64_t bytes = 0;
     for (int k = 0; k < n; k++) {
-        uint64_t here = 1;
+        uint64_t lists = 1, each = 3; /* a digit, or quotes, and ", " */
         for (int d = 0; d + 1 < t[k].rank; d++)
-            if (__builtin_mul_overflow(here, (uint64_t)t[k].dim[d], &here) ||
-                __builtin_add_overflow(lists, here, &lists))
+            if (__builtin_mul_overflow(lists, (uint64_t)t[k].dim[d], &lists) ||
+                __builtin_add_overflow(bytes, 2 * lists, &bytes) || bytes > out->limit)
                 return false;
+        if (t[k].dtype == RT_F32 || t[k].dtype == RT_F64)
+            each = 5;
+        if (__builtin_mul_overflow(each, (uint64_t)rt_tensor_count(&t[k]), &each) ||
+            __builtin_add_overflow(bytes, each, &bytes))
+            return false;
     }
-    return lists < out->limit / 2;
+    return bytes <= out->limit;
 }
 
 static void encode_rows(struct rt_bytes *out, const struct rt_signature *sig,
@@ -237,7 +242,7 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Failed to write JSON value for tensor type: %s",
                            rt_dtype_name((enum rt_dtype)fetches[i].dtype));
-    if (!brackets_fit(out, fetches, n))
+    if (!may_fit(out, fetches, n))
         out->failed = true;
     else if (form == SRV_JSON_ROW)
         encode_rows(out, signature, fetches);

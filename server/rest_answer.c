@@ -31,11 +31,38 @@ void srv_rest_discharge(struct srv_rest_request *r)
     r->charged = 0;
 }
 
+/* Small answers are free: so there is always room for the text of a refusal. */
+bool srv_rest_may_grow(void *arg, size_t room, size_t wanted)
+{
+    struct srv_rest_request *r = arg;
+    if (wanted <= SRV_REST_KEEP_BYTES)
+        return true;
+    bool fits =
+        srv_rest_charge(r, wanted - (room > SRV_REST_KEEP_BYTES ? room : SRV_REST_KEEP_BYTES));
+    r->no_room = !fits;
+    return fits;
+}
+
+/* The text that was being written is too much for the budget. */
+static enum rt_status no_room_for_answer(struct srv_rest_request *r)
+{
+    int64_t others = atomic_load_explicit(&r->server->bytes_in_flight, memory_order_relaxed) -
+                     (int64_t)r->charged;
+    r->no_room = false;
+    if (others > 0)
+        return rt_fail(&r->err, RT_UNAVAILABLE,
+                       "the response does not fit beside the requests in flight, %lld bytes by "
+                       "--max_bytes_in_flight",
+                       (long long)r->server->options.max_bytes_in_flight);
+    return rt_fail(&r->err, RT_RESOURCE_EXHAUSTED,
+                   "the response is larger than --max_bytes_in_flight, %lld bytes, allows",
+                   (long long)r->server->options.max_bytes_in_flight);
+}
+
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 {
     if (r->out.failed) {
-        rt_fail_memory(&r->err, "the response", r->out.n);
-        srv_rest_fail(r, RT_RESOURCE_EXHAUSTED);
+        srv_rest_fail(r, rt_fail_memory(&r->err, "the response", r->out.n));
         return;
     }
     r->code = RT_OK;
@@ -45,12 +72,13 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
+    if (r->no_room)
+        code = no_room_for_answer(r);
     r->code = code;
     r->http = rt_status_http(code);
     r->content_type = "application/json";
     if (r->out.failed)
         rt_bytes_clear(&r->out);
-    r->out.failed = false;
     r->out.n = 0;
     srv_json_error(&r->out, rt_error_text(&r->err));
 }

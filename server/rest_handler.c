@@ -7,7 +7,6 @@
 #include "runtime/base/clock.h"
 
 enum {
-    KEEP_BYTES = 64 << 10,  /* of a finished request's buffers, for the next one */
     KEEP_REQUESTS = 512,    /* per loop */
     ARENA_BYTES = 64 << 20, /* of one request, tensors not counted */
     MAX_RESPONSE_BYTES = 2047 << 20,
@@ -34,7 +33,10 @@ static struct srv_rest_call *request_new(struct srv_rest_loop *l)
     req->pub.net = &l->net;
     req->pub.arena = arena;
     rt_bytes_init(&req->pub.body, (size_t)l->net.server->options.max_body_bytes);
-    rt_bytes_init(&req->pub.out, MAX_RESPONSE_BYTES);
+    int64_t most = l->net.server->options.max_bytes_in_flight;
+    rt_bytes_init(&req->pub.out, most < MAX_RESPONSE_BYTES ? (size_t)most : MAX_RESPONSE_BYTES);
+    req->pub.out.may_grow = srv_rest_may_grow;
+    req->pub.out.grow_arg = &req->pub;
     return req;
 }
 
@@ -48,10 +50,9 @@ static void request_free(struct srv_rest_call *req)
 
 static void bytes_rewind(struct rt_bytes *b)
 {
-    if (b->room > KEEP_BYTES || b->failed)
+    if (b->room > SRV_REST_KEEP_BYTES || b->failed)
         rt_bytes_clear(b);
     b->n = 0;
-    b->failed = false;
 }
 
 void srv_rest_unref(struct srv_rest_call *req)
@@ -60,7 +61,7 @@ void srv_rest_unref(struct srv_rest_call *req)
     if (--req->refs)
         return;
     srv_rest_discharge(&req->pub);
-    if (l->n_free >= KEEP_REQUESTS || rt_arena_used(req->pub.arena) > KEEP_BYTES) {
+    if (l->n_free >= KEEP_REQUESTS || rt_arena_used(req->pub.arena) > SRV_REST_KEEP_BYTES) {
         request_free(req);
         return;
     }
@@ -230,6 +231,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->http = 500;
     r->content_type = NULL;
     r->charged = 0;
+    r->no_room = false;
     r->job.version = NULL;
     r->job.done = NULL;
     r->err.code = RT_OK;

@@ -24,6 +24,7 @@
 
 enum {
     SRV_REST_IDLE_SECONDS = 75,       /* between two requests of a connection */
+    SRV_REST_KEEP_BYTES = 64 << 10,   /* of a finished request's buffers, for the next one */
     SRV_REST_SWALLOW_BYTES = 1 << 20, /* of a refused body, to keep the connection */
 };
 
@@ -133,6 +134,8 @@ struct srv_rest_loop {
 
 /* ---- rest_answer.c ---- */
 
+/* rt_bytes' question, for a request's `out`; arg: the srv_rest_request. */
+bool srv_rest_may_grow(void *arg, size_t room, size_t wanted);
 /* Gives back what srv_rest_charge took. */
 void srv_rest_discharge(struct srv_rest_request *r);
 /* A refusal of HTTP itself, whose number is not the status's. */

@@ -40,9 +40,13 @@ struct srv_rest_request {
     struct rt_bytes out;
 
     size_t charged; /* of server->bytes_in_flight */
+    bool no_room;   /* `out` did not get the memory that it asked for */
 };
 
-/* Takes `bytes` more of the budget of bytes in flight. False: there is no room for them. */
+/*
+ * Takes `bytes` more of the budget of bytes in flight, until the request is over. False: there is
+ * no room for them. `out` does so by itself as it grows.
+ */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
 
 /* Each sets the answer. The text of a status is that of r->err. */

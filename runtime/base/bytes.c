@@ -14,7 +14,9 @@ void rt_bytes_init(struct rt_bytes *b, size_t limit)
 void rt_bytes_clear(struct rt_bytes *b)
 {
     free(b->p);
-    rt_bytes_init(b, b->limit);
+    b->p = NULL;
+    b->n = b->room = 0;
+    b->failed = false;
 }
 
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
@@ -32,6 +34,12 @@ bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
         room = b->limit + 1;
     if (room < need)
         room = need;
+    /* Where doubling is too much, what is needed may still do. */
+    if (b->may_grow && !b->may_grow(b->grow_arg, b->room, room) &&
+        (room == need || !b->may_grow(b->grow_arg, b->room, room = need))) {
+        b->failed = true;
+        return false;
+    }
     char *p = realloc(b->p, room);
     if (!p) {
         b->failed = true;

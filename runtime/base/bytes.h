@@ -18,10 +18,14 @@ struct rt_bytes {
     char *p; /* always ends in a NUL that n does not count, once anything was appended */
     size_t n, room, limit;
     bool failed;
+    /* NULL, or asked before the memory grows from `room` to `wanted` bytes: false is as out of
+     * memory. It may be asked again with less. */
+    bool (*may_grow)(void *arg, size_t room, size_t wanted);
+    void *grow_arg;
 };
 
 void rt_bytes_init(struct rt_bytes *b, size_t limit);
-void rt_bytes_clear(struct rt_bytes *b); /* frees; keeps the limit */
+void rt_bytes_clear(struct rt_bytes *b); /* frees; keeps the limit and may_grow */
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more);
 void rt_bytes_add(struct rt_bytes *b, const void *p, size_t n);
 void rt_bytes_addc(struct rt_bytes *b, char c);
