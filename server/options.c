@@ -171,6 +171,8 @@ static const struct row rows[] = {
      "REST connections open at a time"},
     {"request_read_timeout_ms", INTEGER, OURS, AT(request_read_timeout_ms), "60000", NULL, 1,
      INT32_MAX, "time for a whole request to arrive"},
+    {"rest_api_enable_compression", BOOLEAN, OURS, AT(rest_api_enable_compression), "true", NULL,
+     ANY, "compress REST answers of 1 KiB and more for clients that accept gzip"},
     {"drain_timeout", SECONDS, OURS, AT(drain_timeout_ms), "20", NULL, 0, 86400000,
      "after SIGTERM: seconds for requests in flight to end; then they are refused"},
     {"drain_delay_ms", INTEGER, OURS, AT(drain_delay_ms), "-1", NULL, -1, 600000,

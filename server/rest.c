@@ -128,9 +128,8 @@ static bool start_daemon(struct srv_rest_loop *l)
         MHD_OPTION_LISTEN_SOCKET, l->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, srv_rest_on_uri, l,
         MHD_OPTION_NOTIFY_COMPLETED, srv_rest_on_completed, l, MHD_OPTION_NOTIFY_CONNECTION,
         srv_rest_on_connection, l, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SRV_REST_IDLE_SECONDS,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(connections > 0 ? connections : 1), MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,
-        MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(connections > 0 ? connections : 1),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_END);
     if (!l->daemon)
         return false;
     const union MHD_DaemonInfo *info =

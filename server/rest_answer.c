@@ -135,6 +135,7 @@ static void count_and_log(struct srv_rest_call *req)
 enum MHD_Result srv_rest_send(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
+    srv_rest_deflate(req);
     count_and_log(req);
     req->stage = STAGE_SENT;
     if (r->out.failed) /* no memory for the text of an error either */
@@ -149,6 +150,10 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         req->refs++; /* response_over */
     if (r->content_type)
         MHD_add_response_header(answer, "Content-Type", r->content_type);
+    if (req->deflated) {
+        MHD_add_response_header(answer, "Content-Encoding", "gzip");
+        MHD_add_response_header(answer, "Vary", "Accept-Encoding");
+    }
     MHD_add_response_header(answer, "X-Request-Id", r->id);
     if (r->http == 429 || r->http == 503)
         MHD_add_response_header(answer, "Retry-After", "1");

@@ -107,6 +107,7 @@ void srv_rest_finished(struct srv_rest_request *r)
     struct srv_rest_call *req =
         (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
     if (srv_rest_this_loop != req->loop) {
+        srv_rest_deflate(req); /* here, not where every other request waits */
         req->mail.open = open_finished;
         srv_mail_post(&req->loop->net, &req->mail);
         return;
@@ -176,13 +177,12 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
     (void)arg;
     (void)mhd;
     (void)url;
-    (void)version;
     struct srv_rest_call *req = *state;
     if (!req)
         return MHD_NO; /* no memory for it */
     switch (req->stage) {
     case STAGE_NEW:
-        return srv_rest_open(req, method) ? srv_rest_send(req) : MHD_YES;
+        return srv_rest_open(req, method, version) ? srv_rest_send(req) : MHD_YES;
     case STAGE_READING:
     case STAGE_REFUSED:
         if (*n_data) {
@@ -221,8 +221,10 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->stage = STAGE_NEW;
     req->in_handler = req->finished = req->overdue = false;
     req->gzip = req->close = req->browser = req->expects = req->bad_lengths = false;
-    req->bad_header = req->chunked = false;
-    req->n_lengths = req->n_encodings = 0;
+    req->bad_header = req->chunked = req->accepts_gzip = req->deflated = false;
+    req->n_lengths = req->n_encodings = req->n_hosts = 0;
+    req->n_pieces = 0;
+    req->uri_at = uri;
     req->length = req->swallowed = 0;
     r->uri = rt_span_of(copy, n);
     r->method = "?";

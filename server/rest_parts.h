@@ -7,7 +7,8 @@
  * | rest.c             | the loops and their daemons; start and stop                        |
  * | rest_listen.c      | sockets                                                            |
  * | rest_connections.c | connections: limits of time, what the peer's end means             |
- * | rest_read.c        | a request's headers and body, what is refused of them, inflating   |
+ * | rest_read.c        | a request's headers and body, what is refused of them              |
+ * | rest_gzip.c        | compressed bodies                                                  |
  * | rest_handler.c     | a request from its first line to its end; who answers it           |
  * | rest_answer.c      | the answer: its headers, its way out, the access log               |
  *
@@ -85,8 +86,11 @@ struct srv_rest_call {
     bool started; /* counted in rest->in_flight */
     int64_t waiting_since;
     uint64_t swallowed;
-    int n_lengths, n_encodings;
-    uint64_t length; /* announced; UINT64_MAX: chunked */
+    int n_lengths, n_encodings, n_hosts;
+    bool accepts_gzip, deflated; /* the answer */
+    const char *uri_at;          /* in libmicrohttpd's buffer: only compared */
+    uint64_t n_pieces;           /* of the body */
+    uint64_t length;             /* announced; UINT64_MAX: chunked */
     bool bad_lengths, bad_header, chunked;
     int64_t total_ns;
 };
@@ -146,13 +150,20 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req);
 /* ---- rest_read.c ---- */
 
 /* The first call of the handler: headers only. True: refused so that no body is read. */
-bool srv_rest_open(struct srv_rest_call *req, const char *method);
+bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *version);
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);
+/* UNAVAILABLE: the budget of bytes in flight has no room for `what`. */
+enum rt_status srv_rest_no_room(struct srv_rest_request *r, const char *what);
+
+/* ---- rest_gzip.c ---- */
+
 /*
  * Replaces the body by what it holds compressed. As in TensorFlow Serving whatever is wrong with
  * it, its size included, leaves an empty body.
  */
 enum rt_status srv_rest_inflate(struct srv_rest_call *req);
+/* Any thread, once the answer is set: compresses it where the client takes that and it pays. */
+void srv_rest_deflate(struct srv_rest_call *req);
 
 /* ---- rest_handler.c ---- */
 

@@ -2,29 +2,102 @@
 
 #include <string.h>
 #include <strings.h>
-#include <zlib.h>
 
 #include "runtime/base/arena.h"
 #include "server/metrics.h"
 
-enum { FIRST_BODY_BYTES = 64 << 10 }; /* a body's buffer starts with no more */
+enum {
+    FIRST_BODY_BYTES = 64 << 10, /* a body's buffer starts with no more */
+    MAX_PIECES = 65536,          /* that a body may come in, when they are smaller, in the mean, */
+    MIN_PIECE_BYTES = 8,         /* than this */
+};
 
 /* ---- reading ---- */
 
-static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *key,
-                                 const char *value)
+/* Between two parts of a line there are only blanks, which libmicrohttpd may have zeroed. */
+static bool only_blanks(const char *from, const char *to)
+{
+    if (from > to)
+        return false;
+    while (from < to && (*from == ' ' || *from == '\t' || *from == '\0'))
+        from++;
+    return from == to;
+}
+
+/* The weight of one coding in Accept-Encoding; *list is moved behind it. */
+static bool next_coding(const char **list, const char **name, size_t *n, bool *refused)
+{
+    const char *p = *list + strspn(*list, " \t,");
+    if (!*p)
+        return false;
+    *name = p;
+    *n = strcspn(p, " \t,;");
+    p += *n;
+    size_t rest = strcspn(p, ",");
+    const char *q = memchr(p, ';', rest);
+    *refused = false;
+    if (q) { /* ;q=0, ;q=0.000 */
+        q += 1 + strspn(q + 1, " \t");
+        if ((*q == 'q' || *q == 'Q') && q[1] == '=')
+            *refused = q[2] == '0' && q[2 + strspn(q + 2, "0. \t")] == (p[rest] ? ',' : '\0');
+    }
+    *list = p + rest;
+    return true;
+}
+
+/* gzip by its name, or by "*" where it is not named. */
+static bool accepts_gzip(const char *list)
+{
+    const char *name;
+    size_t n;
+    bool refused, named = false, accepted = false;
+    while (next_coding(&list, &name, &n, &refused)) {
+        if ((n == 4 && strncasecmp(name, "gzip", 4) == 0) ||
+            (n == 6 && strncasecmp(name, "x-gzip", 6) == 0)) {
+            named = true;
+            accepted = !refused;
+        } else if (n == 1 && *name == '*' && !named) {
+            accepted = !refused;
+        }
+    }
+    return accepted;
+}
+
+static void on_length(struct srv_rest_call *req, const char *value)
+{
+    uint64_t n = 0;
+    bool digits = *value;
+    for (const char *c = value; *c; c++)
+        if (*c < '0' || *c > '9' || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, *c - '0', &n))
+            digits = false;
+    req->bad_lengths |= !digits;
+    req->n_lengths++;
+    req->length = n;
+}
+
+static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *key, size_t n_key,
+                                 const char *value, size_t n_value)
 {
     (void)kind;
+    (void)n_value;
     struct srv_rest_call *req = arg;
     struct srv_rest_request *r = &req->pub;
+    /* What one parser sees as a header and another does not is how requests are smuggled. Of a
+     * folded line libmicrohttpd hangs the second half on the name, which it moves away for that. */
+    if (!n_key || !value || value <= key + n_key || key[n_key] != '\0' ||
+        !only_blanks(key + n_key, value))
+        req->bad_header = true;
     if (!value)
         value = "";
-    /* What one parser sees as a header and another does not is how requests are smuggled. */
     for (const char *c = key; *c; c++)
         req->bad_header |= *c <= ' ' || *c == 0x7f;
     for (const char *c = value; *c; c++)
         req->bad_header |= (*c > 0 && *c < ' ' && *c != '\t') || *c == 0x7f;
-    switch (strlen(key)) {
+    switch (n_key) {
+    case 4:
+        req->n_hosts += strcasecmp(key, "Host") == 0;
+        break;
     case 6:
         if (strcasecmp(key, "Origin") == 0)
             req->browser = strstr(value, "http://") || strstr(value, "https://");
@@ -41,18 +114,12 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         }
         break;
     case 14:
-        if (strcasecmp(key, "Content-Length") == 0) {
-            uint64_t n = 0;
-            bool digits = *value;
-            for (const char *c = value; *c; c++)
-                if (*c < '0' || *c > '9' || __builtin_mul_overflow(n, 10, &n) ||
-                    __builtin_add_overflow(n, *c - '0', &n))
-                    digits = false;
-            if (!digits || (req->n_lengths && n != req->length))
-                req->bad_lengths = true;
-            req->n_lengths++;
-            req->length = n;
-        }
+        if (strcasecmp(key, "Content-Length") == 0)
+            on_length(req, value);
+        break;
+    case 15:
+        if (strcasecmp(key, "Accept-Encoding") == 0)
+            req->accepts_gzip |= accepts_gzip(value);
         break;
     case 16:
         if (strcasecmp(key, "Content-Encoding") == 0)
@@ -80,19 +147,38 @@ static void make_id(struct srv_rest_call *req)
     req->pub.id[16] = '\0';
 }
 
-/* A message of doubtful length is how one request is hidden in another: no more is read of it. */
-static bool is_smuggled(struct srv_rest_call *req)
+static bool is_visible(struct rt_span s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] <= ' ' || s.p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+/*
+ * A message that two readers would cut differently is how one request is hidden in another: no
+ * more is read of it.
+ */
+static bool is_smuggled(struct srv_rest_call *req, const char *method, const char *version)
 {
     struct srv_rest_request *r = &req->pub;
     const char *why = NULL;
-    if (req->bad_lengths)
-        why = "Content-Length is given twice, or is no number";
+    if (version != req->uri_at + r->uri.n + 1 || !only_blanks(method + strlen(method), req->uri_at))
+        why = "the request line holds a NUL";
+    else if (!is_visible(r->uri))
+        why = "the path holds a blank or a control character";
+    else if (req->bad_lengths)
+        why = "Content-Length is no number";
+    else if (req->n_lengths > 1)
+        why = "Content-Length is given twice";
     else if (req->bad_header)
-        why = "a header's name holds a blank, or its value a control character";
+        why = "a header is folded, its name holds a blank, or its value a control character";
     else if (req->n_lengths && req->n_encodings)
         why = "Content-Length and Transfer-Encoding do not go together";
     else if (req->n_encodings > 1)
         why = "Transfer-Encoding is given twice";
+    else if (req->n_hosts != 1 && (req->n_hosts || strcmp(version, "HTTP/1.0") != 0))
+        why = req->n_hosts ? "Host is given twice" : "HTTP/1.1 wants a Host";
     if (!why)
         return false;
     srv_rest_refuse(req, rt_fail(&r->err, RT_INVALID_ARGUMENT, "%s", why), 400);
@@ -109,7 +195,7 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-static enum rt_status no_room(struct srv_rest_request *r, const char *what)
+enum rt_status srv_rest_no_room(struct srv_rest_request *r, const char *what)
 {
     return rt_fail(&r->err, RT_UNAVAILABLE,
                    "%s does not fit beside the requests in flight, %lld bytes by "
@@ -118,7 +204,7 @@ static enum rt_status no_room(struct srv_rest_request *r, const char *what)
 }
 
 /* The first call of the handler: headers only. True: refused so that no body is read. */
-bool srv_rest_open(struct srv_rest_call *req, const char *method)
+bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *version)
 {
     struct srv_rest_request *r = &req->pub;
     req->stage = STAGE_READING;
@@ -126,10 +212,10 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
     r->method = rt_arena_strdup(r->arena, method);
     if (!r->method)
         r->method = "?";
-    MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, on_header, req);
+    MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_header, req);
     if (!r->id[0])
         make_id(req);
-    if (is_smuggled(req))
+    if (is_smuggled(req, method, version))
         return true;
     if (req->n_encodings && !req->chunked) {
         srv_rest_refuse(
@@ -152,7 +238,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
                (int64_t)req->length >
                    r->server->options.max_bytes_in_flight -
                        atomic_load_explicit(&r->server->bytes_in_flight, memory_order_relaxed)) {
-        srv_rest_fail(r, no_room(r, "the request's body"));
+        srv_rest_fail(r, srv_rest_no_room(r, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
     /* A small body is read before the refusal is sent, which keeps the connection; a client that
@@ -182,15 +268,28 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
         return rt_fail_memory(&r->err, "the request's body", r->body.n + n);
     size_t more = r->body.room > before ? r->body.room - before : 0;
     if (more && !srv_rest_charge(r, more))
-        return no_room(r, "the request's body");
+        return srv_rest_no_room(r, "the request's body");
     return RT_OK;
+}
+
+/* Each piece costs as much as many bytes: a body of very many tiny chunks is refused. */
+static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
+{
+    struct srv_rest_request *r = &req->pub;
+    if (++req->n_pieces <= MAX_PIECES || r->body.n + n >= req->n_pieces * MIN_PIECE_BYTES)
+        return RT_OK;
+    return rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                   "the request's body comes in more than %d chunks of less than %d bytes",
+                   MAX_PIECES, MIN_PIECE_BYTES);
 }
 
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n)
 {
     struct srv_rest_request *r = &req->pub;
     if (req->stage == STAGE_READING) {
-        enum rt_status st = grow_body(req, n);
+        enum rt_status st = check_pieces(req, n);
+        if (!st)
+            st = grow_body(req, n);
         if (!st) {
             rt_bytes_add(&r->body, data, n);
             return MHD_YES;
@@ -204,49 +303,4 @@ enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, 
     /* No answer can be queued in the middle of an upload: swallow a little, else hang up. */
     req->swallowed += n;
     return req->swallowed > SRV_REST_SWALLOW_BYTES ? MHD_NO : MHD_YES;
-}
-
-/*
- * Replaces the body by what it holds compressed. As in TensorFlow Serving whatever is wrong with
- * it, its size included, leaves an empty body.
- */
-enum rt_status srv_rest_inflate(struct srv_rest_call *req)
-{
-    struct srv_rest_request *r = &req->pub;
-    struct rt_bytes out;
-    z_stream z = {0};
-    enum rt_status st = RT_OK;
-    int zr = Z_OK;
-    rt_bytes_init(&out, r->body.limit);
-    if (r->body.n > UINT32_MAX || inflateInit2(&z, 15 + 32) != Z_OK)
-        return rt_fail_memory(&r->err, "a compressed body", r->body.n);
-    z.next_in = (Bytef *)r->body.p;
-    z.avail_in = (uInt)r->body.n;
-    while (zr == Z_OK) {
-        size_t before = out.room, step = out.room ? out.room : 4096;
-        if (step > out.limit - out.n)
-            step = out.limit - out.n;
-        if (step == 0 || !rt_bytes_reserve(&out, step)) {
-            zr = Z_BUF_ERROR;
-            break;
-        }
-        if (out.room > before && !srv_rest_charge(r, out.room - before)) {
-            st = no_room(r, "the request's body, inflated,");
-            break;
-        }
-        size_t room = out.room - out.n - 1;
-        if (room > out.limit - out.n)
-            room = out.limit - out.n;
-        z.next_out = (Bytef *)(out.p + out.n);
-        z.avail_out = room > UINT32_MAX ? UINT32_MAX : (uInt)room;
-        uInt had = z.avail_out;
-        zr = inflate(&z, Z_NO_FLUSH);
-        out.n += had - z.avail_out;
-    }
-    inflateEnd(&z);
-    if (zr != Z_STREAM_END)
-        out.n = 0;
-    rt_bytes_clear(&r->body);
-    r->body = out;
-    return st;
 }

@@ -1,0 +1,323 @@
+"""HTTP as clients mean it and as they do not: limits, odd requests, compression, CORS, slow ones."""
+import gzip
+import json
+import re
+import socket
+import time
+import unittest
+import zlib
+
+from support import SLOW, wait_for
+from test_rest import METRICS, MODEL, PREDICT, Server, answer, head, is_closed
+import test_rest_reference
+
+BODY = b'{"inputs": 1}'
+MEBI = 1 << 20
+
+
+def everything(s):
+    data = b""
+    try:
+        while piece := s.recv(1 << 16):
+            data += piece
+    except ConnectionError:
+        pass
+    return data
+
+
+def chunked(pieces):
+    return b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces) + b"0\r\n\r\n"
+
+
+class Transport(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Server())
+
+    def raw(self, data):
+        """Everything that comes back for `data` until the server closes."""
+        with self.server.connect() as s:
+            s.sendall(data)
+            return everything(s)
+
+    def refused(self, code, words, data):
+        """Told in one whole answer of ours, and the connection is closed."""
+        got = self.raw(data)
+        top, body = got.split(b"\r\n\r\n", 1)
+        self.assertTrue(top.startswith(b"HTTP/1.1 %d " % code), got)
+        self.assertIn(b"\r\nConnection: close", top)
+        self.assertEqual(int(re.search(rb"Content-Length: (\d+)", top)[1]), len(body), got)
+        self.assertIn(words, json.loads(body)["error"])
+
+    def post(self, *lines, body=BODY):
+        return "\r\n".join([f"POST {PREDICT} HTTP/1.1", *lines, "", ""]).encode("latin-1") + body
+
+    def test_lengths_that_two_readers_would_read_differently(self):
+        length = f"Content-Length: {len(BODY)}"
+        for words, *lines in (
+                ("Content-Length is given twice", length, length),
+                ("Content-Length is given twice", length, "Content-Length: 5"),
+                ("do not go together", length, "Transfer-Encoding: chunked"),
+                ("do not go together", "Transfer-Encoding: chunked", length),
+                ("Transfer-Encoding is given twice", "Transfer-Encoding: chunked",
+                 "Transfer-Encoding: chunked"),
+                ("a header is folded", "Transfer-Encoding:", " chunked"),
+                ("a header is folded", "Content-Length:", f"\t{len(BODY)}"),
+                ("a header is folded", "X: a", " Content-Length: 5", length),
+                ("a header is folded", f"Content-Length : {len(BODY)}"),
+                ("a header is folded", "X: y\rTransfer-Encoding: chunked"),
+                ("a header is folded", "X: \x01", length)):
+            with self.subTest(lines=lines):
+                self.refused(400, words, self.post("Host: t", *lines))
+        self.refused(501, "the only Transfer-Encoding is chunked",
+                     self.post("Host: t", "Transfer-Encoding: gzip, chunked"))
+
+    def test_lengths_that_are_no_numbers(self):
+        for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
+            got = self.raw(self.post("Host: t", "Content-Length: " + value))
+            self.assertRegex(got, rb"\AHTTP/1.1 4(00|13) .*\r\nConnection: close\r\n")
+
+    def test_a_host_is_wanted_once(self):
+        length = f"Content-Length: {len(BODY)}"
+        self.refused(400, "HTTP/1.1 wants a Host", self.post(length))
+        self.refused(400, "Host is given twice", self.post("Host: a", "Host: b", length))
+        old = self.post(length).replace(b"HTTP/1.1", b"HTTP/1.0")
+        self.assertTrue(self.raw(old).startswith(b"HTTP/1.1 200 OK\r\n"))
+
+    def test_request_lines_of_bad_form(self):
+        for words, line in (("holds a NUL", b"GET /v1/models/half_plus_two\0x HTTP/1.1"),
+                            ("holds a NUL", b"GE\0T /v1/models/half_plus_two HTTP/1.1"),
+                            ("holds a NUL", b"GET /v1\0/ /models/half_plus_two HTTP/1.1"),
+                            ("holds a blank", b"GET /v1/models/half_plus_two x HTTP/1.1"),
+                            ("holds a blank", b"GET /v1/models/half\tplus HTTP/1.1")):
+            with self.subTest(line=line):
+                self.refused(400, words, line + b"\r\nHost: t\r\n\r\n")
+        for code, line in ((505, b"GET / HTTP/2.0"), (505, b"PRI * HTTP/2.0"), (400, b"GET /"),
+                           (400, b"GET / HTTQ/1.1"), (414, b"GET /" + b"a" * 40000 + b" HTTP/1.1"),
+                           (414, b"G" * 40000 + b" / HTTP/1.1"),
+                           (431, b"GET / HTTP/1.1\r\nX: " + b"a" * 40000),
+                           (431, b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 10000)):
+            with self.subTest(line=line[:30]):
+                got = self.raw(line + b"\r\nHost: t\r\n\r\n")
+                self.assertTrue(got.startswith(b"HTTP/1.1 %d " % code), got[:200])
+                top, body = got.split(b"\r\n\r\n", 1)
+                self.assertEqual(int(re.search(rb"Content-Length: (\d+)", top)[1]), len(body))
+        self.assertEqual(self.raw(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n"), b"")
+
+    def test_methods_of_bad_form_are_malformed_requests(self):
+        for method in ("get", "F(O", "FOO", "M-SEARCH", "%"):
+            status, _, body = self.server.ask(method, MODEL)
+            self.assertEqual(status, 400)
+            self.assertEqual(json.loads(body)["error"], f"Malformed request: {method} {MODEL}")
+
+    def test_chunked_requests(self):
+        top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
+        for rest in (chunked([BODY]), chunked([bytes([b]) for b in BODY]),
+                     b"D;a=b\r\n" + BODY + b"\r\n0\r\nTrailer: x\r\n\r\n",
+                     b"00000d\r\n" + BODY + b"\r\n000\r\n\r\n"):
+            with self.server.connect() as s:
+                s.sendall(top + rest)
+                self.assertEqual(answer(s)[0], 200)
+                s.sendall(head("GET", "/healthz"))  # the connection goes on
+                self.assertEqual(answer(s)[0], 200)
+        for code, rest in ((400, b"zz\r\n"), (400, b"-1\r\n"), (413, b"f" * 17 + b"\r\n"),
+                           (400, b"d\r\n" + BODY + b"xx0\r\n\r\n"), (400, b"\r\n\r\n")):
+            got = self.raw(top + rest)
+            self.assertTrue(got.startswith(b"HTTP/1.1 %d " % code), (rest, got))
+
+    def test_very_many_tiny_chunks_are_refused(self):
+        top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
+        spaces = [b" "] * 65536
+        self.refused(413, "more than 65536 chunks", top + chunked(spaces + [BODY]))
+        with self.server.connect() as s:  # as many of a fair size are none of that
+            s.sendall(top + chunked([b" " * 16] * 65536 + [BODY]))
+            self.assertEqual(answer(s)[0], 200)
+        with self.server.connect() as s:
+            s.sendall(top + chunked(spaces[:60000] + [BODY]))
+            self.assertEqual(answer(s)[0], 200)
+
+    def test_continue_is_said_before_the_body_comes(self):
+        with self.server.connect() as s:
+            s.sendall(head("POST", PREDICT, len(BODY), ["Expect: 100-continue"]))
+            self.assertEqual(s.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
+            s.sendall(BODY)
+            self.assertEqual(answer(s)[0], 200)
+            # a request that is refused by its headers alone is told so instead
+            s.sendall(head("POST", "/v1/models/m:x", len(BODY), ["Expect: 100-continue"]))
+            self.assertEqual(answer(s)[0], 400)
+            self.assertTrue(is_closed(s))
+
+    def test_connections_are_kept_and_closed_as_the_client_wants(self):
+        with self.server.connect() as s:
+            for _ in range(3):
+                s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
+                status, headers, _ = answer(s)
+                self.assertEqual((status, headers.get("connection")), (200, None))
+            # refusals by us keep it, too
+            for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
+                s.sendall(head("POST", path, len(body)) + body)
+                self.assertEqual(answer(s)[0], 404)
+            s.sendall(head("GET", "/healthz", 0, ["Connection: close"]))
+            self.assertEqual(answer(s)[1]["connection"], "close")
+            self.assertTrue(is_closed(s))
+        with self.server.connect() as s:
+            s.sendall(b"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            self.assertEqual(answer(s)[0], 200)
+            s.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            self.assertEqual(answer(s)[0], 200)
+            self.assertTrue(is_closed(s))
+
+    def test_head_has_the_headers_alone(self):
+        for path, status in (("/healthz", 200), (METRICS, 200), (MODEL, 400), ("/", 404)):
+            with self.server.connect() as s:
+                s.sendall(head("HEAD", path) + head("GET", "/healthz", 0, ["Connection: close"]))
+                got, headers, _ = answer(s, no_body=True)
+                self.assertEqual(got, status)
+                self.assertGreater(int(headers["content-length"]), 0)
+
+    def test_headers_may_come_byte_by_byte(self):
+        request = head("POST", PREDICT, len(BODY), ["X-A: b", "X-Request-Id: slow-one"]) + BODY
+        with self.server.connect() as s:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for i in range(len(request)):
+                s.sendall(request[i:i + 1])
+            status, headers, _ = answer(s)
+            self.assertEqual((status, headers["x-request-id"]), (200, "slow-one"))
+
+    # ---- compression ----
+
+    def test_bodies_that_do_not_inflate_are_empty_ones(self):
+        good = gzip.compress(BODY)
+        for encoding in ("gzip", "x-gzip", "gzip, identity"):
+            status, _, _ = self.server.ask("POST", PREDICT, good, ["Content-Encoding: " + encoding])
+            self.assertEqual(status, 200)
+        self.assertEqual(self.server.ask("POST", PREDICT, zlib.compress(BODY),
+                                         ["Content-Encoding: gzip"])[0], 200)
+        for bad in (BODY, good[:-9], good[:10] + b"\xff" * 20, b"\x1f\x8b"):
+            status, _, body = self.server.ask("POST", PREDICT, bad, ["Content-Encoding: gzip"])
+            self.assertEqual((status, json.loads(body)["error"]),
+                             (400, "JSON Parse error: The document is empty"))
+        # other codings are not looked at
+        self.assertEqual(self.server.ask("POST", PREDICT, BODY, ["Content-Encoding: br"])[0], 200)
+
+    def test_a_bomb_takes_no_more_than_the_limit(self):
+        bomb = gzip.compress(b" " * (257 * MEBI), 1)
+        status, _, body = self.server.ask("POST", PREDICT, bomb, ["Content-Encoding: gzip"])
+        self.assertEqual((status, json.loads(body)["error"]),
+                         (400, "JSON Parse error: The document is empty"))
+        self.assertEqual(self.server.bytes_in_flight(), 0)
+
+    def test_large_answers_are_compressed_for_those_who_take_it(self):
+        numbers = b'{"inputs": [' + b", ".join(b"%d" % i for i in range(1000)) + b"]}"
+        plain = self.server.ask("POST", PREDICT, numbers)[2]
+        for value, wanted in (("gzip", True), ("deflate, gzip;q=0.5", True), ("GZIP", True),
+                              ("gzip;q=0", False), ("gzip; q=0.000", False), ("*", True),
+                              ("*;q=0", False), ("gzip;q=0, *", False), ("*;q=0, gzip", True),
+                              ("identity", False), ("br, deflate", False), ("", False),
+                              ("x-gzip", True), ("gzipped", False), ("gzip;q=0.001", True)):
+            with self.subTest(value=value):
+                status, headers, body = self.server.ask("POST", PREDICT, numbers,
+                                                        ["Accept-Encoding: " + value])
+                self.assertEqual(status, 200)
+                self.assertEqual(headers.get("content-encoding"), "gzip" if wanted else None)
+                self.assertEqual(gzip.decompress(body) if wanted else body, plain)
+        headers = self.server.ask("GET", METRICS, b"", ["Accept-Encoding: gzip"])[1]
+        self.assertEqual((headers["content-encoding"], headers["vary"]), ("gzip", "Accept-Encoding"))
+        headers = self.server.ask("POST", PREDICT, BODY, ["Accept-Encoding: gzip"])[1]
+        self.assertNotIn("content-encoding", headers)  # too small to pay
+
+
+class Flags(unittest.TestCase):
+    def with_server(self, *flags):
+        return self.enterContext(Server(*flags))
+
+    def test_compression_can_be_switched_off(self):
+        server = self.with_server("--rest_api_enable_compression=false")
+        headers = server.ask("GET", METRICS, b"", ["Accept-Encoding: gzip"])[1]
+        self.assertNotIn("content-encoding", headers)
+
+    def test_cors_headers_are_on_every_answer(self):
+        server = self.with_server("--rest_api_enable_cors_support")
+        for method, path, origin, code in (
+                ("OPTIONS", PREDICT, "Origin: http://a", 200), ("OPTIONS", PREDICT, "X: y", 400),
+                ("POST", PREDICT, "X: y", 400), ("GET", MODEL, "Origin: https://a", 200),
+                ("PUT", MODEL, "X: y", 400), ("GET", "/v1/models/nope/metadata", "X: y", 404)):
+            status, headers, _ = server.ask(method, path, b"", [origin])
+            self.assertEqual(status, code)
+            self.assertEqual({k: v for k, v in headers.items() if k.startswith("access-")}, {
+                "access-control-allow-origin": "*", "access-control-allow-methods": "POST, GET",
+                "access-control-allow-headers": "Content-Type"})
+
+    def trickle(self, server, first, piece):
+        """Seconds until the server hangs up on somebody who sends `piece` again and again."""
+        with server.connect() as s:
+            s.sendall(first)
+            began = time.monotonic()
+            with self.assertRaises(OSError):
+                while time.monotonic() < began + 10 * SLOW:
+                    s.sendall(piece)
+                    time.sleep(0.02)
+            return time.monotonic() - began
+
+    def test_headers_and_bodies_that_trickle_are_cut_off(self):
+        server = self.with_server("--request_read_timeout_ms=400")
+        for first, piece in ((b"", b"\r\n"), (b"GET /", b"a"), (b"GET / HTTP/1.1\r\n", b"X: y\r\n"),
+                             (b"GET / HTTP/1.1\r\nX: ", b"y"),
+                             (head("POST", PREDICT, 100000), b" "),
+                             (head("POST", PREDICT, 0, ["Transfer-Encoding: chunked"]).replace(
+                                 b"Content-Length: 0\r\n", b""), b"1\r\n \r\n")):
+            with self.subTest(first=first):
+                self.assertLess(self.trickle(server, first, piece), 3 * SLOW)
+        with server.connect() as s:  # who says nothing at all, too
+            began = time.monotonic()
+            self.assertTrue(is_closed(s))
+            self.assertLess(time.monotonic() - began, 3 * SLOW)
+        self.assertEqual(server.ask("POST", PREDICT, BODY)[0], 200)
+
+
+class Memory(unittest.TestCase):
+    """Answers are made of the same budget as requests."""
+
+    def setUp(self):
+        self.server = self.enterContext(test_rest_reference.Server("--max_bytes_in_flight=20M"))
+
+    def fill(self, n, **kw):
+        body = json.dumps({"signature_name": "fill", "inputs": [n]}).encode()
+        return self.server.ask("POST", "/v1/models/shapes:predict", body, **kw)
+
+    def resident(self):
+        with open(f"/proc/{self.server.process.pid}/status", encoding="ascii") as file:
+            return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) << 10
+
+    def test_an_answer_beyond_the_budget_is_refused_by_name(self):
+        self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
+        for n in (4 * MEBI - 700000, 20 * MEBI):  # more than fits, seen while it is written, or before
+            status, _, body = self.fill(n)
+            self.assertEqual(status, 429)
+            self.assertRegex(json.loads(body)["error"], "the response is larger than .*bytes")
+        self.assertEqual(self.fill(3)[0], 200)
+        self.assertEqual(self.server.bytes_in_flight(), 0)
+
+    def test_answers_that_nobody_reads_hold_up_no_more_than_the_budget(self):
+        body = json.dumps({"signature_name": "fill", "inputs": [2 * MEBI]}).encode()
+        request = head("POST", "/v1/models/shapes:predict", len(body)) + body
+        with self.server.connect() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(request)
+            wait_for(lambda: self.server.bytes_in_flight() > 5 * MEBI, 20, "the answer")
+            status, headers, text = self.fill(2 * MEBI)
+            self.assertEqual((status, headers["retry-after"]), (503, "1"), text)
+            self.assertIn("the response does not fit beside the requests in flight",
+                          json.loads(text)["error"])
+        wait_for(lambda: self.server.bytes_in_flight() == 0, 10, "the answer's memory")
+
+    @unittest.skipIf(SLOW > 1, "a sanitizer keeps memory")
+    def test_memory_comes_back_after_a_large_answer(self):
+        self.fill(3)
+        before = self.resident()
+        self.assertEqual(self.fill(2 * MEBI)[0], 200)
+        wait_for(lambda: self.resident() < before + 5 * MEBI, 10, "the memory of an answer")
+
+
+if __name__ == "__main__":
+    unittest.main()
