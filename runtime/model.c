@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/adhoc.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
@@ -274,8 +275,8 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     struct rt_model *m = calloc(1, sizeof *m);
     struct rt_library *library = NULL;
     enum rt_status st;
-    if (!m || !(m->arena = rt_arena_new(SIZE_MAX))) {
-        free(m);
+    if (!m || !(m->arena = rt_arena_new(SIZE_MAX)) || !(m->adhoc = rt_adhoc_new())) {
+        rt_model_free(m);
         return rt_fail_memory(err, "a model", sizeof *m);
     }
     st = rt_saved_model_read(&m->saved_model, dir, err);
@@ -350,6 +351,7 @@ void rt_model_free(struct rt_model *m)
         return;
     rt_session_free(m->session);
     rt_saved_model_free(m->saved_model);
+    rt_adhoc_free(m->adhoc);
     rt_arena_free(m->arena);
     free(m);
 }

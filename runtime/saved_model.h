@@ -98,7 +98,12 @@ struct rt_model_signature {
     bool rowwise;             /* proved: may be merged with others along dimension 0 */
     const char *why_not;      /* when not rowwise: the reason; in the model's arena */
     const char *unsupported;  /* when left out: the reason; call is NULL */
+    bool is_adhoc;            /* of rt_model_make_adhoc */
+    int index;                /* of an ad-hoc one, below RT_MAX_ADHOC; unique in its model */
 };
+enum { RT_MAX_ADHOC = 256 }; /* a client may ask for any set of fetches */
+
+struct rt_adhoc_calls;
 
 struct rt_model {
     struct rt_saved_model *saved_model;
@@ -108,6 +113,7 @@ struct rt_model {
     struct rt_model_signature *signatures; /* as meta_graph->signatures */
     int64_t weight_bytes;
     struct rt_arena *arena;
+    struct rt_adhoc_calls *adhoc;
 };
 
 /* Read, import, check every op that a signature, init or restore reaches, restore, init, plan,
@@ -116,5 +122,21 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name);
+
+/*
+ * A call with feeds and fetches of its own choice, as a signature that is called by the names of
+ * tensors: inputs and outputs in the order of `spec`, without a name. Any thread, while the model
+ * lives, which keeps them.
+ *
+ * find: one that was made; never takes long. make: makes it, which takes a while; refuses with
+ * TensorFlow's texts what the graph does not have, and more than RT_MAX_ADHOC different ones
+ * (RESOURCE_EXHAUSTED). `shapes`: of the feeds, to prove that requests may be merged (NULL: they
+ * may not).
+ */
+const struct rt_model_signature *rt_model_find_adhoc(const struct rt_model *m,
+                                                     const struct rt_call_spec *spec);
+enum rt_status rt_model_make_adhoc(struct rt_model *m, const struct rt_call_spec *spec,
+                                   const struct rt_shape *shapes,
+                                   const struct rt_model_signature **out, struct rt_error *err);
 
 #endif

@@ -305,6 +305,11 @@ void rt_session_free(struct rt_session *s)
     free(s);
 }
 
+const struct rt_graph *rt_session_graph(const struct rt_session *s)
+{
+    return rt_library_main(s->library);
+}
+
 static void frozen_was_written(void *arg)
 {
     struct rt_session *s = arg;

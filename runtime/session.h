@@ -27,6 +27,7 @@ struct rt_session_options {
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
                               const struct rt_session_options *options, struct rt_error *err);
 void rt_session_free(struct rt_session *s); /* NULL is fine */
+const struct rt_graph *rt_session_graph(const struct rt_session *s);
 
 /*
  * Feeds and fetches are tensor names ("x:0", "x"), any tensor of the graph; targets are nodes to

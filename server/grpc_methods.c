@@ -9,6 +9,9 @@
 /* clang-format off */
 const struct srv_grpc_method srv_grpc_methods[] = {
     {PREDICTION "Predict", SRV_GRPC_FAST, SRV_PREDICT, srv_grpc_inference, NULL},
+    {PREDICTION "Classify", SRV_GRPC_UNARY, SRV_CLASSIFY, srv_grpc_inference, NULL},
+    {PREDICTION "Regress", SRV_GRPC_UNARY, SRV_REGRESS, srv_grpc_inference, NULL},
+    {PREDICTION "MultiInference", SRV_GRPC_UNARY, SRV_MULTI_INFERENCE, srv_grpc_inference, NULL},
     {PREDICTION "GetModelMetadata", SRV_GRPC_UNARY, SRV_METADATA, srv_grpc_get_model_metadata,
      NULL},
     {MODEL "GetModelStatus", SRV_GRPC_UNARY, SRV_STATUS, srv_grpc_get_model_status, NULL},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
+#include "server/inference_parts.h"
 
 static const char default_signature[] = "serving_default";
 
@@ -21,21 +22,30 @@ void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_en
     job->err.arena = arena;
 }
 
+static const struct srv_inference_ops *ops_of(const struct srv_inference *inf)
+{
+    switch (inf->api) {
+    case SRV_CLASSIFY:
+    case SRV_REGRESS:
+        return &srv_examples_ops;
+    case SRV_MULTI_INFERENCE:
+        return &srv_multi_ops;
+    default:
+        return &srv_predict_ops;
+    }
+}
+
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err)
 {
-    enum rt_status st = srv_predict_read(message, &inf->request.predict, inf->arena, err);
-
-    inf->has_spec = inf->request.predict.has_spec;
-    inf->spec = inf->request.predict.spec;
-    return st;
+    return ops_of(inf)->read(inf, message, err);
 }
 
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err)
 {
     if (inf->entry == SRV_ENTRY_GRPC) {
-        if (!inf->has_spec)
+        if (!inf->has_spec && inf->api != SRV_MULTI_INFERENCE)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Missing ModelSpec");
         if (!inf->spec.name.n)
             return rt_fail(err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
@@ -43,54 +53,51 @@ enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_ma
     return srv_map_find(map, &inf->spec, &inf->job->version, err);
 }
 
-/* ---- the signature ---- */
-
-static enum rt_status unknown_signature(const struct srv_inference *inf, const char *name,
-                                        struct rt_error *err)
-{
-    if (inf->entry == SRV_ENTRY_REST)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Serving signature name: \"%s\" not found in signature def", name);
-    return rt_fail(err, RT_FAILED_PRECONDITION, "Serving signature key \"%s\" not found.", name);
-}
-
-static enum rt_status check_method(const struct srv_inference *inf, const struct rt_signature *sig,
-                                   struct rt_error *err)
-{
-    const char *name = sig->method_name ? sig->method_name : "";
-
-    if (!inf->options->enable_signature_method_name_check ||
-        strcmp(name, "tensorflow/serving/predict") == 0 ||
-        strcmp(name, "tensorflow/serving/classify") == 0 ||
-        strcmp(name, "tensorflow/serving/regress") == 0)
-        return RT_OK;
-    return rt_fail(err, RT_INTERNAL,
-                   "Expected prediction signature method_name to be one of "
-                   "{tensorflow/serving/predict, tensorflow/serving/classify, "
-                   "tensorflow/serving/regress}. Was: %s",
-                   name);
-}
-
-/* The signature that a spec names, or the default one. */
-static enum rt_status named_signature(const struct srv_inference *inf, struct rt_span name,
-                                      const struct rt_model_signature **out, struct rt_error *err)
+enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
+                                       const struct rt_model_signature **out, enum rt_status code,
+                                       const char *unknown, struct rt_error *err)
 {
     const char *wanted = default_signature;
+    const struct rt_model_signature *sig = NULL;
 
     if (name.n) {
         wanted = rt_arena_strndup(inf->arena, (const char *)name.p, name.n);
         if (!wanted)
             return rt_fail_memory(err, "a signature's name", name.n);
     }
-    const struct rt_model_signature *sig =
-        name.n && strlen(wanted) != name.n ? NULL
-                                           : rt_model_signature(inf->job->version->loaded, wanted);
-    if (!sig)
-        return unknown_signature(inf, wanted, err);
+    if (!name.n || strlen(wanted) == name.n)
+        sig = rt_model_signature(inf->job->version->loaded, wanted);
+    if (!sig) {
+        const char *hole = strstr(unknown, "%s");
+        return rt_fail(err, code, "%.*s%s%s", (int)(hole - unknown), unknown, wanted, hole + 2);
+    }
     if (!sig->call)
         return rt_fail(err, RT_UNIMPLEMENTED, "signature \"%s\" cannot run: %s", wanted,
                        sig->unsupported ? sig->unsupported : "it was left out");
     *out = sig;
+    return RT_OK;
+}
+
+enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_call_spec *spec,
+                                   const struct rt_shape *shapes, struct rt_error *err)
+{
+    struct srv_job *job = inf->job;
+    struct rt_model_signature *sig;
+    struct rt_signature *def;
+
+    job->signature = rt_model_find_adhoc(job->version->loaded, spec);
+    if (job->signature)
+        return RT_OK;
+    sig = rt_arena_alloc(inf->arena, sizeof *sig);
+    def = rt_arena_alloc(inf->arena, sizeof *def);
+    if (!sig || !def)
+        return rt_fail_memory(err, "a call", sizeof *def);
+    *def = (struct rt_signature){
+        .name = "", .method_name = "", .n_inputs = spec->n_feeds, .n_outputs = spec->n_fetches};
+    *sig = (struct rt_model_signature){.def = def, .writes = true, .is_adhoc = true};
+    job->signature = sig;
+    job->adhoc = spec;
+    job->adhoc_shapes = shapes;
     return RT_OK;
 }
 
@@ -113,14 +120,9 @@ static enum rt_status make_room(struct srv_inference *inf, struct rt_error *err)
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err)
 {
-    enum rt_status st = named_signature(inf, inf->spec.signature, &inf->job->signature, err);
-
-    if (!st)
-        st = check_method(inf, inf->job->signature->def, err);
+    enum rt_status st = ops_of(inf)->resolve(inf, err);
     return st ? st : make_room(inf, err);
 }
-
-/* ---- tensors ---- */
 
 size_t srv_inference_feed_bytes(const struct srv_inference *inf)
 {
@@ -133,9 +135,7 @@ size_t srv_inference_feed_bytes(const struct srv_inference *inf)
 enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size_t *bytes,
                                   struct rt_error *err)
 {
-    struct srv_job *job = inf->job;
-    enum rt_status st = srv_predict_bind(&inf->request.predict, job->signature->def, budget,
-                                         job->feeds, inf->wanted, err);
+    enum rt_status st = ops_of(inf)->bind(inf, budget, err);
     *bytes = st ? 0 : srv_inference_feed_bytes(inf);
     return st;
 }
@@ -144,6 +144,10 @@ enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_
                                  struct rt_error *err)
 {
     struct srv_job *job = inf->job;
+    if (job->adhoc && (job->status = srv_job_prepare(job)) != RT_OK) {
+        rt_error_copy(err, &job->err);
+        return job->status;
+    }
     job->status = rt_callable_run(job->signature->call, job->feeds, job->fetches, options, err);
     return job->status;
 }
@@ -156,35 +160,20 @@ enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *
     for (int i = 0; i < job->n_fetches && !st; i++)
         if (inf->wanted[i])
             st = rt_tensor_load(&job->fetches[i], err);
+    if (!st && ops_of(inf)->finish)
+        st = ops_of(inf)->finish(inf, err);
     return st;
 }
-
-/* ---- messages ---- */
 
 enum rt_status srv_inference_write(const struct srv_inference *inf, unsigned char **out, size_t *n,
                                    struct rt_error *err)
 {
-    const struct srv_job *job = inf->job;
-    const struct srv_predict_response r = {
-        .echo = {job->version->model, job->signature->def->name, job->version->version},
-        .sig = job->signature->def,
-        .fetches = job->fetches,
-        .wanted = inf->wanted,
-        .as_content = inf->options->enable_serialization_as_tensor_content,
-    };
-    return srv_predict_write(&r, out, n, err);
+    return ops_of(inf)->write(inf, out, n, err);
 }
 
 void srv_inference_write_request(const struct srv_inference *inf, struct rt_bytes *out)
 {
-    const struct srv_job *job = inf->job;
-    const struct srv_predict_request_parts parts = {
-        .echo = {job->version->model, job->signature->def->name, job->version->version},
-        .sig = job->signature->def,
-        .feeds = job->feeds,
-        .wanted = inf->wanted,
-    };
-    srv_predict_write_request(&parts, out);
+    ops_of(inf)->write_request(inf, out);
 }
 
 void srv_inference_clear(struct srv_inference *inf)

@@ -21,6 +21,7 @@
 #ifndef SRV_INFERENCE_H
 #define SRV_INFERENCE_H
 
+#include "server/example_proto.h"
 #include "server/job.h"
 #include "server/options.h"
 #include "server/predict_proto.h"
@@ -39,7 +40,10 @@ struct srv_inference {
 
     union { /* what was read, by api */
         struct srv_predict_request predict;
+        struct srv_examples_request examples;
     } request;
+    int n_scorings; /* Classify and Regress: 1; MultiInference: one per task */
+    struct srv_scoring *scorings;
     bool *wanted; /* per output of the signature: goes into the response */
 };
 

@@ -33,8 +33,12 @@ struct srv_job {
     struct srv_net *net;
     struct srv_version *version; /* held by net until the job is over */
     const struct rt_model_signature *signature;
-    struct rt_arena *arena; /* of the request */
-    size_t body_bytes;      /* counted against the budget of bytes in flight */
+    /* Not NULL: a call by names of tensors that the model has no plan for yet. `signature` then has
+     * no call, and `writes`, so that the job runs alone; whoever runs it calls srv_job_prepare. */
+    const struct rt_call_spec *adhoc;
+    const struct rt_shape *adhoc_shapes; /* as of rt_model_make_adhoc */
+    struct rt_arena *arena;              /* of the request */
+    size_t body_bytes;                   /* counted against the budget of bytes in flight */
 
     /* feeds[i] is the signature's input i. Cleared by srv_job_clear. */
     int n_feeds;
@@ -75,6 +79,8 @@ static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
  * Full queues answer at once with UNAVAILABLE through done.
  */
 void srv_job_submit(struct srv_job *job);
+/* Makes the plan of an ad-hoc call, which takes a while: on a worker. Sets `signature`. */
+enum rt_status srv_job_prepare(struct srv_job *job);
 /* Drops the tensors. */
 void srv_job_clear(struct srv_job *job);
 

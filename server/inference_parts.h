@@ -1,0 +1,36 @@
+/*
+ * What the files of an inference share: inference.c takes the steps, and asks the API's own file
+ * for what differs (inference_predict.c, inference_examples.c, inference_session.c).
+ */
+#ifndef SRV_INFERENCE_PARTS_H
+#define SRV_INFERENCE_PARTS_H
+
+#include "server/inference.h"
+
+struct srv_inference_ops {
+    enum rt_status (*read)(struct srv_inference *inf, struct srv_cursor message,
+                           struct rt_error *err);
+    /* Sets job->signature. */
+    enum rt_status (*resolve)(struct srv_inference *inf, struct rt_error *err);
+    enum rt_status (*bind)(struct srv_inference *inf, size_t budget, struct rt_error *err);
+    enum rt_status (*finish)(struct srv_inference *inf, struct rt_error *err);
+    enum rt_status (*write)(const struct srv_inference *inf, unsigned char **out, size_t *n,
+                            struct rt_error *err);
+    void (*write_request)(const struct srv_inference *inf, struct rt_bytes *out);
+};
+extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops;
+
+/*
+ * The signature of that name, the default one for none. `unknown` has one %s, for the name, and is
+ * refused with `code`.
+ */
+enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
+                                       const struct rt_model_signature **out, enum rt_status code,
+                                       const char *unknown, struct rt_error *err);
+
+/* A call by names of tensors: one that the model has, or job->adhoc asks for it. `spec` and
+ * `shapes` (as of rt_model_make_adhoc) live as long as the request. */
+enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_call_spec *spec,
+                                   const struct rt_shape *shapes, struct rt_error *err);
+
+#endif
