@@ -37,23 +37,11 @@ const char *srv_grpc_health_off(const struct srv_options *o)
                : "the health service is off: --enable_grpc_healthcheck_service";
 }
 
-/* What clients of TensorFlow Serving may ask for and this server does not have. */
-static const char *why_unknown(struct rt_span path)
-{
-    static const char *const known[] = {PREDICTION "Classify", PREDICTION "Regress",
-                                        PREDICTION "MultiInference"};
-
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (rt_span_is(path, known[i]))
-            return "this server does not implement the method yet";
-    return "there is no such method";
-}
-
 void srv_grpc_refuse_unknown(struct srv_call *c)
 {
     struct rt_span path =
         rt_span_of(GRPC_SLICE_START_PTR(c->details.method), GRPC_SLICE_LENGTH(c->details.method));
-    const char *why = c->method ? c->method->off(&c->server->options) : why_unknown(path);
+    const char *why = c->method ? c->method->off(&c->server->options) : "there is no such method";
 
     c->method = NULL;
     srv_call_fail(c, rt_fail(&c->err, RT_UNIMPLEMENTED, "%.*s: %s",

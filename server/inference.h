@@ -21,7 +21,7 @@
 #ifndef SRV_INFERENCE_H
 #define SRV_INFERENCE_H
 
-#include "server/example_proto.h"
+#include "server/classify_proto.h"
 #include "server/job.h"
 #include "server/options.h"
 #include "server/predict_proto.h"

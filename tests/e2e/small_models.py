@@ -1,7 +1,7 @@
 """SavedModels of a few nodes, made without TensorFlow: for tests that look at what surrounds a model.
 
 A model is a dictionary of signatures; a signature is (inputs, outputs): alias -> (tensor name, type
-name), over the nodes that `graph` makes."""
+name), over the nodes that `graph` makes; a third part is its method, without the front."""
 import os
 
 from tensorflow.core.framework import types_pb2
@@ -45,9 +45,9 @@ def write(folder, signatures, build):
     m.meta_info_def.tags.append("serve")
     m.graph_def.versions.producer = 134
     build(Graph(m.graph_def))
-    for name, (inputs, outputs) in signatures.items():
+    for name, (inputs, outputs, *method) in signatures.items():
         s = m.signature_def[name]
-        s.method_name = "tensorflow/serving/predict"
+        s.method_name = "tensorflow/serving/" + (method[0] if method else "predict")
         for where, infos in ((s.inputs, inputs), (s.outputs, outputs)):
             for alias, (tensor, dtype) in infos.items():
                 where[alias].name = tensor + ":0"

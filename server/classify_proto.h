@@ -5,8 +5,8 @@
  * Source: tensorflow_serving/apis/{input,classification,regression,inference}.proto.
  * Threads: pure; the caller's arena.
  */
-#ifndef SRV_EXAMPLE_PROTO_H
-#define SRV_EXAMPLE_PROTO_H
+#ifndef SRV_CLASSIFY_PROTO_H
+#define SRV_CLASSIFY_PROTO_H
 
 #include "server/classify.h"
 #include "server/model_spec.h"

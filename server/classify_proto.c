@@ -1,4 +1,4 @@
-#include "server/example_proto.h"
+#include "server/classify_proto.h"
 
 #include <string.h>
 

@@ -1,0 +1,334 @@
+"""Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms: row by row what
+TensorFlow Serving answers."""
+import json
+import os
+import unittest
+
+import grpc
+import small_models
+from support import MODELS, SLOW, Server
+from tensorflow.core.example import example_pb2
+from tensorflow.core.framework import types_pb2
+from tensorflow_serving.apis import (classification_pb2, inference_pb2, predict_pb2,
+                                     prediction_service_pb2_grpc, regression_pb2)
+
+CODE = grpc.StatusCode
+WAIT = 20 * SLOW
+CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+
+
+def write_scores(folder):
+    """Examples with x and x2 (0 when missing); y = 0.5 x + 2, y2 = 0.5 x + 3, y3 = 0.5 x2 + 3; and
+    outputs that Classify and Regress refuse."""
+    def build(g):
+        f = {"T": "float"}
+        g.placeholder("tf_example", "string")
+        g.const("names", "string", [0])
+        for name in ("x", "x2"):
+            g.const("key_" + name, "string", [], string_val=[name.encode()])
+        g.const("no_default", "float", [0])
+        g.const("zero", "float", [1], float_val=[0])
+        g.const("half", "float", [], float_val=[0.5])
+        g.const("two", "float", [], float_val=[2])
+        g.const("three", "float", [], float_val=[3])
+        n = g.node("Parse", "ParseExample", "tf_example", "names", "key_x", "key_x2", "no_default",
+                   "zero")
+        n.attr["Nsparse"].i = 0
+        n.attr["Ndense"].i = 2
+        n.attr["sparse_types"].list.SetInParent()
+        n.attr["Tdense"].list.type.extend([1, 1])
+        for _ in range(2):
+            n.attr["dense_shapes"].list.shape.add().dim.add(size=1)
+        g.node("x", "Identity", "Parse", **f)
+        g.node("x2", "Identity", "Parse:1", **f)
+        for out, x, b in (("y", "x", "two"), ("y2", "x", "three"), ("y3", "x2", "three")):
+            g.node("half_" + out, "Mul", x, "half", **f)
+            g.node(out, "Add", "half_" + out, b, **f)
+        g.const("last", "int32", [], int_val=[1])
+        g.node("pair", "ConcatV2", "y", "y2", "last", T="float", Tidx="int32").attr["N"].i = 2
+        g.node("labels", "AsString", "pair", T="float")
+        g.node("label", "AsString", "y", T="float")
+        g.const("minus_one", "int32", [1], int_val=[-1])
+        g.node("flat", "Reshape", "y", "minus_one", T="float", Tshape="int32")
+        g.node("double", "Cast", "y", SrcT="float", DstT="double")
+        g.const("one_row", "float", [1, 1], float_val=[1])
+        g.const("one_label", "string", [1, 1], string_val=[b"one"])
+    e = {"inputs": ("tf_example", "string")}
+    y, x2 = ("y", "float"), {"inputs": ("x2", "float")}
+    small_models.write(folder, {
+        "serving_default": ({"x": ("x", "float")}, {"y": y}),
+        "regress_x_to_y": (e, {"outputs": y}, "regress"),
+        "regress_x_to_y2": (e, {"outputs": ("y2", "float")}, "regress"),
+        "regress_x2_to_y3": (x2, {"outputs": ("y3", "float")}, "regress"),
+        "regress_flat": (e, {"outputs": ("flat", "float")}, "regress"),
+        "classify_x_to_y": (e, {"scores": y}, "classify"),
+        "classify_x2_to_y3": (x2, {"scores": ("y3", "float")}, "classify"),
+        "classify_both": (e, {"classes": ("labels", "string"), "scores": ("pair", "float")},
+                          "classify"),
+        "classify_labels": (e, {"classes": ("labels", "string")}, "classify"),
+        # what is refused
+        "two_inputs": ({"inputs": ("tf_example", "string"), "x": ("x", "float")}, {"outputs": y}),
+        "other_input": ({"examples": ("tf_example", "string")}, {"outputs": y}),
+        "other_input_classify": ({"examples": ("tf_example", "string")}, {"scores": y}),
+        "two_outputs": (e, {"outputs": y, "more": y}),
+        "three_outputs": (e, {"classes": ("label", "string"), "scores": y, "more": y}),
+        "other_output": (e, {"values": y}),
+        "flat_scores": (e, {"scores": ("flat", "float")}, "classify"),
+        "double_scores": (e, {"scores": ("double", "double")}, "classify"),
+        "float_classes": (e, {"classes": y}, "classify"),
+        "one_score": (e, {"scores": ("one_row", "float")}, "classify"),
+        "one_label": (e, {"classes": ("one_label", "string")}, "classify"),
+        "unequal": (e, {"classes": ("label", "string"), "scores": ("pair", "float")}, "classify"),
+        "pair_values": (e, {"outputs": ("pair", "float")}, "regress"),
+        "double_values": (e, {"outputs": ("double", "double")}, "regress"),
+        "one_value": (e, {"outputs": ("one_row", "float")}, "regress"),
+    }, build)
+
+
+def example(**features):
+    e = example_pb2.Example()
+    for key, value in features.items():
+        e.features.feature[key].float_list.value.append(value)
+    return e
+
+
+class InferenceCase(unittest.TestCase):
+    flags = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = __import__("tempfile").mkdtemp(prefix="slipway-inference-")
+        write_scores(os.path.join(cls.folder, "scores", "7"))
+        for name in ("half_plus_two", "counter"):
+            os.symlink(os.path.join(MODELS, name), os.path.join(cls.folder, name))
+        cls.server = Server(f"--models={cls.folder}", *cls.flags)
+        cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")
+        cls.stub = prediction_service_pb2_grpc.PredictionServiceStub(cls.channel)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        code = cls.server.stop()
+        log = cls.server.log()
+        __import__("shutil").rmtree(cls.folder, ignore_errors=True)
+        assert code == 0 and "Sanitizer" not in log, log
+
+    def refused(self, code, text, call, *args):
+        with self.assertRaises(grpc.RpcError) as caught:
+            call(*args)
+        self.assertEqual(caught.exception.code(), code, caught.exception.details())
+        self.assertIn(text, caught.exception.details())
+
+    def fill(self, r, signature, examples, model="scores", context=None):
+        r.model_spec.name = model
+        r.model_spec.signature_name = signature
+        if context is not None:
+            r.input.example_list_with_context.context.CopyFrom(context)
+            r.input.example_list_with_context.examples.extend(examples)
+        elif examples is not None:
+            r.input.example_list.examples.extend(examples)
+        return r
+
+    def classify(self, signature, examples, **kw):
+        r = self.fill(classification_pb2.ClassificationRequest(), signature, examples, **kw)
+        return self.stub.Classify(r, timeout=WAIT)
+
+    def regress(self, signature, examples, **kw):
+        r = self.fill(regression_pb2.RegressionRequest(), signature, examples, **kw)
+        return self.stub.Regress(r, timeout=WAIT)
+
+    def scores(self, answer):
+        return [[(c.label, c.score) for c in one.classes] for one in answer.result.classifications]
+
+    def values(self, answer):
+        return [one.value for one in answer.result.regressions]
+
+
+class Classify(InferenceCase):
+    def test_scores_without_labels(self):
+        answer = self.classify("classify_x_to_y", [example(x=20), example(x=2)])
+        self.assertEqual(self.scores(answer), [[("", 12)], [("", 3)]])
+        self.assertEqual(answer.model_spec.name, "scores")
+        self.assertEqual(answer.model_spec.version.value, 7)
+        self.assertEqual(answer.model_spec.signature_name, "classify_x_to_y")
+
+    def test_labels_with_scores_and_labels_alone(self):
+        answer = self.classify("classify_both", [example(x=2), example(x=4)])
+        self.assertEqual(self.scores(answer), [[("3.000000", 3), ("4.000000", 4)],
+                                               [("4.000000", 4), ("5.000000", 5)]])
+        answer = self.classify("classify_labels", [example(x=2)])
+        self.assertEqual(self.scores(answer), [[("3.000000", 0), ("4.000000", 0)]])
+
+    def test_a_context_is_merged_into_each_example_which_goes_before_it(self):
+        answer = self.regress("regress_x_to_y", [example(), example(x=4)], context=example(x=2))
+        self.assertEqual(self.values(answer), [3, 4])
+
+    def test_the_model_that_comes_along(self):
+        answer = self.classify("classify_x_to_y", [example(x=20)], model="half_plus_two")
+        self.assertEqual(self.scores(answer), [[("", 12)]])
+        self.assertEqual(answer.model_spec.version.value, 2)
+        answer = self.regress("regress_x_to_y", [example(x=80)], model="half_plus_two")
+        self.assertEqual(self.values(answer), [42])
+
+    def test_a_version_that_is_named(self):
+        r = self.fill(regression_pb2.RegressionRequest(), "regress_x_to_y", [example(x=2)])
+        r.model_spec.version.value = 7
+        self.assertEqual(self.values(self.stub.Regress(r)), [3])
+        r.model_spec.version.value = 8
+        self.refused(CODE.NOT_FOUND, "Servable not found for request: Specific(scores, 8)",
+                     self.stub.Regress, r)
+
+    def test_regressions_of_rank_1_and_2(self):
+        for signature, want in (("regress_x_to_y", [3, 2]), ("regress_x_to_y2", [4, 3]),
+                                ("regress_flat", [3, 2])):
+            answer = self.regress(signature, [example(x=2), example(x=0)])
+            self.assertEqual(self.values(answer), want)
+            self.assertEqual(answer.model_spec.signature_name, signature)
+
+    def test_predict_on_their_signatures(self):
+        for signature, alias in (("regress_x2_to_y3", "outputs"), ("classify_x2_to_y3", "scores")):
+            r = predict_pb2.PredictRequest()
+            r.model_spec.name = "scores"
+            r.model_spec.signature_name = signature
+            t = r.inputs["inputs"]
+            t.dtype = types_pb2.DT_FLOAT
+            t.tensor_shape.dim.add(size=1)
+            t.float_val.append(2)
+            answer = self.stub.Predict(r)
+            self.assertEqual(list(answer.outputs[alias].float_val), [4])
+            self.assertEqual(answer.model_spec.signature_name, signature)
+
+    def test_what_is_wrong_with_the_request(self):
+        spec = "Missing ModelSpec"
+        for call, request in ((self.stub.Classify, classification_pb2.ClassificationRequest()),
+                              (self.stub.Regress, regression_pb2.RegressionRequest())):
+            self.refused(CODE.INVALID_ARGUMENT, spec, call, request)
+            request.model_spec.SetInParent()
+            self.refused(CODE.INVALID_ARGUMENT, "ModelSpec has no name specified.", call, request)
+            request.model_spec.name = "nobody"
+            self.refused(CODE.NOT_FOUND, "Servable not found for request: Latest(nobody)", call,
+                         request)
+            request.model_spec.name = "scores"
+            request.model_spec.version_label = "new"
+            self.refused(CODE.INVALID_ARGUMENT, "Unrecognized servable version label: new", call,
+                         request)
+        for call in (self.classify, self.regress):
+            self.refused(CODE.INVALID_ARGUMENT, "No signature was found with the name: none", call,
+                         "none", [example(x=1)])
+            name = "classify_x_to_y" if call == self.classify else "regress_x_to_y"
+            self.refused(CODE.INVALID_ARGUMENT, "Input is empty.", call, name, [])
+            self.refused(CODE.INVALID_ARGUMENT, "Input is empty.", call, name, None)
+        self.refused(CODE.INVALID_ARGUMENT, "Input is empty.",
+                     lambda: self.regress("regress_x_to_y", [], context=example(x=1)))
+        self.refused(CODE.INVALID_ARGUMENT, "x", self.regress, "regress_x_to_y", [example()])
+        self.refused(CODE.INVALID_ARGUMENT,
+                     "Expects arg[0] to be float but string is provided", self.regress,
+                     "regress_x2_to_y3", [example(x=1)])
+
+    def test_what_is_wrong_with_the_signature(self):
+        one = [example(x=1)]
+        bad, before = CODE.INVALID_ARGUMENT, CODE.FAILED_PRECONDITION
+        for call in (self.classify, self.regress):
+            self.refused(bad, "Expected one input Tensor.", call, "two_inputs", one)
+        self.refused(before, 'No regression inputs found in SignatureDef: inputs {\n  key: '
+                     '"examples"\n  value {\n    name: "tf_example:0"\n    dtype: DT_STRING\n',
+                     self.regress, "other_input", one)
+        self.refused(before, "No classification inputs found in SignatureDef: inputs {",
+                     self.classify, "other_input_classify", one)
+        self.refused(bad, "Expected one output Tensor.", self.regress, "two_outputs", one)
+        self.refused(bad, "Expected one or two output Tensors, found 3", self.classify,
+                     "three_outputs", one)
+        self.refused(before, "No regression outputs found in SignatureDef: ", self.regress,
+                     "other_output", one)
+        self.refused(before, "Expected classification signature outputs to contain at least one of "
+                     '"classes" or "scores". Signature was: inputs {', self.classify,
+                     "other_output", one)
+
+    def test_what_is_wrong_with_the_outputs(self):
+        two = [example(x=1), example(x=2)]
+        for call, signature, text in (
+                (self.classify, "flat_scores",
+                 "Expected Tensor shape: [batch_size num_classes] but got [2]"),
+                (self.classify, "double_scores",
+                 "Expected scores Tensor of DT_FLOAT. Got: DT_DOUBLE"),
+                (self.classify, "float_classes",
+                 "Expected classes Tensor of DT_STRING. Got: DT_FLOAT"),
+                (self.classify, "one_score", "Expected scores output batch size of 2. Got: 1"),
+                (self.classify, "one_label", "Expected classes output batch size of 2. Got: 1"),
+                (self.classify, "unequal",
+                 "Tensors class and score should match in dim_size(1). Got 1 vs. 2"),
+                (self.regress, "pair_values", "Expected output Tensor shape to be either "
+                 "[batch_size] or [batch_size, 1] but got [2,2]"),
+                (self.regress, "double_values",
+                 "Expected output Tensor of DT_FLOAT.  Got: DT_DOUBLE"),
+                (self.regress, "one_value",
+                 "Input batch size did not match output batch size: 2 vs. 1")):
+            with self.subTest(signature):
+                self.refused(CODE.INVALID_ARGUMENT, text, call, signature, two)
+
+
+class MultiInference(InferenceCase):
+    def ask(self, tasks, examples=(example(x=2),), **kw):
+        r = inference_pb2.MultiInferenceRequest()
+        for signature, method, *model in tasks:
+            t = r.tasks.add(method_name=method)
+            t.model_spec.name = model[0] if model else "scores"
+            t.model_spec.signature_name = signature
+        r.input.example_list.examples.extend(examples)
+        return self.stub.MultiInference(r, timeout=WAIT, **kw)
+
+    def test_one_run_answers_all_tasks(self):
+        tasks = [("regress_x_to_y", REGRESS), ("classify_both", CLASSIFY),
+                 ("regress_x_to_y2", REGRESS)]
+        for _ in range(3):
+            answer = self.ask(tasks, [example(x=2), example(x=4)])
+            first, second, third = answer.results
+            self.assertEqual([v.value for v in first.regression_result.regressions], [3, 4])
+            self.assertEqual([v.value for v in third.regression_result.regressions], [4, 5])
+            self.assertEqual([[(c.label, c.score) for c in k.classes]
+                              for k in second.classification_result.classifications],
+                             [[("3.000000", 3), ("4.000000", 4)],
+                              [("4.000000", 4), ("5.000000", 5)]])
+            self.assertEqual([r.model_spec.signature_name for r in answer.results],
+                             [t[0] for t in tasks])
+            self.assertEqual({(r.model_spec.name, r.model_spec.version.value)
+                              for r in answer.results}, {("scores", 7)})
+
+    def test_what_is_refused(self):
+        bad, one = CODE.INVALID_ARGUMENT, ("regress_x_to_y", REGRESS)
+        self.refused(bad, "ModelSpec has no name specified.", self.ask, [])
+        self.refused(CODE.NOT_FOUND, "Servable not found for request: Latest(nobody)", self.ask,
+                     [("s", REGRESS, "nobody")])
+        self.refused(bad, "Found ModelSpec with an empty model name.", self.ask,
+                     [one, ("regress_x_to_y2", REGRESS, "")])
+        self.refused(bad, "All ModelSpecs in a MultiInferenceRequest must access the same model "
+                     "name.", self.ask, [one, ("regress_x_to_y", REGRESS, "half_plus_two")])
+        self.refused(bad, "Duplicate evaluation of signature: regress_x_to_y", self.ask, [one, one])
+        self.refused(bad, "Requested signature not found in model graph: none", self.ask,
+                     [one, ("none", REGRESS)])
+        self.refused(CODE.UNIMPLEMENTED, "Unsupported signature method_name: "
+                     "tensorflow/serving/predict", self.ask,
+                     [("regress_x_to_y", "tensorflow/serving/predict")])
+        self.refused(bad, "Expected one input Tensor.", self.ask, [("two_inputs", REGRESS)])
+        self.refused(bad, "Input is empty.", self.ask, [one], [])
+        self.refused(bad, "Expected Tensor shape: [batch_size num_classes] but got [1]", self.ask,
+                     [one, ("flat_scores", CLASSIFY)])
+
+
+class MethodNames(InferenceCase):
+    flags = ("--enable_signature_method_name_check",)
+
+    def test_they_are_checked_when_asked_for(self):
+        one, bad = [example(x=2)], CODE.INVALID_ARGUMENT
+        self.assertEqual(self.values(self.regress("regress_x_to_y", one)), [3])
+        self.assertEqual(self.scores(self.classify("classify_x_to_y", one)), [[("", 3)]])
+        self.refused(bad, "Expected classification signature method_name to be "
+                     "tensorflow/serving/classify. Was: tensorflow/serving/regress", self.classify,
+                     "regress_x_to_y", one)
+        self.refused(bad, "Expected regression signature method_name to be "
+                     "tensorflow/serving/regress. Was: tensorflow/serving/classify", self.regress,
+                     "classify_x_to_y", one)
+
+
+if __name__ == "__main__":
+    unittest.main()
