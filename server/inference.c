@@ -78,6 +78,15 @@ enum rt_status srv_inference_signature(const struct srv_inference *inf, struct r
     return RT_OK;
 }
 
+static enum rt_status prepare(struct srv_job *job)
+{
+    enum rt_status st = rt_model_make_adhoc(job->version->loaded, job->adhoc, job->adhoc_shapes,
+                                            &job->signature, &job->err);
+    if (!st)
+        job->prepare = NULL;
+    return st;
+}
+
 enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_call_spec *spec,
                                    const struct rt_shape *shapes, struct rt_error *err)
 {
@@ -96,6 +105,7 @@ enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_ca
         .name = "", .method_name = "", .n_inputs = spec->n_feeds, .n_outputs = spec->n_fetches};
     *sig = (struct rt_model_signature){.def = def, .writes = true, .is_adhoc = true};
     job->signature = sig;
+    job->prepare = prepare;
     job->adhoc = spec;
     job->adhoc_shapes = shapes;
     return RT_OK;
@@ -144,7 +154,7 @@ enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_
                                  struct rt_error *err)
 {
     struct srv_job *job = inf->job;
-    if (job->adhoc && (job->status = srv_job_prepare(job)) != RT_OK) {
+    if (job->prepare && (job->status = job->prepare(job)) != RT_OK) {
         rt_error_copy(err, &job->err);
         return job->status;
     }

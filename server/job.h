@@ -34,7 +34,9 @@ struct srv_job {
     struct srv_version *version; /* held by net until the job is over */
     const struct rt_model_signature *signature;
     /* Not NULL: a call by names of tensors that the model has no plan for yet. `signature` then has
-     * no call, and `writes`, so that the job runs alone; whoever runs it calls srv_job_prepare. */
+     * no call, and `writes`, so that the job runs alone; whoever runs it calls this before, which
+     * makes the plan, takes a while, and sets `signature`. */
+    enum rt_status (*prepare)(struct srv_job *job);
     const struct rt_call_spec *adhoc;
     const struct rt_shape *adhoc_shapes; /* as of rt_model_make_adhoc */
     struct rt_arena *arena;              /* of the request */
@@ -79,8 +81,6 @@ static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
  * Full queues answer at once with UNAVAILABLE through done.
  */
 void srv_job_submit(struct srv_job *job);
-/* Makes the plan of an ad-hoc call, which takes a while: on a worker. Sets `signature`. */
-enum rt_status srv_job_prepare(struct srv_job *job);
 /* Drops the tensors. */
 void srv_job_clear(struct srv_job *job);
 

@@ -12,7 +12,7 @@ import unittest
 import grpc
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from tensorflow.core.framework import types_pb2
-from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
+from tensorflow_serving.apis import (get_model_metadata_pb2,
                                      get_model_status_pb2, model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc)
 
@@ -248,8 +248,6 @@ class Grpc(unittest.TestCase):
                    get_model_status_pb2.GetModelStatusRequest(model_spec=spec))
 
     def test_what_is_not_implemented_is_named(self):
-        self.fails(CODE.UNIMPLEMENTED, "PredictionService/Classify", self.server.predict.Classify,
-                   classification_pb2.ClassificationRequest())
         call = self.server.channel.unary_unary("/no.such.Service/Method")
         self.fails(CODE.UNIMPLEMENTED, "/no.such.Service/Method", call, b"")
 
