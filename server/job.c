@@ -38,7 +38,7 @@ void srv_job_submit(struct srv_job *job)
         job->done(job);
         return;
     }
-    if (srv_scheduler_run_inline(net->server->scheduler, job))
+    if (!job->prepare && srv_scheduler_run_inline(net->server->scheduler, job))
         return;
     job->next = NULL;
     *net->turn_end = job;
