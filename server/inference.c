@@ -137,8 +137,13 @@ enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error 
 size_t srv_inference_feed_bytes(const struct srv_inference *inf)
 {
     size_t bytes = 0;
-    for (int i = 0; i < inf->job->n_feeds; i++)
-        bytes += rt_tensor_bytes(&inf->job->feeds[i]);
+    for (int i = 0; i < inf->job->n_feeds; i++) {
+        const struct rt_tensor *t = &inf->job->feeds[i];
+        int64_t n = t->dtype == RT_STRING ? rt_tensor_count(t) : 0;
+        bytes += rt_tensor_bytes(t);
+        for (int64_t k = 0; k < n; k++)
+            bytes += rt_strs(t)[k].n;
+    }
     return bytes;
 }
 

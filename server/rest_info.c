@@ -366,13 +366,3 @@ bool srv_rest_metrics(struct srv_rest_request *r)
     srv_rest_ok(r, "text/plain");
     return false;
 }
-
-/* ---- not yet ---- */
-
-bool srv_rest_examples(struct srv_rest_request *r)
-{
-    srv_rest_fail(r, rt_fail(&r->err, RT_UNIMPLEMENTED,
-                             "%s is not implemented: ask for predict with serialized Examples",
-                             r->route.api == SRV_CLASSIFY ? "classify" : "regress"));
-    return false;
-}

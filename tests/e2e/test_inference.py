@@ -51,6 +51,9 @@ def write_scores(folder):
         g.const("minus_one", "int32", [1], int_val=[-1])
         g.node("flat", "Reshape", "y", "minus_one", T="float", Tshape="int32")
         g.node("double", "Cast", "y", SrcT="float", DstT="double")
+        g.const("column", "int32", [], int_val=[1])
+        g.node("echo", "ExpandDims", "tf_example", "column", T="string", Tdim="int32")
+        g.node("log", "Log", "y", **f)
         g.const("one_row", "float", [1, 1], float_val=[1])
         g.const("one_label", "string", [1, 1], string_val=[b"one"])
     e = {"inputs": ("tf_example", "string")}
@@ -66,6 +69,8 @@ def write_scores(folder):
         "classify_both": (e, {"classes": ("labels", "string"), "scores": ("pair", "float")},
                           "classify"),
         "classify_labels": (e, {"classes": ("labels", "string")}, "classify"),
+        "echo": (e, {"classes": ("echo", "string")}, "classify"),
+        "log_values": (e, {"outputs": ("log", "float")}, "regress"),
         # what is refused
         "two_inputs": ({"inputs": ("tf_example", "string"), "x": ("x", "float")}, {"outputs": y}),
         "other_input": ({"examples": ("tf_example", "string")}, {"outputs": y}),
@@ -265,6 +270,124 @@ class Classify(InferenceCase):
                  "Input batch size did not match output batch size: 2 vs. 1")):
             with self.subTest(signature):
                 self.refused(CODE.INVALID_ARGUMENT, text, call, signature, two)
+
+
+class Rest(InferenceCase):
+    def ask(self, method, body, model="scores"):
+        status, answer = self.server.post(f"/v1/models/{model}:{method}", body)
+        return status, answer.decode("latin-1")
+
+    def refuses(self, text, method, body, status=400, **kw):
+        got, answer = self.ask(method, body, **kw)
+        self.assertEqual(got, status, answer)
+        self.assertIn(text, json.loads(answer)["error"])
+
+    def echo(self, examples, **more):
+        """The examples as the model got them."""
+        status, body = self.ask("classify", {"signature_name": "echo", "examples": examples, **more})
+        self.assertEqual(status, 200, body)
+        found = [example_pb2.Example.FromString(one[0][0].encode("latin-1"))
+                 for one in json.loads(body)["results"]]
+        return [dict(e.features.feature) for e in found]
+
+    def test_results_are_laid_out_as_the_reference_says(self):
+        self.assertEqual(self.ask("regress", {"signature_name": "regress_x_to_y",
+                                              "examples": [{"x": 80.0}, {"x": 3.0}]}),
+                         (200, '{\n    "results": [42.0, 3.5]\n}'))
+        self.assertEqual(self.ask("classify", {"signature_name": "classify_x_to_y",
+                                               "examples": [{"x": 20.0}, {"x": 2.0}]}),
+                         (200, '{\n    "results": [[["", 12.0]], [["", 3.0]]\n    ]\n}'))
+        self.assertEqual(self.ask("classify", {"signature_name": "classify_both",
+                                               "examples": [{"x": 2.0}]}),
+                         (200, '{\n    "results": [[["3.000000", 3.0], ["4.000000", 4.0]]\n    ]'
+                               '\n}'))
+        self.assertEqual(self.ask("regress", b'{"signature_name": "log_values", "examples": [{"x": '
+                                             b'-4}, {"x": -Infinity}]}')[0], 400)
+        self.assertEqual(self.ask("regress", b'{"signature_name": "log_values", "examples": [{"x": '
+                                             b'-4.0}, {"x": -Inf}, {"x": NaN}, {"x": Infinity}]}'),
+                         (200, '{\n    "results": [-Infinity, NaN, NaN, Infinity]\n}'))
+
+    def test_a_token_says_the_kind(self):
+        one, = self.echo([{"s": "text", "b": {"b64": "AAH/"}, "f": 2.0, "e": [1e3, -0.5], "i": 2,
+                           "t": [1, True, False], "many": ["a", {"b64": "Yg=="}, ""], "none": [],
+                           "big": [-9223372036854775808, 9223372036854775807]}])
+        self.assertEqual(list(one["s"].bytes_list.value), [b"text"])
+        self.assertEqual(list(one["b"].bytes_list.value), [b"\x00\x01\xff"])
+        self.assertEqual(list(one["f"].float_list.value), [2.0])
+        self.assertEqual(list(one["e"].float_list.value), [1000.0, -0.5])
+        self.assertEqual(list(one["i"].int64_list.value), [2])
+        self.assertEqual(list(one["t"].int64_list.value), [1, 1, 0])
+        self.assertEqual(list(one["many"].bytes_list.value), [b"a", b"b", b""])
+        self.assertIsNone(one["none"].WhichOneof("kind"))
+        self.assertEqual(list(one["big"].int64_list.value), [-2**63, 2**63 - 1])
+        self.assertEqual(self.echo([{}]), [{}])
+
+    def test_a_context_goes_into_each_example(self):
+        first, second = self.echo([{"x": 1.0}, {"y": 3.0}], context={"x": 5.0, "z": "all"})
+        self.assertEqual(list(first["x"].float_list.value), [1.0])
+        self.assertEqual(list(second["x"].float_list.value), [5.0])
+        self.assertEqual(list(first["z"].bytes_list.value), [b"all"])
+        self.assertEqual(self.ask("regress", {"signature_name": "regress_x_to_y", "context":
+                                              {"x": 2.0}, "examples": [{}, {"x": 4.0}]}),
+                         (200, '{\n    "results": [3.0, 4.0]\n}'))
+
+    def test_what_is_wrong_with_the_json(self):
+        sig, one = {"signature_name": "echo"}, [{"x": 1.0}]
+        for method in ("classify", "regress"):
+            for body, text in (
+                    (b"", "JSON Parse error: The document is empty"),
+                    ({"signature_name": ["a"], "examples": one},
+                     "'signature_name' key must be a string value."),
+                    ({**sig, "context": [1], "examples": one},
+                     "Example must be JSON object but got JSON Array"),
+                    ({**sig, "examples": [[1]]}, "Example must be JSON object but got JSON Array"),
+                    ({**sig, "examples": {"x": 1}},
+                     "Expecting 'examples' value to be an list/array"),
+                    ({**sig}, "key 'examples' is expected and was not found"),
+                    ({**sig, "examples": []}, "'examples' value is an empty array"),
+                    ({**sig, "examples": [{"names": None}]},
+                     "Feature: names has element with unexpected JSON type: Null"),
+                    ({**sig, "examples": [{"names": [10, 10.0]}]},
+                     "Unexpected element type in feature: names expecting type: int64"),
+                    ({**sig, "examples": [{"names": [10.0, 10]}]},
+                     "Unexpected element type in feature: names expecting type: float"),
+                    ({**sig, "examples": [{"names": ["a", 10]}]},
+                     "Unexpected element type in feature: names expecting type: bytes"),
+                    ({**sig, "examples": [{"names": [10, "a"]}]},
+                     "Unexpected element type in feature: names expecting type: int64"),
+                    ({**sig, "examples": [{"names": [{"a": 1}]}]},
+                     "Feature: names has element with unexpected JSON type: Object"),
+                    ({**sig, "examples": [{"names": [[1]]}]},
+                     "Feature: names has element with unexpected JSON type: Array"),
+                    ({**sig, "examples": [{"names": [18446744073709551603]}]},
+                     "Feature: names has uint64 element. Only int64_t is supported."),
+                    ({**sig, "examples": [{"names": {"b64": "?"}}]}, "Unable to base64 decode")):
+                with self.subTest(text):
+                    self.refuses(text, method, body)
+
+    def test_what_is_wrong_with_model_and_signature(self):
+        one = [{"x": 2.0}]
+        self.refuses("Servable not found for request: Latest(nobody)", "classify",
+                     {"examples": one}, 404, model="nobody")
+        self.refuses("Servable not found for request: Specific(scores, 50)", "regress",
+                     {"examples": one}, 404, model="scores/versions/50")
+        self.refuses("'examples' value is an empty array", "classify", {"examples": []},
+                     model="nobody")
+        self.refuses("Unrecognized servable version label: new", "regress", {"examples": one},
+                     model="scores/labels/new")
+        self.refuses("No signature was found with the name: none", "classify",
+                     {"signature_name": "none", "examples": one})
+        self.refuses("Expected one input Tensor.", "regress",
+                     {"signature_name": "two_inputs", "examples": one})
+        self.refuses("Expected Tensor shape: [batch_size num_classes] but got [1]", "classify",
+                     {"signature_name": "flat_scores", "examples": one})
+        self.refuses("Data types don't match", "regress",
+                     {"signature_name": "regress_x_to_y", "examples": [{"x": 2}]})
+
+    def test_the_model_that_comes_along(self):
+        self.assertEqual(self.ask("classify", {"signature_name": "classify_x_to_y",
+                                               "examples": [{"x": 20.0}]}, "half_plus_two"),
+                         (200, '{\n    "results": [[["", 12.0]]\n    ]\n}'))
 
 
 class MultiInference(InferenceCase):
