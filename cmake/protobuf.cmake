@@ -1,6 +1,7 @@
 # Generates protobuf-c code from every .proto under proto/, as one library. Messages are included
 # as "tensorflow/core/framework/graph.pb-c.h".
 find_program(PROTOC_C protoc-c REQUIRED)
+find_program(PROTOC protoc REQUIRED)
 file(GLOB_RECURSE protos RELATIVE ${PROJECT_SOURCE_DIR}/proto CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/proto/*.proto)
 set(generated_dir ${PROJECT_BINARY_DIR}/proto)
@@ -16,6 +17,21 @@ foreach(proto ${protos})
   list(APPEND generated_sources ${generated_dir}/${stem}.c)
 endforeach()
 file(MAKE_DIRECTORY ${generated_dir})
+
+# The descriptors of the services and of all that they import, for gRPC's reflection.
+set(services ${protos})
+list(FILTER services INCLUDE REGEX "(_service|health|reflection)\\.proto$")
+set(descriptors ${generated_dir}/descriptors)
+list(TRANSFORM protos PREPEND ${PROJECT_SOURCE_DIR}/proto/ OUTPUT_VARIABLE proto_paths)
+add_custom_command(
+  OUTPUT ${descriptors}.c
+  COMMAND ${PROTOC} -I ${PROJECT_SOURCE_DIR}/proto --include_imports
+          --descriptor_set_out=${descriptors}.bin ${services}
+  COMMAND ${CMAKE_COMMAND} -DIN=${descriptors}.bin -DOUT=${descriptors}.c -DNAME=pb_descriptors
+          -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+  DEPENDS ${proto_paths} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+  COMMENT "protoc descriptors")
+list(APPEND generated_sources ${descriptors}.c)
 add_library(slipway_protobuf STATIC ${generated_sources})
 target_include_directories(slipway_protobuf SYSTEM PUBLIC ${generated_dir})
 target_link_libraries(slipway_protobuf PUBLIC PkgConfig::PROTOBUF_C)

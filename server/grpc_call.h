@@ -167,6 +167,8 @@ void srv_grpc_get_model_status(struct srv_call *c);
 void srv_grpc_reload_config(struct srv_call *c);
 void srv_grpc_health_check(struct srv_call *c);
 void srv_grpc_health_watch(struct srv_call *c);
+void srv_grpc_reflect(struct srv_call *c);
+const char *srv_grpc_reflection_off(const struct srv_options *o);
 const char *srv_grpc_health_off(const struct srv_options *o);
 /* The loop's list of streams of Watch; the loop looks at them. */
 struct srv_call **srv_call_watchers(struct srv_call *c);

@@ -5,12 +5,14 @@
 #define PREDICTION "/tensorflow.serving.PredictionService/"
 #define MODEL      "/tensorflow.serving.ModelService/"
 #define HEALTH     "/grpc.health.v1.Health/"
+#define REFLECT    "/ServerReflectionInfo"
+#define PROFILER   "/tensorflow.ProfilerService/"
 
 /* clang-format off */
 const struct srv_grpc_method srv_grpc_methods[] = {
     {PREDICTION "Predict", SRV_GRPC_FAST, SRV_PREDICT, srv_grpc_inference, NULL},
-    {PREDICTION "Classify", SRV_GRPC_UNARY, SRV_CLASSIFY, srv_grpc_inference, NULL},
-    {PREDICTION "Regress", SRV_GRPC_UNARY, SRV_REGRESS, srv_grpc_inference, NULL},
+    {PREDICTION "Classify", SRV_GRPC_FAST, SRV_CLASSIFY, srv_grpc_inference, NULL},
+    {PREDICTION "Regress", SRV_GRPC_FAST, SRV_REGRESS, srv_grpc_inference, NULL},
     {PREDICTION "MultiInference", SRV_GRPC_UNARY, SRV_MULTI_INFERENCE, srv_grpc_inference, NULL},
     {PREDICTION "GetModelMetadata", SRV_GRPC_UNARY, SRV_METADATA, srv_grpc_get_model_metadata,
      NULL},
@@ -18,6 +20,10 @@ const struct srv_grpc_method srv_grpc_methods[] = {
     {MODEL "HandleReloadConfigRequest", SRV_GRPC_UNARY, SRV_OTHER, srv_grpc_reload_config, NULL},
     {HEALTH "Check", SRV_GRPC_UNARY, SRV_NOT_COUNTED, srv_grpc_health_check, srv_grpc_health_off},
     {HEALTH "Watch", SRV_GRPC_UNARY, SRV_NOT_COUNTED, srv_grpc_health_watch, srv_grpc_health_off},
+    {"/grpc.reflection.v1.ServerReflection" REFLECT, SRV_GRPC_STREAM, SRV_NOT_COUNTED,
+     srv_grpc_reflect, srv_grpc_reflection_off},
+    {"/grpc.reflection.v1alpha.ServerReflection" REFLECT, SRV_GRPC_STREAM, SRV_NOT_COUNTED,
+     srv_grpc_reflect, srv_grpc_reflection_off},
 };
 /* clang-format on */
 const int srv_grpc_n_methods = sizeof srv_grpc_methods / sizeof srv_grpc_methods[0];
@@ -37,11 +43,21 @@ const char *srv_grpc_health_off(const struct srv_options *o)
                : "the health service is off: --enable_grpc_healthcheck_service";
 }
 
+static const char *why_unknown(struct rt_span path)
+{
+    const size_t n = sizeof PROFILER - 1;
+
+    if (path.n >= n && memcmp(path.p, PROFILER, n) == 0)
+        return "there is no TensorFlow in this server to profile; the metrics page has its times, "
+               "and `slipway run --bench` those of a model";
+    return "there is no such method";
+}
+
 void srv_grpc_refuse_unknown(struct srv_call *c)
 {
     struct rt_span path =
         rt_span_of(GRPC_SLICE_START_PTR(c->details.method), GRPC_SLICE_LENGTH(c->details.method));
-    const char *why = c->method ? c->method->off(&c->server->options) : "there is no such method";
+    const char *why = c->method ? c->method->off(&c->server->options) : why_unknown(path);
 
     c->method = NULL;
     srv_call_fail(c, rt_fail(&c->err, RT_UNIMPLEMENTED, "%.*s: %s",

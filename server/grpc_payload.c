@@ -131,7 +131,7 @@ enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
         slices[i] = rt_span_of(GRPC_SLICE_START_PTR(b->slices[i]), GRPC_SLICE_LENGTH(b->slices[i]));
         total += slices[i].n;
     }
-    c->n_in = total;
+    c->n_in += total;
     if (!srv_call_charge(c, total))
         return rt_fail(&c->err, RT_UNAVAILABLE,
                        "%zu bytes do not fit beside the other requests that are being served",

@@ -5,10 +5,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc.health.v1 import health_pb2, health_pb2_grpc
+from grpc.reflection.v1 import reflection_pb2 as reflection_v1
+from grpc.reflection.v1alpha import reflection_pb2 as reflection_v1alpha
 from support import MODELS, SLOW, Case, Server, free_ports, wait_for
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
@@ -271,6 +275,100 @@ class Admin(GrpcCase):
             server = Server(f"--models={MODELS}", *flags, wait=False)
             self.assertEqual(server.process.wait(WAIT), 255, flags)
             self.assertIn(words, server.out())
+
+
+class Reflection(GrpcCase):
+    def ask(self, server, module, **question):
+        """One stream of one question; the answer."""
+        call = self.client(server).channel.stream_stream(
+            f"/{module.DESCRIPTOR.package}.ServerReflection/ServerReflectionInfo",
+            module.ServerReflectionRequest.SerializeToString,
+            module.ServerReflectionResponse.FromString)
+        return next(call(iter([module.ServerReflectionRequest(**question)]), timeout=WAIT))
+
+    def test_services_are_listed_in_both_versions(self):
+        server = self.serve(f"--models={MODELS}")
+        for module in (reflection_v1, reflection_v1alpha):
+            answer = self.ask(server, module, list_services="*", host="h")
+            names = {s.name for s in answer.list_services_response.service}
+            self.assertLessEqual({"tensorflow.serving.PredictionService",
+                                  "tensorflow.serving.ModelService", "grpc.health.v1.Health",
+                                  "grpc.reflection.v1.ServerReflection",
+                                  "grpc.reflection.v1alpha.ServerReflection"}, names)
+            self.assertEqual(answer.valid_host, "h")
+            self.assertEqual(answer.original_request.list_services, "*")
+
+    def test_files_come_whole_and_with_all_that_they_import(self):
+        server = self.serve(f"--models={MODELS}")
+        for question in ({"file_containing_symbol": "tensorflow.serving.PredictionService.Predict"},
+                         {"file_by_filename": "tensorflow_serving/apis/prediction_service.proto"}):
+            answer = self.ask(server, reflection_v1, **question)
+            pool = descriptor_pool.DescriptorPool()
+            files = [descriptor_pb2.FileDescriptorProto.FromString(b)
+                     for b in answer.file_descriptor_response.file_descriptor_proto]
+            self.assertEqual(files[0].name, "tensorflow_serving/apis/prediction_service.proto")
+            waiting = list(files)
+            known = set()
+            while waiting:  # those first of which all imports are there
+                file = next(f for f in waiting if set(f.dependency) <= known)
+                pool.AddSerializedFile(file.SerializeToString())
+                known.add(file.name)
+                waiting.remove(file)
+            service = pool.FindServiceByName("tensorflow.serving.PredictionService")
+            method = service.FindMethodByName("Predict")
+            self.assertEqual(method.input_type.fields_by_name["inputs"].number, 2)
+
+    def test_what_is_unknown_is_told_in_the_answer_and_the_stream_goes_on(self):
+        server = self.serve(f"--models={MODELS}")
+        module = reflection_v1
+        stub = self.client(server).channel.stream_stream(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            module.ServerReflectionRequest.SerializeToString,
+            module.ServerReflectionResponse.FromString)
+        ask = module.ServerReflectionRequest
+        answers = list(stub(iter([ask(file_by_filename="no.proto"),
+                                  ask(file_containing_symbol="tensorflow.serving"),
+                                  ask(all_extension_numbers_of_type="no.Type"),
+                                  ask(all_extension_numbers_of_type="tensorflow.TensorProto"),
+                                  ask(),
+                                  ask(file_containing_symbol="tensorflow.DT_FLOAT")] * 20),
+                            timeout=WAIT))
+        self.assertEqual(len(answers), 120)
+        self.assertEqual([a.error_response.error_code for a in answers[:6]], [5, 5, 5, 0, 3, 0])
+        self.assertIn("no.proto", answers[0].error_response.error_message)
+        self.assertEqual(answers[3].all_extension_numbers_response.base_type_name,
+                         "tensorflow.TensorProto")
+        raw = self.client(server).channel.stream_stream(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        for bad in (b"\xff", b"\x1a" + b"\xff" * 3, b"x" * 70000):
+            self.fails(CODE.INVALID_ARGUMENT, "", lambda timeout, b=bad: list(
+                raw(iter([b]), timeout=timeout)))
+
+    def test_it_can_be_switched_off_and_open_streams_do_not_hold_up_the_end(self):
+        server = self.serve(f"--models={MODELS}", "--enable_grpc_reflection=false")
+        self.fails(CODE.UNIMPLEMENTED, "--enable_grpc_reflection", lambda timeout: self.ask(
+            server, reflection_v1, list_services=""))
+        server = self.serve(f"--models={MODELS}")
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+
+        def questions():
+            yield reflection_v1.ServerReflectionRequest(list_services="")
+            gate.wait(WAIT)
+        stub = self.client(server).channel.stream_stream(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            reflection_v1.ServerReflectionRequest.SerializeToString,
+            reflection_v1.ServerReflectionResponse.FromString)
+        call = stub(questions())
+        next(call)
+        self.assertEqual(server.stop(10), 0)
+        with self.assertRaises(grpc.RpcError):
+            next(call)
+
+    def test_a_profiler_is_told_that_there_is_none(self):
+        server = self.serve(f"--models={MODELS}")
+        call = self.client(server).channel.unary_unary("/tensorflow.ProfilerService/Profile")
+        self.fails(CODE.UNIMPLEMENTED, "no TensorFlow in this server to profile", call, b"")
 
 
 def certificate(folder, name, issuer=None):

@@ -1,0 +1,8 @@
+# cmake -DIN=FILE -DOUT=FILE.c -DNAME=NAME -P embed.cmake: the bytes as a C array, with its size.
+file(READ ${IN} bytes HEX)
+string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+file(WRITE ${OUT} "#include <stddef.h>\n\nextern const unsigned char ${NAME}[];\n"
+     "extern const size_t ${NAME}_size;\n"
+     "const unsigned char ${NAME}[] = {\n${bytes}\n};\n"
+     "const size_t ${NAME}_size = sizeof ${NAME};\n")

@@ -1,0 +1,24 @@
+/* A ServerReflectionRequest, from bytes to its answer. */
+#include "proto/descriptors.h"
+#include "server/reflection.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* In two pieces, so that what crosses the border is copied. */
+    struct rt_span service = rt_span_str("a.B");
+    struct rt_span pieces[2] = {rt_span_of(data, size / 2),
+                                rt_span_of(data + size / 2, size - size / 2)};
+    struct rt_arena *arena = rt_arena_new(1 << 20);
+    struct rt_error err = {0};
+    struct rt_bytes out;
+
+    if (!arena)
+        return 0;
+    rt_bytes_init(&out, 16 << 20);
+    srv_reflection_answer(rt_span_of(pb_descriptors, pb_descriptors_size), &service, 1,
+                          srv_cursor_of(pieces, size), &out, arena, &err);
+    rt_bytes_clear(&out);
+    rt_arena_free(arena);
+    return 0;
+}
