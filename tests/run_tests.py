@@ -126,6 +126,19 @@ def end_to_end(tally, preset, slow, env=None):
     tally.add(f"{preset} end to end", passed, failed)
 
 
+def container(tally):
+    """The image, where it can be built: `./run container` installs what that needs."""
+    say("container")
+    status, output = run([sys.executable, "tests/container/run.py"], timeout=1200)
+    last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
+    passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
+    if status and not failed:
+        failed = 1
+    if failed or not passed:
+        print(output[-6000:])
+    tally.add("container", passed, failed)
+
+
 def fuzz(tally, seconds=None, only=()):
     """Each target over its corpus for some seconds. New inputs go to build/, not into the tree."""
     if not build(tally, "fuzz", "fuzzers"):
@@ -175,6 +188,7 @@ def main():
             unit(tally, "release")
             end_to_end(tally, "release", 1)
         if not args.quick:
+            container(tally)
             fuzz(tally, args.seconds)
             for preset in ("asan", "tsan"):
                 if build(tally, preset):
