@@ -9,10 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/text.h"
 #include "proto/unpack.h"
 #include "runtime/file.h"
+#include "server/text_file.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
+
+static const char TENSORFLOW[] = "tensorflow";
 
 enum { MAX_CONFIG_BYTES = 64 << 20, MAX_MODELS = 100000 };
 
@@ -88,6 +90,85 @@ static enum rt_status sort_and_check(struct srv_config *c, struct rt_error *err)
     return RT_OK;
 }
 
+/* ---- one config after another ---- */
+
+const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name)
+{
+    const struct srv_model_config key = {.name = name};
+    return c ? bsearch(&key, c->models, (size_t)c->n_models, sizeof *c->models, by_name) : NULL;
+}
+
+const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label)
+{
+    for (int i = 0; c && i < c->n_labels; i++)
+        if (strcmp(c->labels[i].label, label) == 0)
+            return &c->labels[i];
+    return NULL;
+}
+
+static bool same_logging(const struct srv_logging_config *a, const struct srv_logging_config *b)
+{
+    if (!a || !b)
+        return a == b;
+    return strcmp(a->type, b->type) == 0 && strcmp(a->filename_prefix, b->filename_prefix) == 0 &&
+           a->sampling_rate == b->sampling_rate;
+}
+
+static bool same_model(const struct srv_model_config *a, const struct srv_model_config *b)
+{
+    if (strcmp(a->name, b->name) != 0 || strcmp(a->base_path, b->base_path) != 0 ||
+        strcmp(a->platform, b->platform) != 0 || a->policy != b->policy ||
+        a->n_latest != b->n_latest || a->n_specific != b->n_specific || a->n_labels != b->n_labels)
+        return false;
+    for (int i = 0; i < a->n_specific; i++)
+        if (a->specific[i] != b->specific[i])
+            return false;
+    for (int i = 0; i < a->n_labels; i++)
+        if (strcmp(a->labels[i].label, b->labels[i].label) != 0 ||
+            a->labels[i].version != b->labels[i].version)
+            return false;
+    return same_logging(a->logging, b->logging);
+}
+
+bool srv_config_eq(const struct srv_config *a, const struct srv_config *b)
+{
+    if (a->is_list != b->is_list || a->n_models != b->n_models)
+        return false;
+    for (int i = 0; i < a->n_models; i++)
+        if (!same_model(&a->models[i], &b->models[i]))
+            return false;
+    return true;
+}
+
+enum rt_status srv_config_check_platforms(const struct srv_config *old,
+                                          const struct srv_config *config, struct rt_error *err)
+{
+    for (int i = 0; i < config->n_models; i++) {
+        const struct srv_model_config *m = &config->models[i];
+        const struct srv_model_config *before = srv_config_find(old, m->name);
+        if (before && strcmp(before->platform, m->platform) != 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Illegal to change a model's platform. For model %s platform was %s and "
+                           "new platform requested is %s",
+                           m->name, before->platform, m->platform);
+    }
+    for (int i = 0; i < config->n_models; i++)
+        if (strcmp(config->models[i].platform, TENSORFLOW) != 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Model %s requests unsupported platform %s",
+                           config->models[i].name, config->models[i].platform);
+    return RT_OK;
+}
+
+enum rt_status srv_config_check_transition(const struct srv_config *old,
+                                           const struct srv_config *config, struct rt_error *err)
+{
+    if (old && old->is_list && !config->is_list)
+        return rt_fail(err, RT_FAILED_PRECONDITION,
+                       "Cannot transition to requested config. It is only legal to transition from "
+                       "one ModelConfigList to another.");
+    return RT_OK;
+}
+
 /* ---- messages ---- */
 
 typedef Tensorflow__Serving__ModelConfig model_message;
@@ -103,7 +184,8 @@ static int model_type_of(const model_message *m)
 #pragma GCC diagnostic pop
 }
 
-static enum rt_status check_platform(const model_message *m, struct rt_error *err)
+static enum rt_status read_platform(struct srv_config *c, struct srv_model_config *out,
+                                    const model_message *m, struct rt_error *err)
 {
     bool has_platform = m->model_platform && *m->model_platform;
     int type = model_type_of(m);
@@ -111,19 +193,38 @@ static enum rt_status check_platform(const model_message *m, struct rt_error *er
     if (has_platform && has_type)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Illegal setting both ModelServerConfig::model_type (deprecated) and "
-                       "ModelServerConfig::model_platform");
+                       "ModelServerConfig::model_platform.");
     if (!has_platform && !has_type)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
-                       "ModelServerConfig::model_platform");
+                       "ModelServerConfig::model_platform.");
     if (has_type && type != TENSORFLOW__SERVING__MODEL_TYPE__TENSORFLOW)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "ModelServerConfig::model_type choice %d of model %s is not TENSORFLOW",
-                       type, m->name);
-    if (has_platform && strcmp(m->model_platform, "tensorflow") != 0)
+                       "ModelServerConfig::model_type choice %d not supported.", type);
+    out->platform = has_type ? TENSORFLOW : rt_arena_strdup(c->arena, m->model_platform);
+    return out->platform ? RT_OK : no_memory(err);
+}
+
+static enum rt_status read_logging(struct srv_config *c, struct srv_model_config *out,
+                                   const model_message *m, struct rt_error *err)
+{
+    const Tensorflow__Serving__LoggingConfig *from = m->logging_config;
+    if (!from)
+        return RT_OK;
+    const Tensorflow__Serving__LogCollectorConfig *to = from->log_collector_config;
+    struct srv_logging_config *l = rt_arena_alloc(c->arena, sizeof *l);
+    if (!l)
+        return no_memory(err);
+    l->type = rt_arena_strdup(c->arena, to ? to->type : "");
+    l->filename_prefix = rt_arena_strdup(c->arena, to ? to->filename_prefix : "");
+    l->sampling_rate = from->sampling_config ? from->sampling_config->sampling_rate : 0;
+    if (!l->type || !l->filename_prefix)
+        return no_memory(err);
+    if (!(l->sampling_rate >= 0 && l->sampling_rate <= 1))
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "model %s: model_platform is \"%s\", only \"tensorflow\" can be served",
-                       m->name, m->model_platform);
+                       "model %s: logging_config: sampling_rate %g is not between 0 and 1",
+                       out->name, l->sampling_rate);
+    out->logging = l;
     return RT_OK;
 }
 
@@ -163,16 +264,13 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
         return no_memory(err);
     if (!*out->name)
         return rt_fail(err, RT_INVALID_ARGUMENT, "a model in the config list has no name");
-    enum rt_status st = check_platform(m, err);
-    if (!st)
-        st = set_base_path(c, out, m->base_path ? m->base_path : "", err);
+    enum rt_status st = set_base_path(c, out, m->base_path ? m->base_path : "", err);
     if (!st)
         st = read_policy(c, out, m->model_version_policy, err);
+    if (!st)
+        st = read_logging(c, out, m, err);
     if (st)
         return st;
-    if (m->logging_config)
-        return rt_fail(err, RT_FAILED_PRECONDITION, "model %s: No request-logger-creator provided.",
-                       out->name);
     struct srv_label *labels =
         m->n_version_labels <= MAX_MODELS
             ? rt_arena_array(c->arena, m->n_version_labels + 1, sizeof *labels)
@@ -204,7 +302,8 @@ enum rt_status srv_config_from_message(const void *message, struct srv_config **
         m->config_case == TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST;
     if (!is_list && m->config_case != TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG__NOT_SET)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "custom_model_config: Only ModelConfigList is currently supported");
+                       "ModelServer does not yet support custom model config. Only ModelConfigList "
+                       "is currently supported");
     size_t n = is_list ? m->model_config_list->n_config : 0;
     if (n > MAX_MODELS)
         return rt_fail(err, RT_INVALID_ARGUMENT, "%zu models in the config list, at most %d", n,
@@ -212,11 +311,20 @@ enum rt_status srv_config_from_message(const void *message, struct srv_config **
     struct srv_config *c = config_new((int)n);
     if (!c)
         return no_memory(err);
+    c->is_list = is_list;
     enum rt_status st = RT_OK;
     for (size_t i = 0; i < n && !st; i++)
         st = read_model(c, &c->models[c->n_models++], m->model_config_list->config[i], err);
-    if (!st)
-        st = sort_and_check(c, err);
+    /* TensorFlow Serving looks at names and paths of all before it looks at a platform. */
+    for (size_t i = 0; i < n && !st; i++)
+        st = read_platform(c, &c->models[i], m->model_config_list->config[i], err);
+    if (!st || st == RT_INVALID_ARGUMENT) {
+        struct rt_error twice = {0};
+        if (sort_and_check(c, &twice)) { /* comes first there */
+            st = twice.code;
+            rt_error_copy(err, &twice);
+        }
+    }
     if (st) {
         srv_config_free(c);
         return st;
@@ -229,10 +337,10 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
                                     struct rt_error *err)
 {
     ProtobufCMessage *message = NULL;
-    enum rt_status st =
-        pb_text_parse(&message, &tensorflow__serving__model_server_config__descriptor, text, err);
+    enum rt_status st = srv_text_parse(
+        &message, &tensorflow__serving__model_server_config__descriptor, text, name, err);
     if (st)
-        return rt_fail_prefix(err, "Invalid protobuf file: '%s': ", name);
+        return st;
     st = srv_config_from_message(message, out, err);
     pb_free(message);
     return st;
@@ -249,7 +357,9 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
     enum rt_status st = RT_OK;
     if (*o->model_base_path) {
         struct srv_model_config *m = &c->models[c->n_models++];
-        *m = (struct srv_model_config){.policy = SRV_POLICY_LATEST, .n_latest = 1};
+        *m = (struct srv_model_config){
+            .platform = TENSORFLOW, .policy = SRV_POLICY_LATEST, .n_latest = 1};
+        c->is_list = true;
         m->name = rt_arena_strdup(c->arena, o->model_name);
         /* TensorFlow Serving takes absolute paths only; by hand a relative one is convenient. */
         char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
@@ -312,6 +422,7 @@ enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
     for (int i = 0; i < n; i++) {
         if (!st && is_model_folder(absolute, names[i]->d_name)) {
             struct srv_model_config *m = &c->models[c->n_models++];
+            m->platform = TENSORFLOW;
             m->policy = SRV_POLICY_LATEST;
             m->n_latest = 1;
             m->name = rt_arena_strdup(c->arena, names[i]->d_name);

@@ -13,19 +13,29 @@
 
 enum srv_policy { SRV_POLICY_LATEST, SRV_POLICY_ALL, SRV_POLICY_SPECIFIC };
 
+/* What of a model's requests is to be logged, and where to. */
+struct srv_logging_config {
+    const char *type; /* of the collector; "" is the default one */
+    const char *filename_prefix;
+    double sampling_rate; /* 0 to 1 */
+};
+
 struct srv_model_config {
     const char *name;
     const char *base_path; /* absolute, without a trailing slash */
+    const char *platform;
     enum srv_policy policy;
     int64_t n_latest; /* LATEST: at least 1 */
     int n_specific;
     const int64_t *specific;
     int n_labels;
     const struct srv_label *labels;
+    const struct srv_logging_config *logging; /* NULL: none */
 };
 
 struct srv_config {
     struct rt_arena *arena;
+    bool is_list; /* false: an empty file, which says nothing, not even that there are no models */
     int n_models;
     struct srv_model_config *models; /* sorted by name, no name twice */
 };
@@ -42,6 +52,21 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 /* An unpacked tensorflow.serving.ModelServerConfig (a Tensorflow__Serving__ModelServerConfig). */
 enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
                                        struct rt_error *err);
+/*
+ * The platforms of the models: only "tensorflow" can be served, and none may change from `old`
+ * (NULL: there is none) to `config`. Apart from the rest, for that is how TensorFlow Serving orders
+ * its errors.
+ */
+enum rt_status srv_config_check_platforms(const struct srv_config *old,
+                                          const struct srv_config *config, struct rt_error *err);
+/* `config` may take the place of `old`: an empty file may not take that of a list. */
+enum rt_status srv_config_check_transition(const struct srv_config *old,
+                                           const struct srv_config *config, struct rt_error *err);
+/* They say the same. */
+bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
+const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
+/* The label's entry, NULL: none. `c` may be NULL. */
+const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
 /* Every sub-directory of `dir` is a model, hidden ones are not. A directory that cannot be read is
  * an error, not an empty one. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,

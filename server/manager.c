@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/log.h"
 #include "server/manager_parts.h"
 #include "server/policy.h"
 
@@ -45,16 +47,35 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
     free(views);
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Reads the config file again when it is time, or when somebody asked for it. */
+static void look_at_config(struct srv_manager *m, int64_t now)
+{
+    const struct srv_options *o = &m->server->options;
+    rt_mutex_lock(&m->mu);
+    bool asked = m->reread;
+    m->reread = false;
+    rt_mutex_unlock(&m->mu);
+    if (!asked && now < m->next_config)
+        return;
+    if (m->next_config != RT_NEVER) {
+        int64_t wait = earlier(o->model_config_file_poll_wait_seconds, INT32_MAX);
+        m->next_config = now + wait * SECOND;
+    }
+    if (*o->model_config_file)
+        srv_mgr_poll_config_file(m);
+    else if (asked)
+        RT_LOG(RT_LOG_WARNING, "there is no --model_config_file to read again");
+    m->next_poll = now;
+}
+
 static void poll_everything(struct srv_manager *m, int64_t now)
 {
     const struct srv_options *o = &m->server->options;
-    if (*o->model_config_file && o->model_config_file_poll_wait_seconds > 0 && !m->reloaded &&
-        now >= m->next_config && m->next_config) {
-        srv_mgr_poll_config_file(m);
-        m->next_config = now + o->model_config_file_poll_wait_seconds * SECOND;
-    }
-    if (!m->next_config)
-        m->next_config = now + o->model_config_file_poll_wait_seconds * SECOND;
     if (*o->models)
         srv_mgr_poll_folder(m);
     for (int i = 0; i < m->n_models; i++)
@@ -140,11 +161,6 @@ static int64_t trim(struct srv_manager *m, int64_t now)
     return RT_NEVER;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void serve(struct srv_manager *m)
 {
     const struct srv_options *o = &m->server->options;
@@ -157,6 +173,7 @@ static void serve(struct srv_manager *m)
         take_mail(m);
         srv_mgr_take_reload(m);
         int64_t now = rt_now_ns();
+        look_at_config(m, now);
         if (now >= m->next_poll) {
             poll_everything(m, now);
             int64_t wait = o->file_system_poll_wait_seconds;
@@ -173,6 +190,7 @@ static void serve(struct srv_manager *m)
         srv_mgr_check_reload(m);
         if (m->reload)
             next = earlier(next, now + SECOND);
+        next = earlier(next, m->next_config);
         sleep_until(m, earlier(earlier(next, m->next_poll), trim(m, now)));
     }
 }
@@ -294,8 +312,10 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
                          : split_tags(m, err);
     if (!st)
         st = srv_config_from_options(o, &base, err);
-    if (!st && o->as_tensorflow)
+    if (!st)
         st = srv_mgr_check_labels(m, base, err);
+    if (!st)
+        st = srv_config_check_platforms(NULL, base, err);
     if (!st && *o->models)
         st = srv_config_from_folder(o->models, &folder, err);
     if (st) {
@@ -314,6 +334,10 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     }
     server->manager = m;
     m->next_poll = o->file_system_poll_wait_seconds < 0 ? RT_NEVER : 0;
+    m->next_config = RT_NEVER;
+    if (*o->model_config_file && o->model_config_file_poll_wait_seconds > 0)
+        m->next_config =
+            rt_now_ns() + earlier(o->model_config_file_poll_wait_seconds, INT32_MAX) * SECOND;
     if (rt_thread_start(&m->thread, "manager", manager_thread, m)) {
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "the manager's thread could not be started");
         server->manager = NULL;
@@ -333,9 +357,11 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
     enum rt_status st = RT_OK;
     rt_mutex_lock(&m->mu);
     for (;;) {
+        struct srv_unavailable list = {0};
+        char missing[4300];
         int n_waiting = 0;
         st = RT_OK;
-        for (int i = 0; i < m->n_models && !st; i++) {
+        for (int i = 0; i < m->n_models; i++) {
             const struct srv_managed *model = m->models[i];
             const struct srv_entry *why = NULL;
             if (!model->is_initial || !model->config)
@@ -347,21 +373,19 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
             case SRV_SERVES:
                 break;
             case SRV_FAILED:
-                st = rt_fail(err, RT_UNKNOWN,
-                             "1 servable(s) did not become available: {{name: %s version: %lld} "
-                             "due to error: %s: %s}",
-                             model->name, (long long)why->version, rt_status_name(why->code),
-                             srv_mgr_state_text(why));
+                srv_mgr_add_unavailable(&list, model->name, why, "");
                 break;
             case SRV_MISSING:
-                st = rt_fail(err, RT_UNKNOWN,
-                             "1 servable(s) did not become available: {{name: %s} due to error: no "
-                             "version was found under %s in %lld seconds}",
-                             model->name, model->config->base_path,
-                             (long long)m->server->options.model_wait_seconds);
+                snprintf(missing, sizeof missing, "no version was found under %s in %lld seconds",
+                         model->config->base_path,
+                         (long long)m->server->options.model_wait_seconds);
+                srv_mgr_add_unavailable(&list, model->name, NULL, missing);
                 break;
             }
         }
+        if (list.n)
+            st = rt_fail(err, RT_UNKNOWN, "%d servable(s) did not become available: {%s}", list.n,
+                         list.text);
         if (st || m->stopping || (!n_waiting && m->first_poll_done))
             break;
         rt_cond_wait_until(&m->changed, &m->mu, rt_now_ns() + SECOND);
@@ -370,6 +394,14 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
         st = rt_fail(err, RT_CANCELLED, "the server is stopping");
     rt_mutex_unlock(&m->mu);
     return st;
+}
+
+void srv_manager_reread(struct srv_manager *m)
+{
+    rt_mutex_lock(&m->mu);
+    m->reread = true;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_wake(m);
 }
 
 void srv_manager_stop(struct srv_manager *m)

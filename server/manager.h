@@ -36,6 +36,8 @@ enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
                                   void (*done)(void *arg, enum rt_status status,
                                                const struct rt_error *err),
                                   void *arg, struct rt_error *err);
+/* Has the config file read again, as if it were time for it. Any thread. */
+void srv_manager_reread(struct srv_manager *m);
 /* Stops watching and loading, unloads everything. The nets must still run (they answer mail), and
  * may go on asking for states. */
 void srv_manager_stop(struct srv_manager *m);

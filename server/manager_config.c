@@ -6,6 +6,7 @@
 #include <sys/inotify.h>
 
 #include "proto/unpack.h"
+#include "runtime/base/log.h"
 #include "server/model_root.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 
@@ -45,14 +46,6 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     srv_mgr_forget_gone_models(m);
 }
 
-static const struct srv_label *find_label(const struct srv_model_config *c, const char *label)
-{
-    for (int i = 0; c && i < c->n_labels; i++)
-        if (strcmp(c->labels[i].label, label) == 0)
-            return &c->labels[i];
-    return NULL;
-}
-
 /* A label may point only at what is available, unless the flag allows it: for labels that are new
  * or that stay, never for one that moves. */
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
@@ -68,7 +61,7 @@ enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct sr
             if (e && e->state == SRV_AVAILABLE)
                 continue;
             const struct srv_label *old =
-                model ? find_label(model->config, c->labels[k].label) : NULL;
+                model ? srv_config_find_label(model->config, c->labels[k].label) : NULL;
             if (o->allow_version_labels_for_unavailable_models &&
                 (!old || old->version == c->labels[k].version))
                 continue;
@@ -86,7 +79,7 @@ static bool same_labels(const struct srv_model_config *a, const struct srv_model
     if (a->n_labels != b->n_labels)
         return false;
     for (int i = 0; i < a->n_labels; i++) {
-        const struct srv_label *other = find_label(b, a->labels[i].label);
+        const struct srv_label *other = srv_config_find_label(b, a->labels[i].label);
         if (!other || other->version != a->labels[i].version)
             return false;
     }
@@ -105,13 +98,37 @@ static bool labels_differ(const struct srv_config *a, const struct srv_config *b
     return false;
 }
 
+/* What of a list of models is worth a line of the log. */
+void srv_mgr_tell_config(const struct srv_config *config)
+{
+    RT_LOG(RT_LOG_INFO, "Adding/updating models.");
+    for (int i = 0; i < config->n_models; i++) {
+        const struct srv_model_config *c = &config->models[i];
+        RT_LOG(RT_LOG_INFO, " (Re-)adding model: %s", c->name);
+        if (c->logging)
+            RT_LOG(RT_LOG_WARNING, "model %s: logging_config is kept, but requests are not logged",
+                   c->name);
+    }
+}
+
 /* Checks and takes a new list of models; `config` is the manager's only on success. */
 static enum rt_status change_config(struct srv_manager *m, struct srv_config *config,
                                     struct rt_error *err)
 {
-    enum rt_status st = srv_mgr_check_labels(m, config, err);
+    enum rt_status st = srv_config_check_transition(m->base, config, err);
     if (st)
         return st;
+    if (!config->is_list) {
+        RT_LOG(RT_LOG_INFO, "Taking no action for empty config.");
+        srv_config_free(config);
+        return RT_OK;
+    }
+    st = srv_config_check_platforms(m->base, config, err);
+    if (!st)
+        st = srv_mgr_check_labels(m, config, err);
+    if (st)
+        return st;
+    srv_mgr_tell_config(config);
     bool publish_now = labels_differ(m->base, config);
     srv_mgr_take_configs(m, config, NULL);
     if (publish_now)
@@ -124,20 +141,22 @@ void srv_mgr_poll_config_file(struct srv_manager *m)
     struct srv_config *config = NULL;
     struct rt_error err = {0};
     enum rt_status st = srv_config_from_options(&m->server->options, &config, &err);
-    if (!st && config->n_models == 0 && m->base->n_models > 0)
-        st = rt_fail(&err, RT_FAILED_PRECONDITION,
-                     "Cannot transition to requested config: it lists no model");
-    if (!st)
-        st = change_config(m, config, &err);
-    if (st) {
-        char text[1024];
-        snprintf(text, sizeof text, "%s is ignored: %s", m->server->options.model_config_file,
-                 rt_error_text(&err));
-        srv_mgr_tell_once(&m->config_trouble, text);
+    if (!st && srv_config_eq(m->base, config)) {
         srv_config_free(config);
+        srv_mgr_tell_once(&m->config_trouble, NULL);
         return;
     }
-    srv_mgr_tell_once(&m->config_trouble, NULL);
+    if (!st)
+        st = change_config(m, config, &err);
+    if (!st) {
+        srv_mgr_tell_once(&m->config_trouble, NULL);
+        return;
+    }
+    char text[1024];
+    snprintf(text, sizeof text, "%s is ignored: %s: %s", m->server->options.model_config_file,
+             rt_status_name(st), rt_error_text(&err));
+    srv_mgr_tell_once(&m->config_trouble, text);
+    srv_config_free(config);
 }
 
 static bool same_folder(const struct srv_config *a, const struct srv_config *b)
@@ -176,9 +195,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
     if (!r)
         return;
     struct rt_error err = {0};
-    char list[300] = "";
-    size_t used = 0;
-    int n_failed = 0;
+    struct srv_unavailable list = {0};
     for (int i = 0; i < r->n_new; i++) {
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
@@ -186,19 +203,13 @@ void srv_mgr_check_reload(struct srv_manager *m)
         enum srv_settled s = model ? srv_mgr_settled(m, model, false, &why) : SRV_FAILED;
         if (s == SRV_WAITING)
             return;
-        if (s == SRV_SERVES)
-            continue;
-        n_failed++;
-        if (used < sizeof list)
-            used += (size_t)snprintf(
-                list + used, sizeof list - used, "%s{name: %s version: %lld} due to error: %s",
-                n_failed > 1 ? ", " : "", r->new_models[i], why ? (long long)why->version : -1LL,
-                why ? srv_mgr_state_text(why) : "no version was found");
+        if (s != SRV_SERVES)
+            srv_mgr_add_unavailable(&list, r->new_models[i], why, "no version was found");
     }
     enum rt_status st = RT_OK;
-    if (n_failed)
-        st = rt_fail(&err, RT_UNKNOWN, "%d servable(s) did not become available: {%s}", n_failed,
-                     list);
+    if (list.n)
+        st = rt_fail(&err, RT_UNKNOWN, "%d model(s) did not become available: {%s}", list.n,
+                     list.text);
     m->reload = NULL;
     r->done(r->arg, st, &err);
     free(r);
@@ -238,7 +249,6 @@ void srv_mgr_take_reload(struct srv_manager *m)
         free(r);
         return;
     }
-    m->reloaded = true;
     m->reload = r;
     m->next_poll = 0;
 }

@@ -112,6 +112,7 @@ struct srv_manager {
     struct srv_grace *answered;     /* guarded by mu: what all nets have answered */
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */
+    bool reread;                    /* guarded by mu: the config file is to be read again */
     int n_models, room;             /* guarded by mu for readers, written by the manager's thread */
     struct srv_managed **models;    /* sorted by name; likewise */
     bool first_poll_done;           /* guarded by mu */
@@ -123,7 +124,7 @@ struct srv_manager {
     struct srv_version *by_slot[SRV_MAX_VERSIONS];
     int n_loading, n_graces;
     int64_t next_poll, next_config, next_trim;
-    bool trim_wanted, reloaded;
+    bool trim_wanted;
     char *folder_trouble, *config_trouble;
 };
 
@@ -131,7 +132,16 @@ struct srv_manager {
  * none came in time. `final`: failures that will be tried again by themselves do not count. */
 enum srv_settled { SRV_WAITING, SRV_SERVES, SRV_FAILED, SRV_MISSING };
 
+/* The models of "N model(s) did not become available: {...}". */
+struct srv_unavailable {
+    int n;
+    char text[4096]; /* cut at its end */
+};
+
 /* ---- manager_table.c ---- */
+/* `why` NULL: `text` is the reason. */
+void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
+                             const struct srv_entry *why, const char *text);
 void srv_mgr_wake(struct srv_manager *m);
 void srv_mgr_tell_once(char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_entry *e);
@@ -170,6 +180,7 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
                           struct srv_config *folder);
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
                                     struct rt_error *err);
+void srv_mgr_tell_config(const struct srv_config *config);
 void srv_mgr_poll_config_file(struct srv_manager *m);
 void srv_mgr_poll_folder(struct srv_manager *m);
 void srv_mgr_check_reload(struct srv_manager *m);

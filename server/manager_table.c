@@ -1,5 +1,6 @@
 #include "server/manager_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +29,19 @@ void srv_mgr_tell_once(char **last, const char *text)
 const char *srv_mgr_state_text(const struct srv_entry *e)
 {
     return e->message ? e->message : "";
+}
+
+void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
+                             const struct srv_entry *why, const char *text)
+{
+    size_t used = strlen(list->text), room = sizeof list->text - used;
+    list->n++;
+    if (why)
+        snprintf(list->text + used, room, "{{name: %s version: %lld} due to error: %s: %s}, ",
+                 model, (long long)why->version, rt_status_name(why->code),
+                 srv_mgr_state_text(why));
+    else
+        snprintf(list->text + used, room, "{{name: %s} due to error: %s}, ", model, text);
 }
 
 void srv_mgr_set_state(struct srv_manager *m, struct srv_entry *e, enum srv_state to,

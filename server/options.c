@@ -60,7 +60,7 @@ static const struct row rows[] = {
      AT(enable_per_model_batching_parameters), "false", NULL, ANY,
      "read batching_params.pbtxt in each version directory; a version without it is not batched"},
     {"allow_version_labels_for_unavailable_models", BOOLEAN, TFS,
-     AT(allow_version_labels_for_unavailable_models), "false", NULL, ANY,
+     AT(allow_version_labels_for_unavailable_models), "false", "true", ANY,
      "let new labels point at versions that are not loaded yet"},
     {"model_config_file", TEXT, TFS, AT(model_config_file), "", NULL, ANY,
      "text ModelServerConfig; replaces model_name and model_base_path"},

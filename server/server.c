@@ -37,6 +37,7 @@ static int signals_fd(void)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
     /* Blocked before the first thread starts: all of them inherit it. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -50,6 +51,18 @@ static int wait_signal(int fd, int other, int wait_ms)
     poll(fds, other >= 0 ? 2 : 1, wait_ms);
     struct signalfd_siginfo info;
     return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+/* A signal that ends the process came within `wait_ms`; there is nothing to read again any more. */
+static bool wait_end(int fd, int wait_ms)
+{
+    int64_t end = rt_now_ns() + (int64_t)wait_ms * 1000000;
+    for (int64_t left = wait_ms; left >= 0; left = (end - rt_now_ns()) / 1000000 - 1) {
+        int got = wait_signal(fd, -1, (int)left);
+        if (got && got != SIGHUP)
+            return true;
+    }
+    return false;
 }
 
 /* ---- start ---- */
@@ -179,6 +192,10 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
         return true;
     }
     int got = wait_signal(signals, w.event_fd, -1);
+    while (got == SIGHUP) { /* the file was read a moment ago; what changed since is read then */
+        srv_manager_reread(s->manager);
+        got = wait_signal(signals, w.event_fd, -1);
+    }
     if (got) {
         srv_manager_stop(s->manager);
         s->manager_stopped = true;
@@ -231,7 +248,14 @@ static void print_where(const struct srv_server *s, int grpc_port, int rest_port
 static void serve(struct srv_server *s, int signals, int rest_port)
 {
     bool told = s->options.as_tensorflow || !rest_port;
-    while (!wait_signal(signals, -1, told ? -1 : 50)) {
+    for (;;) {
+        int got = wait_signal(signals, -1, told ? -1 : 50);
+        if (got == SIGHUP) {
+            RT_LOG(RT_LOG_INFO, "SIGHUP: the model configuration file is read again");
+            srv_manager_reread(s->manager);
+        } else if (got) {
+            return;
+        }
         if (told || !srv_is_ready(s->manager))
             continue;
         struct hint h = {.address = reachable(&s->options), .port = rest_port};
@@ -265,7 +289,7 @@ static void wait_idle(struct srv_server *s, int signals, int64_t limit_ms)
 {
     int64_t end = rt_now_ns() + limit_ms * 1000000;
     while (in_flight(s) && rt_now_ns() < end)
-        if (wait_signal(signals, -1, 5))
+        if (wait_end(signals, 5))
             exit_now(1);
 }
 
@@ -275,7 +299,7 @@ static void drain(struct srv_server *s, int signals)
     RT_LOG(RT_LOG_INFO, "draining: not ready any more");
     atomic_store(&s->draining, true);
     int64_t delay = o->drain_delay_ms >= 0 ? o->drain_delay_ms : getpid() == 1 ? 5000 : 0;
-    if (delay && wait_signal(signals, -1, (int)delay))
+    if (delay && wait_end(signals, (int)delay))
         exit_now(1);
     if (s->rest)
         srv_rest_quiesce(s->rest);

@@ -80,12 +80,103 @@ static void what_tensorflow_serving_refuses_is_refused(void **state)
                  "ModelServerConfig::model_platform");
     assert_fails(parse(LIST(MODEL("m", "model_type: TENSORFLOW"))), RT_INVALID_ARGUMENT, &err,
                  "Illegal setting both");
-    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' model_platform: 'caffe' }")),
-                 RT_INVALID_ARGUMENT, &err, "caffe");
-    assert_fails(parse(LIST(MODEL("m", "logging_config {}"))), RT_FAILED_PRECONDITION, &err,
-                 "No request-logger-creator provided.");
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' model_type: OTHER }")),
+                 RT_INVALID_ARGUMENT, &err,
+                 "ModelServerConfig::model_type choice 2 not supported.");
+    assert_fails(parse("custom_model_config { type_url: 'a/b' }"), RT_INVALID_ARGUMENT, &err,
+                 "Only ModelConfigList is currently supported");
+    assert_fails(parse(LIST(MODEL("m", "logging_config { sampling_config { sampling_rate: 2 } }"))),
+                 RT_INVALID_ARGUMENT, &err, "sampling_rate 2 is not between 0 and 1");
+    assert_fails(parse(LIST("config { base_path: '/m' model_platform: 'tensorflow' }")),
+                 RT_INVALID_ARGUMENT, &err, "has no name");
     assert_fails(parse("model_config_list { confg {} }"), RT_INVALID_ARGUMENT, &err,
-                 "Invalid protobuf file: 'models.config'");
+                 "Invalid protobuf file: 'models.config': 1:21: Message type");
+    /* Names come before platforms. */
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' } " MODEL("m", ""))),
+                 RT_INVALID_ARGUMENT, &err, "Illegal to list model m multiple times");
+}
+
+static void a_platform_must_be_tensorflow_and_stay_it(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST("config { name: 'm' base_path: '/m' model_platform: 'caffe' }")), &err);
+    assert_fails(srv_config_check_platforms(NULL, config, &err), RT_INVALID_ARGUMENT, &err,
+                 "Model m requests unsupported platform caffe");
+    struct srv_config *caffe = config;
+    config = NULL;
+    assert_ok(parse(LIST(MODEL("m", ""))), &err);
+    assert_ok(srv_config_check_platforms(NULL, config, &err), &err);
+    assert_ok(srv_config_check_platforms(config, config, &err), &err);
+    assert_fails(srv_config_check_platforms(config, caffe, &err), RT_INVALID_ARGUMENT, &err,
+                 "Illegal to change a model's platform. For model m platform was tensorflow and "
+                 "new platform requested is caffe");
+    srv_config_free(caffe);
+}
+
+static void an_empty_file_may_not_follow_a_list(void **state)
+{
+    (void)state;
+    assert_ok(parse(""), &err);
+    struct srv_config *nothing = config;
+    assert_false(nothing->is_list);
+    config = NULL;
+    assert_ok(parse(LIST(MODEL("m", ""))), &err);
+    assert_ok(srv_config_check_transition(nothing, config, &err), &err);
+    assert_ok(srv_config_check_transition(nothing, nothing, &err), &err);
+    assert_fails(srv_config_check_transition(config, nothing, &err), RT_FAILED_PRECONDITION, &err,
+                 "Cannot transition to requested config. It is only legal to transition from one "
+                 "ModelConfigList to another.");
+    struct srv_config *list = config;
+    config = NULL;
+    assert_ok(parse("model_config_list {}"), &err); /* says that there are no models */
+    assert_ok(srv_config_check_transition(list, config, &err), &err);
+    srv_config_free(list);
+    srv_config_free(nothing);
+}
+
+static void logging_is_kept(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("m", "logging_config { log_collector_config { type: 'x' "
+                                    "filename_prefix: '/log/m' } sampling_config { "
+                                    "sampling_rate: 0.25 } }") MODEL("n", "logging_config {}")
+                             MODEL("o", ""))),
+              &err);
+    const struct srv_logging_config *l = config->models[0].logging;
+    assert_string_equal(l->type, "x");
+    assert_string_equal(l->filename_prefix, "/log/m");
+    assert_true(l->sampling_rate == 0.25);
+    assert_string_equal(config->models[1].logging->filename_prefix, "");
+    assert_null(config->models[2].logging);
+}
+
+/* Each differs from the first. */
+static void configs_are_the_same_when_they_say_the_same(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        LIST(MODEL("m", "version_labels { key: 'a' value: 1 }")),
+        "model_config_list {}",
+        "",
+        LIST(MODEL("n", "version_labels { key: 'a' value: 1 }")),
+        LIST(MODEL("m", "")),
+        LIST(MODEL("m", "version_labels { key: 'a' value: 2 }")),
+        LIST(MODEL("m", "version_labels { key: 'b' value: 1 }")),
+        LIST(MODEL("m", "version_labels { key: 'a' value: 1 } model_version_policy { all {} }")),
+        LIST(MODEL("m", "version_labels { key: 'a' value: 1 } logging_config {}")),
+        LIST("config { name: 'm' base_path: '/n' model_platform: 'tensorflow' version_labels { "
+             "key: 'a' value: 1 } }")};
+    struct srv_config *first = NULL;
+    assert_ok(parse(texts[0]), &err);
+    first = config;
+    config = NULL;
+    for (size_t i = 0; i < sizeof texts / sizeof(texts[0]); i++) {
+        assert_ok(parse(texts[i]), &err);
+        assert_int_equal(srv_config_eq(first, config), i == 0);
+    }
+    assert_int_equal(srv_config_find(first, "m")->labels[0].version, 1);
+    assert_null(srv_config_find(first, "l"));
+    srv_config_free(first);
 }
 
 static void file_systems_that_are_not_local_are_refused_by_name(void **state)
@@ -138,6 +229,10 @@ int main(void)
         cmocka_unit_test(without_a_policy_the_latest_version_is_wanted),
         cmocka_unit_test(an_empty_file_is_a_server_without_models),
         cmocka_unit_test(what_tensorflow_serving_refuses_is_refused),
+        cmocka_unit_test(a_platform_must_be_tensorflow_and_stay_it),
+        cmocka_unit_test(an_empty_file_may_not_follow_a_list),
+        cmocka_unit_test(logging_is_kept),
+        cmocka_unit_test(configs_are_the_same_when_they_say_the_same),
         cmocka_unit_test(file_systems_that_are_not_local_are_refused_by_name),
         cmocka_unit_test(every_directory_of_a_folder_is_a_model_but_hidden_ones),
     };

@@ -481,7 +481,7 @@ static void the_start_fails_with_the_models_error(void **state)
     version("m/1", "bad");
     assert_ok(START("--", "--model_name=m", flag("model_base_path", "m")), &err);
     assert_fails(srv_manager_wait_initial(manager, &err), RT_UNKNOWN, &err,
-                 "1 servable(s) did not become available: {{name: m version: 1} due to error: "
+                 "1 servable(s) did not become available: {{{name: m version: 1} due to error: "
                  "UNIMPLEMENTED: op Nonsense is missing}");
 }
 
