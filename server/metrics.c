@@ -1,8 +1,11 @@
 #include "server/metrics.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/base/arena.h"
 #include "server/metrics_cells.h"
@@ -336,9 +339,19 @@ static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path)
     return m->paths[i] = p;
 }
 
+static bool has_mlmd_uuid(const char *dir)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/assets.extra/mlmd_uuid", dir);
+
+    return n > 0 && n < (int)sizeof path && access(path, R_OK) == 0;
+}
+
 void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir, bool ok,
                       int64_t ns)
 {
+    bool has_uuid = ok && has_mlmd_uuid(dir);
+
     rt_mutex_lock(&m->mu);
     struct srv_model_metrics *cells = model_of(m, model);
     struct srv_path_metrics *path = path_of(m, dir);
@@ -348,6 +361,7 @@ void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir,
             count_time(&cells->load, ns);
     }
     if (path && ok) {
+        path->model = has_uuid && cells ? cells->name : NULL;
         path->loads_ok++;
         path->load_us += ns > 0 ? (uint64_t)ns / 1000 : 0;
     } else if (path) {

@@ -92,6 +92,7 @@ struct srv_model_metrics {
 
 struct srv_path_metrics { /* of one version's folder; guarded */
     char *path;           /* for free() */
+    const char *model;    /* set: its assets name the version in an ML Metadata store */
     uint64_t loads_ok, loads_failed, load_us;
     uint64_t warmed[SRV_N_CODES], warm_records[SRV_N_CODES];
     struct srv_times warming[SRV_N_CODES];

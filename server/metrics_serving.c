@@ -6,6 +6,7 @@
  * large one is wrong), and a line break in a label is escaped.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/metrics_cells.h"
@@ -114,6 +115,23 @@ static void loads(struct page *p)
             sample(p, latency, p->m->paths[i]->load_us);
     }
     type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
+}
+
+/* A gauge of texts there, which its page prints as 0: the labels are what it tells. */
+static void mlmd_map(struct page *p)
+{
+    static const char *const name = ":tensorflow:serving:mlmd_map";
+
+    type(p, name, "gauge");
+    for (int i = 0; i < SRV_MAX_PATHS && p->m->paths[i]; i++) {
+        const struct srv_path_metrics *path = p->m->paths[i];
+        const char *slash = strrchr(path->path, '/');
+        if (!path->model)
+            continue;
+        start(p, "model_name", path->model);
+        srv_text_label_int(&p->labels, "version", slash ? strtoll(slash + 1, NULL, 10) : 0);
+        sample(p, name, 0);
+    }
 }
 
 static void warmups(struct page *p)
@@ -432,7 +450,7 @@ void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out)
     loads(&p);
     graph(&p);
     batching(&p);
-    type(&p, ":tensorflow:serving:mlmd_map", "gauge");
+    mlmd_map(&p);
     warmups(&p);
     request_count(&p);
     examples(&p);

@@ -175,6 +175,16 @@ class Metrics(support.Case):
         self.assertIn(b"Unexpected path: " + PAGE.encode() + b"?x=1", body)
 
 
+class Metadata(support.Case):
+    def test_versions_known_to_a_metadata_store_are_listed(self):
+        self.put("m/42")
+        os.mkdir(self.path("m/42/assets.extra"))
+        self.write("m/42/assets.extra/mlmd_uuid", "an id")
+        with support.Server(f"--models={self.folder}") as server:
+            self.assertIn('\n:tensorflow:serving:mlmd_map{model_name="m",version="42"} 0\n',
+                          scrape(server))
+
+
 class Path(support.Case):
     def test_is_the_monitoring_files(self):
         config = self.write("monitoring", 'prometheus_config { enable: true, path: "/metrics" }')
