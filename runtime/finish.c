@@ -496,7 +496,7 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
         pl_prune(&g);
         if (!q->is_load)
             mark_written(&g);
-        if (s->n_devices <= 1)
+        if (s->n_devices <= 1 && !s->options.tuning.no_fusion)
             st = pl_fuse(&g, err);
     }
     if (!st) {

@@ -125,6 +125,13 @@ static inline bool rt_op_reads_value(const struct rt_op *op, int k, int n_in)
 struct rt_pack;
 struct rt_context;
 
+/* What may be done beside running each node as it is, by name what is left out: of a session. All
+ * zero: everything that is right for every user. */
+struct rt_tuning {
+    bool no_fusion;   /* nodes stay as the graph has them */
+    bool no_winograd; /* convolutions sum their products one by one */
+};
+
 struct rt_prep {
     const struct rt_node *node;
     int n_in, n_out;
@@ -134,7 +141,8 @@ struct rt_prep {
     const struct rt_info *in, *out; /* out: as infer left it */
     size_t scratch_bytes;           /* set: given to run, 64-byte aligned */
     void (*release)(void *state);   /* set when the state holds more than rt_prep_alloc memory */
-    struct rt_prepared *self;       /* the runtime's */
+    const struct rt_tuning *tuning;
+    struct rt_prepared *self; /* the runtime's */
     struct rt_error *err;
 };
 /* Zeroed; lives as long as the state. NULL: out of memory (and *p->err is filled). */

@@ -311,6 +311,7 @@ static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const str
                            .n_out = n_out,
                            .in = info,
                            .out = info + n_in,
+                           .tuning = &p->plan->session->options.tuning,
                            .self = p,
                            .err = err};
     int best = 0;

@@ -18,6 +18,7 @@ enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 struct fixture {
     struct rt_bytes g;
     struct rt_registry *all, *plain; /* every kernel; only the plain ones where there are any */
+    struct rt_tuning tuning;
     uint64_t seed;
     struct rt_error err;
 };
@@ -134,7 +135,7 @@ static struct rt_session *session(struct fixture *x, const struct rt_registry *o
 {
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
-    const struct rt_session_options options = {.registry = ops};
+    const struct rt_session_options options = {.registry = ops, .tuning = x->tuning};
     assert_ok(rt_library_import(&l, gd_span(&x->g), ops, &x->err), &x->err);
     assert_ok(rt_session_new(&s, l, &options, &x->err), &x->err);
     return s;
@@ -360,6 +361,39 @@ static void steps_behind_a_product_change_nothing_by_joining_it(void **state)
         rt_tensor_clear(all[i]);
 }
 
+/* ---- what a session may leave out ---- */
+
+static void without_fusion_and_winograd_the_answers_agree(void **state)
+{
+    struct fixture *x = *state;
+    static const struct rt_tuning less[] = {
+        {.no_fusion = true}, {.no_winograd = true}, {.no_fusion = true, .no_winograd = true}};
+    static const int64_t sides[] = {7, 9, 21}; /* 2x2 tiles, and 4x4 */
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+        const int64_t side = sides[i], channels = 48;
+        struct rt_tensor image = random_tensor(x, 4, (int64_t[]){2, side, side, 32});
+        struct rt_tensor f = random_tensor(x, 4, (int64_t[]){3, 3, 32, channels});
+        struct rt_tensor bias = random_tensor(x, 1, &channels);
+        gd_node(&x->g, "x", "Placeholder", "", "dtype=float");
+        constant(x, "w", &f);
+        constant(x, "b", &bias);
+        gd_node(&x->g, "h", "Conv2D", "x w", "T=float strides=[1,1,1,1] padding='SAME'");
+        gd_node(&x->g, "s", "BiasAdd", "h b", "T=float");
+        gd_node(&x->g, "y", "Relu", "s", "T=float");
+        for (size_t k = 0; k < sizeof less / sizeof *less; k++) {
+            struct rt_tensor all = answer(x, x->all, &image, 1);
+            x->tuning = less[k];
+            struct rt_tensor some = answer(x, x->all, &image, 1);
+            x->tuning = (struct rt_tuning){0};
+            compare_tensors(&some, &all, "convolution, bias, relu");
+        }
+        next_graph(x);
+        rt_tensor_clear(&image);
+        rt_tensor_clear(&f);
+        rt_tensor_clear(&bias);
+    }
+}
+
 /* ---- threads ---- */
 
 /* x [2,12,12,16] -> conv 3x3 -> bias -> relu -> pool -> depthwise -> einsum -> y */
@@ -520,6 +554,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(products_agree_with_the_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(convolutions_agree_with_the_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(steps_behind_a_product_change_nothing_by_joining_it, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(without_fusion_and_winograd_the_answers_agree, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_normalisation_by_constants_joins_its_convolution, set_up,
                                         tear_down),

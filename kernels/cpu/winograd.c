@@ -1,0 +1,216 @@
+#include "kernels/cpu/winograd.h"
+
+#include <string.h>
+
+struct kn_winograd_loops {
+    int panel; /* columns of the weights that lie together */
+    void (*input)(int m, const float *src, int64_t row, int64_t ci, float *v, int64_t step);
+    void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
+    void (*product)(const float *a, int64_t lda, const float *b, float *c, int64_t ldc,
+                    int64_t rows, int64_t k, int64_t n);
+};
+
+enum {
+    ROWS = 6,        /* of a product, held in registers */
+    LINE = 16,       /* floats in a cache line */
+    LEAST_TILES = 48 /* in a block: transformed weights are read once per block */
+};
+
+#define LOOPS(name) base_##name
+#define TARGET
+#define LANES 4
+#define WIDE  2
+#include "kernels/cpu/winograd_loops.h"
+
+#if defined(__x86_64__)
+#define LOOPS(name) avx2_##name
+#define TARGET      __attribute__((target("avx2,fma")))
+#define LANES       8
+#define WIDE        2
+#include "kernels/cpu/winograd_loops.h"
+
+#define LOOPS(name) avx512_##name
+#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
+#define LANES       16
+#define WIDE        4
+#include "kernels/cpu/winograd_loops.h"
+#endif
+
+static const struct kn_winograd_loops *loops_here(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+        return &avx512_loops;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &avx2_loops;
+#endif
+    return &base_loops;
+}
+
+static int64_t n_products(const struct kn_winograd *w)
+{
+    return (int64_t)(w->m + 2) * (w->m + 2);
+}
+
+/* Floats from one product's matrix to the next: a line more than it holds, so that the matrices
+ * do not all fall on the same sets of the cache. */
+static int64_t step_of(const struct kn_winograd *w, int64_t channels)
+{
+    return w->block * channels + LINE;
+}
+
+bool kn_winograd_solve(struct kn_winograd *w)
+{
+    int64_t tiles, pixels;
+
+    if (w->ci % LINE || w->co % LINE || w->ci <= 0 || w->co <= 0 || w->ci > INT32_MAX ||
+        w->co > INT32_MAX || w->out_h <= 0 || w->out_w <= 0 || w->batch <= 0)
+        return false;
+    w->tiles_h = (w->out_h - 1) / w->m + 1;
+    w->tiles_w = (w->out_w - 1) / w->m + 1;
+    if (__builtin_mul_overflow(w->tiles_h, w->tiles_w, &tiles) ||
+        __builtin_mul_overflow(tiles, w->batch, &tiles))
+        return false;
+    /* The weights of a product are as many bytes as this many of its rows in and out. */
+    int64_t block = w->ci * w->co / (w->ci + w->co);
+    if (block < LEAST_TILES)
+        block = LEAST_TILES;
+    const int64_t blocks = (tiles - 1) / block + 1;
+    w->block = (tiles - 1) / blocks + 1;
+    if (__builtin_mul_overflow(w->block + 1, n_products(w) * (w->ci + w->co) * 8, &pixels))
+        return false;
+    w->loops = loops_here();
+    return true;
+}
+
+int kn_winograd_panel(const struct kn_winograd *w)
+{
+    return w->loops->panel;
+}
+
+size_t kn_winograd_pack_bytes(const struct kn_winograd *w)
+{
+    const int64_t panel = w->loops->panel;
+    return (size_t)(n_products(w) * w->ci * ((w->co + panel - 1) / panel * panel)) * sizeof(float);
+}
+
+/* G g G' of one 3x3 filter, in double: its rounding would be in every product. */
+static void filter_tile(int m, double g[3][3], double u[6][6])
+{
+    static const double g2[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};
+    static const double g4[6][3] = {{1.0 / 4, 0, 0},
+                                    {-1.0 / 6, -1.0 / 6, -1.0 / 6},
+                                    {-1.0 / 6, 1.0 / 6, -1.0 / 6},
+                                    {1.0 / 24, 1.0 / 12, 1.0 / 6},
+                                    {1.0 / 24, -1.0 / 12, 1.0 / 6},
+                                    {0, 0, 1}};
+    const double(*t)[3] = m == 4 ? g4 : g2;
+
+    for (int i = 0; i < m + 2; i++) {
+        double row[3];
+        for (int j = 0; j < 3; j++)
+            row[j] = t[i][0] * g[0][j] + t[i][1] * g[1][j] + t[i][2] * g[2][j];
+        for (int j = 0; j < m + 2; j++)
+            u[i][j] = row[0] * t[j][0] + row[1] * t[j][1] + row[2] * t[j][2];
+    }
+}
+
+void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst)
+{
+    const int64_t panel = w->loops->panel, a = w->m + 2, ci = w->ci, co = w->co;
+    const int64_t columns = (co + panel - 1) / panel * panel, matrix = ci * columns;
+
+    if (columns != co)
+        memset(dst, 0, kn_winograd_pack_bytes(w));
+    for (int64_t c = 0; c < ci; c++)
+        for (int64_t o = 0; o < co; o++) {
+            double g[3][3], u[6][6];
+            for (int i = 0; i < 9; i++)
+                g[i / 3][i % 3] = (double)filter[(i * ci + c) * co + o];
+            filter_tile(w->m, g, u);
+            float *at = dst + (o / panel * ci + c) * panel + o % panel;
+            for (int64_t i = 0; i < a * a; i++)
+                at[i * matrix] = (float)u[i / a][i % a];
+        }
+}
+
+static int64_t patch_floats(const struct kn_winograd *w)
+{
+    return n_products(w) * (w->ci > w->co ? w->ci : w->co);
+}
+
+size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
+{
+    const int64_t floats = n_products(w) * (step_of(w, w->ci) + step_of(w, w->co));
+    return (size_t)(floats + patch_floats(w)) * sizeof(float);
+}
+
+struct tile {
+    int64_t image, y, x; /* of its first output */
+};
+
+static struct tile tile_at(const struct kn_winograd *w, int64_t i)
+{
+    const int64_t per_image = w->tiles_h * w->tiles_w, k = i % per_image;
+    return (struct tile){i / per_image, k / w->tiles_w * w->m, k % w->tiles_w * w->m};
+}
+
+/* A tile that reaches beyond the image is copied, zeros around it. */
+static const float *inputs_of(const struct kn_winograd *w, const float *src, struct tile t,
+                              float *patch, int64_t *row)
+{
+    const int64_t a = w->m + 2, ci = w->ci, y = t.y - w->top, x = t.x - w->left;
+    const float *image = src + t.image * w->in_h * w->in_w * ci;
+
+    *row = w->in_w * ci;
+    if (y >= 0 && x >= 0 && y + a <= w->in_h && x + a <= w->in_w)
+        return image + (y * w->in_w + x) * ci;
+    const int64_t from = x < 0 ? -x : 0, to = x + a > w->in_w ? w->in_w - x : a;
+    memset(patch, 0, (size_t)(a * a * ci) * sizeof *patch);
+    for (int64_t i = 0; i < a; i++)
+        if (y + i >= 0 && y + i < w->in_h && from < to)
+            memcpy(patch + (i * a + from) * ci, image + ((y + i) * w->in_w + x + from) * ci,
+                   (size_t)((to - from) * ci) * sizeof *patch);
+    *row = a * ci;
+    return patch;
+}
+
+void kn_winograd_run(const struct kn_winograd *w, const float *src, const float *packed, float *dst,
+                     void *scratch, void (*finish)(void *arg, float *y, int64_t pixels), void *arg)
+{
+    const struct kn_winograd_loops *loops = w->loops;
+    const int64_t m = w->m, ci = w->ci, co = w->co, products = n_products(w);
+    const int64_t tiles = w->batch * w->tiles_h * w->tiles_w;
+    const int64_t in_step = step_of(w, ci), out_step = step_of(w, co);
+    const int64_t matrix = (int64_t)(kn_winograd_pack_bytes(w) / sizeof(float)) / products;
+    float *v = scratch, *p = v + products * in_step, *patch = p + products * out_step;
+
+    for (int64_t first = 0; first < tiles; first += w->block) {
+        const int64_t n = tiles - first < w->block ? tiles - first : w->block;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t row;
+            const float *from = inputs_of(w, src, tile_at(w, first + i), patch, &row);
+            loops->input(w->m, from, row, ci, v + i * ci, in_step);
+        }
+        for (int64_t k = 0; k < products; k++)
+            loops->product(v + k * in_step, ci, packed + k * matrix, p + k * out_step, co, n, ci,
+                           co);
+        for (int64_t i = 0; i < n; i++) {
+            const struct tile t = tile_at(w, first + i);
+            const int64_t rows = w->out_h - t.y < m ? w->out_h - t.y : m;
+            const int64_t columns = w->out_w - t.x < m ? w->out_w - t.x : m;
+            float *y = dst + ((t.image * w->out_h + t.y) * w->out_w + t.x) * co;
+            const bool whole = rows == m && columns == m;
+            loops->output(w->m, p + i * co, out_step, co, whole ? y : patch,
+                          whole ? w->out_w * co : m * co);
+            for (int64_t j = 0; j < rows; j++) {
+                float *to = y + j * w->out_w * co;
+                if (!whole)
+                    memcpy(to, patch + j * m * co, (size_t)(columns * co) * sizeof *to);
+                if (finish)
+                    finish(arg, to, columns);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+/*
+ * Convolutions of 3x3 windows with stride 1 by Winograd's minimal filtering, on float32 NHWC as it
+ * is: a tile of m x m outputs costs (m + 2)^2 products per pair of channels instead of 9 m^2.
+ *
+ * Per block of tiles: the inputs of each tile are transformed (channels lie innermost, so they are
+ * the vector), (m + 2)^2 matrix products with the transformed weights follow, and the results are
+ * transformed back into the output's rows. The sums do not depend on the batch or the block.
+ *
+ * Rounding: about 1e-6 of the output's largest magnitude for m = 2, 1e-5 for m = 4 with usual
+ * weights. An infinity or NaN of the input reaches every output of its tiles, not only its
+ * window's.
+ *
+ * Source: S. Winograd, Arithmetic Complexity of Computations (1980); A. Lavin, S. Gray, Fast
+ * Algorithms for Convolutional Neural Networks, arXiv:1509.09308, for the matrices.
+ * Threads: pure.
+ */
+#ifndef KN_CPU_WINOGRAD_H
+#define KN_CPU_WINOGRAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct kn_winograd_loops;
+
+struct kn_winograd {
+    int m;                                   /* outputs per side of a tile: 2 or 4 */
+    int64_t batch, in_h, in_w, out_h, out_w; /* of one image, in pixels */
+    int64_t top, left;                       /* padding */
+    int64_t ci, co;
+    /* by kn_winograd_solve */
+    int64_t tiles_h, tiles_w; /* per image */
+    int64_t block;            /* tiles worked on at a time */
+    const struct kn_winograd_loops *loops;
+};
+
+/* Fills in the rest from the fields above. False: channels that are no multiple of 16, or sizes
+ * beyond what can be addressed. */
+bool kn_winograd_solve(struct kn_winograd *w);
+/* What the packed weights' bytes depend on, besides m, ci and co: the instruction set's panels. */
+int kn_winograd_panel(const struct kn_winograd *w);
+size_t kn_winograd_pack_bytes(const struct kn_winograd *w);
+/* filter [3, 3, ci, co] to the transformed form; dst 64-byte aligned. */
+void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst);
+size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
+/*
+ * src [batch, in_h, in_w, ci] to dst [batch, out_h, out_w, co]. `finish` (NULL: none) is called
+ * with each run of `pixels` neighbouring outputs once they are written, while they are in the
+ * cache. scratch: 64-byte aligned.
+ */
+void kn_winograd_run(const struct kn_winograd *w, const float *src, const float *packed, float *dst,
+                     void *scratch, void (*finish)(void *arg, float *y, int64_t pixels), void *arg);
+
+#endif

@@ -1,0 +1,130 @@
+#include "kernels/cpu/winograd_conv.h"
+
+#include "kernels/cpu/conv_shape.h"
+#include "kernels/cpu/tail.h"
+#include "kernels/cpu/winograd.h"
+
+struct state {
+    struct kn_winograd w;
+    struct kn_tail tail;
+    const struct rt_pack *filter;
+    bool empty;
+};
+
+enum {
+    LEAST_CHANNELS = 32,
+    LEAST_SIDE = 6,
+    /* From this many outputs per side on, tiles of 4x4 hold few that lie outside, and there are
+     * enough of them even in one picture to pay for their larger weights. */
+    LARGE_SIDE = 20,
+};
+
+static bool solve(const struct rt_prep *p, const struct kn_conv_shape *g, struct kn_winograd *w)
+{
+    const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
+
+    for (int i = 0; i < 2; i++)
+        if (g->axis[i].size != 3 || g->axis[i].stride != 1 || g->axis[i].dilation != 1 ||
+            g->axis[i].out < LEAST_SIDE)
+            return false;
+    if (g->groups != 1 || g->ci < LEAST_CHANNELS || g->co < LEAST_CHANNELS || g->batch < 0)
+        return false;
+    *w = (struct kn_winograd){
+        .m = y->out >= LARGE_SIDE && x->out >= LARGE_SIDE ? 4 : 2,
+        .batch = g->batch ? g->batch : 1,
+        .in_h = y->in,
+        .in_w = x->in,
+        .out_h = y->out,
+        .out_w = x->out,
+        .top = y->lo,
+        .left = x->lo,
+        .ci = g->ci,
+        .co = g->co,
+    };
+    (void)p;
+    return kn_winograd_solve(w);
+}
+
+int kn_winograd_can(const struct rt_prep *p)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_prep quiet = *p;
+    struct kn_conv_shape g;
+    struct kn_winograd w;
+
+    quiet.err = &ignored;
+    if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
+        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g))
+        return 0;
+    return solve(p, &g, &w) ? 3 : 0;
+}
+
+/* What the bytes of a packed filter depend on. */
+struct format {
+    char name[8];
+    int m, panel;
+    int64_t ci, co;
+};
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    struct kn_winograd w = {
+        .m = f->m, .batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co};
+
+    if (!kn_winograd_solve(&w))
+        return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
+    kn_winograd_pack(&w, src->data, dst);
+    return RT_OK;
+}
+
+enum rt_status kn_winograd_prepare(struct rt_prep *p, void **state)
+{
+    struct state *s = rt_prep_alloc(p, sizeof *s);
+    struct kn_conv_shape g;
+
+    if (!s)
+        return p->err->code;
+    enum rt_status st = kn_conv_prepare(p, &g);
+    if (st)
+        return st;
+    if (!solve(p, &g, &s->w))
+        return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
+    s->empty = g.batch == 0;
+    kn_tail_read(&s->tail, p->node);
+    const struct format f = {.name = "wino",
+                             .m = s->w.m,
+                             .panel = kn_winograd_panel(&s->w),
+                             .ci = s->w.ci,
+                             .co = s->w.co};
+    st = rt_prep_pack(p, 1, &f, sizeof f, kn_winograd_pack_bytes(&s->w), pack, &s->filter);
+    if (!st && !s->filter)
+        st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
+    p->scratch_bytes = kn_winograd_scratch_bytes(&s->w);
+    *state = s;
+    return st;
+}
+
+struct finish {
+    const struct state *s;
+    struct rt_run *r;
+};
+
+static void finish(void *arg, float *y, int64_t pixels)
+{
+    const struct finish *f = arg;
+    kn_tail_apply(&f->s->tail, f->r, y, pixels, f->s->w.co);
+}
+
+enum rt_status kn_winograd_conv(struct rt_run *r)
+{
+    const struct state *s = r->state;
+    struct finish f = {s, r};
+
+    if (s->empty)
+        return RT_OK;
+    kn_winograd_run(&s->w, r->in[0].data, rt_pack_data(s->filter), r->out[0].data, r->scratch,
+                    s->tail.n ? finish : NULL, &f);
+    return RT_OK;
+}

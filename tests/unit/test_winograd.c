@@ -1,0 +1,179 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+/* The file itself: every instruction set's loops are tried, not only the best one's. */
+#include "kernels/cpu/winograd.c"
+
+static uint32_t seed = 7;
+static float draw(void)
+{
+    seed = seed * 1664525 + 1013904223;
+    return (float)(seed >> 8) / (1 << 23) - 1;
+}
+
+static float *floats(size_t n)
+{
+    float *p = aligned_alloc(64, (n * sizeof *p + 127) / 64 * 64);
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = draw();
+    return p;
+}
+
+static int64_t finished;
+static void add_one(void *arg, float *y, int64_t pixels)
+{
+    const struct kn_winograd *w = arg;
+    for (int64_t i = 0; i < pixels * w->co; i++)
+        y[i] += 1;
+    finished += pixels;
+}
+
+static double sum_at(const struct kn_winograd *w, const float *x, const float *f, int64_t image,
+                     int64_t y0, int64_t x0, int64_t o)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < 9; i++) {
+        const int64_t y = y0 - w->top + i / 3, c = x0 - w->left + i % 3;
+        if (y < 0 || c < 0 || y >= w->in_h || c >= w->in_w)
+            continue;
+        for (int64_t k = 0; k < w->ci; k++)
+            sum += (double)x[((image * w->in_h + y) * w->in_w + c) * w->ci + k] *
+                   (double)f[(i * w->ci + k) * w->co + o];
+    }
+    return sum;
+}
+
+static void one_shape(const struct kn_winograd_loops *loops, struct kn_winograd w, double tolerance)
+{
+    assert_true(kn_winograd_solve(&w));
+    w.loops = loops;
+    const int64_t pixels = w.batch * w.out_h * w.out_w;
+    float *x = floats((size_t)(w.batch * w.in_h * w.in_w * w.ci));
+    float *f = floats((size_t)(9 * w.ci * w.co));
+    float *packed = floats(kn_winograd_pack_bytes(&w) / sizeof(float));
+    float *scratch = floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
+    float *y = floats((size_t)(pixels * w.co));
+    double most = 0, apart = 0;
+
+    kn_winograd_pack(&w, f, packed);
+    finished = 0;
+    kn_winograd_run(&w, x, packed, y, scratch, add_one, &w);
+    assert_int_equal(finished, pixels);
+    for (int64_t i = 0; i < pixels * w.co; i += 1 + w.co / 7) {
+        const int64_t p = i / w.co;
+        const double right =
+            sum_at(&w, x, f, p / (w.out_h * w.out_w), p / w.out_w % w.out_h, p % w.out_w, i % w.co);
+        most = fmax(most, fabs(right));
+        apart = fmax(apart, fabs(right + 1 - (double)y[i]));
+    }
+    if (!(apart <= tolerance * most))
+        fail_msg("m %d, %lld -> %lld channels, %lldx%lld: %g apart, the largest is %g", w.m,
+                 (long long)w.ci, (long long)w.co, (long long)w.out_h, (long long)w.out_w, apart,
+                 most);
+    free(x);
+    free(f);
+    free(packed);
+    free(scratch);
+    free(y);
+}
+
+static void all_shapes(const struct kn_winograd_loops *loops)
+{
+    static const struct {
+        int64_t batch, h, w, ci, co;
+    } c[] = {{1, 6, 7, 16, 16},
+             {2, 13, 9, 32, 48},
+             {3, 1, 1, 16, 80},
+             {1, 23, 4, 48, 64},
+             {1, 30, 31, 16, 112}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int m = 2; m <= 4; m += 2)
+            for (int pad = 0; pad < 3; pad++) { /* none, SAME, more than the window */
+                if (c[i].h + 2 * pad < 3 || c[i].w + 2 * pad < 3)
+                    continue;
+                one_shape(loops,
+                          (struct kn_winograd){.m = m,
+                                               .batch = c[i].batch,
+                                               .in_h = c[i].h,
+                                               .in_w = c[i].w,
+                                               .out_h = c[i].h + 2 * pad - 2,
+                                               .out_w = c[i].w + 2 * pad - 2,
+                                               .top = pad,
+                                               .left = pad,
+                                               .ci = c[i].ci,
+                                               .co = c[i].co},
+                          m == 2 ? 5e-6 : 5e-5);
+            }
+}
+
+static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
+{
+    (void)state;
+    all_shapes(&base_loops);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        all_shapes(&avx2_loops);
+    if (loops_here() == &avx512_loops)
+        all_shapes(&avx512_loops);
+#endif
+}
+
+static void an_image_has_the_same_answer_in_any_batch(void **state)
+{
+    (void)state;
+    struct kn_winograd w = {.m = 4,
+                            .batch = 5,
+                            .in_h = 20,
+                            .in_w = 20,
+                            .out_h = 20,
+                            .out_w = 20,
+                            .top = 1,
+                            .left = 1,
+                            .ci = 32,
+                            .co = 32};
+    struct kn_winograd one = w;
+    one.batch = 1;
+    assert_true(kn_winograd_solve(&w) && kn_winograd_solve(&one));
+    assert_int_equal(kn_winograd_pack_bytes(&w), kn_winograd_pack_bytes(&one));
+    const size_t image = 20 * 20 * 32;
+    float *x = floats(5 * image), *y = floats(5 * image), *alone = floats(image);
+    float *f = floats(9 * 32 * 32), *packed = floats(kn_winograd_pack_bytes(&w) / sizeof(float));
+    float *scratch = floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
+    kn_winograd_pack(&w, f, packed);
+    kn_winograd_run(&w, x, packed, y, scratch, NULL, NULL);
+    for (size_t i = 0; i < 5; i++) {
+        kn_winograd_run(&one, x + i * image, packed, alone, scratch, NULL, NULL);
+        assert_memory_equal(alone, y + i * image, image * sizeof *y);
+    }
+    free(x);
+    free(y);
+    free(alone);
+    free(f);
+    free(packed);
+    free(scratch);
+}
+
+static void odd_channels_and_endless_sizes_are_refused(void **state)
+{
+    (void)state;
+    struct kn_winograd w = {.m = 4, .batch = 1, .out_h = 8, .out_w = 8, .ci = 24, .co = 32};
+    assert_false(kn_winograd_solve(&w));
+    w.ci = 32;
+    w.co = 0;
+    assert_false(kn_winograd_solve(&w));
+    w.co = 32;
+    w.batch = INT64_MAX / 2;
+    assert_false(kn_winograd_solve(&w));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_agree_with_direct_ones_on_every_instruction_set),
+        cmocka_unit_test(an_image_has_the_same_answer_in_any_batch),
+        cmocka_unit_test(odd_channels_and_endless_sizes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
