@@ -108,16 +108,8 @@ static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_
                 st = rt_tensor_load(&in[k], err);
     if (!st)
         st = make_outputs(c, n, p, in, last_use, out, err);
-    if (!st && p->scratch_bytes > c->scratch_room) {
-        free(c->scratch);
-        c->scratch = NULL;
-        c->scratch_room = 0;
-        if (posix_memalign(&c->scratch, 64, (p->scratch_bytes + 63) & ~(size_t)63) != 0) {
-            c->scratch = NULL;
-            st = rt_fail_memory(err, n->name, p->scratch_bytes);
-        } else
-            c->scratch_room = p->scratch_bytes;
-    }
+    if (!st)
+        st = rt_context_scratch(c, &c->scratch, &c->scratch_room, p->scratch_bytes, n->name, err);
     if (!st) {
         struct rt_run r = {.node = n->def,
                            .state = p->state,

@@ -199,6 +199,11 @@ struct rt_context {
 };
 
 void rt_context_free(struct rt_context *c);
+/* Scratch counts against the session's budget as long as the context holds it. *room bytes at *p
+ * become at least `bytes`; what was there is not kept. */
+enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
+                                  const char *what, struct rt_error *err);
+void rt_context_drop_scratch(struct rt_context *c);
 /* feeds and fetches as rt_callable_run. */
 enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
                            const struct rt_tensor *feeds, struct rt_tensor *fetches,

@@ -37,8 +37,32 @@ struct rt_pool {
     atomic_size_t peak;   /* the most that was ever out: no more than that is kept idle, */
     atomic_size_t keep;   /* nor more than this */
     size_t limit;
+    struct rt_budget *budget; /* NULL: none */
+    struct rt_mutex budget_mu;
+    atomic_size_t reserved; /* taken of the budget, by budget_mu: in_use, and some more so that the
+                               threads of many runs seldom meet there */
     struct idle_list list[N_CLASSES];
 };
+
+enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20 };
+
+bool rt_budget_take(struct rt_budget *b, size_t n)
+{
+    if (!b)
+        return true;
+    size_t now = atomic_load(&b->used);
+    do {
+        if (now > b->limit || n > b->limit - now)
+            return false;
+    } while (!atomic_compare_exchange_weak(&b->used, &now, now + n));
+    return true;
+}
+
+void rt_budget_give(struct rt_budget *b, size_t n)
+{
+    if (b)
+        atomic_fetch_sub(&b->used, n);
+}
 
 /* The class that holds n bytes and, in *room, its size; -1 when there is none. */
 static int class_of(size_t n, size_t *room)
@@ -67,7 +91,43 @@ struct rt_pool *rt_pool_new(size_t limit_bytes)
     atomic_init(&p->keep, SIZE_MAX);
     for (int i = 0; i < N_CLASSES; i++)
         rt_mutex_init(&p->list[i].mu);
+    rt_mutex_init(&p->budget_mu);
     return p;
+}
+
+void rt_pool_share(struct rt_pool *p, struct rt_budget *budget)
+{
+    p->budget = budget;
+}
+
+/* So much of the budget is ours, at least. */
+static bool reserve(struct rt_pool *p, size_t want)
+{
+    rt_mutex_lock(&p->budget_mu);
+    size_t have = atomic_load(&p->reserved), more = want > have ? want - have : 0;
+    size_t step = more < RESERVE_STEP ? RESERVE_STEP : more;
+    bool ok = !more || rt_budget_take(p->budget, step);
+    if (!ok) {
+        step = more;
+        ok = rt_budget_take(p->budget, step);
+    }
+    if (ok && more)
+        atomic_store(&p->reserved, have + step);
+    rt_mutex_unlock(&p->budget_mu);
+    return ok;
+}
+
+/* Gives back what is reserved beyond what is out and `most`. */
+static void release_reserve(struct rt_pool *p, size_t most)
+{
+    rt_mutex_lock(&p->budget_mu);
+    size_t have = atomic_load(&p->reserved), need = atomic_load(&p->in_use);
+    if (have > need && have - need > most) {
+        need += most < RESERVE_STEP ? most : RESERVE_STEP;
+        atomic_store(&p->reserved, need);
+        rt_budget_give(p->budget, have - need);
+    }
+    rt_mutex_unlock(&p->budget_mu);
 }
 
 void rt_pool_keep(struct rt_pool *p, size_t keep_bytes)
@@ -77,6 +137,8 @@ void rt_pool_keep(struct rt_pool *p, size_t keep_bytes)
 
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
 {
+    if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) + RESERVE_STEP)
+        release_reserve(p, RESERVE_STEP);
     /* The largest first: few calls give most of it back. */
     for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
         for (;;) {
@@ -98,8 +160,10 @@ void rt_pool_unref(struct rt_pool *p)
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
         return;
     rt_pool_trim(p, 0);
+    release_reserve(p, 0);
     for (int i = 0; i < N_CLASSES; i++)
         rt_mutex_clear(&p->list[i].mu);
+    rt_mutex_clear(&p->budget_mu);
     free(p);
 }
 
@@ -108,13 +172,26 @@ size_t rt_pool_in_use(struct rt_pool *p)
     return atomic_load(&p->in_use);
 }
 
-static bool pool_count(struct rt_pool *p, size_t room)
+static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_error *err)
 {
     size_t now = atomic_load(&p->in_use);
     do {
-        if (now > p->limit || room > p->limit - now)
+        if (now > p->limit || room > p->limit - now) {
+            rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                    "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu",
+                    bytes, now, p->limit);
             return false;
+        }
     } while (!atomic_compare_exchange_weak(&p->in_use, &now, now + room));
+    if (p->budget && now + room > atomic_load(&p->reserved) && !reserve(p, now + room)) {
+        atomic_fetch_sub(&p->in_use, room);
+        rt_fail(
+            err, RT_RESOURCE_EXHAUSTED,
+            "out of memory: %zu bytes for a tensor, with %zu in use by all runs together of the "
+            "limit of %zu",
+            bytes, atomic_load(&p->budget->used), p->budget->limit);
+        return false;
+    }
     size_t peak = atomic_load(&p->peak);
     while (now + room > peak && !atomic_compare_exchange_weak(&p->peak, &peak, now + room))
         ;
@@ -136,8 +213,9 @@ static struct block *pool_take(struct rt_pool *p, int class)
 
 static void pool_give(struct rt_pool *p, struct block *k)
 {
-    size_t room = k->room;
-    atomic_fetch_sub(&p->in_use, room);
+    size_t room = k->room, out = atomic_fetch_sub(&p->in_use, room) - room;
+    if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
+        release_reserve(p, RESERVE_MOST);
     size_t idle = atomic_fetch_add(&p->idle, room) + room;
     if (idle > atomic_load(&p->peak) ||
         idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
@@ -172,12 +250,8 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
         return NULL;
     }
     if (pool) {
-        if (!pool_count(pool, room)) {
-            rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                    "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu",
-                    bytes, atomic_load(&pool->in_use), pool->limit);
+        if (!pool_count(pool, room, bytes, err))
             return NULL;
-        }
         k = pool_take(pool, class);
     } else {
         room = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
@@ -190,7 +264,7 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
     }
     if (!k) {
         if (pool)
-            atomic_fetch_sub(&pool->in_use, room);
+            atomic_fetch_sub(&pool->in_use, room); /* what it reserved goes back with the next */
         rt_fail_memory(err, "a tensor", bytes);
         return NULL;
     }

@@ -62,19 +62,9 @@ bool rt_take(struct rt_run *r, int k, struct rt_tensor *out)
 void *rt_scratch(struct rt_run *r, size_t bytes)
 {
     struct rt_context *c = r->ctx;
-    if (bytes <= c->extra_room)
-        return c->extra;
-    size_t limit = c->shared->session->options.run_memory_limit;
-    void *p = NULL;
-    if (bytes > SIZE_MAX - 64 || (limit && bytes > limit) ||
-        posix_memalign(&p, 64, (bytes + 63) & ~(size_t)63) != 0) {
-        rt_fail_memory(r->err, r->node->name, bytes);
-        return NULL;
-    }
-    free(c->extra);
-    c->extra = p;
-    c->extra_room = bytes;
-    return p;
+    return rt_context_scratch(c, &c->extra, &c->extra_room, bytes, r->node->name, r->err)
+               ? NULL
+               : c->extra;
 }
 
 struct rt_pool *rt_run_pool(struct rt_run *r)

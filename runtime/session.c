@@ -34,6 +34,38 @@ struct rt_callable {
 
 /* ---- contexts and running a plan ---- */
 
+void rt_context_drop_scratch(struct rt_context *c)
+{
+    rt_budget_give(c->plan->session->options.budget, c->scratch_room + c->extra_room);
+    free(c->scratch);
+    free(c->extra);
+    c->scratch = c->extra = NULL;
+    c->scratch_room = c->extra_room = 0;
+}
+
+enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
+                                  const char *what, struct rt_error *err)
+{
+    struct rt_session *s = c->plan->session;
+    size_t limit = s->options.run_memory_limit, want = (bytes + 63) & ~(size_t)63;
+    if (bytes <= *room)
+        return RT_OK;
+    free(*p);
+    *p = NULL;
+    rt_budget_give(s->options.budget, *room);
+    *room = 0;
+    if (bytes > SIZE_MAX - 64 || (limit && bytes > limit) ||
+        !rt_budget_take(s->options.budget, want))
+        return rt_fail_memory(err, what, bytes);
+    if (posix_memalign(p, 64, want) != 0) {
+        *p = NULL;
+        rt_budget_give(s->options.budget, want);
+        return rt_fail_memory(err, what, bytes);
+    }
+    *room = want;
+    return RT_OK;
+}
+
 void rt_context_free(struct rt_context *c)
 {
     if (!c)
@@ -46,8 +78,7 @@ void rt_context_free(struct rt_context *c)
     free(c->stream);
     free(c->value);
     free(c->key);
-    free(c->scratch);
-    free(c->extra);
+    rt_context_drop_scratch(c);
     free(c);
 }
 
@@ -99,6 +130,8 @@ static void context_give(struct rt_plan *p, struct rt_context *c)
             rt_tensor_clear(&c->value[v]);
         else
             c->value[v].dtype = 0;
+    if (c->scratch_room + c->extra_room > KEEP_POOL_BYTES)
+        rt_context_drop_scratch(c);
     rt_mutex_lock(&p->mu);
     bool keep = p->n_idle < MAX_IDLE_CONTEXTS;
     if (keep) {
@@ -517,9 +550,13 @@ static struct rt_pool *pool_take(struct rt_session *s)
     rt_mutex_lock(&s->pool_mu);
     struct rt_pool *p = s->n_pools ? s->pools[--s->n_pools] : NULL;
     rt_mutex_unlock(&s->pool_mu);
-    if (!p)
-        return rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
-    rt_pool_keep(p, SIZE_MAX);
+    if (p) {
+        rt_pool_keep(p, SIZE_MAX);
+        return p;
+    }
+    p = rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
+    if (p)
+        rt_pool_share(p, s->options.budget);
     return p;
 }
 

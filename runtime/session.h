@@ -17,7 +17,8 @@ struct rt_callable;
 
 struct rt_session_options {
     const struct rt_registry *registry; /* must outlive the session */
-    size_t run_memory_limit; /* bytes of tensors one run may hold at a time; 0: no limit */
+    size_t run_memory_limit;  /* bytes of tensors one run may hold at a time; 0: no limit */
+    struct rt_budget *budget; /* of all runs of all sessions that share it; NULL: none */
     bool log_device_placement;
     struct rt_tuning tuning;
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */

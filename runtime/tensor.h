@@ -86,11 +86,22 @@ struct rt_buffer {
                              void *arg, struct rt_error *err);
 };
 
+/* A bound on what many pools hold together. Outlives them. Zero `used` and set `limit`. */
+struct rt_budget {
+    atomic_size_t used;
+    size_t limit;
+};
+/* Takes n bytes of it, or none. A NULL budget has no bound. */
+bool rt_budget_take(struct rt_budget *b, size_t n);
+void rt_budget_give(struct rt_budget *b, size_t n);
+
 /*
  * Where a run's outputs come from: recycles blocks, counts them against a limit. Freed blocks of
  * any thread come back to it; it lives until the last of them is back.
  */
 struct rt_pool *rt_pool_new(size_t limit_bytes); /* NULL: out of memory */
+/* What is out counts against the budget too; before the first block. */
+void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
 void rt_pool_unref(struct rt_pool *p);
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks back to the system */
 /* From now on no more than so much of what comes back waits. At first: SIZE_MAX, all of it. */

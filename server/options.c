@@ -182,6 +182,8 @@ static const struct row rows[] = {
      "tensorflow_model_server: from starting); 0: no limit"},
     {"run_memory_limit_bytes", BYTES, OURS, AT(run_memory_limit_bytes), "4G", NULL, SIZE,
      "memory that one run may hold; 0: no limit"},
+    {"run_memory_total_bytes", BYTES, OURS, AT(run_memory_total_bytes), "0", NULL, SIZE,
+     "memory that all runs together may hold; 0: half of what the machine has free at the start"},
     {"allow_unsupported_signatures", BOOLEAN, OURS, AT(allow_unsupported_signatures), "false", NULL,
      ANY, "serve a model without those of its signatures that could not run"},
     {"log_device_placement", BOOLEAN, OURS, AT(log_device_placement), "false", NULL, ANY,

@@ -59,6 +59,7 @@ struct srv_options {
     int64_t
         model_wait_seconds; /* as tensorflow_model_server: how long a missing model is waited for */
     int64_t run_memory_limit_bytes;
+    int64_t run_memory_total_bytes; /* 0: a part of the machine's, see server.c */
     int64_t max_connections;
     int64_t request_read_timeout_ms;  /* for a whole request to arrive */
     bool rest_api_enable_compression; /* of answers, where the client takes gzip */

@@ -21,6 +21,7 @@ enum {
     PATIENCE_NS = 1000000000,
     TOTAL_FACTOR = 4, /* all queues together hold as much as this many full ones */
     MAX_IDLE_BUCKETS = 64,
+    RUNS_BEFORE_LARGER = 256,
 };
 
 struct feed_key { /* of one feed: what must be the same in all jobs of a bucket */
@@ -43,6 +44,7 @@ struct bucket {
     uint64_t hash;
     struct queue *queue; /* NULL: of the lane's writers */
     bool has_rows;
+    int since_halved; /* runs that went well since core.max_rows was set */
     int n_feeds;
     struct feed_key feeds[];
 };
@@ -179,8 +181,14 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
     struct bucket *b = (struct bucket *)batch->bucket;
 
     srv_core_done(&s->core, batch, run_ns, v->learn);
-    if (v->halve_limit)
+    if (v->halve_limit) {
         b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
+        b->since_halved = 0;
+    } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
+        /* It may have been other runs that took the memory. */
+        b->since_halved = 0;
+        b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
+    }
     if (v->never_merge)
         stop_merging(s, (struct srv_lane *)b->core.lane, b->queue);
 }
@@ -681,6 +689,8 @@ enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
     srv_core_init(&s->core, &settings);
     s->pool = rt_pool_new(0);
     ok = s->pool;
+    if (ok && server->run_memory.limit)
+        rt_pool_share(s->pool, &server->run_memory);
     for (; ok && n < n_workers; n++) {
         struct worker *w = &s->worker[n];
         *w = (struct worker){.s = s, .index = n, .arena = rt_arena_new(SIZE_MAX)};

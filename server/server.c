@@ -76,6 +76,15 @@ static void raise_open_files(void)
     }
 }
 
+/* The other half is for weights, and for what requests bring and take away. */
+static size_t run_memory(const struct srv_options *o)
+{
+    int64_t free_bytes = rt_machine_free_memory();
+    if (o->run_memory_total_bytes)
+        return (size_t)o->run_memory_total_bytes;
+    return free_bytes == INT64_MAX ? SIZE_MAX : (size_t)(free_bytes / 2);
+}
+
 static bool wants_rest(const struct srv_options *o)
 {
     return o->rest_api_port != 0 && o->rest_api_port != o->port;
@@ -362,6 +371,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
         return start_failed(rt_fail_memory(&err, "the server", sizeof *s), &err);
     s->options = *options;
     s->registry = registry;
+    s->run_memory.limit = run_memory(options);
     atomic_store(&s->map, &nothing);
     enum rt_status st = settle(s, &err);
     if (!st)

@@ -39,6 +39,7 @@ struct srv_server {
     int n_nets; /* set before the first map is published, then read-only */
     struct srv_net *nets[SRV_MAX_NETS];
     _Atomic bool draining;           /* not ready; still answering */
+    struct rt_budget run_memory;     /* of all runs of all versions */
     _Atomic int64_t bytes_in_flight; /* request bodies held, against max_bytes_in_flight */
 };
 

@@ -227,6 +227,34 @@ static void shapes_print_as_tensorflow_prints_them(void **state)
     }
 }
 
+static void pools_of_one_budget_share_its_bound(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_budget budget = {.limit = 100 << 20};
+    struct rt_pool *p = rt_pool_new(0), *q = rt_pool_new(0);
+    rt_pool_share(p, &budget);
+    rt_pool_share(q, &budget);
+    struct rt_buffer *a = rt_buffer_new(p, RT_U8, 80 << 20, &err);
+    assert_non_null(a);
+    assert_true(atomic_load(&budget.used) >= 80 << 20);
+    assert_null(rt_buffer_new(q, RT_U8, 40 << 20, &err));
+    assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "in use by all runs together of the limit of 104857600"));
+    struct rt_buffer *b = rt_buffer_new(q, RT_U8, 10 << 20, &err);
+    assert_non_null(b);
+    rt_pool_unref(p); /* what is out keeps it */
+    rt_buffer_unref(a);
+    struct rt_buffer *c = rt_buffer_new(q, RT_U8, 80 << 20, &err);
+    assert_non_null(c);
+    rt_buffer_unref(b);
+    rt_buffer_unref(c);
+    rt_pool_trim(q, 0);
+    assert_true(atomic_load(&budget.used) <= 8 << 20);
+    rt_pool_unref(q);
+    assert_int_equal(atomic_load(&budget.used), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +266,7 @@ int main(void)
         cmocka_unit_test(a_lazy_tensor_is_loaded_once_for_all),
         cmocka_unit_test(threads_share_a_pool),
         cmocka_unit_test(shapes_print_as_tensorflow_prints_them),
+        cmocka_unit_test(pools_of_one_budget_share_its_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
