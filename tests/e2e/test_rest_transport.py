@@ -304,7 +304,7 @@ class Memory(unittest.TestCase):
         with self.server.connect() as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             s.sendall(request)
-            wait_for(lambda: self.server.bytes_in_flight() > 5 * MEBI, 20, "the answer")
+            wait_for(lambda: self.server.bytes_in_flight() > 12 * MEBI, 20, "the answer")
             status, headers, text = self.fill(2 * MEBI)
             self.assertEqual((status, headers["retry-after"]), (503, "1"), text)
             self.assertIn("the response does not fit beside the requests in flight",
