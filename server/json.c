@@ -151,6 +151,30 @@ static bool check_word(struct check *c, const char *word)
     return true;
 }
 
+/* The first byte from p on that is no digit. */
+static const unsigned char *after_digits(const unsigned char *p, const unsigned char *end)
+{
+    uint64_t w;
+    while (end - p >= 8) {
+        memcpy(&w, p, 8);
+        uint64_t odd = ((w ^ UINT64_C(0x3030303030303030)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
+                       ((w + UINT64_C(0x0606060606060606)) & UINT64_C(0x4040404040404040));
+        if (!odd) {
+            p += 8;
+            continue;
+        }
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        /* No byte below the first odd one carries into it. */
+        return p + (__builtin_ctzll(odd) >> 3);
+#else
+        break;
+#endif
+    }
+    while (p < end && is_digit(*p))
+        p++;
+    return p;
+}
+
 static bool check_number(struct check *c)
 {
     const unsigned char *start = c->p, *p = start, *end = c->end;
@@ -161,8 +185,7 @@ static bool check_number(struct check *c)
     if (first == '0') {
         p++;
     } else if (is_digit(first)) {
-        while (p < end && is_digit(*p))
-            p++;
+        p = after_digits(p, end);
     } else if (first == 'N' || first == 'I') {
         c->p = p;
         if (first == 'N')
@@ -180,8 +203,7 @@ static bool check_number(struct check *c)
         if (!is_digit(peek(c, p)))
             return refuse(c, fraction_text, p);
         const unsigned char *from = p;
-        while (p < end && is_digit(*p))
-            p++;
+        p = after_digits(p, end);
         fraction = p - from < 17 ? p - from : 17;
     }
     if (p < end && (*p | 0x20) == 'e') {
@@ -468,6 +490,34 @@ static const unsigned char *after_scalar(const unsigned char *p, const unsigned 
     return p;
 }
 
+/* The first bracket or quote from p on. */
+static const unsigned char *next_bracket(const unsigned char *p, const unsigned char *end)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7, low = ~tops;
+    uint64_t w;
+    while (end - p >= 8) {
+        memcpy(&w, p, 8);
+        /* '[' and '{', ']' and '}' differ in one bit. A zero byte is what was looked for. */
+        uint64_t fold = w | ones * 0x20;
+        uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}'), quote = w ^ (ones * '"');
+        uint64_t hit = ~((((open & low) + low) | open) & (((close & low) + low) | close) &
+                         (((quote & low) + low) | quote)) &
+                       tops;
+        if (!hit) {
+            p += 8;
+            continue;
+        }
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        return p + (__builtin_ctzll(hit) >> 3);
+#else
+        break;
+#endif
+    }
+    while (p < end && *p != '[' && *p != ']' && *p != '{' && *p != '}' && *p != '"')
+        p++;
+    return p;
+}
+
 const unsigned char *srv_json_after(struct srv_json v)
 {
     const unsigned char *p = v.p;
@@ -476,23 +526,15 @@ const unsigned char *srv_json_after(struct srv_json v)
     if (*p != '{' && *p != '[')
         return after_scalar(p, v.end);
     size_t depth = 0; /* the text is balanced: brackets need not be told apart */
-    while (p < v.end) {
-        switch (*p) {
-        case '"':
+    while ((p = next_bracket(p, v.end)) < v.end) {
+        if (*p == '"') {
             p = after_string(p, v.end);
             continue;
-        case '{':
-        case '[':
-            depth++;
-            break;
-        case '}':
-        case ']':
-            if (--depth == 0)
-                return p + 1;
-            break;
-        default:
-            break;
         }
+        if (*p == '{' || *p == '[')
+            depth++;
+        else if (--depth == 0)
+            return p + 1;
         p++;
     }
     return v.end;

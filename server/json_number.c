@@ -12,6 +12,11 @@ static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7
                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
+/* The nearest doubles: half a unit of their last place off at most. */
+static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  1e-7,
+                               1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
+                               1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22};
+
 static const uint64_t five[28] = {
     /* powers of five below 2^63 */
     1u,
@@ -47,6 +52,29 @@ static const uint64_t five[28] = {
 static bool is_digit(unsigned char c)
 {
     return (unsigned)c - '0' < 10;
+}
+
+/* Eight digits at p, the first in the lowest byte: their value. False: not eight digits. */
+static bool eight_digits(const unsigned char *p, uint64_t *value)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t w;
+    memcpy(&w, p, 8);
+    if (((w & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
+         ((w + UINT64_C(0x0606060606060606)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) >> 4) !=
+        UINT64_C(0x3333333333333333))
+        return false;
+    w &= UINT64_C(0x0f0f0f0f0f0f0f0f);
+    w = w * 10 + (w >> 8); /* pairs, in every other byte */
+    *value = ((w & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
+              (w >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
+             32;
+    return true;
+#else
+    (void)p;
+    (void)value;
+    return false;
+#endif
 }
 
 /* 2^e as a double; e within the normal range. */
@@ -124,35 +152,46 @@ struct decimal {
     bool integer;     /* neither fraction nor exponent */
 };
 
-static const unsigned char *read_decimal(const unsigned char *p, const unsigned char *end,
-                                         struct decimal *out)
+/* Up to 19 digits of w and more; *n counts them. */
+static inline const unsigned char *read_digits(const unsigned char *p, const unsigned char *end,
+                                               uint64_t *w, int *n)
+{
+    const unsigned char *start = p;
+    uint64_t eight;
+    while (end - p >= 8 && *n + (p - start) <= 11 && eight_digits(p, &eight)) {
+        *w = *w * 100000000 + eight;
+        p += 8;
+    }
+    while (p < end && is_digit(*p) && *n + (p - start) <= 19)
+        *w = *w * 10 + (uint64_t)(*p++ - '0');
+    *n += (int)(p - start);
+    return p;
+}
+
+static inline const unsigned char *read_decimal(const unsigned char *p, const unsigned char *end,
+                                                struct decimal *out)
 {
     uint64_t w = 0;
     int64_t scale = 0, exponent = 0;
     bool cut = false, integer = true;
     int n = 0; /* significant digits in w */
     const unsigned char *start = p;
-    while (p < end && is_digit(*p)) {
-        w = w * 10 + (uint64_t)(*p++ - '0');
-        if (p - start > 18) {
-            /* recount from the start with care for w's room */
-            goto careful;
-        }
-    }
+    p = read_digits(p, end, &w, &n);
+    if (n > 19)
+        goto careful;
     if (p < end && *p == '.') {
         integer = false;
         const unsigned char *point = ++p;
-        while (p < end && is_digit(*p)) {
-            w = w * 10 + (uint64_t)(*p++ - '0');
-            if (p - start > 19)
-                goto careful;
-        }
+        p = read_digits(p, end, &w, &n);
+        if (n > 19)
+            goto careful;
         scale = point - p;
     }
     goto exponent_part;
 
-careful:
+careful: /* again from the start, with care for w's room */
     w = 0;
+    n = 0;
     integer = true;
     for (p = start; p < end && is_digit(*p); p++) {
         if (n < 19) {
@@ -238,6 +277,36 @@ const unsigned char *srv_double_read(const unsigned char *p, const unsigned char
             return NULL;
     }
     *out = minus ? -d : d;
+    return p;
+}
+
+const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out)
+{
+    bool minus = p < end && *p == '-';
+    const unsigned char *start = p + minus;
+    double d;
+    if (start >= end || !is_digit(*start)) {
+        p = srv_double_read(p, end, &d);
+        if (p)
+            *out = (float)d;
+        return p;
+    }
+    struct decimal dec;
+    p = read_decimal(start, end, &dec);
+    /* The double next to the value, or one of its neighbours: they become the same float unless
+     * the value is close to where floats part. */
+    if (!dec.cut && dec.w && dec.scale <= 0 && dec.scale >= -22) {
+        d = (double)dec.w * tenth[-dec.scale];
+        uint64_t bits, part;
+        memcpy(&bits, &d, sizeof bits);
+        part = bits & 0x1fffffff; /* what a float cuts off */
+        if (part - (0x10000000 - 4) > 8 && d >= 1e-30 && d <= 1e30) {
+            *out = (float)(minus ? -d : d);
+            return p;
+        }
+    }
+    d = decimal_value(&dec, start, p);
+    *out = (float)(minus ? -d : d);
     return p;
 }
 
@@ -503,6 +572,58 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
     return scale < 0 ? (double)d / exact_ten[-scale] : (double)d * exact_ten[scale];
 }
 
+/*
+ * a to `digits` digits, as decimal_digits has it. False: too close to a tie, or to a power of ten,
+ * for the product of two doubles to tell.
+ */
+static bool quick_digits(double a, int guess, int digits, uint64_t *d, int *k, double *exact)
+{
+    int p = digits - 1 - guess;
+    if (p < -22 || p > 22)
+        return false;
+    double x = p >= 0 ? a * exact_ten[p] : a / exact_ten[-p];
+    if (x >= (double)ten[digits] - 0.25) { /* the guess is one less at most */
+        guess++;
+        p--;
+        if (p < -22)
+            return false;
+        x = p >= 0 ? a * exact_ten[p] : a / exact_ten[-p];
+    }
+    uint64_t whole = (uint64_t)x;
+    double rest = x - (double)whole;
+    if (fabs(rest - 0.5) < 1e-6 || x < (double)ten[digits - 1])
+        return false;
+    *d = whole + (rest > 0.5);
+    *k = guess;
+    *exact = x;
+    return *d < ten[digits];
+}
+
+/* The same as the long way below, for floats between 1e-10 and 1e20. False: take that way. */
+static bool quick_float(char *room, float a, size_t *n)
+{
+    uint32_t bits;
+    uint64_t d;
+    double x;
+    int k;
+    bool ok = true;
+    memcpy(&bits, &a, sizeof bits);
+    if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
+        return false;
+    int top = (int)(bits >> 23) - 127, guess = (int)((top * INT64_C(315653)) >> 20);
+    if (!quick_digits((double)a, guess, 6, &d, &k, &x))
+        return false;
+    /* Six digits may come back to a only when they are off by half of a's last bit or less. */
+    if (fabs(x - (double)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a && ok) {
+        *n = write_digits(room, d, 6, k);
+        return true;
+    }
+    if (!ok || !quick_digits((double)a, guess, 9, &d, &k, &x))
+        return false;
+    *n = write_digits(room, d, 9, k);
+    return true;
+}
+
 size_t srv_float_write(char *room, float x)
 {
     uint32_t bits;
@@ -518,6 +639,9 @@ size_t srv_float_write(char *room, float x)
         memcpy(room + n, ".0", 2);
         return sign + n + 2;
     }
+    size_t quick;
+    if (quick_float(room, a, &quick))
+        return sign + quick;
     int e = (int)(bits >> 23 & 0xff);
     uint64_t m = (bits & 0x7fffff) | (e ? 0x800000u : 0), d;
     e = (e ? e : 1) - 150;

@@ -35,6 +35,9 @@ const unsigned char *srv_number_read(const unsigned char *p, const unsigned char
 /* The same for callers that want the double only. NULL: no number here. */
 const unsigned char *srv_double_read(const unsigned char *p, const unsigned char *end, double *out);
 
+/* The same as a float: the double, correctly rounded, rounded again, as a cast does. */
+const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out);
+
 /*
  * %g with 6 digits, or 9 (float) or 17 (double) when 6 do not come back to the same value; ".0" is
  * appended when neither '.' nor 'e' occurs. NaN, Infinity, -Infinity. Return the length.

@@ -277,11 +277,9 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
     switch (f->dtype) {
     case RT_F32:
         READ_RUN(float, {
-            double d;
-            p = srv_double_read(p, end, &d);
+            p = srv_float_read(p, end, &to[i]);
             if (!p)
                 return false;
-            to[i] = (float)d;
         });
         break;
     case RT_F64:

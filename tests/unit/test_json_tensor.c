@@ -805,6 +805,61 @@ static void the_fast_printer_agrees_with_the_c_library(void **state)
     }
 }
 
+/* A text as a float must be what its double, correctly rounded, is as a float. */
+static void float_agrees(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text, *end = p + strlen(text);
+    float got = 0, want = (float)strtod(text, NULL);
+    assert_ptr_equal(srv_float_read(p, end, &got), end);
+    if (memcmp(&got, &want, sizeof got) != 0)
+        fail_msg("%s: %.9g, not %.9g", text, (double)got, (double)want);
+}
+
+static void floats_are_read_as_their_doubles_are(void **state)
+{
+    (void)state;
+    uint64_t seed = 987654321;
+    char text[64];
+    for (int i = 0; i < 300000; i++) {
+        uint64_t r = next_random(&seed);
+        uint32_t bits = (uint32_t)r;
+        float f, above;
+        if (i % 2) /* where numbers mostly are */
+            bits = (bits & 0x807fffff) | (uint32_t)(90 + r % 70) << 23;
+        memcpy(&f, &bits, 4);
+        if (!isfinite(f))
+            continue;
+        snprintf(text, sizeof text, "%.*g", (int)(r >> 40) % 18 + 1, (double)f);
+        float_agrees(text);
+        /* the middle of two floats, and next to it */
+        above = nextafterf(f, INFINITY);
+        double middle = ((double)f + (double)above) / 2;
+        for (int k = -3; k <= 3; k++) {
+            snprintf(text, sizeof text, "%.17g", middle + k * fabs(middle) * 0x1p-52);
+            float_agrees(text);
+        }
+    }
+    static const char *const odd[] = {"0",
+                                      "-0.0",
+                                      "1e400",
+                                      "-1e-400",
+                                      "NaN",
+                                      "-Infinity",
+                                      "16777217",
+                                      "16777217.000000000000001",
+                                      "0.00000000000",
+                                      "123456789012345678901",
+                                      "00012.5",
+                                      "3.4028235677973366e38",
+                                      "1.401298464324817e-45",
+                                      "0.1234567890123456789",
+                                      "99999999.99999999",
+                                      "1E5",
+                                      "7"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        float_agrees(odd[i]);
+}
+
 static void the_fast_reader_agrees_with_the_c_library(void **state)
 {
     (void)state;
@@ -880,6 +935,7 @@ int main(void)
         cmocka_unit_test(floats_are_printed_as_tensorflow_serving_does),
         cmocka_unit_test(an_answer_of_nothing_but_brackets_has_a_limit_too),
         cmocka_unit_test(the_fast_printer_agrees_with_the_c_library),
+        cmocka_unit_test(floats_are_read_as_their_doubles_are),
         cmocka_unit_test(the_fast_reader_agrees_with_the_c_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

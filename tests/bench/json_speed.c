@@ -1,0 +1,204 @@
+/*
+ * JSON text of a 224 x 224 x 3 float image, row form: how many megabytes of it a second one core
+ * reads into a tensor and writes from one, beside jansson doing the same (json_speed, or ./run
+ * bench json). Numbers are written as our server writes them, and with the 16 or 17 digits that
+ * Python's json gives a float32 array.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/base/arena.h"
+#include "server/json_tensor.h"
+
+enum { SIDE = 224, DEPTH = 3, N = SIDE * SIDE * DEPTH, ROUNDS = 15 };
+
+static float image[N];
+
+static void fill_image(void)
+{
+    uint32_t x = 1;
+    for (int i = 0; i < N; i++) {
+        x = x * 1664525 + 1013904223;
+        image[i] = (float)(x >> 24) / 255.0f;
+    }
+}
+
+/* Of this thread alone: other programs on the core do not count. */
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "json_speed: %s\n", what);
+    exit(1);
+}
+
+/* {"instances": [[[[0.1, ...]]]]} */
+static char *make_text(int digits, size_t *n)
+{
+    char *text = malloc((size_t)N * 32), *p = text;
+    if (!text)
+        give_up("out of memory");
+    p += sprintf(p, "{\"instances\": [[");
+    for (int i = 0; i < N; i++) {
+        if (i % DEPTH == 0)
+            p += sprintf(p, "%s%s[", i ? ", " : "", i % (SIDE * DEPTH) == 0 ? "[" : "");
+        else
+            p += sprintf(p, ", ");
+        p += sprintf(p, "%.*g", digits, (double)image[i]);
+        if (i % DEPTH == DEPTH - 1)
+            *p++ = ']';
+        if (i % (SIDE * DEPTH) == SIDE * DEPTH - 1)
+            *p++ = ']';
+    }
+    p += sprintf(p, "]]}");
+    *n = (size_t)(p - text);
+    return text;
+}
+
+struct ours {
+    struct rt_tensor_spec spec;
+    struct rt_signature signature;
+    struct rt_arena *arena;
+    struct rt_bytes out;
+    struct rt_tensor tensor;
+};
+
+static void decode_ours(struct ours *o, const char *text, size_t n)
+{
+    struct rt_error err = {.arena = o->arena};
+    struct srv_json_doc doc;
+    enum srv_json_form form;
+    rt_tensor_clear(&o->tensor);
+    memset(&o->tensor, 0, sizeof o->tensor);
+    if (srv_json_check(&doc, rt_span_of(text, n), &err) ||
+        srv_json_decode_predict(&doc, &o->signature, rt_span_of("", 0), SIZE_MAX, &o->tensor, &form,
+                                &err))
+        give_up(rt_error_text(&err));
+    if (memcmp(o->tensor.data, image, sizeof image) != 0)
+        give_up("the tensor is not the image");
+}
+
+static void encode_ours(struct ours *o)
+{
+    struct rt_error err = {.arena = o->arena};
+    o->out.n = 0;
+    if (srv_json_encode_predict(&o->out, &o->signature, &o->tensor, SRV_JSON_ROW, &err))
+        give_up(rt_error_text(&err));
+}
+
+/* Every number of a nest of arrays, in order. */
+static float *flatten(const json_t *v, float *to)
+{
+    if (!json_is_array(v)) {
+        *to = (float)json_number_value(v);
+        return to + 1;
+    }
+    for (size_t i = 0; i < json_array_size(v); i++)
+        to = flatten(json_array_get(v, i), to);
+    return to;
+}
+
+static void decode_jansson(const char *text, size_t n)
+{
+    static float got[N];
+    json_error_t error;
+    json_t *top = json_loadb(text, n, 0, &error);
+    if (!top || flatten(json_object_get(top, "instances"), got) != got + N ||
+        memcmp(got, image, sizeof image) != 0)
+        give_up("jansson does not read the image");
+    json_decref(top);
+}
+
+static size_t encode_jansson(void)
+{
+    json_t *rows = json_array(), *top = json_object();
+    const float *from = image;
+    for (int y = 0; y < SIDE; y++) {
+        json_t *row = json_array();
+        for (int x = 0; x < SIDE; x++) {
+            json_t *pixel = json_array();
+            for (int c = 0; c < DEPTH; c++)
+                json_array_append_new(pixel, json_real((double)*from++));
+            json_array_append_new(row, pixel);
+        }
+        json_array_append_new(rows, row);
+    }
+    json_t *batch = json_array();
+    json_array_append_new(batch, rows);
+    json_object_set_new(top, "predictions", batch);
+    char *text = json_dumps(top, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (!text)
+        give_up("jansson does not write the image");
+    size_t n = strlen(text);
+    free(text);
+    json_decref(top);
+    return n;
+}
+
+static void report(const char *what, size_t bytes, int64_t best_ns)
+{
+    printf("%-28s %8.0f MB/s  %7.2f ms  %zu bytes\n", what, (double)bytes * 1e3 / (double)best_ns,
+           (double)best_ns / 1e6, bytes);
+}
+
+/* The best of some rounds: what the core does when nobody else is on it. */
+#define BEST(best, work)                                                                           \
+    do {                                                                                           \
+        best = INT64_MAX;                                                                          \
+        for (int round = 0; round < ROUNDS; round++) {                                             \
+            int64_t began = cpu_ns();                                                           \
+            work;                                                                                  \
+            int64_t took = cpu_ns() - began;                                                    \
+            best = took < best ? took : best;                                                      \
+        }                                                                                          \
+    } while (0)
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        int digits;
+    } texts[] = {{"9 digits", 9}, {"17 digits", 17}, {"4 digits", 4}};
+    struct ours o = {.spec = {.alias = "x", .dtype = RT_F32}};
+    int64_t best;
+    size_t n;
+    o.signature =
+        (struct rt_signature){.n_inputs = 1, .inputs = &o.spec, .n_outputs = 1, .outputs = &o.spec};
+    o.arena = rt_arena_new(1 << 20);
+    rt_bytes_init(&o.out, SIZE_MAX / 2);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char what[64];
+        fill_image();
+        if (i == 2) /* a text that short is another image */
+            for (int k = 0; k < N; k++) {
+                char number[32];
+                snprintf(number, sizeof number, "%.4g", (double)image[k]);
+                image[k] = strtof(number, NULL);
+            }
+        char *text = make_text(texts[i].digits, &n);
+        snprintf(what, sizeof what, "read, %s", texts[i].name);
+        BEST(best, decode_ours(&o, text, n));
+        report(what, n, best);
+        snprintf(what, sizeof what, "  jansson");
+        BEST(best, decode_jansson(text, n));
+        report(what, n, best);
+        snprintf(what, sizeof what, "write");
+        BEST(best, encode_ours(&o));
+        report(what, o.out.n, best);
+        BEST(best, n = encode_jansson());
+        report("  jansson", n, best);
+        free(text);
+    }
+    rt_tensor_clear(&o.tensor);
+    rt_bytes_clear(&o.out);
+    rt_arena_free(o.arena);
+    return 0;
+}
