@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds docker/Dockerfile and runs the image's root: run.py.
+"""Builds docker/Dockerfile and runs the image's root: run.py [--no-build] (the image of last time).
 
 Without Docker: buildah builds with chroot isolation, on a debian:12-slim that debootstrap made from
 the mirror that apt uses here; the image runs as its configuration says, in namespaces of its own
@@ -121,7 +121,10 @@ class Container:
 
     def __init__(self, *args, models, env=None, entrypoint=None):
         self.mounts = []
+        # A mount of its own, which can be made read-only.
         self.bind(self.root, self.root)
+        mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", os.path.join(self.root, "models"))
+        self.mounts.insert(0, os.path.join(self.root, "models"))
         for name, folder in models.items():
             target = os.path.join(self.root, "models", name)
             os.makedirs(target, exist_ok=True)
@@ -148,9 +151,12 @@ class Container:
         return self
 
     def __exit__(self, *_):
-        if self.unshare.poll() is None:
-            self.unshare.kill()  # its child goes with it
-        self.unshare.wait()
+        while self.unshare.poll() is None:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+            except OSError:
+                pass  # not started yet, or over
+            time.sleep(0.01)
         for target in self.mounts:
             for _ in range(50):  # until the last process of it is gone
                 if subprocess.run(["umount", target], stderr=subprocess.DEVNULL,
@@ -168,7 +174,10 @@ class Container:
         """Process 1, as it is seen from outside."""
         path = f"/proc/{self.unshare.pid}/task/{self.unshare.pid}/children"
         with open(path, encoding="ascii") as file:
-            return int(file.read().split()[0])
+            children = file.read().split()
+        if not children:
+            raise OSError("not started yet")
+        return int(children[0])
 
     def health(self):
         """The exit status of the image's health check, run as an engine runs it."""
@@ -330,14 +339,15 @@ def main():
     start = time.monotonic()
     make_base()
     based = time.monotonic()
-    build()
+    if "--no-build" not in sys.argv:
+        build()
     print(f"base {based - start:.0f} s, image {time.monotonic() - based:.0f} s", flush=True)
     inspected = json.loads(output_of("inspect", "--type", "image", IMAGE))
     Container.config = inspected["Docker"]["config"]
     container = output_of("from", "--pull-never", IMAGE)
     try:
         Container.root = output_of("mount", container)
-        for folder in ("dev", "proc", "models/half", "models/config"):  # an engine makes them
+        for folder in ("dev", "proc"):  # an engine makes them
             os.makedirs(os.path.join(Container.root, folder), exist_ok=True)
         done = subprocess.run([sys.executable, os.path.abspath(__file__), "--inside",
                                Container.root, json.dumps(Container.config)], check=False)
