@@ -155,6 +155,8 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
                *o->bind_address ? o->bind_address : "localhost", *port);
+    if (!st && o->as_tensorflow) /* scripts wait for that program's words */
+        RT_LOG(RT_LOG_INFO, "[evhttp_server.cc : 261] NET_LOG: Entering the event loop ...");
     return st;
 }
 

@@ -272,7 +272,7 @@ class Image(unittest.TestCase):
             self.assertIn(ask_over_grpc("half_plus_two"), ([2.5, 3.0, 4.5], None))
             for line in ("Running gRPC ModelServer at 0.0.0.0:8500 ...",
                          "Exporting HTTP/REST API at:localhost:8501 ...",
-                         "Entering the event loop ...",
+                         "NET_LOG: Entering the event loop ...",
                          "Successfully loaded servable version {name: half_plus_two version: 2}"):
                 self.assertIn(line, c.log())
             with open(f"/proc/{c.pid}/status", encoding="ascii") as file:

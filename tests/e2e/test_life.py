@@ -146,6 +146,7 @@ class AsTensorflow(Case):
             wait_for(connected, 20, "the port")
             self.assertEqual(server.predict("m", [1.0]), [2.5])
             self.assertIn("Running gRPC ModelServer at 0.0.0.0:", server.log())
+            self.assertIn("NET_LOG: Entering the event loop ...", server.log())
             self.assertIn(f"Exporting HTTP/REST API at:localhost:{server.rest_port} ...",
                           server.log())
 
