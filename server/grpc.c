@@ -154,8 +154,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
     if (!g)
         return rt_fail_memory(err, "the gRPC server", sizeof *g);
     g->server = server;
-    for (int i = 0; i < SRV_GRPC_MAX_PORTS; i++)
-        g->ports[i].socket.listen_fd = g->ports[i].socket.stop_fd = -1;
+    srv_listener_init(&g->listener);
     g->loops = calloc((size_t)n, sizeof *g->loops);
     if (!g->loops || server->n_nets + n > SRV_MAX_NETS) {
         free(g->loops);
@@ -214,6 +213,8 @@ static enum rt_status listen_tcp(struct srv_grpc *g, grpc_server *core, const ch
     const struct srv_options *o = &g->server->options;
     char at[300];
 
+    if (!srv_grpc_is_secure(o))
+        return srv_listen_tcp(&g->listener, core, address, port, bound, err);
     snprintf(at, sizeof at, strchr(address, ':') ? "[%s]:%d" : "%s:%d", address, port);
     *bound = grpc_server_add_http2_port(core, at, g->credentials);
     if (*bound)
@@ -260,12 +261,12 @@ static enum rt_status listen_sockets(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = RT_OK;
 
     if (*o->grpc_socket_path)
-        st = srv_unix_listen(&g->ports[0].socket, g->ports[0].core, o->grpc_socket_path,
+        st = srv_listen_unix(&g->listener, g->ports[0].core, o->grpc_socket_path, 0,
                              "grpc_socket_path", err);
     if (!st && *o->admin_socket)
-        st = srv_unix_listen(&g->ports[1].socket, g->ports[1].core, o->admin_socket, "admin_socket",
+        st = srv_listen_unix(&g->listener, g->ports[1].core, o->admin_socket, 0600, "admin_socket",
                              err);
-    return st;
+    return st ? st : srv_listener_start(&g->listener, err);
 }
 
 enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port, int *bound,
@@ -293,9 +294,9 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
         return;
+    srv_listener_close(&g->listener);
     for (int i = 0; i < g->n_ports; i++) {
         struct srv_grpc_port *port = &g->ports[i];
-        srv_unix_close(&port->socket);
         if (port->core)
             grpc_server_shutdown_and_notify(port->core, g->loops[0].cq, &port->on_shutdown);
     }

@@ -10,7 +10,7 @@ enum {
     /* A connection that does not finish its handshake, TLS and HTTP/2 settings, is closed. */
     HANDSHAKE_MS = 20000,
     /* A client that has vanished without a word is found out by this and let go. */
-    KEEPALIVE_MS = 120000,
+    KEEPALIVE_MS = 60000,
     KEEPALIVE_ANSWER_MS = 20000,
     /* Clients may ping that often, also without calls; the core's own five minutes cut off many an
      * honest client with "too_many_pings". */

@@ -1,16 +1,21 @@
 #include "server/grpc_call.h"
 
+#include <arpa/inet.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "server/access_log.h"
 #include "server/grpc_parts.h"
 #include "server/metrics.h"
+#include "server/number.h"
 
 enum {
     ERROR_TEXT = 1024, /* longer ones are cut, as TensorFlow Serving does */
@@ -109,7 +114,6 @@ static void tell_metrics(struct srv_call *c)
 
 static void log_access(const struct srv_call *c)
 {
-    char *peer = grpc_call_get_peer(c->call);
     const struct srv_access a = {
         .entry = "GRPC",
         .api = c->method && c->method->api != SRV_NOT_COUNTED ? (enum srv_api)c->method->api
@@ -122,12 +126,11 @@ static void log_access(const struct srv_call *c)
         .bytes_out = c->n_out,
         .ns = rt_now_ns() - c->received_ns,
         .id = srv_call_metadata(c, "x-request-id"),
-        .peer = peer ? rt_span_str(peer) : rt_span_of(NULL, 0),
+        .peer = rt_span_str(c->peer),
         .model = c->model,
         .version = c->job.version,
     };
     srv_access_log(&a);
-    gpr_free(peer);
 }
 
 /* No event of the call can come any more. */
@@ -414,6 +417,33 @@ void srv_stream_read(struct srv_call *c)
 
 /* ---- events ---- */
 
+/* Who calls: of the connections that we accept the core knows only the descriptor. */
+static void note_peer(struct srv_call *c)
+{
+    char *peer = grpc_call_get_peer(c->call);
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at = {.any.sa_family = AF_UNSPEC};
+    socklen_t n = sizeof at;
+    char ip[INET6_ADDRSTRLEN] = "";
+    int64_t fd;
+
+    snprintf(c->peer, sizeof c->peer, "%s", peer ? peer : "");
+    if (peer && strncmp(peer, "fd:", 3) == 0 && srv_parse_int64(peer + 3, strlen(peer + 3), &fd) &&
+        getpeername((int)fd, &at.any, &n) == 0) {
+        bool v6 = at.any.sa_family == AF_INET6;
+        const void *from = v6 ? (const void *)&at.v6.sin6_addr : &at.v4.sin_addr;
+        if (at.any.sa_family == AF_UNIX)
+            snprintf(c->peer, sizeof c->peer, "unix:");
+        else if (inet_ntop(at.any.sa_family, from, ip, sizeof ip))
+            snprintf(c->peer, sizeof c->peer, v6 ? "ipv6:[%s]:%d" : "ipv4:%s:%d", ip,
+                     ntohs(v6 ? at.v6.sin6_port : at.v4.sin_port));
+    }
+    gpr_free(peer);
+}
+
 static void on_call(struct srv_call *c, bool ok)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -440,6 +470,8 @@ static void on_call(struct srv_call *c, bool ok)
     c->job = (struct srv_job){.next = NULL};
     c->stream = (struct srv_stream){.is_open = false};
     c->received_ns = rt_now_ns();
+    if (c->server->options.access_log)
+        note_peer(c);
     c->method = c->posted_as;
     if (c->method) {
         c->method->handle(c);

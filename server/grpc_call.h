@@ -106,6 +106,7 @@ struct srv_call {
     grpc_call_details details;
     grpc_byte_buffer *payload;
     int cancelled;
+    char peer[80];      /* for the access log, else empty */
     size_t charged;     /* of the bytes in flight */
     size_t n_in, n_out; /* bytes of messages */
     unsigned char *inflated;

@@ -1,6 +1,6 @@
 /*
  * What the files of the gRPC transport share: grpc.c (loops, start and stop), grpc_call.c (calls,
- * batches, answers), grpc_payload.c (messages in), grpc_unix.c (UNIX sockets).
+ * batches, answers), grpc_payload.c (messages in), grpc_listen.c (sockets).
  *
  * Each loop thread has a completion queue; each call is one struct from the loop's own list. A
  * call's events are counted, so that it goes back to the list only when none can come any more.
@@ -29,14 +29,24 @@ struct srv_grpc_loop {
     int64_t watched_ns;
 };
 
-/* Our own listener on a UNIX socket: the core's would take a live server's path over and remove it
- * when it ends. */
-struct srv_unix {
-    int listen_fd, stop_fd; /* -1: none */
-    char path[sizeof((struct sockaddr_un *)0)->sun_path];
-    struct stat socket; /* ours, to be unlinked only while it still is */
-    pthread_t acceptor;
+enum { SRV_MAX_LISTEN = 4 };
+
+/*
+ * Our own listening sockets, and the thread that accepts from them. The core's would stop listening
+ * for good when there are no descriptors for one connection more, and take a live server's UNIX
+ * path over and remove it when they end. TLS alone has to go through them.
+ */
+struct srv_listen_fd {
+    int fd;
     grpc_server *core;
+    char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* "": TCP */
+    struct stat made; /* to be unlinked only while it still is ours */
+};
+struct srv_listener {
+    int n, stop_fd;
+    struct srv_listen_fd at[SRV_MAX_LISTEN];
+    pthread_t thread;
+    bool is_running;
 };
 
 enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2 };
@@ -47,13 +57,13 @@ struct srv_grpc_port {
     grpc_server *core;
     bool is_admin;
     struct srv_grpc_event on_shutdown;
-    struct srv_unix socket;
 };
 
 struct srv_grpc {
     struct srv_server *server;
     struct srv_grpc_port ports[SRV_GRPC_MAX_PORTS];
     int n_ports;
+    struct srv_listener listener;
     void *registered[SRV_GRPC_MAX_METHODS]; /* by the table's index, with ports[0]; or NULL */
     grpc_server_credentials *credentials;   /* of TCP */
     grpc_channel *nowhere;                  /* see wake */
@@ -75,9 +85,14 @@ void srv_grpc_free_call(struct srv_call *c);
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
 bool srv_grpc_has_admin(const struct srv_options *o);
 
-/* `flag`: its name, for the error. */
-enum rt_status srv_unix_listen(struct srv_unix *u, grpc_server *core, const char *path,
-                               const char *flag, struct rt_error *err);
-void srv_unix_close(struct srv_unix *u);
+void srv_listener_init(struct srv_listener *l);
+/* Plain. *bound: the port, also where any was asked for. */
+enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
+                              int port, int *bound, struct rt_error *err);
+/* `mode`: of the socket; 0: as the umask has it. `flag`: its name, for the error. */
+enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
+                               int mode, const char *flag, struct rt_error *err);
+enum rt_status srv_listener_start(struct srv_listener *l, struct rt_error *err);
+void srv_listener_close(struct srv_listener *l);
 
 #endif
