@@ -1,6 +1,6 @@
 /*
- * The commands that need no server: inspect and run. Each reads its own arguments (argv[0] is the
- * command's name), prints, and returns the process's exit status.
+ * The commands that need no server: inspect, run and check-config. Each reads its own arguments
+ * (argv[0] is the command's name), prints, and returns the process's exit status.
  */
 #ifndef SRV_COMMAND_H
 #define SRV_COMMAND_H
@@ -12,6 +12,7 @@
 
 int srv_command_inspect(int argc, const char *const *argv, const struct rt_registry *registry);
 int srv_command_run(int argc, const char *const *argv, const struct rt_registry *registry);
+int srv_command_check_config(int argc, const char *const *argv, const struct rt_registry *registry);
 
 /* ---- what both share ---- */
 

@@ -94,12 +94,13 @@ static bool parse_count(const char *text, int64_t max, int64_t *out)
 static int parse_args(struct run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
-    const char *wrong = NULL, *v;
+    const char *wrong = NULL, *wrong_value = NULL, *v = NULL;
     r->batch = r->n_threads = 1;
     r->seconds_ms = 3000;
     for (a.i = 1; a.i < argc && !wrong && !a.missing; a.i++) {
         const char *arg = argv[a.i];
         int64_t seconds = 0;
+        v = NULL;
         if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
             fputs(usage, stdout);
             return SRV_EXIT_OK;
@@ -129,9 +130,13 @@ static int parse_args(struct run *r, int argc, const char *const *argv)
             r->dir = arg;
         else if (!a.missing)
             wrong = arg;
+        wrong_value = wrong ? v : NULL;
     }
     if (a.missing)
         fprintf(stderr, "slipway run: %s wants a value\n", a.missing);
+    else if (wrong_value)
+        fprintf(stderr, "slipway run: %.*s cannot be %s\n", (int)strcspn(wrong, "="), wrong,
+                wrong_value);
     else if (wrong)
         fprintf(stderr, "slipway run: cannot use argument %s\n", wrong);
     else if (!r->dir)

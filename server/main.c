@@ -71,6 +71,7 @@ static const struct command {
      srv_command_health},
     {"inspect", "what a SavedModel holds, and what of it could not run", srv_command_inspect},
     {"run", "run a signature without a server, or measure it", srv_command_run},
+    {"check-config", "read a configuration without serving it", srv_command_check_config},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

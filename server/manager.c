@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "server/manager_parts.h"
 #include "server/policy.h"
+#include "server/settings.h"
 
 /* ---- the loop ---- */
 
@@ -271,30 +272,11 @@ static enum rt_status split_tags(struct srv_manager *m, struct rt_error *err)
     return RT_OK;
 }
 
-static enum rt_status check_options(const struct srv_options *o, struct rt_error *err)
-{
-    if (o->port == 0 && !*o->grpc_socket_path && (o->as_tensorflow || o->rest_api_port == 0))
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "At least one of port or grpc_socket_path must be set");
-    if (!*o->model_base_path && !*o->model_config_file && !*o->models)
-        return o->as_tensorflow ? rt_fail(err, RT_INVALID_ARGUMENT,
-                                          "Both server_options.model_base_path and "
-                                          "server_options.model_config_file are empty!")
-                                : rt_fail(err, RT_INVALID_ARGUMENT,
-                                          "nothing to serve: give --models, --model_base_path or "
-                                          "--model_config_file");
-    if (*o->batching_parameters_file && o->enable_batching != SRV_YES)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "server_options.batching_parameters_file is set without setting "
-                       "server_options.enable_batching to true.");
-    return RT_OK;
-}
-
 enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
                                  struct srv_manager **out, struct rt_error *err)
 {
     const struct srv_options *o = &server->options;
-    enum rt_status st = check_options(o, err);
+    enum rt_status st = srv_settings_check(o, err);
     if (st)
         return st;
     struct srv_manager *m = calloc(1, sizeof *m);

@@ -188,8 +188,8 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
         rt_span_of(any->value.data, any->value.len), "--platform_config_file", err);
     if (!m)
         return RT_INVALID_ARGUMENT;
-    static const bundle_message nothing =
-        TENSORFLOW__SERVING__SESSION_BUNDLE_CONFIG__INIT; /* all at its defaults */
+    bundle_message nothing; /* all at its defaults */
+    tensorflow__serving__session_bundle_config__init(&nothing);
     const bundle_message *bundle =
         is_bundle
             ? ((const Tensorflow__Serving__SessionBundleSourceAdapterConfig *)m)->config
@@ -303,6 +303,25 @@ enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *aren
     if (!st && *o->monitoring_config_file)
         st = read_monitoring(o, arena, err);
     return st;
+}
+
+enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *err)
+{
+    if (o->port == 0 && !*o->grpc_socket_path && (o->as_tensorflow || o->rest_api_port == 0))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "At least one of port or grpc_socket_path must be set");
+    if (!*o->model_base_path && !*o->model_config_file && !*o->models)
+        return o->as_tensorflow ? rt_fail(err, RT_INVALID_ARGUMENT,
+                                          "Both server_options.model_base_path and "
+                                          "server_options.model_config_file are empty!")
+                                : rt_fail(err, RT_INVALID_ARGUMENT,
+                                          "nothing to serve: give --models, --model_base_path or "
+                                          "--model_config_file");
+    if (*o->batching_parameters_file && o->enable_batching != SRV_YES)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "server_options.batching_parameters_file is set without setting "
+                       "server_options.enable_batching to true.");
+    return RT_OK;
 }
 
 /* `wanted` 0: not said. */

@@ -17,6 +17,8 @@
  */
 enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *arena,
                                     struct rt_error *err);
+/* Flags that cannot stand together, or are missing: TensorFlow Serving's checks and texts. */
+enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *err);
 /* Puts numbers in place of "as many as fit" `n_cores`, so that every part counts the same. */
 void srv_settings_threads(struct srv_options *o, int n_cores);
 

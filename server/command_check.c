@@ -1,0 +1,226 @@
+#include "server/command.h"
+
+#include <string.h>
+
+#include <grpc/grpc.h>
+
+#include "server/batching.h"
+#include "server/grpc_tls.h"
+#include "server/settings.h"
+#include "server/source.h"
+
+static const char usage[] =
+    "usage: slipway check-config [FILE] [--kind=KIND] [flags as serve takes them]\n"
+    "  Reads a configuration without serving it: prints what would be served, or the error.\n"
+    "  KIND of FILE: models (if not said), platform, session, batching, monitoring, threads, ssl\n"
+    "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
+
+static const struct kind {
+    const char *name, *flag, *more; /* `more`: a flag without which the file does not count */
+} kinds[] = {
+    {"models", "model_config_file", NULL},
+    {"platform", "platform_config_file", NULL},
+    {"session", "tensorflow_session_config_file", NULL},
+    {"batching", "batching_parameters_file", "--enable_batching=true"},
+    {"monitoring", "monitoring_config_file", NULL},
+    {"threads", "thread_pool_factory_config_file", NULL},
+    {"ssl", "ssl_config_file", NULL},
+};
+
+static const struct kind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+struct check {
+    struct rt_arena *arena;
+    struct srv_options options;
+    bool has_file;
+    const struct kind *kind;
+};
+
+/* -1: go on; else the exit status. */
+static int parse_args(struct check *c, int argc, const char *const *argv)
+{
+    struct srv_args a = {.argc = argc, .argv = argv};
+    const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
+    const char *file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL, *name = "models", *v;
+    int n = 0;
+    if (!flags)
+        return SRV_EXIT_FAILED;
+    flags[n++] = "check-config";
+    for (a.i = file ? 2 : 1; a.i < argc; a.i++) {
+        if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
+            fputs(usage, stdout);
+            return SRV_EXIT_OK;
+        }
+        if ((v = srv_args_value(&a, "--kind")))
+            name = v;
+        else if (!a.missing)
+            flags[n++] = argv[a.i];
+    }
+    c->kind = find_kind(name);
+    if (a.missing || !c->kind || argc == 1) {
+        fprintf(stderr, "slipway check-config: %s%s\n",
+                a.missing ? "--kind wants a value"
+                : c->kind ? "no file and no flag is given"
+                          : "there is no kind ",
+                a.missing || c->kind ? "" : name);
+        fputs(usage, stderr);
+        return SRV_EXIT_USAGE;
+    }
+    c->has_file = file != NULL;
+    if (file) {
+        flags[n++] = rt_arena_printf(c->arena, "--%s=%s", c->kind->flag, file);
+        if (!flags[n - 1])
+            return SRV_EXIT_FAILED;
+        if (c->kind->more)
+            flags[n++] = c->kind->more;
+    }
+    switch (srv_options_parse(&c->options, false, n, flags, stderr)) {
+    case SRV_PARSE_RUN:
+        return -1;
+    case SRV_PARSE_EXIT_0:
+        return SRV_EXIT_OK;
+    case SRV_PARSE_EXIT_USAGE:
+        break;
+    }
+    return SRV_EXIT_USAGE;
+}
+
+/* ---- models ---- */
+
+static void print_policy(const struct srv_model_config *m)
+{
+    switch (m->policy) {
+    case SRV_POLICY_LATEST:
+        printf("latest %lld", (long long)m->n_latest);
+        break;
+    case SRV_POLICY_ALL:
+        printf("all");
+        break;
+    case SRV_POLICY_SPECIFIC:
+        printf("specific");
+        for (int i = 0; i < m->n_specific; i++)
+            printf(" %lld", (long long)m->specific[i]);
+        break;
+    }
+}
+
+static bool is_there(const struct srv_scan *scan, int64_t version)
+{
+    for (int i = 0; i < scan->n; i++)
+        if (scan->found[i].version == version)
+            return true;
+    return false;
+}
+
+static void print_model(struct check *c, const struct srv_model_config *m)
+{
+    struct srv_scan scan;
+    struct rt_error err = {.arena = c->arena};
+    bool readable = !srv_source_scan(m, c->arena, &scan, &err);
+    printf("model %s\n  path      %s\n  policy    ", m->name, m->base_path);
+    print_policy(m);
+    printf("\n  versions  ");
+    for (int i = 0; readable && i < scan.n; i++)
+        printf("%s%lld", i ? ", " : "", (long long)scan.found[i].version);
+    printf("%s\n", !readable ? "none: the path cannot be read" : scan.n ? "" : "none is there");
+    for (int i = 0; i < m->n_labels; i++)
+        printf("  label     %s is %lld%s\n", m->labels[i].label, (long long)m->labels[i].version,
+               readable && is_there(&scan, m->labels[i].version) ? "" : ", which is not there");
+    if (m->logging)
+        printf("  logging   %g of the requests to %s\n", m->logging->sampling_rate,
+               *m->logging->filename_prefix ? m->logging->filename_prefix : "nowhere");
+    if (!readable)
+        printf("  warning   %s\n", rt_error_text(&err));
+    else if (scan.warning)
+        printf("  warning   %s\n", scan.warning);
+}
+
+static enum rt_status check_models(struct check *c, struct rt_error *err)
+{
+    const struct srv_options *o = &c->options;
+    struct srv_config *base = NULL, *folder = NULL;
+    enum rt_status st = srv_config_from_options(o, &base, err);
+    if (!st)
+        st = srv_config_check_platforms(NULL, base, err);
+    if (!st && *o->models)
+        st = srv_config_from_folder(o->models, &folder, err);
+    for (int i = 0; !st && i < base->n_models; i++)
+        print_model(c, &base->models[i]);
+    for (int i = 0; !st && folder && i < folder->n_models; i++)
+        print_model(c, &folder->models[i]);
+    if (!st && !base->n_models && (!folder || !folder->n_models))
+        printf("no models\n");
+    srv_config_free(folder);
+    srv_config_free(base);
+    return st;
+}
+
+/* ---- the rest ---- */
+
+static enum rt_status check_tls(const struct srv_options *o, struct rt_error *err)
+{
+    grpc_server_credentials *credentials = NULL;
+    grpc_init();
+    enum rt_status st = srv_grpc_credentials(o, &credentials, err);
+    if (!st)
+        grpc_server_credentials_release(credentials);
+    grpc_shutdown();
+    return st;
+}
+
+static void print_batching(const struct srv_batching *b)
+{
+    static const char *const modes[] = {"off", "where it is proved harmless",
+                                        "every signature that writes nothing"};
+    printf("batching: %s\n", modes[b->mode]);
+    if (b->mode != SRV_BATCHING_ALL)
+        return;
+    printf("  max_batch_size %lld, batch_timeout_micros %lld, max_enqueued_batches %lld\n",
+           (long long)b->max_batch_size, (long long)b->batch_timeout_micros,
+           (long long)b->max_enqueued_batches);
+    for (int i = 0; i < b->n_sizes; i++)
+        printf("%s%lld", i ? ", " : "  allowed_batch_sizes ", (long long)b->sizes[i]);
+    printf("%s", b->n_sizes ? "\n" : "");
+}
+
+static enum rt_status check(struct check *c, struct rt_error *err)
+{
+    struct srv_options *o = &c->options;
+    struct srv_batching batching;
+    enum rt_status st = srv_settings_resolve(o, c->arena, err);
+    if (!st)
+        st = srv_batching_of_server(&batching, o, err);
+    if (!st && srv_grpc_is_secure(o))
+        st = check_tls(o, err);
+    if (!st && (*o->model_config_file || *o->model_base_path || *o->models))
+        st = check_models(c, err);
+    if (st)
+        return st;
+    if (*o->platform_config_file || *o->batching_parameters_file || o->enable_batching)
+        print_batching(&batching);
+    if (*o->platform_config_file || *o->tensorflow_session_config_file || o->num_workers)
+        printf(o->num_workers ? "threads that run models: %lld\n"
+                              : "threads that run models: one per usable core\n",
+               (long long)o->num_workers);
+    if (*o->monitoring_config_file)
+        printf("Prometheus page: %s\n", *o->prometheus_path ? o->prometheus_path : "none");
+    return RT_OK;
+}
+
+int srv_command_check_config(int argc, const char *const *argv, const struct rt_registry *registry)
+{
+    (void)registry;
+    struct check c = {.arena = rt_arena_new(SIZE_MAX)};
+    struct rt_error err = {.arena = c.arena};
+    int code = c.arena ? parse_args(&c, argc, argv) : SRV_EXIT_FAILED;
+    if (code < 0)
+        code = check(&c, &err) ? srv_command_failed("check-config", &err) : SRV_EXIT_OK;
+    rt_arena_free(c.arena);
+    return code;
+}
