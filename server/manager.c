@@ -33,7 +33,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
                 .may_load = e->stable && e->seen_since && now >= e->retry_at,
             };
         }
-        struct srv_decision d = srv_policy_decide(views, model->n_entries);
+        struct srv_decision d = srv_policy_decide(views, model->n_entries, m->frees_first);
         if (d.move == SRV_MOVE_NONE)
             break;
         struct srv_entry *e = model->entries[d.index];
@@ -137,9 +137,15 @@ static void take_mail(struct srv_manager *m)
     rt_mutex_lock(&m->mu);
     struct srv_load *load = m->loaded;
     struct srv_grace *g = m->answered;
+    struct srv_grace *freed = m->freed;
     m->loaded = NULL;
     m->answered = NULL;
+    m->freed = NULL;
     rt_mutex_unlock(&m->mu);
+    for (struct srv_grace *next; freed; freed = next) {
+        next = freed->next;
+        srv_mgr_end_unload(m, freed);
+    }
     for (struct srv_grace *next; g; g = next) {
         next = g->next;
         srv_mgr_end_grace(m, g);
@@ -215,7 +221,7 @@ static void unload_everything(struct srv_manager *m)
     struct srv_grace *last = srv_mgr_grace_new(m);
     if (last)
         srv_mgr_swap_map(m, last, NULL);
-    while (m->n_graces) {
+    while (m->n_graces || m->n_freeing) {
         sleep_until(m, rt_now_ns() + SECOND);
         take_mail(m);
     }
@@ -237,6 +243,7 @@ void srv_manager_free(struct srv_manager *m)
         return;
     srv_mgr_free_published(m->published);
     srv_loader_free(m->loader);
+    srv_mgr_unloader_free(m->unloader);
     for (int i = 0; i < m->n_models; i++)
         srv_mgr_free_model(m->models[i]);
     free(m->models);
@@ -285,6 +292,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->server = server;
     m->calls = calls;
     m->folder_watch = -1;
+    m->frees_first = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);
     rt_cond_init(&m->changed);
     m->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -307,10 +315,12 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     srv_mgr_take_configs(m, base, folder);
     for (int i = 0; i < m->n_models; i++)
         m->models[i]->is_initial = true;
+    m->unloader =
+        srv_mgr_unloader_new(m, o->num_unload_threads > 0 ? (int)o->num_unload_threads : 1);
     int64_t n_threads = o->num_load_threads > 0 ? o->num_load_threads : 2;
     m->loader =
         srv_loader_new(server, calls, (int)n_threads, m->tags, m->n_tags, srv_mgr_load_done, m);
-    if (!m->loader || !srv_mgr_publish(m, NULL, NULL)) {
+    if (!m->unloader || !m->loader || !srv_mgr_publish(m, NULL, NULL)) {
         st = rt_fail_memory(err, "the manager", sizeof *m);
         goto fail;
     }

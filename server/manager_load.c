@@ -31,6 +31,9 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model, struct
     load->version = e->version;
     load->before = e->seen;
     srv_mgr_set_state(m, e, SRV_LOADING, RT_OK, NULL);
+    if (e->n_failures)
+        RT_LOG(RT_LOG_INFO, "Retrying of Loading servable: {name: %s version: %lld} retry: %d",
+               model->name, (long long)e->version, e->n_failures);
     RT_LOG(RT_LOG_INFO, "Loading servable version {name: %s version: %lld}", model->name,
            (long long)e->version);
     m->n_loading++;
@@ -125,7 +128,8 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     rt_mutex_unlock(&m->mu);
     m->n_loading--;
     if (!load->status && (stopping || !e->wanted))
-        load->status = rt_fail(&load->err, RT_CANCELLED, "not wanted any more");
+        load->status = rt_fail(&load->err, RT_CANCELLED,
+                               "this version was not wanted any more when it was loaded");
     if (!load->status)
         load->status = make_version(m, model, e, load);
     if (load->loaded) {
@@ -143,7 +147,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
             RT_LOG(RT_LOG_INFO, "Successfully loaded servable version {name: %s version: %lld}",
                    model->name, (long long)e->version);
     } else if (load->status == RT_CANCELLED) {
-        srv_mgr_set_state(m, e, SRV_END, RT_OK, NULL);
+        srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
     } else if (load->changed || (load->no_room && is_unloading(m))) {
         load_again(m, model, e, load);
     } else {

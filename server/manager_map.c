@@ -117,28 +117,14 @@ bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model, struct sr
     return true;
 }
 
-static void free_version(struct srv_manager *m, struct srv_version *v)
-{
-    m->by_slot[v->slot] = NULL;
-    m->calls->detach(m->server, v);
-    m->calls->free(v->loaded);
-    free((void *)(uintptr_t)v->model);
-    free(v);
-    m->trim_wanted = true;
-}
-
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g)
 {
     m->n_graces--;
     srv_mgr_free_published(g->before);
-    if (g->entry) {
-        free_version(m, g->version);
-        g->entry->live = NULL;
-        srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, NULL);
-        RT_LOG(RT_LOG_INFO, "Done unloading servable version {name: %s version: %lld}",
-               g->model->name, (long long)g->entry->version);
-    }
-    free(g);
+    if (g->entry)
+        srv_mgr_free_later(m, g);
+    else
+        free(g);
 }
 
 void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e)

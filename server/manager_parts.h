@@ -9,6 +9,7 @@
  * | manager_watch.c | scans of base paths, fingerprints: what is wanted, what is new  |
  * | manager_load.c  | what happens when a load begins and ends                        |
  * | manager_map.c   | publishes maps, retires versions                                |
+ * | manager_unload.c| gives a retired version's memory back, on threads of its own    |
  * | manager_config.c| config file, folder of models, labels, reload requests          |
  * | status.c        | what others may ask                                             |
  *
@@ -99,9 +100,11 @@ struct srv_manager {
     struct srv_server *server;
     const struct srv_model_calls *calls;
     struct srv_loader *loader;
+    struct srv_unloader *unloader;
     const char *tags[MAX_TAGS];
     char *tags_text;
     int n_tags;
+    bool frees_first; /* an old version goes before the new one is loaded */
     pthread_t thread;
     int event_fd, inotify_fd; /* inotify may be -1 */
     int folder_watch;
@@ -110,6 +113,7 @@ struct srv_manager {
     struct rt_cond changed;         /* a state changed, for wait_initial */
     struct srv_load *loaded;        /* guarded by mu: what the load threads have done */
     struct srv_grace *answered;     /* guarded by mu: what all nets have answered */
+    struct srv_grace *freed;        /* guarded by mu: what the unload threads have done */
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */
     bool reread;                    /* guarded by mu: the config file is to be read again */
@@ -122,7 +126,7 @@ struct srv_manager {
     struct srv_reload *reload;        /* waiting for its new models */
     const struct srv_published *published;
     struct srv_version *by_slot[SRV_MAX_VERSIONS];
-    int n_loading, n_graces;
+    int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
     bool trim_wanted;
     char *folder_trouble, *config_trouble;
@@ -163,6 +167,12 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model, struct srv_entry *entry);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e);
+
+/* ---- manager_unload.c ---- */
+struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
+void srv_mgr_unloader_free(struct srv_unloader *u); /* when nothing is being freed; NULL is fine */
+void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
+void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
 
 /* ---- manager_load.c ---- */
 void srv_mgr_load_done(void *arg, struct srv_load *load);

@@ -101,6 +101,17 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         restart(m, e);
 }
 
+/* Why a version that was wanted a moment ago ends without ever having been loaded. */
+static const char *why_not_loaded(const struct srv_managed *model, const struct srv_scan *scan,
+                                  int64_t version)
+{
+    if (!scan)
+        return "the model was taken out of the configuration before this version was loaded";
+    if (model->config->policy == SRV_POLICY_LATEST && scan->n && scan->found[0].version > version)
+        return "a higher version came before this one was loaded";
+    return "this version is not wanted any more; it was never loaded";
+}
+
 static void want_nothing_else(struct srv_manager *m, struct srv_managed *model,
                               const struct srv_scan *scan)
 {
@@ -113,7 +124,7 @@ static void want_nothing_else(struct srv_manager *m, struct srv_managed *model,
             continue;
         set_wanted(m, e, false);
         if (e->state == SRV_START)
-            srv_mgr_set_state(m, e, SRV_END, RT_OK, NULL);
+            srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, why_not_loaded(model, scan, e->version));
     }
     srv_mgr_forget_old_entries(m, model);
 }

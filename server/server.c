@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -95,6 +97,27 @@ static bool wants_grpc(const struct srv_options *o)
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
 }
 
+/* The address must be one of this machine: what listens later cannot tell that from a port in use.
+ */
+static enum rt_status check_address(const char *address, struct rt_error *err)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    int failed = getaddrinfo(address, "0", &hints, &found);
+    if (failed)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
+                       gai_strerror(failed));
+    int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, 0);
+    int bound = fd < 0 ? -1 : bind(fd, found->ai_addr, found->ai_addrlen);
+    int number = errno;
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(found);
+    return bound ? rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
+                           strerror(number))
+                 : RT_OK;
+}
+
 /* Flags and files become plain values; what of them has no effect is told. */
 static enum rt_status settle(struct srv_server *s, struct rt_error *err)
 {
@@ -107,6 +130,8 @@ static enum rt_status settle(struct srv_server *s, struct rt_error *err)
         return rt_fail_memory(err, "the settings", 0);
     enum rt_status st = srv_settings_resolve(&s->options, s->settings, err);
     srv_settings_threads(&s->options, rt_machine_cores());
+    if (!st && *s->options.bind_address)
+        st = check_address(s->options.bind_address, err);
     return st;
 }
 

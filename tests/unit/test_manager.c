@@ -308,6 +308,38 @@ static void a_version_is_served_and_a_newer_one_takes_over(void **state)
     assert_int_equal(atomic_load(&server.map)->models[0].versions[0]->version, 2);
 }
 
+static void resource_preserving_holds_one_version_at_a_time(void **state)
+{
+    (void)state;
+    version("m/1", "ok");
+    assert_ok(START("--model_name=m", flag("model_base_path", "m"),
+                    "--version_transition=resource_preserving", "--num_unload_threads=2"),
+              &err);
+    assert_true(comes_to("m", 1, SRV_AVAILABLE, 5000));
+    atomic_store(&load_ms, 300);
+    version("m/2", "ok");
+    assert_true(comes_to("m", 2, SRV_LOADING, 5000));
+    assert_int_equal(state_of("m", 1, NULL, 0), SRV_END);
+    assert_int_equal(atomic_load(&n_freed), 1);
+    assert_true(comes_to("m", 2, SRV_AVAILABLE, 5000));
+}
+
+static void a_version_that_is_overtaken_says_so(void **state)
+{
+    (void)state;
+    version("m/1", "ok");
+    assert_ok(START("--model_name=m", flag("model_base_path", "m"), "--num_load_threads=1"), &err);
+    assert_true(comes_to("m", 1, SRV_AVAILABLE, 5000));
+    folder_write("m/2/saved_model.pb", "ok"); /* young: not stable for a second */
+    assert_true(comes_to("m", 2, SRV_START, 5000));
+    version("m/3", "ok");
+    assert_true(comes_to("m", 2, SRV_END, 5000));
+    char text[200];
+    state_of("m", 2, text, sizeof text);
+    assert_string_equal(text, "a higher version came before this one was loaded");
+    assert_true(comes_to("m", 3, SRV_AVAILABLE, 5000));
+}
+
 static void a_failed_version_leaves_the_old_one_and_tells_why(void **state)
 {
     (void)state;
@@ -517,6 +549,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_version_is_served_and_a_newer_one_takes_over),
+        TEST(resource_preserving_holds_one_version_at_a_time),
+        TEST(a_version_that_is_overtaken_says_so),
         TEST(a_failed_version_leaves_the_old_one_and_tells_why),
         TEST(a_failure_that_may_pass_is_tried_again),
         TEST(a_version_is_freed_only_when_no_thread_holds_it),

@@ -2,10 +2,12 @@
 
 #include "server/policy.h"
 
-#define DECIDE(...)                                                                                \
+#define DECIDE_BY(frees_first, ...)                                                                \
     srv_policy_decide((const struct srv_version_view[]){__VA_ARGS__},                              \
                       (int)(sizeof((const struct srv_version_view[]){__VA_ARGS__}) /               \
-                            sizeof(struct srv_version_view)))
+                            sizeof(struct srv_version_view)),                                      \
+                      frees_first)
+#define DECIDE(...) DECIDE_BY(false, __VA_ARGS__)
 #define V(version, state, wanted, may_load)                                                        \
     {                                                                                              \
         version, state, wanted, may_load                                                           \
@@ -20,7 +22,7 @@ static void expect(struct srv_decision d, enum srv_move move, int index)
 static void nothing_known_means_nothing_to_do(void **state)
 {
     (void)state;
-    expect(srv_policy_decide(NULL, 0), SRV_MOVE_NONE, -1);
+    expect(srv_policy_decide(NULL, 0, false), SRV_MOVE_NONE, -1);
 }
 
 static void the_highest_wanted_version_is_loaded_first(void **state)
@@ -66,6 +68,25 @@ static void everything_goes_when_nothing_is_wanted(void **state)
     expect(DECIDE(V(1, SRV_UNLOADING, false, false)), SRV_MOVE_NONE, -1);
 }
 
+static void resource_preserving_unloads_before_it_loads(void **state)
+{
+    (void)state;
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, true)),
+           SRV_MOVE_UNLOAD, 0);
+    expect(DECIDE_BY(true, V(1, SRV_UNLOADING, false, false), V(2, SRV_START, true, true)),
+           SRV_MOVE_NONE, -1);
+    expect(DECIDE_BY(true, V(1, SRV_END, false, false), V(2, SRV_START, true, true)), SRV_MOVE_LOAD,
+           1);
+    /* What is not whole yet, or has failed, makes nothing go. */
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, false)),
+           SRV_MOVE_NONE, -1);
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)),
+           SRV_MOVE_NONE, -1);
+    /* Wanted versions stay beside each other. */
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, true, false), V(2, SRV_START, true, true)),
+           SRV_MOVE_LOAD, 1);
+}
+
 static void only_legal_moves_are_made(void **state)
 {
     (void)state;
@@ -97,7 +118,7 @@ static void every_start_comes_to_rest_without_a_gap(void **state)
         }
         int steps = 0;
         for (;; steps++) {
-            struct srv_decision d = srv_policy_decide(v, 3);
+            struct srv_decision d = srv_policy_decide(v, 3, false);
             if (d.move == SRV_MOVE_NONE)
                 break;
             assert_true(steps < 10);
@@ -128,6 +149,7 @@ int main(void)
         cmocka_unit_test(an_old_version_serves_on_when_the_new_one_failed),
         cmocka_unit_test(of_two_unwanted_versions_the_lower_one_goes),
         cmocka_unit_test(everything_goes_when_nothing_is_wanted),
+        cmocka_unit_test(resource_preserving_unloads_before_it_loads),
         cmocka_unit_test(only_legal_moves_are_made),
         cmocka_unit_test(every_start_comes_to_rest_without_a_gap),
     };
