@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/resource.h"
+#include "runtime/trace.h"
 
 static enum rt_status fail_at(const struct pl_node *n, struct rt_error *err)
 {
@@ -260,6 +261,8 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     enum rt_status st = RT_OK;
     int branch = 0;
     c->shared->nodes_run++;
+    struct rt_trace *trace = c->shared->trace;
+    int64_t start_ns = trace ? rt_trace_now() : 0;
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)
@@ -294,6 +297,8 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
         for (int o = 0; o < n->n_out; o++)
             rt_tensor_clear(&out[o]);
         fail_at(n, err);
+    } else if (trace) {
+        rt_trace_ran(trace, n, out, start_ns);
     }
     return st;
 }

@@ -179,6 +179,7 @@ struct rt_run_shared {
     int depth;   /* of sub-plan calls */
     bool moving; /* the next plan's feeds are held by its caller alone and may be taken */
     int64_t nodes_run;
+    struct rt_trace *trace; /* NULL: nobody wants the times of nodes */
 };
 
 /* Memory of one run of one plan. One thread at a time. */

@@ -7,6 +7,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/plan.h"
 #include "runtime/resource.h"
+#include "runtime/trace.h"
 
 enum {
     MAX_CALLABLES = 256, /* kept per session; a client may ask for any set of fetches */
@@ -602,6 +603,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
                                struct rt_error *err)
 {
     struct rt_session *s = c->session;
+    struct rt_trace *trace = options ? options->trace : NULL;
     struct plan_box *b = NULL;
     if (c->n_fetches)
         memset(fetches, 0, (size_t)c->n_fetches * sizeof *fetches);
@@ -621,7 +623,10 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     struct rt_run_shared shared = {.session = s,
                                    .pool = pool,
                                    .deadline_ns = options ? options->deadline_ns : 0,
-                                   .cancelled = options ? options->cancelled : NULL};
+                                   .cancelled = options ? options->cancelled : NULL,
+                                   .trace = trace && trace->wants_times ? trace : NULL};
+    if (trace && trace->wants_graph)
+        rt_trace_plan(trace, b->plan);
     unsigned before = flush_subnormals();
     st = rt_plan_run(b->plan, &shared, feeds, fetches, err);
     restore_subnormals(before);

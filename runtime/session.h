@@ -49,9 +49,11 @@ struct rt_call_spec {
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
                                   struct rt_callable **out, struct rt_error *err);
 
+struct rt_trace;
 struct rt_run_options {
     int64_t deadline_ns;           /* CLOCK_MONOTONIC; 0 or RT_NEVER: none */
     const _Atomic bool *cancelled; /* may be NULL; true ends the run with RT_CANCELLED */
+    struct rt_trace *trace;        /* NULL: none (runtime/trace.h) */
 };
 
 /*

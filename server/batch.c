@@ -24,8 +24,8 @@ static bool is_data_error(enum rt_status st)
 
 void srv_batch_run_job(struct srv_job *job)
 {
-    struct rt_run_options options = {.deadline_ns = job->deadline_ns,
-                                     .cancelled = srv_job_cancelled(job)};
+    struct rt_run_options options = {
+        .deadline_ns = job->deadline_ns, .cancelled = srv_job_cancelled(job), .trace = job->trace};
 
     if (job->prepare && (job->status = job->prepare(job)) != RT_OK)
         return;

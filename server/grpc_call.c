@@ -301,7 +301,10 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
     job->done = done;
     job->err.arena = c->arena;
     job->received_ns = c->received_ns;
+    int64_t own = job->deadline_ns;
     job->deadline_ns = srv_call_deadline_ns(c);
+    if (own && own < job->deadline_ns)
+        job->deadline_ns = own;
     /* A job that runs right here takes RECV_CLOSE along with its answer: one batch less. */
     c->may_send_close = !c->close_started;
     c->pending++; /* for SRV_EV_SENT */

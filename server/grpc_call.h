@@ -139,7 +139,8 @@ enum rt_status srv_grpc_check_admin(struct srv_call *c);
 void srv_call_answer(struct srv_call *c, struct rt_bytes *message);
 /* With the text of c->err. */
 void srv_call_fail(struct srv_call *c, enum rt_status code);
-/* Gives c->job, complete but for net, arena, owner, done and times, to the scheduler. */
+/* Gives c->job, complete but for net, arena, owner, done and times, to the scheduler. A deadline_ns
+ * of its own counts if it is before the call's. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
 /* The answer comes later, from any thread. It does not hold up draining if `patient`. */
 void srv_call_expect(struct srv_call *c, bool patient);
@@ -163,6 +164,7 @@ void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 /* ---- the handlers ---- */
 
 void srv_grpc_inference(struct srv_call *c);
+const char *srv_grpc_session_off(const struct srv_options *o);
 void srv_grpc_get_model_metadata(struct srv_call *c);
 void srv_grpc_get_model_status(struct srv_call *c);
 void srv_grpc_reload_config(struct srv_call *c);

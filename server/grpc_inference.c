@@ -1,4 +1,5 @@
 /* Every method that runs a model: Predict, Classify, Regress, MultiInference, SessionRun. */
+#include "runtime/base/clock.h"
 #include "server/grpc_call.h"
 #include "server/inference.h"
 
@@ -55,8 +56,20 @@ static enum rt_status admit(struct srv_call *c, struct srv_inference *inf)
     if (st)
         return st;
     srv_hold(c->net, c->job.version); /* until the call is over */
+    if (inf->timeout_ms > 0 &&
+        (__builtin_mul_overflow(inf->timeout_ms, 1000000, &c->job.deadline_ns) ||
+         __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))
+        c->job.deadline_ns = RT_NEVER;
     st = srv_inference_resolve(inf, &c->err);
     return st ? st : bind_tensors(c, inf);
+}
+
+const char *srv_grpc_session_off(const struct srv_options *o)
+{
+    return o->enable_session_service
+               ? NULL
+               : "the service lets a client run any node of a model, so it is off unless "
+                 "--enable_session_service";
 }
 
 void srv_grpc_inference(struct srv_call *c)

@@ -14,6 +14,8 @@ const struct srv_grpc_method srv_grpc_methods[] = {
     {PREDICTION "Classify", SRV_GRPC_FAST, SRV_CLASSIFY, srv_grpc_inference, NULL},
     {PREDICTION "Regress", SRV_GRPC_FAST, SRV_REGRESS, srv_grpc_inference, NULL},
     {PREDICTION "MultiInference", SRV_GRPC_UNARY, SRV_MULTI_INFERENCE, srv_grpc_inference, NULL},
+    {"/tensorflow.serving.SessionService/SessionRun", SRV_GRPC_UNARY, SRV_SESSION_RUN,
+     srv_grpc_inference, srv_grpc_session_off},
     {PREDICTION "GetModelMetadata", SRV_GRPC_UNARY, SRV_METADATA, srv_grpc_get_model_metadata,
      NULL},
     {MODEL "GetModelStatus", SRV_GRPC_UNARY, SRV_STATUS, srv_grpc_get_model_status, NULL},

@@ -30,6 +30,8 @@ static const struct srv_inference_ops *ops_of(const struct srv_inference *inf)
         return &srv_examples_ops;
     case SRV_MULTI_INFERENCE:
         return &srv_multi_ops;
+    case SRV_SESSION_RUN:
+        return &srv_session_ops;
     default:
         return &srv_predict_ops;
     }
@@ -163,7 +165,9 @@ enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_
         rt_error_copy(err, &job->err);
         return job->status;
     }
-    job->status = rt_callable_run(job->signature->call, job->feeds, job->fetches, options, err);
+    struct rt_run_options with_trace = options ? *options : (struct rt_run_options){0};
+    with_trace.trace = job->trace;
+    job->status = rt_callable_run(job->signature->call, job->feeds, job->fetches, &with_trace, err);
     return job->status;
 }
 

@@ -25,6 +25,7 @@
 #include "server/job.h"
 #include "server/options.h"
 #include "server/predict_proto.h"
+#include "server/session_proto.h"
 
 enum srv_entry { SRV_ENTRY_GRPC, SRV_ENTRY_REST };
 
@@ -41,8 +42,11 @@ struct srv_inference {
     union { /* what was read, by api */
         struct srv_predict_request predict;
         struct srv_examples_request examples;
+        struct srv_session_request session;
     } request;
-    int n_scorings; /* Classify and Regress: 1; MultiInference: one per task */
+    int64_t timeout_ms;               /* that the request itself asks for (SessionRun); 0: none */
+    struct srv_session_call *session; /* SessionRun's own */
+    int n_scorings;                   /* Classify and Regress: 1; MultiInference: one per task */
     struct srv_scoring *scorings;
     bool *wanted; /* per output of the signature: goes into the response */
 };

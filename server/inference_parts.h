@@ -18,7 +18,8 @@ struct srv_inference_ops {
                             struct rt_error *err);
     void (*write_request)(const struct srv_inference *inf, struct rt_bytes *out);
 };
-extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops;
+extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops,
+    srv_session_ops;
 
 /*
  * The signature of that name, the default one for none. `unknown` has one %s, for the name, and is

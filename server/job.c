@@ -20,7 +20,7 @@ void srv_job_submit(struct srv_job *job)
 {
     struct srv_net *net = job->net;
 
-    job->n_rows = common_rows(job);
+    job->n_rows = job->trace ? 0 : common_rows(job);
     job->queued_ns = rt_now_ns();
     job->err.arena = job->arena;
     if (!job->fetches) {

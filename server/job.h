@@ -51,6 +51,8 @@ struct srv_job {
     struct rt_tensor *fetches;
     int64_t n_rows; /* dimension 0 of every feed; 0: they have no common one, never merged */
 
+    struct rt_trace *trace; /* NULL, or what the run is to fill in: then never merged */
+
     int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER */
     _Atomic bool cancelled; /* the client is gone: not started any more */
     struct srv_job *whole;  /* the request that this is a piece of (pieces.h); NULL: of its own */

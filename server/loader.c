@@ -72,6 +72,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
         .tags = l->tags,
         .n_tags = l->n_tags,
         .allow_unsupported_signatures = o->allow_unsupported_signatures,
+        .load_all_variables = o->enable_session_service,
         .warm_up = o->enable_model_warmup,
         .on_warm_up_failure = warm_up_failed,
         .arg = load,

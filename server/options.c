@@ -143,6 +143,8 @@ static const struct row rows[] = {
     {"model_root", TEXT, OURS, AT(model_root), "", NULL, ANY,
      "directory below which base paths of a reload must lie, symlinks followed; paths of flags "
      "and model_config_file need not"},
+    {"enable_session_service", BOOLEAN, OURS, AT(enable_session_service), "false", NULL, ANY,
+     "serve tensorflow.serving.SessionService, by which a client runs any node of a model"},
     {"enable_grpc_reflection", BOOLEAN, OURS, AT(enable_grpc_reflection), "true", NULL, ANY,
      "serve grpc.reflection.v1 and v1alpha, by which tools learn the services and messages"},
     {"bind_address", TEXT, OURS, AT(bind_address), "", "127.0.0.1", ANY,

@@ -33,6 +33,7 @@ struct srv_options {
     bool enable_model_warmup;
     bool enable_serialization_as_tensor_content, enable_signature_method_name_check;
     bool enable_grpc_healthcheck_service;
+    bool enable_session_service;
     int64_t grpc_max_threads;
     const char *ssl_config_file;
     bool use_alts_credentials;

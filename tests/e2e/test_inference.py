@@ -2,6 +2,8 @@
 TensorFlow Serving answers."""
 import json
 import os
+import shutil
+import tempfile
 import unittest
 
 import grpc
@@ -10,7 +12,8 @@ from support import MODELS, SLOW, Server
 from tensorflow.core.example import example_pb2
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (classification_pb2, inference_pb2, predict_pb2,
-                                     prediction_service_pb2_grpc, regression_pb2)
+                                     prediction_service_pb2_grpc, regression_pb2,
+                                     session_service_pb2, session_service_pb2_grpc)
 
 CODE = grpc.StatusCode
 WAIT = 20 * SLOW
@@ -102,10 +105,11 @@ class InferenceCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = __import__("tempfile").mkdtemp(prefix="slipway-inference-")
+        cls.folder = tempfile.mkdtemp(prefix="slipway-inference-")
         write_scores(os.path.join(cls.folder, "scores", "7"))
-        for name in ("half_plus_two", "counter"):
-            os.symlink(os.path.join(MODELS, name), os.path.join(cls.folder, name))
+        for name in ("half_plus_two", "counter", "changing"):
+            source = "half_plus_two" if name == "changing" else name
+            os.symlink(os.path.join(MODELS, source), os.path.join(cls.folder, name))
         cls.server = Server(f"--models={cls.folder}", *cls.flags)
         cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")
         cls.stub = prediction_service_pb2_grpc.PredictionServiceStub(cls.channel)
@@ -115,7 +119,7 @@ class InferenceCase(unittest.TestCase):
         cls.channel.close()
         code = cls.server.stop()
         log = cls.server.log()
-        __import__("shutil").rmtree(cls.folder, ignore_errors=True)
+        shutil.rmtree(cls.folder, ignore_errors=True)
         assert code == 0 and "Sanitizer" not in log, log
 
     def refused(self, code, text, call, *args):
@@ -436,6 +440,114 @@ class MultiInference(InferenceCase):
         self.refused(bad, "Input is empty.", self.ask, [one], [])
         self.refused(bad, "Expected Tensor shape: [batch_size num_classes] but got [1]", self.ask,
                      [one, ("flat_scores", CLASSIFY)])
+
+
+class SessionRun(InferenceCase):
+    flags = ("--enable_session_service",)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.session = session_service_pb2_grpc.SessionServiceStub(cls.channel)
+
+    def ask(self, feeds, fetches, targets=(), model="half_plus_two", **options):
+        r = session_service_pb2.SessionRunRequest(fetch=fetches, target=targets)
+        r.model_spec.name = model
+        for name, values in feeds:
+            t = r.feed.add(name=name).tensor
+            t.dtype = types_pb2.DT_FLOAT
+            t.tensor_shape.SetInParent()
+            if isinstance(values, list):
+                t.tensor_shape.dim.add(size=len(values))
+            t.float_val.extend(values if isinstance(values, list) else [values])
+        for key, value in options.items():
+            setattr(r if key == "tensor_name_is_alias" else r.options, key, value)
+        return self.session.SessionRun(r, timeout=WAIT)
+
+    def found(self, answer):
+        return [(t.name, list(t.tensor.float_val)) for t in answer.tensor]
+
+    def test_tensors_by_name_in_the_order_asked_for(self):
+        for _ in range(3):
+            answer = self.ask([("x:0", [2, 4])], ["y:0", "Mul:0", "b/read", "y"])
+            self.assertEqual(self.found(answer), [("y:0", [3, 4]), ("Mul:0", [1, 2]),
+                                                  ("b/read", [2]), ("y", [3, 4])])
+        self.assertEqual(answer.model_spec.name, "half_plus_two")
+        self.assertEqual(answer.model_spec.version.value, 2)
+        self.assertEqual(answer.model_spec.signature_name, "")
+        self.assertFalse(answer.HasField("metadata"))
+        # the middle of the graph, and two feeds
+        answer = self.ask([("Mul", [10]), ("b/read", [1])], ["y:0"])
+        self.assertEqual(self.found(answer), [("y:0", [11])])
+
+    def test_targets_run_for_their_effect(self):
+        """A write shows in every signature afterwards."""
+        answer = self.ask([("b/initial_value", 7)], [], ["b/Assign"], "changing")
+        self.assertEqual(self.found(answer), [])
+        self.assertEqual(self.server.predict("changing", [2.0]), [8.0])
+        self.ask([("b/initial_value", 2)], [], ["b/Assign"], "changing")
+        self.assertEqual(self.server.predict("changing", [2.0]), [3.0])
+
+    def test_aliases_of_a_signature(self):
+        answer = self.ask([("x", [2])], ["y"], tensor_name_is_alias=True)
+        self.assertEqual(self.found(answer), [("y", [3])])
+        self.refused(CODE.INVALID_ARGUMENT, 'signature "serving_default" has no input "z"',
+                     lambda: self.ask([("z", [2])], ["y"], tensor_name_is_alias=True))
+
+    def test_times_and_the_graph_when_asked_for(self):
+        answer = self.ask([("x", [2])], ["y"], trace_level=3)
+        self.assertEqual(len(answer.metadata.partition_graphs), 0)
+        device, = answer.metadata.step_stats.dev_stats
+        self.assertEqual(device.device, "/job:localhost/replica:0/task:0/device:CPU:0")
+        self.assertIn("y", [n.node_name for n in device.node_stats])
+        for n in device.node_stats:
+            self.assertGreater(n.all_start_micros, 1_600_000_000_000_000)
+            self.assertGreaterEqual(n.all_end_rel_nanos, n.op_start_rel_nanos)
+            self.assertIn(f"{n.node_name} = ", n.timeline_label)
+            self.assertEqual(n.output[0].tensor_description.dtype, types_pb2.DT_FLOAT)
+        answer = self.ask([("x", [2])], ["y"], output_partition_graphs=True)
+        self.assertEqual(len(answer.metadata.step_stats.dev_stats), 0)
+        graph, = answer.metadata.partition_graphs
+        y, = [n for n in graph.node if n.name == "y"]
+        self.assertEqual(y.op, "Add")
+        self.assertIn("Mul", y.input)
+
+    def test_what_is_refused(self):
+        bad, x = CODE.INVALID_ARGUMENT, [("x:0", [1])]
+        self.refused(bad, "Missing ModelSpec", self.session.SessionRun,
+                     session_service_pb2.SessionRunRequest())
+        self.refused(CODE.NOT_FOUND, "Servable not found for request: Latest(nobody)", self.ask, x,
+                     ["y:0"], (), "nobody")
+        self.refused(bad, "Must specify at least one target to fetch or execute.", self.ask, x, [])
+        self.refused(CODE.NOT_FOUND, "FeedInputs: unable to find feed output z:0", self.ask,
+                     [("z", [1])], ["y:0"])
+        self.refused(CODE.NOT_FOUND, "FetchOutputs node z:0: not found", self.ask, x, ["z"])
+        self.refused(CODE.NOT_FOUND, "PruneForTargets: Some target nodes not found: q z", self.ask,
+                     x, ["y"], ["z", "q"])
+        self.refused(bad, 'Endpoint "x:0" fed more than once.', self.ask, [*x, ("x", [2])], ["y"])
+        self.refused(bad, "Expects arg[0] to be string but float is provided", self.ask,
+                     [("tf_example", [1])], ["y"])
+
+    def test_there_are_so_many_calls_and_no_more(self):
+        names = ["a/read", "b/read", "Mul", "y", "x", "ParseExample/names", "c",
+                 "a/initial_value", "b/initial_value"]
+        wanted = [[n for k, n in enumerate(names) if i >> k & 1] for i in range(1, 300)]
+        codes = set()
+        for fetches in wanted:
+            try:
+                self.ask([("x", [1])], fetches, (), "changing")
+            except grpc.RpcError as e:
+                codes.add((e.code(), e.details()[:9]))
+        self.assertEqual(codes, {(CODE.RESOURCE_EXHAUSTED, "more than")})
+        self.assertEqual(self.server.predict("changing", [2.0]), [3.0])
+
+
+class Off(InferenceCase):
+    def test_the_session_service_is_off_unless_asked_for(self):
+        stub = session_service_pb2_grpc.SessionServiceStub(self.channel)
+        self.refused(CODE.UNIMPLEMENTED, "SessionService/SessionRun: the service lets a client run "
+                     "any node of a model, so it is off unless --enable_session_service",
+                     stub.SessionRun, session_service_pb2.SessionRunRequest())
 
 
 class MethodNames(InferenceCase):

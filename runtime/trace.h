@@ -1,0 +1,51 @@
+/*
+ * What one run did, for whoever asked: each node that ran, with its times and what came out, and
+ * the plan's own graph, in which functions are inlined and constants folded.
+ *
+ * Owner: the caller of rt_callable_run, who makes the arena and zeroes the rest; everything here is
+ * copied into that arena, as far as it has room (`is_cut` otherwise).
+ */
+#ifndef RT_TRACE_H
+#define RT_TRACE_H
+
+#include "runtime/graph.h"
+
+struct rt_trace_output {
+    enum rt_dtype dtype;
+    struct rt_shape shape;
+};
+
+struct rt_trace_node {
+    struct rt_trace_node *next; /* in the order in which they ended */
+    const char *name, *op;
+    int device;               /* of the session: 0 is the CPU */
+    int64_t start_ns, end_ns; /* CLOCK_REALTIME */
+    int n_outputs;
+    struct rt_trace_output *outputs;
+};
+
+struct rt_trace_graph_node {
+    const char *name, *op;
+    int device, n_inputs;
+    const char **inputs; /* "node", "node:1" */
+};
+
+struct rt_trace {
+    struct rt_arena *arena;
+    bool wants_times, wants_graph;
+    bool is_cut;
+    int n_nodes;
+    struct rt_trace_node *first, *last;
+    int n_graph_nodes;
+    struct rt_trace_graph_node *graph;
+};
+
+/* For the runtime. */
+struct rt_plan;
+struct pl_node;
+int64_t rt_trace_now(void);
+void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_tensor *out,
+                  int64_t start_ns);
+void rt_trace_plan(struct rt_trace *t, const struct rt_plan *p);
+
+#endif
