@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "slipway_client.h"
+#include <slipway_client.h>
 
 static int say(const char *what, const struct slipway_error *err)
 {

@@ -1,0 +1,14 @@
+/*
+ * The commands that ask a server. Each reads its own arguments (argv[0] is the command's name),
+ * prints, and returns the process's exit status: 0, 1 when the server refused or an answer was
+ * wrong, 2 for wrong arguments.
+ */
+#ifndef CL_CLI_H
+#define CL_CLI_H
+
+int cl_command_predict(int argc, const char *const *argv);
+int cl_command_status(int argc, const char *const *argv);
+int cl_command_metadata(int argc, const char *const *argv);
+int cl_command_reload(int argc, const char *const *argv);
+
+#endif

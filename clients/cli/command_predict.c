@@ -1,0 +1,226 @@
+/* `slipway predict`: one question to a model. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/cli/cli.h"
+#include "clients/cli/input.h"
+#include "clients/cli/npy.h"
+
+struct predict {
+    struct cl_target target;
+    struct cl_version_flags version;
+    struct cl_list inputs, outputs;
+    const char *out;
+    bool raw;
+
+    struct cl_remote remote;
+    struct slipway_model model;
+    const struct slipway_signature *signature; /* NULL: not asked for yet */
+    struct cl_input input;
+    struct rt_arena *arena;
+};
+
+#define AT(field) offsetof(struct predict, field)
+static const struct cl_flag flags[] = {
+    {"--input", CL_TEXTS, AT(inputs), "ALIAS=FILE", "a file for that input; may be given again", 0},
+    {"--raw", CL_SWITCH, AT(raw), NULL, "take files as strings whatever they hold", 0},
+    {"--output", CL_TEXTS, AT(outputs), "NAME", "only this output; may be given again", 0},
+    {"--out", CL_TEXT, AT(out), "FILE.npy", "write the output as a NumPy file", 0},
+};
+#undef AT
+
+static const char about[] =
+    "Asks a model and prints its answer as JSON. INPUT is JSON itself, or a file: .json, .npy,\n"
+    ".npz (whose arrays are named as the inputs), or any other (an image, a text), which becomes\n"
+    "one string; \"-\" or nothing is JSON from standard input. JSON is a request body, or a list\n"
+    "(of rows) or object (of inputs) alone. Arrays are converted to the model's types.\n";
+
+static enum rt_status know_signature(struct predict *p, struct rt_error *err)
+{
+    return p->signature ? RT_OK
+                        : cl_remote_signature(&p->remote, &p->model, p->arena, &p->signature, err);
+}
+
+/* ---- the answer ---- */
+
+static enum rt_status write_file(const char *path, const struct rt_bytes *bytes,
+                                 struct rt_error *err)
+{
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(bytes->p, 1, bytes->n, f) == bytes->n;
+    if (f && fclose(f) != 0)
+        ok = false;
+    return ok ? RT_OK : rt_fail(err, RT_UNAVAILABLE, "%s: %s", path, strerror(errno));
+}
+
+static enum rt_status show(struct predict *p, const struct slipway_tensor *outputs, int n,
+                           bool rows, struct rt_error *err)
+{
+    struct rt_bytes text;
+    enum rt_status st = RT_OK;
+    rt_bytes_init(&text, SIZE_MAX);
+    if (p->out) {
+        st = n == 1 ? cl_npy_write(&text, &outputs[0], err)
+                    : rt_fail(err, RT_INVALID_ARGUMENT,
+                              "the answer has %d outputs: choose one by --output NAME", n);
+        if (!st)
+            st = write_file(p->out, &text, err);
+    } else {
+        cl_json_answer(&text, outputs, n, rows);
+        rt_bytes_addc(&text, '\n');
+        if (text.failed)
+            st = rt_fail_memory(err, "the answer", text.n);
+        else
+            fwrite(text.p, 1, text.n, stdout);
+    }
+    rt_bytes_clear(&text);
+    return st;
+}
+
+/* ---- over gRPC ---- */
+
+static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
+{
+    struct slipway_answer *answer;
+    struct slipway_error why;
+    bool is_row;
+    const struct slipway_call call = {.timeout_ms = p->remote.timeout_ms,
+                                      .outputs = p->outputs.at,
+                                      .n_outputs = p->outputs.n};
+    enum rt_status st = know_signature(p, err);
+    if (!st)
+        st = cl_input_bind(&p->input, p->signature, p->arena, &is_row, err);
+    if (st)
+        return st;
+    if (slipway_predict(p->remote.grpc, &p->model, p->input.tensors, p->input.n, &call, &answer,
+                        &why))
+        return cl_of_slipway(&why, err);
+    st = show(p, answer->outputs, answer->n_outputs, is_row, err);
+    slipway_answer_free(answer);
+    return st;
+}
+
+/* ---- over REST ---- */
+
+/* The outputs that are wanted, of those that are there. */
+static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
+                             struct rt_error *err)
+{
+    struct slipway_tensor *chosen = rt_arena_array(p->arena, CL_MAX_LIST, sizeof *chosen);
+    if (!p->outputs.n)
+        return RT_OK;
+    if (!chosen)
+        return rt_fail_memory(err, "outputs", 0);
+    for (int i = 0; i < p->outputs.n; i++) {
+        int k = 0;
+        while (k < *n && strcmp(outputs[k].name, p->outputs.at[i]) != 0)
+            k++;
+        if (k == *n)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "the answer has no output \"%s\"",
+                           p->outputs.at[i]);
+        chosen[i] = outputs[k];
+    }
+    memcpy(outputs, chosen, (size_t)p->outputs.n * sizeof *outputs);
+    *n = p->outputs.n;
+    return RT_OK;
+}
+
+static enum rt_status show_body(struct predict *p, const struct rt_bytes *answer,
+                                struct rt_error *err)
+{
+    struct slipway_tensor *outputs;
+    bool is_row;
+    int n;
+    json_t *o;
+    if (!p->out && !p->outputs.n) {
+        fwrite(answer->p, 1, answer->n, stdout);
+        if (!answer->n || answer->p[answer->n - 1] != '\n')
+            putchar('\n');
+        return RT_OK;
+    }
+    enum rt_status st = know_signature(p, err);
+    if (!st)
+        st = cl_json_load(rt_span_of(answer->p, answer->n), &o, err);
+    if (st)
+        return st;
+    st = cl_json_tensors(o, "predictions", "outputs", p->signature->outputs,
+                         p->signature->n_outputs, p->arena, &outputs, &n, &is_row, err);
+    json_decref(o);
+    if (st)
+        rt_fail_prefix(err, "the answer: ");
+    else if (!(st = choose(p, outputs, &n, err)))
+        st = show(p, outputs, n, is_row, err);
+    return st;
+}
+
+static enum rt_status over_rest(struct predict *p, struct rt_error *err)
+{
+    struct rt_bytes body, answer;
+    const char *json = NULL;
+    bool is_row;
+    enum rt_status st = RT_OK;
+    rt_bytes_init(&body, SIZE_MAX);
+    rt_bytes_init(&answer, p->remote.max_bytes);
+    if (p->input.json)
+        json = cl_input_body(&p->input, p->model.signature, p->arena);
+    else {
+        st = know_signature(p, err);
+        if (!st)
+            st = cl_input_bind(&p->input, p->signature, p->arena, &is_row, err);
+        if (!st)
+            cl_json_request(&body, p->model.signature, p->input.tensors, p->input.n);
+    }
+    if (!st && (body.failed || !(json || body.p)))
+        st = rt_fail_memory(err, "a request", body.n);
+    if (!st)
+        st = cl_rest(&p->remote, "POST", cl_rest_path(p->arena, &p->model, ":predict"),
+                     json ? rt_span_str(json) : rt_span_of(body.p, body.n), &answer, err);
+    if (!st)
+        st = show_body(p, &answer, err);
+    rt_bytes_clear(&body);
+    rt_bytes_clear(&answer);
+    return st;
+}
+
+int cl_command_predict(int argc, const char *const *argv)
+{
+    struct predict p = {.target = CL_TARGET_DEFAULTS};
+    const struct cl_flag_set sets[] = {
+        {flags, sizeof flags / sizeof *flags, &p},
+        {cl_version_flags, CL_N_VERSION_FLAGS, &p.version},
+        {cl_target_flags, CL_N_TARGET_FLAGS, &p.target},
+    };
+    const struct cl_usage usage = {.command = "predict",
+                                   .synopsis = "MODEL [INPUT...] [flags]",
+                                   .about = about,
+                                   .min_words = 1,
+                                   .max_words = CL_MAX_LIST,
+                                   .sets = sets,
+                                   .n_sets = 3};
+    struct cl_list words;
+    int code = cl_flags_parse(&usage, argc, argv, &words);
+    if (code >= 0)
+        return code;
+    const char *name = words.at[0];
+    words.n--;
+    memmove(words.at, words.at + 1, (size_t)words.n * sizeof *words.at);
+    if (!words.n && !p.inputs.n)
+        words.at[words.n++] = "-";
+
+    p.arena = rt_arena_new(SIZE_MAX);
+    struct rt_error err = {.arena = p.arena};
+    enum rt_status st =
+        p.arena ? cl_model_of(&p.model, name, &p.version, &err) : rt_fail_memory(&err, "asking", 0);
+    if (!st)
+        st = cl_remote_open(&p.remote, &p.target, p.arena, &err);
+    if (!st)
+        st = cl_input_read(&words, &p.inputs, p.raw, p.arena, &p.input, &err);
+    if (!st)
+        st = p.remote.rest ? over_rest(&p, &err) : over_grpc(&p, &err);
+    code = st ? cl_failed("predict", &err) : CL_EXIT_OK;
+    cl_remote_close(&p.remote);
+    rt_arena_free(p.arena);
+    return code;
+}

@@ -1,0 +1,130 @@
+#include "clients/cli/flags.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_WIDTH = 24 };
+
+static void print_help(const struct cl_usage *u, FILE *out)
+{
+    fprintf(out, "usage: slipway %s %s\n%s", u->command, u->synopsis, u->about);
+    for (int s = 0; s < u->n_sets; s++)
+        for (int i = 0; i < u->sets[s].n; i++) {
+            const struct cl_flag *f = &u->sets[s].flags[i];
+            char name[64];
+            snprintf(name, sizeof name, "%s%s%s", f->name, f->value ? " " : "",
+                     f->value ? f->value : "");
+            fprintf(out, "  %-*s %s\n", NAMES_WIDTH, name, f->help);
+        }
+    fprintf(out, "  %-*s %s\n", NAMES_WIDTH, "--help, --version", "");
+}
+
+/* The value's text is the last thing looked at: false when it cannot be one. */
+static bool set_value(const struct cl_flag *f, void *base, const char *text)
+{
+    void *at = (char *)base + f->offset;
+    char *end;
+    errno = 0;
+    switch (f->kind) {
+    case CL_TEXT:
+        *(const char **)at = text;
+        return true;
+    case CL_TEXTS: {
+        struct cl_list *list = at;
+        if (list->n == CL_MAX_LIST)
+            return false;
+        list->at[list->n++] = text;
+        return true;
+    }
+    case CL_COUNT: {
+        long long v = strtoll(text, &end, 10);
+        *(int64_t *)at = v;
+        return *text && !*end && !errno && v >= f->min;
+    }
+    case CL_REAL: {
+        double v = strtod(text, &end);
+        *(double *)at = v;
+        return *text && !*end && v >= (double)f->min && v < 1e18;
+    }
+    case CL_SWITCH:
+        break;
+    }
+    return false;
+}
+
+/* The flag whose name the argument begins with; *text is what follows "=", or NULL. */
+static const struct cl_flag *find(const struct cl_usage *u, const char *arg, void **base,
+                                  const char **text)
+{
+    for (int s = 0; s < u->n_sets; s++)
+        for (int i = 0; i < u->sets[s].n; i++) {
+            const struct cl_flag *f = &u->sets[s].flags[i];
+            size_t n = strlen(f->name);
+            if (strncmp(arg, f->name, n) != 0 || (arg[n] && arg[n] != '='))
+                continue;
+            *base = u->sets[s].base;
+            *text = arg[n] ? arg + n + 1 : NULL;
+            return f;
+        }
+    return NULL;
+}
+
+static int wrong(const struct cl_usage *u, const char *what, const char *arg)
+{
+    fprintf(stderr, "slipway %s: %s %s\n", u->command, what, arg);
+    fprintf(stderr, "usage: slipway %s %s\n", u->command, u->synopsis);
+    return CL_EXIT_USAGE;
+}
+
+int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
+                   struct cl_list *words)
+{
+    bool only_words = false;
+    *words = (struct cl_list){0};
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *text;
+        void *base;
+        if (only_words || arg[0] != '-' || !arg[1]) {
+            if (words->n == u->max_words)
+                return wrong(u, "cannot use argument", arg);
+            words->at[words->n++] = arg;
+            continue;
+        }
+        if (strcmp(arg, "--") == 0) {
+            only_words = true;
+            continue;
+        }
+        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+            print_help(u, stdout);
+            return CL_EXIT_OK;
+        }
+        if (strcmp(arg, "--version") == 0 && argc == 2) {
+            printf("slipway %s\n", SLIPWAY_VERSION);
+            return CL_EXIT_OK;
+        }
+        const struct cl_flag *f = find(u, arg, &base, &text);
+        if (!f)
+            return wrong(u, "unknown flag", arg);
+        if (f->kind == CL_SWITCH) {
+            if (text && strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
+                return wrong(u, "cannot use", arg);
+            *(bool *)((char *)base + f->offset) = !text || strcmp(text, "true") == 0;
+            continue;
+        }
+        if (!text && i + 1 == argc)
+            return wrong(u, "a value is wanted behind", arg);
+        if (!text)
+            text = argv[++i];
+        if (!set_value(f, base, text)) {
+            fprintf(stderr, "slipway %s: %s cannot be %s\n", u->command, f->name, text);
+            return CL_EXIT_USAGE;
+        }
+    }
+    if (words->n < u->min_words) {
+        print_help(u, stderr);
+        return CL_EXIT_USAGE;
+    }
+    return -1;
+}

@@ -1,0 +1,77 @@
+/*
+ * The server that a command asks, over REST or gRPC: flags that all commands share, and the calls.
+ * Threads: whoever holds the remote.
+ */
+#ifndef CL_REMOTE_H
+#define CL_REMOTE_H
+
+#include "clients/c/slipway_client.h"
+#include "clients/cli/flags.h"
+#include "clients/cli/http.h"
+#include "clients/cli/json.h"
+
+struct cl_target {
+    const char *server; /* the URL */
+    const char *ca, *cert, *key, *server_name, *token_file;
+    double timeout_s;
+};
+extern const struct cl_flag cl_target_flags[];
+enum { CL_N_TARGET_FLAGS = 7 };
+#define CL_TARGET_DEFAULTS                                                                         \
+    {                                                                                              \
+        .server = "grpc://127.0.0.1:8500", .timeout_s = 30                                         \
+    }
+
+/* Which version of which signature. */
+struct cl_version_flags {
+    const char *version, *label, *signature;
+};
+extern const struct cl_flag cl_version_flags[];
+enum { CL_N_VERSION_FLAGS = 3 };
+
+struct cl_remote {
+    struct slipway_client *grpc; /* or */
+    struct cl_http *rest;
+    int64_t timeout_ms;
+    size_t max_bytes; /* of an answer */
+};
+
+/* Nothing is connected yet. Files are read and texts kept in the arena. */
+enum rt_status cl_remote_open(struct cl_remote *r, const struct cl_target *t,
+                              struct rt_arena *arena, struct rt_error *err);
+void cl_remote_close(struct cl_remote *r);
+
+/* From flags. INVALID_ARGUMENT: a version that is no number. */
+enum rt_status cl_model_of(struct slipway_model *m, const char *name,
+                           const struct cl_version_flags *f, struct rt_error *err);
+
+/* REST's path of a model: "/v1/models/NAME[/versions/N]SUFFIX". NULL: out of memory. */
+const char *cl_rest_path(struct rt_arena *arena, const struct slipway_model *m, const char *suffix);
+/* A REST call; an HTTP status other than 200 is the status it means, with the server's words. */
+enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path,
+                       struct rt_span body, struct rt_bytes *answer, struct rt_error *err);
+
+/* The same over both transports. What is given lives in the arena. */
+enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model *m,
+                                struct rt_arena *arena, struct slipway_status *out,
+                                struct rt_error *err);
+enum rt_status cl_remote_metadata(struct cl_remote *r, const struct slipway_model *m,
+                                  struct rt_arena *arena, struct slipway_metadata *out,
+                                  struct rt_error *err);
+/* The one that the model names. NOT_FOUND: the model has no such signature. */
+enum rt_status cl_remote_signature(struct cl_remote *r, const struct slipway_model *m,
+                                   struct rt_arena *arena, const struct slipway_signature **out,
+                                   struct rt_error *err);
+/* The names of all models that the server has, from its metrics. REST only. */
+enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, const char ***out,
+                                int *n, struct rt_error *err);
+
+/* A whole file, "-" being standard input, into `out` (made by rt_bytes_init). */
+enum rt_status cl_read_file(const char *path, struct rt_bytes *out, struct rt_error *err);
+enum rt_status cl_read_text(const char *path, struct rt_arena *arena, const char **out,
+                            struct rt_error *err);
+/* Prints "slipway COMMAND: CODE: text"; CL_EXIT_FAILED. */
+int cl_failed(const char *command, const struct rt_error *err);
+enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err);
+
+#endif
