@@ -1,6 +1,6 @@
 /*
- * The one binary. Here alone server and kernels meet: everything else gets the registry of ops as
- * a parameter.
+ * The one binary. Here alone server, kernels and clients meet: what runs models gets the registry
+ * of ops as a parameter.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "clients/cli/cli.h"
 #include "kernels/kernels.h"
 #include "server/command.h"
 #include "server/entrypoint.h"
@@ -62,16 +63,22 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
+    int (*ask)(int argc, const char *const *argv); /* instead: a command that asks a server */
 } commands[] = {
-    {"serve", "serve models over REST and gRPC", serve_own},
-    {"tensorflow_model_server", "the same, with the ways of the server of that name", serve_theirs},
+    {"serve", "serve models over REST and gRPC", serve_own, NULL},
+    {"tensorflow_model_server", "the same, with the ways of the server of that name", serve_theirs,
+     NULL},
     {"tf_serving_entrypoint.sh", "the image's: models by MODEL_NAME and MODEL_BASE_PATH",
-     serve_image},
+     serve_image, NULL},
     {"health", "whether the server on this machine is ready: the image's health check",
-     srv_command_health},
-    {"inspect", "what a SavedModel holds, and what of it could not run", srv_command_inspect},
-    {"run", "run a signature without a server, or measure it", srv_command_run},
-    {"check-config", "read a configuration without serving it", srv_command_check_config},
+     srv_command_health, NULL},
+    {"inspect", "what a SavedModel holds, and what of it could not run", srv_command_inspect, NULL},
+    {"run", "run a signature without a server, or measure it", srv_command_run, NULL},
+    {"check-config", "read a configuration without serving it", srv_command_check_config, NULL},
+    {"predict", "ask a model", NULL, cl_command_predict},
+    {"status", "the versions of a model, or of all, and their states", NULL, cl_command_status},
+    {"metadata", "a model's signatures", NULL, cl_command_metadata},
+    {"reload", "give a server a new model config", NULL, cl_command_reload},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -118,6 +125,8 @@ int main(int argc, char **argv)
         usage(stderr);
         return EXIT_USAGE;
     }
+    if (c->ask)
+        return c->ask(argc, args);
     struct rt_registry *registry = rt_registry_new();
     if (!registry || !kn_register(registry)) {
         fprintf(stderr, "slipway: the ops could not be registered\n");

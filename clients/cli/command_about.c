@@ -60,10 +60,10 @@ static json_t *json_versions(const struct slipway_status *s)
     json_t *list = json_array();
     for (int i = 0; i < s->n_versions; i++) {
         const struct slipway_version *v = &s->versions[i];
-        json_array_append_new(
-            list, json_pack("{s:I, s:s, s:s, s:s}", "version", (json_int_t)v->version, "state",
-                            slipway_state_name(v->state), "error_code", slipway_code_name(v->why),
-                            "error_message", v->text));
+        json_array_append_new(list,
+                              json_pack("{s:I, s:s, s:s, s:s}", "version", (json_int_t)v->version,
+                                        "state", slipway_state_name(v->state), "error_code",
+                                        slipway_code_name(v->why), "error_message", v->text));
     }
     return list;
 }
@@ -121,9 +121,10 @@ int cl_command_status(int argc, const char *const *argv)
     const struct cl_usage usage = {
         .command = "status",
         .synopsis = "[MODEL...] [flags]",
-        .about = "The versions of the models, their states and why one is not served. Without a\n"
-                 "name all that the server has (by REST: http://127.0.0.1:8501 if no server is\n"
-                 "given). The exit status is 0 when each of them has a version that is AVAILABLE.\n",
+        .about =
+            "The versions of the models, their states and why one is not served. Without a\n"
+            "name all that the server has (by REST: http://127.0.0.1:8501 if no server is\n"
+            "given). The exit status is 0 when each of them has a version that is AVAILABLE.\n",
         .max_words = CL_MAX_LIST,
         .sets = sets,
         .n_sets = 3};

@@ -86,9 +86,8 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
     struct slipway_answer *answer;
     struct slipway_error why;
     bool is_row;
-    const struct slipway_call call = {.timeout_ms = p->remote.timeout_ms,
-                                      .outputs = p->outputs.at,
-                                      .n_outputs = p->outputs.n};
+    const struct slipway_call call = {
+        .timeout_ms = p->remote.timeout_ms, .outputs = p->outputs.at, .n_outputs = p->outputs.n};
     enum rt_status st = know_signature(p, err);
     if (!st)
         st = cl_input_bind(&p->input, p->signature, p->arena, &is_row, err);

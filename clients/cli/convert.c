@@ -37,7 +37,7 @@ static uint16_t half_of_double(double v)
     if (a >= 65520)
         return sign | 0x7c00;
     (void)frexp(a, &exponent);
-    if (exponent < -13)
+    if (a == 0 || exponent < -13)
         exponent = -13;                          /* subnormal */
     long units = lrint(ldexp(a, 11 - exponent)); /* 11 bits, or fewer */
     return (uint16_t)(sign + ((exponent + 13) << 10) + units);

@@ -18,7 +18,7 @@ static void print_help(const struct cl_usage *u, FILE *out)
                      f->value ? f->value : "");
             fprintf(out, "  %-*s %s\n", NAMES_WIDTH, name, f->help);
         }
-    fprintf(out, "  %-*s %s\n", NAMES_WIDTH, "--help, --version", "");
+    fprintf(out, "  --help, --version\n");
 }
 
 /* The value's text is the last thing looked at: false when it cannot be one. */

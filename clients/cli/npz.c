@@ -124,7 +124,7 @@ enum rt_status cl_npz_read(struct rt_span file, size_t max_bytes, struct rt_aren
     if (!(*out = rt_arena_array(arena, count + 1, sizeof **out)))
         return rt_fail_memory(err, "arrays", count * sizeof **out);
     for (size_t i = 0; i < count; i++) {
-        struct entry e;
+        struct entry e = {0};
         enum rt_status st = read_entry(file, &directory, &e, err);
         if (!st)
             st = unpack(&e, max_bytes, arena, &bytes, err);

@@ -1,0 +1,34 @@
+/* JSON as a request's tensors and as an answer's; what is written is JSON again. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "clients/cli/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const int types[] = {SLIPWAY_FLOAT, SLIPWAY_DOUBLE, SLIPWAY_INT32, SLIPWAY_UINT8,
+                                SLIPWAY_INT64, SLIPWAY_BOOL,   SLIPWAY_HALF,  SLIPWAY_BFLOAT16};
+    struct slipway_input specs[2] = {{.name = "a"}, {.name = "s", .dtype = SLIPWAY_STRING}};
+    struct slipway_tensor *tensors;
+    struct rt_error err = {0};
+    struct rt_bytes out;
+    json_t *v = NULL, *w = NULL;
+    bool is_row;
+    int n;
+    specs[0].dtype = types[size % (sizeof types / sizeof *types)];
+    struct rt_arena *arena = rt_arena_new(1 << 22);
+    rt_bytes_init(&out, 1 << 22);
+    if (arena && cl_json_load(rt_span_of(data, size), &v, &err) == RT_OK &&
+        cl_json_tensors(v, "instances", "inputs", specs, size & 8 ? 1 : 2, arena, &tensors, &n,
+                        &is_row, &err) == RT_OK) {
+        cl_json_answer(&out, tensors, n, is_row);
+        if (!out.failed && cl_json_load(rt_span_of(out.p, out.n), &w, &err) != RT_OK)
+            abort();
+    }
+    json_decref(v);
+    json_decref(w);
+    rt_bytes_clear(&out);
+    rt_arena_free(arena);
+    return 0;
+}

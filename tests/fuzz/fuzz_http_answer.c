@@ -1,0 +1,32 @@
+/* An HTTP answer, at once and byte by byte: both must come to the same. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/cli/http_answer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rt_error err = {0};
+    struct cl_http_answer whole, bytes;
+    size_t used = 0, one, total = 0;
+    cl_http_answer_init(&whole, 1 << 16);
+    cl_http_answer_init(&bytes, 1 << 16);
+    enum rt_status a = cl_http_answer_feed(&whole, (const char *)data, size, &used, &err),
+                   b = RT_OK;
+    while (!b && total < size && bytes.stage != CL_HTTP_DONE) {
+        b = cl_http_answer_feed(&bytes, (const char *)data + total, 1, &one, &err);
+        total += one;
+    }
+    if (a != b)
+        abort();
+    if (!a && (whole.stage != bytes.stage || whole.status != bytes.status || used != total ||
+               whole.body.n != bytes.body.n ||
+               (whole.body.n && memcmp(whole.body.p, bytes.body.p, whole.body.n) != 0)))
+        abort();
+    (void)cl_http_answer_end(&whole, &err);
+    cl_http_answer_clear(&whole);
+    cl_http_answer_clear(&bytes);
+    return 0;
+}
