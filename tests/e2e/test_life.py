@@ -156,7 +156,7 @@ class AsTensorflow(Case):
                     "--max_num_load_retries=0", as_tensorflow=True, wait=False) as server:
             self.assertEqual(server.process.wait(20 * SLOW), 255)
             self.assertIn("Failed to start server. Error: UNKNOWN: 1 servable(s) did not become "
-                          "available: {{name: m version: 1} due to error: ", server.out())
+                          "available: {{{name: m version: 1} due to error: ", server.out())
 
     def test_flags_are_read_as_there(self):
         with Server("--nonsense=1", as_tensorflow=True, wait=False) as server:
