@@ -7,6 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "proto/text.h"
+#include "proto/unpack.h"
 #include "runtime/session.h"
 #include "tensorflow/core/framework/graph.pb-c.h"
 
@@ -58,6 +59,8 @@ static struct rt_callable *make_callable(void)
     if (!p || protobuf_c_message_pack(m, p) != n ||
         rt_library_import(&l, rt_span_of(p, n), ops, &err))
         abort();
+    free(p);
+    pb_free(m);
     const struct rt_session_options options = {.registry = ops, .run_memory_limit = 64 << 20};
     const struct rt_call_spec spec = {
         .feeds = &feed, .fetches = fetches, .n_feeds = 1, .n_fetches = 10};
