@@ -23,6 +23,7 @@ struct kn_feature {
     int list;       /* among those that are not dense and fixed, or -1 */
     int def;        /* dense: the input that holds its default, or -1 */
     int64_t stride; /* dense: elements of one, or of one step when padded */
+    uint32_t head;  /* dense floats: how a Feature of `stride` of them begins, or 0 */
     const struct rt_shape *shape;
 };
 
@@ -42,29 +43,19 @@ struct kn_feature_map *kn_feature_map_new(int n, void *(*alloc)(void *arg, size_
 void kn_feature_map_index(struct kn_feature_map *m);
 int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name); /* or -1 */
 
-/* What a reader remembers of the last example. Zero it. */
+/*
+ * What a reader remembers of the last example: at each position, the bytes of the entry up to its
+ * value (they lie in that example), and what its name is. Zero it.
+ */
 enum { KN_REMEMBERED = 256 };
 struct kn_feature_memory {
     struct {
-        struct rt_span name;
-        int found;
+        const uint8_t *head;
+        uint32_t n;
+        int32_t found;
     } at[KN_REMEMBERED];
     int n;
 };
-static inline int kn_feature_find(const struct kn_feature_map *m, struct kn_feature_memory *r,
-                                  int position, struct rt_span name)
-{
-    if (position >= KN_REMEMBERED)
-        return kn_feature_map_find(m, name);
-    if (position < r->n && rt_span_eq(r->at[position].name, name))
-        return r->at[position].found;
-    const int found = kn_feature_map_find(m, name);
-    r->at[position].name = name;
-    r->at[position].found = found;
-    if (position >= r->n)
-        r->n = position + 1; /* positions come in order */
-    return found;
-}
 
 /* ---- shapes ---- */
 

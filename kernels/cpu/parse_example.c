@@ -1,36 +1,18 @@
 /*
- * ParseExample, ParseExampleV2, ParseSingleExample: serialized tf.Examples to tensors.
- *
- * A batch is read once, example by example. Dense features of fixed shape go straight to their
- * row. Of the others the first pass checks and counts, and the second, feature by feature, writes
- * into outputs whose sizes are then known.
- *
- * Features of an example are looked at from the last to the first, since the last of a name
- * counts; so the first complaint is about the last faulty feature, as TensorFlow's.
+ * ParseExample, ParseExampleV2, ParseSingleExample: serialized tf.Examples to tensors. Here is what
+ * the nodes ask for, their shapes and checks.
  */
 #include "kernels/cpu/array.h"
-#include "kernels/cpu/feature_map.h"
-#include "kernels/cpu/wire_example.h"
+#include "kernels/cpu/parse_example.h"
 #include "kernels/entry.h"
 
 #include <stdlib.h>
 
 /* ---- what the node asks for ---- */
 
-/* Inputs and outputs by role; the three ops have them in different places. */
-struct layout {
-    int version;      /* 1, 2; 0: ParseSingleExample */
-    int names;        /* input, or -1 */
-    int key[3];       /* per kind: the first input (v1), the vector (v2) */
-    int n[3];         /* features per kind */
-    int defaults;     /* first input */
-    int sparse, vals; /* first outputs: sparse indices; dense values */
-    int ragged;       /* first output, values then splits */
-};
-
-static struct layout layout_of(const struct rt_node *n)
+static struct kn_parse_layout layout_of(const struct rt_node *n)
 {
-    struct layout l = {.names = 1, .key = {-1, -1, -1}};
+    struct kn_parse_layout l = {.names = 1, .key = {-1, -1, -1}};
     const char *name = n->schema->name;
 
     if (name[5] == 'S') {
@@ -62,7 +44,7 @@ static struct layout layout_of(const struct rt_node *n)
 
 static enum rt_status check(const struct rt_node *n, struct rt_error *err)
 {
-    const struct layout l = layout_of(n);
+    const struct kn_parse_layout l = layout_of(n);
     const char *len = l.version == 0 ? "len(sparse_keys)" : "num_sparse";
     const struct rt_attr *shapes = rt_attr(n, "dense_shapes");
     bool padded;
@@ -88,8 +70,7 @@ static enum rt_status check(const struct rt_node *n, struct rt_error *err)
     return RT_OK;
 }
 
-/* A scalar or vector of names: element i. False: it is not there. */
-static bool key_at(const struct rt_tensor *t, int i, struct rt_span *out)
+bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out)
 {
     if (!t || !t->data || rt_tensor_is_lazy(t) || i >= rt_tensor_count(t))
         return false;
@@ -99,7 +80,7 @@ static bool key_at(const struct rt_tensor *t, int i, struct rt_span *out)
 }
 
 /* The name of feature i of a kind: `in` gives an input's tensor, or NULL. */
-static bool name_of(const struct rt_node *n, const struct layout *l, int kind, int i,
+static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, int kind, int i,
                     const struct rt_tensor *(*in)(const void *arg, int k), const void *arg,
                     struct rt_span *out)
 {
@@ -108,12 +89,12 @@ static bool name_of(const struct rt_node *n, const struct layout *l, int kind, i
         return true;
     }
     const struct rt_tensor *t = in(arg, l->version == 2 ? l->key[kind] : l->key[kind] + i);
-    return key_at(t, l->version == 2 ? i : 0, out);
+    return kn_parse_key(t, l->version == 2 ? i : 0, out);
 }
 
 /* NULL: out of memory. *unknown: some name is not there, the map is of no use. Names stay where
  * they are. */
-static struct kn_feature_map *make_map(const struct rt_node *n, const struct layout *l,
+static struct kn_feature_map *make_map(const struct rt_node *n, const struct kn_parse_layout *l,
                                        const struct rt_tensor *(*in)(const void *arg, int k),
                                        const void *arg, void *(*alloc)(void *, size_t),
                                        void *alloc_arg, bool *unknown)
@@ -167,7 +148,7 @@ static void *alloc_of_run(void *arg, size_t bytes)
 /* Names that are constants live as long as the plan does. */
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
-    const struct layout l = layout_of(p->node);
+    const struct kn_parse_layout l = layout_of(p->node);
     bool unknown = false;
 
     for (int kind = 0; l.version && kind < 3; kind++)
@@ -198,7 +179,7 @@ static void lead(struct rt_info *o, int n_lead, const int64_t *dims, const struc
 
 static enum rt_status infer(struct rt_infer *x)
 {
-    const struct layout l = layout_of(x->node);
+    const struct kn_parse_layout l = layout_of(x->node);
     const struct rt_shape *s = &x->in[0].shape, *dense = rt_attr(x->node, "dense_shapes")->v.shapes;
 
     if (s->rank != 1 && (s->rank != 0 || l.version == 1))
@@ -227,7 +208,7 @@ static enum rt_status infer(struct rt_infer *x)
  * that depend on the whole batch. */
 static void rows(struct rt_rows *r)
 {
-    const struct layout l = layout_of(r->node);
+    const struct kn_parse_layout l = layout_of(r->node);
     const struct rt_attr *dense = rt_attr(r->node, "dense_shapes");
 
     if (kn_rows_settled(r) || !kn_rows_free(r, 1) || r->in_dep[0].kind != RT_DEP_ROWS ||
@@ -250,7 +231,7 @@ static bool is_compatible(const struct rt_shape *s, const struct rt_tensor *t)
     return true;
 }
 
-static enum rt_status check_keys(struct rt_run *r, const struct layout *l)
+static enum rt_status check_keys(struct rt_run *r, const struct kn_parse_layout *l)
 {
     static const struct {
         const char *keys, *want;
@@ -268,7 +249,7 @@ static enum rt_status check_keys(struct rt_run *r, const struct layout *l)
     return RT_OK;
 }
 
-static enum rt_status check_defaults(struct rt_run *r, const struct layout *l)
+static enum rt_status check_defaults(struct rt_run *r, const struct kn_parse_layout *l)
 {
     const struct rt_shape *shape = rt_attr(r->node, "dense_shapes")->v.shapes;
 
@@ -293,7 +274,7 @@ static enum rt_status check_defaults(struct rt_run *r, const struct layout *l)
     return RT_OK;
 }
 
-static enum rt_status check_inputs(struct rt_run *r, const struct layout *l)
+static enum rt_status check_inputs(struct rt_run *r, const struct kn_parse_layout *l)
 {
     static const char *const wants[] = {"scalar", "vector", "scalar or vector"};
     const struct rt_tensor *in = &r->in[0];
@@ -314,37 +295,12 @@ static enum rt_status check_inputs(struct rt_run *r, const struct layout *l)
     return st ? st : check_defaults(r, l);
 }
 
-/* ---- a run ---- */
+/* ---- what batches and single ones share ---- */
 
-struct entry {
-    struct rt_span feature;
-    int found;
-};
-
-/* A list of a feature that is not dense and fixed: where it lies, and how long it is. */
-struct part {
-    const uint8_t *p;
-    size_t bytes;
-    int64_t n;
-};
-
-struct parse {
-    struct rt_run *r;
-    const struct layout *l;
-    const struct kn_feature_map *map;
-    int64_t n; /* examples */
-    int64_t e; /* the one at hand */
-    struct kn_feature_memory memory;
-    struct entry *entry, *own_entry; /* own: grown beyond the scratch */
-    int64_t n_entries, room;
-    int64_t *last;     /* per feature: the last example that had it, + 1 */
-    struct part *part; /* per list and example */
-};
-
-static bool grow(struct parse *s)
+static bool grow(struct kn_parse *s)
 {
     const int64_t room = 2 * s->room;
-    struct entry *more = realloc(s->own_entry, (size_t)room * sizeof *more);
+    struct kn_parse_entry *more = realloc(s->own_entry, (size_t)room * sizeof *more);
 
     if (!more)
         return false;
@@ -356,21 +312,20 @@ static bool grow(struct parse *s)
 }
 
 /* The entries of one example whose names we know. */
-static enum rt_status read_entries(struct parse *s, struct rt_span example)
+enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
 {
     struct kn_example x = kn_example_of(example);
     struct rt_span name, feature;
-    int position = 0, more;
+    int more;
 
     s->n_entries = 0;
     while ((more = kn_example_next(&x, &name, &feature)) > 0) {
-        const int found = kn_feature_find(s->map, &s->memory, position, name);
-        position += position < KN_REMEMBERED;
+        const int found = kn_feature_map_find(s->map, name);
         if (found < 0)
             continue;
         if (s->n_entries == s->room && !grow(s))
             return rt_fail_memory(s->r->err, s->r->node->name, (size_t)s->room * sizeof *s->entry);
-        s->entry[s->n_entries++] = (struct entry){feature, found};
+        s->entry[s->n_entries++] = (struct kn_parse_entry){feature, found};
     }
     if (more < 0)
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
@@ -378,30 +333,13 @@ static enum rt_status read_entries(struct parse *s, struct rt_span example)
     return RT_OK;
 }
 
-static const char *list_name(enum rt_dtype t)
+const char *kn_parse_list_name(enum rt_dtype t)
 {
     return t == RT_F32 ? "float" : t == RT_I64 ? "int64" : "bytes";
 }
 
 /* "Name: n, Key: k, Index: i.  " in front of what was said. */
-static enum rt_status about(struct parse *s, const struct kn_feature *f)
-{
-    struct rt_span name = rt_span_str("<unknown>");
-
-    if (rt_tensor_count(&s->r->in[s->l->names]) > 0)
-        key_at(&s->r->in[s->l->names], (int)s->e, &name);
-    return rt_fail_prefix(s->r->err, "Name: %.*s, Key: %.*s, Index: %lld.  ", KN_SPAN(name),
-                          KN_SPAN(f->name), (long long)s->e);
-}
-
-static enum rt_status bad_list(struct parse *s, int64_t n)
-{
-    if (n < 0)
-        return rt_fail_memory(s->r->err, s->r->node->name, sizeof(struct rt_str));
-    return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Can't parse serialized Example.");
-}
-
-static void *row_of(struct parse *s, const struct kn_feature *f, int64_t e)
+void *kn_parse_row(struct kn_parse *s, const struct kn_feature *f, int64_t e)
 {
     const struct rt_tensor *o = &s->r->out[s->l->vals + f->at];
 
@@ -409,394 +347,12 @@ static void *row_of(struct parse *s, const struct kn_feature *f, int64_t e)
 }
 
 /* A dense feature of fixed shape, into its row. */
-static enum rt_status read_row(struct parse *s, const struct kn_feature *f, struct rt_span list)
-{
-    int64_t n;
-
-    if (!kn_feature_list(f->dtype, list, row_of(s, f, s->e), f->stride, &n)) {
-        enum rt_status st = bad_list(s, n);
-        return n < 0 ? st : about(s, f);
-    }
-    if (n == f->stride)
-        return RT_OK;
-    rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-            "Number of %s values != expected.  Values size: %lld but output shape: %s",
-            list_name(f->dtype), (long long)n, KN_TEXT(f->shape));
-    return about(s, f);
-}
-
-/* A list of any length: checked and counted. */
-static enum rt_status note_list(struct parse *s, const struct kn_feature *f, struct rt_span list,
-                                int64_t *n)
-{
-    if (!kn_feature_list(f->dtype, list, NULL, INT64_MAX, n))
-        return bad_list(s, *n);
-    struct part *part = &s->part[f->list * s->n + s->e];
-    *part = (struct part){list.p, list.n, *n};
-    return RT_OK;
-}
-
-static enum rt_status read_feature(struct parse *s, const struct entry *e)
-{
-    const struct kn_feature *f = &s->map->feature[e->found];
-    int64_t *last = &s->last[e->found], n;
-    struct rt_span list = e->feature;
-    const enum rt_dtype t = kn_feature_type(&list);
-
-    if (t == RT_N_DTYPES)
-        return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Unsupported datatype.");
-    if (f->kind == KN_DENSE && t == RT_NO_DTYPE)
-        return RT_OK;
-    if (*last == s->e + 1) /* a later one of this name counts */
-        return RT_OK;
-    *last = s->e + 1;
-    if (t != RT_NO_DTYPE && t != f->dtype) {
-        if (f->kind == KN_DENSE)
-            rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                    "Data types don't match. Data type: %s but expected type: %s", rt_dtype_name(t),
-                    rt_dtype_name(f->dtype));
-        else
-            rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                    "Data types don't match. Expected type: %s, Actual type: %s",
-                    rt_dtype_name(f->dtype), rt_dtype_name(t));
-        return about(s, f);
-    }
-    if (f->kind == KN_DENSE && !f->is_padded)
-        return read_row(s, f, list);
-    if (t == RT_NO_DTYPE)
-        return RT_OK;
-    if (note_list(s, f, list, &n))
-        return about(s, f);
-    if (f->kind != KN_DENSE || (f->stride && n % f->stride == 0))
-        return RT_OK;
-    rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-            "Number of %s values is not a multiple of stride length. Saw %lld values but output "
-            "shape is: %s",
-            list_name(f->dtype), (long long)n, KN_TEXT(f->shape));
-    return about(s, f);
-}
-
-static enum rt_status fill_default(struct parse *s, const struct kn_feature *f)
-{
-    const struct rt_tensor *v = &s->r->in[f->def];
-
-    if (rt_tensor_count(v) == 0) {
-        struct rt_span name = rt_span_str("<unknown>");
-        if (rt_tensor_count(&s->r->in[s->l->names]) > 0)
-            key_at(&s->r->in[s->l->names], (int)s->e, &name);
-        return rt_fail(
-            s->r->err, RT_INVALID_ARGUMENT,
-            "Name: %.*s, Feature: %.*s (data type: %s) is required but could not be found.",
-            KN_SPAN(name), KN_SPAN(f->name), rt_dtype_name(f->dtype));
-    }
-    return kn_copy(f->dtype, row_of(s, f, s->e), v->data, f->stride, s->r->err);
-}
-
-static enum rt_status read_example(struct parse *s, const struct rt_str *example)
-{
-    enum rt_status st = read_entries(s, rt_span_of(rt_str_data(example), example->n));
-
-    for (int64_t i = s->n_entries; i-- > 0 && !st;)
-        st = read_feature(s, &s->entry[i]);
-    for (int k = 0; k < s->map->n_dense && !st; k++)
-        if (s->last[k] != s->e + 1 && !s->map->feature[k].is_padded)
-            st = fill_default(s, &s->map->feature[k]);
-    return st;
-}
-
-/* ---- the second pass ---- */
-
-static enum rt_status copy_parts(struct parse *s, const struct kn_feature *f, void *dst,
-                                 int64_t step)
-{
-    const struct part *part = &s->part[f->list * s->n];
-    const size_t size = rt_dtype_size(f->dtype);
-    char *to = dst;
-    int64_t n;
-
-    for (int64_t e = 0; e < s->n; e++) {
-        if (part[e].n &&
-            !kn_feature_list(f->dtype, rt_span_of(part[e].p, part[e].bytes), to, part[e].n, &n))
-            return bad_list(s, n);
-        to += (size_t)(step ? step : part[e].n) * size;
-    }
-    return RT_OK;
-}
-
-static void measure(struct parse *s, const struct kn_feature *f, int64_t *total, int64_t *most)
-{
-    const struct part *part = &s->part[f->list * s->n];
-
-    *total = *most = 0;
-    for (int64_t e = 0; e < s->n; e++) {
-        *total += part[e].n;
-        *most = part[e].n > *most ? part[e].n : *most;
-    }
-}
-
-static enum rt_status write_padded(struct parse *s, const struct kn_feature *f)
-{
-    const struct rt_shape *shape = f->shape;
-    const struct rt_tensor *pad = &s->r->in[f->def];
-    int64_t dim[RT_MAX_RANK + 1] = {s->n}, total, most;
-    const int k = s->l->vals + f->at;
-
-    measure(s, f, &total, &most);
-    dim[1] = f->stride ? most / f->stride : 0;
-    for (int i = 1; i < shape->rank; i++)
-        dim[1 + i] = shape->dim[i];
-    void *out = kn_out(s->r, k, shape->rank + 1, dim);
-    if (!out)
-        return s->r->err->code;
-    const int64_t all = rt_tensor_count(&s->r->out[k]);
-    if (!all)
-        return RT_OK;
-    if (f->dtype == RT_STRING) {
-        /* Only what stays: a string that is written over would be allocated for nothing. */
-        const struct part *part = &s->part[f->list * s->n];
-        for (int64_t e = 0; e < s->n; e++)
-            for (int64_t i = part[e].n; i < most; i++)
-                if (!rt_str_copy((struct rt_str *)out + e * most + i, rt_strs(pad)))
-                    return rt_fail_memory(s->r->err, s->r->node->name, rt_strs(pad)->n);
-    } else if (kn_repeat(f->dtype, out, pad->data, all, s->r->err)) {
-        return s->r->err->code;
-    }
-    return copy_parts(s, f, out, most);
-}
-
-static enum rt_status write_sparse(struct parse *s, const struct kn_feature *f)
-{
-    const struct part *part = &s->part[f->list * s->n];
-    const int n_sparse = s->map->n_sparse;
-    int64_t total, most;
-
-    measure(s, f, &total, &most);
-    int64_t *index = kn_out(s->r, f->at, 2, (int64_t[]){total, 2});
-    void *value = index ? kn_out(s->r, n_sparse + f->at, 1, &total) : NULL;
-    int64_t *shape = value ? kn_out(s->r, 2 * n_sparse + f->at, 1, (int64_t[]){2}) : NULL;
-    if (!shape)
-        return s->r->err->code;
-    for (int64_t e = 0; e < s->n; e++)
-        for (int64_t i = 0; i < part[e].n; i++, index += 2) {
-            index[0] = e;
-            index[1] = i;
-        }
-    shape[0] = s->n;
-    shape[1] = most;
-    return copy_parts(s, f, value, 0);
-}
-
-static enum rt_status write_ragged(struct parse *s, const struct kn_feature *f)
-{
-    const struct part *part = &s->part[f->list * s->n];
-    const int k = s->l->ragged + f->at;
-    int64_t total, most, end = 0;
-
-    measure(s, f, &total, &most);
-    void *value = kn_out(s->r, k, 1, &total);
-    void *splits = value ? kn_out(s->r, k + s->map->n_ragged, 1, (int64_t[]){s->n + 1}) : NULL;
-    if (!splits)
-        return s->r->err->code;
-    for (int64_t e = 0; e <= s->n; e++) {
-        kn_put_int(&s->r->out[k + s->map->n_ragged], e, end);
-        end += e < s->n ? part[e].n : 0;
-    }
-    return copy_parts(s, f, value, 0);
-}
-
-static enum rt_status write_lists(struct parse *s)
-{
-    enum rt_status st = RT_OK;
-
-    for (int k = 0; k < s->map->n && !st; k++) {
-        const struct kn_feature *f = &s->map->feature[k];
-        if (f->kind == KN_SPARSE)
-            st = write_sparse(s, f);
-        else if (f->kind == KN_RAGGED)
-            st = write_ragged(s, f);
-        else if (f->is_padded)
-            st = write_padded(s, f);
-    }
-    return st;
-}
-
-/* ---- a batch ---- */
-
-static enum rt_status fixed_outputs(struct parse *s)
-{
-    for (int k = 0; k < s->map->n_dense; k++) {
-        const struct kn_feature *f = &s->map->feature[k];
-        int64_t dim[RT_MAX_RANK + 1] = {s->n};
-        if (f->is_padded)
-            continue;
-        memcpy(dim + 1, f->shape->dim, (size_t)f->shape->rank * sizeof *dim);
-        if (!kn_out(s->r, s->l->vals + k, f->shape->rank + 1, dim))
-            return s->r->err->code;
-    }
-    return RT_OK;
-}
-
-static enum rt_status parse_batch(struct parse *s)
-{
-    const struct kn_feature_map *m = s->map;
-
-    s->room = 2 * (int64_t)m->n + 16;
-    const size_t n_part = (size_t)(m->n_lists * s->n) * sizeof *s->part;
-    const size_t n_last = (size_t)m->n * sizeof *s->last;
-    char *p = rt_scratch(s->r, n_part + n_last + (size_t)s->room * sizeof *s->entry);
-    if (!p)
-        return s->r->err->code;
-    s->part = (struct part *)(void *)p;
-    s->last = (int64_t *)(void *)(p + n_part);
-    s->entry = (struct entry *)(void *)(p + n_part + n_last);
-    memset(p, 0, n_part + n_last);
-
-    enum rt_status st = fixed_outputs(s);
-    for (s->e = 0; s->e < s->n && !st; s->e++) {
-        st = read_example(s, &rt_strs(&s->r->in[0])[s->e]);
-        if (!st && s->e % 256 == 255)
-            st = rt_run_check(s->r);
-    }
-    if (!st)
-        st = write_lists(s);
-    free(s->own_entry);
-    return st;
-}
-
-/* ---- one example ---- */
-
-static enum rt_status parse_failed(struct parse *s, const struct kn_feature *f, int64_t n)
-{
-    const bool counted = f->dtype == RT_STRING && f->list >= 0;
-
-    if (n < 0)
-        return rt_fail_memory(s->r->err, s->r->node->name, sizeof(struct rt_str));
-    return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                   "Key: %.*s.  Can't parse serialized Example: %s %s_list%s", KN_SPAN(f->name),
-                   counted ? "Could not get num elements in" : "Parsing", list_name(f->dtype),
-                   counted ? "." : " failed.");
-}
-
-/* Outputs of a list of n elements; where its values go, or NULL. */
-static void *list_outputs(struct parse *s, const struct kn_feature *f, int64_t n)
-{
-    int64_t dim[RT_MAX_RANK];
-
-    if (f->kind == KN_DENSE) {
-        memcpy(dim, f->shape->dim, (size_t)f->shape->rank * sizeof *dim);
-        dim[0] = f->stride ? n / f->stride : 0;
-        return kn_out(s->r, s->l->vals + f->at, f->shape->rank, dim);
-    }
-    if (f->kind == KN_RAGGED) {
-        void *value = kn_out(s->r, s->l->ragged + f->at, 1, &n);
-        /* One example alone has no splits. */
-        return value && kn_out(s->r, s->l->ragged + s->map->n_ragged + f->at, 1, (int64_t[]){0})
-                   ? value
-                   : NULL;
-    }
-    int64_t *index = kn_out(s->r, f->at, 2, (int64_t[]){n, 1});
-    int64_t *shape = index ? kn_out(s->r, 2 * s->map->n_sparse + f->at, 1, (int64_t[]){1}) : NULL;
-    if (!shape)
-        return NULL;
-    for (int64_t i = 0; i < n; i++)
-        index[i] = i;
-    shape[0] = n;
-    return kn_out(s->r, s->map->n_sparse + f->at, 1, &n);
-}
-
-static enum rt_status read_list_alone(struct parse *s, const struct kn_feature *f,
-                                      struct rt_span list)
-{
-    int64_t n;
-
-    if (!kn_feature_list(f->dtype, list, NULL, INT64_MAX, &n))
-        return parse_failed(s, f, n);
-    if (f->kind == KN_DENSE && (f->stride ? n % f->stride : n) != 0)
-        return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                       "Error while parsing feature with key %.*s: number of elements should be "
-                       "divisible by %lld, found %lld instead",
-                       KN_SPAN(f->name), (long long)f->stride, (long long)n);
-    void *value = list_outputs(s, f, n);
-    if (!value)
-        return s->r->err->code;
-    return n == 0 || kn_feature_list(f->dtype, list, value, n, &n) ? RT_OK : parse_failed(s, f, n);
-}
-
-static enum rt_status read_alone(struct parse *s, const struct entry *e)
-{
-    const struct kn_feature *f = &s->map->feature[e->found];
-    struct rt_span list = e->feature;
-    const enum rt_dtype t = kn_feature_type(&list);
-    int64_t n;
-
-    if (t == RT_N_DTYPES)
-        return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Unsupported datatype.");
-    if (t == RT_NO_DTYPE || s->last[e->found])
-        return RT_OK;
-    s->last[e->found] = 1;
-    if (t != f->dtype)
-        return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                       "Key: %.*s.  Data types don't match. %s: %s%s: %s", KN_SPAN(f->name),
-                       f->kind == KN_DENSE ? "Data type" : "Expected type",
-                       rt_dtype_name(f->kind == KN_DENSE ? t : (enum rt_dtype)f->dtype),
-                       f->kind == KN_DENSE ? " but expected type" : ", Actual type",
-                       rt_dtype_name(f->kind == KN_DENSE ? (enum rt_dtype)f->dtype : t));
-    if (f->list >= 0)
-        return read_list_alone(s, f, list);
-    if (!kn_feature_list(f->dtype, list, row_of(s, f, 0), f->stride, &n))
-        return parse_failed(s, f, n);
-    if (n == f->stride)
-        return RT_OK;
-    return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                   "Key: %.*s.  Can't parse serialized Example: Some %s_list slice was not parsed.",
-                   KN_SPAN(f->name), list_name(f->dtype));
-}
-
-static enum rt_status missing_alone(struct parse *s, const struct kn_feature *f)
-{
-    if (f->list >= 0)
-        return list_outputs(s, f, 0) ? RT_OK : s->r->err->code;
-    const struct rt_tensor *v = &s->r->in[f->def];
-    if (rt_tensor_count(v) == 0)
-        return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                       "Feature: %.*s (data type: %s) is required but could not be found.",
-                       KN_SPAN(f->name), rt_dtype_name(f->dtype));
-    return kn_copy(f->dtype, row_of(s, f, 0), v->data, f->stride, s->r->err);
-}
-
-static enum rt_status parse_alone(struct parse *s)
-{
-    const struct kn_feature_map *m = s->map;
-    const struct rt_str *example = rt_strs(&s->r->in[0]);
-    const size_t n_last = (size_t)m->n * sizeof *s->last;
-
-    s->room = 2 * (int64_t)m->n + 16;
-    char *p = rt_scratch(s->r, n_last + (size_t)s->room * sizeof *s->entry);
-    if (!p)
-        return s->r->err->code;
-    s->last = (int64_t *)(void *)p;
-    s->entry = (struct entry *)(void *)(p + n_last);
-    memset(p, 0, n_last);
-
-    enum rt_status st = RT_OK;
-    for (int k = 0; k < m->n_dense && !st; k++)
-        if (m->feature[k].list < 0 &&
-            !kn_out(s->r, s->l->vals + k, m->feature[k].shape->rank, m->feature[k].shape->dim))
-            st = s->r->err->code;
-    st = st ? st : read_entries(s, rt_span_of(rt_str_data(example), example->n));
-    for (int64_t i = s->n_entries; i-- > 0 && !st;)
-        st = read_alone(s, &s->entry[i]);
-    for (int k = 0; k < m->n && !st; k++)
-        if (!s->last[k])
-            st = missing_alone(s, &m->feature[k]);
-    free(s->own_entry);
-    return st;
-}
+/* ---- a run ---- */
 
 static enum rt_status run(struct rt_run *r)
 {
-    const struct layout l = layout_of(r->node);
-    struct parse s = {.r = r, .l = &l, .map = r->state, .n = 1};
+    const struct kn_parse_layout l = layout_of(r->node);
+    struct kn_parse s = {.r = r, .l = &l, .map = r->state, .n = 1};
     struct kn_feature_map *own = NULL;
     bool unknown = false;
     enum rt_status st = check_inputs(r, &l);
@@ -814,9 +370,9 @@ static enum rt_status run(struct rt_run *r)
         st = rt_fail(r->err, RT_INTERNAL, "Could not avoid collision. This should not happen.");
     else if (r->in[0].rank == 1) {
         s.n = r->in[0].dim[0];
-        st = parse_batch(&s);
+        st = kn_parse_batch(&s);
     } else
-        st = parse_alone(&s);
+        st = kn_parse_alone(&s);
     free(own);
     return st;
 }
