@@ -84,10 +84,10 @@ int main(int argc, char **argv)
     static struct rt_tensor out[MAX_OUT];
     struct rt_error err = {0};
     long runs;
+    int n_out = 0;
 
-    if (argc != 6 || atoi(argv[5]) < 1 || atoi(argv[5]) > MAX_OUT)
+    if (argc != 6 || sscanf(argv[5], "%d", &n_out) != 1 || n_out < 1 || n_out > MAX_OUT)
         give_up("usage: parse_example GRAPH FEED EXAMPLES OP N_OUT", NULL);
-    const int n_out = atoi(argv[5]);
     struct rt_tensor in = {.dtype = RT_STRING, .rank = 1, .data = example};
     in.dim[0] = read_examples(slurp(argv[3]), example);
     struct rt_callable *c = open_op(argv[1], argv[2], argv[4], n_out);
