@@ -46,6 +46,9 @@ extern const struct srv_grpc_method srv_grpc_methods[];
 extern const int srv_grpc_n_methods;
 /* NULL: there is none of that path. */
 const struct srv_grpc_method *srv_grpc_find_method(const void *path, size_t n);
+enum { SRV_GRPC_MAX_SERVICES = 32 };
+/* The services of the methods that are there, each once: how many. */
+int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
 /* Refuses a path that is in no row, or switched off, naming it. */
 void srv_grpc_refuse_unknown(struct srv_call *c);
 

@@ -35,19 +35,28 @@ static bool is_model(struct srv_manager *m, struct rt_span name)
     return found;
 }
 
+/* "": the server; a service by its full name, or as TensorFlow Serving has it, without package. */
+static bool is_service(const struct srv_options *o, struct rt_span name)
+{
+    static const char *const shorts[] = {"", "PredictionService", "ModelService"};
+    struct rt_span services[SRV_GRPC_MAX_SERVICES];
+    int n = srv_grpc_services(o, services);
+
+    for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++)
+        if (rt_span_is(name, shorts[i]))
+            return true;
+    for (int i = 0; i < n; i++)
+        if (rt_span_eq(name, services[i]))
+            return true;
+    return false;
+}
+
 static enum health health_of(struct srv_server *server, struct rt_span service)
 {
-    static const char *const own[] = {"",
-                                      "PredictionService",
-                                      "ModelService",
-                                      "tensorflow.serving.PredictionService",
-                                      "tensorflow.serving.ModelService",
-                                      "grpc.health.v1.Health"};
     bool draining = atomic_load(&server->draining);
 
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        if (rt_span_is(service, own[i]))
-            return srv_is_ready(server->manager) && !draining ? SERVING : NOT_SERVING;
+    if (is_service(&server->options, service))
+        return srv_is_ready(server->manager) && !draining ? SERVING : NOT_SERVING;
     if (srv_model_is_ready(server->manager, service))
         return draining ? NOT_SERVING : SERVING;
     return is_model(server->manager, service) ? NOT_SERVING : UNKNOWN;

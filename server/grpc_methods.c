@@ -38,6 +38,23 @@ const struct srv_grpc_method *srv_grpc_find_method(const void *path, size_t n)
     return NULL;
 }
 
+int srv_grpc_services(const struct srv_options *o, struct rt_span *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < srv_grpc_n_methods; i++) {
+        const struct srv_grpc_method *m = &srv_grpc_methods[i];
+        const char *slash = strrchr(m->path, '/');
+        struct rt_span name = rt_span_of(m->path + 1, (size_t)(slash - m->path) - 1);
+        int k = 0;
+        while (k < n && !rt_span_eq(out[k], name))
+            k++;
+        if (k == n && n < SRV_GRPC_MAX_SERVICES && !(m->off && m->off(o)))
+            out[n++] = name;
+    }
+    return n;
+}
+
 const char *srv_grpc_health_off(const struct srv_options *o)
 {
     return o->enable_grpc_healthcheck_service

@@ -3,7 +3,7 @@
 #include "server/grpc_call.h"
 #include "server/reflection.h"
 
-enum { MAX_SERVICES = 32, MAX_ANSWER = 16 << 20 };
+enum { MAX_ANSWER = 16 << 20 };
 
 const char *srv_grpc_reflection_off(const struct srv_options *o)
 {
@@ -15,27 +15,9 @@ static void read_next(struct srv_call *c)
     srv_stream_read(c);
 }
 
-/* The services of the methods that are there, each once. */
-static int services_of(const struct srv_options *o, struct rt_span *out)
-{
-    int n = 0;
-
-    for (int i = 0; i < srv_grpc_n_methods; i++) {
-        const struct srv_grpc_method *m = &srv_grpc_methods[i];
-        const char *slash = strrchr(m->path, '/');
-        struct rt_span name = rt_span_of(m->path + 1, (size_t)(slash - m->path) - 1);
-        int k = 0;
-        while (k < n && !rt_span_eq(out[k], name))
-            k++;
-        if (k == n && n < MAX_SERVICES && !(m->off && m->off(o)))
-            out[n++] = name;
-    }
-    return n;
-}
-
 void srv_grpc_reflect(struct srv_call *c)
 {
-    struct rt_span services[MAX_SERVICES];
+    struct rt_span services[SRV_GRPC_MAX_SERVICES];
     struct srv_cursor request;
     struct rt_bytes out;
 
@@ -49,7 +31,7 @@ void srv_grpc_reflect(struct srv_call *c)
     enum rt_status st = srv_call_open(c, &request);
     if (!st)
         st = srv_reflection_answer(rt_span_of(pb_descriptors, pb_descriptors_size), services,
-                                   services_of(&c->server->options, services), request, &out,
+                                   srv_grpc_services(&c->server->options, services), request, &out,
                                    c->arena, &c->err);
     if (!st && out.failed)
         st = rt_fail_memory(&c->err, "the response", MAX_ANSWER);

@@ -2,7 +2,9 @@
 and its access log."""
 import json
 import os
+import resource
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -27,7 +29,9 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 class Client:
     """Stubs on one channel."""
 
-    def __init__(self, target, credentials=None, options=None):
+    def __init__(self, target, credentials=None, options=()):
+        # Else a new channel takes over the connection of an old one to the same address.
+        options = (("grpc.use_local_subchannel_pool", 1), *options)
         self.channel = grpc.secure_channel(target, credentials, options) if credentials \
             else grpc.insecure_channel(target, options)
         self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
@@ -275,6 +279,153 @@ class Admin(GrpcCase):
             server = Server(f"--models={MODELS}", *flags, wait=False)
             self.assertEqual(server.process.wait(WAIT), 255, flags)
             self.assertIn(words, server.out())
+
+
+class Limits(GrpcCase):
+    def test_a_job_that_nobody_waits_for_any_more_never_runs(self):
+        server = self.serve(f"--models={MODELS}", "--num_workers=1", "--inline_max_us=0")
+        client = self.client(server, options=(("grpc.max_send_message_length", -1),))
+        slow = predict_pb2.PredictRequest()
+        slow.model_spec.name = "digits"
+        t = slow.inputs["pixels"]
+        t.dtype = types_pb2.DT_FLOAT
+        for size in (20000, 8, 8, 1):
+            t.tensor_shape.dim.add(size=size)
+        t.tensor_content = bytes(4 * 64 * 20000)
+        count = predict_pb2.PredictRequest()
+        count.model_spec.name = "counter"
+        count.model_spec.signature_name = "incr"
+        running = [client.prediction.Predict.future(slow, timeout=WAIT) for _ in range(4)]
+        wait_for(lambda: any(call.done() for call in running), WAIT, "the worker to be at work")
+        late = client.prediction.Predict.future(count, timeout=0.05)
+        gone = client.prediction.Predict.future(count, timeout=WAIT)
+        self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: late.result())
+        gone.cancel()
+        for call in running:
+            self.assertEqual(call.result().outputs["output_0"].tensor_shape.dim[0].size, 20000)
+        count.model_spec.signature_name = "get"
+        self.assertEqual(client.prediction.Predict(
+            count, timeout=WAIT).outputs["output"].float_val[0], 0)
+
+    def test_servers_in_turn_on_one_path_and_none_removes_another_s(self):
+        path = self.path("socket")
+        first = self.serve(f"--models={MODELS}", f"--grpc_socket_path={path}")
+        self.assertEqual(self.client(f"unix:{path}").predict(), [3.0])
+        second = self.serve(f"--models={MODELS}", f"--grpc_socket_path={path}")
+        self.assertEqual(first.stop(), 0)
+        self.assertEqual(self.client(f"unix:{path}").predict(), [3.0])
+        self.assertEqual(second.stop(), 0)
+        self.assertFalse(os.path.exists(path))
+        third = self.serve(f"--models={MODELS}", f"--grpc_socket_path={path}")
+        third.process.kill()
+        third.process.wait()
+        self._cleanups = [c for c in self._cleanups if c[1] != (third,)]
+        self.assertTrue(os.path.exists(path))
+        self.serve(f"--models={MODELS}", f"--grpc_socket_path={path}")
+        self.assertEqual(self.client(f"unix:{path}").predict(), [3.0])
+
+    def test_a_relative_path_without_tcp(self):
+        here = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, here)
+        server = self.serve(f"--models={MODELS}", "--grpc_socket_path=here", "--port=0",
+                            "--access_log")
+        self.assertEqual(self.client("unix:here").predict(), [3.0])
+        wait_for(lambda: "peer=unix:" in server.log(), 5, "the peer")
+
+    def test_a_file_is_no_place_for_a_socket_and_an_admin_socket_is_its_owner_s(self):
+        file = self.write("file", "precious")
+        server = Server(f"--models={MODELS}", f"--grpc_socket_path={file}", wait=False)
+        self.assertEqual(server.process.wait(WAIT), 255)
+        self.assertIn("is not a socket", server.out())
+        with open(file, encoding="utf-8") as f:
+            self.assertEqual(f.read(), "precious")
+        self.serve(f"--models={MODELS}", "--admin_socket=" + self.path("admin"))
+        self.assertEqual(os.stat(self.path("admin")).st_mode & 0o777, 0o600)
+
+    def test_metadata_that_is_too_large_is_refused_and_the_server_lives(self):
+        server = self.serve(f"--models={MODELS}", "--max_header_bytes=4K")
+        client = self.client(server)
+        self.assertEqual(client.predict(metadata=(("a", "x" * 2000),)), [3.0])
+        self.fails(CODE.RESOURCE_EXHAUSTED, "", client.predict, metadata=(("a", "x" * 8000),))
+        self.assertEqual(client.predict(), [3.0])
+
+    def test_no_descriptors_left_is_not_the_end(self):
+        server = self.serve(f"--models={MODELS}")
+        self.client(server).predict()
+        n = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (n + 10, n + 10))
+        held = []
+        for _ in range(40):
+            held.append(socket.create_connection(("127.0.0.1", server.grpc_port)))
+        wait_for(lambda: "too many connections" in server.log(), 10, "the log's word")
+        for s in held:
+            s.close()
+        client = self.client(server)
+        wait_for(lambda: client.predict(wait_for_ready=True) == [3.0], 10, "an answer")
+
+    def test_what_is_no_http2_does_no_harm(self):
+        server = self.serve(f"--models={MODELS}")
+        for junk in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 100, os.urandom(1000),
+                     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(500)):
+            with socket.create_connection(("127.0.0.1", server.grpc_port)) as s:
+                s.sendall(junk)
+                s.settimeout(WAIT)
+                try:
+                    while s.recv(4096):
+                        pass
+                except ConnectionError:
+                    pass
+        self.assertEqual(self.client(server).predict(), [3.0])
+
+
+class Health(GrpcCase):
+    def check(self, client, service):
+        return client.health.Check(health_pb2.HealthCheckRequest(service=service),
+                                   timeout=WAIT).status
+
+    def test_the_services_that_are_there_and_every_model_have_a_state(self):
+        self.put("bad/1")
+        os.truncate(self.path("bad/1/saved_model.pb"), 10)
+        self.put("good/1")
+        server = self.serve(f"--models={self.folder}", "--max_num_load_retries=0")
+        client = self.client(server)
+        for name in ("", "PredictionService", "ModelService", "grpc.health.v1.Health", "good",
+                     "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService",
+                     "grpc.reflection.v1.ServerReflection"):
+            self.assertEqual(self.check(client, name), health_pb2.HealthCheckResponse.SERVING, name)
+        self.assertEqual(self.check(client, "bad"), health_pb2.HealthCheckResponse.NOT_SERVING)
+        for name in ("nobody", "Health", "tensorflow.serving", "PredictionService "):
+            self.fails(CODE.NOT_FOUND, "unknown service", client.health.Check,
+                       health_pb2.HealthCheckRequest(service=name))
+
+    def test_a_watch_follows_a_model(self):
+        self.put("m/1")
+        server = self.serve(f"--models={self.folder}")
+        seen = []
+        watch = self.client(server).health.Watch(health_pb2.HealthCheckRequest(service="late"))
+        self.addCleanup(watch.cancel)
+
+        def listen():
+            try:
+                for answer in watch:
+                    seen.append(answer.status)
+            except grpc.RpcError:
+                pass
+        threading.Thread(target=listen, daemon=True).start()
+        unknown, serving = 3, 1
+        wait_for(lambda: seen == [unknown], 10, "an unknown service to be told")
+        self.put("late/1")
+        wait_for(lambda: seen[-1] == serving, 10, "the model to serve")
+        shutil.rmtree(self.path("late"))
+        wait_for(lambda: seen[-1] != serving, 10, "the model to go")
+
+    def test_it_is_off_by_default_for_who_replaces_the_other_server(self):
+        server = Server("--model_name=m", f"--model_base_path={MODELS}/half_plus_two",
+                        as_tensorflow=True)
+        self.addCleanup(self.end, server)
+        self.fails(CODE.UNIMPLEMENTED, "--enable_grpc_healthcheck_service",
+                   self.client(server).health.Check, health_pb2.HealthCheckRequest())
 
 
 class Reflection(GrpcCase):
