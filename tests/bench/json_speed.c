@@ -41,26 +41,24 @@ static void give_up(const char *what)
 }
 
 /* {"instances": [[[[0.1, ...]]]]} */
-static char *make_text(int digits, size_t *n)
+static void make_text(struct rt_bytes *text, int digits)
 {
-    char *text = malloc((size_t)N * 32), *p = text;
-    if (!text)
-        give_up("out of memory");
-    p += sprintf(p, "{\"instances\": [[");
+    text->n = 0;
+    rt_bytes_adds(text, "{\"instances\": [[");
     for (int i = 0; i < N; i++) {
         if (i % DEPTH == 0)
-            p += sprintf(p, "%s%s[", i ? ", " : "", i % (SIDE * DEPTH) == 0 ? "[" : "");
+            rt_bytes_addf(text, "%s%s[", i ? ", " : "", i % (SIDE * DEPTH) == 0 ? "[" : "");
         else
-            p += sprintf(p, ", ");
-        p += sprintf(p, "%.*g", digits, (double)image[i]);
+            rt_bytes_adds(text, ", ");
+        rt_bytes_addf(text, "%.*g", digits, (double)image[i]);
         if (i % DEPTH == DEPTH - 1)
-            *p++ = ']';
+            rt_bytes_addc(text, ']');
         if (i % (SIDE * DEPTH) == SIDE * DEPTH - 1)
-            *p++ = ']';
+            rt_bytes_addc(text, ']');
     }
-    p += sprintf(p, "]]}");
-    *n = (size_t)(p - text);
-    return text;
+    rt_bytes_adds(text, "]]}");
+    if (text->failed)
+        give_up("out of memory");
 }
 
 struct ours {
@@ -154,9 +152,9 @@ static void report(const char *what, size_t bytes, int64_t best_ns)
     do {                                                                                           \
         best = INT64_MAX;                                                                          \
         for (int round = 0; round < ROUNDS; round++) {                                             \
-            int64_t began = cpu_ns();                                                           \
+            int64_t began = cpu_ns();                                                              \
             work;                                                                                  \
-            int64_t took = cpu_ns() - began;                                                    \
+            int64_t took = cpu_ns() - began;                                                       \
             best = took < best ? took : best;                                                      \
         }                                                                                          \
     } while (0)
@@ -169,11 +167,13 @@ int main(void)
     } texts[] = {{"9 digits", 9}, {"17 digits", 17}, {"4 digits", 4}};
     struct ours o = {.spec = {.alias = "x", .dtype = RT_F32}};
     int64_t best;
+    struct rt_bytes text;
     size_t n;
     o.signature =
         (struct rt_signature){.n_inputs = 1, .inputs = &o.spec, .n_outputs = 1, .outputs = &o.spec};
     o.arena = rt_arena_new(1 << 20);
     rt_bytes_init(&o.out, SIZE_MAX / 2);
+    rt_bytes_init(&text, SIZE_MAX / 2);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char what[64];
         fill_image();
@@ -183,20 +183,20 @@ int main(void)
                 snprintf(number, sizeof number, "%.4g", (double)image[k]);
                 image[k] = strtof(number, NULL);
             }
-        char *text = make_text(texts[i].digits, &n);
+        make_text(&text, texts[i].digits);
         snprintf(what, sizeof what, "read, %s", texts[i].name);
-        BEST(best, decode_ours(&o, text, n));
-        report(what, n, best);
+        BEST(best, decode_ours(&o, text.p, text.n));
+        report(what, text.n, best);
         snprintf(what, sizeof what, "  jansson");
-        BEST(best, decode_jansson(text, n));
-        report(what, n, best);
+        BEST(best, decode_jansson(text.p, text.n));
+        report(what, text.n, best);
         snprintf(what, sizeof what, "write");
         BEST(best, encode_ours(&o));
         report(what, o.out.n, best);
         BEST(best, n = encode_jansson());
         report("  jansson", n, best);
-        free(text);
     }
+    rt_bytes_clear(&text);
     rt_tensor_clear(&o.tensor);
     rt_bytes_clear(&o.out);
     rt_arena_free(o.arena);
