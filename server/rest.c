@@ -114,6 +114,9 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
     RT_LOG(RT_LOG_DEBUG, "event=http detail=\"%s\"", text);
 }
 
+/* Of GnuTLS: its own choice, without the protocols that are given up. */
+static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
+
 static bool start_daemon(struct srv_rest_loop *l)
 {
     const struct srv_options *o = &l->net.server->options;
@@ -121,15 +124,25 @@ static bool start_daemon(struct srv_rest_loop *l)
     /* Of a connection, for its headers, theirs, and a piece of the body. It is cleared for every
      * request, so that size is time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
+    const struct srv_rest_tls *tls = &l->rest->tls;
+    struct MHD_OptionItem secure[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, tls->cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, tls->key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, priorities},
+        {tls->client_ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, tls->client_ca},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    if (!tls->cert)
+        secure[0].option = MHD_OPTION_END;
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
-            MHD_USE_ERROR_LOG,
+            MHD_USE_ERROR_LOG | (tls->cert ? MHD_USE_TLS : 0),
         0, NULL, NULL, srv_rest_on_request, l, MHD_OPTION_EXTERNAL_LOGGER, log_daemon, NULL,
         MHD_OPTION_LISTEN_SOCKET, l->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, srv_rest_on_uri, l,
         MHD_OPTION_NOTIFY_COMPLETED, srv_rest_on_completed, l, MHD_OPTION_NOTIFY_CONNECTION,
         srv_rest_on_connection, l, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SRV_REST_IDLE_SECONDS,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(connections > 0 ? connections : 1),
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
     if (!l->daemon)
         return false;
     const union MHD_DaemonInfo *info =
@@ -188,6 +201,7 @@ static void free_rest(struct srv_rest *r)
         close_fd(r->loops[i].epoll);
         close_fd(r->loops[i].wake_fd);
     }
+    srv_rest_tls_clear(&r->tls);
     rt_mutex_clear(&r->mu);
     rt_cond_clear(&r->answered);
     free(r->loops);
@@ -245,8 +259,13 @@ enum rt_status srv_rest_start(struct srv_server *server, struct srv_rest **out,
         loops[i].rest = r;
         loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
     }
+    enum rt_status st = srv_rest_tls_read(&r->tls, &server->options, err);
+    if (st) {
+        free_rest(r);
+        return st;
+    }
     for (int i = 0; i < r->n_loops; i++) {
-        enum rt_status st = start_loop(r, &loops[i], server->n_nets, err);
+        st = start_loop(r, &loops[i], server->n_nets, err);
         if (st) {
             srv_rest_stop(r);
             return st;

@@ -27,6 +27,13 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         c->fd = info->connect_fd;
         struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
         epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev); /* gone with the descriptor */
+        if (l->rest->tls.client_ca) {
+            info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+            if (info)
+                srv_rest_tls_ask_client(info->tls_session);
+            else
+                shutdown(c->fd, SHUT_RDWR);
+        }
         c->deadline_ns = rt_now_ns() + l->net.server->options.request_read_timeout_ms * 1000000;
         srv_list_append(&l->reading, &c->link);
         *context = c;

@@ -6,6 +6,7 @@
  * |--------------------|--------------------------------------------------------------------|
  * | rest.c             | the loops and their daemons; start and stop                        |
  * | rest_listen.c      | sockets                                                            |
+ * | rest_tls.c         | keys and certificates                                              |
  * | rest_connections.c | connections: limits of time, what the peer's end means             |
  * | rest_read.c        | a request's headers and body, what is refused of them              |
  * | rest_gzip.c        | compressed bodies                                                  |
@@ -22,6 +23,7 @@
 #include "runtime/base/thread.h"
 #include "server/rest.h"
 #include "server/rest_request.h"
+#include "server/rest_tls.h"
 
 enum {
     SRV_REST_IDLE_SECONDS = 75,       /* between two requests of a connection */
@@ -111,6 +113,7 @@ struct srv_rest {
     _Atomic int in_flight;
     _Atomic bool quiescing;
     uint64_t id_seed;
+    struct srv_rest_tls tls; /* set before the loops start */
     struct rt_mutex mu;
     struct rt_cond answered;
     int n_answered, n_failed; /* guarded by mu: of srv_rest_listen */

@@ -1,0 +1,191 @@
+"""REST by TLS: certificates good and bad, clients with and without theirs, slow handshakes."""
+import contextlib
+import gzip
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import unittest
+
+import support
+from support import SLOW, wait_for
+from test_rest import MODEL, PREDICT, head
+import test_rest
+
+BODY = b'{"inputs": 1}'
+
+
+class Folder:
+    """Keys and certificates made by openssl."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp(prefix="slipway-tls-")
+
+    def at(self, name):
+        return os.path.join(self.path, name)
+
+    def run(self, *args):
+        subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, cwd=self.path)
+
+    def make(self, name, issuer=None):
+        subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        if not issuer:
+            self.run("req", "-x509", *curve, "-days", "2", *subject, "-keyout", name + ".key",
+                     "-out", name + ".crt")
+            return
+        self.run("req", *curve, *subject, "-keyout", name + ".key", "-out", name + ".csr")
+        self.run("x509", "-req", "-in", name + ".csr", "-days", "2", "-CAcreateserial",
+                 "-copy_extensions", "copy", "-CA", issuer + ".crt", "-CAkey", issuer + ".key",
+                 "-out", name + ".crt")
+
+
+class TlsServer(test_rest.Server):
+    """Over half_plus_two. Its readiness is asked for without looking at the certificate."""
+
+    def __init__(self, folder, *flags, client=None):
+        self.context = ssl.create_default_context(cafile=folder.at("ca.crt"))
+        if client:
+            self.context.load_cert_chain(folder.at(client + ".crt"), folder.at(client + ".key"))
+        super().__init__("--rest_tls_cert_file=" + folder.at("server.crt"),
+                         "--rest_tls_key_file=" + folder.at("server.key"), *flags)
+
+    def connect(self, context=None):
+        s = super().connect()
+        try:
+            return (context or self.context).wrap_socket(s, server_hostname="localhost")
+        except Exception:
+            s.close()
+            raise
+
+    def is_ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server has ended: {self.out()}{self.log()}")
+        try:
+            return self.ask("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+
+@unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+class Tls(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Folder()
+        cls.addClassCleanup(shutil.rmtree, cls.folder.path, ignore_errors=True)
+        cls.folder.make("ca")
+        cls.folder.make("stranger")
+        for name in ("server", "client"):
+            cls.folder.make(name, "ca")
+
+    def test_requests_are_answered_as_without(self):
+        with TlsServer(self.folder) as server:
+            self.assertEqual(json.loads(server.ask("POST", PREDICT, BODY)[2]), {"outputs": 2.5})
+            connection = http.client.HTTPSConnection("localhost", server.rest_port,
+                                                     context=server.context, timeout=20 * SLOW)
+            with contextlib.closing(connection):
+                for n in (1, 1000, 300000):  # kept alive; both bodies of many records
+                    connection.request("POST", PREDICT,
+                                       json.dumps({"inputs": [1.5] * n}).encode(),
+                                       {"Accept-Encoding": "gzip" if n == 1000 else "identity"})
+                    answer = connection.getresponse()
+                    self.assertEqual(answer.status, 200)
+                    body = answer.read()
+                    if answer.getheader("Content-Encoding"):
+                        body = gzip.decompress(body)
+                    self.assertEqual(json.loads(body), {"outputs": [2.75] * n})
+            many = [server.connect() for _ in range(30)]
+            for s in many:
+                s.sendall(head("GET", MODEL))
+            for s in many:
+                self.assertEqual(test_rest.answer(s)[0], 200)
+                s.close()
+
+    def test_neither_old_protocols_nor_plain_text(self):
+        with TlsServer(self.folder) as server:
+            old = ssl.create_default_context(cafile=self.folder.at("ca.crt"))
+            old.set_ciphers("ALL:@SECLEVEL=0")
+            old.minimum_version = ssl.TLSVersion.TLSv1
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+            with self.assertRaises(OSError):
+                server.connect(old)
+            two = ssl.create_default_context(cafile=self.folder.at("ca.crt"))
+            two.maximum_version = ssl.TLSVersion.TLSv1_2
+            with server.connect(two) as s:
+                s.sendall(head("GET", MODEL))
+                self.assertEqual(test_rest.answer(s)[0], 200)
+            with socket.create_connection(("127.0.0.1", server.rest_port)) as s:
+                s.settimeout(10 * SLOW)
+                s.sendall(head("GET", MODEL))
+                with contextlib.suppress(ConnectionError):
+                    self.assertNotIn(b"HTTP/", s.recv(1000))
+
+    def test_clients_must_show_a_certificate_that_is_known(self):
+        with TlsServer(self.folder, "--rest_tls_client_ca_file=" + self.folder.at("ca.crt"),
+                       client="client") as server:
+            self.assertEqual(server.ask("GET", MODEL)[0], 200)
+            for name in (None, "stranger"):
+                context = ssl.create_default_context(cafile=self.folder.at("ca.crt"))
+                if name:
+                    context.load_cert_chain(self.folder.at(name + ".crt"),
+                                            self.folder.at(name + ".key"))
+                # by TLS 1.3 the refusal comes with the first bytes that are read
+                with self.subTest(name=name), self.assertRaises(OSError):
+                    with server.connect(context) as s:
+                        s.sendall(head("GET", MODEL))
+                        if not s.recv(1):
+                            raise ConnectionError("closed")
+
+    def test_files_that_are_wrong_are_told_at_the_start(self):
+        at = self.folder.at
+        with open(at("empty"), "wb"):
+            pass
+        cert, key = "--rest_tls_cert_file=", "--rest_tls_key_file="
+        for words, *flags in (
+                ("needs both --rest_tls_cert_file and --rest_tls_key_file", cert + at("server.crt")),
+                ("needs both", "--rest_tls_client_ca_file=" + at("ca.crt")),
+                (at("none") + ": No such file", cert + at("none"), key + at("server.key")),
+                ("is not a file of at most", cert + at("."), key + at("server.key")),
+                ("are not a certificate and its key", cert + at("empty"), key + at("server.key")),
+                ("are not a certificate and its key", cert + at("server.crt"), key + at("ca.key")),
+                ("are not a certificate and its key", cert + at("server.key"), key + at("server.crt")),
+                ("holds no certificate", cert + at("server.crt"), key + at("server.key"),
+                 "--rest_tls_client_ca_file=" + at("server.key"))):
+            with self.subTest(flags=flags):
+                code, out, err = support.command(
+                    "serve", "--port=0", "--rest_api_port=1",
+                    f"--models={support.MODELS}", *flags)
+                self.assertNotEqual(code, 0)
+                self.assertIn(words, out + err)
+
+    def test_slow_handshakes_are_cut_off_and_hold_nobody_up(self):
+        with TlsServer(self.folder, "--request_read_timeout_ms=700") as server:
+            hello = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\0" * 600
+            slow = [socket.create_connection(("127.0.0.1", server.rest_port)) for _ in range(20)]
+            began = time.monotonic()
+            for i, s in enumerate(slow):
+                s.sendall(hello[:i])
+            self.assertEqual(server.ask("GET", MODEL)[0], 200)
+            for s in slow:
+                s.settimeout(10 * SLOW)
+                with contextlib.suppress(ConnectionError):
+                    while s.recv(100):
+                        pass
+                s.close()
+            self.assertLess(time.monotonic() - began, 5 * SLOW)
+            with socket.create_connection(("127.0.0.1", server.rest_port)) as s:
+                with self.assertRaises(OSError):  # a byte now and then does not help
+                    for byte in hello:
+                        s.sendall(bytes([byte]))
+                        time.sleep(0.02)
+            wait_for(lambda: server.ask("GET", MODEL)[0] == 200, 5, "the server to answer")
+
+
+if __name__ == "__main__":
+    unittest.main()
