@@ -72,6 +72,11 @@ enum rt_status srv_model_root_check(const char *root, const struct srv_config *c
             return rt_fail(err, RT_PERMISSION_DENIED,
                            "model %s: base path %s is not below %s (--model_root)", m->name,
                            m->base_path, root);
+        const char *log = m->logging ? m->logging->filename_prefix : NULL;
+        if (log && *log && (!resolve_existing(log, real_path) || !is_below(real_root, real_path)))
+            return rt_fail(err, RT_PERMISSION_DENIED,
+                           "model %s: the requests' log %s is not below %s (--model_root)", m->name,
+                           log, root);
     }
     return RT_OK;
 }

@@ -1,6 +1,7 @@
 /*
- * --model_root: the directory below which every base path that a reload request names must lie. The
- * files and flags that the operator gives are not held to it.
+ * --model_root: the directory below which every path that a reload request names must lie: base
+ * paths, and the prefixes of request logs. The files and flags that the operator gives are not held
+ * to it: who writes those may do more than that anyhow.
  *
  * Symlinks are followed before the comparison, so that none leads out. What does not exist yet is
  * judged by the part that does; who may write below the root may later put a symlink there.
@@ -11,7 +12,7 @@
 
 #include "server/config.h"
 
-/* PERMISSION_DENIED names the model and its path. `root` "": everything is allowed. */
+/* PERMISSION_DENIED names the model and the path. `root` "": everything is allowed. */
 enum rt_status srv_model_root_check(const char *root, const struct srv_config *config,
                                     struct rt_error *err);
 /* At start: the root must be a directory. */

@@ -90,6 +90,22 @@ static void what_leads_out_is_refused_by_name(void **state)
     assert_fails(check("/none", "/base/m"), RT_PERMISSION_DENIED, &err, "--model_root");
 }
 
+static void a_log_of_requests_must_lie_below_too(void **state)
+{
+    char prefix[256];
+    struct srv_logging_config logging = {.filename_prefix = prefix};
+    struct srv_model_config model = {.name = "m", .base_path = dir, .logging = &logging};
+    struct srv_config config = {.n_models = 1, .models = &model};
+    (void)state;
+    err = (struct rt_error){.arena = NULL};
+    snprintf(prefix, sizeof prefix, "%s/logs/requests", dir);
+    assert_ok(srv_model_root_check(dir, &config, &err), &err);
+    snprintf(prefix, sizeof prefix, "relative");
+    assert_fails(srv_model_root_check(dir, &config, &err), RT_PERMISSION_DENIED, &err, "log");
+    snprintf(prefix, sizeof prefix, "%s/../elsewhere", dir);
+    assert_fails(srv_model_root_check(dir, &config, &err), RT_PERMISSION_DENIED, &err, "log");
+}
+
 static void the_root_must_be_a_directory(void **state)
 {
     (void)state;
@@ -105,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lies_below_is_allowed),
         cmocka_unit_test(what_leads_out_is_refused_by_name),
+        cmocka_unit_test(a_log_of_requests_must_lie_below_too),
         cmocka_unit_test(the_root_must_be_a_directory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
