@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "runtime/base/arena.h"
+#include "server/http_header.h"
 #include "server/metrics.h"
 
 enum {
@@ -22,58 +23,6 @@ static bool only_blanks(const char *from, const char *to)
     while (from < to && (*from == ' ' || *from == '\t' || *from == '\0'))
         from++;
     return from == to;
-}
-
-/* The weight of one coding in Accept-Encoding; *list is moved behind it. */
-static bool next_coding(const char **list, const char **name, size_t *n, bool *refused)
-{
-    const char *p = *list + strspn(*list, " \t,");
-    if (!*p)
-        return false;
-    *name = p;
-    *n = strcspn(p, " \t,;");
-    p += *n;
-    size_t rest = strcspn(p, ",");
-    const char *q = memchr(p, ';', rest);
-    *refused = false;
-    if (q) { /* ;q=0, ;q=0.000 */
-        q += 1 + strspn(q + 1, " \t");
-        if ((*q == 'q' || *q == 'Q') && q[1] == '=')
-            *refused = q[2] == '0' && q[2 + strspn(q + 2, "0. \t")] == (p[rest] ? ',' : '\0');
-    }
-    *list = p + rest;
-    return true;
-}
-
-/* gzip by its name, or by "*" where it is not named. */
-static bool accepts_gzip(const char *list)
-{
-    const char *name;
-    size_t n;
-    bool refused, named = false, accepted = false;
-    while (next_coding(&list, &name, &n, &refused)) {
-        if ((n == 4 && strncasecmp(name, "gzip", 4) == 0) ||
-            (n == 6 && strncasecmp(name, "x-gzip", 6) == 0)) {
-            named = true;
-            accepted = !refused;
-        } else if (n == 1 && *name == '*' && !named) {
-            accepted = !refused;
-        }
-    }
-    return accepted;
-}
-
-static void on_length(struct srv_rest_call *req, const char *value)
-{
-    uint64_t n = 0;
-    bool digits = *value;
-    for (const char *c = value; *c; c++)
-        if (*c < '0' || *c > '9' || __builtin_mul_overflow(n, 10, &n) ||
-            __builtin_add_overflow(n, *c - '0', &n))
-            digits = false;
-    req->bad_lengths |= !digits;
-    req->n_lengths++;
-    req->length = n;
 }
 
 static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *key, size_t n_key,
@@ -114,12 +63,14 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         }
         break;
     case 14:
-        if (strcasecmp(key, "Content-Length") == 0)
-            on_length(req, value);
+        if (strcasecmp(key, "Content-Length") == 0) {
+            req->bad_lengths |= !srv_http_length(value, &req->length);
+            req->n_lengths++;
+        }
         break;
     case 15:
         if (strcasecmp(key, "Accept-Encoding") == 0)
-            req->accepts_gzip |= accepts_gzip(value);
+            req->accepts_gzip |= srv_http_accepts_gzip(value);
         break;
     case 16:
         if (strcasecmp(key, "Content-Encoding") == 0)

@@ -55,6 +55,34 @@ static void bytes_stop_at_their_limit(void **state)
     rt_bytes_clear(&b);
 }
 
+/* Grants rooms up to the size that arg points to. */
+static bool grants(void *arg, size_t room, size_t wanted)
+{
+    size_t *most = arg;
+    assert_true(wanted > room);
+    return wanted <= *most;
+}
+
+static void bytes_ask_before_they_grow(void **state)
+{
+    (void)state;
+    size_t most = 100;
+    struct rt_bytes b;
+    rt_bytes_init(&b, 1000);
+    b.may_grow = grants;
+    b.grow_arg = &most;
+    for (int i = 0; i < 99; i++) /* doubling would be 128: what is needed is asked for then */
+        rt_bytes_addc(&b, 'x');
+    assert_false(b.failed);
+    assert_int_equal(b.n, 99);
+    rt_bytes_addc(&b, 'x');
+    assert_true(b.failed);
+    rt_bytes_clear(&b);
+    assert_false(b.failed);
+    assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200)); /* it is asked still */
+    rt_bytes_clear(&b);
+}
+
 static void a_character_takes_one_to_four_bytes_of_utf8(void **state)
 {
     (void)state;
@@ -113,6 +141,7 @@ int main(void)
         cmocka_unit_test(an_arena_refuses_what_is_over_its_cap_and_stays_usable),
         cmocka_unit_test(an_error_longer_than_its_buffer_is_whole_in_its_arena),
         cmocka_unit_test(bytes_stop_at_their_limit),
+        cmocka_unit_test(bytes_ask_before_they_grow),
         cmocka_unit_test(a_character_takes_one_to_four_bytes_of_utf8),
         cmocka_unit_test(a_checksum_is_the_published_one),
         cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),
