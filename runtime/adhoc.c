@@ -69,30 +69,56 @@ const struct rt_model_signature *rt_model_find_adhoc(const struct rt_model *m,
     return found;
 }
 
-/* TensorFlow's texts for what the graph does not have. */
+/* TensorFlow's text for a tensor that the graph does not have. */
+static enum rt_status check_tensor(const struct rt_graph *g, const char *name, struct rt_error *err)
+{
+    const char *colon = strrchr(name, ':');
+    size_t n = colon ? (size_t)(colon - name) : strlen(name);
+    const struct rt_node *node = rt_map_getn(g->by_name, name, n);
+    struct rt_edge e;
+
+    if (rt_graph_tensor(g, name, &e, NULL) == RT_OK && e.out >= 0)
+        return RT_OK;
+    if (node && colon && colon[1] >= '0' && colon[1] <= '9')
+        return rt_fail(err, RT_OUT_OF_RANGE,
+                       "Node '%s' (type: '%s', num of outputs: %d) does not have output %s",
+                       node->name, node->schema->name, node->n_out, colon + 1);
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Tensor %s, specified in either feed_devices or fetch_devices was not found in "
+                   "the Graph",
+                   name);
+}
+
+/* And for the rest that may be wrong with the names. */
 static enum rt_status check_names(const struct rt_model *m, const struct rt_call_spec *spec,
                                   struct rt_error *err)
 {
     const struct rt_graph *g = rt_session_graph(m->session);
-    struct rt_edge e;
+    enum rt_status st = RT_OK;
     struct rt_bytes lost;
 
-    for (int i = 0; i < spec->n_feeds; i++)
-        if (rt_graph_tensor(g, spec->feeds[i], &e, NULL) || e.out < 0)
-            return rt_fail(err, RT_NOT_FOUND, "FeedInputs: unable to find feed output %s",
-                           spec->feeds[i]);
-    for (int i = 0; i < spec->n_fetches; i++)
-        if (rt_graph_tensor(g, spec->fetches[i], &e, NULL) || e.out < 0)
-            return rt_fail(err, RT_NOT_FOUND, "FetchOutputs node %s: not found", spec->fetches[i]);
+    for (int i = 0; i < spec->n_feeds && !st; i++)
+        st = check_tensor(g, spec->feeds[i], err);
+    for (int i = 0; i < spec->n_fetches && !st; i++)
+        st = check_tensor(g, spec->fetches[i], err);
+    for (int i = 0; i < spec->n_fetches && !st; i++)
+        for (int k = 0; k < spec->n_feeds && !st; k++)
+            if (strcmp(spec->fetches[i], spec->feeds[k]) == 0)
+                st = rt_fail(err, RT_INVALID_ARGUMENT, "%s is both fed and fetched.",
+                             spec->fetches[i]);
+    if (st)
+        return st;
     rt_bytes_init(&lost, 64 << 10);
-    for (int i = 0; i < spec->n_targets; i++)
-        if (!rt_graph_find(g, spec->targets[i]))
-            rt_bytes_addf(&lost, "%s%s", lost.n ? " " : "", spec->targets[i]);
+    for (int i = 0; i < spec->n_targets; i++) {
+        const char *colon = strrchr(spec->targets[i], ':');
+        size_t n = colon ? (size_t)(colon - spec->targets[i]) : strlen(spec->targets[i]);
+        if (!rt_map_getn(g->by_name, spec->targets[i], n))
+            rt_bytes_addf(&lost, "%s ", spec->targets[i]);
+    }
     if (lost.n)
-        rt_fail(err, RT_NOT_FOUND, "PruneForTargets: Some target nodes not found: %s", lost.p);
-    bool missing = lost.n > 0;
+        st = rt_fail(err, RT_NOT_FOUND, "PruneForTargets: Some target nodes not found: %s", lost.p);
     rt_bytes_clear(&lost);
-    return missing ? RT_NOT_FOUND : RT_OK;
+    return st;
 }
 
 static enum rt_status check_ops(const struct rt_model *m, const struct rt_call_spec *spec,

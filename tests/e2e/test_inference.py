@@ -519,17 +519,20 @@ class SessionRun(InferenceCase):
         self.refused(CODE.NOT_FOUND, "Servable not found for request: Latest(nobody)", self.ask, x,
                      ["y:0"], (), "nobody")
         self.refused(bad, "Must specify at least one target to fetch or execute.", self.ask, x, [])
-        self.refused(CODE.NOT_FOUND, "FeedInputs: unable to find feed output z:0", self.ask,
-                     [("z", [1])], ["y:0"])
-        self.refused(CODE.NOT_FOUND, "FetchOutputs node z:0: not found", self.ask, x, ["z"])
-        self.refused(CODE.NOT_FOUND, "PruneForTargets: Some target nodes not found: q z", self.ask,
+        lost = "specified in either feed_devices or fetch_devices was not found in the Graph"
+        self.refused(bad, f"Tensor z:0, {lost}", self.ask, [("z", [1])], ["y:0"])
+        self.refused(bad, f"Tensor z:0, {lost}", self.ask, x, ["z"])
+        self.refused(CODE.OUT_OF_RANGE, "Node 'y' (type: 'Add', num of outputs: 1) does not have "
+                     "output 1", self.ask, x, ["y:1"])
+        self.refused(bad, "x:0 is both fed and fetched.", self.ask, x, ["x"])
+        self.refused(CODE.NOT_FOUND, "PruneForTargets: Some target nodes not found: q z ", self.ask,
                      x, ["y"], ["z", "q"])
         self.refused(bad, 'Endpoint "x:0" fed more than once.', self.ask, [*x, ("x", [2])], ["y"])
         self.refused(bad, "Expects arg[0] to be string but float is provided", self.ask,
                      [("tf_example", [1])], ["y"])
 
     def test_there_are_so_many_calls_and_no_more(self):
-        names = ["a/read", "b/read", "Mul", "y", "x", "ParseExample/names", "c",
+        names = ["a/read", "b/read", "Mul", "y", "y2", "ParseExample/names", "c",
                  "a/initial_value", "b/initial_value"]
         wanted = [[n for k, n in enumerate(names) if i >> k & 1] for i in range(1, 300)]
         codes = set()

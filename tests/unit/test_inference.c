@@ -175,8 +175,8 @@ static void what_is_wrong_is_told(void **state)
             "not well formed protobuf");
     REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m", RT_INVALID_ARGUMENT,
             "Must specify at least one target to fetch or execute.");
-    REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m\x1a\x01q", RT_NOT_FOUND,
-            "FetchOutputs node q:0: not found");
+    REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m\x1a\x01q", RT_INVALID_ARGUMENT,
+            "Tensor q:0, specified in either feed_devices or fetch_devices was not found");
     REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m\x12\x03\x0a\x01q\x1a\x01y",
             RT_INVALID_ARGUMENT, "tensor parsing error: q");
     /* 2000 examples with a context of 1000 bytes: twice the largest body */
