@@ -79,6 +79,7 @@ static const struct command {
     {"status", "the versions of a model, or of all, and their states", NULL, cl_command_status},
     {"metadata", "a model's signatures", NULL, cl_command_metadata},
     {"reload", "give a server a new model config", NULL, cl_command_reload},
+    {"bench", "load on a server, with answers checked", NULL, cl_command_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -1,0 +1,24 @@
+/*
+ * Durations, counted in buckets less than 1 % wide: any number of them in fixed memory.
+ * Threads: one adds; others may read meanwhile and see a little less.
+ */
+#ifndef CL_HISTOGRAM_H
+#define CL_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { CL_HISTOGRAM_STEPS = 128, CL_HISTOGRAM_BUCKETS = 57 * CL_HISTOGRAM_STEPS };
+
+struct cl_histogram {
+    _Atomic uint64_t n, sum_ns, max_ns;
+    _Atomic uint64_t bucket[CL_HISTOGRAM_BUCKETS];
+};
+
+void cl_histogram_add(struct cl_histogram *h, int64_t ns); /* below 0: 0 */
+void cl_histogram_merge(struct cl_histogram *dst, const struct cl_histogram *src);
+/* The duration that a share `q` (0 to 1) of all did not exceed; 0 when there is none. */
+int64_t cl_histogram_quantile(const struct cl_histogram *h, double q);
+double cl_histogram_mean(const struct cl_histogram *h);
+
+#endif
