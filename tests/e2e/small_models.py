@@ -4,7 +4,7 @@ A model is a dictionary of signatures; a signature is (inputs, outputs): alias -
 name), over the nodes that `graph` makes; a third part is its method, without the front."""
 import os
 
-from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 DTYPES = ("float", "double", "half", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16",
@@ -38,8 +38,15 @@ class Graph:
             getattr(t, field).extend(values)
 
 
-def write(folder, signatures, build):
-    """build(Graph) makes the nodes; folder is a version's."""
+def scalar(value):
+    """A TensorProto of one float."""
+    t = tensor_pb2.TensorProto(dtype=number("float"), float_val=[value])
+    t.tensor_shape.SetInParent()
+    return t
+
+
+def write(folder, signatures, build, defaults=None):
+    """build(Graph) makes the nodes; folder is a version's; defaults: of inputs, by signature."""
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     m = saved.meta_graphs.add()
     m.meta_info_def.tags.append("serve")
@@ -53,6 +60,9 @@ def write(folder, signatures, build):
                 where[alias].name = tensor + ":0"
                 where[alias].dtype = number(dtype)
                 where[alias].tensor_shape.unknown_rank = True
+    for name, values in (defaults or {}).items():
+        for alias, value in values.items():
+            m.signature_def[name].defaults[alias].CopyFrom(scalar(value))
     os.makedirs(folder)
     with open(os.path.join(folder, "saved_model.pb"), "wb") as file:
         file.write(saved.SerializeToString(deterministic=True))

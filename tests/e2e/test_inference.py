@@ -74,6 +74,9 @@ def write_scores(folder):
         "classify_labels": (e, {"classes": ("labels", "string")}, "classify"),
         "echo": (e, {"classes": ("echo", "string")}, "classify"),
         "log_values": (e, {"outputs": ("log", "float")}, "regress"),
+        "with_default": ({"x": ("x", "float"), "x2": ("x2", "float")},
+                         {"y": y, "y3": ("y3", "float")}),
+        "odd_method": ({"x": ("x", "float")}, {"y": y}, "odd"),
         # what is refused
         "two_inputs": ({"inputs": ("tf_example", "string"), "x": ("x", "float")}, {"outputs": y}),
         "other_input": ({"examples": ("tf_example", "string")}, {"outputs": y}),
@@ -90,7 +93,7 @@ def write_scores(folder):
         "pair_values": (e, {"outputs": ("pair", "float")}, "regress"),
         "double_values": (e, {"outputs": ("double", "double")}, "regress"),
         "one_value": (e, {"outputs": ("one_row", "float")}, "regress"),
-    }, build)
+    }, build, {"with_default": {"x": 8}})
 
 
 def example(**features):
@@ -274,6 +277,31 @@ class Classify(InferenceCase):
                  "Input batch size did not match output batch size: 2 vs. 1")):
             with self.subTest(signature):
                 self.refused(CODE.INVALID_ARGUMENT, text, call, signature, two)
+
+
+class Defaults(InferenceCase):
+    def ask(self, *filters, **inputs):
+        r = predict_pb2.PredictRequest(output_filter=filters)
+        r.model_spec.name = "scores"
+        r.model_spec.signature_name = "with_default"
+        for alias, value in inputs.items():
+            r.inputs[alias].CopyFrom(small_models.scalar(value))
+        return {k: v.float_val[0] for k, v in self.stub.Predict(r, timeout=WAIT).outputs.items()}
+
+    def test_a_missing_input_takes_the_default_of_its_signature(self):
+        self.assertEqual(self.ask(x2=2), {"y": 6, "y3": 4})
+        self.assertEqual(self.ask(x=2, x2=2), {"y": 3, "y3": 4})
+        self.assertEqual(self.ask("y3", x2=2), {"y3": 4})
+
+    def test_what_defaults_do_not_help(self):
+        self.refused(CODE.INVALID_ARGUMENT, "Signature input alias: x2(feed name: x2:0) not found "
+                     "in request and no default value provided. Inputs expected to be in the set "
+                     "{x,x2}.", self.ask)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.ask(x2=2, z=1)
+        self.assertEqual(caught.exception.code(), CODE.INVALID_ARGUMENT)
+        self.assertIn("Inputs contains invalid name. Used request inputs: {x2}, all request "
+                      "inputs: {x2,z}.", caught.exception.details())
 
 
 class Rest(InferenceCase):
@@ -566,6 +594,17 @@ class MethodNames(InferenceCase):
         self.refused(bad, "Expected regression signature method_name to be "
                      "tensorflow/serving/regress. Was: tensorflow/serving/classify", self.regress,
                      "classify_x_to_y", one)
+        r = predict_pb2.PredictRequest()
+        r.model_spec.name = "scores"
+        r.inputs["x"].CopyFrom(small_models.scalar(2))
+        for signature in ("serving_default", "odd_method"):
+            r.model_spec.signature_name = signature
+            if signature == "serving_default":
+                self.assertEqual(list(self.stub.Predict(r).outputs["y"].float_val), [3])
+        self.refused(CODE.INTERNAL, "Expected prediction signature method_name to be one of "
+                     "{tensorflow/serving/predict, tensorflow/serving/classify, "
+                     "tensorflow/serving/regress}. Was: tensorflow/serving/odd", self.stub.Predict,
+                     r)
 
 
 if __name__ == "__main__":
