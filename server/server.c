@@ -139,8 +139,8 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
 {
     const struct srv_options *o = &s->options;
     if (o->rest_api_port != 0 && o->rest_api_port == o->port)
-        RT_LOG(RT_LOG_ERROR, "--rest_api_port and --port are both %lld: REST is not served",
-               (long long)o->port);
+        RT_LOG(RT_LOG_ERROR, "server_options.http_port cannot be same as grpc_port. Please use a "
+                             "different port for HTTP/REST API. Skipped exporting HTTP/REST API.");
     s->metrics =
         srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads), (int)o->num_workers);
     if (!s->metrics)
@@ -193,7 +193,8 @@ static enum rt_status listen_all(struct srv_server *s, int *grpc_port, int *rest
         return st;
     st = listen_rest(s, rest_port, err);
     if (st && s->options.as_tensorflow && s->grpc) {
-        RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server: %s", rt_error_text(err));
+        RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server at localhost:%lld: %s",
+               (long long)s->options.rest_api_port, rt_error_text(err));
         st = RT_OK; /* as there: the gRPC side goes on */
     }
     return st;

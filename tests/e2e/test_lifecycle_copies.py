@@ -311,11 +311,11 @@ CASES = [renamed_into_place, slowly_with_the_graph_last, out_of_order_with_the_i
 
 
 class Copies(Case):
-    def run_all(self, *flags):
+    def test_a_partial_version_is_never_served(self):
         for case in CASES:
             self.put(f"models/{case.__name__}/1", "half_plus_two/1")
         failures = []
-        with Server(f"--models={self.path('models')}", *flags) as server:
+        with Server(f"--models={self.path('models')}") as server:
             for case in CASES:
                 wait_for(lambda c=case: server.predict(c.__name__, [1.0]) == [OLD], 20, "a model")
 
@@ -332,10 +332,3 @@ class Copies(Case):
                 t.join(120 * SLOW)
             self.assertEqual(failures, [])
             self.assertIsNone(server.process.poll(), server.log())
-
-    def test_a_partial_version_is_never_served(self):
-        self.run_all()
-
-    def test_nor_when_versions_are_looked_for_only_now_and_then(self):
-        """Longer between two looks: what happens between them is never seen."""
-        self.run_all("--file_system_poll_wait_seconds=3")

@@ -1,0 +1,402 @@
+"""Flags, configuration files and what they do to versions: the rows of the reference that the pure
+tests (test_options, test_settings, test_config, test_policy, test_manager) cannot see."""
+import os
+import shutil
+import signal
+import socket
+import time
+
+from support import MODELS, SLOW, Case, Server, command, free_ports, wait_for
+
+PLUS_3, PLUS_2 = "half_plus_two/1", "half_plus_two/2"
+
+PLATFORM = """platform_configs { key: "tensorflow" value { source_adapter_config {
+  [type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig] {
+    legacy_config { %s } } } } }"""
+
+
+class ConfigCase(Case):
+    def config(self, *models):
+        """models.config; each model is "NAME rest"."""
+        text = "model_config_list {\n"
+        for model in models:
+            name, _, rest = model.partition(" ")
+            text += (f"  config {{ name: '{name}' base_path: '{self.path(name)}' "
+                     f"model_platform: 'tensorflow' {rest} }}\n")
+        return self.replace("models.config", text + "}\n")
+
+    def replace(self, name, text):
+        """As editors and kubectl do: never half a file."""
+        self.write(name + ".tmp", text)
+        os.rename(self.path(name + ".tmp"), self.path(name))
+        return self.path(name)
+
+    def starts_not(self, *flags, out="", **kw):
+        """The server ends with 255; its standard output."""
+        with Server(*flags, as_tensorflow=True, wait=False, **kw) as server:
+            self.assertEqual(server.process.wait(20 * SLOW), 255)
+            self.assertIn(out, server.out())
+            return server.out()
+
+    def logged(self, server, text, seconds=10):
+        wait_for(lambda: text in server.log(), seconds, f"the log to say {text!r}")
+
+
+class Flags(ConfigCase):
+    def test_every_flag_is_taken_and_those_without_effect_say_why(self):
+        self.put("m/1")
+        text = {name: self.write(name, content) for name, content in (
+            ("batching", "max_batch_size { value: 8 } num_batch_threads { value: 2 }"),
+            ("monitoring", "prometheus_config: { enable: true, path: '/metrics' }"),
+            ("session", "gpu_options { allow_growth: true } inter_op_parallelism_threads: 2"),
+            ("threads", ""))}
+        without_effect = [
+            "--flush_filesystem_caches=false", "--per_process_gpu_memory_fraction=0.5",
+            "--remove_unused_fields_from_bundle_metagraph=false", "--prefer_tflite_model",
+            "--num_tflite_pools=2", "--num_tflite_interpreters_per_pool=2",
+            "--xla_cpu_compilation_enabled", "--xla_gpu_compilation_enabled=true",
+            "--enable_profiler=false", "--mixed_precision=bfloat16", "--skip_initialize_tpu"]
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}",
+                    "--rest_api_num_threads=2", "--rest_api_timeout_in_ms=20000",
+                    "--rest_api_enable_cors_support", "--enable_batching",
+                    f"--batching_parameters_file={text['batching']}",
+                    "--allow_version_labels_for_unavailable_models",
+                    "--model_config_file_poll_wait_seconds=0", "--num_load_threads=2",
+                    "--num_unload_threads=2", "--max_num_load_retries=1",
+                    "--load_retry_interval_micros=1000", "--file_system_poll_wait_seconds=1",
+                    "--tensorflow_intra_op_parallelism=2", "--tensorflow_inter_op_parallelism=1",
+                    f"--tensorflow_session_config_file={text['session']}",
+                    "--saved_model_tags=serve",
+                    "--grpc_channel_arguments=grpc.max_concurrent_streams=9",
+                    "--grpc_max_threads=8", "--enable_model_warmup=false",
+                    f"--monitoring_config_file={text['monitoring']}",
+                    f"--thread_pool_factory_config_file={text['threads']}",
+                    "--enable_signature_method_name_check=false", "--use_alts_credentials=false",
+                    "--ssl_config_file=", "--platform_config_file=",
+                    "--enable_grpc_healthcheck_service",
+                    "--enable_serialization_as_tensor_content=false", *without_effect,
+                    as_tensorflow=True) as server:
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            self.assertNotIn("unknown argument", server.out())
+            for flag in without_effect:
+                name = flag.split("=", 1)[0]
+                self.logged(server, f"{name} is accepted and has no effect here: ")
+            self.logged(server,
+                        "--tensorflow_session_config_file: without effect here: gpu_options")
+            self.assertEqual(server.get("/metrics")[0], 200)
+            self.assertEqual(server.get("/monitoring/prometheus/metrics")[0], 404)
+
+    def test_an_unknown_argument_is_told_with_usage_and_the_server_starts(self):
+        self.put("m/1")
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}", "--no_such_flag=1",
+                    as_tensorflow=True) as server:
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            self.assertIn("unknown argument: --no_such_flag=1\nusage: ", server.out())
+        self.starts_not("--no_such_flag=1", "--strict_flags",
+                        out="unknown argument: --no_such_flag=1")
+
+    def test_a_later_flag_wins(self):
+        """The image's entry point puts its own flags before the user's."""
+        self.put("m/1")
+        with Server("--model_name=other", "--model_base_path=/nowhere", "--model_name=m",
+                    f"--model_base_path={self.path('m')}", as_tensorflow=True) as server:
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+
+    def test_what_cannot_start_says_why_on_standard_output(self):
+        base = f"--model_base_path={self.path('m')}"
+        for flags, text in (
+                ((), "INVALID_ARGUMENT: Both server_options.model_base_path and "
+                     "server_options.model_config_file are empty!"),
+                (("--model_base_path=relative", "--model_name=m"),
+                 "INVALID_ARGUMENT: Expected model m to have an absolute path or URI; got "
+                 "base_path()=relative"),
+                ((base, f"--batching_parameters_file={self.write('b', '')}"),
+                 "INVALID_ARGUMENT: server_options.batching_parameters_file is set without setting "
+                 "server_options.enable_batching to true."),
+                ((base, "--tensorflow_session_parallelism=1", "--tensorflow_intra_op_parallelism=1",
+                  "--tensorflow_inter_op_parallelism=1"),
+                 "INVALID_ARGUMENT: Either configure "
+                 "server_options.tensorflow_session_parallelism"),
+                ((f"--model_config_file={self.path('none')}",),
+                 f"NOT_FOUND: {self.path('none')}; No such file or directory"),
+                ((f"--model_config_file={self.write('bad', 'model_config_list { x: 1 }')}",),
+                 f"INVALID_ARGUMENT: Invalid protobuf file: '{self.path('bad')}': 1:21: "),
+                ((f"--model_config_file={self.write('custom', 'custom_model_config {}')}",),
+                 "INVALID_ARGUMENT: "),
+                ((base, f"--platform_config_file={self.write('p', '')}"),
+                 "FAILED_PRECONDITION: PlatformConfigMap has no entry for platform tensorflow"),
+                ((base, "--port=0"), "INVALID_ARGUMENT: ")):
+            self.starts_not(*flags, out="Failed to start server. Error: " + text)
+
+    def test_bad_values_print_usage_and_end_with_255(self):
+        out = self.starts_not("--port=abc", out="usage: ")
+        self.assertIn("Flags:", out)
+        self.starts_not("--enable_batching=yes", out="\t--rest_api_port=")
+        self.starts_not("--help", out="\t--model_config_file_poll_wait_seconds=0")
+
+    def test_one_port_for_both_leaves_rest_out(self):
+        self.put("m/1")
+        port = free_ports(1)[0]
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}", f"--port={port}",
+                    f"--rest_api_port={port}", as_tensorflow=True, wait=False) as server:
+            self.logged(server, "server_options.http_port cannot be same as grpc_port. Please use "
+                                "a different port for HTTP/REST API. Skipped exporting HTTP/REST "
+                                "API.")
+            self.logged(server, f"Running gRPC ModelServer at 0.0.0.0:{port} ...")
+            self.assertNotIn("Exporting HTTP", server.log())
+
+    def test_a_rest_port_in_use_leaves_grpc_serving(self):
+        self.put("m/1")
+        with socket.socket() as taken:
+            taken.bind(("0.0.0.0", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            with Server("--model_name=m", f"--model_base_path={self.path('m')}",
+                        f"--rest_api_port={port}", as_tensorflow=True, wait=False) as server:
+                self.logged(server, f"Failed to start HTTP Server at localhost:{port}")
+                self.assertIsNone(server.process.poll())
+
+    def test_an_address_that_is_not_of_this_machine_is_named(self):
+        code, out, _ = command("serve", f"--models={MODELS}", "--bind_address=no.such.host.invalid")
+        self.assertEqual(code, 255)
+        self.assertIn("--bind_address=no.such.host.invalid: ", out)
+        self.assertNotIn("in use", out)
+
+
+class Models(ConfigCase):
+    def setUp(self):
+        super().setUp()
+        self.put("m/1", PLUS_3)
+        self.put("m/2", PLUS_2)
+
+    def test_policies(self):
+        for name in ("latest", "all", "specific", "none"):
+            for version in (1, 2, 3):
+                self.put(f"{name}/{version}", PLUS_3 if version < 3 else PLUS_2)
+        file = self.config(
+            "latest model_version_policy { latest { num_versions: 2 } }",
+            "all model_version_policy: { all: {} }",
+            "specific model_version_policy { specific { versions: 1 versions: 7 } }",
+            "none model_version_policy { specific {} }", "m")
+        with Server(f"--model_config_file={file}", "--model_wait_seconds=1") as server:
+            wanted = {"latest": [2, 3], "all": [1, 2, 3], "specific": [1], "none": [], "m": [2]}
+            for name, versions in wanted.items():
+                wait_for(lambda n=name, v=versions: sorted(
+                    version for version, (state, _) in server.states(n).items()
+                    if state == "AVAILABLE") == v, 20, f"the versions of {name}")
+            self.logged(server, "Version 7 of servable specific, which was requested to be served")
+
+    def test_labels_at_start_need_the_flag(self):
+        file = self.config("m version_labels { key: 'stable' value: 2 }")
+        self.starts_not(f"--model_config_file={file}",
+                        out="Failed to start server. Error: FAILED_PRECONDITION: Request to assign "
+                            "label to version 2 of model m, which is not currently available for "
+                            "inference")
+        with Server(f"--model_config_file={file}",
+                    "--allow_version_labels_for_unavailable_models", as_tensorflow=True) as server:
+            self.assertEqual(server.predict("m", [1.0], "/labels/stable"), [2.5])
+            status, body = server.post("/v1/models/m/labels/none:predict", {"instances": [1.0]})
+            self.assertEqual((status, b"Unrecognized servable version label: none" in body),
+                             (400, True))
+
+    def test_a_label_moves_only_to_what_is_available(self):
+        """With the flag a new label may point anywhere, an old one may not be moved so."""
+        specific = "m model_version_policy { specific { versions: %d } } version_labels { %s }"
+        file = self.config(specific % (1, "key: 'stable' value: 1"))
+        with Server(f"--model_config_file={file}",
+                    "--allow_version_labels_for_unavailable_models") as server:
+            self.assertEqual(server.predict("m", [1.0], "/labels/stable"), [3.5])
+            self.config(specific % (1, "key: 'stable' value: 2"))
+            server.process.send_signal(signal.SIGHUP)
+            self.logged(server, "is ignored: FAILED_PRECONDITION: Request to assign label to "
+                                "version 2 of model m, which is not currently available for "
+                                "inference")
+            self.assertEqual(server.predict("m", [1.0], "/labels/stable"), [3.5])
+            self.config("m model_version_policy { all {} } "
+                        "version_labels { key: 'stable' value: 1 }"
+                        " version_labels { key: 'canary' value: 9 }")
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "version 2")
+            self.config("m model_version_policy { all {} } "
+                        "version_labels { key: 'stable' value: 2 }")
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: server.predict("m", [1.0], "/labels/stable") == [2.5], 20, "the move")
+
+    def test_sighup_reads_the_file_again(self):
+        self.put("n/1", PLUS_3)
+        file = self.config("m")
+        with Server(f"--model_config_file={file}", as_tensorflow=True) as server:
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            self.config("n")
+            time.sleep(0.3)
+            self.assertEqual(server.states("n"), {})
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: server.state("n", 1) == "AVAILABLE", 20, "the new model")
+            wait_for(lambda: server.state("m", 2) == "END", 20, "the old one to go")
+
+    def test_what_a_reread_refuses_changes_nothing(self):
+        file = self.config("m")
+        with Server(f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1") as s:
+            for text, why in (
+                    ("", "FAILED_PRECONDITION: Cannot transition to requested config. It is only "
+                         "legal to transition from one ModelConfigList to another."),
+                    ("model_config_list { nonsense }", "INVALID_ARGUMENT: Invalid protobuf file"),
+                    (f"model_config_list {{ config {{ name: 'm' base_path: '{self.path('m')}' "
+                     "model_platform: 'other' } }",
+                     "INVALID_ARGUMENT: Illegal to change a model's platform. For model m platform "
+                     "was tensorflow and new platform requested is other"),
+                    ("model_config_list { config { name: 'n' base_path: 'x' model_platform: "
+                     "'tensorflow' } }",
+                     "INVALID_ARGUMENT: Expected model n to have an absolute path or URI")):
+                self.replace("models.config", text)
+                s.process.send_signal(signal.SIGHUP)
+                self.logged(s, why)
+                self.assertEqual(s.predict("m", [1.0]), [2.5])
+            self.replace("models.config", "model_config_list {}")
+            wait_for(lambda: s.state("m", 2) == "END", 20, "everything to go")
+
+    def test_an_empty_file_is_a_server_without_models_until_it_says_more(self):
+        file = self.replace("models.config", "# later\n")
+        with Server(f"--model_config_file={file}", as_tensorflow=True) as server:
+            self.assertEqual(server.get("/v1/models/m")[0], 404)
+            self.config("m")
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "the model")
+
+    def test_a_platform_config_sets_batching_and_the_metrics_page_can_be_off(self):
+        platform = self.write("platform", PLATFORM % (
+            "batching_parameters { max_batch_size { value: 4 } } enable_model_warmup: true "
+            "session_config { intra_op_parallelism_threads: 1 }"))
+        off = self.write("monitoring", "prometheus_config { enable: false }")
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}",
+                    f"--platform_config_file={platform}",
+                    f"--monitoring_config_file={off}", as_tensorflow=True) as server:
+            self.assertEqual(server.predict("m", [1.0]), [2.5])
+            status, body = server.post("/v1/models/m:predict", {"instances": [1.0] * 5})
+            self.assertEqual(status, 400)
+            self.assertIn(b"larger than maximum input batch size 4", body)
+            self.assertEqual(server.get("/monitoring/prometheus/metrics")[0], 404)
+
+
+class Lifecycle(ConfigCase):
+    def serve(self, *flags, **kw):
+        return Server("--model_name=m", f"--model_base_path={self.path('m')}", *flags, **kw)
+
+    def test_resource_preserving_holds_one_version_at_a_time(self):
+        self.put("m/1", PLUS_3)
+        with self.serve("--version_transition=resource_preserving") as server:
+            self.put("m/2", PLUS_2)
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "the new version")
+            log = server.log()
+            self.assertLess(log.index("Done unloading servable version {name: m version: 1}"),
+                            log.index("Loading servable version {name: m version: 2}"))
+
+    def test_availability_preserving_is_the_other_way_round(self):
+        self.put("m/1", PLUS_3)
+        with self.serve() as server:
+            self.put("m/2", PLUS_2)
+            wait_for(lambda: server.state("m", 1) == "END", 20, "the old version to go")
+            log = server.log()
+            self.assertLess(
+                log.index("Successfully loaded servable version {name: m version: 2}"),
+                log.index("Unloading servable version {name: m version: 1}"))
+
+    def test_retries_are_counted_and_end(self):
+        self.put("m/1", PLUS_3)
+        with self.serve("--max_num_load_retries=2",
+                        "--load_retry_interval_micros=100000") as server:
+            shutil.copytree(os.path.join(MODELS, PLUS_2), self.path(".bad"))
+            os.unlink(self.path(".bad", "variables", "variables.data-00000-of-00001"))
+            os.rename(self.path(".bad"), self.path("m", "2"))
+            wait_for(lambda: server.state("m", 2) == "END", 20, "the end")
+            self.assertNotEqual(server.states("m")[2][1], "")
+            self.assertEqual(server.predict("m", [1.0]), [3.5])
+
+    def test_no_version_at_all_unloads_what_was_there(self):
+        self.put("m/1", PLUS_3)
+        with self.serve() as server:
+            os.rename(self.path("m", "1"), self.path(".gone"))
+            wait_for(lambda: server.state("m", 1) == "END", 20, "the version to go")
+            self.logged(server, "No versions of servable m found under base path "
+                                f"{self.path('m')}. Did you forget to name your leaf directory as "
+                                "a number (eg. '/1/')?")
+            self.assertEqual(server.request("/v1/models/m:predict", {"instances": [1.0]})[0], 404)
+            os.rename(self.path(".gone"), self.path("m", "1"))
+            wait_for(lambda: server.state("m", 1) == "AVAILABLE", 20, "the version to be back")
+
+    def test_names_of_versions(self):
+        for name in ("00000123", "20170111173521", "1", "001", "x", "-5", "1.5", "+3"):
+            self.put(f"m/{name}", PLUS_3)
+        file = self.config("m model_version_policy { all {} }")
+        with Server(f"--model_config_file={file}") as server:
+            wait_for(lambda: sorted(server.states("m")) == [1, 123, 20170111173521], 20,
+                     "the versions")
+            self.logged(server, "are one version")
+
+    def test_a_base_path_that_is_gone_unloads_nothing(self):
+        self.put("m/1", PLUS_3)
+        with self.serve() as server:
+            os.rename(self.path("m"), self.path("away"))
+            self.logged(server, f"Could not find base path {self.path('m')} for servable m")
+            time.sleep(1.1)
+            self.assertEqual(server.predict("m", [1.0]), [3.5])
+
+    def test_polls_once_or_never(self):
+        self.put("m/1", PLUS_3)
+        with self.serve("--file_system_poll_wait_seconds=0") as server:
+            self.assertEqual(server.predict("m", [1.0]), [3.5])
+            self.put("m/2", PLUS_2)
+            time.sleep(1.6)
+            self.assertEqual(list(server.states("m")), [1])
+
+    def test_a_start_whose_model_fails_ends_with_its_reason(self):
+        os.makedirs(self.path("m", "1"))
+        self.starts_not("--model_name=m", f"--model_base_path={self.path('m')}",
+                        "--max_num_load_retries=0",
+                        out="Failed to start server. Error: UNKNOWN: 1 servable(s) did not become "
+                            "available: {{{name: m version: 1} due to error: ")
+
+
+class CheckConfig(ConfigCase):
+    def test_a_good_configuration_is_shown(self):
+        self.put("m/3")
+        file = self.config("m version_labels { key: 'a' value: 3 } "
+                           "version_labels { key: 'b' value: 4 }")
+        code, out, _ = command("check-config", file)
+        self.assertEqual(code, 0)
+        self.assertEqual(out, f"model m\n  path      {self.path('m')}\n  policy    latest 1\n"
+                              "  versions  3\n  label     a is 3\n"
+                              "  label     b is 4, which is not there\n")
+
+    def test_the_place_of_an_error_is_told(self):
+        code, out, err = command("check-config",
+                                 self.write("c", "model_config_list {\n  cofnig {}\n}"))
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(f"Invalid protobuf file: '{self.path('c')}': 2:3: Message type "
+                      "\"tensorflow.serving.ModelConfigList\" has no field named \"cofnig\".", err)
+
+    def test_other_kinds_of_files(self):
+        for kind, good, bad in (
+                ("platform", PLATFORM % "saved_model_tags: 'serve'", PLATFORM % "no: 1"),
+                ("session", "intra_op_parallelism_threads: 2", "intra_op: 2"),
+                ("batching", "max_batch_size { value: 8 }", "max_batch_size: 8"),
+                ("monitoring", "prometheus_config { enable: true }", "prometheus { }"),
+                ("threads", "", "thread_pool_factory_config { [x/y.Z] {} }"),
+                ("ssl", "", "server_key: 1")):
+            with self.subTest(kind=kind):
+                if kind != "ssl":
+                    code, _, err = command("check-config", self.write("f", good), "--kind", kind)
+                    self.assertEqual((code, err.count("check-config:")), (0, 0), err)
+                code, _, err = command("check-config", self.write("f", bad), f"--kind={kind}")
+                self.assertEqual(code, 1, err)
+                self.assertRegex(err, r"\d:\d+: ")
+
+    def test_wrong_arguments(self):
+        for arguments in ((), ("f", "--kind=none"), ("f", "--kind"), ("f", "--nonsense")):
+            self.assertEqual(command("check-config", *arguments)[0], 2)
+        self.assertEqual(command("check-config", "--help")[0], 0)
+
+    def test_flags_as_serve_takes_them(self):
+        code, out, _ = command("check-config", f"--models={MODELS}")
+        self.assertEqual(code, 0)
+        self.assertIn("model half_plus_two\n", out)
