@@ -1,0 +1,179 @@
+/*
+ * Bags of embeddings: rows of `data` that `indices` name, added up per segment. SparseSegmentSum,
+ * SparseSegmentMean, SparseSegmentSqrtN, each also with the number of segments given.
+ */
+#include "kernels/cpu/array.h"
+#include "kernels/cpu/types.h"
+#include "kernels/entry.h"
+
+#include <math.h>
+
+enum how { SUM, MEAN, SQRT_N };
+enum { WIDTH = 128 }; /* columns that are added up at a time, in registers and the nearest cache */
+
+struct bag {
+    const char *data;
+    const struct rt_tensor *indices;
+    int64_t width;    /* elements of a row */
+    int64_t first, n; /* indices of this bag */
+    double by;        /* what the sum is divided by */
+};
+
+static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
+{
+    return t->dtype == RT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+}
+
+#define PLAIN(x)     (x)
+#define DIVIDE(x, A) ((x) / (A)b->by)
+#define AS_IS(x, A)  (x)
+/* Floats are added in their type, as TensorFlow's are, halves in float; integers wrap. */
+#define ADD(dt, T, A, LOAD, STORE, SCALE)                                                          \
+    static void add_##dt(const struct bag *b, void *out)                                           \
+    {                                                                                              \
+        for (int64_t at = 0; at < b->width; at += WIDTH) {                                         \
+            const int64_t m = b->width - at < WIDTH ? b->width - at : WIDTH;                       \
+            A acc[WIDTH] = {0};                                                                    \
+            for (int64_t i = 0; i < b->n; i++) {                                                   \
+                const T *src = (const T *)(const void *)b->data +                                  \
+                               index_at(b->indices, b->first + i) * b->width + at;                 \
+                for (int64_t j = 0; j < m; j++)                                                    \
+                    acc[j] += (A)LOAD(src[j]);                                                     \
+            }                                                                                      \
+            for (int64_t j = 0; j < m; j++)                                                        \
+                ((T *)out)[at + j] = STORE(SCALE(acc[j], A));                                      \
+        }                                                                                          \
+    }
+#define ADD_INT(dt, T) ADD(dt, T, uint64_t, PLAIN, (T), AS_IS)
+KN_INTS(ADD_INT)
+ADD(RT_F32, float, float, PLAIN, PLAIN, DIVIDE)
+ADD(RT_F64, double, double, PLAIN, PLAIN, DIVIDE)
+ADD(RT_F16, struct kn_half, float, kn_from_f16, kn_to_f16, DIVIDE)
+ADD(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16, DIVIDE)
+
+static void (*adder(enum rt_dtype dtype))(const struct bag *b, void *out)
+{
+    switch (dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        return add_##dt;
+        KN_REALS(X)
+#undef X
+    default:
+        return NULL;
+    }
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const struct rt_shape *data = &x->in[0].shape;
+
+    if (data->rank > 0) {
+        x->out[0].shape = *data;
+        x->out[0].shape.dim[0] = -1;
+    }
+    return RT_OK;
+}
+
+/* The number of rows of the output, or -1 with the error filled. */
+static int64_t count_rows(struct rt_run *r)
+{
+    const struct rt_tensor *ids = &r->in[2], *num = r->n_in > 3 ? &r->in[3] : NULL;
+    const int64_t n = rt_tensor_count(ids), last = n ? index_at(ids, n - 1) : -1;
+
+    if (num && num->rank != 0)
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "num_segments should be a scalar, not shape %s",
+                KN_TEXT(num));
+    else if (num && index_at(num, 0) < 0)
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "segment ids must be >= 0");
+    else if (r->in[1].rank != 1)
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "indices should be a vector.");
+    else if (ids->rank != 1)
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "segment_ids should be a vector.");
+    else if (n != r->in[1].dim[0])
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "segment_ids and indices should have same size.");
+    else if (r->in[0].rank < 1)
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "Shape must be at least rank 1");
+    else if (!num && n && last < 0)
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "segment ids must be >= 0");
+    else if (num && last >= index_at(num, 0))
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "segment ids must be < num_segments");
+    else if (last == INT64_MAX)
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "segment id %lld is too large", (long long)last);
+    else
+        return num ? index_at(num, 0) : last + 1;
+    return -1;
+}
+
+static enum rt_status run(struct rt_run *r, enum how how)
+{
+    const struct rt_tensor *data = &r->in[0], *indices = &r->in[1], *ids = &r->in[2];
+    const int64_t rows = count_rows(r), n = rows < 0 ? 0 : ids->dim[0];
+    void (*const add)(const struct bag *b, void *out) = adder(kn_dtype(data));
+    struct bag b = {.data = data->data, .indices = indices, .by = 1};
+    int64_t dim[RT_MAX_RANK], next = 0;
+
+    if (rows < 0)
+        return r->err->code;
+    memcpy(dim, data->dim, sizeof dim);
+    dim[0] = rows;
+    b.width = rt_count(data->rank - 1, data->dim + 1);
+    char *out = rt_out(r, 0, data->rank, dim);
+    if (!out)
+        return r->err->code;
+    const size_t row_bytes = (size_t)b.width * rt_dtype_size(kn_dtype(data));
+    for (int64_t i = 0; i < n; i++)
+        if (index_at(indices, i) < 0 || index_at(indices, i) >= data->dim[0])
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "Bad: indices[%lld] == %lld out of range [0, %lld)", (long long)i,
+                           (long long)index_at(indices, i), (long long)data->dim[0]);
+    for (int64_t end; b.first < n; b.first = end) {
+        const int64_t id = index_at(ids, b.first);
+        for (end = b.first + 1; end < n && index_at(ids, end) == id;)
+            end++;
+        if (end < n && index_at(ids, end) < id)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "segment ids are not increasing");
+        if (id < 0 || id >= rows)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "Segment id %lld out of range [0, %lld), possibly because 'segment_ids' "
+                           "input is not sorted.",
+                           (long long)id, (long long)rows);
+        memset(out + (size_t)next * row_bytes, 0, (size_t)(id - next) * row_bytes);
+        b.n = end - b.first;
+        b.by = how == SUM ? 1 : how == MEAN ? (double)b.n : sqrt((double)b.n);
+        add(&b, out + (size_t)id * row_bytes);
+        next = id + 1;
+    }
+    memset(out + (size_t)next * row_bytes, 0, (size_t)(rows - next) * row_bytes);
+    return RT_OK;
+}
+
+static enum rt_status sum_run(struct rt_run *r)
+{
+    return run(r, SUM);
+}
+
+static enum rt_status mean_run(struct rt_run *r)
+{
+    return run(r, MEAN);
+}
+
+static enum rt_status sqrt_n_run(struct rt_run *r)
+{
+    return run(r, SQRT_N);
+}
+
+#define FLOATS (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
+#define SEGMENT(symbol, op_, types_, run_)                                                         \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = (op_), .infer = infer},                                                     \
+        .kernels = KN_CPU(op_, #symbol, types_, NULL, run_),                                       \
+    };
+SEGMENT(sparse_segment_sum, "SparseSegmentSum", KN_SET(KN_REALS), sum_run)
+SEGMENT(sparse_segment_mean, "SparseSegmentMean", FLOATS, mean_run)
+SEGMENT(sparse_segment_sqrt_n, "SparseSegmentSqrtN", FLOATS, sqrt_n_run)
+SEGMENT(sparse_segment_sum_with_num_segments, "SparseSegmentSumWithNumSegments", KN_SET(KN_REALS),
+        sum_run)
+SEGMENT(sparse_segment_mean_with_num_segments, "SparseSegmentMeanWithNumSegments", FLOATS, mean_run)
+SEGMENT(sparse_segment_sqrt_n_with_num_segments, "SparseSegmentSqrtNWithNumSegments", FLOATS,
+        sqrt_n_run)

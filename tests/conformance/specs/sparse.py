@@ -1,0 +1,177 @@
+"""Sparse tensors: made dense, reshaped, filled, crossed; bags of embeddings."""
+
+from spec import *
+
+
+def s(*v):
+    return np.array(list(v) + [None], object)[:-1]
+
+
+def sparse(g, shape, dtype="int64", fill=0.4, ordered=True):
+    """Indices, values and shape of a random sparse tensor."""
+    mask = g.rng.random(shape) < fill
+    indices = np.argwhere(mask).astype(np.int64)
+    if not ordered:
+        g.rng.shuffle(indices)
+    return indices, g.values(dtype, (len(indices),), special=False), np.int64(shape)
+
+
+@spec("SparseToDense")
+def to_dense(g, op):
+    for dtype in ("float32", "int64", "string", "bool", "bfloat16", "complex64"):
+        for shape in ((5,), (3, 4), (2, 3, 4), (0, 3)):
+            indices, values, dense = sparse(g, shape, dtype)
+            default = g.values(dtype, (), special=False)
+            yield Case(indices, dense, values, default)
+            yield Case(indices.astype(np.int32), dense.astype(np.int32), values, default, validate_indices=False)
+            yield Case(indices, dense, g.values(dtype, (), special=False), default)
+    one = np.int64([7])
+    yield Case(np.int64(2), np.int64([5]), np.int64(3), np.int64(0))
+    yield Case(np.int64([0, 2]), np.int64([5]), np.int64([3, 4]), np.int64(9))
+    bad = [([[0], [0]], [5]), ([[1], [0]], [5]), ([[5]], [5]), ([[-1]], [5]), ([[0, 1]], [5]), ([[[0]]], [5]), ([[0, 5]], [2, 3]), ([[1, 0], [0, 2]], [2, 3]),
+           ([[0]], [[5]]), ([[0]], [-5])]
+    for indices, shape in bad:
+        indices = np.int64(indices)
+        values = np.int64([1] * (indices.shape[0]))
+        for check in (True, False):
+            yield Case(indices, np.int64(shape), values, np.int64(0), validate_indices=check)
+    yield Case(np.int64([[0]]), np.int64([5]), np.int64([1, 2]), np.int64(0))
+    yield Case(np.int64([[0]]), np.int64([5]), one, one)
+    yield Case(np.int64([[0]]), np.int64([5]), np.int64([[1]]), np.int64(0))
+
+
+@spec("SparseReshape")
+def reshape(g, op):
+    indices, _, shape = sparse(g, (2, 3, 4))
+    for to in ([24], [4, 6], [6, -1], [-1], [2, 3, 4], [1, 24, 1], [-1, 2, 2, 2], [5], [-1, 5], [-1, -1], [0, -1], [-2, 12], [24, 1, 1, 1, 1, 1, 1]):
+        yield Case(indices, shape, np.int64(to))
+    yield Case(np.zeros((0, 2), np.int64), np.int64([0, 3]), np.int64([3, 0]))
+    yield Case(np.zeros((0, 2), np.int64), np.int64([0, 3]), np.int64([-1, 3]))
+    yield Case(np.zeros((0, 2), np.int64), np.int64([0, 3]), np.int64([0, -1]))
+    yield Case(np.zeros((0, 2), np.int64), np.int64([4, 3]), np.int64([12]))
+    yield Case(indices, np.int64([2, 3]), np.int64([6]))
+    yield Case(indices[0], shape, np.int64([24]))
+    yield Case(indices, np.int64([[2, 3, 4]]), np.int64([24]))
+    yield Case(indices, shape, np.int64([[24]]))
+
+
+@spec("SparseFillEmptyRows")
+def fill(g, op):
+    for dtype in ("float32", "int64", "string", "bool"):
+        default = g.values(dtype, (), special=False)
+        for shape in ((5, 3), (1, 4), (7, 2), (6,), (3, 2, 2), (4, 0), (0, 3)):
+            for density in (0.15, 0.6, 1.0):
+                yield Case(*sparse(g, shape, dtype, density), default)
+        indices, values, dense = sparse(g, (6, 3), dtype, ordered=False)
+        yield Case(indices, values, dense, default)
+    v = np.int64([1])
+    for indices, values, shape, default in (
+            ([[5, 0]], v, [5, 5], 0), ([[-1, 0]], v, [5, 5], 0), ([[0, 0]], v, [0, 5], 0), ([0, 0], v, [2, 5], 0), ([[0, 0]], v, [[2, 5]], 0),
+            ([[0, 0]], [1, 2], [2, 5], 0), ([[0, 0]], 1, [2, 5], 0), ([[0, 0]], v, [2, 5], [0]), (np.zeros((0, 0)), [], [], 0)):
+        yield Case(np.int64(indices), np.int64(values), np.int64(shape), np.int64(default))
+
+
+@spec("SparseReorder")
+def reorder(g, op):
+    for dtype in ("float32", "string", "int64", "bool"):
+        for shape in ((7,), (3, 4), (2, 3, 2), (0, 3)):
+            yield Case(*sparse(g, shape, dtype, ordered=False))
+            yield Case(*sparse(g, shape, dtype))
+    yield Case(np.int64([1]), np.int64([1]), np.int64([3]))
+    yield Case(np.int64([[1]]), np.int64([[1]]), np.int64([3]))
+    yield Case(np.int64([[1]]), np.int64([1]), np.int64([[3]]))
+
+
+def bags(g, op, types):
+    numbered = op.endswith("NumSegments")
+    for dtype in types:
+        for index in ("int32", "int64"):
+            for shape in ((6, 3), (4,), (5, 2, 3), (10, 300), (3, 0)):
+                data = g.values(dtype, shape, lo=-10, hi=10, special=False)
+                n = int(g.rng.integers(1, 40))
+                indices = g.rng.integers(0, shape[0], n).astype(index)
+                ids = np.sort(g.rng.integers(0, 8, n)).astype(index)
+                yield Case(data, indices, ids, *([np.int32(11)] if numbered else []), rtol=1e-6 if dtype == "float32" else 1e-2 if dtype in HALFS else 1e-12)
+    x = np.arange(12, dtype=types[0]).reshape(4, 3)
+    i = lambda *v: np.int32(v)
+    for indices, ids in ((i(), i()), (i(0, 1), i(0, 0)), (i(0, 1), i(2, 5)), (i(0, 1), i(1, 0)), (i(0, 1), i(-1, 0)), (i(0, 1), i(-2, -1)), (i(4), i(0)), (i(-1), i(0)),
+                         (i(0, 1), i(0)), (np.int32([[0]]), i(0)), (i(0), np.int32([[0]])), (i(0, 1, 2), i(0, 2, 1)), (i(0, 1, 2), i(0, 3, 2))):
+        for num in ([np.int32(4)], [np.int32(0)], [np.int32([4])], [np.int32(-1)]) if numbered else [[]]:
+            yield Case(x, indices, ids, *num)
+    yield Case(np.array(1, types[0]), i(0), i(0), *([np.int32(2)] if numbered else []))
+
+
+@spec("SparseSegmentSum", "SparseSegmentSumWithNumSegments")
+def segment_sum(g, op):
+    yield from bags(g, op, ["float32", "float64", "int32", "int64", "uint8", "float16", "bfloat16"])
+
+
+@spec("SparseSegmentMean", "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN", "SparseSegmentSqrtNWithNumSegments", ulps=2)
+def segment_mean(g, op):
+    yield from bags(g, op, ["float32", "float64", "float16", "bfloat16"])
+
+
+def columns(g, rows, kinds, wide=3):
+    """(indices, values, shapes, dense): sparse columns of kind s or i, dense ones of kind S or I."""
+    indices, values, shapes, dense = [], [], [], []
+    for kind in kinds:
+        dtype = "string" if kind in "sS" else "int64"
+        if kind.islower():
+            i, v, d = sparse(g, (rows, wide), dtype, 0.6)
+            indices.append(i), values.append(v), shapes.append(d)
+        else:
+            dense.append(g.values(dtype, (rows, 2), special=False))
+    return indices, values, shapes, dense
+
+
+KINDS = ["s", "ss", "si", "is", "iii", "S", "SI", "sS", "iS", "sI", "ssSI"]
+
+
+@spec("SparseCross")
+def cross(g, op):
+    for kinds in KINDS:
+        for rows in (1, 5):
+            both = columns(g, rows, kinds)
+            for buckets, key in ((0, 0xDECAFCAFFE), (100, 7), (1, -3)):
+                yield Case(*both, hashed_output=True, num_buckets=buckets, hash_key=key, out_type="int64", internal_type="int64")
+            internal = "string"
+            yield Case(*both, hashed_output=False, num_buckets=0, hash_key=0, out_type="string", internal_type=internal)
+    yield Case(*columns(g, 0, "ss"), hashed_output=True, num_buckets=9, hash_key=1, out_type="int64", internal_type="int64")
+
+
+def bad_columns(g):
+    i, v, d = sparse(g, (3, 4), "string", 0.5)
+    yield [i], [v[1:]], [d], []
+    yield [i[0]], [v], [d], []
+    yield [i[:, :1]], [v], [d], []
+    yield [i], [v.reshape(-1, 1)], [d], []
+    yield [i], [v], [d.reshape(1, 2)], []
+    yield [i], [v], [np.int64([3, 4, 5])], []
+    yield [i, i], [v, v], [d, np.int64([4, 4])], []
+    yield [i], [v], [d], [s(b"a", b"b")]
+    yield [i], [v], [d], [s(b"a", b"b").reshape(2, 1)]
+
+
+@spec("SparseCrossV2")
+def cross_v2(g, op):
+    for kinds in KINDS:
+        for sep in (b"_X_", b"", b"-"):
+            yield Case(*columns(g, 4, kinds), s(sep).reshape(()))
+    for bad in bad_columns(g):
+        yield Case(*bad, s(b"-").reshape(()))
+    yield Case(*columns(g, 4, "ss"), s(b"-"))
+
+
+@spec("SparseCrossHashed")
+def cross_hashed(g, op):
+    for kinds in KINDS:
+        for strong in (False, True):
+            if strong and "I" in kinds:
+                continue  # TensorFlow dies of it
+            for buckets in (0, 100):
+                yield Case(*columns(g, 4, kinds), np.int64(buckets), np.bool_(strong), np.int64([137, -9]))
+    for bad in bad_columns(g):
+        yield Case(*bad, np.int64(10), np.bool_(False), np.int64([1, 2]))
+    yield Case(*columns(g, 4, "ss"), np.int64([10]), np.bool_(False), np.int64([1, 2]))
+    yield Case(*columns(g, 4, "ss"), np.int64(10), np.bool_([False]), np.int64([1, 2]))
+    yield Case(*columns(g, 4, "ss"), np.int64(10), np.bool_(False), np.int64([1, 2, 3]))
