@@ -133,7 +133,8 @@ class LoadBalancer(support.Case):
                 self.replicas[i].process.send_signal(signal.SIGTERM)
                 wait_for(lambda: self.up() == 2, 0.9, "the drain to be seen while it lasts")
                 self.assertIsNone(self.replicas[i].process.poll())
-                self.assertEqual(self.replicas[i].process.wait(30 * support.SLOW), 0)
+                self.assertEqual(self.replicas[i].process.wait(30 * support.SLOW), 0,
+                                 self.replicas[i].log())
                 self.replicas[i] = self.start(i)
                 wait_for(lambda: self.up() == 4, 20, "the replica to be seen again")
                 time.sleep(0.3)
