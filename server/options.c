@@ -172,7 +172,7 @@ static const struct row rows[] = {
     {"max_connections", INTEGER, OURS, AT(max_connections), "10000", NULL, 1, 1 << 20,
      "REST connections open at a time"},
     {"request_read_timeout_ms", INTEGER, OURS, AT(request_read_timeout_ms), "60000", NULL, 1,
-     INT32_MAX, "time for a whole request to arrive"},
+     INT32_MAX, "time for a whole request to arrive, and for 64 KiB of a large answer to be taken"},
     {"rest_tls_cert_file", TEXT, OURS, AT(rest_tls_cert_file), "", NULL, ANY,
      "serve REST by TLS with this certificate (PEM, with those that it is signed by behind it)"},
     {"rest_tls_key_file", TEXT, OURS, AT(rest_tls_key_file), "", NULL, ANY,

@@ -74,6 +74,7 @@ static void *loop_main(void *arg)
         srv_rest_end_connections(l);
         srv_rest_expire(&l->reading, l->now_ns);
         srv_rest_expire(&l->idle, l->now_ns);
+        srv_rest_watch_sending(l, l->now_ns);
         srv_rest_watch(l, l->now_ns);
     }
     /* Every job has been answered; what is still suspended must be resumed before the end. */
@@ -221,6 +222,7 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
         return rt_fail(err, RT_INTERNAL, "a REST loop cannot start: %s", strerror(errno));
     srv_list_init(&l->reading);
     srv_list_init(&l->idle);
+    srv_list_init(&l->sending);
     srv_list_init(&l->waiting);
     srv_list_init(&l->overdue);
     srv_list_init(&l->ended);

@@ -1,5 +1,7 @@
 #include "server/rest_parts.h"
 
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -7,8 +9,9 @@
 #include "runtime/base/clock.h"
 
 enum {
-    LINGER_MS = 100,     /* after the peer's end, between two requests */
-    WATCH_AFTER_MS = 20, /* a job that takes longer is cancelled by a hang-up */
+    LINGER_MS = 100,        /* after the peer's end, between two requests */
+    WATCH_AFTER_MS = 20,    /* a job that takes longer is cancelled by a hang-up */
+    LEAST_TAKEN = 64 << 10, /* of a large answer, in the time that a request may take to arrive */
 };
 
 void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
@@ -105,6 +108,33 @@ void srv_rest_watch(struct srv_rest_loop *l, int64_t now)
     }
 }
 
+static uint64_t bytes_taken(const struct srv_rest_conn *c)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 ? info.tcpi_bytes_acked : 0;
+}
+
+void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    c->acked = bytes_taken(c);
+    c->deadline_ns = l->now_ns + l->net.server->options.request_read_timeout_ms * 1000000;
+    srv_list_append(&l->sending, &c->link);
+}
+
+void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
+{
+    while (l->sending.next != &l->sending) {
+        struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)l->sending.next;
+        if (c->deadline_ns > now)
+            break;
+        uint64_t before = c->acked;
+        srv_rest_begin_sending(l, c); /* to the end of the list */
+        if (c->acked - before < LEAST_TAKEN)
+            srv_rest_hang_up(c);
+    }
+}
+
 static void sooner(int64_t *until, int64_t at)
 {
     if (at < *until)
@@ -117,6 +147,8 @@ void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t n
         sooner(until, ((struct srv_rest_conn *)(void *)l->reading.next)->deadline_ns);
     if (l->idle.next != &l->idle)
         sooner(until, ((struct srv_rest_conn *)(void *)l->idle.next)->deadline_ns);
+    if (l->sending.next != &l->sending)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->sending.next)->deadline_ns);
     if (l->ended.next != &l->ended)
         sooner(until, now + LINGER_MS * 1000000);
     if (l->waiting.next != &l->waiting)

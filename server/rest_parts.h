@@ -104,6 +104,7 @@ struct srv_rest_conn {
     int fd;
     int64_t deadline_ns;
     int64_t quiet_ns; /* since when nothing more of it has been seen */
+    uint64_t acked;   /* bytes that the peer has taken, when a large answer was looked at */
 };
 
 struct srv_rest {
@@ -129,9 +130,10 @@ struct srv_rest_loop {
     struct MHD_Daemon *daemon;
     struct srv_mail listen_mail, quiesce_mail, stop_mail;
     bool closing, stopping;
-    bool again;                       /* the next turn does not wait */
-    int64_t now_ns;                   /* of this turn */
-    struct srv_link reading, idle;    /* connections, by deadline: each list has one time-out */
+    bool again;     /* the next turn does not wait */
+    int64_t now_ns; /* of this turn */
+    struct srv_link reading, idle,
+        sending;                      /* connections, by deadline: each list has one time-out */
     struct srv_link ended;            /* connections, by `end` */
     struct srv_link waiting, overdue; /* requests: with a job, oldest first */
     struct srv_rest_call *free_requests;
@@ -190,6 +192,10 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
 void srv_rest_hang_up(struct srv_rest_conn *c);
 /* Hangs up on those whose deadline has passed. */
 void srv_rest_expire(struct srv_link *list, int64_t now);
+/* A large answer begins to be sent: the peer must go on taking it. */
+void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c);
+/* Once a turn: peers that do not. */
+void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
 /* Once a turn: connections whose peer has ended its side, jobs that take long. */
 void srv_rest_end_connections(struct srv_rest_loop *l);
 void srv_rest_watch(struct srv_rest_loop *l, int64_t now);

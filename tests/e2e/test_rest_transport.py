@@ -311,6 +311,24 @@ class Memory(unittest.TestCase):
                           json.loads(text)["error"])
         wait_for(lambda: self.server.bytes_in_flight() == 0, 10, "the answer's memory")
 
+    def test_who_hardly_reads_an_answer_is_cut_off(self):
+        server = self.enterContext(test_rest_reference.Server("--request_read_timeout_ms=500"))
+        body = json.dumps({"signature_name": "fill", "inputs": [4 * MEBI]}).encode()
+        with server.connect() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
+            wait_for(lambda: server.bytes_in_flight() > 24 * MEBI, 20, "the answer")
+            # what the kernel holds goes on trickling; the server's memory is free
+            wait_for(lambda: s.recv(100) and server.bytes_in_flight() == 0, 10, "the hang-up")
+        with server.connect() as s:  # slow, but steady
+            s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
+            got = 0
+            while got < 6 * 4 * MEBI:
+                piece = s.recv(1 << 18)
+                self.assertTrue(piece)
+                got += len(piece)
+                time.sleep(0.01)
+
     @unittest.skipIf(SLOW > 1, "a sanitizer keeps memory")
     def test_memory_comes_back_after_a_large_answer(self):
         self.fill(3)
