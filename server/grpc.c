@@ -19,7 +19,8 @@
 enum {
     POSTED = 16, /* calls that wait for a request, per loop and kind */
     EVENTS_PER_TURN = 256,
-    WATCH_NS = 500000000, /* how often watched services are looked at */
+    QUOTA_EXTRA = 256 << 20, /* of connections, beside their messages */
+    WATCH_NS = 500000000,    /* how often watched services are looked at */
 };
 
 /* ---- the loop ---- */
@@ -93,10 +94,13 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
 {
     const struct srv_options *o = &g->server->options;
     struct rt_arena *arena = rt_arena_new(1 << 20);
+    grpc_resource_quota *quota = grpc_resource_quota_create("messages");
     grpc_channel_args args;
-    enum rt_status st = arena ? srv_grpc_arguments(o, arena, &args, err)
+    enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
+    /* What is not whole yet is not in bytes_in_flight. */
+    grpc_resource_quota_resize(quota, (size_t)o->max_bytes_in_flight + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
     for (int i = 0; i < g->n_ports && !st; i++) {
         struct srv_grpc_port *port = &g->ports[i];
@@ -106,6 +110,7 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
         if (!port->core)
             st = rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
     }
+    grpc_resource_quota_unref(quota);
     rt_arena_free(arena);
     return st;
 }

@@ -53,8 +53,9 @@ enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena
     return RT_OK;
 }
 
-enum rt_status srv_grpc_arguments(const struct srv_options *o, struct rt_arena *arena,
-                                  grpc_channel_args *out, struct rt_error *err)
+enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quota *quota,
+                                  struct rt_arena *arena, grpc_channel_args *out,
+                                  struct rt_error *err)
 {
     int64_t limit = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
     const grpc_arg ours[] = {
@@ -76,7 +77,7 @@ enum rt_status srv_grpc_arguments(const struct srv_options *o, struct rt_arena *
         integer(GRPC_ARG_HTTP2_MAX_PING_STRIKES, PING_STRIKES),
     };
     enum { N_OURS = sizeof ours / sizeof ours[0] };
-    grpc_arg *args = rt_arena_array(arena, MAX_ARGS + N_OURS, sizeof *args);
+    grpc_arg *args = rt_arena_array(arena, MAX_ARGS + N_OURS + 1, sizeof *args);
     size_t n = 0;
 
     if (!args)
@@ -84,6 +85,11 @@ enum rt_status srv_grpc_arguments(const struct srv_options *o, struct rt_arena *
     memcpy(args, ours, sizeof ours);
     enum rt_status st = srv_grpc_parse_arguments(o->grpc_channel_arguments, arena, args + N_OURS,
                                                  MAX_ARGS, &n, err);
-    *out = (grpc_channel_args){.num_args = n + N_OURS, .args = args};
+    n += N_OURS;
+    if (quota)
+        args[n++] = (grpc_arg){.type = GRPC_ARG_POINTER,
+                               .key = (char *)(uintptr_t)GRPC_ARG_RESOURCE_QUOTA,
+                               .value.pointer = {quota, grpc_resource_quota_arg_vtable()}};
+    *out = (grpc_channel_args){.num_args = n, .args = args};
     return st;
 }

@@ -16,7 +16,9 @@
  * without "=" or key, or more than there is room for. Everything lives in the arena. */
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,
                                         size_t room, size_t *n, struct rt_error *err);
-enum rt_status srv_grpc_arguments(const struct srv_options *o, struct rt_arena *arena,
-                                  grpc_channel_args *out, struct rt_error *err);
+/* `quota`: what the core may hold of messages that are not whole yet; NULL: no bound. */
+enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quota *quota,
+                                  struct rt_arena *arena, grpc_channel_args *out,
+                                  struct rt_error *err);
 
 #endif

@@ -5,9 +5,11 @@ import os
 import resource
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 
 import grpc
@@ -376,6 +378,100 @@ class Limits(GrpcCase):
                         pass
                 except ConnectionError:
                     pass
+        self.assertEqual(self.client(server).predict(), [3.0])
+
+
+class Frames:
+    """HTTP/2 by hand, for what no client would do: calls whose messages never end."""
+
+    DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW = 0, 1, 3, 4, 6, 7, 8
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer, self.windows, self.initial, self.ended = b"", {0: 65535}, 65535, set()
+        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        self.send(self.SETTINGS, 0, b"")
+
+    def send(self, kind, stream, payload, flags=0):
+        self.socket.sendall(struct.pack(">I", len(payload))[1:] + bytes((kind, flags))
+                            + struct.pack(">I", stream) + payload)
+
+    def call(self, stream, path):
+        fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()),
+                  (b":authority", b"x"), (b"content-type", b"application/grpc"),
+                  (b"te", b"trailers"))
+        block = b"".join(b"\0" + bytes((len(k),)) + k + bytes((len(v),)) + v for k, v in fields)
+        self.windows[stream] = self.initial
+        self.send(self.HEADERS, stream, block, 4)
+
+    def listen(self, seconds):
+        """Takes what has come."""
+        self.socket.settimeout(seconds)
+        try:
+            got = self.socket.recv(1 << 16)
+            if not got:
+                raise ConnectionError
+            self.buffer += got
+        except TimeoutError:
+            pass
+        self.socket.settimeout(WAIT)
+        while len(self.buffer) >= 9:
+            n, kind, flags = int.from_bytes(self.buffer[:3], "big"), *self.buffer[3:5]
+            if len(self.buffer) < 9 + n:
+                break
+            stream = int.from_bytes(self.buffer[5:9], "big") & 0x7fffffff
+            body, self.buffer = self.buffer[9:9 + n], self.buffer[9 + n:]
+            if kind == self.WINDOW:
+                self.windows[stream] = self.windows.get(stream, 0) + int.from_bytes(body, "big")
+            elif kind == self.PING and not flags:
+                self.send(self.PING, 0, body, 1)
+            elif kind == self.SETTINGS and not flags:
+                for i in range(0, n, 6):
+                    key, value = struct.unpack(">HI", body[i:i + 6])
+                    if key == 4:
+                        for k in self.windows:
+                            self.windows[k] += value - self.initial if k else 0
+                        self.initial = value
+                self.send(self.SETTINGS, 0, b"", 1)
+            elif kind in (self.RESET, self.GOAWAY):
+                self.ended.add(stream)
+
+
+class Hostile(GrpcCase):
+    @unittest.skipIf(SLOW > 1, "a matter of speed")
+    def test_messages_that_never_end_do_not_fill_the_memory(self):
+        server = self.serve(f"--models={MODELS}", "--max_bytes_in_flight=1M")
+        connection = Frames(server.grpc_port)
+        size, piece = 200 << 20, bytes(16384)
+        streams = [1, 3, 5, 7]
+        left = dict.fromkeys(streams, size - len(piece))
+        for stream in streams:
+            connection.call(stream, PREDICT)
+            connection.send(Frames.DATA, stream, b"\0" + struct.pack(">I", size))
+            for where in (0, stream):
+                connection.windows[where] -= 5
+        until, most = time.monotonic() + 8, 0
+        try:
+            while time.monotonic() < until and not connection.ended:
+                moved = False
+                for stream in streams:
+                    room = min(connection.windows[0], connection.windows[stream], left[stream])
+                    for _ in range(min(room // len(piece), 64)):
+                        connection.send(Frames.DATA, stream, piece)
+                        moved = True
+                        left[stream] -= len(piece)
+                        for where in (0, stream):
+                            connection.windows[where] -= len(piece)
+                connection.listen(0.001 if moved else 0.2)
+                with open(f"/proc/{server.process.pid}/status", encoding="ascii") as status:
+                    most = max(most, int(next(x for x in status if x.startswith("VmRSS"))
+                                         .split()[1]))
+        except ConnectionError:
+            connection.ended.add(0)
+        connection.socket.close()
+        self.assertTrue(connection.ended)
+        self.assertLess(most, 450 << 10)
         self.assertEqual(self.client(server).predict(), [3.0])
 
 

@@ -57,7 +57,7 @@ static void those_of_the_flag_come_behind_ours(void **state)
     (void)state;
     assert_int_equal(srv_options_parse(&o, true, 3, argv, out), SRV_PARSE_RUN);
     fclose(out);
-    assert_ok(srv_grpc_arguments(&o, arena, &all, &err), &err);
+    assert_ok(srv_grpc_arguments(&o, NULL, arena, &all, &err), &err);
     for (int i = 0; i < (int)all.num_args; i++) {
         if (strcmp(all.args[i].key, "grpc.so_reuseport") == 0) {
             if (before < 0)
