@@ -27,8 +27,10 @@ void srv_batch_run_job(struct srv_job *job)
     struct rt_run_options options = {
         .deadline_ns = job->deadline_ns, .cancelled = srv_job_cancelled(job), .trace = job->trace};
 
-    if (job->prepare && (job->status = job->prepare(job)) != RT_OK)
+    if (job->prepare) {
+        job->status = job->prepare(job);
         return;
+    }
     job->batch_rows = (int)(job->n_rows > 0 && job->n_rows < INT32_MAX ? job->n_rows : 1);
     job->status =
         rt_callable_run(job->signature->call, job->feeds, job->fetches, &options, &job->err);

@@ -105,7 +105,7 @@ enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_ca
         return rt_fail_memory(err, "a call", sizeof *def);
     *def = (struct rt_signature){
         .name = "", .method_name = "", .n_inputs = spec->n_feeds, .n_outputs = spec->n_fetches};
-    *sig = (struct rt_model_signature){.def = def, .writes = true, .is_adhoc = true};
+    *sig = (struct rt_model_signature){.def = def, .is_adhoc = true};
     job->signature = sig;
     job->prepare = prepare;
     job->adhoc = spec;

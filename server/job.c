@@ -5,9 +5,12 @@
 #include "server/net.h"
 #include "server/scheduler.h"
 
-/* Dimension 0 of all feeds, when they have the same. */
-static int64_t common_rows(const struct srv_job *job)
+/* Dimension 0 of all feeds, when they have the same. Calls by names of tensors have none that
+ * counts, unless they are proved to go row by row: nobody promised that they do. */
+static int64_t rows_of(const struct srv_job *job)
 {
+    if (job->trace || job->prepare || (job->signature->is_adhoc && !job->signature->rowwise))
+        return 0;
     if (!job->n_feeds || !job->feeds[0].rank)
         return 0;
     for (int i = 1; i < job->n_feeds; i++)
@@ -16,11 +19,25 @@ static int64_t common_rows(const struct srv_job *job)
     return job->feeds[0].dim[0];
 }
 
+/* A worker has made the job's plan, or could not. */
+static void prepared(struct srv_job *job)
+{
+    job->done = job->then;
+    if (job->status) {
+        job->done(job);
+        return;
+    }
+    job->n_rows = rows_of(job);
+    job->finished_ns = 0;
+    job->next = NULL;
+    srv_scheduler_submit(job->net->server->scheduler, job);
+}
+
 void srv_job_submit(struct srv_job *job)
 {
     struct srv_net *net = job->net;
 
-    job->n_rows = job->trace ? 0 : common_rows(job);
+    job->n_rows = rows_of(job);
     job->queued_ns = rt_now_ns();
     job->err.arena = job->arena;
     if (!job->fetches) {
@@ -33,13 +50,18 @@ void srv_job_submit(struct srv_job *job)
             return;
         }
     }
-    job->status = srv_scheduler_admit(net->server->scheduler, job);
+    if (!job->signature->is_adhoc)
+        job->status = srv_scheduler_admit(net->server->scheduler, job);
     if (job->status) {
         job->done(job);
         return;
     }
-    if (!job->prepare && srv_scheduler_run_inline(net->server->scheduler, job))
+    if (job->prepare) {
+        job->then = job->done;
+        job->done = prepared;
+    } else if (srv_scheduler_run_inline(net->server->scheduler, job)) {
         return;
+    }
     job->next = NULL;
     *net->turn_end = job;
     net->turn_end = &job->next;

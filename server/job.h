@@ -33,10 +33,11 @@ struct srv_job {
     struct srv_net *net;
     struct srv_version *version; /* held by net until the job is over */
     const struct rt_model_signature *signature;
-    /* Not NULL: a call by names of tensors that the model has no plan for yet. `signature` then has
-     * no call, and `writes`, so that the job runs alone; whoever runs it calls this before, which
-     * makes the plan, takes a while, and sets `signature`. */
+    /* Not NULL: a call by names of tensors that the model has no plan for yet; `signature` then has
+     * no call. A worker calls this, which makes the plan, takes a while, and sets `signature` and
+     * this to NULL; the job is submitted again then, to `then`, its `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
+    void (*then)(struct srv_job *job);
     const struct rt_call_spec *adhoc;
     const struct rt_shape *adhoc_shapes; /* as of rt_model_make_adhoc */
     struct rt_arena *arena;              /* of the request */

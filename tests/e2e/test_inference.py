@@ -1,5 +1,6 @@
 """Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms: row by row what
 TensorFlow Serving answers."""
+import concurrent.futures
 import json
 import os
 import shutil
@@ -558,6 +559,39 @@ class SessionRun(InferenceCase):
         self.refused(bad, 'Endpoint "x:0" fed more than once.', self.ask, [*x, ("x", [2])], ["y"])
         self.refused(bad, "Expects arg[0] to be string but float is provided", self.ask,
                      [("tf_example", [1])], ["y"])
+
+    def test_many_at_once_while_plans_are_made(self):
+        """Calls that nobody has made before, each by several clients at the same time."""
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
+        signatures = ["regress_x_to_y", "regress_x_to_y2", "regress_flat"]
+        wanted = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": 3}
+
+        def multi(i):
+            chosen = [s for k, s in enumerate(signatures) if (i % 7 + 1) >> k & 1]
+            r = inference_pb2.MultiInferenceRequest()
+            for s in chosen:
+                t = r.tasks.add(method_name=REGRESS)
+                t.model_spec.name, t.model_spec.signature_name = "scores", s
+            r.input.example_list.examples.append(example(x=2))
+            got = stub.MultiInference(r, timeout=WAIT)
+            return [x.regression_result.regressions[0].value for x in got.results], \
+                [wanted[s] for s in chosen]
+
+        def run(i):
+            names = [n for k, n in enumerate(["y", "y2", "flat", "double"]) if (i % 13 + 1) >> k & 1]
+            r = session_service_pb2.SessionRunRequest(fetch=names)
+            r.model_spec.name = "scores"
+            t = r.feed.add(name="x")
+            t.tensor.CopyFrom(small_models.scalar(2))
+            got = self.session.SessionRun(r, timeout=WAIT)
+            return [len(x.tensor.float_val) + len(x.tensor.double_val) for x in got.tensor], \
+                [1] * len(names)
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = [pool.submit(multi if i % 2 else run, i // 2) for i in range(400)]
+            for one in answers:
+                got, want = one.result()
+                self.assertEqual(got, want)
 
     def test_there_are_so_many_calls_and_no_more(self):
         names = ["a/read", "b/read", "Mul", "y", "y2", "ParseExample/names", "c",
