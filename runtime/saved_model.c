@@ -241,6 +241,58 @@ static enum rt_status read_main_op(struct reading *r, const Tensorflow__MetaGrap
     return ok ? RT_OK : no_memory(r);
 }
 
+static void read_asset(struct reading *r, const Tensorflow__AssetFileDef *a, struct rt_asset *to,
+                       bool *ok)
+{
+    const Tensorflow__TensorInfo *t = a->tensor_info;
+    bool named = t && t->encoding_case == TENSORFLOW__TENSOR_INFO__ENCODING_NAME;
+
+    to->tensor_name = copy(r, named ? t->name : NULL, ok);
+    to->file_name = copy(r, a->filename, ok);
+}
+
+/* Models of TensorFlow 1 have theirs in a collection, packed once more. */
+static const Tensorflow__CollectionDef__AnyList *packed_assets(const Tensorflow__MetaGraphDef *g)
+{
+    for (size_t i = 0; i < g->n_collection_def; i++) {
+        const Tensorflow__MetaGraphDef__CollectionDefEntry *e = g->collection_def[i];
+        if (strcmp(e->key, "saved_model_assets") == 0 && e->value &&
+            e->value->kind_case == TENSORFLOW__COLLECTION_DEF__KIND_ANY_LIST)
+            return e->value->any_list;
+    }
+    return NULL;
+}
+
+static enum rt_status read_assets(struct reading *r, const Tensorflow__MetaGraphDef *g,
+                                  struct rt_meta_graph *out)
+{
+    const Tensorflow__CollectionDef__AnyList *packed =
+        g->n_asset_file_def ? NULL : packed_assets(g);
+    const size_t n = packed ? packed->n_value : g->n_asset_file_def;
+    struct rt_asset *assets = rt_arena_array(r->arena, n + 1, sizeof *assets);
+    bool ok = true;
+
+    if (!assets || n > INT32_MAX)
+        return no_memory(r);
+    for (size_t i = 0; i < n; i++) {
+        if (!packed) {
+            read_asset(r, g->asset_file_def[i], &assets[i], &ok);
+            continue;
+        }
+        const Google__Protobuf__Any *any = packed->value[i];
+        Tensorflow__AssetFileDef *a =
+            pb_unpack(&tensorflow__asset_file_def__descriptor,
+                      rt_span_of(any->value.data, any->value.len), "an asset of the model", r->err);
+        if (!a)
+            return RT_INVALID_ARGUMENT;
+        read_asset(r, a, &assets[i], &ok);
+        pb_free(a);
+    }
+    out->assets = assets;
+    out->n_assets = (int)n;
+    return ok ? RT_OK : no_memory(r);
+}
+
 static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDef *g,
                                 struct rt_meta_graph *out)
 {
@@ -250,8 +302,7 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
 
     size_t n_tags = info ? info->n_tags : 0;
     const char **tags = rt_arena_array(r->arena, n_tags + 1, sizeof *tags);
-    struct rt_asset *assets = rt_arena_array(r->arena, g->n_asset_file_def + 1, sizeof *assets);
-    if (!tags || !assets || n_tags > INT32_MAX || g->n_asset_file_def > INT32_MAX)
+    if (!tags || n_tags > INT32_MAX)
         return no_memory(r);
     for (size_t i = 0; i < n_tags; i++)
         tags[i] = copy(r, info->tags[i], &ok);
@@ -263,16 +314,7 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
         out->filename_tensor = copy_or_null(r, saver->filename_tensor_name, &ok);
         out->save_tensor = copy_or_null(r, saver->save_tensor_name, &ok);
     }
-    for (size_t i = 0; i < g->n_asset_file_def; i++) {
-        const Tensorflow__AssetFileDef *a = g->asset_file_def[i];
-        const Tensorflow__TensorInfo *t = a->tensor_info;
-        bool named = t && t->encoding_case == TENSORFLOW__TENSOR_INFO__ENCODING_NAME;
-        assets[i].tensor_name = copy(r, named ? t->name : NULL, &ok);
-        assets[i].file_name = copy(r, a->filename, &ok);
-    }
-    out->assets = assets;
-    out->n_assets = (int)g->n_asset_file_def;
-    return ok ? RT_OK : no_memory(r);
+    return ok ? read_assets(r, g, out) : no_memory(r);
 }
 
 /*

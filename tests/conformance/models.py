@@ -3,7 +3,8 @@
 
 Every version directory under MODELS_DIR/NAME is asked through gRPC at batch 1, 3 and 32 with random inputs of the
 signature's shapes; outputs must agree within 1e-4 of the largest magnitude, integers and strings exactly.
-tests/bench/make_models.py writes the benchmark models. Needs tensorflow and tensorflow-serving-api (PyPI).
+Inputs of serialized Examples are taken from the version's assets.extra/examples.tfrecord. tests/bench/make_models.py writes
+the benchmark models, make_wide_deep.py one behind feature columns. Needs tensorflow and tensorflow-serving-api (PyPI).
 """
 import argparse
 import os
@@ -23,14 +24,25 @@ import tensorflow as tf  # noqa: E402
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # noqa: E402
 
 
-def inputs_of(signature, batch, seed):
+def examples(version):
+    """The Examples that come with a model, as a function of how many are wanted; None: it has none."""
+    path = version / "assets.extra" / "examples.tfrecord"
+    if not path.exists():
+        return None
+    held = list(tf.compat.v1.io.tf_record_iterator(str(path)))
+    return lambda n, seed: np.array([held[(seed + i) % len(held)] for i in range(n)], object)
+
+
+def inputs_of(signature, batch, seed, strings):
     random = np.random.RandomState(seed)
     feeds = {}
     for alias, spec in signature.inputs.items():
         dtype = tf.dtypes.as_dtype(spec.dtype)
         shape = [d.size for d in spec.tensor_shape.dim]
         shape = [batch if i == 0 and d < 0 else 5 if d < 0 else d for i, d in enumerate(shape)]
-        if "mask" in alias:
+        if dtype == tf.string and strings:
+            value = strings(shape[0], seed)
+        elif "mask" in alias:
             value = np.ones(shape, dtype.as_numpy_dtype)
         elif dtype.is_integer:
             value = random.randint(0, 1000, shape).astype(dtype.as_numpy_dtype)
@@ -58,7 +70,7 @@ def compare(name, want, got):
 
 def check_model(stub, models, name):
     version = max((d for d in (models / name).iterdir() if d.name.isdigit()), key=lambda d: int(d.name))
-    failures = []
+    failures, strings = [], examples(version)
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(version))
@@ -66,7 +78,7 @@ def check_model(stub, models, name):
             if key == "__saved_model_init_op" or not signature.inputs:
                 continue
             for batch in (1, 3, 32):
-                feeds = inputs_of(signature, batch, batch)
+                feeds = inputs_of(signature, batch, batch, strings)
                 want = session.run({k: v.name for k, v in signature.outputs.items()},
                                    {signature.inputs[k].name: v for k, v in feeds.items()})
                 request = predict_pb2.PredictRequest()

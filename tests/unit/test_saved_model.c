@@ -74,6 +74,23 @@ static void a_model_in_text_with_two_tag_sets_is_read(void **state)
     rt_saved_model_free(m);
 }
 
+static void assets_of_the_first_generation_stand_in_a_collection(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m;
+    static const char text[] =
+        "saved_model_schema_version: 1 meta_graphs { meta_info_def { tags: 'serve' } graph_def { } "
+        "collection_def { key: 'saved_model_assets' value { any_list { value { "
+        "type_url: 'type.googleapis.com/tensorflow.AssetFileDef' "
+        "value: '\\n\\010\\n\\006path:0\\022\\twords.txt' } } } } }";
+
+    assert_ok(rt_saved_model_parse(&m, rt_span_str(text), true, &err), &err);
+    assert_int_equal(m->meta_graphs[0].n_assets, 1);
+    assert_string_equal(m->meta_graphs[0].assets[0].tensor_name, "path:0");
+    assert_string_equal(m->meta_graphs[0].assets[0].file_name, "words.txt");
+    rt_saved_model_free(m);
+}
+
 static void what_is_not_there_is_said_in_tensorflows_words(void **state)
 {
     (void)state;
@@ -166,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_of_the_second_generation_is_read),
         cmocka_unit_test(a_model_in_text_with_two_tag_sets_is_read),
+        cmocka_unit_test(assets_of_the_first_generation_stand_in_a_collection),
         cmocka_unit_test(what_is_not_there_is_said_in_tensorflows_words),
         cmocka_unit_test(a_directory_is_complete_only_with_all_its_files),
         cmocka_unit_test(flipped_and_missing_bytes_never_crash),
