@@ -1,5 +1,6 @@
 """Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms: row by row what
 TensorFlow Serving answers."""
+import base64
 import concurrent.futures
 import json
 import os
@@ -9,7 +10,7 @@ import unittest
 
 import grpc
 import small_models
-from support import MODELS, SLOW, Server
+from support import MODELS, ROOT, SLOW, Server
 from tensorflow.core.example import example_pb2
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (classification_pb2, inference_pb2, predict_pb2,
@@ -18,6 +19,7 @@ from tensorflow_serving.apis import (classification_pb2, inference_pb2, predict_
 
 CODE = grpc.StatusCode
 WAIT = 20 * SLOW
+GOLDENS = os.path.join(ROOT, "tests", "goldens", "classifier")
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
 
@@ -106,14 +108,16 @@ def example(**features):
 
 class InferenceCase(unittest.TestCase):
     flags = ()
+    models = {"half_plus_two": os.path.join(MODELS, "half_plus_two"),
+              "counter": os.path.join(MODELS, "counter"),
+              "changing": os.path.join(MODELS, "half_plus_two")}
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="slipway-inference-")
         write_scores(os.path.join(cls.folder, "scores", "7"))
-        for name in ("half_plus_two", "counter", "changing"):
-            source = "half_plus_two" if name == "changing" else name
-            os.symlink(os.path.join(MODELS, source), os.path.join(cls.folder, name))
+        for name, path in cls.models.items():
+            os.symlink(path, os.path.join(cls.folder, name))
         cls.server = Server(f"--models={cls.folder}", *cls.flags)
         cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")
         cls.stub = prediction_service_pb2_grpc.PredictionServiceStub(cls.channel)
@@ -421,6 +425,76 @@ class Rest(InferenceCase):
         self.assertEqual(self.ask("classify", {"signature_name": "classify_x_to_y",
                                                "examples": [{"x": 20.0}]}, "half_plus_two"),
                          (200, '{\n    "results": [[["", 12.0]]\n    ]\n}'))
+
+
+class MadeByTensorflow(InferenceCase):
+    """tests/goldens/classifier: what TensorFlow answers with the same model."""
+    models = {"classifier": GOLDENS}
+
+    def setUp(self):
+        with open(os.path.join(GOLDENS, "answers.json"), encoding="utf-8") as file:
+            self.answers = json.load(file)
+
+    def requests(self, signature, kind):
+        for a in self.answers:
+            r = kind()
+            r.model_spec.name = "classifier"
+            r.model_spec.signature_name = signature
+            examples = [example_pb2.Example.FromString(base64.b64decode(e)) for e in a["examples"]]
+            if a["context"]:
+                listed = r.input.example_list_with_context
+                listed.context.ParseFromString(base64.b64decode(a["context"]))
+            else:
+                listed = r.input.example_list
+            listed.examples.extend(examples)
+            yield r, a
+
+    def check_scores(self, found, a, labels=True, scores=True):
+        self.assertEqual([[c.label for c in one.classes] for one in found.classifications],
+                         [[k if labels else "" for k in row] for row in a["classes"]])
+        for one, want in zip(found.classifications, a["scores"]):
+            for c, score in zip(one.classes, want):
+                self.assertAlmostEqual(c.score, score if scores else 0, delta=1e-6)
+
+    def check_values(self, found, a):
+        self.assertEqual(len(found.regressions), len(a["values"]))
+        for one, want in zip(found.regressions, a["values"]):
+            self.assertAlmostEqual(one.value, want, delta=2e-5)
+
+    def test_classify(self):
+        for signature, labels, scores in (("", True, True), ("labels", True, False),
+                                          ("scores", False, True)):
+            for r, a in self.requests(signature, classification_pb2.ClassificationRequest):
+                answer = self.stub.Classify(r, timeout=WAIT)
+                self.check_scores(answer.result, a, labels, scores)
+                self.assertEqual(answer.model_spec.signature_name, signature or "serving_default")
+
+    def test_regress(self):
+        for r, a in self.requests("value", regression_pb2.RegressionRequest):
+            self.check_values(self.stub.Regress(r, timeout=WAIT).result, a)
+
+    def test_both_in_one_run(self):
+        for one, a in self.requests("value", regression_pb2.RegressionRequest):
+            r = inference_pb2.MultiInferenceRequest(input=one.input)
+            for signature, method in (("value", REGRESS), ("serving_default", CLASSIFY)):
+                t = r.tasks.add(method_name=method)
+                t.model_spec.name, t.model_spec.signature_name = "classifier", signature
+            value, scores = self.stub.MultiInference(r, timeout=WAIT).results
+            self.check_values(value.regression_result, a)
+            self.check_scores(scores.classification_result, a)
+
+    def test_over_rest(self):
+        a = self.answers[2]
+        status, body = self.server.post("/v1/models/classifier:classify", {
+            "context": {"visits": [10, 20], "cities": "rome"},
+            "examples": [{"age": 5.0}, {"age": 6.0, "cities": ["paris", {"b64": "b3Nsbw=="}]},
+                         {"age": 7.0, "visits": [0, -1]}]})
+        self.assertEqual(status, 200, body)
+        found = json.loads(body)["results"]
+        self.assertEqual([[k for k, _ in row] for row in found], a["classes"])
+        for row, want in zip(found, a["scores"]):
+            for (_, score), s in zip(row, want):
+                self.assertAlmostEqual(score, s, delta=1e-6)
 
 
 class MultiInference(InferenceCase):
