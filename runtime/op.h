@@ -192,6 +192,19 @@ void *rt_scratch(struct rt_run *r, size_t bytes);
 struct rt_pool *rt_run_pool(struct rt_run *r); /* for tensors that run keeps elsewhere */
 /* RT_CANCELLED or RT_DEADLINE_EXCEEDED once the run should end; long loops ask now and then. */
 enum rt_status rt_run_check(struct rt_run *r);
+/*
+ * The same for loops over much data, at next to no cost: `work` is what was done since the last
+ * call, in elements read or written once (an arithmetic step more costs as much); every RT_WORK of
+ * them, some ten milliseconds, it asks rt_run_check. *left: RT_WORK at first.
+ */
+enum { RT_WORK = 1 << 24 };
+static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
+{
+    if ((*left -= work) > 0)
+        return RT_OK;
+    *left = RT_WORK;
+    return rt_run_check(r);
+}
 /* 64 random bits for op seeds that are both 0, from the session (fresh at every start). */
 uint64_t rt_run_entropy(struct rt_run *r);
 /*

@@ -62,7 +62,9 @@ static enum rt_status add_strings_prepare(struct rt_prep *p, void **state)
 
 static enum rt_status add_strings_run(struct rt_run *r)
 {
-    return kn_binary_walk(r) ? RT_OK : rt_fail_memory(r->err, "strings", 0);
+    bool good = true;
+    const enum rt_status st = kn_binary_walk(r, &good);
+    return st || good ? st : rt_fail_memory(r->err, "strings", 0);
 }
 
 static enum rt_status add_infer(struct rt_infer *x)

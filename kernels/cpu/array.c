@@ -333,69 +333,116 @@ static bool step(const struct kn_walk *w, int rank, int64_t *at, int64_t *d, int
     return false;
 }
 
-enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
-                            const void *src, struct rt_error *err)
+/* Elements between two questions whether the run should go on. */
+enum { LONG_RUN = 1 << 20 };
+
+static enum rt_status spend(struct rt_run *r, int64_t *left, int64_t work)
+{
+    return r ? rt_run_spend(r, left, work) : RT_OK;
+}
+
+/* A transposition in parts, each of whole blocks. */
+static enum rt_status turn_all(turn_fn *turn, char *dst, int64_t d0, const char *src, int64_t s1,
+                               int64_t n0, int64_t n1, int64_t bytes, struct rt_run *r,
+                               int64_t *left)
+{
+    const int64_t cols = n1 < LONG_RUN / 16 ? n1 : LONG_RUN / 16;
+    const int64_t rows = LONG_RUN / cols / 16 * 16;
+    enum rt_status st = RT_OK;
+    for (int64_t i = 0; i < n0 && !st; i += rows)
+        for (int64_t j = 0; j < n1 && !st; j += cols) {
+            const int64_t n = n0 - i < rows ? n0 - i : rows, m = n1 - j < cols ? n1 - j : cols;
+            turn(dst + (i * d0 + j) * bytes, d0, src + (i + j * s1) * bytes, s1, n, m);
+            st = spend(r, left, 4 * n * m);
+        }
+    return st;
+}
+
+/* r: NULL, or the run that may be asked to end. */
+static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, const char *src,
+                                 struct rt_run *r)
+{
+    int64_t at[KN_WALK_RANK] = {0}, d = 0, s = 0, left = RT_WORK;
+    const int64_t bytes = (int64_t)size;
+    enum rt_status st = RT_OK;
+    int last = w->rank - 1;
+
+    if (last >= 1 && w->dst[last] == 1 && w->src[last] != 1 && w->src[last] != 0) {
+        for (int i = 0; i < last; i++) {
+            if (w->src[i] != 1)
+                continue;
+            /* a transposition: dimension i goes next to the last, the rest is outside */
+            const int64_t n0 = w->dim[i], d0 = w->dst[i], n1 = w->dim[last], s1 = w->src[last];
+            turn_fn *turn = turn_of(size);
+            for (int j = i; j < last - 1; j++) {
+                w->dim[j] = w->dim[j + 1];
+                w->dst[j] = w->dst[j + 1];
+                w->src[j] = w->src[j + 1];
+            }
+            do
+                st = turn_all(turn, dst + d * bytes, d0, src + s * bytes, s1, n0, n1, bytes, r,
+                              &left);
+            while (!st && step(w, last - 1, at, &d, &s));
+            return st;
+        }
+    }
+    const bool flat = w->dst[last] == 1 && w->src[last] == 1;
+    run_fn *run = run_of(size);
+    do
+        for (int64_t k = 0; k < w->dim[last] && !st; k += LONG_RUN) {
+            const int64_t n = w->dim[last] - k < LONG_RUN ? w->dim[last] - k : LONG_RUN;
+            char *to = dst + (d + k * w->dst[last]) * bytes;
+            const char *from = src + (s + k * w->src[last]) * bytes;
+            if (flat)
+                memcpy(to, from, (size_t)(n * bytes));
+            else
+                run(to, w->dst[last], from, w->src[last], n);
+            st = spend(r, &left, n);
+        }
+    while (!st && step(w, last, at, &d, &s));
+    return st;
+}
+
+static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
+                               const void *src, struct rt_run *r, struct rt_error *err)
 {
     struct kn_walk w;
-    int64_t at[KN_WALK_RANK] = {0}, d = 0, s = 0;
-    const size_t size = rt_dtype_size(dtype);
+    int64_t at[KN_WALK_RANK] = {0}, d = 0, s = 0, left = RT_WORK;
+    const int64_t size = (int64_t)rt_dtype_size(dtype);
+    enum rt_status st;
 
     for (int i = 0; i < walk->rank; i++)
         if (walk->dim[i] == 0)
             return RT_OK;
     simplify(walk, &w);
+    if (rt_dtype_is_plain(dtype))
+        return walk_plain((size_t)size, &w, dst, src, r);
+    do {
+        st = rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1, err);
+        if (!st)
+            st = spend(r, &left, 16);
+    } while (!st && step(&w, w.rank, at, &d, &s));
+    return st;
+}
 
-    if (!rt_dtype_is_plain(dtype)) {
-        do {
-            enum rt_status st = rt_copy_elements(dtype, (char *)dst + d * (int64_t)size,
-                                                 (const char *)src + s * (int64_t)size, 1, err);
-            if (st)
-                return st;
-        } while (step(&w, w.rank, at, &d, &s));
-        return RT_OK;
-    }
+enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
+                            const void *src, struct rt_run *r)
+{
+    return walk_all(dtype, walk, dst, src, r, r->err);
+}
 
-    int last = w.rank - 1;
-    if (last >= 1 && w.dst[last] == 1 && w.src[last] != 1 && w.src[last] != 0) {
-        for (int i = 0; i < last; i++) {
-            if (w.src[i] != 1)
-                continue;
-            /* a transposition: dimension i goes next to the last, the rest is outside */
-            const int64_t n0 = w.dim[i], d0 = w.dst[i];
-            turn_fn *turn = turn_of(size);
-            for (int j = i; j < last - 1; j++) {
-                w.dim[j] = w.dim[j + 1];
-                w.dst[j] = w.dst[j + 1];
-                w.src[j] = w.src[j + 1];
-            }
-            do
-                turn((char *)dst + d * (int64_t)size, d0, (const char *)src + s * (int64_t)size,
-                     w.src[last], n0, w.dim[last]);
-            while (step(&w, last - 1, at, &d, &s));
-            return RT_OK;
-        }
-    }
-    if (w.dst[last] == 1 && w.src[last] == 1) {
-        const size_t n = (size_t)w.dim[last] * size;
-        do
-            memcpy((char *)dst + d * (int64_t)size, (const char *)src + s * (int64_t)size, n);
-        while (step(&w, last, at, &d, &s));
-        return RT_OK;
-    }
-    run_fn *run = run_of(size);
-    do
-        run((char *)dst + d * (int64_t)size, w.dst[last], (const char *)src + s * (int64_t)size,
-            w.src[last], w.dim[last]);
-    while (step(&w, last, at, &d, &s));
-    return RT_OK;
+enum rt_status kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
+                             const void *src, struct rt_error *err)
+{
+    return walk_all(dtype, walk, dst, src, NULL, err);
 }
 
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
-                         struct rt_error *err)
+                         struct rt_run *r)
 {
     const struct kn_walk w = {.rank = 1, .dim = {n}, .dst = {1}, .src = {0}};
 
-    return kn_walk_copy(dtype, &w, dst, src, err);
+    return kn_walk_copy(dtype, &w, dst, src, r);
 }
 
 bool kn_one(enum rt_dtype dtype, void *elem)

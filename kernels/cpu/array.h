@@ -60,9 +60,12 @@ struct kn_walk {
 };
 /* Row-major strides. */
 void kn_strides(int rank, const int64_t *dim, int64_t *stride);
-/* dst must be initialised for strings and objects. */
+/* dst must be initialised for strings and objects. Ends in between when the run should end. */
 enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *w, void *dst,
-                            const void *src, struct rt_error *err);
+                            const void *src, struct rt_run *r);
+/* The same into what outlives the run: always to the end. */
+enum rt_status kn_walk_write(enum rt_dtype dtype, const struct kn_walk *w, void *dst,
+                             const void *src, struct rt_error *err);
 /* n elements, dst initialised. */
 static inline enum rt_status kn_copy(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                                      struct rt_error *err)
@@ -77,7 +80,7 @@ static inline enum rt_status kn_copy(enum rt_dtype dtype, void *dst, const void 
 }
 /* n times the element at src. */
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
-                         struct rt_error *err);
+                         struct rt_run *r);
 /* The element that TensorFlow calls one, as bytes; false for types that have none. */
 bool kn_one(enum rt_dtype dtype, void *elem);
 

@@ -87,7 +87,7 @@ static enum rt_status concat_run(struct rt_run *r)
         const int64_t len = unit * v[k].dim[axis];
         const struct kn_walk w = {
             .rank = 2, .dim = {outer, len}, .dst = {inner, 1}, .src = {len, 1}};
-        if (len && (st = kn_walk_copy(dt, &w, kn_at_mut(o, at), v[k].data, r->err)))
+        if (len && (st = kn_walk_copy(dt, &w, kn_at_mut(o, at), v[k].data, r)))
             return st;
         at += len;
     }

@@ -33,6 +33,14 @@ static struct walk walk_of(const struct kn_conv_shape *g)
     return w;
 }
 
+static int64_t window_work(const struct walk *w)
+{
+    const double work = (double)w->a[0].size * (double)w->a[1].size * (double)w->a[2].size *
+                            (double)w->cig * (double)w->co +
+                        64;
+    return work < RT_WORK ? (int64_t)work : RT_WORK;
+}
+
 #define PLAIN(dt, T, U)                                                                            \
     KN_CLONES static void tap_##dt(const struct walk *w, const T *x, const T *f, T *y)             \
     {                                                                                              \
@@ -80,15 +88,20 @@ static struct walk walk_of(const struct kn_conv_shape *g)
                 }                                                                                  \
     }                                                                                              \
     /* Forward: y from x. Back: x from y. What is made is zero at first. */                        \
-    static void plain_##dt(const struct walk *w, T *x, const T *f, T *y, bool back)                \
+    static enum rt_status plain_##dt(const struct walk *w, T *x, const T *f, T *y, bool back,      \
+                                     struct rt_run *r)                                             \
     {                                                                                              \
-        int64_t at[3];                                                                             \
+        int64_t at[3], left = RT_WORK;                                                             \
         const int64_t in = w->a[0].in * w->a[1].in * w->a[2].in * w->ci;                           \
         for (int64_t n = 0; n < w->batch; n++, x += in)                                            \
             for (at[0] = 0; at[0] < w->a[0].out; at[0]++)                                          \
                 for (at[1] = 0; at[1] < w->a[1].out; at[1]++)                                      \
-                    for (at[2] = 0; at[2] < w->a[2].out; at[2]++, y += w->co)                      \
+                    for (at[2] = 0; at[2] < w->a[2].out; at[2]++, y += w->co) {                    \
                         window_##dt(w, at, x, f, y, back);                                         \
+                        if (rt_run_spend(r, &left, window_work(w)))                                \
+                            return r->err->code;                                                   \
+                    }                                                                              \
+        return RT_OK;                                                                              \
     }
 PLAIN(RT_F32, float, float)
 PLAIN(RT_F64, double, double)
@@ -105,6 +118,7 @@ struct conv {
     struct kn_tail tail;
     bool tail_after;              /* by our own loop: not as post-ops */
     bool empty;                   /* nothing to sum: the output is zero */
+    int64_t images;               /* of one execution of dnnl: a large batch runs in blocks */
     struct kn_dnnl dnnl, reorder; /* prim NULL: loops; reorder: filter that is no constant */
     const struct rt_pack *filter; /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
@@ -167,7 +181,8 @@ static enum rt_status prepare_plain(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-static void run_loops(const struct conv *c, const void *src, const void *filter, void *dst)
+static enum rt_status run_loops(const struct conv *c, const void *src, const void *filter,
+                                void *dst, struct rt_run *r)
 {
     const struct walk w = walk_of(&c->g);
     const bool back = c->g.transposed;
@@ -176,14 +191,35 @@ static void run_loops(const struct conv *c, const void *src, const void *filter,
 
     if (c->dtype == RT_F64) {
         memset(dst, 0, (size_t)c->n_dst * sizeof(double));
-        plain_RT_F64(&w, x, filter, y, back);
-    } else if (c->dtype == RT_I32) {
-        memset(dst, 0, (size_t)c->n_dst * sizeof(int32_t));
-        plain_RT_I32(&w, x, filter, y, back);
-    } else {
-        memset(dst, 0, (size_t)c->n_dst * sizeof(float));
-        plain_RT_F32(&w, x, filter, y, back);
+        return plain_RT_F64(&w, x, filter, y, back, r);
     }
+    if (c->dtype == RT_I32) {
+        memset(dst, 0, (size_t)c->n_dst * sizeof(int32_t));
+        return plain_RT_I32(&w, x, filter, y, back, r);
+    }
+    memset(dst, 0, (size_t)c->n_dst * sizeof(float));
+    return plain_RT_F32(&w, x, filter, y, back, r);
+}
+
+static enum rt_status run_blocks(const struct conv *c, const void **data, char *room,
+                                 struct rt_run *r)
+{
+    const float *src = data[0], *dst = data[2];
+    const int64_t src_size = c->n_src / c->g.batch, dst_size = c->n_dst / c->g.batch;
+    enum rt_status st = RT_OK;
+
+    for (int64_t done = 0; done < c->g.batch && !st; done += c->images) {
+        /* The last block may overlap the one before it. */
+        const int64_t i = done < c->g.batch - c->images ? done : c->g.batch - c->images;
+        data[0] = src + i * src_size;
+        data[2] = dst + i * dst_size;
+        st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
+        if (!st && done + c->images < c->g.batch)
+            st = rt_run_check(r);
+    }
+    data[0] = src;
+    data[2] = dst;
+    return st;
 }
 
 static enum rt_status run(struct rt_run *r)
@@ -211,7 +247,7 @@ static enum rt_status run(struct rt_run *r)
         dst = room + c->dst_at;
     }
     if (!c->dnnl.prim) {
-        run_loops(c, src, filter, dst);
+        st = run_loops(c, src, filter, dst, r);
     } else {
         const void *data[KN_DNNL_ARGS] = {
             src, c->filter ? rt_pack_data(c->filter) : room + c->packed_at, dst};
@@ -222,7 +258,7 @@ static enum rt_status run(struct rt_run *r)
             st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
         }
         if (!st)
-            st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
+            st = run_blocks(c, data, room, r);
     }
     if (!st && c->tail_after)
         kn_tail_apply(&c->tail, r, dst, c->n_dst / c->g.co, c->g.co);
@@ -270,9 +306,23 @@ static dnnl_status_t filter_md(const struct filter_format *f, dnnl_memory_desc_t
                : dnnl_memory_desc_init_by_strides(md, n, dim, dnnl_f32, stride);
 }
 
-static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_memory_desc_t *md)
+/* Images whose products take some ten milliseconds. */
+static int64_t images_of_block(const struct kn_conv_shape *g)
 {
-    dnnl_dims_t dim = {g->batch, wide ? g->ci : g->co};
+    const double most = 4e8;
+    double image = (double)g->co * (double)g->ci / (double)g->groups;
+    for (int i = 0; i < g->n_spatial; i++)
+        image *= (double)g->axis[i].size * (double)(g->transposed ? g->axis[i].in : g->axis[i].out);
+    if (image * (double)g->batch <= 2 * most)
+        return g->batch;
+    const int64_t n = (int64_t)(most / image);
+    return n < 1 ? 1 : n < g->batch ? n : g->batch;
+}
+
+static dnnl_status_t image_md(const struct kn_conv_shape *g, int64_t images, bool wide,
+                              dnnl_memory_desc_t *md)
+{
+    dnnl_dims_t dim = {images, wide ? g->ci : g->co};
     for (int i = 0; i < g->n_spatial; i++)
         dim[2 + i] = wide ? g->axis[i].in : g->axis[i].out;
     return dnnl_memory_desc_init_by_tag(md, g->n_spatial + 2, dim, dnnl_f32,
@@ -310,9 +360,9 @@ static dnnl_status_t make_conv(struct conv *c, struct filter_format *f, bool wit
         lo[i] = a->lo;
         hi[i] = a->hi;
     }
-    dnnl_status_t s = image_md(g, !g->transposed, &src);
+    dnnl_status_t s = image_md(g, c->images, !g->transposed, &src);
     if (!s)
-        s = image_md(g, g->transposed, &dst);
+        s = image_md(g, c->images, g->transposed, &dst);
     if (!s)
         s = filter_md(f, &filter, true);
     if (!s && g->transposed)
@@ -384,6 +434,7 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     *state = c;
     if (c->empty)
         return RT_OK;
+    c->images = images_of_block(&c->g);
     filter_format(&c->g, &f);
     dnnl_status_t s = dnnl_unimplemented;
     if (c->tail.n) {

@@ -185,7 +185,7 @@ static enum rt_status pad(struct rt_run *r, int in)
     struct rt_tensor *o = &r->out[0];
 
     if (in < r->n_in)
-        return kn_repeat(kn_dtype(o), o->data, r->in[in].data, rt_tensor_count(o), r->err);
+        return kn_repeat(kn_dtype(o), o->data, r->in[in].data, rt_tensor_count(o), r);
     memset(o->data, 0, rt_tensor_bytes(o));
     return RT_OK;
 }

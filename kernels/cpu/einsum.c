@@ -730,14 +730,15 @@ static enum rt_status multiply(const struct einsum *s, const char *a, const char
                                struct rt_run *r)
 {
     const int64_t size = (int64_t)rt_dtype_size(s->compute), n = view_count(&s->batch);
-    int64_t at[MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0;
+    int64_t at[MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0, budget = RT_WORK;
 
     if (s->packed)
         return kn_packed_run(&s->pack, a, b, c, (char *)r->scratch + s->gemm_at, r);
     for (int64_t i = 0; i < n; i++) {
         const char *left = a + oa * size, *right = b + ob * size;
-        kn_gemm_run(&s->g, s->swapped ? right : left, s->swapped ? left : right, c + oc * size,
-                    NULL);
+        if (kn_gemm_blocks(&s->g, false, s->swapped ? right : left, s->swapped ? left : right,
+                           c + oc * size, NULL, r))
+            return r->err->code;
         for (int k = s->batch.n - 1; k >= 0; k--) {
             oa += s->batch_step[0][k];
             ob += s->batch_step[1][k];
@@ -749,7 +750,7 @@ static enum rt_status multiply(const struct einsum *s, const char *a, const char
             oc -= s->batch_step[2][k] * s->batch.dim[k];
             at[k] = 0;
         }
-        if ((i & 63) == 63 && rt_run_check(r))
+        if (rt_run_spend(r, &budget, kn_gemm_work(&s->g)))
             return r->err->code;
     }
     return RT_OK;

@@ -90,7 +90,19 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
 enum rt_status kn_map_run(struct rt_run *r)
 {
     kn_map_row *const *row = r->state;
-    (*row)(r->out[0].data, r->in[0].data, rt_tensor_count(&r->in[0]));
+    const size_t size_in = rt_dtype_size((enum rt_dtype)r->in[0].dtype);
+    const size_t size_out = rt_dtype_size((enum rt_dtype)r->out[0].dtype);
+    int64_t n = rt_tensor_count(&r->in[0]);
+    const char *s = r->in[0].data;
+    char *d = r->out[0].data;
+    for (; n > KN_CHUNK; n -= KN_CHUNK) {
+        (*row)(d, s, KN_CHUNK);
+        s += KN_CHUNK * size_in;
+        d += KN_CHUNK * size_out;
+        if (rt_run_check(r))
+            return r->err->code;
+    }
+    (*row)(d, s, n);
     return RT_OK;
 }
 
@@ -110,7 +122,11 @@ struct plan {
     int64_t dim[RT_MAX_RANK], sa[RT_MAX_RANK], sb[RT_MAX_RANK];
 };
 
-enum { SHORT_ROW = 16, LINE_BYTES = 4096 };
+enum {
+    SHORT_ROW = 16,
+    LINE_BYTES = 4096,
+    COST = 8, /* of an element, against rt_run_spend: some take powers and logarithms */
+};
 
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state)
 {
@@ -161,13 +177,14 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
 }
 
 /* Channels of an image by three numbers, and the like: a call per row would cost more than it. */
-static bool walk_short_rows(struct rt_run *r, const struct plan *k)
+static enum rt_status walk_short_rows(struct rt_run *r, const struct plan *k, bool *all_good)
 {
     _Alignas(64) char line[LINE_BYTES];
     const size_t size = (size_t)k->dim[0] * rt_dtype_size((enum rt_dtype)r->in[1].dtype);
     const int64_t lines = k->repeats < k->n_rows ? k->repeats : k->n_rows;
     const char *a = r->in[0].data;
     char *d = r->out[0].data;
+    int64_t left = RT_WORK;
     bool good = true;
     for (int64_t i = 0; i < lines; i++)
         memcpy(line + (size_t)i * size, r->in[1].data, size);
@@ -176,21 +193,47 @@ static bool walk_short_rows(struct rt_run *r, const struct plan *k)
         good &= k->row(d, a, line, n * k->dim[0], 1, 1);
         a += n * k->sa[1];
         d += n * k->row_bytes;
+        if (rt_run_spend(r, &left, COST * n * k->dim[0]))
+            return r->err->code;
     }
-    return good;
+    *all_good = good;
+    return RT_OK;
 }
 
-bool kn_binary_walk(struct rt_run *r)
+/* One row, in chunks where it is long. */
+static enum rt_status walk_row(struct rt_run *r, const struct plan *k, char *d, const char *a,
+                               const char *b, int64_t *left, bool *good)
+{
+    const int64_t size_a = (int64_t)rt_dtype_size((enum rt_dtype)r->in[0].dtype);
+    const int64_t size_b = (int64_t)rt_dtype_size((enum rt_dtype)r->in[1].dtype);
+    const int64_t size_d = (int64_t)rt_dtype_size((enum rt_dtype)r->out[0].dtype);
+    for (int64_t i = 0; i < k->dim[0]; i += KN_CHUNK) {
+        const int64_t n = k->dim[0] - i < KN_CHUNK ? k->dim[0] - i : KN_CHUNK;
+        *good &= k->row(d + i * size_d, a + i * size_a * k->sa0, b + i * size_b * k->sb0, n, k->sa0,
+                        k->sb0);
+        if (rt_run_spend(r, left, COST * n))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+enum rt_status kn_binary_walk(struct rt_run *r, bool *all_good)
 {
     const struct plan *k = r->state;
     if (k->repeats)
-        return walk_short_rows(r, k);
+        return walk_short_rows(r, k, all_good);
     const char *a = r->in[0].data, *b = r->in[1].data;
     char *d = r->out[0].data;
-    int64_t at[RT_MAX_RANK] = {0};
+    int64_t at[RT_MAX_RANK] = {0}, left = RT_WORK;
     bool good = true;
     for (int64_t row = 0; row < k->n_rows; row++) {
-        good &= k->row(d, a, b, k->dim[0], k->sa0, k->sb0);
+        if (k->dim[0] <= KN_CHUNK) {
+            good &= k->row(d, a, b, k->dim[0], k->sa0, k->sb0);
+            if (rt_run_spend(r, &left, COST * k->dim[0]))
+                return r->err->code;
+        } else if (walk_row(r, k, d, a, b, &left, &good)) {
+            return r->err->code;
+        }
         d += k->row_bytes;
         for (int i = 1; i < k->rank; i++) { /* the next row, like an odometer */
             a += k->sa[i];
@@ -202,13 +245,16 @@ bool kn_binary_walk(struct rt_run *r)
             at[i] = 0;
         }
     }
-    return good;
+    *all_good = good;
+    return RT_OK;
 }
 
 enum rt_status kn_binary_run(struct rt_run *r)
 {
-    if (kn_binary_walk(r))
-        return RT_OK;
+    bool good = true;
+    const enum rt_status st = kn_binary_walk(r, &good);
+    if (st || good)
+        return st;
     const struct kn_refusal *f = ((const struct plan *)r->state)->refusal;
     return rt_fail(r->err, f->code, "%s", f->text);
 }

@@ -53,8 +53,10 @@ struct kn_binary {
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);
 enum rt_status kn_binary_run(struct rt_run *r);
-/* The walk alone; false when a row returned false. */
-bool kn_binary_walk(struct rt_run *r);
+/* The walk alone; *good becomes false when a row returned false. */
+enum rt_status kn_binary_walk(struct rt_run *r, bool *good);
+/* A run is asked whether it should go on at least every so many elements. */
+enum { KN_CHUNK = 1 << 18 };
 
 /* ---- loops from expressions ---- */
 

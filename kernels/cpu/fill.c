@@ -1,6 +1,7 @@
 /* Tensors made from little: Fill, Empty, ZerosLike, OnesLike, Range, LinSpace. */
 #include <math.h>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/list.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
@@ -48,7 +49,7 @@ static enum rt_status fill_run(struct rt_run *r)
     if (st)
         return st;
     return kn_repeat(kn_dtype(&r->out[0]), r->out[0].data, r->in[1].data,
-                     rt_tensor_count(&r->out[0]), r->err);
+                     rt_tensor_count(&r->out[0]), r);
 }
 
 /* Every row is the same: the one axis as long as the batch holds rows. */
@@ -78,10 +79,19 @@ const struct kn_entry kn_fill = {
     .kernels = KN_CPU("Fill", "fill", 0, NULL, fill_run),
 };
 
-static enum rt_status zero(struct rt_tensor *t)
+static enum rt_status zero(struct rt_run *r)
 {
-    if (rt_dtype_is_plain(kn_dtype(t)) && rt_tensor_count(t))
-        memset(t->data, 0, rt_tensor_bytes(t));
+    enum { PART = 16 << 20 };
+    const struct rt_tensor *t = &r->out[0];
+    size_t n = rt_dtype_is_plain(kn_dtype(t)) ? rt_tensor_bytes(t) : 0;
+    for (char *p = t->data; n;) {
+        const size_t part = n < PART ? n : PART;
+        memset(p, 0, part);
+        p += part;
+        n -= part;
+        if (n && rt_run_check(r))
+            return r->err->code;
+    }
     return RT_OK;
 }
 
@@ -90,7 +100,7 @@ static enum rt_status empty_run(struct rt_run *r)
 {
     enum rt_status st = kn_outputs(r, dims_infer);
 
-    return st ? st : zero(&r->out[0]);
+    return st ? st : zero(r);
 }
 
 const struct kn_entry kn_empty = {
@@ -106,7 +116,7 @@ static enum rt_status zeros_like_run(struct rt_run *r)
         return kn_list_zeros_like(r);
     if (!kn_out(r, 0, r->in[0].rank, r->in[0].dim))
         return r->err->code;
-    return zero(&r->out[0]);
+    return zero(r);
 }
 
 static enum rt_status ones_like_run(struct rt_run *r)
@@ -118,7 +128,7 @@ static enum rt_status ones_like_run(struct rt_run *r)
     if (!kn_one(kn_dtype(&r->in[0]), one))
         return rt_fail(r->err, RT_UNIMPLEMENTED, "OnesLike: no kernel for %s",
                        rt_dtype_name(kn_dtype(&r->in[0])));
-    return kn_repeat(kn_dtype(&r->in[0]), r->out[0].data, one, rt_tensor_count(&r->out[0]), r->err);
+    return kn_repeat(kn_dtype(&r->in[0]), r->out[0].data, one, rt_tensor_count(&r->out[0]), r);
 }
 
 const struct kn_entry kn_zeros_like = {
@@ -225,23 +235,17 @@ static enum rt_status range_infer(struct rt_infer *x)
     return st;
 }
 
-static enum rt_status range_run(struct rt_run *r)
+/* Elements [first, end). */
+static enum rt_status range_part(struct rt_run *r, const struct rt_tensor *const *v, int64_t first,
+                                 int64_t end)
 {
-    const struct rt_tensor *v[] = {&r->in[0], &r->in[1], &r->in[2]};
-    int64_t n = 0;
-    enum rt_status st = range_size(v, &n, r->err);
-
-    if (st)
-        return st;
-    if (!kn_out(r, 0, 1, &n))
-        return r->err->code;
     void *o = r->out[0].data;
     switch (kn_dtype(v[0])) {
 #define X(dt, T)                                                                                   \
     case dt: {                                                                                     \
         const uint64_t a = (uint64_t) * (const T *)v[0]->data;                                     \
         const uint64_t d = (uint64_t) * (const T *)v[2]->data;                                     \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (int64_t i = first; i < end; i++)                                                      \
             ((T *)o)[i] = (T)(a + (uint64_t)i * d);                                                \
         break;                                                                                     \
     }
@@ -250,7 +254,7 @@ static enum rt_status range_run(struct rt_run *r)
 #define X(dt, T)                                                                                   \
     case dt: {                                                                                     \
         const T a = *(const T *)v[0]->data, d = *(const T *)v[2]->data;                            \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (int64_t i = first; i < end; i++)                                                      \
             ((T *)o)[i] = a + (T)i * d;                                                            \
         break;                                                                                     \
     }
@@ -259,7 +263,7 @@ static enum rt_status range_run(struct rt_run *r)
 #define X(dt, T, from, to)                                                                         \
     case dt: {                                                                                     \
         const float a = from(*(const T *)v[0]->data), d = from(*(const T *)v[2]->data);            \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (int64_t i = first; i < end; i++)                                                      \
             ((T *)o)[i] = to(a + from(to(from(to((float)i)) * d)));                                \
         break;                                                                                     \
     }
@@ -270,6 +274,24 @@ static enum rt_status range_run(struct rt_run *r)
         return rt_fail(r->err, RT_UNIMPLEMENTED, "Range: no kernel for this type");
     }
     return RT_OK;
+}
+
+static enum rt_status range_run(struct rt_run *r)
+{
+    const struct rt_tensor *v[] = {&r->in[0], &r->in[1], &r->in[2]};
+    int64_t n = 0;
+    enum rt_status st = range_size(v, &n, r->err);
+
+    if (st)
+        return st;
+    if (!kn_out(r, 0, 1, &n))
+        return r->err->code;
+    for (int64_t i = 0; i < n && !st; i += KN_CHUNK) {
+        st = range_part(r, v, i, n - i < KN_CHUNK ? n : i + KN_CHUNK);
+        if (!st && n > KN_CHUNK)
+            st = rt_run_check(r);
+    }
+    return st;
 }
 
 const struct kn_entry kn_range = {

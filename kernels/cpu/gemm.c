@@ -229,12 +229,15 @@ static void run_float(const struct kn_gemm *g, const float *a, const float *b, f
                     (int)g->ldb, 0, c, (int)g->ldc);
 }
 
-static void run_half(const struct kn_gemm *g, const void *a, const void *b, void *c, float *room)
+/* r: NULL, or the run that may be asked to end. */
+static enum rt_status run_half(const struct kn_gemm *g, const void *a, const void *b, void *c,
+                               float *room, struct rt_run *r)
 {
     struct kn_gemm f = *g;
     const int64_t rows_a = g->ta ? g->k : g->m, cols_a = g->ta ? g->m : g->k;
     const int64_t rows_b = g->tb ? g->n : g->k, cols_b = g->tb ? g->k : g->n;
     float *fa = room, *fb = fa + g->m * g->k, *fc = fb + g->k * g->n;
+    enum rt_status st = RT_OK;
 
     f.dtype = RT_F32;
     f.lda = cols_a;
@@ -244,9 +247,13 @@ static void run_half(const struct kn_gemm *g, const void *a, const void *b, void
         kn_to_float(g->dtype, (const uint16_t *)a + i * g->lda, fa + i * cols_a, cols_a);
     for (int64_t i = 0; i < rows_b; i++)
         kn_to_float(g->dtype, (const uint16_t *)b + i * g->ldb, fb + i * cols_b, cols_b);
-    kn_gemm_run(&f, fa, fb, fc, NULL);
-    for (int64_t i = 0; i < g->m; i++)
+    if (r)
+        st = kn_gemm_blocks(&f, false, fa, fb, fc, NULL, r);
+    else
+        kn_gemm_run(&f, fa, fb, fc, NULL);
+    for (int64_t i = 0; i < g->m && !st; i++)
         kn_from_float(g->dtype, fc + i * g->n, (uint16_t *)c + i * g->ldc, g->n);
+    return st;
 }
 
 void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch)
@@ -280,9 +287,69 @@ void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c,
     }
     case RT_F16:
     case RT_BF16:
-        run_half(g, a, b, c, scratch);
+        run_half(g, a, b, c, scratch, NULL);
         break;
     default:
         kn_gemm_plain(g, a, b, c);
     }
+}
+
+/* ---- in blocks ---- */
+
+/* Products that take some ten milliseconds. */
+static double block_work(const struct kn_gemm *g, bool plain)
+{
+    const bool library = !plain && (g->dtype == RT_F32 || g->dtype == RT_F64);
+    return library ? 4e8 : 3e7;
+}
+
+int64_t kn_gemm_work(const struct kn_gemm *g)
+{
+    const double work = (double)g->m * (double)g->n * (double)g->k / 8 + 64;
+    return work < RT_WORK ? (int64_t)work : RT_WORK;
+}
+
+/* A block keeps enough rows and columns for the library to be fast. */
+static int64_t block_side(int64_t side, double share)
+{
+    enum { LEAST = 192, ROUND = 16 };
+    int64_t n = (int64_t)((double)side * share) / ROUND * ROUND;
+    n = n < LEAST ? LEAST : n;
+    return n < side ? n : side;
+}
+
+enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
+                              void *c, void *scratch, struct rt_run *r)
+{
+    const double work = (double)g->m * (double)g->n * (double)g->k, most = block_work(g, plain);
+    const size_t size = rt_dtype_size(g->dtype);
+
+    if (is_half(g->dtype) && !plain && !is_tiny(g))
+        return run_half(g, a, b, c, scratch, r);
+    if (work <= 2 * most) {
+        if (plain)
+            kn_gemm_plain(g, a, b, c);
+        else
+            kn_gemm_run(g, a, b, c, scratch);
+        return RT_OK;
+    }
+    /* Rows first; columns too when few rows are still too much. */
+    const int64_t rows = block_side(g->m, most / work);
+    const int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
+    for (int64_t i = 0; i < g->m; i += rows)
+        for (int64_t j = 0; j < g->n; j += cols) {
+            struct kn_gemm part = *g;
+            const char *pa = (const char *)a + (size_t)(g->ta ? i : i * g->lda) * size;
+            const char *pb = (const char *)b + (size_t)(g->tb ? j * g->ldb : j) * size;
+            char *pc = (char *)c + (size_t)(i * g->ldc + j) * size;
+            part.m = g->m - i < rows ? g->m - i : rows;
+            part.n = g->n - j < cols ? g->n - j : cols;
+            if (plain)
+                kn_gemm_plain(&part, pa, pb, pc);
+            else
+                kn_gemm_run(&part, pa, pb, pc, scratch);
+            if (rt_run_check(r))
+                return r->err->code;
+        }
+    return RT_OK;
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/types.h"
+#include "runtime/op.h"
 
 enum kn_trans { KN_AS_IS, KN_TRANS, KN_ADJOINT }; /* adjoint: transposed and conjugated */
 
@@ -30,6 +31,12 @@ struct kn_gemm {
 /* Bytes of scratch that kn_gemm_run wants; -1: more than can be. */
 int64_t kn_gemm_scratch(const struct kn_gemm *g);
 void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch);
+/* The same for a run that may be asked to end: in blocks when it is large. `plain`: by the obvious
+ * loops. */
+enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
+                              void *c, void *scratch, struct rt_run *r);
+/* What one product is to rt_run_spend; at most RT_WORK. */
+int64_t kn_gemm_work(const struct kn_gemm *g);
 /* The obvious loops, for the tests: any of the types above (halves too, without scratch). */
 void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *c);
 

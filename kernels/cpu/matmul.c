@@ -321,21 +321,21 @@ static char *behind(char *scratch, int64_t bytes)
     return bytes ? scratch + bytes : scratch;
 }
 
-static void multiply(const struct gemm_state *s, const char *a, const char *b, char *c,
-                     char *scratch)
+static enum rt_status multiply(const struct gemm_state *s, const char *a, const char *b, char *c,
+                               struct rt_run *r)
 {
+    char *scratch = r->scratch;
     const struct kn_gemm *g = &s->p.g;
     char *after_a = behind(scratch, s->a_bytes), *after_b = behind(after_a, s->b_bytes);
     const void *fa = widen(s->p.ta, g->dtype, a, scratch, g->m * g->k);
     const void *fb = widen(s->p.tb, g->dtype, b, after_a, g->k * g->n);
     void *fc = s->c_bytes ? after_b : c;
 
-    if (s->plain)
-        kn_gemm_plain(g, fa, fb, fc);
-    else
-        kn_gemm_run(g, fa, fb, fc, behind(after_b, s->c_bytes));
-    if (s->c_bytes)
+    const enum rt_status st =
+        kn_gemm_blocks(g, s->plain, fa, fb, fc, behind(after_b, s->c_bytes), r);
+    if (!st && s->c_bytes)
         kn_from_float(s->p.to, fc, c, g->m * g->n);
+    return st;
 }
 
 static enum rt_status run_gemm(struct rt_run *r)
@@ -346,7 +346,7 @@ static enum rt_status run_gemm(struct rt_run *r)
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
     const char *a = r->in[0].data, *b = r->in[1].data;
     char *c = r->out[0].data;
-    int64_t at[MAX_BATCH_RANK] = {0};
+    int64_t at[MAX_BATCH_RANK] = {0}, left = RT_WORK, work = kn_gemm_work(&p->g);
 
     if (!step_c)
         return RT_OK;
@@ -357,7 +357,8 @@ static enum rt_status run_gemm(struct rt_run *r)
         return RT_OK;
     }
     for (int64_t i = 0; i < p->batches; i++, c += step_c) {
-        multiply(s, a, b, c, r->scratch);
+        if (multiply(s, a, b, c, r))
+            return r->err->code;
         for (int ax = p->rank - 1; ax >= 0; ax--) {
             a += p->step_a[ax] * size_a;
             b += p->step_b[ax] * size_b;
@@ -367,7 +368,7 @@ static enum rt_status run_gemm(struct rt_run *r)
             b -= p->step_b[ax] * size_b * p->dim[ax];
             at[ax] = 0;
         }
-        if ((i & 63) == 63 && rt_run_check(r))
+        if (rt_run_spend(r, &left, work))
             return r->err->code;
     }
     if (s->tail.n)

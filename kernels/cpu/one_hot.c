@@ -52,7 +52,7 @@ static enum rt_status one_hot_run(struct rt_run *r)
     int64_t axis = rt_attr_int(r->node, "axis"), inner = 1;
     if (rt_tensor_count(o) == 0)
         return RT_OK;
-    st = kn_repeat(dt, o->data, r->in[3].data, rt_tensor_count(o), r->err);
+    st = kn_repeat(dt, o->data, r->in[3].data, rt_tensor_count(o), r);
     if (st)
         return st;
     if (axis < 0)

@@ -67,7 +67,7 @@ static enum rt_status pack_run(struct rt_run *r)
     for (int k = 0; k < r->n_in; k++) {
         const struct kn_walk w = {
             .rank = 2, .dim = {outer, inner}, .dst = {r->n_in * inner, 1}, .src = {inner, 1}};
-        st = kn_walk_copy(dt, &w, kn_at_mut(&r->out[0], k * inner), r->in[k].data, r->err);
+        st = kn_walk_copy(dt, &w, kn_at_mut(&r->out[0], k * inner), r->in[k].data, r);
         if (st)
             return st;
     }
@@ -147,7 +147,7 @@ static enum rt_status unpack_run(struct rt_run *r)
     for (int k = 0; k < r->n_out; k++) {
         const struct kn_walk w = {
             .rank = 2, .dim = {outer, inner}, .dst = {inner, 1}, .src = {r->n_out * inner, 1}};
-        st = kn_walk_copy(dt, &w, r->out[k].data, kn_at(&r->in[0], k * inner), r->err);
+        st = kn_walk_copy(dt, &w, r->out[k].data, kn_at(&r->in[0], k * inner), r);
         if (st)
             return st;
     }

@@ -45,10 +45,21 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     return st;
 }
 
-static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g, const struct kn_tail *tail)
+/* Rows whose product takes some ten milliseconds. */
+static int64_t rows_of_block(const struct kn_gemm *g)
+{
+    const double most = 4e8, row = (double)g->n * (double)g->k;
+    if ((double)g->m * row <= 2 * most)
+        return g->m;
+    const int64_t rows = (int64_t)(most / row) / 16 * 16;
+    return rows < 64 ? (g->m < 64 ? g->m : 64) : rows < g->m ? rows : g->m;
+}
+
+static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g, int64_t rows,
+                          const struct kn_tail *tail)
 {
     dnnl_primitive_attr_t attr = NULL;
-    const dnnl_dims_t a = {g->m, g->k}, b = {g->k, g->n}, c = {g->m, g->n};
+    const dnnl_dims_t a = {rows, g->k}, b = {g->k, g->n}, c = {rows, g->n};
     const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
     dnnl_memory_desc_t ma, mb, mc;
     dnnl_matmul_desc_t desc;
@@ -91,10 +102,11 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
 
     s->g = *g;
     kn_tail_read(&s->tail, p->node);
-    dnnl_status_t made = make(&s->dnnl, g, &s->tail);
+    s->rows = rows_of_block(g);
+    dnnl_status_t made = make(&s->dnnl, g, s->rows, &s->tail);
     if (made == dnnl_unimplemented && s->tail.n) {
         const struct kn_tail none = {.n = 0};
-        made = make(&s->dnnl, g, &none);
+        made = make(&s->dnnl, g, s->rows, &none);
         s->tail_after = true;
     }
     if (made && made != dnnl_unimplemented)
@@ -135,7 +147,8 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
     char *room = scratch;
 
     if (!s->b) {
-        kn_gemm_run(g, a, b, c, scratch);
+        if (kn_gemm_blocks(g, false, a, b, c, scratch, r))
+            return r->err->code;
         kn_tail_apply(&s->tail, r, c, g->m, g->n);
         return RT_OK;
     }
@@ -148,7 +161,19 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
         data[0] = room + s->a_at;
         data[2] = room + s->c_at;
     }
-    const enum rt_status st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
+    const float *from = data[0];
+    float *to = (float *)(uintptr_t)data[2];
+    enum rt_status st = RT_OK;
+    for (int64_t done = 0; done < g->m && !st; done += s->rows) {
+        /* The last block may overlap the one before it. */
+        const int64_t i = done < g->m - s->rows ? done : g->m - s->rows;
+        data[0] = from + (g->ta ? i : i * g->k);
+        data[2] = to + i * g->n;
+        st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
+        if (!st && done + s->rows < g->m)
+            st = rt_run_check(r);
+    }
+    data[2] = to;
     if (!st && s->tail_after)
         kn_tail_apply(&s->tail, r, c, g->m, g->n);
     else if (!st)

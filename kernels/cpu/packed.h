@@ -11,7 +11,9 @@
 
 struct kn_packed {
     struct kn_gemm g;
-    struct kn_dnnl dnnl;
+    struct kn_dnnl dnnl; /* of `rows` rows: a large product runs in blocks, to be asked between them
+                            whether it should go on */
+    int64_t rows;
     struct kn_tail tail;     /* of the node, done with the product */
     bool tail_after;         /* by our own loop: not as post-ops */
     const struct rt_pack *b; /* NULL: the runtime keeps none; the product is a plain one */

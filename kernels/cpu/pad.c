@@ -51,14 +51,14 @@ static enum rt_status pad_infer(struct rt_infer *x)
 }
 
 /* Fills `n` bytes-wide elements with the padding value; strings are empty already. */
-static enum rt_status pad_with(const struct rt_run *r, void *dst, int64_t n)
+static enum rt_status pad_with(struct rt_run *r, void *dst, int64_t n)
 {
     const enum rt_dtype dt = kn_dtype(&r->out[0]);
 
     if (n <= 0)
         return RT_OK;
     if (r->n_in > 2)
-        return kn_repeat(dt, dst, r->in[2].data, n, r->err);
+        return kn_repeat(dt, dst, r->in[2].data, n, r);
     if (rt_dtype_is_plain(dt))
         memset(dst, 0, (size_t)n * rt_dtype_size(dt));
     return RT_OK;
@@ -90,7 +90,7 @@ static enum rt_status pad_run(struct rt_run *r)
         w.dim[i] = t->dim[i];
         from += w.dst[i] * p.before[i];
     }
-    return kn_walk_copy(kn_dtype(t), &w, kn_at_mut(o, from), t->data, r->err);
+    return kn_walk_copy(kn_dtype(t), &w, kn_at_mut(o, from), t->data, r);
 }
 
 static void pad_rows(struct rt_rows *r)

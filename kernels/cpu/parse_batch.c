@@ -183,7 +183,7 @@ static enum rt_status write_padded(struct kn_parse *s, const struct kn_feature *
             for (int64_t i = part[e].n; i < most; i++)
                 if (!rt_str_copy((struct rt_str *)out + e * most + i, rt_strs(pad)))
                     return rt_fail_memory(s->r->err, s->r->node->name, rt_strs(pad)->n);
-    } else if (kn_repeat(f->dtype, out, pad->data, all, s->r->err)) {
+    } else if (kn_repeat(f->dtype, out, pad->data, all, s->r)) {
         return s->r->err->code;
     }
     return copy_parts(s, f, out, most);

@@ -499,8 +499,9 @@ static enum rt_status run(struct rt_run *r)
     const int64_t picture = p->a[0].in * p->a[1].in * p->a[2].in * p->channels;
     const char *x = r->in[0].data;
     char *y = r->out[0].data;
+    const int64_t work = 2 * p->a[0].size * p->a[1].size * p->a[2].size * p->channels;
     struct place w;
-    int64_t at[3], n_done = 0;
+    int64_t at[3], n_done = 0, left = RT_WORK;
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
@@ -509,6 +510,8 @@ static enum rt_status run(struct rt_run *r)
             for (at[1] = 0; at[1] < p->a[1].out; at[1]++)
                 for (at[2] = 0; at[2] < p->a[2].out; at[2]++, y += c_out * size) {
                     place_window(p, at, &w);
+                    if (rt_run_spend(r, &left, work))
+                        return r->err->code;
                     if (r->n_out == 1) {
                         window(p, &w, x, y, r->scratch);
                         continue;

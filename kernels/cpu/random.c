@@ -75,6 +75,12 @@ static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
     return RT_OK;
 }
 
+/* After so many numbers the run is asked whether it should go on. */
+static bool should_ask(int64_t i)
+{
+    return (i & 0x3ffff) == 0x3ffff;
+}
+
 /* ---- shape ---- */
 
 static enum rt_status infer_shape(struct rt_infer *x)
@@ -131,6 +137,8 @@ static enum rt_status run_uniform(struct rt_run *r)
             if (i % 2 == 0)
                 draw(&p, x);
             ((double *)out)[i] = unit_double(x[i % 2 * 2], x[i % 2 * 2 + 1]);
+            if (should_ask(i) && rt_run_check(r))
+                return r->err->code;
         }
         return RT_OK;
     }
@@ -146,6 +154,8 @@ static enum rt_status run_uniform(struct rt_run *r)
             struct kn_bfloat one = {(uint16_t)(127u << 7 | (x[i % 4] & 0x7fu))};
             ((struct kn_bfloat *)out)[i] = kn_to_bf16(kn_from_bf16(one) - 1.0f);
         }
+        if (should_ask(i) && rt_run_check(r))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -194,6 +204,8 @@ static enum rt_status run_uniform_int(struct rt_run *r)
                 draw(&p, x);
             ((int32_t *)r->out[0].data)[i] = (int32_t)((uint32_t)lo + x[i % 4] % (uint32_t)range);
         }
+        if (should_ask(i) && rt_run_check(r))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -247,6 +259,8 @@ static enum rt_status run_normal(struct rt_run *r)
             ((struct kn_half *)out)[i] = kn_to_f16((float)pair[at]);
         else
             ((struct kn_bfloat *)out)[i] = kn_to_bf16((float)pair[at]);
+        if (should_ask(i) && rt_run_check(r))
+            return r->err->code;
     }
     return RT_OK;
 }

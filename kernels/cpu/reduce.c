@@ -329,6 +329,34 @@ static int64_t offset_of(const struct loop *l, int n, int64_t at)
     return offset;
 }
 
+/* What is long is added in parts, so that the run can be asked between them to end. */
+enum { LONG_LINE = 1 << 22 };
+
+static enum rt_status add_lines(struct rt_run *r, const struct plan *k, union kn_acc *acc,
+                                const char *src, int64_t n, int64_t *left)
+{
+    for (int64_t i = 0; i < k->inner; i += LONG_LINE) {
+        const int64_t m = k->inner - i < LONG_LINE ? k->inner - i : LONG_LINE;
+        k->reducer->lines(acc, src + i * k->in_size, n, m, k->inner);
+        if (rt_run_spend(r, left, n * m))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status add_columns(struct rt_run *r, const struct plan *k, union kn_acc *acc,
+                                  const char *src, int64_t n, int64_t *left)
+{
+    enum { MANY = LONG_LINE / KN_REDUCE_WIDTH };
+    for (int64_t i = 0; i < k->rows; i += MANY) {
+        const int64_t m = k->rows - i < MANY ? k->rows - i : MANY;
+        k->reducer->columns(acc, src + i * k->inner * k->in_size, m, k->inner, n);
+        if (rt_run_spend(r, left, n * m))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
 static enum rt_status reduce_run(struct rt_run *r)
 {
     const struct plan *k = r->state;
@@ -336,6 +364,7 @@ static enum rt_status reduce_run(struct rt_run *r)
     const char *src = r->in[0].data;
     char *dst = r->out[0].data;
     union kn_acc acc[KN_REDUCE_WIDTH];
+    int64_t left = RT_WORK;
     const int64_t wide = k->by_lines ? k->rows : k->inner; /* results side by side */
     for (int64_t o = 0; o < k->kept_total; o++) {
         const int64_t base = offset_of(k->kept, k->n_kept, o);
@@ -344,11 +373,12 @@ static enum rt_status reduce_run(struct rt_run *r)
             f->init(acc, n);
             for (int64_t i = 0; k->count && i < k->reduced_total; i++) {
                 const int64_t at = base + offset_of(k->reduced, k->n_reduced, i);
-                if (k->by_lines)
-                    f->lines(acc, src + (at + first * k->inner) * k->in_size, n, k->inner,
-                             k->inner);
-                else
-                    f->columns(acc, src + (at + first) * k->in_size, k->rows, k->inner, n);
+                const enum rt_status st =
+                    k->by_lines
+                        ? add_lines(r, k, acc, src + (at + first * k->inner) * k->in_size, n, &left)
+                        : add_columns(r, k, acc, src + (at + first) * k->in_size, n, &left);
+                if (st)
+                    return st;
             }
             f->finish(dst, acc, n, k->count);
             dst += n * k->out_size;

@@ -58,7 +58,7 @@ static enum rt_status reverse_run(struct rt_run *r)
             w.src[i] = -w.src[i];
         }
     }
-    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, kn_at(t, from), r->err);
+    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, kn_at(t, from), r);
 }
 
 static void reverse_rows(struct rt_rows *r)
@@ -145,8 +145,7 @@ static enum rt_status sequence_run(struct rt_run *r)
                 to = base;
             }
             if (w.dim[s] > 0)
-                st = kn_walk_copy(kn_dtype(t), &w, kn_at_mut(&r->out[0], to), kn_at(t, from),
-                                  r->err);
+                st = kn_walk_copy(kn_dtype(t), &w, kn_at_mut(&r->out[0], to), kn_at(t, from), r);
         }
     }
     return st;
@@ -233,7 +232,7 @@ static enum rt_status roll_run(struct rt_run *r)
                 to += shift[i] * stride[i];
             }
         }
-        st = kn_walk_copy(kn_dtype(t), &w, kn_at_mut(&r->out[0], to), kn_at(t, from), r->err);
+        st = kn_walk_copy(kn_dtype(t), &w, kn_at_mut(&r->out[0], to), kn_at(t, from), r);
     }
     return st;
 }

@@ -132,7 +132,15 @@ static enum rt_status scan_prepare(struct rt_prep *p, scan_fn *fn, void **state)
 static enum rt_status scan_run(struct rt_run *r)
 {
     const struct scan_state *s = r->state;
-    s->fn(r->out[0].data, r->in[0].data, &s->k);
+    const int64_t one = s->k.n * s->k.inner, many = one && one < KN_CHUNK ? KN_CHUNK / one : 1;
+    const int64_t size = one * (int64_t)rt_dtype_size((enum rt_dtype)r->in[0].dtype);
+    for (int64_t i = 0; i < s->k.outer; i += many) {
+        struct scan part = s->k;
+        part.outer = s->k.outer - i < many ? s->k.outer - i : many;
+        s->fn((char *)r->out[0].data + i * size, (const char *)r->in[0].data + i * size, &part);
+        if (i + many < s->k.outer && rt_run_check(r))
+            return r->err->code;
+    }
     return RT_OK;
 }
 

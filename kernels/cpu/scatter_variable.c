@@ -137,7 +137,11 @@ static enum rt_status apply(const struct job *j, enum rt_dtype dt, void *dst, co
 
     switch (j->how) {
     case SET:
-        return step ? kn_copy(dt, dst, src, n, err) : kn_repeat(dt, dst, src, n, err);
+        return step
+                   ? kn_copy(dt, dst, src, n, err)
+                   : kn_walk_write(dt,
+                                   &(struct kn_walk){.rank = 1, .dim = {n}, .dst = {1}, .src = {0}},
+                                   dst, src, err);
     case ADD:
         st = add(dt, dst, src, n, step);
         break;
@@ -351,7 +355,7 @@ static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt
     put = get;
     memcpy(put.dst, get.src, sizeof put.dst);
     memcpy(put.src, get.dst, sizeof put.src);
-    return kn_walk_copy(kn_dtype(value), &put, kn_at_mut(value, first), in[4].data, err);
+    return kn_walk_write(kn_dtype(value), &put, kn_at_mut(value, first), in[4].data, err);
 }
 
 /* ---- the ops ---- */

@@ -128,12 +128,18 @@ static enum rt_status select_run(struct rt_run *r)
     const bool *c = r->in[0].data;
     const char *t = r->in[1].data, *e = r->in[2].data;
     char *d = r->out[0].data;
-    int64_t at[RT_MAX_RANK] = {0};
+    const int64_t sc = k->step[0][0] != 0, st = k->step[1][0] != 0, se = k->step[2][0] != 0;
+    int64_t at[RT_MAX_RANK] = {0}, left = RT_WORK;
     for (int64_t row = 0; row < k->n_rows; row++) {
-        const enum rt_status st = k->row(dtype, d, c, t, e, k->dim[0], k->step[0][0] != 0,
-                                         k->step[1][0] != 0, k->step[2][0] != 0, r->err);
-        if (st)
-            return st;
+        for (int64_t j = 0; j < k->dim[0]; j += KN_CHUNK) {
+            const int64_t n = k->dim[0] - j < KN_CHUNK ? k->dim[0] - j : KN_CHUNK;
+            enum rt_status status = k->row(dtype, d + j * size, c + j * sc, t + j * st * size,
+                                           e + j * se * size, n, sc, st, se, r->err);
+            if (!status)
+                status = rt_run_spend(r, &left, n);
+            if (status)
+                return status;
+        }
         d += k->dim[0] * size;
         for (int i = 1; i < k->rank; i++) {
             const bool wraps = ++at[i] == k->dim[i];

@@ -178,7 +178,7 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
         return r->err->code;
     if (n == 0)
         return RT_OK;
-    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, kn_at(t, first), r->err);
+    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, kn_at(t, first), r);
 }
 
 /* The row axis must be taken whole and in order. */
@@ -299,7 +299,7 @@ static enum rt_status grad_run(struct rt_run *r)
     put = get;
     memcpy(put.dst, get.src, sizeof put.dst);
     memcpy(put.src, get.dst, sizeof put.src);
-    return kn_walk_copy(dt, &put, kn_at_mut(&r->out[0], first), r->in[4].data, r->err);
+    return kn_walk_copy(dt, &put, kn_at_mut(&r->out[0], first), r->in[4].data, r);
 }
 
 const struct kn_entry kn_strided_slice_grad = {

@@ -171,13 +171,8 @@ static enum rt_status softmax_prepare(struct rt_prep *p, bool logarithm, void **
     return RT_OK;
 }
 
-static enum rt_status softmax_run(struct rt_run *r)
+static void softmax_part(struct rt_run *r, const struct softmax_plan *k, const void *s, void *d)
 {
-    const struct softmax_plan *k = r->state;
-    const void *s = r->in[0].data;
-    void *d = r->out[0].data;
-    if (k->n_rows == 0)
-        return RT_OK;
     switch (r->in[0].dtype) {
     case RT_F32:
         softmax_f32(d, s, k->n_rows, k->n, k->logarithm);
@@ -192,6 +187,21 @@ static enum rt_status softmax_run(struct rt_run *r)
     case RT_BF16:
         rows_RT_BF16(d, s, r->scratch, k);
         break;
+    }
+}
+
+static enum rt_status softmax_run(struct rt_run *r)
+{
+    const struct softmax_plan *k = r->state;
+    const size_t row = k->n_rows ? (size_t)k->n * rt_dtype_size((enum rt_dtype)r->in[0].dtype) : 0;
+    const int64_t many = k->n > KN_CHUNK ? 1 : k->n_rows ? KN_CHUNK / k->n : 1;
+    for (int64_t i = 0; i < k->n_rows; i += many) {
+        struct softmax_plan part = *k;
+        part.n_rows = k->n_rows - i < many ? k->n_rows - i : many;
+        softmax_part(r, &part, (const char *)r->in[0].data + (size_t)i * row,
+                     (char *)r->out[0].data + (size_t)i * row);
+        if (i + many < k->n_rows && rt_run_check(r))
+            return r->err->code;
     }
     return RT_OK;
 }

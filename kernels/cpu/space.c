@@ -168,7 +168,7 @@ static enum rt_status batch_run(struct rt_run *r)
         }
         if (!none)
             st = kn_walk_copy(kn_dtype(t), &w, kn_at_mut(o, to_batch ? in_batch : in_space),
-                              kn_at(t, to_batch ? in_space : in_batch), r->err);
+                              kn_at(t, to_batch ? in_space : in_batch), r);
     }
     return st;
 }
@@ -249,7 +249,7 @@ static enum rt_status depth_run(struct rt_run *r)
     const int64_t s[6] = {h * b * w * b * c, b * w * b * c, w * b * c, b * c, c, 1};
     memcpy(walk.dst, to_depth ? d : s, sizeof d);
     memcpy(walk.src, to_depth ? s : d, sizeof d);
-    return kn_walk_copy(kn_dtype(t), &walk, r->out[0].data, t->data, r->err);
+    return kn_walk_copy(kn_dtype(t), &walk, r->out[0].data, t->data, r);
 }
 
 #define DEPTH(symbol, op_)                                                                         \

@@ -121,7 +121,7 @@ static enum rt_status to_dense_run(struct rt_run *r)
     const int64_t all = rt_count((int)rank, dim);
     const enum rt_dtype dtype = kn_dtype(values);
     kn_strides((int)rank, dim, stride);
-    st = all ? kn_repeat(dtype, out, r->in[3].data, all, r->err) : RT_OK;
+    st = all ? kn_repeat(dtype, out, r->in[3].data, all, r) : RT_OK;
     for (int64_t i = 0; i < n && !st; i++) {
         int64_t at = 0;
         for (int d = 0; d < rank; d++) {

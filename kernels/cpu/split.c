@@ -33,8 +33,7 @@ static enum rt_status cut(struct rt_run *r, int in, int axis)
         const int64_t len = unit * r->out[k].dim[axis];
         const struct kn_walk w = {
             .rank = 2, .dim = {outer, len}, .dst = {len, 1}, .src = {inner, 1}};
-        enum rt_status st =
-            len ? kn_walk_copy(dt, &w, r->out[k].data, kn_at(t, at), r->err) : RT_OK;
+        enum rt_status st = len ? kn_walk_copy(dt, &w, r->out[k].data, kn_at(t, at), r) : RT_OK;
         if (st)
             return st;
         at += len;

@@ -81,7 +81,7 @@ static enum rt_status tile_run(struct rt_run *r)
         w.dst[2 * i + 1] = out[i];
         w.src[2 * i + 1] = in[i];
     }
-    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, t->data, r->err);
+    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, t->data, r);
 }
 
 static int64_t tile_was(const struct rt_rows *r, int i)
@@ -171,7 +171,7 @@ static enum rt_status broadcast_run(struct rt_run *r)
         w.dim[i] = o.shape.dim[i];
         w.src[i] = i < more || t->dim[i - more] == 1 ? 0 : in[i - more];
     }
-    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, t->data, r->err);
+    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, t->data, r);
 }
 
 static int64_t broadcast_was(const struct rt_rows *r, int i)

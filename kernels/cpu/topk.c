@@ -3,6 +3,8 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
+enum { SINK = 64 }; /* the work of one, for rt_run_spend */
+
 /*
  * Writes the places of the k best of n in order: larger values first, equal ones by place. `heap`
  * holds k; its root is the worst of those kept.
@@ -29,28 +31,39 @@
             i = worst;                                                                             \
         }                                                                                          \
     }                                                                                              \
-    static void pick_##dt(const void *row, int64_t n, int64_t k, int64_t *heap)                    \
+    static enum rt_status pick_##dt(struct rt_run *r, int64_t *left, const void *row, int64_t n,   \
+                                    int64_t k, int64_t *heap)                                      \
     {                                                                                              \
         const T *v = row;                                                                          \
         for (int64_t i = 0; i < k; i++)                                                            \
             heap[i] = i;                                                                           \
-        for (int64_t i = k / 2; i-- > 0;)                                                          \
+        for (int64_t i = k / 2; i-- > 0;) {                                                        \
             sink_##dt(v, heap, k, i);                                                              \
-        for (int64_t i = k; i < n && k > 0; i++)                                                   \
-            if (before_##dt(v, i, heap[0])) {                                                      \
-                heap[0] = i;                                                                       \
-                sink_##dt(v, heap, k, 0);                                                          \
-            }                                                                                      \
+            if (rt_run_spend(r, left, SINK))                                                       \
+                return r->err->code;                                                               \
+        }                                                                                          \
+        for (int64_t i = k; i < n && k > 0; i++) {                                                 \
+            if (!before_##dt(v, i, heap[0]))                                                       \
+                continue;                                                                          \
+            heap[0] = i;                                                                           \
+            sink_##dt(v, heap, k, 0);                                                              \
+            if (rt_run_spend(r, left, SINK))                                                       \
+                return r->err->code;                                                               \
+        }                                                                                          \
         for (int64_t end = k - 1; end > 0; end--) { /* the worst goes to the end */                \
             const int64_t x = heap[0];                                                             \
             heap[0] = heap[end];                                                                   \
             heap[end] = x;                                                                         \
             sink_##dt(v, heap, end, 0);                                                            \
+            if (rt_run_spend(r, left, SINK))                                                       \
+                return r->err->code;                                                               \
         }                                                                                          \
+        return rt_run_spend(r, left, n);                                                           \
     }
 KN_FOR_REALS(PICK, 0)
 
-typedef void pick_fn(const void *row, int64_t n, int64_t k, int64_t *heap);
+typedef enum rt_status pick_fn(struct rt_run *r, int64_t *left, const void *row, int64_t n,
+                               int64_t k, int64_t *heap);
 
 static pick_fn *pick_of(enum rt_dtype dtype)
 {
@@ -119,12 +132,13 @@ static enum rt_status top_run(struct rt_run *r)
                        rt_dtype_name(dt));
     const int64_t n = t->dim[t->rank - 1], k = r->out[0].dim[t->rank - 1];
     const int64_t rows = k ? rt_tensor_count(&r->out[0]) / k : 0;
-    int64_t *heap = rt_scratch(r, (size_t)k * sizeof *heap + 1);
+    int64_t *heap = rt_scratch(r, (size_t)k * sizeof *heap + 1), left = RT_WORK;
     if (!heap)
         return r->err->code;
     for (int64_t i = 0; i < rows; i++) {
         const char *row = kn_at(t, i * n);
-        pick(row, n, k, heap);
+        if ((st = pick(r, &left, row, n, k, heap)))
+            return st;
         for (int64_t j = 0; j < k; j++) {
             memcpy(kn_at_mut(&r->out[0], i * k + j), row + (size_t)heap[j] * size, size);
             kn_put_int(&r->out[1], i * k + j, heap[j]);
@@ -190,12 +204,13 @@ static enum rt_status nth_run(struct rt_run *r)
         return rt_fail(r->err, RT_UNIMPLEMENTED, "NthElement: no kernel for %s", rt_dtype_name(dt));
     const int64_t n = t->dim[t->rank - 1], at = kn_int_at(&r->in[1], 0);
     const int64_t k = rt_attr_bool(r->node, "reverse") ? at + 1 : n - at;
-    int64_t *heap = rt_scratch(r, (size_t)k * sizeof *heap + 1);
+    int64_t *heap = rt_scratch(r, (size_t)k * sizeof *heap + 1), left = RT_WORK;
     if (!heap)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->out[0]); i++) {
         const char *row = kn_at(t, i * n);
-        pick(row, n, k, heap);
+        if ((st = pick(r, &left, row, n, k, heap)))
+            return st;
         memcpy(kn_at_mut(&r->out[0], i), row + (size_t)heap[k - 1] * rt_dtype_size(dt),
                rt_dtype_size(dt));
     }

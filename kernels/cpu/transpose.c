@@ -78,7 +78,7 @@ static enum rt_status transpose_run(struct rt_run *r)
     kn_strides(t->rank, dim, w.dst);
     if (!kn_out(r, 0, t->rank, dim))
         return r->err->code;
-    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, t->data, r->err);
+    return kn_walk_copy(kn_dtype(t), &w, r->out[0].data, t->data, r);
 }
 
 static enum rt_status conjugate_run(struct rt_run *r)
