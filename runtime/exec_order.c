@@ -33,8 +33,8 @@ enum rt_status rt_exec_order(struct rt_context *c, const struct rt_tensor *feeds
             c->value[n->first_value + o] = out[o];
         for (int k = 0; k < n->n_release; k++)
             rt_tensor_clear(&c->value[n->release[k]]);
-        bool is_large = n->n_out && c->value[n->first_value].buf &&
-                        c->value[n->first_value].buf->size >= LARGE;
+        bool is_large =
+            n->n_out && c->value[n->first_value].buf && c->value[n->first_value].buf->size >= LARGE;
         if (((i & 7) == 7 || is_large) && (st = rt_context_check(c, err)) != RT_OK)
             break;
     }
