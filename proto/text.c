@@ -450,11 +450,32 @@ static enum rt_status message_value(struct parser *x, ProtobufCMessage *m,
     return st;
 }
 
+/* Takes the text. An empty one may have been there: it counts as none, and goes. */
+static void put_string(void *slot, const ProtobufCFieldDescriptor *f, struct rt_bytes *text)
+{
+    size_t n = 0;
+    char *p = rt_bytes_take(text, &n);
+    bool may_replace =
+        f->label == PROTOBUF_C_LABEL_NONE && !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
+
+    if (f->type == PROTOBUF_C_TYPE_STRING) {
+        char **to = slot;
+        if (may_replace && *to != f->default_value)
+            free(*to);
+        *to = p;
+    } else {
+        ProtobufCBinaryData *to = slot;
+        if (may_replace)
+            free(to->data);
+        to->len = n;
+        to->data = (uint8_t *)p;
+    }
+}
+
 static enum rt_status string_value(struct parser *x, ProtobufCMessage *m,
                                    const ProtobufCFieldDescriptor *f)
 {
     struct rt_bytes b;
-    size_t n;
 
     rt_bytes_init(&b, (size_t)(x->end - x->begin) * 4 + 16);
     skip_space(x);
@@ -467,11 +488,8 @@ static enum rt_status string_value(struct parser *x, ProtobufCMessage *m,
         void *slot = b.failed ? NULL : slot_of(m, f);
         if (!slot)
             st = fail_memory(x);
-        else if (f->type == PROTOBUF_C_TYPE_STRING)
-            *(char **)slot = rt_bytes_take(&b, &n);
         else
-            *(ProtobufCBinaryData *)slot =
-                (ProtobufCBinaryData){.len = b.n, .data = (uint8_t *)rt_bytes_take(&b, &n)};
+            put_string(slot, f, &b);
     }
     rt_bytes_clear(&b);
     return st;
