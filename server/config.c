@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "proto/unpack.h"
+#include "runtime/base/log.h"
 #include "runtime/file.h"
 #include "server/text_file.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
@@ -356,6 +357,9 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
         return no_memory(err);
     enum rt_status st = RT_OK;
     if (*o->model_base_path) {
+        RT_LOG(RT_LOG_INFO,
+               "Building single TensorFlow model file config:  model_name: %s model_base_path: %s",
+               o->model_name, o->model_base_path);
         struct srv_model_config *m = &c->models[c->n_models++];
         *m = (struct srv_model_config){
             .platform = TENSORFLOW, .policy = SRV_POLICY_LATEST, .n_latest = 1};

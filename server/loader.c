@@ -21,6 +21,7 @@ struct srv_loader {
     struct rt_cond wake;
     struct srv_load *first, **end; /* guarded by mu */
     int64_t reserved;              /* guarded by mu: estimates of the loads that run */
+    int64_t held;                  /* guarded by mu: estimates of those and of what is loaded */
     bool stopping;                 /* guarded by mu */
 };
 
@@ -30,13 +31,33 @@ int64_t srv_loader_estimate(int64_t weight_bytes)
     return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
 }
 
+static int64_t sum(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
 static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t need)
 {
+    int64_t limit = l->server->options.total_model_memory_limit_bytes;
     rt_mutex_lock(&l->mu);
+    int64_t held = l->held;
+    if (limit && sum(held, need) > limit) {
+        rt_mutex_unlock(&l->mu);
+        load->no_room = true;
+        return rt_fail(
+            &load->err, RT_RESOURCE_EXHAUSTED,
+            "Insufficient resources to load servable {name: %s version: %lld}: it needs "
+            "about %lld bytes, others hold %lld of --total_model_memory_limit_bytes=%lld",
+            load->model, (long long)load->version, (long long)need, (long long)held,
+            (long long)limit);
+    }
     int64_t room = l->calls->free_memory() - l->reserved;
     bool fits = need <= room;
-    if (fits)
+    if (fits) {
         l->reserved += need;
+        l->held = sum(l->held, need);
+        load->held = need;
+    }
     rt_mutex_unlock(&l->mu);
     if (fits)
         return RT_OK;
@@ -47,10 +68,18 @@ static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t
                    (long long)(room > 0 ? room : 0));
 }
 
-static void release(struct srv_loader *l, int64_t need)
+/* The load has ended: free memory counts from now on what it took. */
+static void end_reservation(struct srv_loader *l, int64_t need)
 {
     rt_mutex_lock(&l->mu);
     l->reserved -= need;
+    rt_mutex_unlock(&l->mu);
+}
+
+void srv_loader_release(struct srv_loader *l, int64_t held)
+{
+    rt_mutex_lock(&l->mu);
+    l->held -= held;
     rt_mutex_unlock(&l->mu);
 }
 
@@ -87,7 +116,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     if (st)
         return st;
     st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
-    release(l, need);
+    end_reservation(l, need);
     return st;
 }
 
@@ -109,6 +138,10 @@ static void run(struct srv_loader *l, struct srv_load *load)
                                "%s changed while it was being loaded; it is loaded again when it "
                                "has come to rest",
                                load->dir);
+    }
+    if (!load->loaded && load->held) {
+        srv_loader_release(l, load->held);
+        load->held = 0;
     }
     load->ns = rt_now_ns() - start;
 }

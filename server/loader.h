@@ -44,6 +44,7 @@ struct srv_load {
     bool changed; /* status is RT_ABORTED: the files changed while they were read */
     bool no_room; /* status is RT_RESOURCE_EXHAUSTED: refused before anything was read */
     struct rt_model *loaded;
+    int64_t held; /* of the limit on all models; to be given back when `loaded` is freed */
     int64_t ns;
 };
 
@@ -52,6 +53,8 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
                                   int n_threads, const char *const *tags, int n_tags,
                                   void (*done)(void *arg, struct srv_load *load), void *arg);
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
+/* A model of that srv_load.held has been freed. Any thread. */
+void srv_loader_release(struct srv_loader *l, int64_t held);
 /* Loads that have not begun are given to `done` as RT_CANCELLED; those that run are waited for. */
 void srv_loader_free(struct srv_loader *l);
 

@@ -312,6 +312,8 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
         srv_config_free(base);
         goto fail;
     }
+    if (base->n_models)
+        srv_mgr_tell_config(base);
     srv_mgr_take_configs(m, base, folder);
     for (int i = 0; i < m->n_models; i++)
         m->models[i]->is_initial = true;

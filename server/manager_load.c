@@ -107,6 +107,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
     v->loaded = load->loaded;
     v->slot = slot;
     v->loaded_ns = rt_now_ns();
+    v->held = load->held;
     enum rt_status st = m->calls->attach(m->server, v, &load->err);
     if (st) {
         free(v);
@@ -134,6 +135,8 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         load->status = make_version(m, model, e, load);
     if (load->loaded) {
         m->calls->free(load->loaded);
+        if (m->loader)
+            srv_loader_release(m->loader, load->held);
         m->trim_wanted = true;
     }
     if (load->status != RT_CANCELLED && !load->changed)

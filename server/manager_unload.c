@@ -98,6 +98,8 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_version *v = g->version;
     m->n_freeing--;
+    if (m->loader)
+        srv_loader_release(m->loader, v->held);
     m->by_slot[v->slot] = NULL;
     free((void *)(uintptr_t)v->model);
     free(v);

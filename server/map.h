@@ -25,6 +25,7 @@ struct srv_version {
     struct srv_lane *lane;
     struct srv_version_metrics *metrics;
     int64_t loaded_ns;
+    int64_t held; /* srv_load.held */
 };
 
 struct srv_label {

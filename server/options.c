@@ -188,6 +188,10 @@ static const struct row rows[] = {
     {"model_wait_seconds", INTEGER, OURS, AT(model_wait_seconds), "300", "5", 0, INT32_MAX,
      "how long a configured model without a version keeps the server from being ready (as "
      "tensorflow_model_server: from starting); 0: no limit"},
+    {"total_model_memory_limit_bytes", BYTES, OURS, AT(total_model_memory_limit_bytes), "0", NULL,
+     SIZE,
+     "memory that all models may take by estimate; a version that does not fit is refused, one "
+     "that waits for an unload is not; 0: what the machine has"},
     {"run_memory_limit_bytes", BYTES, OURS, AT(run_memory_limit_bytes), "4G", NULL, SIZE,
      "memory that one run may hold; 0: no limit"},
     {"run_memory_total_bytes", BYTES, OURS, AT(run_memory_total_bytes), "0", NULL, SIZE,

@@ -324,6 +324,35 @@ static void resource_preserving_holds_one_version_at_a_time(void **state)
     assert_true(comes_to("m", 2, SRV_AVAILABLE, 5000));
 }
 
+/* Each fake version is taken for 8 MiB and a little. */
+static void models_share_a_limit_of_memory(void **state)
+{
+    (void)state;
+    version("a/1", "ok");
+    version("b/1", "ok");
+    folder_write("config", "");
+    char text[1024];
+    snprintf(text, sizeof text,
+             "model_config_list { config { name: 'a' base_path: '%s' model_platform: 'tensorflow' }"
+             " config { name: 'b' base_path: '%s' model_platform: 'tensorflow' } }",
+             folder_path("a"), folder_path("b"));
+    folder_write("config", text);
+    assert_ok(START(flag("model_config_file", "config"), "--total_model_memory_limit_bytes=10M",
+                    "--max_num_load_retries=0", "--num_load_threads=1"),
+              &err);
+    assert_true(comes_to("a", 1, SRV_AVAILABLE, 5000) || comes_to("b", 1, SRV_AVAILABLE, 5000));
+    bool a_serves = state_of("a", 1, NULL, 0) == SRV_AVAILABLE;
+    const char *one = a_serves ? "a" : "b", *other = a_serves ? "b" : "a";
+    assert_true(comes_to(other, 1, SRV_END, 5000));
+    state_of(other, 1, text, sizeof text);
+    assert_non_null(strstr(text, "Insufficient resources to load servable {name: "));
+    /* What goes makes room. */
+    folder_delete(a_serves ? "a/1" : "b/1");
+    assert_true(comes_to(one, 1, SRV_END, 5000));
+    version(a_serves ? "b/2" : "a/2", "ok");
+    assert_true(comes_to(other, 2, SRV_AVAILABLE, 5000));
+}
+
 static void a_version_that_is_overtaken_says_so(void **state)
 {
     (void)state;
@@ -550,6 +579,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_version_is_served_and_a_newer_one_takes_over),
         TEST(resource_preserving_holds_one_version_at_a_time),
+        TEST(models_share_a_limit_of_memory),
         TEST(a_version_that_is_overtaken_says_so),
         TEST(a_failed_version_leaves_the_old_one_and_tells_why),
         TEST(a_failure_that_may_pass_is_tried_again),
