@@ -31,11 +31,16 @@ void srv_rest_discharge(struct srv_rest_request *r)
     r->charged = 0;
 }
 
-/* Small answers are free: so there is always room for the text of a refusal. */
+/*
+ * Small answers are free: so there is always room for the text of a refusal. So is what the
+ * server tells of itself: that is wanted most when memory is short.
+ */
 bool srv_rest_may_grow(void *arg, size_t room, size_t wanted)
 {
     struct srv_rest_request *r = arg;
-    if (wanted <= SRV_REST_KEEP_BYTES)
+    bool infers =
+        r->route.api == SRV_PREDICT || r->route.api == SRV_CLASSIFY || r->route.api == SRV_REGRESS;
+    if (wanted <= SRV_REST_KEEP_BYTES || !infers)
         return true;
     bool fits =
         srv_rest_charge(r, wanted - (room > SRV_REST_KEEP_BYTES ? room : SRV_REST_KEEP_BYTES));
