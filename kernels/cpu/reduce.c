@@ -337,7 +337,7 @@ static enum rt_status add_lines(struct rt_run *r, const struct plan *k, union kn
 {
     for (int64_t i = 0; i < k->inner; i += LONG_LINE) {
         const int64_t m = k->inner - i < LONG_LINE ? k->inner - i : LONG_LINE;
-        k->reducer->lines(acc, src + i * k->in_size, n, m, k->inner);
+        k->reducer->lines(acc, src + i * k->in_size, n, k->inner, m);
         if (rt_run_spend(r, left, n * m))
             return r->err->code;
     }

@@ -1,0 +1,123 @@
+"""One huge operation ends soon after its deadline or its client; all runs together have a bound."""
+import http.client
+import json
+import os
+import threading
+import time
+import unittest
+
+import grpc
+import small_models
+from support import SLOW, Case, Server, wait_for
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+# How long after the deadline an answer may come: the clock is asked every ten milliseconds or so,
+# the rest is for the machine's other work.
+LATE = 0.35 * SLOW
+
+
+def save(folder):
+    """n (and k) make the shapes; each signature ends in one operation that takes long."""
+    def build(g):
+        f = {"T": "float"}
+        g.placeholder("n", "int32")
+        g.const("nil", "float", [], float_val=[0.5])
+        g.const("all", "int32", [2], int_val=[0, 1])
+        g.const("last", "int32", [], int_val=[1])
+        g.const("turn", "int32", [2], int_val=[1, 0])
+        g.node("big", "Fill", "n", "nil", T="float", index_type="int32")
+        g.node("square", "MatMul", "big", "big", **f)
+        g.node("power", "Pow", "big", "big", **f)
+        g.node("lgamma", "Lgamma", "big", **f)
+        g.node("turned", "Transpose", "big", "turn", T="float", Tperm="int32")
+        g.node("cumsum", "Cumsum", "big", "last", T="float", Tidx="int32")
+        g.node("softmax", "Softmax", "big", **f)
+        g.node("noise", "RandomStandardNormal", "n", T="int32", dtype="float")
+        for name in ("square", "power", "lgamma", "turned", "cumsum", "softmax", "noise"):
+            g.node("sum_" + name, "Sum", name, "all", T="float", Tidx="int32")
+        g.placeholder("x", "float")
+        g.node("y", "Mul", "x", "nil", **f)
+        g.node("wide", "Fill", "n", "nil", T="float", index_type="int32")
+        g.node("wide_sum", "Sum", "wide", "all", T="float", Tidx="int32")
+
+    n = {"n": ("n", "int32")}
+    signatures = {name: (n, {"y": ("sum_" + name, "float")})
+                  for name in ("square", "power", "lgamma", "turned", "cumsum", "softmax", "noise")}
+    signatures["serving_default"] = ({"x": ("x", "float")}, {"y": ("y", "float")})
+    signatures["fill"] = (n, {"y": ("wide_sum", "float")})
+    small_models.write(folder, signatures, build)
+
+
+# Shapes for which the last operation takes seconds, the tensors being a few hundred megabytes.
+LONG = {"square": [9000, 9000], "power": [9000, 9000], "lgamma": [11000, 11000],
+        "noise": [14000, 14000]}
+
+
+class Limits(Case):
+    def serve(self, *flags):
+        save(self.path("m", "1"))
+        return Server(f"--model_base_path={self.path('m')}", "--model_name=m", *flags)
+
+    def ask(self, server, name, shape):
+        return server.post("/v1/models/m:predict", {"signature_name": name, "inputs": shape})
+
+    def test_one_huge_operation_ends_with_its_deadline(self):
+        with self.serve("--rest_api_timeout_in_ms=300") as server:
+            for name, shape in LONG.items():
+                start = time.monotonic()
+                status, body = self.ask(server, name, shape)
+                took = time.monotonic() - start
+                with self.subTest(name):
+                    self.assertIn(status, (200, 504), body)
+                    if status == 504:
+                        self.assertLess(took, 0.3 + LATE + 0.3)
+
+    def test_it_ends_when_the_client_hangs_up(self):
+        with self.serve() as server:
+            c = http.client.HTTPConnection("127.0.0.1", server.rest_port)
+            c.request("POST", "/v1/models/m:predict",
+                      json.dumps({"signature_name": "square", "inputs": [14000, 14000]}))
+            time.sleep(0.5)
+            c.sock.close()
+            c.close()
+            start = time.monotonic()
+            server.stop()  # drains: waits for what runs
+            self.assertLess(time.monotonic() - start, 3 * SLOW)
+
+    def test_it_ends_when_a_grpc_call_is_cancelled(self):
+        with self.serve() as server:
+            with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+                stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+                request = predict_pb2.PredictRequest()
+                request.model_spec.name, request.model_spec.signature_name = "m", "square"
+                request.inputs["n"].dtype = 3
+                request.inputs["n"].tensor_shape.dim.add(size=2)
+                request.inputs["n"].int_val.extend([14000, 14000])
+                call = stub.Predict.future(request)
+                time.sleep(0.5)
+                call.cancel()
+            start = time.monotonic()
+            server.stop()
+            self.assertLess(time.monotonic() - start, 3 * SLOW)
+
+    def test_runs_together_hold_no_more_than_the_bound(self):
+        with self.serve("--run_memory_total_bytes=100M") as server:
+            self.assertEqual(self.ask(server, "fill", [4000, 4000])[0], 200)  # 64 MB
+            status, body = self.ask(server, "fill", [6000, 6000])
+            self.assertEqual(status, 429, body)
+            self.assertIn(b"in use by all runs together of the limit of 104857600", body)
+            codes = []
+            threads = [threading.Thread(target=lambda: codes.append(
+                self.ask(server, "lgamma", [3000, 3000])[0])) for _ in range(8)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.assertLessEqual(set(codes), {200, 429})
+            self.assertIn(200, codes)
+            # What was taken has come back.
+            self.assertEqual(wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0]), 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
