@@ -1,0 +1,47 @@
+"""Asks Slipway and TensorFlow Serving: over REST with nothing but Python, over gRPC with grpcio and numpy.
+
+    import slipway_client
+
+    with slipway_client.connect('http://127.0.0.1:8501') as client:
+        client.predict('half_plus_two', [1.0, 2.0, 5.0])               # rows: [2.5, 3.0, 4.5]
+
+    with slipway_client.connect('grpc://127.0.0.1:8500') as client:
+        client.predict('half_plus_two', {'x': [1, 2, 5]})['y']         # array([2.5, 3. , 4.5], dtype=float32)
+
+A refusal, a time-out or an unreachable server raises Error, whose `code` is gRPC's name of it and whose text
+is the server's own sentence.
+"""
+from __future__ import annotations
+
+from typing import Any, Union
+
+from ._rest import RestClient, b64
+from ._types import Error, Metadata, ModelConfig, Signature, TensorInfo, VersionStatus
+
+__all__ = ['connect', 'RestClient', 'GrpcClient', 'Error', 'Metadata', 'ModelConfig', 'Signature', 'TensorInfo',
+           'VersionStatus', 'b64']
+__version__ = '0.1.0'
+
+
+def __getattr__(name: str) -> Any:
+    if name == 'GrpcClient':  # only who asks for it needs grpcio and numpy
+        from ._grpc import GrpcClient
+        return GrpcClient
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
+def connect(url: str, **options: Any) -> Union[RestClient, 'GrpcClient']:  # noqa: F821
+    """A client for http://, https://, grpc://, grpcs://HOST:PORT or unix:PATH (gRPC).
+
+    Options of both: timeout (seconds for each call), ca, cert and key (paths of PEM files), server_name (in the
+    server's certificate, if it is not the address), token (sent as a bearer token).
+    """
+    scheme, found, address = url.partition('://')
+    if not found and not url.startswith('unix:'):
+        raise ValueError(f'{url}: none of http://, https://, grpc://, grpcs://, unix:')
+    if scheme in ('http', 'https'):
+        return RestClient(address, tls=scheme == 'https', **options)
+    if scheme not in ('grpc', 'grpcs') and found:
+        raise ValueError(f'{url}: none of http://, https://, grpc://, grpcs://, unix:')
+    from ._grpc import GrpcClient
+    return GrpcClient(address if found else url, tls=scheme == 'grpcs', **options)

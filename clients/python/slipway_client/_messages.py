@@ -1,0 +1,309 @@
+"""The messages of TensorFlow Serving's services, written and read by hand: no protobuf package is needed."""
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _wire as wire
+from ._types import CODES, DTYPE_NAMES, STATES, Classes, Metadata, ModelConfig, Signature, TensorInfo, VersionStatus
+
+Bytes = Union[bytes, memoryview]
+
+_NUMPY = {1: 'float32', 2: 'float64', 3: 'int32', 4: 'uint8', 5: 'int16', 6: 'int8', 8: 'complex64', 9: 'int64', 10: 'bool',
+          17: 'uint16', 18: 'complex128', 19: 'float16', 22: 'uint32', 23: 'uint64'}
+_DTYPE = {np.dtype(name): number for number, name in _NUMPY.items()}
+# The field of a type's values, and how they stand there: packed fixed numbers, or varints.
+_FIXED = {1: (5, '<f4'), 2: (6, '<f8'), 8: (9, '<c8'), 18: (12, '<c16')}
+_VARINTS = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
+_MAX_BYTES = 1 << 33
+
+
+def as_array(value: Any, dtype: Optional[str] = None) -> np.ndarray:
+    """Lists and numbers become arrays of the model's type; arrays stay as they are."""
+    if isinstance(value, np.ndarray):
+        return value
+    if dtype == 'DT_STRING' or isinstance(value, (bytes, str)):
+        return np.array(value, dtype=object)
+    number = next((n for n, name in DTYPE_NAMES.items() if name == dtype), None)
+    if number == 14:
+        return np.asarray(value, np.float32)
+    return np.asarray(value, _NUMPY.get(number)) if number else np.asarray(value)
+
+
+def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
+    """A TensorProto. `dtype` matters for bfloat16 alone, which numpy does not have."""
+    shape = b''.join(wire.data(2, wire.integer(1, size)) for size in array.shape)
+    if array.dtype.kind in 'OSU':
+        strings = [s.encode() if isinstance(s, str) else bytes(s) for s in array.reshape(-1).tolist()]
+        return wire.integer(1, 7) + wire.data(2, shape) + b''.join(wire.data(8, s) for s in strings)
+    if array.dtype.name == 'bfloat16' or (dtype == 'DT_BFLOAT16' and array.dtype == np.float32):
+        if array.dtype == np.float32:  # to the nearest, ties to even
+            bits = np.ascontiguousarray(array).view(np.uint32).astype(np.uint64)
+            rounded = ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype('<u2')
+            array = np.where(np.isnan(array), np.uint16(0x7fc0), rounded).astype('<u2')
+        return wire.integer(1, 14) + wire.data(2, shape) + wire.data(4, array.tobytes())
+    native = array.dtype.newbyteorder('=')
+    if native not in _DTYPE:
+        raise TypeError(f'an array of {array.dtype} has no form in TensorFlow')
+    content = array.astype(native.newbyteorder('<'), copy=False).tobytes()
+    return wire.integer(1, _DTYPE[native]) + wire.data(2, shape) + (wire.data(4, content) if content else b'')
+
+
+def _varints(value: Union[int, memoryview], kind: int) -> Iterable[int]:
+    if kind == wire.VARINT:
+        yield value  # type: ignore[misc]
+        return
+    at = 0
+    while at < len(value):  # type: ignore[arg-type]
+        number, at = wire.read_varint(value, at)  # type: ignore[arg-type]
+        yield number
+
+
+def read_tensor(message: Bytes) -> np.ndarray:
+    dtype, shape, content = 0, [], None
+    found: List[Tuple[int, int, Any]] = []
+    for number, kind, value in wire.fields(message):
+        if number == 1 and kind == wire.VARINT:
+            dtype = value
+        elif number == 2 and kind == wire.BYTES:
+            for dim, dim_kind, body in wire.fields(value):
+                if dim == 2 and dim_kind == wire.BYTES:
+                    shape.append(next((wire.signed(v) for n, _, v in wire.fields(body) if n == 1), 0))
+        elif number == 4 and kind == wire.BYTES:
+            content = value
+        else:
+            found.append((number, kind, value))
+    count = math.prod(shape)
+    if count < 0 or count * 16 > _MAX_BYTES:
+        raise ValueError(f'a tensor of shape {shape}')
+    if dtype == 7:
+        flat = np.empty(count, object)
+        strings = [bytes(v) for n, k, v in found if n == 8 and k == wire.BYTES][:count]
+        flat[:] = strings + [strings[-1] if strings else b''] * (count - len(strings))
+        return flat.reshape(shape)
+    if dtype != 14 and dtype not in _NUMPY:
+        raise ValueError(f'a tensor of dtype {dtype}')
+    native = np.dtype('<u2' if dtype in (14, 19) else _NUMPY[dtype]).newbyteorder('<')
+    if content is not None and len(content):
+        flat = np.frombuffer(content, native)
+    elif dtype in _FIXED:
+        field, code = _FIXED[dtype]
+        flat = np.frombuffer(b''.join(bytes(v) for n, k, v in found if n == field and k != wire.VARINT), code)
+    else:
+        field = _VARINTS[dtype]
+        values = np.array([x for n, k, v in found if n == field for x in _varints(v, k)], np.uint64)
+        flat = values.astype(native)
+    if len(flat) < count:  # the last value stands for those that are left out
+        flat = np.concatenate([flat, np.full(count - len(flat), flat[-1] if len(flat) else 0, flat.dtype)])
+    if len(flat) != count:
+        raise ValueError(f'{len(flat)} values in a tensor of shape {shape}')
+    if dtype == 14:
+        flat = (flat.astype(np.uint32) << 16).view(np.float32)
+    elif dtype == 19:
+        flat = flat.view(np.float16)
+    return flat.reshape(shape).copy()
+
+
+# ---- model specs ----
+
+def model_spec(model: str, version: Optional[int] = None, label: Optional[str] = None, signature: Optional[str] = None) -> bytes:
+    spec = wire.data(1, model)
+    if version is not None:
+        spec += wire.data(2, wire.integer(1, version))
+    elif label is not None:
+        spec += wire.data(4, label)
+    if signature is not None:
+        spec += wire.data(3, signature)
+    return wire.data(1, spec)
+
+
+def read_spec(message: Bytes) -> Tuple[str, int, str]:
+    """(name, version, signature)."""
+    name, version, signature = '', 0, ''
+    for number, _, value in wire.fields(message):
+        if number == 1:
+            name = wire.text(value)
+        elif number == 2:
+            version = next((wire.signed(v) for n, _, v in wire.fields(value) if n == 1), 0)
+        elif number == 3:
+            signature = wire.text(value)
+    return name, version, signature
+
+
+def _entry(message: Bytes) -> Tuple[str, memoryview]:
+    """Of a map."""
+    key, value = '', memoryview(b'')
+    for number, kind, body in wire.fields(message):
+        if number == 1 and kind == wire.BYTES:
+            key = wire.text(body)
+        elif number == 2 and kind == wire.BYTES:
+            value = body
+    return key, value
+
+
+# ---- predict ----
+
+def write_predict(spec: bytes, inputs: Mapping[str, Tuple[np.ndarray, Optional[str]]], outputs: Sequence[str]) -> bytes:
+    message = spec
+    for name, (array, dtype) in inputs.items():
+        message += wire.data(2, wire.data(1, name) + wire.data(2, write_tensor(array, dtype)))
+    return message + b''.join(wire.data(3, name) for name in outputs)
+
+
+def read_predict(message: Bytes) -> Tuple[Dict[str, np.ndarray], Tuple[str, int, str]]:
+    outputs, spec = {}, ('', 0, '')
+    for number, _, value in wire.fields(message):
+        if number == 1:
+            name, tensor = _entry(value)
+            outputs[name] = read_tensor(tensor)
+        elif number == 2:
+            spec = read_spec(value)
+    return outputs, spec
+
+
+# ---- examples ----
+
+def _feature(name: str, value: Any) -> bytes:
+    values = value if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    values = values.reshape(-1).tolist() if isinstance(values, np.ndarray) else list(values)
+    if all(isinstance(v, (bytes, str)) for v in values) and values:
+        return wire.data(1, b''.join(wire.data(1, v) for v in values))
+    if all(isinstance(v, (bool, int, np.integer, np.bool_)) for v in values) and values:
+        return wire.data(3, wire.data(1, b''.join(wire.varint(int(v)) for v in values)))
+    if all(isinstance(v, (float, int, np.floating, np.integer)) for v in values):
+        return wire.data(2, wire.data(1, np.asarray(values, '<f4').tobytes()) if values else b'')
+    raise TypeError(f'feature {name!r}: strings, integers or floats are wanted, all of one kind')
+
+
+def write_example(example: Any) -> bytes:
+    """From a mapping; a serialized tf.Example, or an object of that class, is taken as it is."""
+    if isinstance(example, bytes):
+        return example
+    if hasattr(example, 'SerializeToString'):
+        return example.SerializeToString()
+    entries = (wire.data(1, wire.data(1, name) + wire.data(2, _feature(name, value))) for name, value in example.items())
+    return wire.data(1, b''.join(entries))
+
+
+def write_examples(spec: bytes, examples: Sequence[Any], context: Any = None) -> bytes:
+    """A ClassificationRequest or RegressionRequest."""
+    items = b''.join(wire.data(1, write_example(e)) for e in examples)
+    if context is None:
+        return spec + wire.data(2, wire.data(1, items))
+    return spec + wire.data(2, wire.data(2, items + wire.data(2, write_example(context))))
+
+
+def _results(message: Bytes) -> List[memoryview]:
+    return [item for number, _, result in wire.fields(message) if number == 1
+            for n, _, item in wire.fields(result) if n == 1]
+
+
+def read_classes(message: Bytes) -> Classes:
+    found: Classes = []
+    for classes in _results(message):
+        found.append([])
+        for number, _, one in wire.fields(classes):
+            if number == 1:
+                parts = {n: v for n, _, v in wire.fields(one)}
+                found[-1].append((wire.text(parts.get(1, memoryview(b''))), wire.float32(parts.get(2, b'\0\0\0\0'))))
+    return found
+
+
+def read_regressions(message: Bytes) -> List[float]:
+    return [next((wire.float32(v) for n, _, v in wire.fields(one) if n == 1), 0.0) for one in _results(message)]
+
+
+# ---- about models ----
+
+def read_status(message: Bytes) -> List[VersionStatus]:
+    found = []
+    for number, _, one in wire.fields(message):
+        if number != 1:
+            continue
+        version, state, code, text = 0, 0, 0, ''
+        for n, _, value in wire.fields(one):
+            if n == 1:
+                version = wire.signed(value)
+            elif n == 2:
+                state = value
+            elif n == 3:
+                code, text = read_status_proto(value)
+        name = CODES[code] if code < len(CODES) else 'UNKNOWN'
+        found.append(VersionStatus(version, STATES.get(state, 'UNKNOWN'), name, text))
+    return found
+
+
+def read_status_proto(message: Bytes) -> Tuple[int, str]:
+    code, text = 0, ''
+    for number, _, value in wire.fields(message):
+        if number == 1:
+            code = value
+        elif number == 2:
+            text = wire.text(value)
+    return code, text
+
+
+def _infos(message: Bytes, field: int) -> Dict[str, TensorInfo]:
+    found = {}
+    for number, _, body in wire.fields(message):
+        if number != field:
+            continue
+        alias, info = _entry(body)
+        name, dtype, shape = '', 0, None
+        for n, _, value in wire.fields(info):
+            if n == 1:
+                name = wire.text(value)
+            elif n == 2:
+                dtype = value
+            elif n == 3:
+                dims, unknown = [], False
+                for d, _, part in wire.fields(value):
+                    if d == 2:
+                        dims.append(next((wire.signed(v) for k, _, v in wire.fields(part) if k == 1), 0))
+                    elif d == 3:
+                        unknown = bool(part)
+                shape = None if unknown else tuple(dims)
+        found[alias] = TensorInfo(name, DTYPE_NAMES.get(dtype, 'DT_INVALID'), shape)
+    return dict(sorted(found.items()))
+
+
+def read_metadata(message: Bytes) -> Metadata:
+    name, version, signatures = '', 0, {}
+    for number, _, value in wire.fields(message):
+        if number == 1:
+            name, version, _ = read_spec(value)
+        elif number == 2:
+            key, packed = _entry(value)
+            if key != 'signature_def':
+                continue
+            body = next((v for n, _, v in wire.fields(packed) if n == 2), memoryview(b''))
+            for n, _, entry in wire.fields(body):
+                if n == 1:
+                    alias, definition = _entry(entry)
+                    method = next((wire.text(v) for k, _, v in wire.fields(definition) if k == 3), '')
+                    signatures[alias] = Signature(method, _infos(definition, 1), _infos(definition, 2))
+    return Metadata(name, version, dict(sorted(signatures.items())))
+
+
+# ---- reload ----
+
+def _policy(versions: Any) -> bytes:
+    if versions is None:
+        return b''
+    if versions == 'all':
+        return wire.data(7, wire.data(101, b''))
+    if isinstance(versions, int):
+        return wire.data(7, wire.data(100, wire.integer(1, versions)))
+    return wire.data(7, wire.data(102, b''.join(wire.integer(1, v) for v in versions)))
+
+
+def write_reload(models: Iterable[ModelConfig]) -> bytes:
+    configs = b''
+    for m in models:
+        one = wire.data(1, m.name) + wire.data(2, m.base_path) + wire.data(4, m.platform) + _policy(m.versions)
+        for label, version in m.labels.items():
+            one += wire.data(8, wire.data(1, label) + wire.integer(2, version))
+        configs += wire.data(1, one)
+    return wire.data(1, wire.data(1, configs))

@@ -1,0 +1,74 @@
+"""Protobuf's wire format, as far as the messages here need it."""
+from __future__ import annotations
+
+import struct
+from typing import Iterator, Tuple, Union
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+def varint(value: int) -> bytes:
+    value &= 0xffffffffffffffff
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def integer(number: int, value: int) -> bytes:
+    return varint(number << 3) + varint(value)
+
+
+def data(number: int, value: Union[bytes, str]) -> bytes:
+    if isinstance(value, str):
+        value = value.encode()
+    return varint(number << 3 | BYTES) + varint(len(value)) + value
+
+
+def read_varint(view: memoryview, at: int) -> Tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(view) or shift > 63:
+            raise ValueError('a number is cut off')
+        byte = view[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & 0xffffffffffffffff, at
+        shift += 7
+
+
+def signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, Union[int, memoryview]]]:
+    """(number, type, value): an int for a varint, else the bytes."""
+    view, at = memoryview(message), 0
+    while at < len(view):
+        tag, at = read_varint(view, at)
+        kind = tag & 7
+        if kind == VARINT:
+            value, at = read_varint(view, at)
+            yield tag >> 3, kind, value
+            continue
+        if kind == BYTES:
+            size, at = read_varint(view, at)
+        elif kind in (FIXED32, FIXED64):
+            size = 4 if kind == FIXED32 else 8
+        else:
+            raise ValueError(f'a field of type {kind}')
+        if size > len(view) - at:
+            raise ValueError('a field is cut off')
+        yield tag >> 3, kind, view[at:at + size]
+        at += size
+
+
+def text(value: Union[int, memoryview]) -> str:
+    return bytes(value).decode(errors='replace') if not isinstance(value, int) else ''
+
+
+def float32(value: Union[int, memoryview]) -> float:
+    return struct.unpack('<f', value)[0] if not isinstance(value, int) else 0.0
