@@ -457,6 +457,7 @@ int cl_command_bench(int argc, const char *const *argv)
     set_defaults(b, &load);
     enum rt_status st =
         b->arena ? prepare(b, &words, &load, &err) : rt_fail_memory(&err, "measuring", 0);
+    cl_remote_close(&b->remote); /* its work is done, and it is no part of the load */
     if (!st)
         st = cl_load_run(&load, &result, &err);
     if (!st && b->replay && b->log_err.code != RT_OUT_OF_RANGE && b->log_err.code)
@@ -471,7 +472,6 @@ int cl_command_bench(int argc, const char *const *argv)
     code = st ? cl_failed("bench", &err) : is_well ? CL_EXIT_OK : CL_EXIT_FAILED;
     cl_result_clear(&result);
     rt_tfrecord_close(b->log);
-    cl_remote_close(&b->remote);
     rt_mutex_clear(&b->mu);
     rt_arena_free(b->arena);
     free(b);

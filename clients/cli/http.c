@@ -19,7 +19,7 @@
 #include "clients/cli/http_answer.h"
 #include "runtime/base/clock.h"
 
-enum { BLOCK = 64 << 10 };
+enum { BLOCK = 64 << 10, SMALL_BODY = 64 << 10 };
 
 struct cl_http {
     char *host, *port, *name, *token;
@@ -366,6 +366,10 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (body.n || strcmp(method, "POST") == 0)
         rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
     rt_bytes_adds(&head, "\r\n");
+    if (body.n && body.n <= SMALL_BODY) { /* in one packet */
+        rt_bytes_add(&head, body.p, body.n);
+        body.n = 0;
+    }
     if (head.failed) {
         rt_bytes_clear(&head);
         return rt_fail_memory(err, "a request", head.n);
