@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import unittest
 
 import grpc
@@ -21,6 +22,24 @@ CODE = grpc.StatusCode
 WAIT = 20 * SLOW
 GOLDENS = os.path.join(ROOT, "tests", "goldens", "classifier")
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+
+
+def long_loop(g):
+    """`exit` comes out after two thousand million rounds."""
+    i = {"T": "int32"}
+    for name, value in (("from", 0), ("to", 2**31 - 1), ("step", 1)):
+        g.const(name, "int32", [], int_val=[value])
+        enter = g.node("enter_" + name, "Enter", name, **i)
+        enter.attr["frame_name"].s = b"rounds"
+        enter.attr["is_constant"].b = name != "from"
+        enter.attr["parallel_iterations"].i = 10
+    g.node("merge", "Merge", "enter_from", "next", **i).attr["N"].i = 2
+    g.node("less", "Less", "merge", "enter_to", **i)
+    g.node("go_on", "LoopCond", "less")
+    g.node("switch", "Switch", "merge", "go_on", **i)
+    g.node("sum", "Add", "switch:1", "enter_step", **i)
+    g.node("next", "NextIteration", "sum", **i)
+    g.node("exit", "Exit", "switch", **i)
 
 
 def write_scores(folder):
@@ -60,6 +79,7 @@ def write_scores(folder):
         g.const("column", "int32", [], int_val=[1])
         g.node("echo", "ExpandDims", "tf_example", "column", T="string", Tdim="int32")
         g.node("log", "Log", "y", **f)
+        long_loop(g)
         g.const("one_row", "float", [1, 1], float_val=[1])
         g.const("one_label", "string", [1, 1], string_val=[b"one"])
     e = {"inputs": ("tf_example", "string")}
@@ -614,6 +634,12 @@ class SessionRun(InferenceCase):
         y, = [n for n in graph.node if n.name == "y"]
         self.assertEqual(y.op, "Add")
         self.assertIn("Mul", y.input)
+
+    def test_its_own_time_limit_is_kept(self):
+        before = time.monotonic()
+        self.refused(CODE.DEADLINE_EXCEEDED, "", lambda: self.ask([], ["exit"], (), "scores",
+                                                                  timeout_in_ms=200))
+        self.assertLess(time.monotonic() - before, 5 * SLOW)
 
     def test_what_is_refused(self):
         bad, x = CODE.INVALID_ARGUMENT, [("x:0", [1])]
