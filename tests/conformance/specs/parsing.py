@@ -238,3 +238,115 @@ def parse_example(g, op):
             inputs = list(case.inputs)
             inputs[k] = inputs[k][:-1]
             yield Case(*inputs, texts=True, **case.attrs)
+
+
+# ---- SequenceExamples -----------------------------------------------------------------------
+
+
+def feature_list(*rows):
+    return b"".join(field(1, r) for r in rows)
+
+
+def sequence(context=(), lists=()):
+    return (field(1, features(*context)) if context is not None else b"") + (field(2, features(*lists)) if lists is not None else b"")
+
+
+class Sequence:
+    """Two Specs; lists' dense features are {name: (dtype, shape, may be missing)}."""
+
+    def __init__(self, context=None, lists=None):
+        self.context, self.lists = context or Spec(), lists or Spec()
+
+    def case(self, op, serialized, names=None, **more):
+        c, l = self.context, self.lists
+        keys = lambda d: Const(s(*[k.encode() for k in d]))
+        missing = [k for k, v in l.dense.items() if v[2]]
+        attrs = dict(Ncontext_sparse=len(c.sparse), Nfeature_list_sparse=len(l.sparse), Nfeature_list_dense=len(l.dense),
+                     context_sparse_types=list(c.sparse.values()), context_dense_shapes=c.shapes(), feature_list_sparse_types=list(l.sparse.values()),
+                     feature_list_dense_types=[v[0] for v in l.dense.values()], feature_list_dense_shapes=l.shapes(), texts=True, **more)
+        names = np.array([], object) if names is None else names
+        if op == "ParseSequenceExample":
+            return Case(serialized, names, c.defaults(Const), feature_list_dense_missing_assumed_empty=missing, Ncontext_dense=len(c.dense),
+                        context_sparse_keys=list(c.sparse), context_dense_keys=list(c.dense), feature_list_sparse_keys=list(l.sparse),
+                        feature_list_dense_keys=list(l.dense), **attrs)
+        if op == "ParseSingleSequenceExample":
+            each = lambda d: [Const(scalar(k.encode())) for k in d]
+            for name in ("Ncontext_sparse", "Nfeature_list_sparse", "Nfeature_list_dense"):
+                del attrs[name]
+            return Case(serialized, Const(s(*[k.encode() for k in missing])), each(c.sparse), each(c.dense), each(l.sparse), each(l.dense),
+                        c.defaults(Const), scalar(b"") if names.size == 0 else names.reshape(()), **attrs)
+        return Case(serialized, names, keys(c.sparse), keys(c.dense), keys(c.ragged), keys(l.sparse), keys(l.dense), keys(l.ragged),
+                    Const(np.array([bool(v[2]) for v in l.dense.values()], bool)), c.defaults(Const),
+                    context_ragged_value_types=[t for t, _ in c.ragged.values()], context_ragged_split_types=[t for _, t in c.ragged.values()],
+                    feature_list_ragged_value_types=[t for t, _ in l.ragged.values()],
+                    feature_list_ragged_split_types=[t for _, t in l.ragged.values()], **attrs)
+
+
+CONTEXT = Spec(dense={"f": ("float32", [2], None), "i": ("int64", [], np.int64(7)), "s": ("string", [1], s(b"dflt"))},
+               sparse={"sf": "float32", "ss": "string"})
+LISTS_SPEC = Spec(dense={"F": ("float32", [2], False), "I": ("int64", [], True), "S": ("string", [1], True)}, sparse={"SI": "int64", "SS": "string"})
+BOTH = Sequence(CONTEXT, LISTS_SPEC)
+RAGGED = Sequence(Spec(CONTEXT.dense, CONTEXT.sparse, {"rf": ("float32", "int32"), "rs": ("string", "int64")}),
+                  Spec(LISTS_SPEC.dense, LISTS_SPEC.sparse, {"RI": ("int64", "int32"), "RS": ("string", "int64")}))
+ONE_DENSE = Sequence(Spec(dense={"f": ("float32", [2], None)}))
+ONE_LIST = Sequence(lists=Spec(dense={"F": ("float32", [2], False)}))
+ONE_SPARSE = Sequence(Spec(sparse={"sf": "float32"}), Spec(sparse={"SI": "int64"}))
+
+WHOLE = sequence([("f", floats(1, 2)), ("i", ints(3)), ("s", strs(b"x")), ("sf", floats(1, 2, 3)), ("ss", strs(b"a", b"b"))],
+                 [("F", feature_list(floats(1, 2), floats(3, 4))), ("I", feature_list(ints(1), ints(-2), ints(3))), ("S", feature_list(strs(b"q"))),
+                  ("SI", feature_list(ints(1, 2), ints(), ints(3))), ("SS", feature_list(strs(), strs(b"x" * 20)))])
+
+# (specification, bytes): one fault or oddity each
+ODD_SEQUENCES = [(BOTH, WHOLE), (BOTH, b""), (BOTH, sequence([("f", floats(1, 2))], [("F", b"")])), (BOTH, WHOLE + field(3, b"x")), (BOTH, WHOLE + b"\x18\x05")]
+ODD_SEQUENCES += [(ONE_DENSE, sequence([("f", v)])) for v in (floats(1, 2), floats(1), floats(1, 2, 3), floats(), b"", ints(1, 2), floats(1, 2, packed=False))]
+ODD_SEQUENCES += [(ONE_DENSE, d) for d in (b"", b"\x07", b"\x0a\x05\x0a", sequence([("f", floats(1, 2)), ("f", floats(3, 4))]), sequence([("g", floats(1))]))]
+ODD_SEQUENCES += [(ONE_LIST, sequence([], [("F", feature_list(*rows))])) for rows in (
+    (), (floats(1, 2),), (floats(1, 2), floats(3, 4)), (floats(1),), (floats(1, 2), floats(3)), (floats(1, 2), b""), (ints(1, 2),), (floats(1, 2), ints(1)),
+    (floats(1, 2, packed=False),), (floats(1, 2), floats()))]
+ODD_SEQUENCES += [(ONE_LIST, d) for d in (b"", sequence([("F", floats(1, 2))], None))]
+ODD_SEQUENCES += [(ONE_SPARSE, sequence([("sf", v)], [("SI", w)])) for v, w in (
+    (floats(), b""), (b"", feature_list(ints())), (floats(1, 2), feature_list(ints(1, 2), b"", ints(3))), (ints(1), b""), (floats(1), feature_list(floats(1))),
+    (floats(1), feature_list(floats())), (floats(1), feature_list(ints(1, -5, packed=False), ints(2))))]
+
+
+def random_sequences(g, spec, n):
+    def list_of(dtype, count):
+        return {"float32": lambda: floats(*np.round(g.rng.normal(size=count), 2)), "int64": lambda: ints(*g.rng.integers(-300, 300, count).tolist()),
+                "string": lambda: strs(*[bytes(g.rng.integers(97, 123, int(k), np.uint8)) for k in g.rng.integers(0, 20, count)])}[dtype]()
+
+    def of(half, rows):
+        pairs = []
+        for name, v in {**half.dense, **half.sparse, **half.ragged}.items():
+            dtype = v if isinstance(v, str) else v[0]
+            fixed = name in half.dense
+            count = lambda: int(np.prod(v[1], dtype=int)) if fixed else int(g.rng.integers(0, 4))
+            if g.rng.random() < 0.85 or (fixed and not rows and v[2] is None) or (fixed and rows and not v[2]):
+                pairs.append((name, feature_list(*[list_of(dtype, count()) for _ in range(g.rng.integers(0, 4))]) if rows else list_of(dtype, count())))
+        return pairs
+
+    for _ in range(n):
+        yield sequence(of(spec.context, False), of(spec.lists, True))
+
+
+@spec("ParseSequenceExample", "ParseSequenceExampleV2")
+def parse_sequence(g, op):
+    for spec, data in ODD_SEQUENCES:
+        yield spec.case(op, scalar(data))
+        yield spec.case(op, s(data))
+        yield spec.case(op, s(data, data), names=s(b"one", b"two"))
+    most = RAGGED if op.endswith("V2") else BOTH
+    for n in (0, 1, 2, 7):
+        for _ in range(15):
+            yield most.case(op, s(*random_sequences(g, most, n)))
+    for data in random_sequences(g, BOTH, 15):
+        yield BOTH.case(op, scalar(data))
+    for which in (ONE_DENSE, ONE_LIST, ONE_SPARSE):  # one feature: TensorFlow looks at several in no certain order
+        for data in list(random_sequences(g, which, 60)):
+            yield which.case(op, s(damaged(g, data)))
+    yield BOTH.case(op, s(WHOLE).reshape(1, 1))
+    yield BOTH.case(op, s(WHOLE), names=s(b"a", b"b"))
+    for d in (np.float32([1]), np.float32(1), np.float32([[1, 2]])):
+        yield Sequence(Spec(dense={"f": ("float32", [2], d)})).case(op, s(b""))
+    yield Sequence(Spec(dense={"f": ("float32", [2], np.float32([5, 6]))})).case(op, s(b"", sequence([("f", floats(1, 2))])))
+    yield Sequence(Spec(dense={"f": ("float32", [2], None)}, sparse={"f": "float32"})).case(op, s(b""))
+    yield Sequence(None, Spec(dense={"F": ("float32", [2], True)}, sparse={"F": "float32"})).case(op, s(b""))
