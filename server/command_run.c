@@ -29,6 +29,7 @@ struct given_shape {
 struct run {
     const char *dir, *inputs, *signature;
     bool bench, json;
+    struct rt_tuning tuning;
     int64_t batch, n_threads;
     int64_t seconds_ms;
     int n_shapes;
@@ -60,6 +61,8 @@ static const char usage[] =
     "  --threads N       threads that run at once (1)\n"
     "  --seconds S       how long to measure (3)\n"
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
+    "  --fusion on|off   join element-wise steps to what stands before them (on)\n"
+    "  --winograd on|off 3x3 convolutions by tiles (on)\n"
     "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"load_s\": ...}\n"
     "  --help, --version\n";
 
@@ -91,6 +94,13 @@ static bool parse_count(const char *text, int64_t max, int64_t *out)
 }
 
 /* -1: go on; else the exit status. */
+/* *off is the contrary of what "on" and "off" say. */
+static bool parse_switch(const char *text, bool *off)
+{
+    *off = strcmp(text, "off") == 0;
+    return *off || strcmp(text, "on") == 0;
+}
+
 static int parse_args(struct run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
@@ -124,7 +134,11 @@ static int parse_args(struct run *r, int argc, const char *const *argv)
         else if ((v = srv_args_value(&a, "--seconds"))) {
             wrong = parse_count(v, 3600, &seconds) ? NULL : arg;
             r->seconds_ms = seconds * 1000;
-        } else if ((v = srv_args_value(&a, "--shape")))
+        } else if ((v = srv_args_value(&a, "--fusion")))
+            wrong = parse_switch(v, &r->tuning.no_fusion) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--winograd")))
+            wrong = parse_switch(v, &r->tuning.no_winograd) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--shape")))
             wrong = parse_shape(r, v) ? NULL : arg;
         else if (!a.missing && *arg != '-' && !r->dir)
             r->dir = arg;
@@ -457,7 +471,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     r.arena = rt_arena_new(SIZE_MAX);
     struct rt_error err = {.arena = r.arena};
     const char *dir = NULL;
-    struct rt_model_options options = {.session = {.registry = registry},
+    struct rt_model_options options = {.session = {.registry = registry, .tuning = r.tuning},
                                        .allow_unsupported_signatures = true,
                                        .warm_up = r.bench};
     enum rt_status st =

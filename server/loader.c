@@ -97,6 +97,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
                     .budget = &l->server->run_memory,
+                    .tuning = {.no_fusion = !o->fusion, .no_winograd = !o->winograd},
                     .log_device_placement = o->log_device_placement},
         .tags = l->tags,
         .n_tags = l->n_tags,

@@ -7,7 +7,8 @@
 
 enum kind {
     BOOLEAN,
-    MAYBE, /* a boolean that may also be absent: enum srv_maybe */
+    SWITCH, /* a boolean written on and off */
+    MAYBE,  /* a boolean that may also be absent: enum srv_maybe */
     INTEGER,
     BYTES,   /* an integer, also with K, M or G behind it */
     SECONDS, /* kept as milliseconds; may have a fraction */
@@ -198,6 +199,11 @@ static const struct row rows[] = {
      "memory that all runs together may hold; 0: half of what the machine has free at the start"},
     {"allow_unsupported_signatures", BOOLEAN, OURS, AT(allow_unsupported_signatures), "false", NULL,
      ANY, "serve a model without those of its signatures that could not run"},
+    {"fusion", SWITCH, OURS, AT(fusion), "on", NULL, ANY,
+     "join element-wise steps to the product or convolution before them"},
+    {"winograd", SWITCH, OURS, AT(winograd), "on", NULL, ANY,
+     "3x3 convolutions by tiles: faster, rounds differently, weights take up to four times the "
+     "memory"},
     {"log_device_placement", BOOLEAN, OURS, AT(log_device_placement), "false", NULL, ANY,
      "log where each node runs"},
     {"access_log", BOOLEAN, OURS, AT(access_log), "false", NULL, ANY, "one line per request"},
@@ -301,6 +307,12 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         if (has_field(row))
             memcpy(field, &flag, sizeof flag);
         return true;
+    case SWITCH:
+        if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
+            return false;
+        flag = strcmp(text, "on") == 0;
+        memcpy(field, &flag, sizeof flag);
+        return true;
     case MAYBE: {
         enum srv_maybe said = !text || strcmp(text, "true") == 0 ? SRV_YES
                               : strcmp(text, "false") == 0       ? SRV_NO
@@ -339,8 +351,8 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
 
 static const char *kind_name(enum kind kind)
 {
-    static const char *const names[] = {"bool",    "bool",   "int",  "bytes",
-                                        "seconds", "string", "float"};
+    static const char *const names[] = {"bool",  "on|off",  "bool",   "int",
+                                        "bytes", "seconds", "string", "float"};
     return names[kind];
 }
 

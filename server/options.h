@@ -67,6 +67,7 @@ struct srv_options {
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file; /* PEM */
     bool rest_api_enable_compression; /* of answers, where the client takes gzip */
     bool allow_unsupported_signatures;
+    bool fusion, winograd;
     bool log_device_placement;
     bool access_log;
     const char *log_format; /* "text" or "json" */
