@@ -268,6 +268,8 @@ static enum rt_status listen_sockets(struct srv_grpc *g, struct rt_error *err)
     if (*o->grpc_socket_path)
         st = srv_listen_unix(&g->listener, g->ports[0].core, o->grpc_socket_path, 0,
                              "grpc_socket_path", err);
+    if (!st && *o->grpc_socket_path)
+        RT_LOG(RT_LOG_INFO, "Running gRPC ModelServer at UNIX socket %s ...", o->grpc_socket_path);
     if (!st && *o->admin_socket)
         st = srv_listen_unix(&g->listener, g->ports[1].core, o->admin_socket, 0600, "admin_socket",
                              err);

@@ -47,7 +47,7 @@ static bool same_token(struct rt_span a, struct rt_span b)
     return !differ;
 }
 
-static enum rt_status check_token(const struct srv_call *c, struct rt_error *err)
+static enum rt_status check_token(struct srv_call *c, struct rt_error *err)
 {
     static const char scheme[] = "bearer ";
     const size_t skip = sizeof scheme - 1;

@@ -112,15 +112,13 @@ static void tell_metrics(struct srv_call *c)
         srv_metrics_request(c->net, NULL, model, (enum srv_api)api, c->code, ns);
 }
 
-static void log_access(const struct srv_call *c)
+static void log_access(struct srv_call *c)
 {
     const struct srv_access a = {
         .entry = "GRPC",
         .api = c->method && c->method->api != SRV_NOT_COUNTED ? (enum srv_api)c->method->api
                                                               : SRV_OTHER,
-        .path = c->method ? rt_span_str(c->method->path)
-                          : rt_span_of(GRPC_SLICE_START_PTR(c->details.method),
-                                       GRPC_SLICE_LENGTH(c->details.method)),
+        .path = c->method ? rt_span_str(c->method->path) : srv_call_text(c, c->details.method),
         .code = c->code,
         .bytes_in = c->n_in,
         .bytes_out = c->n_out,
@@ -481,8 +479,7 @@ static void on_call(struct srv_call *c, bool ok)
         return;
     }
     c->deadline = c->details.deadline;
-    c->method = srv_grpc_find_method(GRPC_SLICE_START_PTR(c->details.method),
-                                     GRPC_SLICE_LENGTH(c->details.method));
+    c->method = srv_grpc_find_method(c->details.method);
     if (!c->method || (c->method->off && c->method->off(&c->server->options))) {
         srv_grpc_refuse_unknown(c);
         return;

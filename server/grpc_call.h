@@ -45,7 +45,7 @@ struct srv_grpc_method {
 extern const struct srv_grpc_method srv_grpc_methods[];
 extern const int srv_grpc_n_methods;
 /* NULL: there is none of that path. */
-const struct srv_grpc_method *srv_grpc_find_method(const void *path, size_t n);
+const struct srv_grpc_method *srv_grpc_find_method(grpc_slice path);
 enum { SRV_GRPC_MAX_SERVICES = 32 };
 /* The services of the methods that are there, each once: how many. */
 int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
@@ -130,8 +130,11 @@ bool srv_call_charge(struct srv_call *c, size_t bytes);
 void srv_call_uncharge(struct srv_call *c, size_t bytes);
 /* CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
+/* What the core received, copied into the arena. p NULL: no memory. Not read where it lies: it was
+ * written in a thread of the core's, in a way that the thread sanitizer cannot follow. */
+struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
 /* The value of the metadata `key` (lower case). p NULL: not sent. */
-struct rt_span srv_call_metadata(const struct srv_call *c, const char *key);
+struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
 /* Whether the call may do what an operator does; else PERMISSION_DENIED or UNAUTHENTICATED. */
 enum rt_status srv_grpc_check_admin(struct srv_call *c);

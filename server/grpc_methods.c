@@ -30,10 +30,10 @@ const struct srv_grpc_method srv_grpc_methods[] = {
 /* clang-format on */
 const int srv_grpc_n_methods = sizeof srv_grpc_methods / sizeof srv_grpc_methods[0];
 
-const struct srv_grpc_method *srv_grpc_find_method(const void *path, size_t n)
+const struct srv_grpc_method *srv_grpc_find_method(grpc_slice path)
 {
     for (int i = 0; i < srv_grpc_n_methods; i++)
-        if (rt_span_is(rt_span_of(path, n), srv_grpc_methods[i].path))
+        if (grpc_slice_str_cmp(path, srv_grpc_methods[i].path) == 0)
             return &srv_grpc_methods[i];
     return NULL;
 }
@@ -74,8 +74,7 @@ static const char *why_unknown(struct rt_span path)
 
 void srv_grpc_refuse_unknown(struct srv_call *c)
 {
-    struct rt_span path =
-        rt_span_of(GRPC_SLICE_START_PTR(c->details.method), GRPC_SLICE_LENGTH(c->details.method));
+    struct rt_span path = srv_call_text(c, c->details.method);
     const char *why = c->method ? c->method->off(&c->server->options) : why_unknown(path);
 
     c->method = NULL;

@@ -1,5 +1,6 @@
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
+#include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 #include <stdlib.h>
 #include <zlib.h>
@@ -53,13 +54,21 @@ int64_t srv_call_deadline_ns(const struct srv_call *c)
     return now + left.tv_sec * 1000000000 + left.tv_nsec;
 }
 
-struct rt_span srv_call_metadata(const struct srv_call *c, const char *key)
+struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice)
 {
-    for (size_t i = 0; i < c->metadata.count; i++) {
-        const grpc_metadata *m = &c->metadata.metadata[i];
-        if (grpc_slice_str_cmp(m->key, key) == 0)
-            return rt_span_of(GRPC_SLICE_START_PTR(m->value), GRPC_SLICE_LENGTH(m->value));
-    }
+    char *text = grpc_slice_to_c_string(slice);
+    size_t n = GRPC_SLICE_LENGTH(slice);
+    char *copy = rt_arena_strndup(c->arena, text, n);
+
+    gpr_free(text);
+    return rt_span_of(copy, copy ? n : 0);
+}
+
+struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
+{
+    for (size_t i = 0; i < c->metadata.count; i++)
+        if (grpc_slice_str_cmp(c->metadata.metadata[i].key, key) == 0)
+            return srv_call_text(c, c->metadata.metadata[i].value);
     return rt_span_of(NULL, 0);
 }
 
