@@ -148,6 +148,19 @@ static void rows_matrices(struct rt_rows *r)
 
 enum lu { LU_FINE, LU_SINGULAR };
 
+/* The run, asked while a matrix is worked on whether it should end; then nothing of it counts. */
+struct ask {
+    struct rt_run *r;
+    int64_t left;
+    bool ended;
+};
+
+static bool ends(struct ask *q, int64_t work)
+{
+    q->ended = q->ended || rt_run_spend(q->r, &q->left, work) != RT_OK;
+    return q->ended;
+}
+
 /*
  * lu_: A [n,n] in place, L below the diagonal and U on and above it; swap[i] is the row that row i
  *      changed places with; *even: an even number of swaps.
@@ -156,11 +169,13 @@ enum lu { LU_FINE, LU_SINGULAR };
  * triangular_: B [n,m] becomes the solution of op(A) X = B.
  */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
-    static enum lu lu_##dt(T *a, int64_t n, int64_t *swap, bool *even)                             \
+    static enum lu lu_##dt(struct ask *q, T *a, int64_t n, int64_t *swap, bool *even)              \
     {                                                                                              \
         enum lu result = LU_FINE;                                                                  \
         *even = true;                                                                              \
         for (int64_t k = 0; k < n; k++) {                                                          \
+            if (ends(q, (n - k) * (n - k)))                                                        \
+                return result;                                                                     \
             int64_t best = k;                                                                      \
             for (int64_t i = k + 1; i < n; i++)                                                    \
                 if (ABS(a[i * n + k]) > ABS(a[best * n + k]))                                      \
@@ -187,19 +202,22 @@ enum lu { LU_FINE, LU_SINGULAR };
         }                                                                                          \
         return result;                                                                             \
     }                                                                                              \
-    static void solve_##dt(const T *a, int64_t n, const int64_t *swap, T *b, int64_t m)            \
+    static void solve_##dt(struct ask *q, const T *a, int64_t n, const int64_t *swap, T *b,        \
+                           int64_t m)                                                              \
     {                                                                                              \
+        if (q->ended)                                                                              \
+            return;                                                                                \
         for (int64_t i = 0; i < n; i++)                                                            \
             for (int64_t j = 0; swap[i] != i && j < m; j++) {                                      \
                 const T t = b[i * m + j];                                                          \
                 b[i * m + j] = b[swap[i] * m + j];                                                 \
                 b[swap[i] * m + j] = t;                                                            \
             }                                                                                      \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (int64_t i = 0; i < n && !ends(q, i * m); i++)                                         \
             for (int64_t k = 0; k < i; k++)                                                        \
                 for (int64_t j = 0; j < m; j++)                                                    \
                     b[i * m + j] -= a[i * n + k] * b[k * m + j];                                   \
-        for (int64_t i = n - 1; i >= 0; i--) {                                                     \
+        for (int64_t i = n - 1; i >= 0 && !ends(q, (n - i) * m); i--) {                            \
             for (int64_t k = i + 1; k < n; k++)                                                    \
                 for (int64_t j = 0; j < m; j++)                                                    \
                     b[i * m + j] -= a[i * n + k] * b[k * m + j];                                   \
@@ -207,9 +225,9 @@ enum lu { LU_FINE, LU_SINGULAR };
                 b[i * m + j] /= a[i * n + i];                                                      \
         }                                                                                          \
     }                                                                                              \
-    static bool cholesky_##dt(T *a, int64_t n)                                                     \
+    static bool cholesky_##dt(struct ask *q, T *a, int64_t n)                                      \
     {                                                                                              \
-        for (int64_t j = 0; j < n; j++) {                                                          \
+        for (int64_t j = 0; j < n && !ends(q, (n - j) * j); j++) {                                 \
             T d = REAL(a[j * n + j]);                                                              \
             for (int64_t k = 0; k < j; k++)                                                        \
                 d -= a[j * n + k] * CONJ(a[j * n + k]);                                            \
@@ -226,10 +244,11 @@ enum lu { LU_FINE, LU_SINGULAR };
         }                                                                                          \
         return true;                                                                               \
     }                                                                                              \
-    static void triangular_##dt(const T *a, int64_t n, T *b, int64_t m, bool lower, bool adjoint)  \
+    static void triangular_##dt(struct ask *q, const T *a, int64_t n, T *b, int64_t m, bool lower, \
+                                bool adjoint)                                                      \
     {                                                                                              \
         const bool forward = lower != adjoint;                                                     \
-        for (int64_t s = 0; s < n; s++) {                                                          \
+        for (int64_t s = 0; s < n && !ends(q, s * m); s++) {                                       \
             const int64_t i = forward ? s : n - 1 - s;                                             \
             const int64_t from = forward ? 0 : i + 1, to = forward ? i : n;                        \
             for (int64_t k = from; k < to; k++) {                                                  \
@@ -254,10 +273,10 @@ enum lu { LU_FINE, LU_SINGULAR };
             for (int64_t j = 0; j < n; j++)                                                        \
                 a[i * n + j] = i == j;                                                             \
     }                                                                                              \
-    static T determinant_##dt(T *a, int64_t n, int64_t *swap)                                      \
+    static T determinant_##dt(struct ask *q, T *a, int64_t n, int64_t *swap)                       \
     {                                                                                              \
         bool even;                                                                                 \
-        lu_##dt(a, n, swap, &even);                                                                \
+        lu_##dt(q, a, n, swap, &even);                                                             \
         T d = even ? 1 : -1;                                                                       \
         for (int64_t i = 0; i < n; i++)                                                            \
             d *= a[i * n + i];                                                                     \
@@ -288,14 +307,16 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 
 struct batch {
     int64_t n, m, count;
+    struct ask *ask;
     int64_t *swap;
     void *room, *room2; /* a matrix each */
 };
 
-static struct batch batch_of(struct rt_run *r)
+static struct batch batch_of(struct rt_run *r, struct ask *ask)
 {
     const struct rt_tensor *t = &r->in[0];
-    struct batch b = {.n = t->dim[t->rank - 1], .count = 1};
+    struct batch b = {.n = t->dim[t->rank - 1], .count = 1, .ask = ask};
+    *ask = (struct ask){.r = r, .left = RT_WORK};
     char *room = r->scratch;
 
     b.m = b.n;
@@ -314,16 +335,17 @@ static struct batch batch_of(struct rt_run *r)
     {                                                                                              \
         bool even;                                                                                 \
         adjoint_##dt(a, b->room, b->n, adjoint);                                                   \
-        if (lu_##dt(b->room, b->n, b->swap, &even) == LU_SINGULAR)                                 \
+        if (lu_##dt(b->ask, b->room, b->n, b->swap, &even) == LU_SINGULAR)                         \
             return false;                                                                          \
-        solve_##dt(b->room, b->n, b->swap, x, b->m);                                               \
+        solve_##dt(b->ask, b->room, b->n, b->swap, x, b->m);                                       \
         return true;                                                                               \
     }
 LINALG(SOLVE)
 
 static enum rt_status run_solve(struct rt_run *r)
 {
-    struct batch b = batch_of(r);
+    struct ask ask;
+    struct batch b = batch_of(r, &ask);
     const bool adjoint = rt_attr_bool(r->node, "adjoint");
     const size_t bytes = rt_tensor_bytes(&r->out[0]);
 
@@ -344,6 +366,8 @@ static enum rt_status run_solve(struct rt_run *r)
         default:
             break;
         }
+        if (ends(&ask, 64))
+            return r->err->code;
         if (!fine)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input matrix is not invertible.");
     }
@@ -370,7 +394,8 @@ static bool invert_half(const struct batch *b, const struct kn_half *a, struct k
 
 static enum rt_status run_inverse(struct rt_run *r)
 {
-    const struct batch b = batch_of(r);
+    struct ask ask;
+    const struct batch b = batch_of(r, &ask);
     const bool adjoint = rt_attr_bool(r->node, "adjoint");
 
     for (int64_t i = 0; b.n && i < b.count; i++) {
@@ -390,6 +415,8 @@ static enum rt_status run_inverse(struct rt_run *r)
         default:
             break;
         }
+        if (ends(&ask, 64))
+            return r->err->code;
         if (!fine)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input is not invertible.");
     }
@@ -400,20 +427,23 @@ static enum rt_status run_inverse(struct rt_run *r)
 
 static enum rt_status run_determinant(struct rt_run *r)
 {
-    const struct batch b = batch_of(r);
+    struct ask ask;
+    const struct batch b = batch_of(r, &ask);
 
     for (int64_t i = 0; i < b.count; i++) {
         switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
         adjoint_##dt(AT(const T, r->in[0].data, (i * b.n * b.n)), b.room, b.n, false);             \
-        ((T *)r->out[0].data)[i] = determinant_##dt(b.room, b.n, b.swap);                          \
+        ((T *)r->out[0].data)[i] = determinant_##dt(b.ask, b.room, b.n, b.swap);                   \
         break;
             LINALG(X)
 #undef X
         default:
             break;
         }
+        if (ends(&ask, 64))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -424,7 +454,7 @@ static enum rt_status run_determinant(struct rt_run *r)
     {                                                                                              \
         bool even;                                                                                 \
         adjoint_##dt(a, b->room, b->n, false);                                                     \
-        const enum lu result = lu_##dt(b->room, b->n, b->swap, &even);                             \
+        const enum lu result = lu_##dt(b->ask, b->room, b->n, b->swap, &even);                     \
         const T *u = b->room;                                                                      \
         T s = even ? 1 : -1, l = 0;                                                                \
         for (int64_t i = 0; i < b->n; i++) {                                                       \
@@ -442,7 +472,8 @@ LOG_DET(RT_C128, double _Complex, cabs, log)
 
 static enum rt_status run_log_determinant(struct rt_run *r)
 {
-    const struct batch b = batch_of(r);
+    struct ask ask;
+    const struct batch b = batch_of(r, &ask);
 
     for (int64_t i = 0; i < b.count; i++) {
         switch (r->in[0].dtype) {
@@ -456,6 +487,8 @@ static enum rt_status run_log_determinant(struct rt_run *r)
         default:
             break;
         }
+        if (ends(&ask, 64))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -463,9 +496,9 @@ static enum rt_status run_log_determinant(struct rt_run *r)
 /* ---- Cholesky ---- */
 
 #define CHOLESKY(dt, T)                                                                            \
-    static void cholesky_one_##dt(T *a, int64_t n)                                                 \
+    static void cholesky_one_##dt(struct ask *q, T *a, int64_t n)                                  \
     {                                                                                              \
-        const bool fine = cholesky_##dt(a, n);                                                     \
+        const bool fine = cholesky_##dt(q, a, n);                                                  \
         for (int64_t i = 0; i < n; i++)                                                            \
             for (int64_t j = 0; j < n; j++)                                                        \
                 if (j > i)                                                                         \
@@ -479,6 +512,7 @@ static enum rt_status run_cholesky(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
     const int64_t n = t->dim[t->rank - 1], all = rt_tensor_count(t);
+    struct ask ask = {.r = r, .left = RT_WORK};
 
     if (!all)
         return RT_OK;
@@ -487,13 +521,15 @@ static enum rt_status run_cholesky(struct rt_run *r)
         switch (t->dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        cholesky_one_##dt((T *)r->out[0].data + i, n);                                             \
+        cholesky_one_##dt(&ask, (T *)r->out[0].data + i, n);                                       \
         break;
             LINALG(X)
 #undef X
         default:
             break;
         }
+        if (ends(&ask, 64))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -523,6 +559,7 @@ static enum rt_status run_triangular(struct rt_run *r)
     const struct rt_tensor *a = &r->in[0], *b = &r->in[1], *o = &r->out[0];
     const bool lower = rt_attr_bool(r->node, "lower"), adjoint = rt_attr_bool(r->node, "adjoint");
     const int64_t n = o->dim[o->rank - 2], m = o->dim[o->rank - 1], all = rt_tensor_count(o);
+    struct ask ask = {.r = r, .left = RT_WORK};
 
     for (int64_t i = 0; all && i < all / (n * m); i++) {
         const int64_t at_a = batch_offset(a, o, i), at_b = batch_offset(b, o, i);
@@ -531,7 +568,7 @@ static enum rt_status run_triangular(struct rt_run *r)
     case dt: {                                                                                     \
         T *x = (T *)o->data + i * n * m;                                                           \
         memcpy(x, (const T *)b->data + at_b, (size_t)(n * m) * sizeof(T));                         \
-        triangular_##dt((const T *)a->data + at_a, n, x, m, lower, adjoint);                       \
+        triangular_##dt(&ask, (const T *)a->data + at_a, n, x, m, lower, adjoint);                 \
         break;                                                                                     \
     }
             LINALG(X)
@@ -539,6 +576,8 @@ static enum rt_status run_triangular(struct rt_run *r)
         default:
             break;
         }
+        if (ends(&ask, 64))
+            return r->err->code;
     }
     return RT_OK;
 }
