@@ -5,6 +5,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/warmup.h"
 
 enum { MAX_THREADS = 64, BASE_BYTES = 8 << 20 };
 
@@ -23,6 +24,7 @@ struct srv_loader {
     int64_t reserved;              /* guarded by mu: estimates of the loads that run */
     int64_t held;                  /* guarded by mu: estimates of those and of what is loaded */
     bool stopping;                 /* guarded by mu */
+    _Atomic bool cancelled;        /* as `stopping`, for runs */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
@@ -90,6 +92,21 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
            (long long)load->version, signature, rt_error_text(err));
 }
 
+/* Requests of its own before those of anybody else; a version that fails them is none. */
+static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
+{
+    struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
+
+    enum rt_status st = l->calls->prove
+                            ? l->calls->prove(l->server, &v, load->dir, &l->cancelled, &load->err)
+                            : RT_OK;
+    if (st) {
+        l->calls->free(load->loaded);
+        load->loaded = NULL;
+    }
+    return st;
+}
+
 static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
 {
     const struct srv_options *o = &l->server->options;
@@ -103,7 +120,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
         .n_tags = l->n_tags,
         .allow_unsupported_signatures = o->allow_unsupported_signatures,
         .load_all_variables = o->enable_session_service,
-        .warm_up = o->enable_model_warmup,
+        .warm_up = o->enable_model_warmup && !srv_warmup_is_there(load->dir),
         .on_warm_up_failure = warm_up_failed,
         .arg = load,
     };
@@ -117,6 +134,8 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     if (st)
         return st;
     st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
+    if (!st)
+        st = prove(l, load);
     end_reservation(l, need);
     return st;
 }
@@ -216,6 +235,7 @@ void srv_loader_free(struct srv_loader *l)
         return;
     rt_mutex_lock(&l->mu);
     l->stopping = true;
+    atomic_store_explicit(&l->cancelled, true, memory_order_relaxed);
     rt_cond_broadcast(&l->wake);
     rt_mutex_unlock(&l->mu);
     for (int i = 0; i < l->n_threads; i++)

@@ -16,6 +16,10 @@ struct srv_model_calls {
                                   int64_t *weight_bytes, struct rt_error *err);
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
+    /* Before anybody may see it: its warm-up and its goldens. NULL: neither. True in *cancelled
+     * is to end it. */
+    enum rt_status (*prove)(struct srv_server *s, struct srv_version *v, const char *dir,
+                            const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
     /* Makes lane and metrics of a version before it is published; undoes it after its last handle
      * is gone. */
@@ -55,7 +59,8 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
 /* A model of that srv_load.held has been freed. Any thread. */
 void srv_loader_release(struct srv_loader *l, int64_t held);
-/* Loads that have not begun are given to `done` as RT_CANCELLED; those that run are waited for. */
+/* Loads that have not begun are given to `done` as RT_CANCELLED, as are those that are at their
+ * warm-up; those that run are waited for. */
 void srv_loader_free(struct srv_loader *l);
 
 /* What loading that many bytes of weights is taken to need at its peak. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/number.h"
+#include "server/warmup.h"
 
 enum kind {
     BOOLEAN,
@@ -82,7 +83,10 @@ static const struct row rows[] = {
     {"file_system_poll_wait_seconds", INTEGER, TFS, AT(file_system_poll_wait_seconds), "1", NULL,
      ANY, "look for new versions this often; 0: once; less than 0: never"},
     {"enable_model_warmup", BOOLEAN, TFS, AT(enable_model_warmup), "true", NULL, ANY,
-     "run each signature once before a version is available"},
+     "before a version is available, play the requests of its " SRV_WARMUP_FILE "; where there is "
+     "no such file, run each signature once"},
+    {"num_request_iterations_for_warmup", INTEGER, TFS, AT(num_request_iterations_for_warmup), "0",
+     NULL, ANY, "play each request of the warm-up file so many times; 0 or less: once"},
     {"saved_model_tags", TEXT, TFS, AT(saved_model_tags), "serve", NULL, ANY,
      "comma-separated tags that name the meta graph"},
     {"grpc_channel_arguments", TEXT, TFS, AT(grpc_channel_arguments), "", NULL, ANY,
@@ -197,6 +201,8 @@ static const struct row rows[] = {
      "memory that one run may hold; 0: no limit"},
     {"run_memory_total_bytes", BYTES, OURS, AT(run_memory_total_bytes), "0", NULL, SIZE,
      "memory that all runs together may hold; 0: half of what the machine has free at the start"},
+    {"num_model_warmup_threads", INTEGER, OURS, AT(num_model_warmup_threads), "1", NULL, 1,
+     SRV_MAX_WARMUP_THREADS, "requests of a warm-up file that are played at once"},
     {"allow_unsupported_signatures", BOOLEAN, OURS, AT(allow_unsupported_signatures), "false", NULL,
      ANY, "serve a model without those of its signatures that could not run"},
     {"fusion", SWITCH, OURS, AT(fusion), "on", NULL, ANY,
@@ -215,8 +221,6 @@ static const struct row rows[] = {
      "weights are read once; what the kernel keeps of their files it gives up by itself"},
     {"per_process_gpu_memory_fraction", FLOAT, TFS_IGNORED, 0, "0.0", NULL, ANY,
      "no device memory is taken ahead of its use"},
-    {"num_request_iterations_for_warmup", INTEGER, TFS_IGNORED, 0, "0", NULL, ANY,
-     "each signature is run once"},
     {"remove_unused_fields_from_bundle_metagraph", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "of a meta graph only what is served is ever kept"},
     {"prefer_tflite_model", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,

@@ -31,6 +31,7 @@ struct srv_options {
     int64_t model_config_file_poll_wait_seconds, file_system_poll_wait_seconds;
     int64_t num_load_threads, num_unload_threads, max_num_load_retries, load_retry_interval_micros;
     bool enable_model_warmup;
+    int64_t num_request_iterations_for_warmup; /* 0: one */
     bool enable_serialization_as_tensor_content, enable_signature_method_name_check;
     bool enable_grpc_healthcheck_service;
     bool enable_session_service;
@@ -66,6 +67,7 @@ struct srv_options {
     int64_t request_read_timeout_ms; /* for a whole request to arrive */
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file; /* PEM */
     bool rest_api_enable_compression; /* of answers, where the client takes gzip */
+    int64_t num_model_warmup_threads;
     bool allow_unsupported_signatures;
     bool fusion, winograd;
     bool log_device_placement;

@@ -3,6 +3,7 @@
 #include "server/loader.h"
 #include "server/metrics.h"
 #include "server/scheduler.h"
+#include "server/warmup.h"
 
 static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct rt_error *err)
 {
@@ -41,6 +42,7 @@ static void count_event(struct srv_server *s, const char *name)
 const struct srv_model_calls srv_model_calls = {
     .is_complete = rt_saved_model_is_complete,
     .load = rt_model_load,
+    .prove = srv_warmup_run,
     .free = rt_model_free,
     .attach = attach,
     .detach = detach,

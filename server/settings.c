@@ -140,6 +140,14 @@ static const char *batching_text(const batching_message *m, struct rt_arena *are
     return copy;
 }
 
+static void read_warmup(struct srv_options *o, const Tensorflow__Serving__ModelWarmupOptions *m)
+{
+    if (m && m->num_request_iterations)
+        o->num_request_iterations_for_warmup = m->num_request_iterations->value;
+    if (m && m->num_model_warmup_threads && m->num_model_warmup_threads->value > 0)
+        o->num_model_warmup_threads = m->num_model_warmup_threads->value;
+}
+
 static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m,
                                   struct rt_arena *arena, struct rt_error *err)
 {
@@ -148,6 +156,7 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
                                         "batching_parameters",
                                         "saved_model_tags",
                                         "enable_model_warmup",
+                                        "model_warmup_options",
                                         "remove_unused_fields_from_bundle_metagraph",
                                         NULL};
     if (m->n_experimental_fixed_input_tensors)
@@ -161,6 +170,7 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
         o->num_workers = threads;
     o->enable_batching = m->batching_parameters ? SRV_YES : SRV_UNSAID;
     o->enable_model_warmup = m->enable_model_warmup;
+    read_warmup(o, m->model_warmup_options);
     o->saved_model_tags = m->n_saved_model_tags ? "" : "serve";
     for (size_t i = 0; i < m->n_saved_model_tags && o->saved_model_tags; i++)
         o->saved_model_tags = rt_arena_printf(arena, "%s%s%s", o->saved_model_tags, i ? "," : "",

@@ -1,0 +1,112 @@
+"""A version's own warm-up requests, played before anybody may see it."""
+import os
+import re
+
+import records
+from support import Case, Server, wait_for
+
+FILE = "assets.extra/tf_serving_warmup_requests"
+COUNT = r":tensorflow:serving:model_warmup_records_read\{([^}]*)\} (\d+)"
+
+
+def classify(signature):
+    log = records.prediction_log_pb2.PredictionLog()
+    log.classify_log.request.model_spec.signature_name = signature
+    add_example(log.classify_log.request.input)
+    return log
+
+
+def regress(signature):
+    log = records.prediction_log_pb2.PredictionLog()
+    log.regress_log.request.model_spec.signature_name = signature
+    add_example(log.regress_log.request.input)
+    return log
+
+
+def multi(signature):
+    log = records.prediction_log_pb2.PredictionLog()
+    request = log.multi_inference_log.request
+    task = request.tasks.add(method_name="tensorflow/serving/regress")
+    task.model_spec.name, task.model_spec.signature_name = "any", signature
+    add_example(request.input)
+    return log
+
+
+def session_run():
+    log = records.prediction_log_pb2.PredictionLog()
+    request = log.session_run_log.request
+    feed = request.feed.add(name="x:0")
+    records.floats(feed.tensor, [2])
+    request.fetch.append("y:0")
+    return log
+
+
+def add_example(message):
+    e = message.example_list.examples.add()
+    e.features.feature["x"].float_list.value.append(2)
+
+
+class Warmup(Case):
+    def serve(self, *flags):
+        return Server(f"--models={self.folder}", "--file_system_poll_wait_seconds=1", *flags)
+
+    def warmed(self, server):
+        """{(version, status): records}."""
+        page = server.get("/monitoring/prometheus/metrics")[1].decode()
+        found = {}
+        for labels, n in re.findall(COUNT, page):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+            found[labels["model_path"].split("/")[-1], labels["status"]] = int(n)
+        return found
+
+    def put_with(self, logs, version="1", name=FILE):
+        """A version with such a file, moved into place at once."""
+        self.put(f".aside/{version}")
+        path = self.path(".aside", version, name)
+        records.write(path, logs or [])
+        if logs is None:
+            with open(path, "wb") as file:
+                file.write(b"this is no TFRecord, but text that is long enough")
+        os.makedirs(self.path("half"), exist_ok=True)
+        os.rename(self.path(".aside", version), self.path("half", version))
+
+    def test_every_kind_of_request_is_played_and_counted(self):
+        self.put_with([records.predict([1, 2]), classify("classify_x_to_y"),
+                       regress("regress_x_to_y"), multi("regress_x_to_y"), session_run(), b"",
+                       records.predict([3], signature="serving_default")])
+        for flags in ((), ("--num_model_warmup_threads=3",
+                           "--num_request_iterations_for_warmup=4")):
+            with self.serve(*flags) as server:
+                self.assertEqual(server.state("half", 1), "AVAILABLE")
+                self.assertEqual(self.warmed(server), {("1", "OK"): 7})
+                self.assertIn("7 records", server.log())
+        with self.serve("--enable_model_warmup=false") as server:
+            self.assertEqual(self.warmed(server), {})
+
+    def test_a_version_whose_warm_up_fails_is_none_and_the_old_one_serves_on(self):
+        self.put("half/1")
+        streamed = records.prediction_log_pb2.PredictionLog()
+        streamed.predict_streamed_log.request.add()
+        fails = (
+            ([records.predict([1]), records.predict([1], signature="no such")],
+             'warmup record 1 of .*: Serving signature key "no such" not found.'),
+            ([b"\xff"], "Failed to parse warmup record"),
+            ([records.predict([1])] * 1001,
+             r"Number of warmup records exceeds the maximum \(1000\)"),
+            ([streamed], "Unsupported log_type for warmup: 7"),
+            (None, "corrupted record .*at 0. Please verify your warmup data is in TFRecord format."))
+        with self.serve("--max_num_load_retries=0") as server:
+            for version, (logs, text) in enumerate(fails, 2):
+                self.put_with(logs, str(version))
+                wait_for(lambda v=version: server.state("half", v) == "END", 20, text)
+                self.assertRegex(server.states("half")[version][1], text)
+                self.assertEqual(server.state("half", 1), "AVAILABLE")
+                self.assertEqual(server.predict("half", [1.0]), [2.5])
+            warmed = self.warmed(server)
+            self.assertEqual(warmed["2", "FAILED_PRECONDITION"], 2)
+            self.assertEqual(warmed["4", "INVALID_ARGUMENT"], 1000)
+            self.assertEqual(warmed["5", "UNIMPLEMENTED"], 1)
+            self.assertEqual(warmed["6", "DATA_LOSS"], 0)
+            # what is wrong is put right in place
+            records.write(self.path("half", "6", FILE), [records.predict([1])])
+            wait_for(lambda: server.state("half", 6) == "AVAILABLE", 20, "the repaired version")
