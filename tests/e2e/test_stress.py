@@ -22,7 +22,7 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
                                      prediction_service_pb2_grpc, regression_pb2,
                                      session_service_pb2, session_service_pb2_grpc)
 
-ROUNDS = max(8, int(200 / SLOW ** 2))
+ROUNDS = max(8, int(200 / SLOW))
 WAIT = 20 * SLOW
 VERSIONS = (1, 2, 3)
 WEIGHT_BYTES = 1 << 20  # of each version: a leak of one shows
@@ -106,11 +106,12 @@ class Seen:
                 self.wrong.append(f"{api}, {situation}: answered {got}, not {expected}")
 
     def missing(self):
-        """Codes that never came, of each API that was in the situation."""
+        """Codes that never came: of each API that was in the situation, or with few rounds of any."""
+        came = {(SLOW == 1 and api, situation, code) for api, situation, code in self.codes}
         for api, situation in sorted({key[:2] for key in self.codes}):
             rest = ALLOWED_REST if api.startswith("REST") else {}
             for code in (rest.get(situation) or ALLOWED[situation]).split():
-                if code[0] == "!" and not self.codes[api, situation, code[1:]]:
+                if code[0] == "!" and (SLOW == 1 and api, situation, code[1:]) not in came:
                     yield f"{api}, {situation}: never {code[1:]}"
 
 
