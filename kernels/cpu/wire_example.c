@@ -78,6 +78,47 @@ bool kn_wire_skip(struct kn_wire *w)
     }
 }
 
+static bool read_field(struct kn_wire *w, struct kn_field *f)
+{
+    uint64_t tag, n;
+
+    if (!kn_wire_varint(w, &tag) || tag >> 3 == 0 || tag > UINT32_MAX)
+        return false;
+    *f = (struct kn_field){.number = (uint32_t)(tag >> 3), .type = (enum kn_wire_type)(tag & 7)};
+    switch (f->type) {
+    case KN_VARINT:
+        return kn_wire_varint(w, &f->value);
+    case KN_FIXED64:
+    case KN_FIXED32:
+        n = f->type == KN_FIXED64 ? 8 : 4;
+        if (kn_wire_left(w) < n)
+            return false;
+        memcpy(&f->value, w->p, n); /* little end first, here and there */
+        w->p += n;
+        return true;
+    case KN_BYTES:
+        if (!kn_wire_varint(w, &n) || n > kn_wire_left(w))
+            return false;
+        f->bytes = rt_span_of(w->p, n);
+        w->p += n;
+        return true;
+    default:
+        return false;
+    }
+}
+
+int kn_field_next(struct rt_span *rest, struct kn_field *f)
+{
+    struct kn_wire w = kn_wire_of(*rest);
+
+    if (!rest->n)
+        return 0;
+    if (!read_field(&w, f))
+        return -1;
+    *rest = rt_span_of(w.p, kn_wire_left(&w));
+    return 1;
+}
+
 /* ---- Example ---- */
 
 /* Key and value, in any order, once each or one of them twice; nothing behind them. */

@@ -57,6 +57,18 @@ bool kn_wire_bytes(struct kn_wire *w, struct rt_span *s);
 /* Any field of the outer message. False: malformed, or a group. */
 bool kn_wire_skip(struct kn_wire *w);
 
+/* ---- any message, as protobuf itself reads it ---- */
+
+enum kn_wire_type { KN_VARINT = 0, KN_FIXED64 = 1, KN_BYTES = 2, KN_FIXED32 = 5 };
+struct kn_field {
+    uint32_t number;
+    enum kn_wire_type type;
+    uint64_t value;       /* KN_VARINT, KN_FIXED*: the raw bits */
+    struct rt_span bytes; /* KN_BYTES */
+};
+/* 1: *f is the next field and *rest lies behind it. 0: the end. -1: malformed, or a group. */
+int kn_field_next(struct rt_span *rest, struct kn_field *f);
+
 /* ---- Example ---- */
 
 struct kn_example {

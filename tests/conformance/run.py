@@ -296,6 +296,7 @@ def plain_text(text):
     """A refusal's words without what TensorFlow puts around them."""
     text = re.split(r"^Node: .*$", text, maxsplit=1, flags=re.M)[-1]
     text = re.sub(r"^Graph execution error:\s+", "", text)
+    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # protobuf's, put where a message is printed
     return re.split(r"\n\t \[\[", text)[0].strip()
 
 

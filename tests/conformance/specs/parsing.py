@@ -350,3 +350,30 @@ def parse_sequence(g, op):
     yield Sequence(Spec(dense={"f": ("float32", [2], np.float32([5, 6]))})).case(op, s(b"", sequence([("f", floats(1, 2))])))
     yield Sequence(Spec(dense={"f": ("float32", [2], None)}, sparse={"f": "float32"})).case(op, s(b""))
     yield Sequence(None, Spec(dense={"F": ("float32", [2], True)}, sparse={"F": "float32"})).case(op, s(b""))
+
+
+@spec("ParseSingleSequenceExample")
+def parse_single_sequence(g, op):
+    for spec, data in ODD_SEQUENCES:
+        yield spec.case(op, scalar(data))
+        yield spec.case(op, scalar(data), names=s(b"name"))
+    for data in random_sequences(g, BOTH, 60):
+        yield BOTH.case(op, scalar(data))
+    for data in list(random_sequences(g, BOTH, 150)):
+        yield BOTH.case(op, scalar(damaged(g, data)))
+    wrong = [floats(1.5, 1e30, 0.1, 3, 16777217), strs(b"a\n\"'\\", b"\x01\xff~"), ints(-1, 2**40), b"", floats(), floats(1) + ints(2), ints(2) + floats(1, 2),
+             floats(1) + floats(2), field(2, field(1, struct.pack("<f", 1)) + b"\x0d" + struct.pack("<f", 2)), field(2, field(1, b"abc")), field(2, b"\x08\x05"),
+             field(9, b"x") + floats(1, 2)]
+    for i, v in enumerate(wrong):
+        for which, data in ((ONE_DENSE, sequence([("f", v)])), (ONE_LIST, sequence([], [("F", feature_list(floats(1, 2), v))])),
+                            (ONE_SPARSE, sequence([("sf", v)], [("SI", feature_list(v))])),
+                            (ONE_SPARSE, sequence([("sf", floats(1))], [("SI", feature_list(v, ints(3)))]))):
+            case = which.case(op, scalar(data))
+            case.texts = i < len(wrong) - 2  # unknown fields are printed by protobuf alone
+            yield case
+    yield ONE_DENSE.case(op, scalar(field(1, field(1, field(2, floats(1, 2)) + field(1, b"f")))))
+    yield ONE_DENSE.case(op, scalar(field(1, field(1, field(1, b"\xff") + field(2, floats(1, 2))) + features(("f", floats(1, 2))))))
+    yield ONE_DENSE.case(op, scalar(sequence([("f", floats(1, 2))]) + sequence([("f", floats(3, 4))])))
+    yield BOTH.case(op, s(WHOLE))
+    for d in (np.float32([1]), np.float32(1), np.float32([[1, 2]]), np.float32([5, 6])):
+        yield Sequence(Spec(dense={"f": ("float32", [2], d)})).case(op, scalar(b""))
