@@ -166,9 +166,10 @@ static enum slipway_code unary(struct slipway_client *c, const char *method, grp
     if (timeout_ms > 0)
         deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                 gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
-    grpc_call *call =
-        grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, cq,
-                                 grpc_slice_from_copied_string(method), NULL, deadline, NULL);
+    grpc_slice path = grpc_slice_from_copied_string(method);
+    grpc_call *call = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, cq, path,
+                                               NULL, deadline, NULL);
+    grpc_slice_unref(path);
     grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&request, 1);
     grpc_slice_unref(request);
     grpc_metadata_array initial, trailing;

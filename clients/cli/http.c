@@ -10,6 +10,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,7 @@ static bool identify(SSL_CTX *ctx, const char *cert, const char *key)
 static enum rt_status tls_new(struct cl_http *h, const struct cl_http_options *o,
                               struct rt_error *err)
 {
+    signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to a closed connection without MSG_NOSIGNAL */
     h->tls = SSL_CTX_new(TLS_client_method());
     if (!h->tls)
         return tls_failed(err, RT_INTERNAL, "TLS cannot be set up");
