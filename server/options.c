@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "server/golden.h"
+#include "server/json_number.h"
 #include "server/number.h"
 #include "server/warmup.h"
 
@@ -14,7 +16,7 @@ enum kind {
     BYTES,   /* an integer, also with K, M or G behind it */
     SECONDS, /* kept as milliseconds; may have a fraction */
     TEXT,
-    FLOAT, /* only among the ignored */
+    FLOAT, /* at least 0 */
 };
 
 enum meaning {
@@ -203,6 +205,9 @@ static const struct row rows[] = {
      "memory that all runs together may hold; 0: half of what the machine has free at the start"},
     {"num_model_warmup_threads", INTEGER, OURS, AT(num_model_warmup_threads), "1", NULL, 1,
      SRV_MAX_WARMUP_THREADS, "requests of a warm-up file that are played at once"},
+    {"golden_tolerance", FLOAT, OURS, AT(golden_tolerance), "1e-4", NULL, ANY,
+     "how far a version's answers may be from those in its " SRV_GOLDEN_FILE ", as a part of the "
+     "largest magnitude in an output, where it has no " SRV_GOLDEN_TOLERANCE_FILE},
     {"allow_unsupported_signatures", BOOLEAN, OURS, AT(allow_unsupported_signatures), "false", NULL,
      ANY, "serve a model without those of its signatures that could not run"},
     {"fusion", SWITCH, OURS, AT(fusion), "on", NULL, ANY,
@@ -330,8 +335,18 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         if (has_field(row))
             memcpy(field, &text, sizeof text);
         return true;
-    case FLOAT:
-        return looks_like_float(text);
+    case FLOAT: {
+        double real = 0;
+        const unsigned char *end = (const unsigned char *)text + strlen(text);
+        if (!looks_like_float(text))
+            return false;
+        if (!has_field(row))
+            return true;
+        if (srv_double_read((const unsigned char *)text, end, &real) != end || real < 0)
+            return false;
+        memcpy(field, &real, sizeof real);
+        return true;
+    }
     case INTEGER:
         text += strspn(text, " \t\n\v\f\r"); /* as scanf does */
         if (!srv_parse_int64(text, strlen(text), &number))

@@ -1,5 +1,6 @@
 /* What a version's life means in the real server: models of the runtime, lanes, metrics. */
 #include "runtime/base/machine.h"
+#include "server/golden.h"
 #include "server/loader.h"
 #include "server/metrics.h"
 #include "server/scheduler.h"
@@ -39,10 +40,17 @@ static void count_event(struct srv_server *s, const char *name)
     srv_metrics_event(s->metrics, name);
 }
 
+static enum rt_status prove(struct srv_server *s, struct srv_version *v, const char *dir,
+                            const _Atomic bool *cancelled, struct rt_error *err)
+{
+    enum rt_status st = srv_warmup_run(s, v, dir, cancelled, err);
+    return st ? st : srv_golden_run(s, v, dir, cancelled, err);
+}
+
 const struct srv_model_calls srv_model_calls = {
     .is_complete = rt_saved_model_is_complete,
     .load = rt_model_load,
-    .prove = srv_warmup_run,
+    .prove = prove,
     .free = rt_model_free,
     .attach = attach,
     .detach = detach,

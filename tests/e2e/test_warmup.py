@@ -110,3 +110,26 @@ class Warmup(Case):
             # what is wrong is put right in place
             records.write(self.path("half", "6", FILE), [records.predict([1])])
             wait_for(lambda: server.state("half", 6) == "AVAILABLE", 20, "the repaired version")
+
+    def test_a_version_that_answers_otherwise_than_its_goldens_is_refused(self):
+        golden = "assets.extra/slipway_golden_requests"
+        self.put_with([records.predict([1, 2], [2.5, 3.0]), records.predict([4])], "1", golden)
+        with self.serve("--max_num_load_retries=0") as server:
+            self.assertEqual(server.state("half", 1), "AVAILABLE")
+            self.assertIn("2 goldens within 0.0001", server.log())
+            self.put_with([records.predict([1], [2.5]), records.predict([1, 2], [2.5, 3.01])],
+                          "2", golden)
+            wait_for(lambda: server.state("half", 2) == "END", 20, "the refusal")
+            self.assertRegex(server.states("half")[2][1],
+                             r'golden record 1 of .*: output "y"\[1\] is 3, recorded was 3.00999999')
+            self.assertEqual(server.predict("half", [1.0]), [2.5])
+            # what is near enough, the version itself may say
+            tolerance = self.path("half", "2", "assets.extra", "slipway_golden_tolerance")
+            with open(tolerance, "w", encoding="utf-8") as file:
+                file.write("0.1\n")
+            wait_for(lambda: server.state("half", 2) == "AVAILABLE", 20, "the version")
+            page = server.get("/monitoring/prometheus/metrics")[1].decode()
+            self.assertIn('slipway_events_total{event="golden_refused"} 1', page)
+        with self.serve("--golden_tolerance=0.1") as server:
+            os.remove(tolerance)
+            self.assertEqual(server.state("half", 2), "AVAILABLE")

@@ -1,0 +1,27 @@
+/* Any bytes as a PredictionLog; its response is compared with itself, and with its request taken
+ * for one, by every API's rules. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "proto/prediction_log.h"
+#include "server/golden_compare.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct pb_prediction_log log;
+
+    if (!pb_prediction_log_read(rt_span_of(data, size), &log))
+        return 0;
+    for (int api = SRV_PREDICT; api <= SRV_SESSION_RUN; api++) {
+        struct rt_error err = {0};
+        enum rt_status st =
+            srv_golden_compare((enum srv_api)api, log.response, log.response, 0, &err);
+        /* names that stand twice may differ in what stands behind them */
+        if (st == RT_FAILED_PRECONDITION && api != SRV_PREDICT && api != SRV_SESSION_RUN)
+            abort();
+        srv_golden_compare((enum srv_api)api, log.response, log.request, 1e-4, &err);
+    }
+    return 0;
+}
