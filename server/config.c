@@ -17,7 +17,7 @@
 
 static const char TENSORFLOW[] = "tensorflow";
 
-enum { MAX_CONFIG_BYTES = 64 << 20, MAX_MODELS = 100000 };
+enum { MAX_CONFIG_BYTES = 64 << 20, MAX_MODELS = 100000, MAX_LABELS = 10000 };
 
 static struct srv_config *config_new(int n_models)
 {
@@ -202,6 +202,9 @@ static enum rt_status read_platform(struct srv_config *c, struct srv_model_confi
     if (has_type && type != TENSORFLOW__SERVING__MODEL_TYPE__TENSORFLOW)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "ModelServerConfig::model_type choice %d not supported.", type);
+    if (has_type)
+        RT_LOG(RT_LOG_WARNING, "model %s: model_type is deprecated, model_platform takes its place",
+               out->name);
     out->platform = has_type ? TENSORFLOW : rt_arena_strdup(c->arena, m->model_platform);
     return out->platform ? RT_OK : no_memory(err);
 }
@@ -272,10 +275,10 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
         st = read_logging(c, out, m, err);
     if (st)
         return st;
-    struct srv_label *labels =
-        m->n_version_labels <= MAX_MODELS
-            ? rt_arena_array(c->arena, m->n_version_labels + 1, sizeof *labels)
-            : NULL;
+    if (m->n_version_labels > MAX_LABELS)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "model %s: %zu version labels, at most %d",
+                       out->name, m->n_version_labels, MAX_LABELS);
+    struct srv_label *labels = rt_arena_array(c->arena, m->n_version_labels + 1, sizeof *labels);
     if (!labels)
         return no_memory(err);
     out->labels = labels;

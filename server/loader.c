@@ -7,7 +7,7 @@
 #include "runtime/base/thread.h"
 #include "server/warmup.h"
 
-enum { MAX_THREADS = 64, BASE_BYTES = 8 << 20 };
+enum { MAX_THREADS = 256, BASE_BYTES = 8 << 20 };
 
 struct srv_loader {
     struct srv_server *server;

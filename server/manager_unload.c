@@ -4,7 +4,7 @@
 
 #include "runtime/base/log.h"
 
-enum { MAX_THREADS = 64 };
+enum { MAX_THREADS = 256 };
 
 struct srv_unloader {
     struct srv_manager *manager;

@@ -217,6 +217,9 @@ class Models(ConfigCase):
                         " version_labels { key: 'canary' value: 9 }")
             server.process.send_signal(signal.SIGHUP)
             wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "version 2")
+            status, body = server.post("/v1/models/m/labels/canary:predict", {"instances": [1.0]})
+            self.assertEqual(status, 404)
+            self.assertIn(b"Servable not found for request: Specific(m, 9)", body)
             self.config("m model_version_policy { all {} } "
                         "version_labels { key: 'stable' value: 2 }")
             server.process.send_signal(signal.SIGHUP)

@@ -1,12 +1,25 @@
 /* A model config file, from text to checked data. */
+#include <stdlib.h>
+
+#include "runtime/base/log.h"
 #include "server/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct srv_config *c = NULL;
+    atomic_store(&rt_log_level, -1);
+    struct srv_config *c = NULL, *again = NULL;
     struct rt_error err = {0};
-    if (!srv_config_from_text(rt_span_of(data, size), "fuzz", &c, &err))
-        srv_config_free(c);
+    if (srv_config_from_text(rt_span_of(data, size), "fuzz", &c, &err))
+        return 0;
+    if (srv_config_from_text(rt_span_of(data, size), "fuzz", &again, &err) ||
+        !srv_config_eq(c, again) || srv_config_check_transition(c, again, &err))
+        abort();
+    srv_config_check_platforms(c, again, &err);
+    for (int i = 0; i < c->n_models; i++)
+        if (srv_config_find(again, c->models[i].name) != &again->models[i])
+            abort();
+    srv_config_free(again);
+    srv_config_free(c);
     return 0;
 }
