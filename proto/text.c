@@ -15,7 +15,28 @@ struct parser {
     const char *begin, *p, *end;
     int depth;
     struct rt_error *err;
+    struct pb_text_places *places;
+    /* The last place that was looked up, so that many of them are one walk over the text. */
+    const char *known;
+    struct pb_text_place at_known;
 };
+
+/* `at` not before the one of the last call. */
+static struct pb_text_place place_of(struct parser *x, const char *at)
+{
+    for (; x->known < at; x->known++) {
+        x->at_known.column = *x->known == '\n' ? 1 : x->at_known.column + 1;
+        x->at_known.line += *x->known == '\n';
+    }
+    return x->at_known;
+}
+
+static void keep_place(struct parser *x, const ProtobufCMessageDescriptor *d, const char *at)
+{
+    struct pb_text_places *p = x->places;
+    if (p && p->type == d && p->n < p->max)
+        p->at[p->n++] = place_of(x, at);
+}
 
 /* ---- errors ---- */
 
@@ -23,17 +44,18 @@ static enum rt_status fail(struct parser *x, const char *at, const char *fmt, ..
 static enum rt_status fail(struct parser *x, const char *at, const char *fmt, ...)
 {
     char reason[384];
-    long line = 1, column = 1;
     va_list ap;
 
-    for (const char *p = x->begin; p < at; p++) {
-        column = *p == '\n' ? 1 : column + 1;
-        line += *p == '\n';
+    if (at < x->known) {
+        x->known = x->begin;
+        x->at_known = (struct pb_text_place){1, 1};
     }
+    struct pb_text_place place = place_of(x, at);
     va_start(ap, fmt);
     vsnprintf(reason, sizeof reason, fmt, ap);
     va_end(ap);
-    return rt_fail(x->err, RT_INVALID_ARGUMENT, "%ld:%ld: %s", line, column, reason);
+    return rt_fail(x->err, RT_INVALID_ARGUMENT, "%lld:%lld: %s", (long long)place.line,
+                   (long long)place.column, reason);
 }
 
 static enum rt_status fail_memory(struct parser *x)
@@ -436,6 +458,7 @@ static enum rt_status message_value(struct parser *x, ProtobufCMessage *m,
 
     if (st)
         return st;
+    keep_place(x, d, x->p - 1);
     ProtobufCMessage *inner = calloc(1, d->sizeof_message);
     ProtobufCMessage **slot = inner ? slot_of(m, f) : NULL;
     if (!slot) {
@@ -757,10 +780,19 @@ static enum rt_status body(struct parser *x, ProtobufCMessage *m, char close)
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err)
 {
+    return pb_text_parse_placed(out, d, text, NULL, err);
+}
+
+enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                                    struct rt_span text, struct pb_text_places *places,
+                                    struct rt_error *err)
+{
     const char *begin = text.n ? (const char *)text.p : "";
-    struct parser x = {begin, begin, begin + text.n, 1, err};
+    struct parser x = {.end = begin + text.n, .depth = 1, .err = err, .places = places};
     if (text.n >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0)
-        x.begin = x.p = begin + 3; /* editors put a mark before UTF-8 */
+        begin += 3; /* editors put a mark before UTF-8 */
+    x.begin = x.p = x.known = begin;
+    x.at_known = (struct pb_text_place){1, 1};
     ProtobufCMessage *m = calloc(1, d->sizeof_message);
     enum rt_status st;
 

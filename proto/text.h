@@ -20,4 +20,18 @@
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err);
 
+/* Where the messages of one type begin in a text: at their "{". */
+struct pb_text_place {
+    int64_t line, column; /* from 1 */
+};
+struct pb_text_places {
+    const ProtobufCMessageDescriptor *type;
+    struct pb_text_place *at; /* in the order of the text */
+    size_t n, max;            /* of those beyond max nothing is kept */
+};
+/* The same, and fills `places` (NULL is fine). */
+enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                                    struct rt_span text, struct pb_text_places *places,
+                                    struct rt_error *err);
+
 #endif

@@ -45,6 +45,17 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail_memory(err, "the model configuration", 0);
 }
 
+/* Ends the text of an error of that model in its place in the file. */
+static enum rt_status at_place(const struct srv_config *c, const struct srv_model_config *m,
+                               struct rt_error *err)
+{
+    if (!c->file || !m->line || !err)
+        return err ? err->code : RT_INVALID_ARGUMENT;
+    struct rt_error was = *err;
+    return rt_fail(err, was.code, "%s (%s:%lld:%lld)", rt_error_text(&was), c->file,
+                   (long long)m->line, (long long)m->column);
+}
+
 /* "s3" of "s3://bucket/m", with its length; 0 when there is none. */
 static size_t scheme_length(const char *path)
 {
@@ -80,14 +91,26 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+/* Of one name in the order of the file. */
+static int by_name_and_place(const void *a, const void *b)
+{
+    const struct srv_model_config *x = a, *y = b;
+    int c = strcmp(x->name, y->name);
+    if (c)
+        return c;
+    return x->line != y->line ? (x->line > y->line) - (x->line < y->line)
+                              : (x->column > y->column) - (x->column < y->column);
+}
+
 static enum rt_status sort_and_check(struct srv_config *c, struct rt_error *err)
 {
-    qsort(c->models, (size_t)c->n_models, sizeof *c->models, by_name);
+    qsort(c->models, (size_t)c->n_models, sizeof *c->models, by_name_and_place);
     for (int i = 1; i < c->n_models; i++)
-        if (strcmp(c->models[i - 1].name, c->models[i].name) == 0)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "Illegal to list model %s multiple times in config list",
-                           c->models[i].name);
+        if (strcmp(c->models[i - 1].name, c->models[i].name) == 0) {
+            rt_fail(err, RT_INVALID_ARGUMENT,
+                    "Illegal to list model %s multiple times in config list", c->models[i].name);
+            return at_place(c, &c->models[i], err);
+        }
     return RT_OK;
 }
 
@@ -153,10 +176,14 @@ enum rt_status srv_config_check_platforms(const struct srv_config *old,
                            "new platform requested is %s",
                            m->name, before->platform, m->platform);
     }
-    for (int i = 0; i < config->n_models; i++)
-        if (strcmp(config->models[i].platform, TENSORFLOW) != 0)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Model %s requests unsupported platform %s",
-                           config->models[i].name, config->models[i].platform);
+    for (int i = 0; i < config->n_models; i++) {
+        const struct srv_model_config *m = &config->models[i];
+        if (strcmp(m->platform, TENSORFLOW) == 0)
+            continue;
+        rt_fail(err, RT_INVALID_ARGUMENT, "Model %s requests unsupported platform %s", m->name,
+                m->platform);
+        return at_place(config, m, err);
+    }
     return RT_OK;
 }
 
@@ -298,8 +325,9 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
     return RT_OK;
 }
 
-enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
-                                       struct rt_error *err)
+/* `places` of the models in `file`, or both NULL. */
+static enum rt_status from_message(const void *message, const struct pb_text_places *places,
+                                   const char *file, struct srv_config **out, struct rt_error *err)
 {
     const Tensorflow__Serving__ModelServerConfig *m = message;
     bool is_list =
@@ -316,12 +344,24 @@ enum rt_status srv_config_from_message(const void *message, struct srv_config **
     if (!c)
         return no_memory(err);
     c->is_list = is_list;
+    c->file = file ? rt_arena_strdup(c->arena, file) : NULL;
+    for (size_t i = 0; places && i < places->n && i < n; i++) {
+        c->models[i].line = places->at[i].line;
+        c->models[i].column = places->at[i].column;
+    }
     enum rt_status st = RT_OK;
-    for (size_t i = 0; i < n && !st; i++)
-        st = read_model(c, &c->models[c->n_models++], m->model_config_list->config[i], err);
+    for (size_t i = 0; i < n && !st; i++) {
+        struct srv_model_config *to = &c->models[c->n_models++];
+        st = read_model(c, to, m->model_config_list->config[i], err);
+        if (st)
+            st = at_place(c, to, err);
+    }
     /* TensorFlow Serving looks at names and paths of all before it looks at a platform. */
-    for (size_t i = 0; i < n && !st; i++)
+    for (size_t i = 0; i < n && !st; i++) {
         st = read_platform(c, &c->models[i], m->model_config_list->config[i], err);
+        if (st)
+            st = at_place(c, &c->models[i], err);
+    }
     if (!st || st == RT_INVALID_ARGUMENT) {
         struct rt_error twice = {0};
         if (sort_and_check(c, &twice)) { /* comes first there */
@@ -337,16 +377,27 @@ enum rt_status srv_config_from_message(const void *message, struct srv_config **
     return RT_OK;
 }
 
+enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
+                                       struct rt_error *err)
+{
+    return from_message(message, NULL, NULL, out, err);
+}
+
 enum rt_status srv_config_from_text(struct rt_span text, const char *name, struct srv_config **out,
                                     struct rt_error *err)
 {
     ProtobufCMessage *message = NULL;
+    struct pb_text_places places = {.type = &tensorflow__serving__model_config__descriptor};
+    places.max = text.n / 2 < MAX_MODELS ? text.n / 2 + 1 : MAX_MODELS; /* "{}" each, at least */
+    places.at = calloc(places.max, sizeof *places.at);
+    if (!places.at)
+        return no_memory(err);
     enum rt_status st = srv_text_parse(
-        &message, &tensorflow__serving__model_server_config__descriptor, text, name, err);
-    if (st)
-        return st;
-    st = srv_config_from_message(message, out, err);
+        &message, &tensorflow__serving__model_server_config__descriptor, text, name, &places, err);
+    if (!st)
+        st = from_message(message, &places, name, out, err);
     pb_free(message);
+    free(places.at);
     return st;
 }
 

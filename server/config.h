@@ -31,10 +31,12 @@ struct srv_model_config {
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* NULL: none */
+    int64_t line, column;                     /* in srv_config.file */
 };
 
 struct srv_config {
     struct rt_arena *arena;
+    const char *file; /* whose text it was; NULL: there is none. Errors end in the place in it */
     bool is_list; /* false: an empty file, which says nothing, not even that there are no models */
     int n_models;
     struct srv_model_config *models; /* sorted by name, no name twice */

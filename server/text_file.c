@@ -7,9 +7,10 @@
 enum { MAX_BYTES = 64 << 20 };
 
 enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
-                              struct rt_span text, const char *path, struct rt_error *err)
+                              struct rt_span text, const char *path, struct pb_text_places *places,
+                              struct rt_error *err)
 {
-    enum rt_status st = pb_text_parse(out, d, text, err);
+    enum rt_status st = pb_text_parse_placed(out, d, text, places, err);
     return st ? rt_fail_prefix(err, "Invalid protobuf file: '%s': ", path) : RT_OK;
 }
 
@@ -21,7 +22,7 @@ enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessage
     enum rt_status st = rt_file_read(path, MAX_BYTES, &text, &n, err);
     if (st)
         return st;
-    st = srv_text_parse(out, d, rt_span_of(text, n), path, err);
+    st = srv_text_parse(out, d, rt_span_of(text, n), path, NULL, err);
     free(text);
     return st;
 }

@@ -113,6 +113,21 @@ static void a_platform_must_be_tensorflow_and_stay_it(void **state)
     srv_config_free(caffe);
 }
 
+static void an_error_ends_in_its_place_in_the_file(void **state)
+{
+    (void)state;
+    assert_fails(parse("model_config_list {\n  config { name: 'm' base_path: '/m' model_platform: "
+                       "'tensorflow' }\n  config { name: 'n' base_path: 'n' } }"),
+                 RT_INVALID_ARGUMENT, &err, "got base_path()=n (models.config:3:10)");
+    assert_fails(parse("model_config_list {\n config { name: 'm' base_path: '/m' model_platform: "
+                       "'tensorflow' }\n config: < name: 'm' base_path: '/m' > }"),
+                 RT_INVALID_ARGUMENT, &err,
+                 "Illegal to list model m multiple times in config list (models.config:3:10)");
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' }")), RT_INVALID_ARGUMENT, &err,
+                 "ModelServerConfig::model_platform. (models.config:1:28)");
+    assert_ok(parse(LIST(MODEL("m", "")) " # x"), &err);
+}
+
 static void an_empty_file_may_not_follow_a_list(void **state)
 {
     (void)state;
@@ -230,6 +245,7 @@ int main(void)
         cmocka_unit_test(an_empty_file_is_a_server_without_models),
         cmocka_unit_test(what_tensorflow_serving_refuses_is_refused),
         cmocka_unit_test(a_platform_must_be_tensorflow_and_stay_it),
+        cmocka_unit_test(an_error_ends_in_its_place_in_the_file),
         cmocka_unit_test(an_empty_file_may_not_follow_a_list),
         cmocka_unit_test(logging_is_kept),
         cmocka_unit_test(configs_are_the_same_when_they_say_the_same),
