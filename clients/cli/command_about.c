@@ -250,6 +250,7 @@ int cl_command_metadata(int argc, const char *const *argv)
 int cl_command_reload(int argc, const char *const *argv)
 {
     struct about a = {.target = CL_TARGET_DEFAULTS};
+    a.target.timeout_s = 600; /* models are loaded meanwhile */
     const struct cl_flag_set sets[] = {{cl_target_flags, CL_N_TARGET_FLAGS, &a.target}};
     const struct cl_usage usage = {
         .command = "reload",

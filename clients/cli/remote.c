@@ -15,7 +15,8 @@ enum { MAX_ANSWER = INT32_MAX, MAX_FILE = INT32_MAX };
 const struct cl_flag cl_target_flags[] = {
     {"--server", CL_TEXT, AT(server), "URL",
      "grpc://HOST:PORT, grpcs://, http://, https://, unix:PATH (gRPC)", 0},
-    {"--timeout", CL_REAL, AT(timeout_s), "S", "seconds for a call (30); 0: no limit", 0},
+    {"--timeout", CL_REAL, AT(timeout_s), "S", "seconds for a call (30; reload: 600); 0: no limit",
+     0},
     {"--ca", CL_TEXT, AT(ca), "FILE", "PEM: whom to trust instead of the system's list", 0},
     {"--cert", CL_TEXT, AT(cert), "FILE", "PEM: our own certificate", 0},
     {"--key", CL_TEXT, AT(key), "FILE", "PEM: its key", 0},

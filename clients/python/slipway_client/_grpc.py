@@ -123,7 +123,11 @@ class GrpcClient:
             dtype = infos[name].dtype if name in infos else None
             arrays[name] = (messages.as_array(value, dtype), dtype)
         request = messages.write_predict(messages.model_spec(model, version, label, signature), arrays, outputs)
-        answer = self._call(_PREDICTION + 'Predict', request, timeout)
+        try:
+            answer = self._call(_PREDICTION + 'Predict', request, timeout)
+        except Error:
+            self._signatures.pop((model, version, label), None)  # another version may take something else
+            raise
         found, spec = self._understand(messages.read_predict, answer)
         return Prediction(found, *spec)
 
