@@ -176,6 +176,8 @@ struct rt_run_shared {
     struct rt_pool *pool;
     int64_t deadline_ns;
     const _Atomic bool *cancelled;
+    const _Atomic bool *const *all_cancelled; /* as in rt_run_options */
+    int n_all_cancelled;
     int depth;   /* of sub-plan calls */
     bool moving; /* the next plan's feeds are held by its caller alone and may be taken */
     int64_t nodes_run;

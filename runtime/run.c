@@ -72,10 +72,20 @@ struct rt_pool *rt_run_pool(struct rt_run *r)
     return r->ctx->shared->pool;
 }
 
+static bool is_cancelled(const struct rt_run_shared *s)
+{
+    if (s->cancelled && atomic_load_explicit(s->cancelled, memory_order_relaxed))
+        return true;
+    for (int i = 0; i < s->n_all_cancelled; i++)
+        if (!atomic_load_explicit(s->all_cancelled[i], memory_order_relaxed))
+            return false;
+    return s->n_all_cancelled > 0;
+}
+
 enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err)
 {
     const struct rt_run_shared *s = c->shared;
-    if (s->cancelled && atomic_load_explicit(s->cancelled, memory_order_relaxed))
+    if (is_cancelled(s))
         return rt_fail(err, RT_CANCELLED, "the request was cancelled");
     if (s->deadline_ns && s->deadline_ns != RT_NEVER && rt_now_ns() > s->deadline_ns)
         return rt_fail(err, RT_DEADLINE_EXCEEDED, "the deadline passed while the model ran");

@@ -624,6 +624,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
                                    .pool = pool,
                                    .deadline_ns = options ? options->deadline_ns : 0,
                                    .cancelled = options ? options->cancelled : NULL,
+                                   .all_cancelled = options ? options->all_cancelled : NULL,
+                                   .n_all_cancelled = options ? options->n_all_cancelled : 0,
                                    .trace = trace && trace->wants_times ? trace : NULL};
     if (trace && trace->wants_graph)
         rt_trace_plan(trace, b->plan);

@@ -53,6 +53,9 @@ struct rt_trace;
 struct rt_run_options {
     int64_t deadline_ns;           /* CLOCK_MONOTONIC; 0 or RT_NEVER: none */
     const _Atomic bool *cancelled; /* may be NULL; true ends the run with RT_CANCELLED */
+    /* Of a run for several: it ends so when all of these are true. None: it does not. */
+    const _Atomic bool *const *all_cancelled;
+    int n_all_cancelled;
     struct rt_trace *trace;        /* NULL: none (runtime/trace.h) */
 };
 

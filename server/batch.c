@@ -156,17 +156,21 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
     struct rt_run_options options = {.deadline_ns = 0};
     struct rt_tensor *in = rt_arena_array(b->arena, (size_t)n_in + 1, sizeof *in);
     struct rt_tensor *out = rt_arena_array(b->arena, (size_t)n_out + 1, sizeof *out);
+    const _Atomic bool **gone = rt_arena_array(b->arena, (size_t)b->n_jobs, sizeof *gone);
     enum rt_status st = RT_OK;
     enum outcome outcome = RAN;
 
-    if (!in || !out) {
+    if (!in || !out || !gone) {
         rt_fail_memory(err, "a batch", 0);
         return FAILED;
     }
-    /* It must end in time for the member that has most of it left. */
-    for (const struct srv_job *j = b->first; j; j = j->next)
+    /* It goes on for the member that has most time left, and as long as one still wants it. */
+    options.all_cancelled = gone;
+    for (const struct srv_job *j = b->first; j; j = j->next) {
         if (j->deadline_ns > options.deadline_ns)
             options.deadline_ns = j->deadline_ns;
+        gone[options.n_all_cancelled++] = srv_job_cancelled(j);
+    }
     for (int i = 0; i < n_in && !st; i++)
         st = merge_feed(b, i, &in[i], err);
     if (!st)

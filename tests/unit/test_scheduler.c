@@ -21,12 +21,21 @@ static struct {
     int64_t sleep_us;
 } model;
 
+static bool is_given_up(const struct rt_run_options *o)
+{
+    if (o->cancelled && atomic_load(o->cancelled))
+        return true;
+    for (int i = 0; i < o->n_all_cancelled; i++)
+        if (!atomic_load(o->all_cancelled[i]))
+            return false;
+    return o->n_all_cancelled > 0;
+}
+
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
                                struct rt_tensor *fetches, const struct rt_run_options *options,
                                struct rt_error *err)
 {
     (void)c;
-    (void)options;
     int together = atomic_fetch_add(&model.together, 1) + 1;
     if (together > atomic_load(&model.most_together))
         atomic_store(&model.most_together, together);
@@ -34,8 +43,12 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     int64_t n = rt_tensor_count(&feeds[0]);
     if (run < 64)
         atomic_store(&model.rows[run], feeds[0].rank ? feeds[0].dim[0] : -1);
-    while (atomic_load(&model.held))
+    while (atomic_load(&model.held) && !is_given_up(options))
         usleep(200);
+    if (is_given_up(options)) {
+        atomic_fetch_sub(&model.together, 1);
+        return rt_fail(err, RT_CANCELLED, "given up");
+    }
     if (model.sleep_us)
         usleep((useconds_t)model.sleep_us);
     enum rt_status st = RT_OK;
@@ -445,6 +458,29 @@ static void what_the_client_gave_up_is_not_run(void **state)
     assert_int_equal(atomic_load(&model.rows[1]), 1);
     drop(gone);
     drop(kept);
+    drop(first);
+    end(w);
+}
+
+static void a_batch_ends_when_the_last_of_its_clients_has_gone(void **state)
+{
+    (void)state;
+    struct world *w = begin(1, true, false);
+    struct request *first = block(w);
+    struct request *a = submit(w, 1, 1, RT_NEVER), *b = submit(w, 1, 2, RT_NEVER);
+    srv_net_end(&w->net);
+    atomic_store(&first->job.cancelled, true);
+    wait_done(w, 1);
+    wait_runs(2);
+    atomic_store(&a->job.cancelled, true);
+    usleep(5000);
+    assert_int_equal(atomic_load(&w->n_done), 1); /* the other still wants it */
+    atomic_store(&b->job.cancelled, true);
+    wait_done(w, 3);
+    assert_int_equal(a->job.status, RT_CANCELLED);
+    assert_int_equal(b->job.status, RT_CANCELLED);
+    drop(a);
+    drop(b);
     drop(first);
     end(w);
 }
@@ -944,6 +980,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_answers_unavailable_at_once),
         cmocka_unit_test(a_deadline_is_kept_even_while_all_workers_run),
         cmocka_unit_test(what_the_client_gave_up_is_not_run),
+        cmocka_unit_test(a_batch_ends_when_the_last_of_its_clients_has_gone),
         cmocka_unit_test(tiny_jobs_run_on_the_network_thread_once_their_cost_is_known),
         cmocka_unit_test(what_is_queued_at_the_end_is_refused),
         cmocka_unit_test(mail_is_opened_in_the_order_posted),
