@@ -129,12 +129,14 @@ void srv_listener_close(struct srv_listener *l)
 
 static int bind_tcp(const struct addrinfo *a)
 {
-    int one = 1;
+    int one = 1, zero = 0;
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a->ai_family == AF_INET6) /* "::" is every address, also of IPv4 */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
     int e = errno;
