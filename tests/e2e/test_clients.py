@@ -455,6 +455,15 @@ class Python(Asked):
         proto.tensor_shape.dim.add().size = 3
         proto.int_val.extend([1, -2])
         self.assertEqual(_messages.read_tensor(proto.SerializeToString()).tolist(), [1, -2, -2])
+        numbers = [0, 1, 127, 128, -1, 2**63 - 1, -2**63]
+        proto = tensor_pb2.TensorProto(dtype=9, int64_val=numbers)
+        proto.tensor_shape.dim.add().size = len(numbers)
+        self.assertEqual(_messages.read_tensor(proto.SerializeToString()).tolist(), numbers)
+        for cut in range(1, len(proto.SerializeToString())):  # whatever it is, it is said
+            try:
+                _messages.read_tensor(proto.SerializeToString()[:cut])
+            except ValueError:
+                pass
 
     def test_a_server_that_says_nothing_is_not_waited_for(self):
         with socket.socket() as silent:

@@ -13,8 +13,10 @@ is the server's own sentence.
 """
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
+if TYPE_CHECKING:
+    from ._grpc import GrpcClient
 from ._rest import RestClient, b64
 from ._types import Error, Metadata, ModelConfig, Signature, TensorInfo, VersionStatus
 
@@ -25,12 +27,12 @@ __version__ = '0.1.0'
 
 def __getattr__(name: str) -> Any:
     if name == 'GrpcClient':  # only who asks for it needs grpcio and numpy
-        from ._grpc import GrpcClient
-        return GrpcClient
+        from . import _grpc
+        return _grpc.GrpcClient
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
-def connect(url: str, **options: Any) -> Union[RestClient, 'GrpcClient']:  # noqa: F821
+def connect(url: str, **options: Any) -> Union[RestClient, 'GrpcClient']:
     """A client for http://, https://, grpc://, grpcs://HOST:PORT or unix:PATH (gRPC).
 
     Options of both: timeout (seconds for each call), ca, cert and key (paths of PEM files), server_name (in the
@@ -43,5 +45,5 @@ def connect(url: str, **options: Any) -> Union[RestClient, 'GrpcClient']:  # noq
         return RestClient(address, tls=scheme == 'https', **options)
     if scheme not in ('grpc', 'grpcs') and found:
         raise ValueError(f'{url}: none of http://, https://, grpc://, grpcs://, unix:')
-    from ._grpc import GrpcClient
-    return GrpcClient(address if found else url, tls=scheme == 'grpcs', **options)
+    from . import _grpc
+    return _grpc.GrpcClient(address if found else url, tls=scheme == 'grpcs', **options)

@@ -186,9 +186,7 @@ class GrpcClient:
         if isinstance(models, Mapping):
             models = [ModelConfig(name, path) for name, path in models.items()]
         answer = self._call(method, messages.write_reload(models), timeout)
-        for number, _, value in messages.wire.fields(answer):
-            if number == 1:
-                code, text = messages.read_status_proto(value)
-                if code:
-                    raise Error(CODES[code] if code < len(CODES) else 'UNKNOWN', text)
+        code, text = self._understand(messages.read_reload, answer)
+        if code:
+            raise Error(CODES[code] if 0 <= code < len(CODES) else 'UNKNOWN', text)
         return None

@@ -51,50 +51,57 @@ def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
     return wire.integer(1, _DTYPE[native]) + wire.data(2, shape) + (wire.data(4, content) if content else b'')
 
 
-def _varints(value: Union[int, memoryview], kind: int) -> Iterable[int]:
+def _varints(kind: int, value: int, data: memoryview) -> np.ndarray:
+    """Of one field, which may be packed; all at once, since they may be many."""
     if kind == wire.VARINT:
-        yield value  # type: ignore[misc]
-        return
-    at = 0
-    while at < len(value):  # type: ignore[arg-type]
-        number, at = wire.read_varint(value, at)  # type: ignore[arg-type]
-        yield number
+        return np.array([value], np.uint64)
+    octets = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(octets < 128)
+    if not len(octets):
+        return np.empty(0, np.uint64)
+    if not len(ends) or ends[-1] != len(octets) - 1:
+        raise ValueError('a number is cut off')
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    place = np.arange(len(octets)) - np.repeat(starts, ends - starts + 1)
+    if place.max() > 9:
+        raise ValueError('a number of more than ten bytes')
+    parts = (octets & 127).astype(np.uint64) << (7 * place).astype(np.uint64)
+    return np.add.reduceat(parts, starts)
 
 
 def read_tensor(message: Bytes) -> np.ndarray:
-    dtype, shape, content = 0, [], None
-    found: List[Tuple[int, int, Any]] = []
-    for number, kind, value in wire.fields(message):
-        if number == 1 and kind == wire.VARINT:
+    dtype, content = 0, memoryview(b'')
+    shape: List[int] = []
+    found: List[Tuple[int, int, int, memoryview]] = []
+    for number, kind, value, data in wire.fields(message):
+        if number == 1:
             dtype = value
-        elif number == 2 and kind == wire.BYTES:
-            for dim, dim_kind, body in wire.fields(value):
-                if dim == 2 and dim_kind == wire.BYTES:
-                    shape.append(next((wire.signed(v) for n, _, v in wire.fields(body) if n == 1), 0))
-        elif number == 4 and kind == wire.BYTES:
-            content = value
+        elif number == 2:
+            shape += [wire.first_integer(body, 1) for dim, _, _, body in wire.fields(data) if dim == 2]
+        elif number == 4:
+            content = data
         else:
-            found.append((number, kind, value))
+            found.append((number, kind, value, data))
     count = math.prod(shape)
-    if count < 0 or count * 16 > _MAX_BYTES:
+    if min(shape, default=0) < 0 or count * 16 > _MAX_BYTES:
         raise ValueError(f'a tensor of shape {shape}')
     if dtype == 7:
-        flat = np.empty(count, object)
-        strings = [bytes(v) for n, k, v in found if n == 8 and k == wire.BYTES][:count]
+        flat: np.ndarray = np.empty(count, object)
+        strings = [bytes(data) for n, kind, _, data in found if n == 8 and kind == wire.BYTES][:count]
         flat[:] = strings + [strings[-1] if strings else b''] * (count - len(strings))
         return flat.reshape(shape)
     if dtype != 14 and dtype not in _NUMPY:
         raise ValueError(f'a tensor of dtype {dtype}')
     native = np.dtype('<u2' if dtype in (14, 19) else _NUMPY[dtype]).newbyteorder('<')
-    if content is not None and len(content):
+    if len(content):
         flat = np.frombuffer(content, native)
     elif dtype in _FIXED:
         field, code = _FIXED[dtype]
-        flat = np.frombuffer(b''.join(bytes(v) for n, k, v in found if n == field and k != wire.VARINT), code)
+        flat = np.frombuffer(b''.join(bytes(data) for n, _, _, data in found if n == field), code)
     else:
         field = _VARINTS[dtype]
-        values = np.array([x for n, k, v in found if n == field for x in _varints(v, k)], np.uint64)
-        flat = values.astype(native)
+        values = [_varints(kind, value, data) for n, kind, value, data in found if n == field]
+        flat = np.concatenate([np.empty(0, np.uint64), *values]).astype(native)
     if len(flat) < count:  # the last value stands for those that are left out
         flat = np.concatenate([flat, np.full(count - len(flat), flat[-1] if len(flat) else 0, flat.dtype)])
     if len(flat) != count:
@@ -121,26 +128,13 @@ def model_spec(model: str, version: Optional[int] = None, label: Optional[str] =
 
 def read_spec(message: Bytes) -> Tuple[str, int, str]:
     """(name, version, signature)."""
-    name, version, signature = '', 0, ''
-    for number, _, value in wire.fields(message):
-        if number == 1:
-            name = wire.text(value)
-        elif number == 2:
-            version = next((wire.signed(v) for n, _, v in wire.fields(value) if n == 1), 0)
-        elif number == 3:
-            signature = wire.text(value)
-    return name, version, signature
+    return (wire.text(wire.first_data(message, 1)), wire.first_integer(wire.first_data(message, 2), 1),
+            wire.text(wire.first_data(message, 3)))
 
 
 def _entry(message: Bytes) -> Tuple[str, memoryview]:
     """Of a map."""
-    key, value = '', memoryview(b'')
-    for number, kind, body in wire.fields(message):
-        if number == 1 and kind == wire.BYTES:
-            key = wire.text(body)
-        elif number == 2 and kind == wire.BYTES:
-            value = body
-    return key, value
+    return wire.text(wire.first_data(message, 1)), wire.first_data(message, 2)
 
 
 # ---- predict ----
@@ -153,13 +147,14 @@ def write_predict(spec: bytes, inputs: Mapping[str, Tuple[np.ndarray, Optional[s
 
 
 def read_predict(message: Bytes) -> Tuple[Dict[str, np.ndarray], Tuple[str, int, str]]:
-    outputs, spec = {}, ('', 0, '')
-    for number, _, value in wire.fields(message):
+    outputs: Dict[str, np.ndarray] = {}
+    spec = ('', 0, '')
+    for number, _, _, data in wire.fields(message):
         if number == 1:
-            name, tensor = _entry(value)
+            name, tensor = _entry(data)
             outputs[name] = read_tensor(tensor)
         elif number == 2:
-            spec = read_spec(value)
+            spec = read_spec(data)
     return outputs, spec
 
 
@@ -195,95 +190,60 @@ def write_examples(spec: bytes, examples: Sequence[Any], context: Any = None) ->
     return spec + wire.data(2, wire.data(2, items + wire.data(2, write_example(context))))
 
 
-def _results(message: Bytes) -> List[memoryview]:
-    return [item for number, _, result in wire.fields(message) if number == 1
-            for n, _, item in wire.fields(result) if n == 1]
+def _all(message: Bytes, number: int) -> List[memoryview]:
+    return [data for n, _, _, data in wire.fields(message) if n == number]
 
 
 def read_classes(message: Bytes) -> Classes:
-    found: Classes = []
-    for classes in _results(message):
-        found.append([])
-        for number, _, one in wire.fields(classes):
-            if number == 1:
-                parts = {n: v for n, _, v in wire.fields(one)}
-                found[-1].append((wire.text(parts.get(1, memoryview(b''))), wire.float32(parts.get(2, b'\0\0\0\0'))))
-    return found
+    return [[(wire.text(wire.first_data(one, 1)), wire.float32(wire.first_data(one, 2))) for one in _all(classes, 1)]
+            for classes in _all(wire.first_data(message, 1), 1)]
 
 
 def read_regressions(message: Bytes) -> List[float]:
-    return [next((wire.float32(v) for n, _, v in wire.fields(one) if n == 1), 0.0) for one in _results(message)]
+    return [wire.float32(wire.first_data(one, 1)) for one in _all(wire.first_data(message, 1), 1)]
 
 
 # ---- about models ----
 
 def read_status(message: Bytes) -> List[VersionStatus]:
     found = []
-    for number, _, one in wire.fields(message):
-        if number != 1:
-            continue
-        version, state, code, text = 0, 0, 0, ''
-        for n, _, value in wire.fields(one):
-            if n == 1:
-                version = wire.signed(value)
-            elif n == 2:
-                state = value
-            elif n == 3:
-                code, text = read_status_proto(value)
-        name = CODES[code] if code < len(CODES) else 'UNKNOWN'
-        found.append(VersionStatus(version, STATES.get(state, 'UNKNOWN'), name, text))
+    for one in _all(message, 1):
+        code, text = read_status_proto(wire.first_data(one, 3))
+        name = CODES[code] if 0 <= code < len(CODES) else 'UNKNOWN'
+        state = STATES.get(wire.first_integer(one, 2), 'UNKNOWN')
+        found.append(VersionStatus(wire.first_integer(one, 1), state, name, text))
     return found
 
 
-def read_status_proto(message: Bytes) -> Tuple[int, str]:
-    code, text = 0, ''
-    for number, _, value in wire.fields(message):
-        if number == 1:
-            code = value
-        elif number == 2:
-            text = wire.text(value)
-    return code, text
+def read_status_proto(message: memoryview) -> Tuple[int, str]:
+    return wire.first_integer(message, 1), wire.text(wire.first_data(message, 2))
 
 
-def _infos(message: Bytes, field: int) -> Dict[str, TensorInfo]:
+def read_reload(message: Bytes) -> Tuple[int, str]:
+    return read_status_proto(wire.first_data(message, 1))
+
+
+def _infos(message: memoryview, field: int) -> Dict[str, TensorInfo]:
     found = {}
-    for number, _, body in wire.fields(message):
-        if number != field:
-            continue
-        alias, info = _entry(body)
-        name, dtype, shape = '', 0, None
-        for n, _, value in wire.fields(info):
-            if n == 1:
-                name = wire.text(value)
-            elif n == 2:
-                dtype = value
-            elif n == 3:
-                dims, unknown = [], False
-                for d, _, part in wire.fields(value):
-                    if d == 2:
-                        dims.append(next((wire.signed(v) for k, _, v in wire.fields(part) if k == 1), 0))
-                    elif d == 3:
-                        unknown = bool(part)
-                shape = None if unknown else tuple(dims)
-        found[alias] = TensorInfo(name, DTYPE_NAMES.get(dtype, 'DT_INVALID'), shape)
+    for entry in _all(message, field):
+        alias, info = _entry(entry)
+        dims: Optional[Tuple[int, ...]] = None
+        for number, _, _, shape in wire.fields(info):
+            if number == 3 and not wire.first_integer(shape, 3):
+                dims = tuple(wire.first_integer(dim, 1) for dim in _all(shape, 2))
+        dtype = DTYPE_NAMES.get(wire.first_integer(info, 2), 'DT_INVALID')
+        found[alias] = TensorInfo(wire.text(wire.first_data(info, 1)), dtype, dims)
     return dict(sorted(found.items()))
 
 
 def read_metadata(message: Bytes) -> Metadata:
-    name, version, signatures = '', 0, {}
-    for number, _, value in wire.fields(message):
-        if number == 1:
-            name, version, _ = read_spec(value)
-        elif number == 2:
-            key, packed = _entry(value)
-            if key != 'signature_def':
-                continue
-            body = next((v for n, _, v in wire.fields(packed) if n == 2), memoryview(b''))
-            for n, _, entry in wire.fields(body):
-                if n == 1:
-                    alias, definition = _entry(entry)
-                    method = next((wire.text(v) for k, _, v in wire.fields(definition) if k == 3), '')
-                    signatures[alias] = Signature(method, _infos(definition, 1), _infos(definition, 2))
+    name, version, _ = read_spec(wire.first_data(message, 1))
+    signatures = {}
+    for key, packed in map(_entry, _all(message, 2)):
+        if key == 'signature_def':  # an Any of a SignatureDefMap
+            for alias, definition in map(_entry, _all(wire.first_data(packed, 2), 1)):
+                method = wire.text(wire.first_data(definition, 3))
+                signatures[alias] = Signature(method, _infos(definition, 1), _infos(definition, 2))
     return Metadata(name, version, dict(sorted(signatures.items())))
 
 

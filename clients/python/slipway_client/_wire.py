@@ -44,15 +44,18 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, Union[int, memoryview]]]:
-    """(number, type, value): an int for a varint, else the bytes."""
+_NOTHING = memoryview(b'')
+
+
+def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, int, memoryview]]:
+    """(number, type, integer, data): the integer of a varint, the data of every other type; else 0 and nothing."""
     view, at = memoryview(message), 0
     while at < len(view):
         tag, at = read_varint(view, at)
         kind = tag & 7
         if kind == VARINT:
             value, at = read_varint(view, at)
-            yield tag >> 3, kind, value
+            yield tag >> 3, kind, value, _NOTHING
             continue
         if kind == BYTES:
             size, at = read_varint(view, at)
@@ -62,13 +65,22 @@ def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, Union[
             raise ValueError(f'a field of type {kind}')
         if size > len(view) - at:
             raise ValueError('a field is cut off')
-        yield tag >> 3, kind, view[at:at + size]
+        yield tag >> 3, kind, 0, view[at:at + size]
         at += size
 
 
-def text(value: Union[int, memoryview]) -> str:
-    return bytes(value).decode(errors='replace') if not isinstance(value, int) else ''
+def first_integer(message: memoryview, number: int) -> int:
+    return next((signed(value) for n, _, value, _ in fields(message) if n == number), 0)
 
 
-def float32(value: Union[int, memoryview]) -> float:
-    return struct.unpack('<f', value)[0] if not isinstance(value, int) else 0.0
+def first_data(message: Union[bytes, memoryview], number: int) -> memoryview:
+    return next((data for n, _, _, data in fields(message) if n == number), _NOTHING)
+
+
+def text(data: memoryview) -> str:
+    return bytes(data).decode(errors='replace')
+
+
+def float32(data: memoryview) -> float:
+    value: float = struct.unpack('<f', data)[0] if len(data) == 4 else 0.0
+    return value
