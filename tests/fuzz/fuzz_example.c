@@ -25,8 +25,8 @@
 #define SHAPES                                                                                     \
     LIST("dense_shapes", "shape { dim { size: 2 } } shape { dim { size: -1 } dim { size: 2 } }")
 
-static const char *const graph = NODE("x", "Placeholder", TYPE("DT_STRING")) KEYS("none", "0", "")
-    KEYS("sparse", "3", "string_val: 'f' string_val: 'i' string_val: 's'")
+static const char *const examples = NODE("x", "Placeholder", TYPE("DT_STRING"))
+    KEYS("none", "0", "") KEYS("sparse", "3", "string_val: 'f' string_val: 'i' string_val: 's'")
         KEYS("dense", "2", "string_val: 'd' string_val: 'p'") KEYS("ragged", "1", "string_val: 'r'")
             FLOAT("two", "dim { size: 2 }") FLOAT("pad", "")
                 NODE("op", "ParseExampleV2",
@@ -39,15 +39,62 @@ static const char *const graph = NODE("x", "Placeholder", TYPE("DT_STRING")) KEY
                              LIST("ragged_value_types", "type: DT_INT64")
                                  LIST("ragged_split_types", "type: DT_INT32"));
 
-static struct rt_callable *make_callable(void)
+/* One name per kind, the same in the context and in the lists; a default, and a list that may miss.
+ */
+#define TYPES(key, what) LIST(key, "type: " what)
+#define COUNT(key)       "attr { key: '" key "' value { i: 1 } } "
+#define IN(name)         "input: '" name "' "
+static const char *const sequences = NODE("x", "Placeholder", TYPE("DT_STRING")) KEYS(
+    "none", "0", "") KEYS("a", "1", "string_val: 'a'") KEYS("b", "1", "string_val: 'b'")
+    KEYS("c", "1", "string_val: 'c'") FLOAT("two", "dim { size: 2 }") NODE(
+        "yes", "Const",
+        TYPE("DT_BOOL") "attr { key: 'value' value { tensor { dtype: DT_BOOL tensor_shape "
+                        "{ dim { size: 1 } } bool_val: true } } } ")
+        NODE("op", "ParseSequenceExampleV2",
+             IN("x") IN("none") IN("a") IN("b") IN("c") IN("a") IN("b") IN("c") IN("yes") IN("two")
+                 COUNT("Ncontext_sparse") COUNT("Nfeature_list_sparse") COUNT("Nfeature_list_dense")
+                     TYPES("Tcontext_dense", "DT_FLOAT") TYPES("context_sparse_types", "DT_INT64")
+                         TYPES("context_ragged_value_types",
+                               "DT_STRING") TYPES("context_ragged_split_types", "DT_INT32")
+                             LIST("context_dense_shapes", "shape { dim { size: 2 } }")
+                                 TYPES("feature_list_dense_types", "DT_INT64")
+                                     TYPES("feature_list_sparse_types", "DT_STRING")
+                                         TYPES("feature_list_ragged_value_types", "DT_FLOAT")
+                                             TYPES("feature_list_ragged_split_types", "DT_INT64")
+                                                 LIST("feature_list_dense_shapes", "shape { }"));
+
+#define NAME(name)                                                                                 \
+    NODE("one_" name, "Const",                                                                     \
+         TYPE("DT_STRING") "attr { key: 'value' value { tensor { dtype: DT_STRING tensor_shape "   \
+                           "{ } string_val: '" name "' } } } ")
+static const char *const single = NODE("x", "Placeholder", TYPE("DT_STRING"))
+    KEYS("b", "1", "string_val: 'b'") NAME("a") NAME("b") FLOAT("two", "dim { size: 2 }")
+        NODE("op", "ParseSingleSequenceExample",
+             IN("x") IN("b") IN("one_a") IN("one_b") IN("one_a") IN("one_b") IN("two") IN("one_a")
+                 COUNT("Ncontext_sparse") COUNT("Ncontext_dense") COUNT("Nfeature_list_sparse")
+                     COUNT("Nfeature_list_dense") TYPES("context_sparse_types", "DT_INT64")
+                         TYPES("Tcontext_dense", "DT_FLOAT")
+                             TYPES("feature_list_dense_types", "DT_INT64")
+                                 TYPES("feature_list_sparse_types", "DT_STRING")
+                                     LIST("context_dense_shapes", "shape { dim { size: 2 } }")
+                                         LIST("feature_list_dense_shapes", "shape { }"));
+
+enum { MAX_OUT = 14 };
+struct subject {
+    struct rt_callable *c;
+    int n_out;
+};
+
+static struct subject open_graph(const char *graph, int n_out)
 {
     static const char *const feed = "x";
-    static const char *const fetches[] = {"op:0", "op:3", "op:4",  "op:5",  "op:6",
-                                          "op:9", "op:8", "op:10", "op:11", "op:12"};
+    static const char *const fetches[MAX_OUT] = {"op:0",  "op:1",  "op:2",  "op:3", "op:4",
+                                                 "op:5",  "op:6",  "op:7",  "op:8", "op:9",
+                                                 "op:10", "op:11", "op:12", "op:13"};
     struct rt_registry *ops = rt_registry_new();
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
-    struct rt_callable *c = NULL;
+    struct subject made = {.n_out = n_out};
     struct rt_error err = {0};
     ProtobufCMessage *m;
 
@@ -63,40 +110,44 @@ static struct rt_callable *make_callable(void)
     pb_free(m);
     const struct rt_session_options options = {.registry = ops, .run_memory_limit = 64 << 20};
     const struct rt_call_spec spec = {
-        .feeds = &feed, .fetches = fetches, .n_feeds = 1, .n_fetches = 10};
-    if (rt_session_new(&s, l, &options, &err) || rt_session_prepare(s, &spec, &c, &err))
+        .feeds = &feed, .fetches = fetches, .n_feeds = 1, .n_fetches = n_out};
+    if (rt_session_new(&s, l, &options, &err) || rt_session_prepare(s, &spec, &made.c, &err))
         abort();
-    return c;
+    return made;
 }
 
-static void parse(struct rt_callable *c, int rank, int64_t n, struct rt_str *examples)
+static void parse(const struct subject *s, int rank, int64_t n, struct rt_str *strs)
 {
-    struct rt_tensor in = {.dtype = RT_STRING, .rank = (int8_t)rank, .dim = {n}, .data = examples};
-    struct rt_tensor out[10] = {0};
+    struct rt_tensor in = {.dtype = RT_STRING, .rank = (int8_t)rank, .dim = {n}, .data = strs};
+    struct rt_tensor out[MAX_OUT] = {0};
     struct rt_error err = {0};
 
-    if (rt_callable_run(c, &in, out, NULL, &err) == RT_OK)
-        for (int k = 0; k < 10; k++)
+    if (rt_callable_run(s->c, &in, out, NULL, &err) == RT_OK)
+        for (int k = 0; k < s->n_out; k++)
             rt_tensor_clear(&out[k]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct rt_callable *c;
-    struct rt_str examples[3] = {0};
+    static struct subject subject[3];
+    struct rt_str strs[3] = {0};
     const size_t cut = size / 2;
 
-    if (!c)
-        c = make_callable();
-    if (rt_str_set(&examples[0], data, size) && rt_str_set(&examples[1], data, cut) &&
-        rt_str_set(&examples[2], data + cut, size - cut)) {
-        parse(c, 0, 0, examples);
-        parse(c, 1, 1, examples);
-        parse(c, 1, 3, examples);
-        parse(c, 1, 2, examples + 1);
+    if (!subject[0].c) {
+        subject[0] = open_graph(examples, 13);
+        subject[1] = open_graph(sequences, 14);
+        subject[2] = open_graph(single, 8);
     }
+    if (rt_str_set(&strs[0], data, size) && rt_str_set(&strs[1], data, cut) &&
+        rt_str_set(&strs[2], data + cut, size - cut))
+        for (int k = 0; k < 3; k++) {
+            parse(&subject[k], 0, 0, strs);
+            parse(&subject[k], 1, 1, strs);
+            parse(&subject[k], 1, 3, strs);
+            parse(&subject[k], 1, 2, strs + 1);
+        }
     for (int k = 0; k < 3; k++)
-        rt_str_clear(&examples[k]);
+        rt_str_clear(&strs[k]);
     return 0;
 }
