@@ -29,7 +29,7 @@ static void put_int(struct rt_bytes *out, uint32_t number, uint64_t v)
     put_varint(out, v);
 }
 
-static void put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n)
+void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n)
 {
     put_varint(out, (uint64_t)number << 3 | PB_BYTES);
     put_varint(out, n);
@@ -39,7 +39,7 @@ static void put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size
 
 static void put_text(struct rt_bytes *out, uint32_t number, const char *s)
 {
-    put_bytes(out, number, s, strlen(s));
+    cl_put_bytes(out, number, s, strlen(s));
 }
 
 static size_t varint_size(uint64_t v)
@@ -53,7 +53,7 @@ static size_t varint_size(uint64_t v)
 /* A small message in a larger one: written beside it, then appended. */
 static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *inner)
 {
-    put_bytes(out, number, inner->p, inner->n);
+    cl_put_bytes(out, number, inner->p, inner->n);
     out->failed |= inner->failed;
     rt_bytes_clear(inner);
 }
@@ -133,11 +133,11 @@ static void put_values(struct rt_bytes *out, const struct slipway_tensor *t, int
     const struct slipway_string *s = t->data;
     if (t->dtype != SLIPWAY_STRING) {
         if (n)
-            put_bytes(out, 4, t->data, n);
+            cl_put_bytes(out, 4, t->data, n);
         return;
     }
     for (int64_t i = 0; i < count; i++)
-        put_bytes(out, 8, s[i].p, s[i].n);
+        cl_put_bytes(out, 8, s[i].p, s[i].n);
 }
 
 enum rt_status cl_write_tensor(struct rt_bytes *out, const struct slipway_tensor *t,
@@ -168,7 +168,7 @@ static enum rt_status put_input(struct rt_bytes *out, const struct slipway_tenso
     size_t name = strlen(t->name);
     put_varint(out, 2 << 3 | PB_BYTES);
     put_varint(out, 1 + varint_size(name) + name + 1 + varint_size(tensor) + tensor);
-    put_bytes(out, 1, t->name, name);
+    cl_put_bytes(out, 1, t->name, name);
     put_varint(out, 2 << 3 | PB_BYTES);
     put_varint(out, tensor);
     rt_bytes_add(out, head.p, head.n);

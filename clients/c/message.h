@@ -28,6 +28,9 @@ enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
 enum rt_status cl_write_tensor(struct rt_bytes *out, const struct slipway_tensor *t,
                                struct rt_error *err);
 
+/* A field of bytes, text or a message. */
+void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
+
 /* ---- answers; DATA_LOSS with a reason when they cannot be understood ---- */
 
 /* *budget: the most bytes that tensors may take, lessened by what they take. */

@@ -4,15 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clients/c/message.h"
 #include "clients/cli/cli.h"
 #include "clients/cli/input.h"
+#include "clients/cli/load.h"
 #include "clients/cli/npy.h"
+#include "runtime/base/tfrecord.h"
 
 struct predict {
     struct cl_target target;
     struct cl_version_flags version;
     struct cl_list inputs, outputs;
-    const char *out;
+    const char *out, *record;
     bool raw;
 
     struct cl_remote remote;
@@ -28,6 +31,7 @@ static const struct cl_flag flags[] = {
     {"--raw", CL_SWITCH, AT(raw), NULL, "take files as strings whatever they hold", 0},
     {"--output", CL_TEXTS, AT(outputs), "NAME", "only this output; may be given again", 0},
     {"--out", CL_TEXT, AT(out), "FILE.npy", "write the output as a NumPy file", 0},
+    {"--record", CL_TEXT, AT(record), "FILE", "append request and answer to a log (gRPC)", 0},
 };
 #undef AT
 
@@ -35,7 +39,9 @@ static const char about[] =
     "Asks a model and prints its answer as JSON. INPUT is JSON itself, or a file: .json, .npy,\n"
     ".npz (whose arrays are named as the inputs), or any other (an image, a text), which becomes\n"
     "one string; \"-\" or nothing is JSON from standard input. JSON is a request body, or a list\n"
-    "(of rows) or object (of inputs) alone. Arrays are converted to the model's types.\n";
+    "(of rows) or object (of inputs) alone. Arrays are converted to the model's types.\n"
+    "A log (a TFRecord file of PredictionLogs) is what warm-up files, golden files and\n"
+    "`slipway bench --replay` consist of.\n";
 
 static enum rt_status know_signature(struct predict *p, struct rt_error *err)
 {
@@ -81,23 +87,71 @@ static enum rt_status show(struct predict *p, const struct slipway_tensor *outpu
 
 /* ---- over gRPC ---- */
 
+/* Behind the records that are there. A PredictionLog has predict_log in field 6, and that the two
+ * messages in fields 1 and 2. */
+static enum rt_status append_record(const char *path, const struct rt_bytes *request,
+                                    struct rt_span answer, struct rt_error *err)
+{
+    enum { REQUEST = 1, RESPONSE = 2 };
+    struct rt_bytes both, log, out;
+    rt_bytes_init(&both, SIZE_MAX);
+    rt_bytes_init(&log, SIZE_MAX);
+    rt_bytes_init(&out, SIZE_MAX);
+    cl_put_bytes(&both, REQUEST, request->p, request->n);
+    cl_put_bytes(&both, RESPONSE, answer.p, answer.n);
+    cl_put_bytes(&log, CL_PREDICT, both.p, both.n);
+    rt_tfrecord_add(&out, log.p, log.n);
+    enum rt_status st = RT_OK;
+    if (both.failed || log.failed || out.failed)
+        st = rt_fail_memory(err, "a record", request->n + answer.n);
+    FILE *f = st ? NULL : fopen(path, "ab");
+    if (!st && (!f || fwrite(out.p, 1, out.n, f) != out.n))
+        st = rt_fail(err, RT_UNAVAILABLE, "%s: %s", path, strerror(errno));
+    if (f && fclose(f) != 0 && !st)
+        st = rt_fail(err, RT_UNAVAILABLE, "%s: %s", path, strerror(errno));
+    rt_bytes_clear(&both);
+    rt_bytes_clear(&log);
+    rt_bytes_clear(&out);
+    return st;
+}
+
+static enum rt_status send_grpc(struct predict *p, const struct rt_bytes *request, bool is_row,
+                                struct rt_error *err)
+{
+    const struct cl_shot shot = {.api = CL_PREDICT, .request = rt_span_of(request->p, request->n)};
+    size_t budget = p->remote.max_bytes;
+    struct slipway_answer answer;
+    struct rt_bytes bytes;
+    rt_bytes_init(&bytes, p->remote.max_bytes);
+    enum rt_status st = cl_shoot(&p->remote, &shot, &bytes, err);
+    struct rt_span got = rt_span_of(bytes.p, bytes.n);
+    if (!st)
+        st = cl_read_predict(got, p->arena, &budget, &answer, err);
+    if (!st)
+        st = show(p, answer.outputs, answer.n_outputs, is_row, err);
+    if (!st && p->record)
+        st = append_record(p->record, request, got, err);
+    rt_bytes_clear(&bytes);
+    return st;
+}
+
 static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 {
-    struct slipway_answer *answer;
-    struct slipway_error why;
+    struct rt_bytes request;
     bool is_row;
-    const struct slipway_call call = {
-        .timeout_ms = p->remote.timeout_ms, .outputs = p->outputs.at, .n_outputs = p->outputs.n};
     enum rt_status st = know_signature(p, err);
     if (!st)
         st = cl_input_bind(&p->input, p->signature, p->arena, &is_row, err);
     if (st)
         return st;
-    if (slipway_predict(p->remote.grpc, &p->model, p->input.tensors, p->input.n, &call, &answer,
-                        &why))
-        return cl_of_slipway(&why, err);
-    st = show(p, answer->outputs, answer->n_outputs, is_row, err);
-    slipway_answer_free(answer);
+    rt_bytes_init(&request, SIZE_MAX);
+    st = cl_write_predict(&request, &p->model, p->input.tensors, p->input.n, p->outputs.at,
+                          p->outputs.n, err);
+    if (!st && request.failed)
+        st = rt_fail_memory(err, "a request", request.n);
+    if (!st)
+        st = send_grpc(p, &request, is_row, err);
+    rt_bytes_clear(&request);
     return st;
 }
 
@@ -216,6 +270,8 @@ int cl_command_predict(int argc, const char *const *argv)
         st = cl_remote_open(&p.remote, &p.target, p.arena, &err);
     if (!st)
         st = cl_input_read(&words, &p.inputs, p.raw, p.arena, &p.input, &err);
+    if (!st && p.record && p.remote.rest)
+        st = rt_fail(&err, RT_INVALID_ARGUMENT, "--record goes over gRPC");
     if (!st)
         st = p.remote.rest ? over_rest(&p, &err) : over_grpc(&p, &err);
     code = st ? cl_failed("predict", &err) : CL_EXIT_OK;

@@ -268,6 +268,21 @@ class Commands(Asked):
             file.write(b"torn")
         self.bad("truncated record at", "bench", "--replay", self.path("log"), "--server", self.grpc)
 
+    def test_what_is_asked_can_be_recorded_and_replayed(self):
+        log = self.path("recorded")
+        for x in ("[1]", "[2, 3]"):
+            self.good("predict", "half_plus_two", x, "--record", log, "--server", self.grpc)
+        self.bad("over gRPC", "predict", "half_plus_two", "[1]", "--record", log, "--server", self.rest)
+        r = self.bench("--replay", log, "--server", self.grpc)
+        self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (2, 0, 0))
+        # A version that brings it as its goldens is served: its answers are those.
+        version = self.path("models/half_plus_two/2")
+        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), version)
+        os.makedirs(os.path.join(version, "assets.extra"), exist_ok=True)
+        shutil.copy(log, os.path.join(version, "assets.extra", "slipway_golden_requests"))
+        with Server(f"--models={self.path('models')}") as server:
+            self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
+
     def test_the_c_library_s_example_asks(self):
         example = os.path.join(os.path.dirname(binary()), "slipway_example")
         done = subprocess.run([example, f"127.0.0.1:{self.server.grpc_port}", "1", "2", "5"],
