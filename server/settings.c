@@ -157,6 +157,7 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
                                         "saved_model_tags",
                                         "enable_model_warmup",
                                         "model_warmup_options",
+                                        "enable_per_model_batching_params",
                                         "remove_unused_fields_from_bundle_metagraph",
                                         NULL};
     if (m->n_experimental_fixed_input_tensors)
@@ -170,6 +171,7 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
         o->num_workers = threads;
     o->enable_batching = m->batching_parameters ? SRV_YES : SRV_UNSAID;
     o->enable_model_warmup = m->enable_model_warmup;
+    o->enable_per_model_batching_parameters = m->enable_per_model_batching_params;
     read_warmup(o, m->model_warmup_options);
     o->saved_model_tags = m->n_saved_model_tags ? "" : "serve";
     for (size_t i = 0; i < m->n_saved_model_tags && o->saved_model_tags; i++)
@@ -220,7 +222,8 @@ static void tell_flags_of_platform(const struct srv_options *o)
                                         "tensorflow_intra_op_parallelism",
                                         "tensorflow_inter_op_parallelism",
                                         "saved_model_tags",
-                                        "enable_model_warmup"};
+                                        "enable_model_warmup",
+                                        "num_request_iterations_for_warmup"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (srv_options_is_given(o, flags[i]))
             RT_LOG(RT_LOG_WARNING, "--%s has no effect beside --platform_config_file", flags[i]);
