@@ -98,7 +98,7 @@ def build(folder, out):
     with v1.Session() as session:
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
         for v in v1.global_variables():  # a linear model begins with zeros, which would hide everything
-            v.load(np.random.RandomState(len(v.name)).normal(size=v.shape, scale=0.3).astype(np.float32), session)
+            v.load(np.random.RandomState(len(v.name)).normal(size=v.shape, scale=0.05).astype(np.float32), session)
         builder = v1.saved_model.Builder(str(out))
         builder.add_meta_graph_and_variables(
             session, ["serve"], main_op=v1.tables_initializer(), strip_default_attrs=True,
