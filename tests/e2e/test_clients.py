@@ -72,10 +72,11 @@ class Asked(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(f"--models={MODELS}", "--monitoring_config_file=")
+        cls.folder = tempfile.mkdtemp(prefix="slipway-clients-")
+        cls.unix = "unix:" + os.path.join(cls.folder, "socket")
+        cls.server = Server(f"--models={MODELS}", "--grpc_socket_path=" + cls.unix[5:])
         cls.grpc = f"grpc://127.0.0.1:{cls.server.grpc_port}"
         cls.rest = f"http://127.0.0.1:{cls.server.rest_port}"
-        cls.folder = tempfile.mkdtemp(prefix="slipway-clients-")
 
     @classmethod
     def tearDownClass(cls):
@@ -99,7 +100,7 @@ class Asked(unittest.TestCase):
 
 class Commands(Asked):
     def test_predict_asks_by_rest_and_by_grpc_and_says_the_same(self):
-        for server in (self.rest, self.grpc):
+        for server in (self.rest, self.grpc, self.unix):
             ask = ["predict", "half_plus_two", "--server", server]
             self.assertEqual(json.loads(self.good(*ask, "[1, 2, 5]")),
                              {"predictions": [2.5, 3.0, 4.5]})
@@ -342,13 +343,16 @@ class Tls(unittest.TestCase):
         ssl = os.path.join(cls.folder, "ssl.config")
         with open(cls.key, encoding="utf-8") as key, open(cls.cert, encoding="utf-8") as cert, \
                 open(ssl, "w", encoding="utf-8") as file:
-            file.write(f"server_key: {json.dumps(key.read())}\n"
-                       f"server_cert: {json.dumps(cert.read())}\n")
+            text = cert.read()
+            file.write(f"server_key: {json.dumps(key.read())}\nserver_cert: {json.dumps(text)}\n"
+                       f"custom_ca: {json.dumps(text)}\nclient_verify: true\n")
         cls.server = Server(f"--models={MODELS}", f"--ssl_config_file={ssl}",
                             f"--rest_tls_cert_file={cls.cert}", f"--rest_tls_key_file={cls.key}",
-                            wait=False)
+                            f"--rest_tls_client_ca_file={cls.cert}", wait=False)
+        # Who may ask shows the same certificate.
+        cls.us = ["--ca", cls.cert, "--cert", cls.cert, "--key", cls.key]
         for _ in range(int(300 * SLOW)):
-            if command("status", "half_plus_two", "--ca", cls.cert,
+            if command("status", "half_plus_two", *cls.us,
                        f"--server=grpcs://localhost:{cls.server.grpc_port}")[0] == 0:
                 return
         raise AssertionError(cls.server.log())
@@ -363,32 +367,30 @@ class Tls(unittest.TestCase):
 
     def test_commands_ask_by_tls_and_only_whom_they_trust(self):
         for url in self.urls() + self.urls("127.0.0.1"):
-            code, out, err = command("predict", "half_plus_two", "[1]", "--server", url, "--ca",
-                                     self.cert)
+            code, out, err = command("predict", "half_plus_two", "[1]", "--server", url, *self.us)
             self.assertEqual((code, json.loads(out or "0")), (0, {"predictions": [2.5]}), url + err)
         for url in self.urls():
-            code, _, err = command("predict", "half_plus_two", "[1]", "--server", url,
-                                   "--timeout=3")
-            self.assertEqual(code, 1, url)
-            self.assertRegex(err, "certificate|handshake|UNAVAILABLE")
-            code, _, err = command("predict", "half_plus_two", "[1]", "--server", url, "--ca",
-                                   self.cert, "--server_name=other.example", "--timeout=3")
-            self.assertEqual(code, 1, url)
+            for wrong in (self.us[2:], self.us[:2], [*self.us, "--server_name=other.example"]):
+                code, _, err = command("predict", "half_plus_two", "[1]", "--server", url,
+                                       "--timeout=3", *wrong)
+                self.assertEqual(code, 1, url)
+                self.assertRegex(err, "certificate|handshake|UNAVAILABLE")
         code, out, err = command("bench", "half_plus_two", "--requests=50", "--concurrency=2",
-                                 "--server", self.urls()[0], "--ca", self.cert)
+                                 "--server", self.urls()[0], *self.us)
         self.assertEqual(code, 0, out + err)
 
     @NEEDS_NUMPY
     def test_python_asks_by_tls(self):
         rest, grpc = self.urls()
-        with slipway_client.connect(rest, ca=self.cert) as client:
+        us = {"ca": self.cert, "cert": self.cert, "key": self.key}
+        with slipway_client.connect(rest, **us) as client:
             self.assertEqual(client.predict("half_plus_two", [1.0]), [2.5])
-        with slipway_client.connect(grpc, ca=self.cert) as client:
+        with slipway_client.connect(grpc, **us) as client:
             self.assertEqual(client.predict("half_plus_two", [1.0])["y"].tolist(), [2.5])
         with slipway_client.connect(rest) as client, self.assertRaises(slipway_client.Error) as no:
             client.predict("half_plus_two", [1.0])
         self.assertEqual(no.exception.code, "UNAVAILABLE")
-        with slipway_client.connect(rest.replace("localhost", "127.0.0.1"), ca=self.cert,
+        with slipway_client.connect(rest.replace("localhost", "127.0.0.1"), **us,
                                     server_name="localhost") as client:
             self.assertEqual(client.predict("half_plus_two", [1.0]), [2.5])
 
@@ -432,6 +434,8 @@ class Python(Asked):
             self.assertEqual(answer["y"].tolist(), [2.5, 3.0, 4.5])
             self.assertEqual(answer["y"].dtype, np.float32)
             self.assertEqual(client.predict("half_plus_two", 1)["y"].shape, ())
+            with slipway_client.connect(self.unix) as same:
+                self.assertEqual(same.predict("half_plus_two", [1])["y"].tolist(), [2.5])
             with self.assertRaises(slipway_client.Error) as no:
                 client.predict("half_plus_two", np.array(["a"]))
             self.assertIn("to be float but string is provided", no.exception.message)
