@@ -178,6 +178,29 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct rt_signature *)a)->name, ((const struct rt_signature *)b)->name);
 }
 
+static enum rt_status read_signature(struct reading *r,
+                                     const Tensorflow__MetaGraphDef__SignatureDefEntry *e,
+                                     struct rt_signature *out)
+{
+    bool ok = true;
+    struct rt_tensor_spec *in, *o;
+
+    *out = (struct rt_signature){.name = copy(r, e->key, &ok),
+                                 .method_name = copy(r, e->value->method_name, &ok)};
+    enum rt_status st =
+        ok ? read_specs(r, e->value->n_inputs, e->value->inputs, &in, &out->n_inputs)
+           : no_memory(r);
+    if (!st)
+        st = read_specs(r, e->value->n_outputs, e->value->outputs, &o, &out->n_outputs);
+    if (!st)
+        st = read_defaults(r, e->value, out->name, in, out->n_inputs);
+    if (st)
+        return st;
+    out->inputs = in;
+    out->outputs = o;
+    return RT_OK;
+}
+
 static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaGraphDef *g,
                                       struct rt_meta_graph *out)
 {
@@ -189,31 +212,23 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
         return no_memory(r);
     for (size_t i = 0; i < g->n_signature_def; i++) {
         const Tensorflow__MetaGraphDef__SignatureDefEntry *e = g->signature_def[i];
-        struct rt_tensor_spec *in, *o;
+        struct rt_signature one;
         if (!e->value)
             continue;
-        if (strcmp(e->key, init_key) == 0) {
-            for (size_t k = 0; k < e->value->n_outputs; k++) {
-                const Tensorflow__SignatureDef__OutputsEntry *init = e->value->outputs[k];
-                if (strcmp(init->key, init_key) == 0 && init->value &&
-                    init->value->encoding_case == TENSORFLOW__TENSOR_INFO__ENCODING_NAME)
-                    out->init_op = node_name(r, init->value->name, &ok);
-            }
-            continue;
-        }
-        s[n] = (struct rt_signature){.name = copy(r, e->key, &ok),
-                                     .method_name = copy(r, e->value->method_name, &ok)};
-        enum rt_status st =
-            read_specs(r, e->value->n_inputs, e->value->inputs, &in, &s[n].n_inputs);
-        if (!st)
-            st = read_specs(r, e->value->n_outputs, e->value->outputs, &o, &s[n].n_outputs);
-        if (!st)
-            st = read_defaults(r, e->value, s[n].name, in, s[n].n_inputs);
+        enum rt_status st = read_signature(r, e, &one);
         if (st)
             return st;
-        s[n].inputs = in;
-        s[n].outputs = o;
-        n++;
+        if (strcmp(e->key, init_key) != 0) {
+            s[n++] = one;
+            continue;
+        }
+        const struct rt_tensor_spec *init = rt_signature_output(&one, init_key);
+        out->init_op = init && init->name[0] ? node_name(r, init->name, &ok) : NULL;
+        struct rt_signature *kept = rt_arena_alloc(r->arena, sizeof *kept);
+        if (!kept)
+            return no_memory(r);
+        *kept = one;
+        out->init_signature = kept;
     }
     qsort(s, (size_t)n, sizeof *s, by_name);
     out->signatures = s;

@@ -36,9 +36,10 @@ struct rt_meta_graph {
     const char *const *tags;
     int n_signatures;
     const struct rt_signature
-        *signatures;          /* sorted by name; __saved_model_init_op not among them */
-    struct rt_span graph_def; /* serialized; in the saved model's memory */
-    const char *init_op;      /* node to run after restore, NULL: none */
+        *signatures; /* sorted by name; __saved_model_init_op not among them */
+    const struct rt_signature *init_signature; /* that one, for who tells of it; NULL: none */
+    struct rt_span graph_def;                  /* serialized; in the saved model's memory */
+    const char *init_op;                       /* node to run after restore, NULL: none */
     const char *restore_op, *filename_tensor, *save_tensor; /* SaverDef; NULL: none */
     int n_assets;
     const struct rt_asset *assets;

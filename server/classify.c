@@ -26,9 +26,9 @@ static enum rt_status wrong_signature(const struct srv_scoring *s, const char *t
 
     rt_bytes_init(&quoted, 64 << 10);
     srv_signature_text(&quoted, s->sig);
-    rt_fail(err, RT_FAILED_PRECONDITION, "%s%s", text, quoted.p ? quoted.p : "");
+    rt_fail(err, RT_INVALID_ARGUMENT, "%s%s", text, quoted.p ? quoted.p : "");
     rt_bytes_clear(&quoted);
-    return RT_FAILED_PRECONDITION;
+    return RT_INVALID_ARGUMENT;
 }
 
 static int output_of(const struct rt_signature *sig, const char *alias)

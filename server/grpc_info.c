@@ -114,10 +114,13 @@ static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
 
     rt_bytes_init(&map, out->limit);
     rt_bytes_init(&item, out->limit);
-    for (int i = 0; i < g->n_signatures; i++) {
+    for (int i = 0; i <= g->n_signatures; i++) {
+        const struct rt_signature *s = i < g->n_signatures ? &g->signatures[i] : g->init_signature;
+        if (!s)
+            break;
         item.n = 0;
-        put_signature(&item, &g->signatures[i]);
-        put_entry(&map, 1, g->signatures[i].name, &item);
+        put_signature(&item, s);
+        put_entry(&map, 1, s->name, &item);
     }
     item.n = 0;
     srv_put_int(&item, 1, (uint64_t)v->version);
@@ -173,16 +176,7 @@ static enum rt_status write_status(struct info_call *c)
 
     if (st)
         return st;
-    if (!spec.name.n)
-        return rt_fail(c->err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
-    if (spec.label.p) {
-        struct srv_version *v;
-        st = srv_map_find(c->map, &spec, &v, c->err);
-        if (st)
-            return st;
-        spec.has_version = true;
-        spec.version = v->version;
-    }
+    /* As there, a label is not looked at, and no name is that of a model without versions. */
     st = srv_status_of(c->server->manager, spec.name, spec.has_version, spec.version, c->arena,
                        &versions, &n, c->err);
     struct rt_bytes one, status;

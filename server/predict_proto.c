@@ -202,11 +202,10 @@ static enum rt_status bind_inputs(const struct srv_predict_request *r,
         return RT_OK;
     struct rt_bytes b;
     rt_bytes_init(&b, 64 << 10);
-    rt_bytes_adds(&b, "Inputs contains invalid name. Used request inputs: {");
+    rt_bytes_adds(&b, "Inputs contains invalid name. Used request inputs: ");
     list_inputs(&b, r, sig, true, false);
-    rt_bytes_adds(&b, "}, all request inputs: {");
+    rt_bytes_adds(&b, ", request input: ");
     list_inputs(&b, r, sig, true, true);
-    rt_bytes_adds(&b, "}.");
     return fail_bytes(&b, err);
 }
 

@@ -252,8 +252,11 @@ void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t ve
     rt_bytes_adds(out, "\n}\n,\n\"metadata\": {\"signature_def\": {");
     key(out, 1, true, "signature_def");
     rt_bytes_addc(out, '{');
-    for (int i = 0; i < graph->n_signatures; i++) {
-        const struct rt_signature *s = &graph->signatures[i];
+    for (int i = 0; i <= graph->n_signatures; i++) {
+        const struct rt_signature *s =
+            i < graph->n_signatures ? &graph->signatures[i] : graph->init_signature;
+        if (!s)
+            break;
         key(out, 2, i == 0, s->name);
         rt_bytes_addc(out, '{');
         key(out, 3, true, "inputs");
@@ -265,7 +268,7 @@ void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t ve
         write_defaults(out, 3, s);
         close_at(out, 2, '}');
     }
-    if (graph->n_signatures)
+    if (graph->n_signatures || graph->init_signature)
         close_at(out, 1, '}');
     else
         rt_bytes_addc(out, '}');

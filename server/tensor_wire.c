@@ -71,7 +71,6 @@ static size_t value_size(enum rt_dtype dtype, const struct form *form)
 
 struct head { /* of a TensorProto */
     int dtype, rank;
-    bool unknown_rank;
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
     size_t value_bytes[20]; /* by field number: what the values of that field take in the message */
@@ -83,10 +82,8 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
     int got;
 
     while ((got = srv_field_next(&c, &f)) > 0) {
-        if (srv_field_is(&f, 3, SRV_VARINT))
-            h->unknown_rank = f.value != 0;
         if (!srv_field_is(&f, 2, SRV_BYTES))
-            continue;
+            continue; /* nor unknown_rank: as in TensorFlow, the dimensions count that are there */
         if (h->rank == RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a shape of more than %d dimensions",
                            RT_MAX_RANK);
@@ -296,8 +293,6 @@ enum rt_status srv_tensor_read(struct srv_cursor message, struct rt_tensor *out,
     if (dtype == RT_NO_DTYPE || is_ref || !form.number)
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of type %s (%d) is no value",
                        rt_dtype_name(dtype), h.dtype);
-    if (h.unknown_rank)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of unknown rank");
     int64_t n = rt_count(h.rank, h.dim);
     if (n < 0 || __builtin_mul_overflow((size_t)n, size, &bytes))
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s",

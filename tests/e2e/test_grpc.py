@@ -1,4 +1,5 @@
 """The gRPC side of the server, driven by Python's own gRPC."""
+import json
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 import grpc
 from grpc.health.v1 import health_pb2, health_pb2_grpc
@@ -242,10 +244,40 @@ class Grpc(unittest.TestCase):
                    none)
         none.metadata_field.append("graph")
         self.fails(CODE.INVALID_ARGUMENT, "Metadata field graph is not supported", metadata, none)
-        spec.name = "nobody"
-        self.fails(CODE.NOT_FOUND, "Could not find any versions of model nobody",
-                   self.server.model.GetModelStatus,
-                   get_model_status_pb2.GetModelStatusRequest(model_spec=spec))
+        spec.version_label = "none"  # not looked at, as there
+        a = self.server.model.GetModelStatus(
+            get_model_status_pb2.GetModelStatusRequest(model_spec=spec), timeout=10 * SLOW)
+        self.assertEqual([v.version for v in a.model_version_status], [2])
+        for spec.name in ("nobody", ""):
+            self.fails(CODE.NOT_FOUND, f"Could not find any versions of model {spec.name}",
+                       self.server.model.GetModelStatus,
+                       get_model_status_pb2.GetModelStatusRequest(model_spec=spec))
+
+    def test_metadata_tells_of_the_signature_that_starts_a_model(self):
+        ask = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        ask.model_spec.name = "counter"
+        a = self.server.predict.GetModelMetadata(ask, timeout=10 * SLOW)
+        found = get_model_metadata_pb2.SignatureDefMap()
+        self.assertTrue(a.metadata["signature_def"].Unpack(found))
+        self.assertEqual(sorted(found.signature_def),
+                         ["__saved_model_init_op", "get", "incr", "incr_by", "reset"])
+        init = found.signature_def["__saved_model_init_op"].outputs["__saved_model_init_op"]
+        self.assertEqual((init.name, init.dtype, init.tensor_shape.unknown_rank), ("NoOp", 0, True))
+        url = f"http://127.0.0.1:{self.server.rest}/v1/models/counter/metadata"
+        with urllib.request.urlopen(url, timeout=10 * SLOW) as page:
+            signatures = json.load(page)["metadata"]["signature_def"]["signature_def"]
+        self.assertEqual(signatures["__saved_model_init_op"], {
+            "inputs": {}, "method_name": "", "defaults": {}, "outputs": {"__saved_model_init_op": {
+                "dtype": "DT_INVALID", "name": "NoOp",
+                "tensor_shape": {"dim": [], "unknown_rank": True}}}})
+        r = request(model="counter", signature="__saved_model_init_op")
+        self.fails(CODE.FAILED_PRECONDITION, "", self.server.predict.Predict, r)
+
+    def test_of_a_shape_of_unknown_rank_the_dimensions_count_that_are_there(self):
+        r = request([2.0, 4.0])
+        r.inputs["x"].tensor_shape.unknown_rank = True
+        a = self.server.predict.Predict(r, timeout=10 * SLOW)
+        self.assertEqual(list(a.outputs["y"].float_val), [3.0, 4.0])
 
     def test_what_is_not_implemented_is_named(self):
         call = self.server.channel.unary_unary("/no.such.Service/Method")

@@ -249,7 +249,7 @@ static void a_missing_input_takes_its_default(void **state)
     assert_int_equal(*(int32_t *)t.data, 7);
     rt_tensor_clear(&t);
     assert_fails(BIND(SPEC Z("\x01"), &t, w), RT_INVALID_ARGUMENT, &err,
-                 "Inputs contains invalid name. Used request inputs: {}");
+                 "Inputs contains invalid name. Used request inputs: , request input: ");
     input.default_value = NULL;
     rt_tensor_clear(&seven);
     rt_arena_free(a);

@@ -36,6 +36,9 @@ static void a_model_of_the_second_generation_is_read(void **state)
     assert_string_equal(rt_signature_output(s, "y")->name, "StatefulPartitionedCall:1");
     assert_int_equal(rt_signature_output(s, "words")->dtype, RT_STRING);
     assert_string_equal(g->init_op, "NoOp");
+    assert_string_equal(g->init_signature->name, "__saved_model_init_op");
+    assert_string_equal(g->init_signature->outputs[0].name, "NoOp");
+    assert_true(g->init_signature->outputs[0].shape.rank < 0);
     assert_string_equal(g->restore_op, "StatefulPartitionedCall_2");
     assert_string_equal(g->filename_tensor, "saver_filename:0");
     assert_string_equal(g->save_tensor, "StatefulPartitionedCall_1:0");
