@@ -29,7 +29,9 @@ static enum rt_status read_request(struct info_call *c, struct srv_model_spec *s
         if (f.number == 1) {
             has_spec = true;
             st = srv_model_spec_read(f.body, spec, c->arena, c->err);
-        } else if (f.number == 2 && fields && *n_fields < room) {
+        } else if (f.number == 2 && fields) {
+            if (*n_fields == room)
+                return rt_fail(c->err, RT_INVALID_ARGUMENT, "more than %d metadata_fields", room);
             st = srv_field_span(&f, &fields[(*n_fields)++], c->arena, c->err);
         }
     }

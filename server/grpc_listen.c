@@ -159,31 +159,37 @@ static int port_of(int fd)
     return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }
 
+/* Every address that the name has, on one port. One that this machine does not have is left out,
+ * one that is in use is an error. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
                               int port, int *bound, struct rt_error *err)
 {
     struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
                     *found = NULL;
     char service[16];
-    int fd = -1;
+    int saved = 0;
 
-    if (l->n == SRV_MAX_LISTEN)
-        return rt_fail(err, RT_INTERNAL, "too many listeners");
+    errno = 0;
+    *bound = 0;
     snprintf(service, sizeof service, "%d", port);
     int e = getaddrinfo(address, service, &want, &found);
-    for (const struct addrinfo *a = e ? NULL : found; a && fd < 0; a = a->ai_next)
-        fd = bind_tcp(a);
-    int saved = errno;
+    for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
+        int fd = *bound && !port ? -1 : bind_tcp(a); /* of any port one address is enough */
+        if (fd < 0) {
+            saved = saved == EADDRINUSE ? saved : errno;
+            continue;
+        }
+        l->at[l->n++] = (struct srv_listen_fd){.fd = fd, .core = core};
+        *bound = port_of(fd);
+    }
     if (!e)
         freeaddrinfo(found);
-    if (fd < 0)
-        return rt_fail(err, RT_UNAVAILABLE,
-                       strchr(address, ':') ? "cannot listen on [%s]:%d for gRPC: %s"
-                                            : "cannot listen on %s:%d for gRPC: %s",
-                       address, port, e ? gai_strerror(e) : strerror(saved));
-    l->at[l->n++] = (struct srv_listen_fd){.fd = fd, .core = core};
-    *bound = port_of(fd);
-    return RT_OK;
+    if (*bound && saved != EADDRINUSE)
+        return RT_OK;
+    return rt_fail(err, RT_UNAVAILABLE,
+                   strchr(address, ':') ? "cannot listen on [%s]:%d for gRPC: %s"
+                                        : "cannot listen on %s:%d for gRPC: %s",
+                   address, port, e ? gai_strerror(e) : strerror(saved));
 }
 
 /* ---- UNIX sockets ---- */

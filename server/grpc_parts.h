@@ -29,7 +29,7 @@ struct srv_grpc_loop {
     int64_t watched_ns;
 };
 
-enum { SRV_MAX_LISTEN = 4 };
+enum { SRV_MAX_LISTEN = 16 };
 
 /*
  * Our own listening sockets, and the thread that accepts from them. The core's would stop listening

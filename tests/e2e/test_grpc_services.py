@@ -349,6 +349,8 @@ class Limits(GrpcCase):
         server = self.serve(f"--models={MODELS}", "--bind_address=::")
         self.assertEqual(self.client(f"127.0.0.1:{server.grpc_port}").predict(), [3.0])
         self.assertEqual(self.client(f"[::1]:{server.grpc_port}").predict(), [3.0])
+        server = self.serve(f"--models={MODELS}", "--bind_address=localhost")
+        self.assertEqual(self.client(f"localhost:{server.grpc_port}").predict(), [3.0])
 
     def test_a_relative_path_without_tcp(self):
         here = os.getcwd()
@@ -693,6 +695,22 @@ class Tls(GrpcCase):
         self.assertEqual(self.secure(server).predict(), [3.0])
         self.assertEqual(self.client("unix:" + self.path("s")).predict(), [3.0])
         self.fails(CODE.UNAVAILABLE, "", self.client(server).predict)
+
+    def test_the_admin_address_speaks_tls_too(self):
+        self.put("a/1")
+        port = free_ports(1)[0]
+        server = self.serve("--model_name=a", f"--model_base_path={self.path('a')}",
+                            f"--admin_address=localhost:{port}",
+                            "--admin_token_file=" + self.write("token", "s3cret"),
+                            self.config(server_key=self.pem("server.key"),
+                                        server_cert=self.pem("server.crt")))
+        admin = self.client(f"localhost:{port}", grpc.ssl_channel_credentials(self.pem("ca.crt")))
+        reload = admin.model.HandleReloadConfigRequest
+        request = Reload.request(self, ("a", self.path("a")))
+        self.fails(CODE.UNAUTHENTICATED, "authorization", reload, request)
+        reload(request, metadata=(("authorization", "Bearer s3cret"),), timeout=WAIT)
+        self.fails(CODE.PERMISSION_DENIED, "--admin_address",
+                   self.secure(server).model.HandleReloadConfigRequest, request)
 
     def test_clients_are_verified_when_asked_for(self):
         server = self.serve(f"--models={MODELS}",
