@@ -56,7 +56,7 @@ struct rt_run_options {
     /* Of a run for several: it ends so when all of these are true. None: it does not. */
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
-    struct rt_trace *trace;        /* NULL: none (runtime/trace.h) */
+    struct rt_trace *trace; /* NULL: none (runtime/trace.h) */
 };
 
 /*

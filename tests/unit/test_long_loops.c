@@ -151,8 +151,7 @@ static void long_copies_are_whole(void **state)
     assert_ok(op_run(&c), &c.err);
     expect(&c.out[0], 3 * (int64_t)LONG, one_of_three);
     op_clear(&c);
-    struct op_call k = {
-        .op = "ConcatV2", .attrs = "T=float Tidx=int32 N=2", .n_in = 3, .n_out = 1};
+    struct op_call k = {.op = "ConcatV2", .attrs = "T=float Tidx=int32 N=2", .n_in = 3, .n_out = 1};
     k.in[0] = numbers(2, DIM(1, LONG));
     k.in[1] = numbers(2, DIM(1, LONG));
     k.in[2] = op_int(1);
