@@ -205,6 +205,11 @@ static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64
     *left = RT_WORK;
     return rt_run_check(r);
 }
+/* For a loop that does something small for each index: asks at every 16,384th. */
+static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
+{
+    return (i & 0x3fff) == 0x3fff ? rt_run_check(r) : RT_OK;
+}
 /* 64 random bits for op seeds that are both 0, from the session (fresh at every start). */
 uint64_t rt_run_entropy(struct rt_run *r);
 /*

@@ -154,10 +154,14 @@ static enum rt_status gather_run(struct rt_run *r)
     const size_t bytes = (size_t)p.inner * rt_dtype_size(dt);
     const char *src = params->data;
     const bool plain = rt_dtype_is_plain(dt);
+    const int64_t work = 4 + p.inner;
+    int64_t left = RT_WORK;
     for (int64_t b = 0; b < p.n_batch; b++)
         for (int64_t a = 0; a < p.outer; a++, src += (size_t)p.limit * bytes)
             for (int64_t i = 0; i < p.n_index; i++, o += bytes) {
                 const int64_t v = kn_int_at(index, b * p.n_index + i);
+                if (rt_run_spend(r, &left, work))
+                    return r->err->code;
                 if (plain)
                     copy_small(o, src + (size_t)v * bytes, bytes);
                 else if ((st = kn_copy(dt, o, src + (size_t)v * bytes, p.inner, r->err)))
@@ -252,10 +256,13 @@ static enum rt_status nd_run(struct rt_run *r)
     for (int i = depth; i < params->rank; i++)
         inner *= params->dim[i];
     kn_strides(params->rank, params->dim, stride);
+    int64_t budget = RT_WORK;
     const size_t bytes = (size_t)inner * rt_dtype_size(dt);
     char *o = r->out[0].data;
     for (int64_t i = 0; i < n; i++, o += bytes) {
         int64_t at = 0;
+        if (rt_run_spend(r, &budget, 8 + inner))
+            return r->err->code;
         for (int k = 0; k < depth; k++) {
             const int64_t v = kn_int_at(index, i * depth + k);
             if (v < 0 || v >= params->dim[k]) {

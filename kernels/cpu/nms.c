@@ -93,10 +93,12 @@ static bool suppressed(const struct nms *s, struct candidate *c, const struct ca
     return false;
 }
 
-/* Fills chosen, best first; heap: room for n. Returns how many. */
-static int64_t choose(const struct nms *s, struct candidate *heap, struct candidate *chosen)
+/* Fills chosen, best first; heap: room for n. Returns how many. Stops early when the run should
+ * end: who calls asks rt_run_check after it. */
+static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *heap,
+                      struct candidate *chosen)
 {
-    int64_t n = 0, found = 0;
+    int64_t n = 0, found = 0, left = RT_WORK;
 
     for (int64_t i = 0; i < s->n; i++) {
         const float v = s->scores[i * s->score_step];
@@ -105,7 +107,7 @@ static int64_t choose(const struct nms *s, struct candidate *heap, struct candid
     }
     for (int64_t i = n / 2 - 1; i >= 0; i--)
         sink(heap, n, i);
-    while (n && found < s->most) {
+    while (n && found < s->most && !rt_run_spend(r, &left, 64 + 4 * found)) {
         struct candidate c = heap[0];
         const float was = c.score;
         const bool out = suppressed(s, &c, chosen, found);
@@ -311,7 +313,9 @@ static enum rt_status run_one(struct rt_run *r)
     if (s.most > s.n)
         s.most = s.n;
     struct candidate *heap = (void *)room;
-    const int64_t found = choose(&s, heap, heap + s.n);
+    const int64_t found = choose(r, &s, heap, heap + s.n);
+    if (rt_run_check(r))
+        return r->err->code;
     return put_one(r, heap + s.n, found, most);
 }
 
@@ -408,7 +412,8 @@ struct combined {
     struct detection *all;
 };
 
-static int64_t find_all(const struct combined *c, const float *boxes, const float *scores)
+static int64_t find_all(struct rt_run *r, const struct combined *c, const float *boxes,
+                        const float *scores)
 {
     int64_t count = 0;
 
@@ -422,7 +427,7 @@ static int64_t find_all(const struct combined *c, const float *boxes, const floa
                               .threshold = c->threshold,
                               .score_threshold = c->score_threshold};
         const struct candidate *chosen = c->heap + c->n;
-        const int64_t found = choose(&s, c->heap, c->heap + c->n);
+        const int64_t found = choose(r, &s, c->heap, c->heap + c->n);
         for (int64_t i = 0; i < found; i++, count++)
             c->all[count] = (struct detection){chosen[i].score, chosen[i].index, (int32_t)k, count};
     }
@@ -504,7 +509,9 @@ static enum rt_status run_combined(struct rt_run *r)
     float *out_box = out[0], *out_score = out[1], *out_class = out[2];
     int32_t *valid = out[3];
     for (int64_t i = 0; i < batch; i++) {
-        const int64_t found = find_all(&c, boxes, scores);
+        const int64_t found = find_all(r, &c, boxes, scores);
+        if (rt_run_check(r))
+            return r->err->code;
         put_picture(&c, boxes, found, out_box, out_score, out_class);
         valid[i] = (int32_t)(found < c.room ? found : c.room);
         if (c.n && c.classes) { /* else there are no bytes */

@@ -271,14 +271,20 @@ KN_FOR_BUCKETS(BUCKETS, buckets)
 static enum rt_status bucketize_run(struct rt_run *r)
 {
     const struct rt_attr *b = rt_attr(r->node, "boundaries");
-    const int64_t n = rt_tensor_count(&r->in[0]);
-    switch (r->in[0].dtype) {
+    const int64_t all = rt_tensor_count(&r->in[0]);
+    for (int64_t i = 0; i < all; i += KN_CHUNK) {
+        const int64_t n = all - i < KN_CHUNK ? all - i : KN_CHUNK;
+        int32_t *out = (int32_t *)r->out[0].data + i;
+        switch (r->in[0].dtype) {
 #define X(dt, T, NAME)                                                                             \
     case dt:                                                                                       \
-        NAME##_##dt(r->out[0].data, r->in[0].data, n, b->v.floats, b->n);                          \
+        NAME##_##dt(out, (const T *)r->in[0].data + i, n, b->v.floats, b->n);                      \
         break;
-        KN_FOR_BUCKETS(X, buckets)
+            KN_FOR_BUCKETS(X, buckets)
 #undef X
+        }
+        if (all > KN_CHUNK && rt_run_check(r))
+            return r->err->code;
     }
     return RT_OK;
 }

@@ -60,10 +60,13 @@ static enum rt_status bound_run(struct rt_run *r)
     switch (kn_dtype(s)) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        for (int64_t i = 0; i < v->dim[0] * m; i++)                                                \
+        for (int64_t i = 0; i < v->dim[0] * m; i++) {                                              \
             kn_put_int(                                                                            \
                 &r->out[0], i,                                                                     \
                 bound_##dt((const T *)s->data + i / m * n, n, ((const T *)v->data)[i], upper));    \
+            if (rt_run_tick(r, i))                                                                 \
+                return r->err->code;                                                               \
+        }                                                                                          \
         return RT_OK;
         KN_REALS(X)
 #undef X
@@ -210,6 +213,8 @@ static enum rt_status bins_run(struct rt_run *r)
         memset(o->data, 0, rt_tensor_bytes(o));
     for (int64_t i = 0; i < n; i++) {
         const int64_t v = kn_int_at(in, i);
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (v < 0 && dense)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Input 'in' must be non-negative! Negative input value found: %lld",

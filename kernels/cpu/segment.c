@@ -198,7 +198,10 @@ static enum rt_status unsorted_run(struct rt_run *r, const struct unsorted *tabl
         width *= data->dim[i];
     char *out = r->out[0].data;
     f->fill(out, rt_tensor_count(&r->out[0]));
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < n; i++) {
+        if (rt_run_spend(r, &left, 2 + width))
+            return r->err->code;
         const int64_t id = id_at(ids, i);
         if (id < 0)
             continue;

@@ -56,6 +56,8 @@ static enum rt_status length_run(struct rt_run *r)
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
         o[i] = (int32_t)s->n;
         if (utf8) {
@@ -78,6 +80,8 @@ static enum rt_status strip_run(struct rt_run *r)
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         const char *p = rt_str_data(&rt_strs(&r->in[0])[i]);
         size_t n = rt_strs(&r->in[0])[i].n;
         while (n && isspace((unsigned char)*p)) {
@@ -226,6 +230,8 @@ static enum rt_status join_run(struct rt_run *r)
     if (st)
         return st;
     for (int64_t i = 0; i < rt_tensor_count(&r->out[0]); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         size_t n = r->n_in ? sep.n * (size_t)(r->n_in - 1) : 0;
         for (int k = 0; k < r->n_in; k++)
             n += rt_strs(&r->in[k])[r->in[k].rank ? i : 0].n;
@@ -384,6 +390,8 @@ static enum rt_status buckets(struct rt_run *r, int kind)
         key[1] = (uint64_t)v[1];
     }
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
         const char *p = rt_str_data(s);
         const uint64_t h = kind == 0   ? kn_fingerprint64(p, s->n)
@@ -447,6 +455,8 @@ static enum rt_status number_run(struct rt_run *r)
     if (!kn_out(r, 0, r->in[0].rank, r->in[0].dim))
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
         if (!to_number(s, &r->out[0], i))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -575,6 +585,8 @@ static enum rt_status as_string_run(struct rt_run *r)
         return r->err->code;
     const char flag = fill.n ? (char)fill.p[0] : '\0';
     for (int64_t i = 0; i < rt_tensor_count(t); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         int n;
         if (dt == RT_STRING) {
             const struct rt_str *s = &rt_strs(t)[i];
@@ -621,6 +633,8 @@ static enum rt_status encode_run(struct rt_run *r)
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
         const unsigned char *p = (const unsigned char *)rt_str_data(s);
         const size_t rest = s->n % 3;
@@ -680,6 +694,8 @@ static enum rt_status decode_run(struct rt_run *r)
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         enum rt_status st = decode_one(r, &rt_strs(&r->in[0])[i], &o[i]);
         if (st)
             return st;

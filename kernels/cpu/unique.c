@@ -80,6 +80,8 @@ static enum rt_status unique_run(struct rt_run *r)
     int64_t *first = slot + n_slots, *count = first + n, n_unique = 0;
     memset(slot, 0, (size_t)n_slots * sizeof *slot);
     for (int64_t i = 0; i < n; i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         int64_t at = (int64_t)(hash_item(&s, i) & (uint64_t)(n_slots - 1));
         while (slot[at] && !same_item(&s, first[slot[at] - 1], &s, i))
             at = (at + 1) & (n_slots - 1);
@@ -152,6 +154,8 @@ static enum rt_status diff_run(struct rt_run *r)
         slot[at] = i + 1;
     }
     for (int64_t i = 0; i < a.n; i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         int64_t at = (int64_t)(hash_item(&a, i) & (uint64_t)(n_slots - 1));
         while (slot[at] && !same_item(&b, slot[at] - 1, &a, i))
             at = (at + 1) & (n_slots - 1);

@@ -52,6 +52,8 @@ static enum rt_status where_run(struct rt_run *r)
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (m[i])
             for (int k = 0; k < t->rank; k++)
                 *o++ = at[k];

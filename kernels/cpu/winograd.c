@@ -187,6 +187,8 @@ void kn_winograd_run(const struct kn_winograd *w, const float *src, const float 
     float *v = scratch, *p = v + products * in_step, *patch = p + products * out_step;
 
     for (int64_t first = 0; first < tiles; first += w->block) {
+        if (w->ends && w->ends(w->ends_arg))
+            return;
         const int64_t n = tiles - first < w->block ? tiles - first : w->block;
         for (int64_t i = 0; i < n; i++) {
             int64_t row;

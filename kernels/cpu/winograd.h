@@ -32,6 +32,10 @@ struct kn_winograd {
     int64_t tiles_h, tiles_w; /* per image */
     int64_t block;            /* tiles worked on at a time */
     const struct kn_winograd_loops *loops;
+    /* Asked between blocks; true: the output will not be used, kn_winograd_run returns. NULL: no.
+     */
+    bool (*ends)(void *arg);
+    void *ends_arg;
 };
 
 /* Fills in the rest from the fields above. False: channels that are no multiple of 16, or sizes

@@ -117,6 +117,11 @@ static void finish(void *arg, float *y, int64_t pixels)
     kn_tail_apply(&f->s->tail, f->r, y, pixels, f->s->w.co);
 }
 
+static bool ends(void *arg)
+{
+    return rt_run_check(arg) != RT_OK;
+}
+
 enum rt_status kn_winograd_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
@@ -124,20 +129,10 @@ enum rt_status kn_winograd_conv(struct rt_run *r)
 
     if (s->empty)
         return RT_OK;
-    /* So many images that the run is asked now and then whether it should go on. */
-    const struct kn_winograd *w = &s->w;
-    const double image = (double)w->out_h * (double)w->out_w * (double)w->ci * (double)w->co * 9;
-    const int64_t many = image > 1e9 ? 1 : (int64_t)(1e9 / image);
-    const float *src = r->in[0].data;
-    float *dst = r->out[0].data;
-    for (int64_t i = 0; i < w->batch; i += many) {
-        struct kn_winograd part = *w;
-        part.batch = w->batch - i < many ? w->batch - i : many;
-        kn_winograd_run(&part, src + i * w->in_h * w->in_w * w->ci, rt_pack_data(s->filter),
-                        dst + i * w->out_h * w->out_w * w->co, r->scratch,
-                        s->tail.n ? finish : NULL, &f);
-        if (i + many < w->batch && rt_run_check(r))
-            return r->err->code;
-    }
-    return RT_OK;
+    struct kn_winograd w = s->w;
+    w.ends = ends;
+    w.ends_arg = r;
+    kn_winograd_run(&w, r->in[0].data, rt_pack_data(s->filter), r->out[0].data, r->scratch,
+                    s->tail.n ? finish : NULL, &f);
+    return rt_run_check(r);
 }
