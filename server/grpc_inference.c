@@ -2,6 +2,7 @@
 #include "runtime/base/clock.h"
 #include "server/grpc_call.h"
 #include "server/inference.h"
+#include "server/request_log.h"
 
 enum { TENSOR_FACTOR = 2 }; /* a request's tensors may take so many times the largest body */
 
@@ -18,6 +19,8 @@ static void done(struct srv_job *job)
         st = srv_inference_finish(inf, &job->err);
     if (!st)
         st = srv_inference_write(inf, &bytes, &n, &job->err);
+    if (!st && srv_request_log_wants(job))
+        srv_request_log_add(inf, rt_span_of(bytes, n));
     /* Before the answer: the loop may end the call as soon as that is sent. */
     srv_inference_clear(inf);
     srv_call_answer_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);

@@ -8,6 +8,7 @@
 #include "proto/unpack.h"
 #include "runtime/base/log.h"
 #include "server/model_root.h"
+#include "server/request_log.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 
 static void point_models_at_locked(struct srv_manager *m, const struct srv_config *config)
@@ -43,6 +44,8 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     rt_mutex_unlock(&m->mu);
     srv_config_free(old_base);
     srv_config_free(old_folder);
+    if (base)
+        srv_request_log_configure(m->server->request_log, base);
     srv_mgr_forget_gone_models(m);
 }
 
@@ -105,9 +108,6 @@ void srv_mgr_tell_config(const struct srv_config *config)
     for (int i = 0; i < config->n_models; i++) {
         const struct srv_model_config *c = &config->models[i];
         RT_LOG(RT_LOG_INFO, " (Re-)adding model: %s", c->name);
-        if (c->logging)
-            RT_LOG(RT_LOG_WARNING, "model %s: logging_config is kept, but requests are not logged",
-                   c->name);
     }
 }
 
@@ -241,6 +241,8 @@ void srv_mgr_take_reload(struct srv_manager *m)
     enum rt_status st = r->new_models
                             ? srv_model_root_check(m->server->options.model_root, config, &err)
                             : rt_fail_memory(&err, "a reload", 0);
+    if (!st)
+        st = srv_model_root_check_logs(m->server->options.model_root, m->base, config, &err);
     if (!st)
         st = change_config(m, config, &err);
     if (st) {

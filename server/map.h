@@ -16,6 +16,7 @@
 
 struct srv_lane; /* the scheduler's per-version state */
 struct srv_version_metrics;
+struct srv_model_log;
 
 struct srv_version {
     const char *model;
@@ -24,6 +25,7 @@ struct srv_version {
     uint32_t slot; /* unique among those not freed; index into srv_net.held and counters */
     struct srv_lane *lane;
     struct srv_version_metrics *metrics;
+    struct srv_model_log *log; /* of its model's requests; NULL: none */
     int64_t loaded_ns;
     int64_t held; /* srv_load.held */
 };

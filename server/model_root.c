@@ -81,6 +81,29 @@ enum rt_status srv_model_root_check(const char *root, const struct srv_config *c
     return RT_OK;
 }
 
+static bool has_log(const struct srv_config *c, const char *prefix)
+{
+    for (int i = 0; c && i < c->n_models; i++)
+        if (c->models[i].logging && strcmp(c->models[i].logging->filename_prefix, prefix) == 0)
+            return true;
+    return false;
+}
+
+enum rt_status srv_model_root_check_logs(const char *root, const struct srv_config *old,
+                                         const struct srv_config *config, struct rt_error *err)
+{
+    for (int i = 0; i < config->n_models && !*root; i++) {
+        const struct srv_model_config *m = &config->models[i];
+        const char *log = m->logging ? m->logging->filename_prefix : "";
+        if (*log && !has_log(old, log))
+            return rt_fail(err, RT_PERMISSION_DENIED,
+                           "model %s: a reload may name a new log of requests (%s) only below "
+                           "--model_root, which is not set",
+                           m->name, log);
+    }
+    return RT_OK;
+}
+
 enum rt_status srv_model_root_exists(const char *root, struct rt_error *err)
 {
     struct stat s;

@@ -205,6 +205,10 @@ static const struct row rows[] = {
      "memory that all runs together may hold; 0: half of what the machine has free at the start"},
     {"num_model_warmup_threads", INTEGER, OURS, AT(num_model_warmup_threads), "1", NULL, 1,
      SRV_MAX_WARMUP_THREADS, "requests of a warm-up file that are played at once"},
+    {"request_log_file_bytes", BYTES, OURS, AT(request_log_file_bytes), "256M", NULL, 1, INT64_MAX,
+     "a file of a model's request log (logging_config) that has so much is followed by another"},
+    {"request_log_file_seconds", SECONDS, OURS, AT(request_log_file_ms), "3600", NULL, 1, INT32_MAX,
+     "the same of one that is so old"},
     {"golden_tolerance", FLOAT, OURS, AT(golden_tolerance), "1e-4", NULL, ANY,
      "how far a version's answers may be from those in its " SRV_GOLDEN_FILE ", as a part of the "
      "largest magnitude in an output, where it has no " SRV_GOLDEN_TOLERANCE_FILE},

@@ -68,6 +68,7 @@ struct srv_options {
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file; /* PEM */
     bool rest_api_enable_compression; /* of answers, where the client takes gzip */
     int64_t num_model_warmup_threads;
+    int64_t request_log_file_bytes, request_log_file_ms;
     double golden_tolerance; /* where a version says nothing */
     bool allow_unsupported_signatures;
     bool fusion, winograd;

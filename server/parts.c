@@ -3,6 +3,7 @@
 #include "server/golden.h"
 #include "server/loader.h"
 #include "server/metrics.h"
+#include "server/request_log.h"
 #include "server/scheduler.h"
 #include "server/warmup.h"
 
@@ -14,6 +15,9 @@ static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct
         return rt_fail_memory(err, "a version's metrics", 0);
     for (int i = 0; i < n; i++)
         names[i] = v->loaded->signatures[i].def->name;
+    v->log = srv_request_log_model(s->request_log, v->model);
+    if (!v->log)
+        return rt_fail_memory(err, "a model's request log", 0);
     v->metrics = srv_metrics_version(s->metrics, v->model, v->version, n, names);
     if (!v->metrics)
         return rt_fail_memory(err, "a version's metrics", 0);

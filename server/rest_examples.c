@@ -1,5 +1,6 @@
 /* POST .../m:classify and .../m:regress: JSON examples to a job, and its scores to JSON. */
 #include "server/json_examples.h"
+#include "server/request_log.h"
 #include "server/rest_request.h"
 
 /* Any thread. */
@@ -19,6 +20,8 @@ static void done(struct srv_job *job)
         srv_rest_fail(r, st);
     } else {
         srv_rest_ok(r, "application/json");
+        if (srv_request_log_wants(job))
+            srv_request_log_write_and_add(&r->inference);
     }
     srv_inference_clear(&r->inference);
     srv_rest_finished(r);

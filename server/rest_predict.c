@@ -1,4 +1,5 @@
 /* POST .../m:predict: JSON to a job, and its outputs to JSON. */
+#include "server/request_log.h"
 #include "server/rest_request.h"
 
 /* Any thread. The outputs are written where they were made: on the worker. */
@@ -16,6 +17,8 @@ static void done(struct srv_job *job)
         srv_rest_fail(r, st);
     } else {
         srv_rest_ok(r, "application/json");
+        if (srv_request_log_wants(job))
+            srv_request_log_write_and_add(&r->inference);
     }
     srv_inference_clear(&r->inference);
     srv_rest_finished(r);

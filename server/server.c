@@ -21,6 +21,7 @@
 #include "server/loader.h"
 #include "server/manager.h"
 #include "server/metrics.h"
+#include "server/request_log.h"
 #include "server/rest.h"
 #include "server/scheduler.h"
 #include "server/settings.h"
@@ -29,6 +30,7 @@ enum {
     REFUSED_WAIT_MS = 1000, /* for the answers that refuse what was still there */
     STOP_LIMIT_MS = 8000,   /* then the process ends whatever goes on in it */
     EXIT_START_FAILED = 255,
+    LOG_QUEUE_BYTES = 64 << 20,
 };
 
 /* ---- signals ---- */
@@ -145,6 +147,12 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
         srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads), (int)o->num_workers);
     if (!s->metrics)
         return rt_fail_memory(err, "the server", sizeof *s);
+    const struct srv_request_log_limits limits = {.queue_bytes = LOG_QUEUE_BYTES,
+                                                  .file_bytes = o->request_log_file_bytes,
+                                                  .file_ns = o->request_log_file_ms * 1000000};
+    s->request_log = srv_request_log_new(&limits, s->metrics);
+    if (!s->request_log)
+        return rt_fail_memory(err, "the log of requests", 0);
     enum rt_status st = srv_scheduler_new(s, (int)o->num_workers, &s->scheduler, err);
     if (!st && wants_rest(o))
         st = srv_rest_start(s, &s->rest, err);
@@ -380,6 +388,7 @@ static void stop_parts(struct srv_server *s)
     if (s->scheduler)
         srv_scheduler_free(s->scheduler);
     srv_manager_free(s->manager);
+    srv_request_log_free(s->request_log);
     if (s->metrics)
         srv_metrics_free(s->metrics);
 }

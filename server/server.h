@@ -8,6 +8,7 @@
  * | network | REST n, gRPC n         | its connections, requests being read or written          |
  * | worker  | one per usable core    | a batch and its context while it runs                    |
  * | manager | 1, and load threads    | version states, loading, publishing maps, freeing        |
+ * | log     | 1                      | the files of the requests' logs                           |
  */
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H
@@ -22,6 +23,7 @@ struct srv_metrics;
 struct srv_rest;
 struct srv_grpc;
 struct srv_net;
+struct srv_request_log;
 
 enum { SRV_MAX_NETS = 128 };
 
@@ -31,6 +33,7 @@ struct srv_server {
     const struct rt_registry *registry;
     _Atomic(const struct srv_map *) map; /* never NULL once started */
     struct srv_metrics *metrics;
+    struct srv_request_log *request_log;
     struct srv_scheduler *scheduler;
     struct srv_manager *manager;
     bool manager_stopped; /* main thread only */

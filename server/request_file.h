@@ -1,0 +1,38 @@
+/*
+ * One file of a request log: opened under a name that nothing has yet, grown by whole records.
+ * After a failure it is closed, and no new one is opened for some seconds.
+ *
+ * Threads: whoever holds it.
+ */
+#ifndef SRV_REQUEST_FILE_H
+#define SRV_REQUEST_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/span.h"
+#include "runtime/base/status.h"
+
+struct srv_request_file {
+    int fd;       /* -1: closed */
+    int64_t size; /* bytes of whole records */
+    int64_t opened_ns, not_before_ns;
+    unsigned n_opened;
+    char path[512];
+};
+
+void srv_request_file_init(struct srv_request_file *f);
+static inline bool srv_request_file_is_open(const struct srv_request_file *f)
+{
+    return f->fd >= 0;
+}
+/* PREFIX-TIME-PID-N.tfrecord, or PREFIX/MODEL-TIME-PID-N.tfrecord where PREFIX is a directory; the
+ * directories above it are made. */
+enum rt_status srv_request_file_open(struct srv_request_file *f, const char *prefix,
+                                     const char *model, struct rt_error *err);
+/* Appends one TFRecord; of one that fails nothing stays. */
+enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
+                                    struct rt_error *err);
+void srv_request_file_close(struct srv_request_file *f);
+
+#endif

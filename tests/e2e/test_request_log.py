@@ -1,0 +1,151 @@
+"""Logs of requests: what is asked over gRPC and REST stands in files that can be played again."""
+import glob
+import json
+import os
+import shutil
+
+import grpc
+import records
+from google.protobuf import text_format
+from support import SLOW, Case, Server, command, wait_for
+from tensorflow_serving.apis import (classification_pb2, model_management_pb2,
+                                     model_service_pb2_grpc, predict_pb2,
+                                     prediction_service_pb2_grpc)
+
+WAIT = 20 * SLOW
+
+
+class RequestLog(Case):
+    def config(self, rate, prefix="log/half", more=""):
+        prefix = self.path(prefix)
+        return (f'model_config_list {{ config {{ name: "half" base_path: "{self.path("half")}" '
+                f'model_platform: "tensorflow" logging_config {{ log_collector_config {{ '
+                f'filename_prefix: "{prefix}" {more} }} sampling_config {{ sampling_rate: {rate} '
+                '} } } }\n')
+
+    def serve(self, rate, *flags, **more):
+        self.put("half/1")
+        return Server("--model_config_file=" + self.write("config", self.config(rate, **more)),
+                      *flags)
+
+    def files(self, prefix="log/half"):
+        return sorted(glob.glob(self.path(prefix) + "*"))
+
+    def logs(self):
+        return [log for path in self.files() for log in records.read(path)]
+
+    def ask_grpc(self, server, values, times=1):
+        with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = "half"
+            records.floats(request.inputs["x"], values)
+            for _ in range(times):
+                stub.Predict(request, timeout=WAIT)
+            c = classification_pb2.ClassificationRequest()
+            c.model_spec.name, c.model_spec.signature_name = "half", "classify_x_to_y"
+            e = c.input.example_list.examples.add()
+            e.features.feature["x"].float_list.value.append(2)
+            stub.Classify(c, timeout=WAIT)
+
+    def count(self, server, code="OK"):
+        page = server.get("/monitoring/prometheus/metrics")[1].decode()
+        for line in page.splitlines():
+            if line.startswith(":tensorflow:serving:request_log_count{") and f'"{code}"' in line:
+                return int(line.split()[-1])
+        return 0
+
+    def test_what_is_asked_is_written_and_can_be_played_again(self):
+        with self.serve(1) as server:
+            self.ask_grpc(server, [1, 2])
+            self.assertEqual(server.predict("half", [3.0]), [3.5])
+            status, body = server.post("/v1/models/half:regress", {
+                "signature_name": "regress_x_to_y", "examples": [{"x": 4.0}]})
+            self.assertEqual(status, 200, body)
+            server.post("/v1/models/half:predict", {"instances": ["not a number"]})
+            wait_for(lambda: self.count(server) == 4, 10, "four records")
+            path, = self.files()
+            self.assertRegex(path, r"half-\d{8}T\d{6}Z-%d-0.tfrecord$" % server.process.pid)
+            copy = shutil.copy(path, self.path("copy"))  # what is replayed is logged again
+            status, out, err = command("bench", f"--server=127.0.0.1:{server.grpc_port}",
+                                       "--replay", copy, "--json")
+            self.assertEqual(status, 0, out + err)
+            result = json.loads(out)
+            self.assertEqual([result[key] for key in ("answered", "failed", "wrong", "skipped")],
+                             [4, 0, 0, 0], out)
+            wait_for(lambda: self.count(server) == 8, 10, "the same four again")
+        logs = self.logs()
+        self.assertEqual([log.WhichOneof("log_type") for log in logs[:4]],
+                         ["predict_log", "classify_log", "predict_log", "regress_log"])
+        first = logs[0]
+        self.assertEqual(first.log_metadata.model_spec.name, "half")
+        self.assertEqual(first.log_metadata.model_spec.version.value, 1)
+        self.assertEqual(first.log_metadata.model_spec.signature_name, "serving_default")
+        self.assertEqual(first.log_metadata.sampling_config.sampling_rate, 1)
+        self.assertEqual(list(first.log_metadata.saved_model_tags), ["serve"])
+        self.assertGreater(first.log_metadata.timestamp_secs, 1.5e9)
+        self.assertEqual(list(first.predict_log.request.inputs["x"].float_val), [1, 2])
+        self.assertEqual(list(first.predict_log.response.outputs["y"].float_val), [2.5, 3])
+        self.assertEqual(list(logs[2].predict_log.response.outputs["y"].float_val), [3.5])
+        self.assertEqual(logs[3].regress_log.response.result.regressions[0].value, 4)
+
+        # renamed, it is a file of goldens, and of warm-up requests
+        for name in ("slipway_golden_requests", "tf_serving_warmup_requests"):
+            records.write(self.path("half/1/assets.extra", name), logs)
+        with Server(f"--models={self.folder}") as server:
+            self.assertEqual(server.state("half", 1), "AVAILABLE")
+            self.assertIn(f"{len(logs)} goldens", server.log())
+
+    def test_a_rate_is_kept_and_none_is_none(self):
+        with self.serve(0) as server:
+            self.ask_grpc(server, [1])
+            self.assertEqual(self.count(server), 0)
+        self.assertEqual(self.files(), [])
+        os.rename(self.path("half"), self.path("gone"))
+        with self.serve(0.5) as server:
+            self.ask_grpc(server, [1], 400)
+        self.assertTrue(120 <= len(self.logs()) <= 280, len(self.logs()))
+
+    def test_files_end_when_they_are_large_or_old_or_not_wanted_any_more(self):
+        os.makedirs(self.path("log"))
+        with self.serve(1, "--request_log_file_bytes=1000", f"--model_root={self.folder}",
+                        prefix="log") as server:
+            self.ask_grpc(server, [1] * 50, 3)
+            wait_for(lambda: self.count(server) == 4, 10, "four records")
+            self.assertEqual(len(self.files("log/half-")), 2)
+            with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+                stub = model_service_pb2_grpc.ModelServiceStub(channel)
+                request = model_management_pb2.ReloadConfigRequest()
+                text_format.Parse(self.config(1, "log/other"), request.config)
+                stub.HandleReloadConfigRequest(request, timeout=WAIT)
+                self.ask_grpc(server, [1], 1)
+                wait_for(lambda: self.files("log/other-"), 10, "the other file")
+        self.assertEqual(sum(len(records.read(p)) for p in self.files("log/other-")), 2)
+        self.assertEqual(sum(len(records.read(p)) for p in self.files("log/half-")), 4)
+
+    def test_a_disk_that_takes_nothing_harms_no_request(self):
+        self.write("log", "a file where a directory should be")
+        with self.serve(1) as server:
+            self.ask_grpc(server, [1], 20)
+            wait_for(lambda: "requests are not logged" in server.log(), 10, "a warning")
+            self.assertEqual(self.count(server), 0)
+
+    def test_a_reload_may_not_name_a_new_log_without_a_root(self):
+        with self.serve(1) as server:
+            with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+                stub = model_service_pb2_grpc.ModelServiceStub(channel)
+                for prefix, code in (("log/half", 0), ("log/other", 7)):
+                    request = model_management_pb2.ReloadConfigRequest()
+                    text_format.Parse(self.config(1, prefix), request.config)
+                    try:
+                        answer = stub.HandleReloadConfigRequest(request, timeout=WAIT)
+                        self.assertEqual(answer.status.error_code, code)
+                    except grpc.RpcError as e:
+                        self.assertEqual(e.code().value[0], code, e.details())
+                        self.assertIn("--model_root", e.details())
+
+    def test_a_collector_of_another_type_is_told(self):
+        with self.serve(1, more='type: "kafka"') as server:
+            self.ask_grpc(server, [1])
+            self.assertIn('no log collector of type "kafka"', server.log())
+        self.assertEqual(self.files(), [])
