@@ -175,3 +175,66 @@ def cross_hashed(g, op):
     yield Case(*columns(g, 4, "ss"), np.int64([10]), np.bool_(False), np.int64([1, 2]))
     yield Case(*columns(g, 4, "ss"), np.int64(10), np.bool_([False]), np.int64([1, 2]))
     yield Case(*columns(g, 4, "ss"), np.int64(10), np.bool_(False), np.int64([1, 2, 3]))
+
+
+@spec("SparseTensorDenseMatMul", rtol=1e-5)
+def matmul(g, op):
+    for dtype in ("float32", "float64", "int32", "complex64", "complex128"):
+        for m, k, n in ((3, 4, 5), (1, 1, 1), (0, 3, 2), (3, 0, 2), (2, 3, 0), (6, 5, 33)):
+            for a in (False, True):
+                for b in (False, True):
+                    indices, values, shape = sparse(g, (k, m) if a else (m, k), dtype)
+                    dense = g.values(dtype, (n, k) if b else (k, n), special=False)
+                    yield Case(indices, values, shape, dense, adjoint_a=a, adjoint_b=b)
+    one, b = np.float32([1]), np.ones((2, 2), np.float32)
+    for indices, values, shape, dense in (([[0, 2]], one, [2, 2], b), ([[2, 0]], one, [2, 2], b), ([[0, -1]], one, [2, 2], b), ([[0, 0]], one, [2, 3], b),
+                                          ([0, 0], one, [2, 2], b), ([[0, 0]], one[0], [2, 2], b), ([[0, 0]], one, [[2, 2]], b), ([[0, 0]], one, [2, 2, 2], b),
+                                          ([[0, 0]], one, [2, 2], one), ([[0, 0, 0]], one, [2, 2], b), ([[0, 0]], np.float32([1, 2]), [2, 2], b)):
+        yield Case(np.int64(indices), np.asarray(values, np.float32), np.int64(shape), dense)
+
+
+def splits(g, rows, total=None):
+    lengths = g.rng.integers(0, 4, rows)
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+@spec("RaggedTensorToSparse")
+def to_sparse(g, op):
+    for dtype in ("float32", "string", "int64"):
+        for t in (np.int32, np.int64):
+            for rows in (0, 1, 5):
+                for inner in ((), (2,), (2, 3)):
+                    one = splits(g, rows)
+                    yield Case([one.astype(t)], g.values(dtype, (one[-1],) + inner, special=False))
+                    two = splits(g, int(one[-1]))
+                    yield Case([one.astype(t), two.astype(t)], g.values(dtype, (two[-1],) + inner, special=False))
+    for bad in ([], [1, 3], [0, 2, 1, 3], [0, 2], [0, 4]):
+        yield Case([np.int64(bad)], np.float32([1, 2, 3]))
+
+
+@spec("RaggedTensorToTensor")
+def to_tensor(g, op):
+    ROWS, SPLITS, SIZE = b"VALUE_ROWIDS", b"ROW_SPLITS", b"FIRST_DIM_SIZE"
+    for dtype in ("float32", "string", "int64"):
+        for rows in (0, 1, 5):
+            for inner in ((), (2,), (2, 3)):
+                one = splits(g, rows)
+                values = g.values(dtype, (one[-1],) + inner, special=False)
+                default = g.values(dtype, (), special=False)
+                anything = np.int64(-1)
+                yield Case(anything, values, default, [one], row_partition_types=[SPLITS])
+                rowids = np.repeat(np.arange(rows), np.diff(one)).astype(np.int64)
+                yield Case(anything, values, default, [np.int64(rows), rowids], row_partition_types=[SIZE, ROWS])
+                if inner:
+                    yield Case(anything, values, g.values(dtype, inner[-1:], special=False), [one], row_partition_types=[SPLITS])
+                for shape in ((-1, 2), (3, -1), (2, 6), (7, 1), (0, 0)):
+                    yield Case(np.int64(shape + (-1,) * len(inner)), values, default, [one], row_partition_types=[SPLITS])
+                two = splits(g, int(one[-1]))
+                values = g.values(dtype, (two[-1],) + inner, special=False)
+                for shape in ((-1, -1, -1), (-1, 2, -1), (4, 2, 1)):
+                    yield Case(np.int32(shape + (-1,) * len(inner)), values, default, [one.astype(np.int32), two.astype(np.int32)],
+                               row_partition_types=[SPLITS, SPLITS])
+    v = np.float32([1, 2, 3])
+    for shape, default, part in ((-1, 0, [0, 2, 4]), ([-1], 0, [0, 3]), ([-1, -1, -1], 0, [0, 3]), (-1, [0], [0, 3]), (-1, 0, []), (-1, 0, [0, 2, 1, 3])):
+        yield Case(np.int64(shape), v, np.float32(default), [np.int64(part)], row_partition_types=[SPLITS])
+    yield Case(np.int64([-1, -1, 3]), np.ones((3, 2), np.float32), np.float32(0), [np.int64([0, 3])], row_partition_types=[SPLITS])

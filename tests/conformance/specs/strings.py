@@ -182,3 +182,17 @@ def fingerprint(g, op):
         yield Case(g.values("string", shape), method)
     yield Case(np.float32(1), method)
     yield Case(np.float32([1]), s(b"md5").reshape(()))
+
+
+@spec("DecodeRaw")
+def decode_raw(g, op):
+    raw = lambda n: bytes(g.rng.integers(0, 100, n, np.uint8))
+    for t in ("uint8", "int8", "int16", "uint16", "int32", "int64", "float32", "float64", "float16", "complex64", "bool"):
+        for little in (True, False):
+            yield Case(s(raw(16), raw(16)), out_type=t, little_endian=little)
+            yield Case(s(raw(32)).reshape(()), out_type=t, little_endian=little)
+            yield Case(s(b"", b""), out_type=t, little_endian=little)
+            yield Case(s(raw(16), raw(16), raw(16), raw(16)).reshape(2, 2), out_type=t, little_endian=little)
+        yield Case(np.zeros((0, 3), object), out_type=t)
+    yield Case(s(b"abcd", b"abc"), out_type="uint8")
+    yield Case(s(b"abc"), out_type="int32")
