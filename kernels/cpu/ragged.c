@@ -34,7 +34,8 @@ static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, 
 
 /* ---- RaggedTensorToTensor ---- */
 
-enum { DEEPEST = RT_MAX_RANK };
+/* Splits can speak of more rows than there are bytes: more than this many are refused. */
+enum { DEEPEST = RT_MAX_RANK, MOST_ROWS = 1 << 28 };
 
 struct levels {
     struct rt_run *r;
@@ -134,6 +135,17 @@ static enum rt_status choose_shape(struct levels *v)
     return RT_OK;
 }
 
+/* How many rows of the level above level k speaks of. */
+static int64_t parents_of(const struct levels *v, int k)
+{
+    const struct rt_tensor *t = v->at[k];
+
+    if (!v->by_rowid[k])
+        return t->dim[0] - 1;
+    const int64_t last = t->dim[0] ? kn_int_at(t, t->dim[0] - 1) : -1;
+    return last < MOST_ROWS ? last + 1 : MOST_ROWS;
+}
+
 /* Where each value of level k goes (-1: nowhere), from where its parents go. */
 static enum rt_status place_level(const struct levels *v, int k, const int64_t *parent,
                                   int64_t n_parents, int64_t **out, int64_t *n)
@@ -144,7 +156,9 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     *n = v->by_rowid[k] ? t->dim[0] : kn_int_at(t, t->dim[0] - 1);
     if (*n > v->values->dim[0] && k == v->n - 1) /* TensorFlow leaves the rest to the default */
         *n = v->values->dim[0];
-    if (*n >= INT64_MAX / 16 || !(*out = malloc((size_t)*n * sizeof **out + 1)))
+    if (k + 1 < v->n && *n > parents_of(v, k + 1)) /* the others have no values */
+        *n = parents_of(v, k + 1);
+    if (*n < 0 || *n > MOST_ROWS || !(*out = malloc((size_t)*n * sizeof **out + 1)))
         return rt_fail_memory(v->r->err, v->r->node->name, (size_t)*n * sizeof **out);
     int64_t row = 0, column = 0;
     for (int64_t i = 0; i < *n; i++, column++) {
@@ -214,7 +228,8 @@ static enum rt_status place_values(struct levels *v, void *out)
 {
     const enum rt_dtype dtype = kn_dtype(v->values);
     const int64_t block = rt_count(v->values->rank - 1, v->values->dim + 1);
-    int64_t n = v->rows, *at = malloc((size_t)n * sizeof *at + 1), *next = NULL;
+    int64_t n = v->rows < parents_of(v, 0) ? v->rows : parents_of(v, 0), *next = NULL;
+    int64_t *at = n < 0 || n > MOST_ROWS ? NULL : malloc((size_t)n * sizeof *at + 1);
     enum rt_status st = at ? RT_OK : rt_fail_memory(v->r->err, v->r->node->name, (size_t)n * 8);
 
     for (int64_t i = 0; i < n && !st; i++)
