@@ -597,6 +597,16 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
     }
 }
 
+void srv_scheduler_hurry(struct srv_scheduler *s)
+{
+    rt_mutex_lock(&s->mu);
+    s->core.hurries = true;
+    bool wake = should_wake(s, rt_now_ns());
+    rt_mutex_unlock(&s->mu);
+    if (wake)
+        rt_cond_signal(&s->work);
+}
+
 void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text)
 {
     rt_mutex_lock(&s->mu);

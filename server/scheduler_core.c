@@ -250,12 +250,12 @@ enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket 
 /* ---- choice ---- */
 
 /* When a batch of `b`, which has jobs, may start. */
-static int64_t ready_at(const struct srv_core_bucket *b)
+static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
 {
     const struct srv_core_policy *p = b->lane->policy;
     int64_t oldest = RT_NEVER;
 
-    if (!p->timeout_ns || !b->merges || b->n_rows >= row_limit(b) || b->n_batches > 1)
+    if (!p->timeout_ns || c->hurries || !b->merges || b->n_rows >= row_limit(b) || b->n_batches > 1)
         return INT64_MIN;
     for (const struct srv_core_job *j = b->head; j; j = j->next)
         oldest = min64(oldest, j->queued_ns);
@@ -263,14 +263,15 @@ static int64_t ready_at(const struct srv_core_bucket *b)
 }
 
 /* The bucket of `l` that is due first. NULL: none is ready, or it must wait for a run to end. */
-static struct srv_core_bucket *choose(const struct srv_core_lane *l, int64_t now)
+static struct srv_core_bucket *choose(const struct srv_core *c, const struct srv_core_lane *l,
+                                      int64_t now)
 {
     struct srv_core_bucket *best = NULL;
 
     if (l->alone_running)
         return NULL;
     for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
-        if (b->head && (!best || b->head->due_ns < best->head->due_ns) && ready_at(b) <= now)
+        if (b->head && (!best || b->head->due_ns < best->head->due_ns) && ready_at(c, b) <= now)
             best = b;
     return best && best->alone && l->running ? NULL : best;
 }
@@ -366,7 +367,7 @@ bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv
         for (struct srv_core_lane *l = c->active; l; l = l->next) {
             if (best && best->lane->virtual_ns <= l->virtual_ns)
                 continue;
-            struct srv_core_bucket *b = choose(l, now);
+            struct srv_core_bucket *b = choose(c, l, now);
             if (b)
                 best = b;
         }
@@ -385,7 +386,7 @@ bool srv_core_is_ready(const struct srv_core *c, int64_t now)
     if (!may_start(c))
         return false;
     for (const struct srv_core_lane *l = c->active; l; l = l->next)
-        if (choose(l, now))
+        if (choose(c, l, now))
             return true;
     return false;
 }
@@ -466,7 +467,7 @@ int64_t srv_core_next_timer(const struct srv_core *c)
         for (const struct srv_core_bucket *b = l->policy->timeout_ns ? l->buckets : NULL; b;
              b = b->next)
             if (b->head)
-                at = min64(at, ready_at(b));
+                at = min64(at, ready_at(c, b));
     return at;
 }
 

@@ -97,6 +97,7 @@ struct srv_core {
     int64_t swept_ns;
     int n_jobs, running;
     size_t n_bytes;
+    bool hurries; /* nothing more will come: no batch waits for it */
 };
 
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings);

@@ -350,6 +350,7 @@ static void drain(struct srv_server *s, int signals)
         srv_rest_quiesce(s->rest);
     if (s->grpc)
         srv_grpc_quiesce(s->grpc);
+    srv_scheduler_hurry(s->scheduler);
     wait_idle(s, signals, o->drain_timeout_ms);
     int n = in_flight(s);
     if (n) {

@@ -299,6 +299,19 @@ class Limits(Case):
             self.assertEqual(b.rest("double", [1.0])[0], 429)
 
 
+    def test_a_server_that_ends_does_not_wait_for_more_requests(self):
+        with Batched(self, "batch_timeout_micros { value: 15000000 }") as b:
+            answers = []
+            waiting = threading.Thread(target=lambda: answers.append(b.rest("double", [1.0])))
+            waiting.start()
+            time.sleep(0.5)
+            start = time.monotonic()
+            b.server.stop()
+            waiting.join()
+            self.assertLess(time.monotonic() - start, 8)
+            self.assertEqual(answers, [(200, [2.0])])
+
+
 class Modes(Case):
     def test_without_the_flag_only_proved_signatures_are_merged(self):
         with Batched(self, None) as b:

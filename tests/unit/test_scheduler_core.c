@@ -410,6 +410,18 @@ static void a_batch_is_padded_to_an_allowed_size(void **state)
     assert_int_equal(take(&w, 1, 0, 1).run_rows, 9);
 }
 
+static void when_nothing_more_comes_no_batch_waits(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.timeout_ns = 100;
+    put(&w, 0, 4, RT_NEVER, 10);
+    take_none(&w, 50);
+    w.core.hurries = true;
+    take(&w, 51, 0, 1);
+}
+
 static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
 {
     (void)state;
@@ -611,6 +623,7 @@ int main(void)
         cmocka_unit_test(bytes_are_limited_but_a_single_large_job_is_taken),
         cmocka_unit_test(with_a_timeout_a_batch_waits_until_it_is_full_or_due),
         cmocka_unit_test(a_batch_is_padded_to_an_allowed_size),
+        cmocka_unit_test(when_nothing_more_comes_no_batch_waits),
         cmocka_unit_test(a_batch_that_the_next_job_does_not_fit_waits_no_longer),
         cmocka_unit_test(batches_that_wait_are_limited_and_an_open_one_is_filled),
         cmocka_unit_test(the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_other),
