@@ -34,8 +34,9 @@ struct rt_pool {
     atomic_size_t refs;   /* the owners and every block that is out */
     atomic_size_t in_use; /* bytes of blocks that are out */
     atomic_size_t idle;   /* bytes of blocks that wait */
-    atomic_size_t peak;   /* the most that was ever out: no more than that is kept idle, */
-    atomic_size_t keep;   /* nor more than this */
+    atomic_size_t peak;   /* the most that was out in this run */
+    atomic_size_t before; /* and in the one before */
+    atomic_size_t keep;   /* no more than this waits */
     size_t limit;
     struct rt_budget *budget; /* NULL: none */
     struct rt_mutex budget_mu;
@@ -44,7 +45,7 @@ struct rt_pool {
     struct idle_list list[N_CLASSES];
 };
 
-enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20 };
+enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20 };
 
 bool rt_budget_take(struct rt_budget *b, size_t n)
 {
@@ -130,9 +131,22 @@ static void release_reserve(struct rt_pool *p, size_t most)
     rt_mutex_unlock(&p->budget_mu);
 }
 
-void rt_pool_keep(struct rt_pool *p, size_t keep_bytes)
+void rt_pool_begin(struct rt_pool *p)
 {
-    atomic_store_explicit(&p->keep, keep_bytes, memory_order_relaxed);
+    atomic_store(&p->before, atomic_load(&p->peak));
+    atomic_store(&p->peak, atomic_load(&p->in_use));
+    atomic_store(&p->keep, SIZE_MAX);
+}
+
+void rt_pool_end(struct rt_pool *p, size_t least)
+{
+    size_t now = atomic_load(&p->peak), before = atomic_load(&p->before);
+    size_t usual = now < before ? now : before;
+    size_t keep = usual > KEEP_MOST / 2 ? KEEP_MOST : 2 * usual;
+    if (keep < least)
+        keep = least;
+    atomic_store(&p->keep, keep);
+    rt_pool_trim(p, keep);
 }
 
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
@@ -216,9 +230,10 @@ static void pool_give(struct rt_pool *p, struct block *k)
     size_t room = k->room, out = atomic_fetch_sub(&p->in_use, room) - room;
     if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
         release_reserve(p, RESERVE_MOST);
-    size_t idle = atomic_fetch_add(&p->idle, room) + room;
-    if (idle > atomic_load(&p->peak) ||
-        idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
+    size_t idle = atomic_fetch_add(&p->idle, room) + room, before = atomic_load(&p->before);
+    size_t most = atomic_load(&p->peak);
+    most = most > before ? most : before;
+    if (idle / 2 > most || idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
         atomic_fetch_sub(&p->idle, room);
         free(k);
     } else {

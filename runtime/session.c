@@ -552,7 +552,7 @@ static struct rt_pool *pool_take(struct rt_session *s)
     struct rt_pool *p = s->n_pools ? s->pools[--s->n_pools] : NULL;
     rt_mutex_unlock(&s->pool_mu);
     if (p) {
-        rt_pool_keep(p, SIZE_MAX);
+        rt_pool_begin(p);
         return p;
     }
     p = rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
@@ -563,8 +563,7 @@ static struct rt_pool *pool_take(struct rt_session *s)
 
 static void pool_give(struct rt_session *s, struct rt_pool *p)
 {
-    rt_pool_keep(p, KEEP_POOL_BYTES); /* what the run gave out comes back later */
-    rt_pool_trim(p, KEEP_POOL_BYTES);
+    rt_pool_end(p, KEEP_POOL_BYTES); /* what the run gave out comes back later */
     rt_mutex_lock(&s->pool_mu);
     bool keep = s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
     if (keep)

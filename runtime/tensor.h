@@ -104,8 +104,13 @@ struct rt_pool *rt_pool_new(size_t limit_bytes); /* NULL: out of memory */
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
 void rt_pool_unref(struct rt_pool *p);
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks back to the system */
-/* From now on no more than so much of what comes back waits. At first: SIZE_MAX, all of it. */
-void rt_pool_keep(struct rt_pool *p, size_t keep_bytes);
+/*
+ * A run begins, or ends. Between runs what comes back waits for the next one: `least` bytes of it,
+ * or twice what the smaller one of the last two runs held, so that recurring shapes find their
+ * memory (in blocks of other sizes too) and a single huge answer gives its own back.
+ */
+void rt_pool_begin(struct rt_pool *p);
+void rt_pool_end(struct rt_pool *p, size_t least);
 size_t rt_pool_in_use(struct rt_pool *p);
 
 /* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */

@@ -14,7 +14,7 @@ KN_FOR_F32_HALFS(KN_MAP_SAME, erf, ERF_VEC)
 KN_MAP_SAME(RT_F64, double, erf, ERF)
 KN_MAP_OP(erf, "Erf", FLOATS)
 
-#define ERFC_F(dt, x) erfcf(x)
+#define ERFC_F(dt, x) kn_erfc_f32(x)
 #define ERFC(dt, x)   erfc(x)
 KN_FOR_F32_HALFS(KN_MAP_SAME, erfc, ERFC_F)
 KN_MAP_SAME(RT_F64, double, erfc, ERFC)
