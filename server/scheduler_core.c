@@ -147,11 +147,14 @@ static void set_batches(struct srv_core_bucket *b, int64_t n, int64_t open_rows)
 
 static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
 {
-    return !b->n_batches || !b->merges || !rows || rows > row_limit(b) - b->open_rows;
+    return !b->n_batches || rows > row_limit(b) - b->open_rows;
 }
 
+/* Jobs that run singly make no batches: only their number and bytes are limited. */
 static void count_in(struct srv_core_bucket *b, int64_t rows)
 {
+    if (!b->merges)
+        return;
     if (needs_another_batch(b, rows))
         set_batches(b, b->n_batches + 1, rows);
     else
@@ -170,7 +173,8 @@ static void count_out(struct srv_core_bucket *b)
 static bool has_room(const struct srv_core_bucket *b, int64_t rows)
 {
     int64_t most = b->lane->policy->max_queue_batches;
-    return !most || !b->queue || b->queue->n_batches < most || !needs_another_batch(b, rows);
+    return !most || !b->queue || !b->merges || b->queue->n_batches < most ||
+           !needs_another_batch(b, rows);
 }
 
 int64_t srv_core_open_room(const struct srv_core_bucket *b)

@@ -481,6 +481,23 @@ static void the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_oth
     assert_int_equal(w.queue[1].n_batches, 0);
 }
 
+static void jobs_that_run_singly_make_no_batches(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 1;
+    w.bucket[0].merges = false;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(put(&w, 0, 8, RT_NEVER, i), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 1, 8, RT_NEVER, 5), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 1, 8, RT_NEVER, 5), SRV_CORE_FULL_BATCHES);
+    for (int i = 0; i < 5; i++)
+        take(&w, 6, 0, 1);
+    take(&w, 6, 1, 1);
+    assert_int_equal(w.queue[0].n_batches, 0);
+}
+
 static void what_expires_frees_its_batch(void **state)
 {
     (void)state;
@@ -627,6 +644,7 @@ int main(void)
         cmocka_unit_test(a_batch_that_the_next_job_does_not_fit_waits_no_longer),
         cmocka_unit_test(batches_that_wait_are_limited_and_an_open_one_is_filled),
         cmocka_unit_test(the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_other),
+        cmocka_unit_test(jobs_that_run_singly_make_no_batches),
         cmocka_unit_test(what_expires_frees_its_batch),
         cmocka_unit_test(no_more_batches_run_than_threads_are_asked_for),
         cmocka_unit_test(fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned),
