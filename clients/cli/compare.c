@@ -6,6 +6,7 @@
 
 #include "clients/c/message.h"
 #include "clients/cli/convert.h"
+#include "proto/prediction_log.h"
 #include "proto/unpack.h"
 #include "proto/wire.h"
 #include "tensorflow_serving/apis/classification.pb-c.h"
@@ -331,20 +332,12 @@ const char *cl_api_method(enum cl_api api)
 
 bool cl_log_read(struct rt_span record, struct cl_log *out)
 {
-    struct pb_field f, g;
-    int more;
+    struct pb_prediction_log log;
     *out = (struct cl_log){0};
-    while ((more = pb_field_next(&record, &f)) > 0) {
-        if (f.type != PB_BYTES || f.number < CL_CLASSIFY || f.number > CL_PREDICT)
-            continue;
-        *out = (struct cl_log){.api = (enum cl_api)f.number};
-        while ((more = pb_field_next(&f.bytes, &g)) > 0)
-            if (g.number == 1 && g.type == PB_BYTES)
-                out->request = g.bytes;
-            else if (g.number == 2 && g.type == PB_BYTES)
-                out->response = g.bytes;
-        if (more < 0)
-            return false;
-    }
-    return more == 0 && out->api != CL_API_NONE;
+    if (!pb_prediction_log_read(record, &log) || log.type == PB_LOG_NONE ||
+        log.type == PB_LOG_PREDICT_STREAMED)
+        return false;
+    *out = (struct cl_log){
+        .api = (enum cl_api)log.type, .request = log.request, .response = log.response};
+    return true;
 }

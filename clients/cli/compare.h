@@ -7,6 +7,7 @@
 
 #include "clients/c/slipway_client.h"
 #include "clients/cli/json.h"
+#include "proto/prediction_log.h"
 
 /* |a - b| <= tolerance * (1 + |b|), NaN being equal to NaN. */
 bool cl_near(double a, double b, double tolerance);
@@ -19,11 +20,11 @@ bool cl_same_json(json_t *a, json_t *b, double tolerance, struct rt_error *why);
 /* Calls of PredictionService and SessionService, as logs know them. */
 enum cl_api {
     CL_API_NONE,
-    CL_CLASSIFY = 2, /* PredictionLog's fields */
-    CL_REGRESS = 3,
-    CL_MULTI_INFERENCE = 4,
-    CL_SESSION_RUN = 5,
-    CL_PREDICT = 6,
+    CL_CLASSIFY = PB_LOG_CLASSIFY,
+    CL_REGRESS = PB_LOG_REGRESS,
+    CL_MULTI_INFERENCE = PB_LOG_MULTI_INFERENCE,
+    CL_SESSION_RUN = PB_LOG_SESSION_RUN,
+    CL_PREDICT = PB_LOG_PREDICT,
 };
 const char *cl_api_method(enum cl_api api); /* gRPC's path of it */
 
