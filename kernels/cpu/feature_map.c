@@ -30,14 +30,15 @@ struct kn_feature_map *kn_feature_map_new(int n, void *(*alloc)(void *arg, size_
     while (slots < 3 * (uint32_t)n)
         slots *= 2;
     const size_t head = sizeof(struct kn_feature_map);
-    char *p = alloc(arg, head + (size_t)n * sizeof(struct kn_feature) + slots * sizeof(int32_t));
+    char *p = alloc(arg, head + (size_t)n * sizeof(struct kn_feature) +
+                             slots * sizeof(struct kn_feature_slot));
     if (!p)
         return NULL;
     struct kn_feature_map *m = (struct kn_feature_map *)(void *)p;
     m->n = n;
     m->mask = slots - 1;
     m->feature = (struct kn_feature *)(void *)(p + head);
-    m->slot = (int32_t *)(void *)(m->feature + n);
+    m->slot = (struct kn_feature_slot *)(void *)(m->feature + n);
     return m;
 }
 
@@ -56,18 +57,23 @@ void kn_feature_map_index(struct kn_feature_map *m)
         const uint32_t bytes = f->stride > 0 && f->stride < 30 ? 4 * (uint32_t)f->stride : 0;
         f->head = f->dtype == RT_F32 && bytes ? 0x000a0012 | (bytes + 2) << 8 | bytes << 24 : 0;
         m->has_twins |= kn_feature_map_find(m, f->name) >= 0;
-        uint32_t i = (uint32_t)name_hash(f->name) & m->mask;
-        while (m->slot[i])
+        const uint32_t hash = (uint32_t)name_hash(f->name);
+        uint32_t i = hash & m->mask;
+        while (m->slot[i].index)
             i = (i + 1) & m->mask;
-        m->slot[i] = k + 1;
+        m->slot[i] = (struct kn_feature_slot){hash, k + 1};
     }
 }
 
 int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name)
 {
-    for (uint32_t i = (uint32_t)name_hash(name) & m->mask; m->slot[i]; i = (i + 1) & m->mask)
-        if (rt_span_eq(m->feature[m->slot[i] - 1].name, name))
-            return m->slot[i] - 1;
+    const uint32_t hash = (uint32_t)name_hash(name);
+
+    for (uint32_t i = hash & m->mask; m->slot[i].index; i = (i + 1) & m->mask) {
+        const struct rt_span have = m->feature[m->slot[i].index - 1].name;
+        if (m->slot[i].hash == hash && have.n == name.n && kn_same_bytes(have.p, name.p, name.n))
+            return m->slot[i].index - 1;
+    }
     return -1;
 }
 

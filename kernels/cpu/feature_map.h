@@ -32,7 +32,10 @@ struct kn_feature_map {
     int n_lists;
     bool has_twins; /* two features of one name */
     uint32_t mask;
-    int32_t *slot; /* index + 1, open addressing */
+    struct kn_feature_slot {
+        uint32_t hash;
+        int32_t index; /* + 1; 0: free */
+    } * slot;          /* open addressing */
     struct kn_feature *feature;
 };
 
@@ -56,6 +59,39 @@ struct kn_feature_memory {
     } at[KN_REMEMBERED];
     int n;
 };
+
+/* ---- names, and other few bytes ---- */
+
+static inline uint64_t kn_load64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint32_t kn_load32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* memcmp for a few bytes. */
+static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    if (n >= 8) {
+        for (size_t i = 0; i + 8 < n; i += 8)
+            if (kn_load64(a + i) != kn_load64(b + i))
+                return false;
+        return kn_load64(a + n - 8) == kn_load64(b + n - 8);
+    }
+    if (n >= 4)
+        return kn_load32(a) == kn_load32(b) && kn_load32(a + n - 4) == kn_load32(b + n - 4);
+    for (size_t i = 0; i < n; i++)
+        if (a[i] != b[i])
+            return false;
+    return true;
+}
 
 /* ---- shapes ---- */
 

@@ -1,36 +1,5 @@
 #include "kernels/cpu/parse_example.h"
 
-static inline uint64_t load64(const uint8_t *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline uint32_t load32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-/* memcmp for a few bytes. */
-static inline bool is_same(const uint8_t *a, const uint8_t *b, size_t n)
-{
-    if (n >= 8) {
-        for (size_t i = 0; i + 8 < n; i += 8)
-            if (load64(a + i) != load64(b + i))
-                return false;
-        return load64(a + n - 8) == load64(b + n - 8);
-    }
-    if (n >= 4)
-        return load32(a) == load32(b) && load32(a + n - 4) == load32(b + n - 4);
-    for (size_t i = 0; i < n; i++)
-        if (a[i] != b[i])
-            return false;
-    return true;
-}
-
 /* A length of up to three bytes, so below 2 MiB. */
 static inline const uint8_t *read_length(const uint8_t *p, const uint8_t *end, size_t *n)
 {
@@ -98,7 +67,7 @@ static inline bool read_row(struct kn_parse *s, const struct kn_feature *f, cons
         return false;
     switch ((enum rt_dtype)f->dtype) {
     case RT_F32:
-        if (f->head && n == (size_t)f->stride * 4 + 4 && load32(v) == f->head) {
+        if (f->head && n == (size_t)f->stride * 4 + 4 && kn_load32(v) == f->head) {
             if (f->stride == 1)
                 memcpy((float *)o->data + first, v + 4, 4);
             else
@@ -191,7 +160,7 @@ static inline const uint8_t *read_name(struct kn_parse *s, int position, const u
     const size_t n = (size_t)(end - e);
 
     if (position < m->n && n > m->at[position].n &&
-        is_same(e, m->at[position].head, m->at[position].n)) {
+        kn_same_bytes(e, m->at[position].head, m->at[position].n)) {
         *found = m->at[position].found;
         return e + m->at[position].n;
     }

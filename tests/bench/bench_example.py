@@ -31,13 +31,18 @@ def specs():
     ids = {f"category_{i}": fixed([], tf.int64, 0) for i in range(5)}
     words = {f"country_{i}": fixed([], tf.string, "") for i in range(5)}
     yield "20 dense features", {**numbers, **ids, **words}
+    yield "20 dense features, in any order", {**numbers, **ids, **words}
     yield "20 dense floats", {f"price_{i}": fixed([], tf.float32) for i in range(20)}
     lists = {f"category_{i}": tf.io.VarLenFeature(tf.int64) for i in range(5)}
     tags = {f"country_{i}": tf.io.VarLenFeature(tf.string) for i in range(5)}
     yield "10 dense floats, 10 sparse lists", {**numbers, **lists, **tags}
 
 
-def example(rng, spec):
+def varint(n):
+    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+
+
+def example(rng, spec, any_order):
     def feature(name, s):
         n = 1 if isinstance(s, tf.io.FixedLenFeature) else rng.randint(0, 3)
         if s.dtype == tf.float32:
@@ -46,13 +51,16 @@ def example(rng, spec):
             return tf.train.Feature(int64_list=tf.train.Int64List(value=[rng.randint(0, 100000) for _ in range(n)]))
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"country %d" % rng.randint(0, 99) for _ in range(n)]))
 
-    features = {name: feature(name, s) for name, s in spec.items()}
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    names = list(spec)
+    if any_order:
+        rng.shuffle(names)
+    entries = b"".join(tf.train.Features(feature={n: feature(n, spec[n])}).SerializeToString() for n in names)
+    return b"\x0a" + varint(len(entries)) + entries
 
 
 def measure(title, spec, folder):
     rng = random.Random(1)
-    data = [example(rng, spec) for _ in range(N_EXAMPLES)]
+    data = [example(rng, spec, "any order" in title) for _ in range(N_EXAMPLES)]
     graph = tf.Graph()
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
     with graph.as_default():
