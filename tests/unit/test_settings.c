@@ -153,6 +153,8 @@ static void a_platform_file_takes_the_place_of_its_flags(void **state)
     folder_new();
     const char *path = file(PLATFORM(
         "enable_model_warmup: true enable_per_model_batching_params: true "
+        "model_warmup_options { num_request_iterations { value: 3 }\n"
+        "  num_model_warmup_threads { value: 2 } }\n"
         "saved_model_tags: ['serve', 'gpu']\n"
         "session_config { intra_op_parallelism_threads: 6 use_per_session_threads: true }\n"
         "batching_parameters { max_batch_size { value: 8 } allowed_batch_sizes: [2, 8]\n"
@@ -163,6 +165,8 @@ static void a_platform_file_takes_the_place_of_its_flags(void **state)
     assert_int_equal(o.num_workers, 6);
     assert_int_equal(o.enable_batching, SRV_YES);
     assert_true(o.enable_model_warmup);
+    assert_int_equal(o.num_request_iterations_for_warmup, 3);
+    assert_int_equal(o.num_model_warmup_threads, 2);
     assert_true(o.enable_per_model_batching_parameters);
     assert_string_equal(o.saved_model_tags, "serve,gpu");
     assert_string_equal(o.batching_parameters_file, "");
