@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
 /* The fields of the record, of which one stands in it. */
@@ -35,5 +36,10 @@ struct pb_prediction_log {
 /* Spans point into the record. Of what is there twice the last one holds. False: not a
  * PredictionLog. */
 bool pb_prediction_log_read(struct rt_span record, struct pb_prediction_log *out);
+
+/* Appends a record; p NULL: without that field. `metadata` is a serialized LogMetadata. A failure
+ * of memory is in out->failed. */
+void pb_prediction_log_write(const struct pb_prediction_log *log, struct rt_span metadata,
+                             struct rt_bytes *out);
 
 #endif

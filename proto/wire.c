@@ -65,3 +65,23 @@ int pb_field_next(struct rt_span *rest, struct pb_field *f)
     *rest = left;
     return 1;
 }
+
+int pb_entry_next(struct rt_span *rest, uint32_t number, struct rt_span *name,
+                  struct rt_span *value)
+{
+    struct pb_field f, g;
+    int more;
+
+    while ((more = pb_field_next(rest, &f)) > 0) {
+        if (f.number != number || f.type != PB_BYTES)
+            continue;
+        *name = *value = rt_span_str("");
+        while ((more = pb_field_next(&f.bytes, &g)) > 0)
+            if (g.type == PB_BYTES && g.number == 1)
+                *name = g.bytes;
+            else if (g.type == PB_BYTES && g.number == 2)
+                *value = g.bytes;
+        return more < 0 ? -1 : 1;
+    }
+    return more;
+}

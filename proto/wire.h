@@ -22,6 +22,10 @@ struct pb_field {
 /* 1: *f is the next field and `rest` lies behind it. 0: the end. -1: not a protobuf (a group, a
  * length past the end, field 0). */
 int pb_field_next(struct rt_span *rest, struct pb_field *f);
+/* The same of map entries and of what has their form, {name 1, message or bytes 2}, in that field
+ * of the message; other fields are passed over. What an entry does not have is "". */
+int pb_entry_next(struct rt_span *rest, uint32_t number, struct rt_span *name,
+                  struct rt_span *value);
 /* False: no varint of at most 10 bytes is there. */
 bool pb_varint(struct rt_span *rest, uint64_t *out);
 

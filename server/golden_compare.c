@@ -1,10 +1,10 @@
 #include "server/golden_compare.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "proto/wire.h"
 #include "runtime/base/arena.h"
+#include "runtime/base/near.h"
 #include "server/half.h"
 #include "server/tensor_wire.h"
 
@@ -16,19 +16,6 @@ static enum rt_status malformed(struct rt_error *err)
 }
 
 /* ---- numbers ---- */
-
-static bool near(double got, double want, double allowed)
-{
-    if (isnan(got) || isnan(want))
-        return isnan(got) && isnan(want);
-    return got == want || fabs(got - want) <= allowed;
-}
-
-/* What the largest magnitude allows. Of nothing but zeros: the tolerance itself. */
-static double allowance(double largest, double tolerance)
-{
-    return tolerance * (largest > 0 ? largest : 1);
-}
 
 static int parts_of(enum rt_dtype dtype) /* floating numbers per element; 0: compared as bytes */
 {
@@ -68,11 +55,9 @@ static double real_at(enum rt_dtype dtype, const void *data, int64_t i)
     }
 }
 
-/* No finer than what the type can say. */
-static double tolerance_of(enum rt_dtype dtype, double tolerance)
+static double step_of(enum rt_dtype dtype)
 {
-    double unit = dtype == RT_BF16 ? 0x1p-7 : dtype == RT_F16 ? 0x1p-10 : 0;
-    return tolerance > 0 && tolerance < unit ? unit : tolerance;
+    return dtype == RT_F16 ? RT_NEAR_HALF_STEP : dtype == RT_BF16 ? RT_NEAR_BFLOAT16_STEP : 0;
 }
 
 static int64_t first_real_difference(const struct rt_tensor *got, const struct rt_tensor *want,
@@ -83,14 +68,11 @@ static int64_t first_real_difference(const struct rt_tensor *got, const struct r
     int64_t n = rt_tensor_count(want) * parts;
     double largest = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        double v = fabs(real_at(dtype, want->data, i));
-        if (isfinite(v) && v > largest)
-            largest = v;
-    }
-    double allowed = allowance(largest, tolerance_of(dtype, tolerance));
     for (int64_t i = 0; i < n; i++)
-        if (!near(real_at(dtype, got->data, i), real_at(dtype, want->data, i), allowed))
+        largest = rt_near_largest(largest, real_at(dtype, want->data, i));
+    double allowed = rt_near_allowed(largest, tolerance, step_of(dtype));
+    for (int64_t i = 0; i < n; i++)
+        if (!rt_near(real_at(dtype, got->data, i), real_at(dtype, want->data, i), allowed))
             return i / parts;
     return -1;
 }
@@ -211,25 +193,7 @@ enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
 
 /* ---- Predict and SessionRun: named tensors ---- */
 
-/* The next entry of field 1: {name 1, tensor 2}. 1: there is one, 0: the end, -1: malformed. */
-static int next_entry(struct rt_span *rest, struct rt_span *name, struct rt_span *tensor)
-{
-    struct pb_field f, g;
-    int more;
-
-    while ((more = pb_field_next(rest, &f)) > 0) {
-        if (f.number != 1 || f.type != PB_BYTES)
-            continue;
-        *name = *tensor = rt_span_str("");
-        while ((more = pb_field_next(&f.bytes, &g)) > 0)
-            if (g.type == PB_BYTES && g.number == 1)
-                *name = g.bytes;
-            else if (g.type == PB_BYTES && g.number == 2)
-                *tensor = g.bytes;
-        return more < 0 ? -1 : 1;
-    }
-    return more;
-}
+enum { OUTPUTS = 1 }; /* the field of both responses */
 
 static enum rt_status read_tensor(struct rt_span message, size_t budget, struct rt_tensor *out,
                                   struct rt_error *err)
@@ -270,10 +234,11 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
     enum rt_status st = RT_OK;
     int more = 0;
 
-    while (!st && (more = next_entry(&want, &name, &tensor)) > 0) {
+    while (!st && (more = pb_entry_next(&want, OUTPUTS, &name, &tensor)) > 0) {
         struct rt_span rest = got;
         int found;
-        while ((found = next_entry(&rest, &own_name, &own)) > 0 && !rt_span_eq(name, own_name))
+        while ((found = pb_entry_next(&rest, OUTPUTS, &own_name, &own)) > 0 &&
+               !rt_span_eq(name, own_name))
             ;
         if (found > 0)
             st = compare_entry(name, own, tensor, tolerance, err);
@@ -401,19 +366,17 @@ static enum rt_status compare_lists(const struct scores *got, const struct score
     if (got->n != want->n)
         return rt_fail(err, RT_FAILED_PRECONDITION, "%zu scores in all, recorded were %zu", got->n,
                        want->n);
-    for (size_t i = 0; i < want->n; i++) {
-        double v = fabs((double)want->at[i].value);
-        if (isfinite(v) && v > largest)
-            largest = v;
-    }
-    double allowed = allowance(largest, tolerance);
+    for (size_t i = 0; i < want->n; i++)
+        largest = rt_near_largest(largest, (double)want->at[i].value);
+    double allowed = rt_near_allowed(largest, tolerance, 0);
     for (size_t i = 0; i < want->n; i++) {
         const struct score *a = &got->at[i], *b = &want->at[i];
         if (a->task != b->task || a->example != b->example || a->index != b->index)
             return rt_fail(err, RT_FAILED_PRECONDITION,
                            "example %lld has another number of classes than recorded",
                            (long long)b->example);
-        if (!rt_span_eq(a->label, b->label) || !near((double)a->value, (double)b->value, allowed))
+        if (!rt_span_eq(a->label, b->label) ||
+            !rt_near((double)a->value, (double)b->value, allowed))
             return score_differs(a, b, is_multi, err);
     }
     return RT_OK;

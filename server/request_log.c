@@ -118,14 +118,13 @@ static bool write_record(const struct srv_inference *inf, double rate, struct rt
     rt_bytes_init(out, limit);
     write_metadata(inf->job, rate, &metadata);
     srv_inference_write_request(inf, &request);
-    if (!metadata.failed && !request.failed) {
-        srv_put_bytes(out, PB_LOG_METADATA, metadata.p, metadata.n);
-        srv_put_head(out, type_of(inf->api),
-                     srv_bytes_size(PB_LOG_REQUEST, request.n) +
-                         srv_bytes_size(PB_LOG_RESPONSE, response.n));
-        srv_put_bytes(out, PB_LOG_REQUEST, request.p ? request.p : "", request.n);
-        srv_put_bytes(out, PB_LOG_RESPONSE, response.p, response.n);
-    }
+    const struct pb_prediction_log log = {
+        .type = type_of(inf->api),
+        .request = rt_span_of(request.p ? request.p : "", request.n),
+        .response = rt_span_of(response.p ? (const char *)response.p : "", response.n),
+    };
+    if (!metadata.failed && !request.failed)
+        pb_prediction_log_write(&log, rt_span_of(metadata.p, metadata.n), out);
     bool ok = !metadata.failed && !request.failed && !out->failed;
     rt_bytes_clear(&metadata);
     rt_bytes_clear(&request);

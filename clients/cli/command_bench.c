@@ -48,7 +48,8 @@ static const struct cl_flag flags[] = {
     {"--batch", CL_COUNT, AT(batch), "N", "rows of a random request (1)", 1},
     {"--shape", CL_TEXTS, AT(shapes), "ALIAS=2x3", "dimensions of an input behind the first", 0},
     {"--raw", CL_SWITCH, AT(raw), NULL, "take files as strings whatever they hold", 0},
-    {"--tolerance", CL_REAL, AT(tolerance), "X", "|a-b| <= X * (1 + |b|) is right (1e-4)", 0},
+    {"--tolerance", CL_REAL, AT(tolerance), "X",
+     "numbers off by X times the output's largest are right (1e-4)", 0},
     {"--no_check", CL_SWITCH, AT(no_check), NULL, "do not look at the answers", 0},
     {"--replay", CL_TEXT, AT(replay), "FILE", "a TFRecord file of PredictionLogs (gRPC)", 0},
     {"--progress", CL_SWITCH, AT(progress), NULL, "a line each second (on a terminal anyway)", 0},
@@ -167,7 +168,7 @@ static enum rt_status add_shot(struct bench *b, const struct slipway_tensor *t, 
     struct rt_bytes bytes;
     enum rt_status st = RT_OK;
     rt_bytes_init(&bytes, INT32_MAX);
-    *shot = (struct cl_shot){.api = CL_PREDICT};
+    *shot = (struct cl_shot){.type = PB_LOG_PREDICT};
     if (!b->remote.rest)
         st = cl_write_predict(&bytes, &b->model, t, n, NULL, 0, err);
     else {
@@ -263,14 +264,15 @@ static bool next_record(void *arg, int64_t i, struct cl_shot *out, struct rt_byt
 {
     struct bench *b = arg;
     struct rt_span record;
-    struct cl_log log = {0};
+    struct pb_prediction_log log = {0};
     (void)i;
     kept->n = 0;
     rt_mutex_lock(&b->mu);
     bool there = !b->log_err.code;
     while (there) {
         there = rt_tfrecord_next(b->log, &record, &b->log_err) == RT_OK;
-        if (there && cl_log_read(record, &log) && log.request.p)
+        if (there && pb_prediction_log_read(record, &log) && cl_log_method(log.type) &&
+            log.request.p)
             break;
         b->n_skipped += there;
     }
@@ -282,7 +284,7 @@ static bool next_record(void *arg, int64_t i, struct cl_shot *out, struct rt_byt
     rt_mutex_unlock(&b->mu);
     if (!there || kept->failed)
         return false;
-    *out = (struct cl_shot){.api = log.api, .request = rt_span_of(kept->p, log.request.n)};
+    *out = (struct cl_shot){.type = log.type, .request = rt_span_of(kept->p, log.request.n)};
     if (log.response.p && !b->no_check)
         out->want = rt_span_of(kept->p + log.request.n, log.response.n);
     return true;

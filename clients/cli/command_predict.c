@@ -87,30 +87,29 @@ static enum rt_status show(struct predict *p, const struct slipway_tensor *outpu
 
 /* ---- over gRPC ---- */
 
-/* Behind the records that are there. A PredictionLog has predict_log in field 6, and that the two
- * messages in fields 1 and 2. */
+/* Behind the records that are there. */
 static enum rt_status append_record(const char *path, const struct rt_bytes *request,
                                     struct rt_span answer, struct rt_error *err)
 {
-    enum { REQUEST = 1, RESPONSE = 2 };
-    struct rt_bytes both, log, out;
-    rt_bytes_init(&both, SIZE_MAX);
-    rt_bytes_init(&log, SIZE_MAX);
+    const struct pb_prediction_log log = {
+        .type = PB_LOG_PREDICT,
+        .request = rt_span_of(request->p ? request->p : "", request->n),
+        .response = rt_span_of(answer.p ? (const char *)answer.p : "", answer.n),
+    };
+    struct rt_bytes record, out;
+    rt_bytes_init(&record, SIZE_MAX);
     rt_bytes_init(&out, SIZE_MAX);
-    cl_put_bytes(&both, REQUEST, request->p, request->n);
-    cl_put_bytes(&both, RESPONSE, answer.p, answer.n);
-    cl_put_bytes(&log, CL_PREDICT, both.p, both.n);
-    rt_tfrecord_add(&out, log.p, log.n);
+    pb_prediction_log_write(&log, (struct rt_span){0}, &record);
+    rt_tfrecord_add(&out, record.p, record.n);
     enum rt_status st = RT_OK;
-    if (both.failed || log.failed || out.failed)
+    if (record.failed || out.failed)
         st = rt_fail_memory(err, "a record", request->n + answer.n);
     FILE *f = st ? NULL : fopen(path, "ab");
     if (!st && (!f || fwrite(out.p, 1, out.n, f) != out.n))
         st = rt_fail(err, RT_UNAVAILABLE, "%s: %s", path, strerror(errno));
     if (f && fclose(f) != 0 && !st)
         st = rt_fail(err, RT_UNAVAILABLE, "%s: %s", path, strerror(errno));
-    rt_bytes_clear(&both);
-    rt_bytes_clear(&log);
+    rt_bytes_clear(&record);
     rt_bytes_clear(&out);
     return st;
 }
@@ -118,7 +117,8 @@ static enum rt_status append_record(const char *path, const struct rt_bytes *req
 static enum rt_status send_grpc(struct predict *p, const struct rt_bytes *request, bool is_row,
                                 struct rt_error *err)
 {
-    const struct cl_shot shot = {.api = CL_PREDICT, .request = rt_span_of(request->p, request->n)};
+    const struct cl_shot shot = {.type = PB_LOG_PREDICT,
+                                 .request = rt_span_of(request->p, request->n)};
     size_t budget = p->remote.max_bytes;
     struct slipway_answer answer;
     struct rt_bytes bytes;

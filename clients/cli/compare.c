@@ -1,47 +1,40 @@
 #include "clients/cli/compare.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "clients/c/message.h"
 #include "clients/cli/convert.h"
-#include "proto/prediction_log.h"
 #include "proto/unpack.h"
 #include "proto/wire.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/near.h"
 #include "tensorflow_serving/apis/classification.pb-c.h"
 #include "tensorflow_serving/apis/inference.pb-c.h"
 #include "tensorflow_serving/apis/regression.pb-c.h"
 
 enum { MAX_TENSORS_BYTES = INT32_MAX };
 
-bool cl_near(double a, double b, double tolerance)
-{
-    if (isnan(a) || isnan(b))
-        return isnan(a) && isnan(b);
-    return a == b || fabs(a - b) <= tolerance * (1 + fabs(b));
-}
-
 /* ---- tensors ---- */
 
-static bool same_element(const struct slipway_tensor *a, const struct slipway_tensor *b, int64_t i,
-                         double tolerance)
+/* The floating type of which each element has one or two; 0: compared as bytes. */
+static int part_of(int dtype)
 {
-    size_t size = slipway_dtype_size(a->dtype), at = (size_t)i * size;
-    const char *p = (const char *)a->data + at, *q = (const char *)b->data + at;
-    if (a->dtype == SLIPWAY_STRING) {
-        const struct slipway_string *s = (const void *)p, *t = (const void *)q;
-        return s->n == t->n && (!s->n || memcmp(s->p, t->p, s->n) == 0);
+    switch (dtype) {
+    case SLIPWAY_COMPLEX64:
+        return SLIPWAY_FLOAT;
+    case SLIPWAY_COMPLEX128:
+        return SLIPWAY_DOUBLE;
+    default:
+        return cl_is_real(dtype) ? dtype : 0;
     }
-    if (memcmp(p, q, size) == 0)
-        return true;
-    if (cl_is_real(a->dtype))
-        return cl_near(cl_get_real(a->dtype, p), cl_get_real(a->dtype, q), tolerance);
-    int part = a->dtype == SLIPWAY_COMPLEX64    ? SLIPWAY_FLOAT
-               : a->dtype == SLIPWAY_COMPLEX128 ? SLIPWAY_DOUBLE
-                                                : 0;
-    return part && cl_near(cl_get_real(part, p), cl_get_real(part, q), tolerance) &&
-           cl_near(cl_get_real(part, p + size / 2), cl_get_real(part, q + size / 2), tolerance);
+}
+
+static double step_of(int dtype)
+{
+    return dtype == SLIPWAY_HALF       ? RT_NEAR_HALF_STEP
+           : dtype == SLIPWAY_BFLOAT16 ? RT_NEAR_BFLOAT16_STEP
+                                       : 0;
 }
 
 static bool differ(struct rt_error *why, const char *name, const char *what)
@@ -50,41 +43,74 @@ static bool differ(struct rt_error *why, const char *name, const char *what)
     return false;
 }
 
-static bool same_tensor(const struct slipway_tensor *a, const struct slipway_tensor *b,
-                        double tolerance, struct rt_error *why)
+static double part_at(const struct slipway_tensor *t, int part, int64_t i)
 {
-    if (a->dtype != b->dtype)
-        return differ(why, a->name, "another type");
-    if (a->rank != b->rank || memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) != 0)
-        return differ(why, a->name, "another shape");
-    int64_t n = slipway_count(a);
+    return cl_get_real(part, (const char *)t->data + (size_t)i * slipway_dtype_size(part));
+}
+
+static bool same_reals(const struct slipway_tensor *a, const struct slipway_tensor *b,
+                       double tolerance, struct rt_error *why)
+{
+    int part = part_of(a->dtype), parts = part == a->dtype ? 1 : 2;
+    int64_t n = slipway_count(a) * parts;
+    double largest = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        largest = rt_near_largest(largest, part_at(b, part, i));
+    double allowed = rt_near_allowed(largest, tolerance, step_of(a->dtype));
     for (int64_t i = 0; i < n; i++) {
-        if (same_element(a, b, i, tolerance))
+        if (rt_near(part_at(a, part, i), part_at(b, part, i), allowed))
             continue;
-        size_t at = (size_t)i * slipway_dtype_size(a->dtype);
-        if (a->dtype == SLIPWAY_STRING)
-            return differ(why, a->name, "another string");
-        rt_fail(why, RT_DATA_LOSS, "output \"%s\": element %" PRId64 " is %g, not %g", a->name, i,
-                cl_get_real(a->dtype, (const char *)a->data + at),
-                cl_get_real(b->dtype, (const char *)b->data + at));
+        i -= i % parts;
+        if (parts == 1)
+            rt_fail(why, RT_DATA_LOSS, "output \"%s\": element %" PRId64 " is %g, not %g", a->name,
+                    i, part_at(a, part, i), part_at(b, part, i));
+        else
+            rt_fail(why, RT_DATA_LOSS, "output \"%s\": element %" PRId64 " is (%g,%g), not (%g,%g)",
+                    a->name, i / 2, part_at(a, part, i), part_at(a, part, i + 1),
+                    part_at(b, part, i), part_at(b, part, i + 1));
         return false;
     }
     return true;
 }
 
-bool cl_same_tensors(const struct slipway_tensor *a, int n_a, const struct slipway_tensor *b,
-                     int n_b, double tolerance, struct rt_error *why)
+static bool same_strings(const struct slipway_tensor *a, const struct slipway_tensor *b,
+                         struct rt_error *why)
 {
-    for (int i = 0; i < n_a && i < n_b; i++) {
-        if (strcmp(a[i].name, b[i].name) != 0)
-            return differ(why, a[i].name, "not expected");
-        if (!same_tensor(&a[i], &b[i], tolerance, why))
-            return false;
+    const struct slipway_string *s = a->data, *t = b->data;
+    for (int64_t n = slipway_count(a), i = 0; i < n; i++)
+        if (s[i].n != t[i].n || (s[i].n && memcmp(s[i].p, t[i].p, s[i].n) != 0))
+            return differ(why, a->name, "another string");
+    return true;
+}
+
+static bool same_bytes(const struct slipway_tensor *a, const struct slipway_tensor *b,
+                       struct rt_error *why)
+{
+    size_t size = slipway_dtype_size(a->dtype);
+    for (int64_t n = slipway_count(a), i = 0; i < n; i++) {
+        const char *p = (const char *)a->data + (size_t)i * size;
+        const char *q = (const char *)b->data + (size_t)i * size;
+        if (memcmp(p, q, size) == 0)
+            continue;
+        rt_fail(why, RT_DATA_LOSS, "output \"%s\": element %" PRId64 " is %g, not %g", a->name, i,
+                cl_get_real(a->dtype, p), cl_get_real(b->dtype, q));
+        return false;
     }
-    if (n_a == n_b)
-        return true;
-    rt_fail(why, RT_DATA_LOSS, "%d outputs, not %d", n_a, n_b);
-    return false;
+    return true;
+}
+
+bool cl_same_tensor(const struct slipway_tensor *got, const struct slipway_tensor *want,
+                    double tolerance, struct rt_error *why)
+{
+    if (got->dtype != want->dtype)
+        return differ(why, got->name, "another type");
+    if (got->rank != want->rank ||
+        memcmp(got->dim, want->dim, (size_t)got->rank * sizeof *got->dim) != 0)
+        return differ(why, got->name, "another shape");
+    if (part_of(got->dtype))
+        return same_reals(got, want, tolerance, why);
+    return got->dtype == SLIPWAY_STRING ? same_strings(got, want, why) : same_bytes(got, want, why);
 }
 
 /* ---- JSON ---- */
@@ -99,39 +125,76 @@ static bool json_differs(struct rt_error *why, const json_t *a, const json_t *b)
     return false;
 }
 
-bool cl_same_json(json_t *a, json_t *b, double tolerance, struct rt_error *why)
+/* An output is what stands under one key, be it in one object or in one per row. */
+struct outputs {
+    json_t *largest; /* what rt_near_largest says of each */
+    double tolerance;
+};
+
+static bool note_largest(json_t *largest, const char *key, json_t *v)
 {
-    const char *key;
-    json_t *v;
-    if (json_is_number(a) && json_is_number(b)) {
-        bool exact = json_is_integer(a) && json_is_integer(b);
-        bool same = exact ? json_integer_value(a) == json_integer_value(b)
-                          : cl_near(json_number_value(a), json_number_value(b), tolerance);
-        return same || json_differs(why, a, b);
+    if (json_is_number(v)) {
+        double before = json_number_value(json_object_get(largest, key));
+        double now = rt_near_largest(before, json_number_value(v));
+        return now == before || json_object_set_new_nocheck(largest, key, json_real(now)) == 0;
     }
-    if (json_is_array(a) && json_is_array(b) && json_array_size(a) == json_array_size(b)) {
-        for (size_t i = 0; i < json_array_size(a); i++)
-            if (!cl_same_json(json_array_get(a, i), json_array_get(b, i), tolerance, why))
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!note_largest(largest, key, json_array_get(v, i)))
+            return false;
+    void *at = json_is_object(v) ? json_object_iter(v) : NULL;
+    for (; at; at = json_object_iter_next(v, at))
+        if (!note_largest(largest, json_object_iter_key(at), json_object_iter_value(at)))
+            return false;
+    return true;
+}
+
+static bool same_json(const struct outputs *o, const char *key, json_t *got, json_t *want,
+                      struct rt_error *why)
+{
+    if (json_is_integer(got) && json_is_integer(want))
+        return json_integer_value(got) == json_integer_value(want) || json_differs(why, got, want);
+    if (json_is_number(got) && json_is_number(want)) {
+        double largest = json_number_value(json_object_get(o->largest, key));
+        return rt_near(json_number_value(got), json_number_value(want),
+                       rt_near_allowed(largest, o->tolerance, 0)) ||
+               json_differs(why, got, want);
+    }
+    if (json_is_array(got) && json_is_array(want) &&
+        json_array_size(got) == json_array_size(want)) {
+        for (size_t i = 0; i < json_array_size(got); i++)
+            if (!same_json(o, key, json_array_get(got, i), json_array_get(want, i), why))
                 return false;
         return true;
     }
-    if (json_is_object(a) && json_is_object(b) && json_object_size(a) == json_object_size(b)) {
-        void *at = json_object_iter(a);
-        for (; at; at = json_object_iter_next(a, at)) {
-            key = json_object_iter_key(at);
-            v = json_object_get(b, key);
-            if (!v || !cl_same_json(json_object_iter_value(at), v, tolerance, why))
-                return v ? false : json_differs(why, a, b);
+    if (json_is_object(got) && json_is_object(want)) {
+        void *at = json_object_iter(want);
+        for (; at; at = json_object_iter_next(want, at)) {
+            const char *name = json_object_iter_key(at);
+            json_t *own = json_object_get(got, name);
+            if (!own || !same_json(o, name, own, json_object_iter_value(at), why))
+                return own ? false : json_differs(why, got, want);
         }
         return true;
     }
-    return json_equal(a, b) || json_differs(why, a, b);
+    return json_equal(got, want) || json_differs(why, got, want);
+}
+
+bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *why)
+{
+    struct outputs o = {.largest = json_object(), .tolerance = tolerance};
+    bool noted = o.largest && note_largest(o.largest, "", want);
+    if (!noted)
+        rt_fail_memory(why, "comparing answers", 0);
+    bool same = noted && same_json(&o, "", got, want, why);
+    json_decref(o.largest);
+    return same;
 }
 
 /* ---- messages of which protobuf-c knows the fields ---- */
 
-static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, double tolerance,
+static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, double allowed,
                          struct rt_error *why);
+static double largest_of(const ProtobufCMessage *m, double largest);
 
 static bool field_differs(struct rt_error *why, const ProtobufCFieldDescriptor *f)
 {
@@ -141,14 +204,14 @@ static bool field_differs(struct rt_error *why, const ProtobufCFieldDescriptor *
 
 /* One value of a field, at p and at q. */
 static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const void *q,
-                       double tolerance, struct rt_error *why)
+                       double allowed, struct rt_error *why)
 {
     switch (f->type) {
     case PROTOBUF_C_TYPE_FLOAT: {
         float x, y;
         memcpy(&x, p, sizeof x);
         memcpy(&y, q, sizeof y);
-        if (cl_near((double)x, (double)y, tolerance))
+        if (rt_near((double)x, (double)y, allowed))
             return true;
         rt_fail(why, RT_DATA_LOSS, "%s is %g, not %g", f->name, (double)x, (double)y);
         return false;
@@ -165,7 +228,7 @@ static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const v
         const ProtobufCMessage *const *m = p, *const *n = q;
         if (!*m || !*n)
             return *m == *n || field_differs(why, f);
-        return same_message(*m, *n, tolerance, why);
+        return same_message(*m, *n, allowed, why);
     }
     case PROTOBUF_C_TYPE_INT64:
         return memcmp(p, q, 8) == 0 || field_differs(why, f);
@@ -175,7 +238,7 @@ static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const v
 }
 
 static bool same_field(const ProtobufCFieldDescriptor *f, const ProtobufCMessage *a,
-                       const ProtobufCMessage *b, double tolerance, struct rt_error *why)
+                       const ProtobufCMessage *b, double allowed, struct rt_error *why)
 {
     const char *p = (const char *)a + f->offset, *q = (const char *)b + f->offset;
     if (strcmp(f->name, "model_spec") == 0)
@@ -190,7 +253,7 @@ static bool same_field(const ProtobufCFieldDescriptor *f, const ProtobufCMessage
             return field_differs(why, f);
     }
     if (f->label != PROTOBUF_C_LABEL_REPEATED)
-        return same_value(f, p, q, tolerance, why);
+        return same_value(f, p, q, allowed, why);
     size_t n, m, size = f->type == PROTOBUF_C_TYPE_FLOAT ? 4 : 8;
     const char *list, *other;
     memcpy(&n, (const char *)a + f->quantifier_offset, sizeof n);
@@ -202,18 +265,56 @@ static bool same_field(const ProtobufCFieldDescriptor *f, const ProtobufCMessage
         return false;
     }
     for (size_t i = 0; i < n; i++)
-        if (!same_value(f, list + i * size, other + i * size, tolerance, why))
+        if (!same_value(f, list + i * size, other + i * size, allowed, why))
             return false;
     return true;
 }
 
-static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, double tolerance,
+static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, double allowed,
                          struct rt_error *why)
 {
     for (unsigned i = 0; i < a->descriptor->n_fields; i++)
-        if (!same_field(&a->descriptor->fields[i], a, b, tolerance, why))
+        if (!same_field(&a->descriptor->fields[i], a, b, allowed, why))
             return false;
     return true;
+}
+
+/* What rt_near_largest says of one value of a field, at p. */
+static double largest_value(const ProtobufCFieldDescriptor *f, const void *p, double largest)
+{
+    const ProtobufCMessage *m;
+    float x;
+    if (f->type == PROTOBUF_C_TYPE_FLOAT) {
+        memcpy(&x, p, sizeof x);
+        return rt_near_largest(largest, (double)x);
+    }
+    if (f->type != PROTOBUF_C_TYPE_MESSAGE)
+        return largest;
+    memcpy(&m, p, sizeof m);
+    return m ? largest_of(m, largest) : largest;
+}
+
+static double largest_of(const ProtobufCMessage *m, double largest)
+{
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        const char *p = (const char *)m + f->offset, *list;
+        size_t n, size = f->type == PROTOBUF_C_TYPE_FLOAT ? 4 : 8;
+        int chosen = (int)f->id;
+        if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+            memcpy(&chosen, (const char *)m + f->quantifier_offset, sizeof chosen);
+        if (chosen != (int)f->id)
+            continue;
+        if (f->label != PROTOBUF_C_LABEL_REPEATED) {
+            largest = largest_value(f, p, largest);
+            continue;
+        }
+        memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
+        memcpy(&list, p, sizeof list);
+        for (size_t k = 0; k < n; k++)
+            largest = largest_value(f, list + k * size, largest);
+    }
+    return largest;
 }
 
 static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span got,
@@ -221,7 +322,7 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
 {
     ProtobufCMessage *a = pb_unpack(d, got, "the answer", why);
     ProtobufCMessage *b = a ? pb_unpack(d, want, "the recorded answer", why) : NULL;
-    bool same = a && b && same_message(a, b, tolerance, why);
+    bool same = a && b && same_message(a, b, rt_near_allowed(largest_of(b, 0), tolerance, 0), why);
     pb_free(a);
     pb_free(b);
     return same;
@@ -229,115 +330,88 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
 
 /* ---- answers ---- */
 
-static bool same_predict(struct rt_span got, struct rt_span want, double tolerance,
+enum { OUTPUTS = 1 }; /* the field of PredictResponse and of SessionRunResponse */
+
+static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span want,
+                       double tolerance, struct rt_error *why)
+{
+    struct slipway_tensor a = {0}, b = {0};
+    size_t budget = MAX_TENSORS_BYTES;
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    char *text = arena ? rt_arena_strndup(arena, (const char *)name.p, name.n) : NULL;
+    bool same = text && !cl_read_tensor(got, arena, &budget, &a, why);
+    if (!text)
+        rt_fail_memory(why, "comparing answers", name.n);
+    budget = MAX_TENSORS_BYTES;
+    same = same && !cl_read_tensor(want, arena, &budget, &b, why);
+    a.name = b.name = text;
+    same = same && cl_same_tensor(&a, &b, tolerance, why);
+    rt_arena_free(arena);
+    return same;
+}
+
+/* By name: what was not recorded does not matter, nor does the order. */
+static bool same_entries(struct rt_span got, struct rt_span want, double tolerance,
                          struct rt_error *why)
 {
-    struct slipway_answer a, b;
-    size_t budget = MAX_TENSORS_BYTES;
-    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
-    bool same = arena && !cl_read_predict(got, arena, &budget, &a, why);
-    budget = MAX_TENSORS_BYTES;
-    same = same && !cl_read_predict(want, arena, &budget, &b, why) &&
-           cl_same_tensors(a.outputs, a.n_outputs, b.outputs, b.n_outputs, tolerance, why);
-    rt_arena_free(arena);
-    return same;
-}
-
-/* SessionRunResponse: repeated NamedTensorProto {name 1, tensor 2} in field 1, in the order asked
- * for. What else it holds is about the run. */
-static bool next_named(struct rt_span *rest, struct rt_arena *arena, struct slipway_tensor *out,
-                       bool *there, struct rt_error *why)
-{
-    struct pb_field f, g;
-    size_t budget = MAX_TENSORS_BYTES;
-    int more;
-    *there = false;
-    while ((more = pb_field_next(rest, &f)) > 0) {
-        if (f.number != 1 || f.type != PB_BYTES)
-            continue;
-        struct rt_span tensor = {0};
-        *there = true;
-        out->name = "";
-        while ((more = pb_field_next(&f.bytes, &g)) > 0)
-            if (g.number == 1 && g.type == PB_BYTES)
-                out->name = rt_arena_strndup(arena, (const char *)g.bytes.p, g.bytes.n);
-            else if (g.number == 2 && g.type == PB_BYTES)
-                tensor = g.bytes;
-        return more == 0 && out->name && !cl_read_tensor(tensor, arena, &budget, out, why);
-    }
-    return more == 0;
-}
-
-static bool same_session_run(struct rt_span got, struct rt_span want, double tolerance,
-                             struct rt_error *why)
-{
-    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
-    bool more = true, more_wanted = true, same = arena != NULL;
-    rt_fail(why, RT_DATA_LOSS, "not a SessionRunResponse"); /* until something better is known */
-    while (same && more && more_wanted) {
-        struct slipway_tensor a = {0}, b = {0};
-        same = next_named(&got, arena, &a, &more, why) &&
-               next_named(&want, arena, &b, &more_wanted, why);
-        if (same && more != more_wanted) {
-            rt_fail(why, RT_DATA_LOSS, "another number of tensors");
-            same = false;
+    struct rt_span name, tensor, own_name, own;
+    int more, found = 0;
+    while ((more = pb_entry_next(&want, OUTPUTS, &name, &tensor)) > 0) {
+        struct rt_span rest = got;
+        while ((found = pb_entry_next(&rest, OUTPUTS, &own_name, &own)) > 0 &&
+               !rt_span_eq(name, own_name))
+            ;
+        if (found < 0)
+            break;
+        if (!found) {
+            rt_fail(why, RT_DATA_LOSS, "output \"%.*s\" is not answered",
+                    (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
+            return false;
         }
-        if (same && more)
-            same = cl_same_tensors(&a, 1, &b, 1, tolerance, why);
+        if (!same_entry(name, own, tensor, tolerance, why))
+            return false;
     }
-    rt_arena_free(arena);
-    return same;
-}
-
-bool cl_same_answers(enum cl_api api, struct rt_span got, struct rt_span want, double tolerance,
-                     struct rt_error *why)
-{
-    if (rt_span_eq(got, want))
+    if (more == 0)
         return true;
-    switch (api) {
-    case CL_PREDICT:
-        return same_predict(got, want, tolerance, why);
-    case CL_CLASSIFY:
-        return same_messages(&tensorflow__serving__classification_response__descriptor, got, want,
-                             tolerance, why);
-    case CL_REGRESS:
-        return same_messages(&tensorflow__serving__regression_response__descriptor, got, want,
-                             tolerance, why);
-    case CL_MULTI_INFERENCE:
-        return same_messages(&tensorflow__serving__multi_inference_response__descriptor, got, want,
-                             tolerance, why);
-    case CL_SESSION_RUN:
-        return same_session_run(got, want, tolerance, why);
-    case CL_API_NONE:
-        break;
-    }
+    rt_fail(why, RT_DATA_LOSS, "%s is not well formed",
+            found < 0 ? "the answer" : "the recorded answer");
     return false;
 }
 
-const char *cl_api_method(enum cl_api api)
+bool cl_same_answers(enum pb_log_type type, struct rt_span got, struct rt_span want,
+                     double tolerance, struct rt_error *why)
 {
-    switch (api) {
-    case CL_CLASSIFY:
-        return "/tensorflow.serving.PredictionService/Classify";
-    case CL_REGRESS:
-        return "/tensorflow.serving.PredictionService/Regress";
-    case CL_MULTI_INFERENCE:
-        return "/tensorflow.serving.PredictionService/MultiInference";
-    case CL_SESSION_RUN:
-        return "/tensorflow.serving.SessionService/SessionRun";
+    if (rt_span_eq(got, want))
+        return true;
+    switch (type) {
+    case PB_LOG_CLASSIFY:
+        return same_messages(&tensorflow__serving__classification_response__descriptor, got, want,
+                             tolerance, why);
+    case PB_LOG_REGRESS:
+        return same_messages(&tensorflow__serving__regression_response__descriptor, got, want,
+                             tolerance, why);
+    case PB_LOG_MULTI_INFERENCE:
+        return same_messages(&tensorflow__serving__multi_inference_response__descriptor, got, want,
+                             tolerance, why);
     default:
-        return "/tensorflow.serving.PredictionService/Predict";
+        return same_entries(got, want, tolerance, why);
     }
 }
 
-bool cl_log_read(struct rt_span record, struct cl_log *out)
+const char *cl_log_method(enum pb_log_type type)
 {
-    struct pb_prediction_log log;
-    *out = (struct cl_log){0};
-    if (!pb_prediction_log_read(record, &log) || log.type == PB_LOG_NONE ||
-        log.type == PB_LOG_PREDICT_STREAMED)
-        return false;
-    *out = (struct cl_log){
-        .api = (enum cl_api)log.type, .request = log.request, .response = log.response};
-    return true;
+    switch (type) {
+    case PB_LOG_CLASSIFY:
+        return "/tensorflow.serving.PredictionService/Classify";
+    case PB_LOG_REGRESS:
+        return "/tensorflow.serving.PredictionService/Regress";
+    case PB_LOG_MULTI_INFERENCE:
+        return "/tensorflow.serving.PredictionService/MultiInference";
+    case PB_LOG_SESSION_RUN:
+        return "/tensorflow.serving.SessionService/SessionRun";
+    case PB_LOG_PREDICT:
+        return "/tensorflow.serving.PredictionService/Predict";
+    default:
+        return NULL;
+    }
 }

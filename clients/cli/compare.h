@@ -1,6 +1,11 @@
 /*
- * Whether two answers say the same: numbers within a tolerance, everything else exactly.
- * Pure; a difference is told in words. Threads: pure.
+ * Whether an answer says what was recorded: numbers of a floating type as near as
+ * runtime/base/near.h wants them, that is within `tolerance` times the largest magnitude that was
+ * recorded in the output, NaN equal to NaN; everything else exactly. Outputs that were not recorded
+ * do not matter, nor do the names and versions of models. A server's goldens
+ * (server/golden_compare.h) are held to the same. A difference is told in words.
+ *
+ * Threads: pure.
  */
 #ifndef CL_COMPARE_H
 #define CL_COMPARE_H
@@ -9,34 +14,15 @@
 #include "clients/cli/json.h"
 #include "proto/prediction_log.h"
 
-/* |a - b| <= tolerance * (1 + |b|), NaN being equal to NaN. */
-bool cl_near(double a, double b, double tolerance);
+/* False: `why` says where they differ. Tensors: of one output. */
+bool cl_same_tensor(const struct slipway_tensor *got, const struct slipway_tensor *want,
+                    double tolerance, struct rt_error *why);
+bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *why);
+/* Serialized answers of a call that logs know. */
+bool cl_same_answers(enum pb_log_type type, struct rt_span got, struct rt_span want,
+                     double tolerance, struct rt_error *why);
 
-/* False: `why` says where they differ. */
-bool cl_same_tensors(const struct slipway_tensor *a, int n_a, const struct slipway_tensor *b,
-                     int n_b, double tolerance, struct rt_error *why);
-bool cl_same_json(json_t *a, json_t *b, double tolerance, struct rt_error *why);
-
-/* Calls of PredictionService and SessionService, as logs know them. */
-enum cl_api {
-    CL_API_NONE,
-    CL_CLASSIFY = PB_LOG_CLASSIFY,
-    CL_REGRESS = PB_LOG_REGRESS,
-    CL_MULTI_INFERENCE = PB_LOG_MULTI_INFERENCE,
-    CL_SESSION_RUN = PB_LOG_SESSION_RUN,
-    CL_PREDICT = PB_LOG_PREDICT,
-};
-const char *cl_api_method(enum cl_api api); /* gRPC's path of it */
-
-/* Serialized answers; `want` was recorded, so which version gave it does not matter. */
-bool cl_same_answers(enum cl_api api, struct rt_span got, struct rt_span want, double tolerance,
-                     struct rt_error *why);
-
-/* A PredictionLog. False: not one, or of an API that is not known. */
-struct cl_log {
-    enum cl_api api;
-    struct rt_span request, response; /* response.p NULL: none was recorded */
-};
-bool cl_log_read(struct rt_span record, struct cl_log *out);
+/* gRPC's path of the call that such a log is of. NULL: of none that can be made again. */
+const char *cl_log_method(enum pb_log_type type);
 
 #endif

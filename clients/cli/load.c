@@ -39,7 +39,7 @@ enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct 
         return cl_rest(r, "POST", shot->path, shot->request, answer, err);
     const struct slipway_call call = {.timeout_ms = r->timeout_ms};
     rt_bytes_clear(answer);
-    if (slipway_unary(r->grpc, cl_api_method(shot->api), shot->request.p, shot->request.n, &call,
+    if (slipway_unary(r->grpc, cl_log_method(shot->type), shot->request.p, shot->request.n, &call,
                       &bytes, &n, &why))
         return cl_of_slipway(&why, err);
     answer->p = (char *)bytes; /* ends in a NUL, as rt_bytes do */
@@ -86,7 +86,7 @@ static bool is_right(const struct thread *t, const struct cl_shot *shot,
     if (tolerance < 0 || !shot->want.p || rt_span_eq(got, shot->want))
         return true;
     return t->remote->rest ? same_bodies(got, shot->want, tolerance, why)
-                           : cl_same_answers(shot->api, got, shot->want, tolerance, why);
+                           : cl_same_answers(shot->type, got, shot->want, tolerance, why);
 }
 
 static void judge(struct thread *t, const struct cl_shot *shot, const struct rt_bytes *answer,

@@ -18,7 +18,7 @@ enum { CL_MAX_THREADS = 1024, CL_MAX_CONNECTIONS = 1024 };
 
 /* One request and what it should be answered. */
 struct cl_shot {
-    enum cl_api api;        /* gRPC */
+    enum pb_log_type type;  /* gRPC: which call */
     struct rt_span request; /* the message, or REST's body */
     const char *path;       /* REST */
     struct rt_span want;    /* the answer; p NULL: any */
