@@ -119,6 +119,9 @@ struct conv {
     bool tail_after;              /* by our own loop: not as post-ops */
     bool empty;                   /* nothing to sum: the output is zero */
     int64_t images;               /* of one execution of dnnl: a large batch runs in blocks */
+    int64_t rows;                 /* > 0: of one execution, outputs along the first axis */
+    struct kn_conv_shape part;    /* what dnnl was made for: g, or such a block */
+    size_t rows_at;               /* in scratch: a block's input with its padding */
     struct kn_dnnl dnnl, reorder; /* prim NULL: loops; reorder: filter that is no constant */
     const struct rt_pack *filter; /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
@@ -201,6 +204,46 @@ static enum rt_status run_loops(const struct conv *c, const void *src, const voi
     return plain_RT_F32(&w, x, filter, y, back, r);
 }
 
+/* The input of `rows` outputs from `first` on, zeros where it lies outside. */
+static void copy_rows(const struct conv *c, const float *image, int64_t first, float *to)
+{
+    const struct kn_axis *a = &c->g.axis[0];
+    const int64_t row = c->n_src / c->g.batch / a->in, n = c->part.axis[0].in;
+    const int64_t at = first * a->stride - a->lo;
+    const int64_t from = at < 0 ? (-at < n ? -at : n) : 0;
+    const int64_t inside = a->in - at < n ? a->in - at : n, end = inside > from ? inside : from;
+
+    memset(to, 0, (size_t)(from * row) * sizeof *to);
+    if (end > from)
+        memcpy(to + from * row, image + (at + from) * row,
+               (size_t)((end - from) * row) * sizeof *to);
+    memset(to + end * row, 0, (size_t)((n - end) * row) * sizeof *to);
+}
+
+static enum rt_status run_rows(const struct conv *c, const void **data, char *room,
+                               struct rt_run *r)
+{
+    const float *src = data[0], *dst = data[2];
+    const int64_t out = c->g.axis[0].out, line = c->n_dst / c->g.batch / out;
+    float *block = (void *)(room + c->rows_at);
+    enum rt_status st = RT_OK;
+
+    data[0] = block;
+    for (int64_t n = 0; n < c->g.batch && !st; n++)
+        for (int64_t done = 0; done < out && !st; done += c->rows) {
+            /* The last block may overlap the one before it. */
+            const int64_t first = done < out - c->rows ? done : out - c->rows;
+            copy_rows(c, src + n * (c->n_src / c->g.batch), first, block);
+            data[2] = dst + (n * out + first) * line;
+            st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
+            if (!st)
+                st = rt_run_check(r);
+        }
+    data[0] = src;
+    data[2] = dst;
+    return st;
+}
+
 static enum rt_status run_blocks(const struct conv *c, const void **data, char *room,
                                  struct rt_run *r)
 {
@@ -258,7 +301,7 @@ static enum rt_status run(struct rt_run *r)
             st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
         }
         if (!st)
-            st = run_blocks(c, data, room, r);
+            st = c->rows ? run_rows(c, data, room, r) : run_blocks(c, data, room, r);
     }
     if (!st && c->tail_after)
         kn_tail_apply(&c->tail, r, dst, c->n_dst / c->g.co, c->g.co);
@@ -319,6 +362,20 @@ static int64_t images_of_block(const struct kn_conv_shape *g)
     return n < 1 ? 1 : n < g->batch ? n : g->batch;
 }
 
+/* Whether one image alone is too much for one execution: it is then done so many outputs of the
+ * first axis at a time. Their input is copied with its padding, so that all blocks are alike. */
+static int64_t rows_of_block(const struct kn_conv_shape *g)
+{
+    const double most = 4e8;
+    double row = (double)g->co * (double)g->ci / (double)g->groups * (double)g->axis[0].size;
+    for (int i = 1; i < g->n_spatial; i++)
+        row *= (double)g->axis[i].size * (double)g->axis[i].out;
+    if (g->transposed || row * (double)g->axis[0].out <= 2 * most)
+        return 0;
+    const int64_t n = (int64_t)(most / row);
+    return n < 4 ? (g->axis[0].out < 4 ? 0 : 4) : n;
+}
+
 static dnnl_status_t image_md(const struct kn_conv_shape *g, int64_t images, bool wide,
                               dnnl_memory_desc_t *md)
 {
@@ -344,7 +401,7 @@ static void filter_format(const struct kn_conv_shape *g, struct filter_format *f
 static dnnl_status_t make_conv(struct conv *c, struct filter_format *f, bool with_tail)
 {
     dnnl_primitive_attr_t attr = NULL;
-    const struct kn_conv_shape *g = &c->g;
+    const struct kn_conv_shape *g = &c->part;
     struct kn_dnnl *d = &c->dnnl;
     dnnl_dims_t stride, dilation, lo, hi;
     dnnl_memory_desc_t src, filter, dst;
@@ -435,6 +492,14 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     if (c->empty)
         return RT_OK;
     c->images = images_of_block(&c->g);
+    c->rows = c->images == 1 ? rows_of_block(&c->g) : 0;
+    c->part = c->g;
+    if (c->rows) {
+        struct kn_axis *a = &c->part.axis[0];
+        a->out = c->rows;
+        a->in = (c->rows - 1) * a->stride + (a->size - 1) * a->dilation + 1;
+        a->lo = a->hi = 0;
+    }
     filter_format(&c->g, &f);
     dnnl_status_t s = dnnl_unimplemented;
     if (c->tail.n) {
@@ -469,7 +534,13 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
         c->packed_at = used;
         used += packed;
     }
-    p->scratch_bytes = place_floats(c, (used + 63) / 64 * 64, !c->filter);
+    used = (used + 63) / 64 * 64;
+    if (c->rows) {
+        const int64_t row = c->n_src / c->g.batch / c->g.axis[0].in;
+        c->rows_at = used;
+        used += ((size_t)(c->part.axis[0].in * row) * sizeof(float) + 63) / 64 * 64;
+    }
+    p->scratch_bytes = place_floats(c, used, !c->filter);
     return RT_OK;
 }
 

@@ -271,6 +271,47 @@ static void images_of_a_large_batch_are_those_of_small_ones(void **state)
     op_clear(&all);
 }
 
+/* One image that is too much at a time is done row by row of the output. */
+static void a_large_image_is_convolved_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t h, w, ci, co, size, stride;
+        const char *padding;
+    } cases[] = {{131, 128, 32, 64, 5, 1, "SAME"},
+                 {130, 129, 32, 64, 5, 1, "VALID"},
+                 {211, 140, 48, 96, 5, 2, "SAME"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int64_t h = cases[k].h, w = cases[k].w, ci = cases[k].ci, co = cases[k].co;
+        const int64_t size = cases[k].size, stride = cases[k].stride;
+        char attrs[100];
+        snprintf(attrs, sizeof attrs, "T=float strides=[1,%d,%d,1] padding='%s'", (int)stride,
+                 (int)stride, cases[k].padding);
+        struct op_call c = {.op = "Conv2D", .attrs = attrs, .n_in = 2, .n_out = 1};
+        c.in[0] = numbers(4, DIM(2, h, w, ci));
+        c.in[1] = numbers(4, DIM(size, size, ci, co));
+        assert_ok(op_run(&c), &c.err);
+        const int64_t oh = c.out[0].dim[1], ow = c.out[0].dim[2];
+        const int64_t pad_h = (oh - 1) * stride + size - h, pad_w = (ow - 1) * stride + size - w;
+        const int64_t top = pad_h > 0 ? pad_h / 2 : 0, left = pad_w > 0 ? pad_w / 2 : 0;
+        for (int64_t at = 0; at < 2 * oh * ow; at += 37) {
+            const int64_t n = at / (oh * ow), y = at / ow % oh, x = at % ow, o = at % co;
+            double sum = 0;
+            for (int64_t i = 0; i < size; i++)
+                for (int64_t j = 0; j < size; j++) {
+                    const int64_t sy = y * stride + i - top, sx = x * stride + j - left;
+                    if (sy < 0 || sy >= h || sx < 0 || sx >= w)
+                        continue;
+                    for (int64_t q = 0; q < ci; q++)
+                        sum += (double)value_of(((n * h + sy) * w + sx) * ci + q) *
+                               (double)value_of(((i * size + j) * ci + q) * co + o);
+                }
+            assert_float_equal(floats(&c.out[0])[at * co + o], sum, 1e-4 * fabs(sum) + 0.1);
+        }
+        op_clear(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +324,7 @@ int main(void)
         cmocka_unit_test(rows_of_softmax_and_scans_in_parts_are_those_of_one),
         cmocka_unit_test(long_selections_and_ranges_are_whole),
         cmocka_unit_test(images_of_a_large_batch_are_those_of_small_ones),
+        cmocka_unit_test(a_large_image_is_convolved_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
