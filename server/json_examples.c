@@ -94,7 +94,7 @@ static enum rt_status add_number(struct feature *f, struct srv_json v, struct rt
         return st;
     if (number.kind == SRV_NUMBER_UINT)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Feature: %s has uint64 element. Only int64_t is supported.", f->name);
+                       "Feature: %s has uint64_t element. Only int64_t is supported.", f->name);
     add_varint(f, number.i);
     return RT_OK;
 }

@@ -57,6 +57,23 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
     }
 }
 
+/* After a turn of the end. What had come before it was told is read and answered like the rest. */
+static void close_down(struct srv_rest_loop *l)
+{
+    if (l->closing_turn > 2)
+        return;
+    l->again = true;
+    if (l->closing_turn == 1) { /* who was waiting to be accepted is */
+        int fd = l->daemon ? MHD_quiesce_daemon(l->daemon) : -1;
+        if (fd >= 0)
+            close(fd);
+        srv_rest_hang_up_idle(l);
+    } else if (l->closing_turn == 2) {
+        atomic_fetch_add(&l->rest->n_closed, 1);
+    }
+    l->closing_turn++;
+}
+
 static void *loop_main(void *arg)
 {
     struct srv_rest_loop *l = arg;
@@ -70,6 +87,8 @@ static void *loop_main(void *arg)
         srv_net_begin(&l->net);
         if (l->daemon)
             MHD_run(l->daemon);
+        if (l->closing)
+            close_down(l);
         srv_net_end(&l->net);
         srv_rest_end_connections(l);
         srv_rest_expire(&l->reading, l->now_ns);
@@ -172,13 +191,6 @@ static void open_quiesce(struct srv_net *net, struct srv_mail *mail)
     (void)mail;
     struct srv_rest_loop *l = net->loop;
     l->closing = true;
-    if (!l->daemon)
-        return;
-    int fd = MHD_quiesce_daemon(l->daemon);
-    if (fd >= 0)
-        close(fd);
-    while (l->idle.next != &l->idle)
-        srv_rest_hang_up((struct srv_rest_conn *)(void *)l->idle.next);
 }
 
 static void open_stop(struct srv_net *net, struct srv_mail *mail)
@@ -322,7 +334,9 @@ void srv_rest_quiesce(struct srv_rest *r)
 
 int srv_rest_in_flight(struct srv_rest *r)
 {
-    return atomic_load(&r->in_flight);
+    /* A loop that has not seen that it is to close may have something to read yet. */
+    int open = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
+    return open + atomic_load(&r->in_flight);
 }
 
 void srv_rest_stop(struct srv_rest *r)

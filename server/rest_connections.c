@@ -56,6 +56,17 @@ void srv_rest_hang_up(struct srv_rest_conn *c)
     shutdown(c->fd, SHUT_RDWR);
 }
 
+void srv_rest_hang_up_idle(struct srv_rest_loop *l)
+{
+    for (struct srv_link *at = l->idle.next, *next; at != &l->idle; at = next) {
+        struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
+        char byte;
+        next = at->next;
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* else a request has come */
+            srv_rest_hang_up(c);
+    }
+}
+
 void srv_rest_expire(struct srv_link *list, int64_t now)
 {
     while (list->next != list) {

@@ -113,6 +113,7 @@ struct srv_rest {
     struct srv_rest_loop *loops;
     _Atomic int in_flight;
     _Atomic bool quiescing;
+    _Atomic int n_closed; /* loops that take nothing new */
     uint64_t id_seed;
     struct srv_rest_tls tls; /* set before the loops start */
     struct rt_mutex mu;
@@ -130,6 +131,7 @@ struct srv_rest_loop {
     struct MHD_Daemon *daemon;
     struct srv_mail listen_mail, quiesce_mail, stop_mail;
     bool closing, stopping;
+    int closing_turn;
     bool again;     /* the next turn does not wait */
     int64_t now_ns; /* of this turn */
     struct srv_link reading, idle,
@@ -190,6 +192,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
                             enum MHD_ConnectionNotificationCode what);
 /* libmicrohttpd has no call to end a connection: its socket reports the end instead. */
 void srv_rest_hang_up(struct srv_rest_conn *c);
+/* All between two requests, of whom nothing more has come. */
+void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Hangs up on those whose deadline has passed. */
 void srv_rest_expire(struct srv_link *list, int64_t now);
 /* A large answer begins to be sent: the peer must go on taking it. */

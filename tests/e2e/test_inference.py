@@ -417,7 +417,7 @@ class Rest(InferenceCase):
                     ({**sig, "examples": [{"names": [[1]]}]},
                      "Feature: names has element with unexpected JSON type: Array"),
                     ({**sig, "examples": [{"names": [18446744073709551603]}]},
-                     "Feature: names has uint64 element. Only int64_t is supported."),
+                     "Feature: names has uint64_t element. Only int64_t is supported."),
                     ({**sig, "examples": [{"names": {"b64": "?"}}]}, "Unable to base64 decode")):
                 with self.subTest(text):
                     self.refuses(text, method, body)
