@@ -206,9 +206,8 @@ static void unload_everything(struct srv_manager *m)
 {
     if (m->reload) {
         struct rt_error err = {0};
-        m->reload->done(m->reload->arg, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"),
-                        &err);
-        free(m->reload);
+        srv_mgr_end_reload(m->reload, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"),
+                           &err);
         m->reload = NULL;
     }
     srv_loader_free(m->loader);
@@ -411,9 +410,7 @@ void srv_manager_stop(struct srv_manager *m)
     for (struct srv_reload *r = m->new_reloads, *next; r; r = next) {
         struct rt_error err = {0};
         next = r->next;
-        r->done(r->arg, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"), &err);
-        srv_config_free(r->config);
-        free(r);
+        srv_mgr_end_reload(r, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"), &err);
     }
     m->new_reloads = NULL;
 }

@@ -189,6 +189,20 @@ void srv_mgr_poll_folder(struct srv_manager *m)
 
 /* ---- reload requests ---- */
 
+static void free_reload(struct srv_reload *r)
+{
+    srv_config_free(r->config);
+    rt_arena_free(r->arena);
+    free(r);
+}
+
+/* Answers `r` and frees it. */
+void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struct rt_error *err)
+{
+    r->done(r->arg, status, err);
+    free_reload(r);
+}
+
 void srv_mgr_check_reload(struct srv_manager *m)
 {
     struct srv_reload *r = m->reload;
@@ -200,7 +214,12 @@ void srv_mgr_check_reload(struct srv_manager *m)
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
         const struct srv_entry *why = NULL;
-        enum srv_settled s = model ? srv_mgr_settled(m, model, false, &why) : SRV_FAILED;
+        if (!model || !model->config) { /* by a later config file */
+            srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
+                                    "the model was taken out of the configuration");
+            continue;
+        }
+        enum srv_settled s = srv_mgr_settled(m, model, false, &why);
         if (s == SRV_WAITING)
             return;
         if (s != SRV_SERVES)
@@ -211,8 +230,30 @@ void srv_mgr_check_reload(struct srv_manager *m)
         st = rt_fail(&err, RT_UNKNOWN, "%d model(s) did not become available: {%s}", list.n,
                      list.text);
     m->reload = NULL;
-    r->done(r->arg, st, &err);
-    free(r);
+    srv_mgr_end_reload(r, st, &err);
+}
+
+/* Notes which models of the reload are not configured yet. */
+static enum rt_status note_new_models(const struct srv_manager *m, struct srv_reload *r,
+                                      struct rt_error *err)
+{
+    const struct srv_config *config = r->config;
+    r->arena = rt_arena_new(SIZE_MAX);
+    if (r->arena)
+        r->new_models =
+            rt_arena_array(r->arena, (size_t)config->n_models + 1, sizeof *r->new_models);
+    if (!r->new_models)
+        return rt_fail_memory(err, "a reload", 0);
+    for (int i = 0; i < config->n_models; i++) {
+        const char *name = config->models[i].name;
+        const struct srv_managed *model = srv_mgr_find_model(m, name, strlen(name));
+        if (model && model->config)
+            continue;
+        r->new_models[r->n_new] = rt_arena_strdup(r->arena, name);
+        if (!r->new_models[r->n_new++])
+            return rt_fail_memory(err, "a reload", 0);
+    }
+    return RT_OK;
 }
 
 void srv_mgr_take_reload(struct srv_manager *m)
@@ -229,28 +270,19 @@ void srv_mgr_take_reload(struct srv_manager *m)
     if (!r)
         return;
     struct rt_error err = {0};
-    struct srv_config *config = r->config;
-    r->new_models =
-        rt_arena_array(config->arena, (size_t)config->n_models + 1, sizeof *r->new_models);
-    for (int i = 0; r->new_models && i < config->n_models; i++) {
-        const char *name = config->models[i].name;
-        const struct srv_managed *model = srv_mgr_find_model(m, name, strlen(name));
-        if (!model || !model->config)
-            r->new_models[r->n_new++] = name;
-    }
-    enum rt_status st = r->new_models
-                            ? srv_model_root_check(m->server->options.model_root, config, &err)
-                            : rt_fail_memory(&err, "a reload", 0);
+    const char *root = m->server->options.model_root;
+    enum rt_status st = note_new_models(m, r, &err);
     if (!st)
-        st = srv_model_root_check_logs(m->server->options.model_root, m->base, config, &err);
+        st = srv_model_root_check(root, r->config, &err);
     if (!st)
-        st = change_config(m, config, &err);
+        st = srv_model_root_check_logs(root, m->base, r->config, &err);
+    if (!st)
+        st = change_config(m, r->config, &err);
     if (st) {
-        srv_config_free(config);
-        r->done(r->arg, st, &err);
-        free(r);
+        srv_mgr_end_reload(r, st, &err);
         return;
     }
+    r->config = NULL;
     m->reload = r;
     m->next_poll = 0;
 }
@@ -288,8 +320,7 @@ enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
     }
     rt_mutex_unlock(&m->mu);
     if (stopping) {
-        srv_config_free(r->config);
-        free(r);
+        free_reload(r);
         return rt_fail(err, RT_UNAVAILABLE, "the server is stopping");
     }
     srv_mgr_wake(m);

@@ -86,14 +86,16 @@ struct srv_grace {
     struct srv_retirement mails[];
 };
 
+/* A reload request: until it is taken, then until its new models are settled. Its names are its
+ * own, for the config may have been replaced by then. */
 struct srv_reload {
     struct srv_reload *next;
-    struct srv_config *config;
+    struct srv_config *config; /* NULL: the manager has it */
     void (*done)(void *arg, enum rt_status status, const struct rt_error *err);
     void *arg;
-    bool taken;
+    struct rt_arena *arena;
     int n_new;
-    const char **new_models; /* in the config's arena */
+    const char **new_models; /* in `arena` */
 };
 
 struct srv_manager {
@@ -194,6 +196,7 @@ void srv_mgr_tell_config(const struct srv_config *config);
 void srv_mgr_poll_config_file(struct srv_manager *m);
 void srv_mgr_poll_folder(struct srv_manager *m);
 void srv_mgr_check_reload(struct srv_manager *m);
+void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struct rt_error *err);
 void srv_mgr_take_reload(struct srv_manager *m);
 
 /* ---- status.c ---- */

@@ -8,6 +8,7 @@
 #include "server/loader.h"
 #include "server/manager.h"
 #include "server/net.h"
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
 #include "tests/support/folder.h"
 
 /*
@@ -527,6 +528,118 @@ static void one_bad_model_holds_no_other(void **state)
     assert_true(srv_is_ready(manager));
 }
 
+/* ---- reload requests beside the config file ---- */
+
+/* The base path of a model is its name in the folder. */
+static void write_config(const char *const *names, int n)
+{
+    char text[4096];
+    int used = snprintf(text, sizeof text, "model_config_list {");
+    for (int i = 0; i < n; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used,
+                         " config { name: '%s' base_path: '%s' model_platform: 'tensorflow' }",
+                         names[i], folder_path(names[i]));
+    snprintf(text + used, sizeof text - (size_t)used, " }\n");
+    folder_write("models.config", text);
+}
+#define CONFIG(...)                                                                                \
+    write_config((const char *const[]){__VA_ARGS__},                                               \
+                 (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
+
+static atomic_int reload_answer; /* -1: none yet */
+static char reload_text[512];
+
+static void note_reload(void *arg, enum rt_status status, const struct rt_error *e)
+{
+    (void)arg;
+    snprintf(reload_text, sizeof reload_text, "%s", status ? rt_error_text(e) : "");
+    atomic_store(&reload_answer, (int)status);
+}
+
+/* Asks for m and n. */
+static void reload_m_and_n(void)
+{
+    char paths[2][600];
+    snprintf(paths[0], sizeof paths[0], "%s", folder_path("m"));
+    snprintf(paths[1], sizeof paths[1], "%s", folder_path("n"));
+    Tensorflow__Serving__ModelConfig models[2], *all[2] = {&models[0], &models[1]};
+    for (int i = 0; i < 2; i++) {
+        tensorflow__serving__model_config__init(&models[i]);
+        models[i].name = i ? "n" : "m";
+        models[i].base_path = paths[i];
+        models[i].model_platform = "tensorflow";
+    }
+    Tensorflow__Serving__ModelConfigList list;
+    tensorflow__serving__model_config_list__init(&list);
+    list.n_config = 2;
+    list.config = all;
+    Tensorflow__Serving__ModelServerConfig config;
+    tensorflow__serving__model_server_config__init(&config);
+    config.config_case = TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST;
+    config.model_config_list = &list;
+    uint8_t bytes[2048];
+    assert_true(protobuf_c_message_get_packed_size(&config.base) <= sizeof bytes);
+    size_t n = protobuf_c_message_pack(&config.base, bytes);
+    atomic_store(&reload_answer, -1);
+    assert_ok(srv_manager_reload(manager, rt_span_of(bytes, n), note_reload, NULL, &err), &err);
+}
+
+static int reload_answered(int within_ms)
+{
+    int64_t end = rt_now_ns() + (int64_t)within_ms * 1000000;
+    while (atomic_load(&reload_answer) < 0 && rt_now_ns() < end)
+        usleep(5000);
+    return atomic_load(&reload_answer);
+}
+
+static void start_with_m_then_ask_for_n(void)
+{
+    version("m/1", "ok");
+    folder_make("n");
+    CONFIG("m");
+    assert_ok(START(flag("model_config_file", "models.config")), &err);
+    assert_true(comes_to("m", 1, SRV_AVAILABLE, 5000));
+    reload_m_and_n();
+    assert_int_equal(reload_answered(100), -1);
+}
+
+static void a_reload_waits_on_when_the_config_file_is_read_again(void **state)
+{
+    (void)state;
+    version("x/1", "ok");
+    start_with_m_then_ask_for_n();
+    CONFIG("m", "n", "x");
+    srv_manager_reread(manager);
+    assert_true(comes_to("x", 1, SRV_AVAILABLE, 5000));
+    assert_int_equal(reload_answered(0), -1);
+    version("n/1", "ok");
+    assert_int_equal(reload_answered(5000), RT_OK);
+    assert_true(comes_to("n", 1, SRV_AVAILABLE, 5000));
+}
+
+static void a_reload_ends_when_the_config_file_takes_its_models_out(void **state)
+{
+    (void)state;
+    version("x/1", "ok");
+    start_with_m_then_ask_for_n();
+    CONFIG("m", "x");
+    srv_manager_reread(manager);
+    assert_int_equal(reload_answered(5000), RT_UNKNOWN);
+    assert_non_null(strstr(reload_text, "1 model(s) did not become available: {{{name: n} due to "
+                                        "error: the model was taken out of the configuration}"));
+}
+
+static void a_reload_that_waits_ends_with_the_manager(void **state)
+{
+    (void)state;
+    start_with_m_then_ask_for_n();
+    srv_manager_stop(manager);
+    assert_int_equal(atomic_load(&reload_answer), RT_UNAVAILABLE);
+    stop_nets();
+    srv_manager_free(manager);
+    manager = NULL;
+}
+
 static void the_start_waits_for_every_model_or_a_failure(void **state)
 {
     (void)state;
@@ -590,6 +703,9 @@ int main(void)
         TEST(a_folder_of_models_may_grow_and_shrink),
         TEST(a_base_path_that_vanishes_changes_nothing),
         TEST(one_bad_model_holds_no_other),
+        TEST(a_reload_waits_on_when_the_config_file_is_read_again),
+        TEST(a_reload_ends_when_the_config_file_takes_its_models_out),
+        TEST(a_reload_that_waits_ends_with_the_manager),
         TEST(the_start_waits_for_every_model_or_a_failure),
         TEST(the_start_fails_with_the_models_error),
         TEST(a_start_without_models_is_refused),
