@@ -559,15 +559,15 @@ static void note_reload(void *arg, enum rt_status status, const struct rt_error 
 /* Asks for m and n. */
 static void reload_m_and_n(void)
 {
-    char paths[2][600];
+    char paths[2][600], names[2][2] = {"m", "n"}, platform[] = "tensorflow";
     snprintf(paths[0], sizeof paths[0], "%s", folder_path("m"));
     snprintf(paths[1], sizeof paths[1], "%s", folder_path("n"));
     Tensorflow__Serving__ModelConfig models[2], *all[2] = {&models[0], &models[1]};
     for (int i = 0; i < 2; i++) {
         tensorflow__serving__model_config__init(&models[i]);
-        models[i].name = i ? "n" : "m";
+        models[i].name = names[i];
         models[i].base_path = paths[i];
-        models[i].model_platform = "tensorflow";
+        models[i].model_platform = platform;
     }
     Tensorflow__Serving__ModelConfigList list;
     tensorflow__serving__model_config_list__init(&list);
