@@ -10,6 +10,12 @@ static bool axis_is_first(const struct rt_node *n)
     return n->schema->name[6] == '\0';
 }
 
+static enum rt_status scalar(struct rt_error *err)
+{
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "ConcatOp : Can't concatenate scalars (use tf.stack instead)");
+}
+
 static enum rt_status concat_axis(const struct rt_node *node, const struct rt_tensor *t, int rank,
                                   int *axis, struct rt_error *err)
 {
@@ -18,9 +24,8 @@ static enum rt_status concat_axis(const struct rt_node *node, const struct rt_te
                        "%s tensor should be a scalar integer, but got shape %s",
                        axis_is_first(node) ? "concat_dim" : "axis", KN_TEXT(t));
     const int64_t a = kn_int_at(t, 0);
-    if (rank == 0)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "ConcatOp : Can't concatenate scalars (use tf.stack instead)");
+    if (rank == 0 && a == 0)
+        return scalar(err);
     if (a < -rank || a >= rank)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "ConcatOp : Expected concatenating dimensions in the range [%d, %d), but "
@@ -47,6 +52,8 @@ static enum rt_status concat_infer(struct rt_infer *x)
     struct rt_shape s = *s0;
     for (int k = 1; k < n; k++) {
         const struct rt_shape *sk = &v[k].shape;
+        if (sk->rank == 0)
+            return scalar(x->err);
         if (sk->rank != s.rank)
             return rt_fail(x->err, RT_INVALID_ARGUMENT,
                            "ConcatOp : Ranks of all input tensors should match: shape[0] = %s vs. "

@@ -126,6 +126,11 @@ def concat(g, op):
     yield case([g.values("float32", ())] * 2, np.int32(0))
     yield case([g.values("float32", (0,)), g.values("float32", (2, 1))], np.int32(0))
     yield case([g.values("float32", (2,))] * 20, np.int32(0))
+    for shapes in ([(), ()], [(2,), ()], [(), (2,)], [(1, 2), ()], [(2,), (1, 2)]):
+        for axis in (0, 1, -1, 5):
+            refused = case([g.values("float32", s) for s in shapes], np.int32(axis))
+            refused.texts = True
+            yield refused
 
 
 @spec("ConcatOffset")
