@@ -496,6 +496,7 @@ class Stress(Case):
 
     def setUp(self):
         super().setUp()
+        self.applied = 0
         for model, n in (("m", 3), ("disk", 2), ("still", 1), ("coming", 1)):
             for version in VERSIONS[:n]:
                 write_model(self.path(model, str(version)), version)
@@ -513,12 +514,18 @@ class Stress(Case):
         return request
 
     def apply(self, by_file, request):
+        """Returns when it is taken: a label of its own tells."""
+        self.applied += 1
+        still = next(m for m in request.config.model_config_list.config if m.name == "still")
+        still.version_labels[f"applied_{self.applied}"] = 1
         if not by_file:
             self.reload(request, timeout=WAIT)
             return
         staged = self.write("staged", str(request.config))
         os.rename(staged, self.path("models.config"))
         self.server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: self.answers(f"still/labels/applied_{self.applied}")[0] == 200, 20,
+                 "the file to be read again")
 
     def states(self, model):
         return {v: s[0] for v, s in self.server.states(model).items()}
