@@ -99,7 +99,7 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* What is not whole yet is not in bytes_in_flight. */
+    /* What is not whole yet is not in in_flight. */
     grpc_resource_quota_resize(quota, (size_t)o->max_bytes_in_flight + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
     for (int i = 0; i < g->n_ports && !st; i++) {

@@ -148,7 +148,7 @@ static void end_call(struct srv_call *c)
         srv_release(c->net, c->job.version);
     }
     c->job = (struct srv_job){.next = NULL};
-    srv_call_uncharge(c, c->charged);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
     uncount(c);
     srv_call_drop_payload(c);
     grpc_metadata_array_destroy(&c->metadata);
@@ -410,7 +410,7 @@ static void read_message(struct srv_call *c)
 void srv_stream_read(struct srv_call *c)
 {
     srv_call_drop_payload(c);
-    srv_call_uncharge(c, c->charged);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
     rt_arena_reset(c->arena);
     c->err = (struct rt_error){.arena = c->arena};
     read_message(c);

@@ -125,9 +125,8 @@ struct srv_call {
  * bytes in flight. Valid until srv_call_drop_payload or the answer. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);
-/* Against max_bytes_in_flight. False: there is no room beside the others. */
-bool srv_call_charge(struct srv_call *c, size_t bytes);
-void srv_call_uncharge(struct srv_call *c, size_t bytes);
+/* Takes `bytes` of the bytes in flight, for `what`; fails as server/budget.h has it. */
+enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what);
 /* CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
 /* What the core received, copied into the arena. p NULL: no memory. Not read where it lies: it was

@@ -35,14 +35,9 @@ static enum rt_status bind_tensors(struct srv_call *c, struct srv_inference *inf
     if (st)
         return st;
     srv_call_drop_payload(c);
-    srv_call_uncharge(c, payload);
-    if (!srv_call_charge(c, bytes))
-        return rt_fail(&c->err, RT_UNAVAILABLE,
-                       "%zu bytes of tensors do not fit beside the other requests that are being "
-                       "served",
-                       bytes);
+    srv_budget_give(&c->server->in_flight, &c->charged, payload);
     c->job.body_bytes = bytes;
-    return RT_OK;
+    return srv_call_charge(c, bytes, "the request as tensors");
 }
 
 /* The request as a job, its version held. */

@@ -8,28 +8,6 @@
 #include "runtime/base/clock.h"
 #include "server/grpc_call.h"
 
-/* ---- bytes in flight ---- */
-
-bool srv_call_charge(struct srv_call *c, size_t bytes)
-{
-    struct srv_server *s = c->server;
-    int64_t limit = s->options.max_bytes_in_flight, n = (int64_t)bytes;
-    int64_t now = atomic_fetch_add_explicit(&s->bytes_in_flight, n, memory_order_relaxed) + n;
-
-    if (limit > 0 && now > limit && now != n) { /* a single request is never too much */
-        atomic_fetch_sub_explicit(&s->bytes_in_flight, n, memory_order_relaxed);
-        return false;
-    }
-    c->charged += bytes;
-    return true;
-}
-
-void srv_call_uncharge(struct srv_call *c, size_t bytes)
-{
-    atomic_fetch_sub_explicit(&c->server->bytes_in_flight, (int64_t)bytes, memory_order_relaxed);
-    c->charged -= bytes;
-}
-
 void srv_call_drop_payload(struct srv_call *c)
 {
     if (c->payload)
@@ -123,11 +101,20 @@ static enum rt_status inflate_slices(struct srv_call *c, const struct rt_span *s
     return st;
 }
 
+enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what)
+{
+    struct srv_budget *b = &c->server->in_flight;
+    return srv_budget_take(b, &c->charged, bytes)
+               ? RT_OK
+               : srv_budget_refused(b, c->charged, bytes, what, &c->err);
+}
+
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
 {
     const struct srv_options *o = &c->server->options;
     struct rt_span *slices;
     size_t total = 0, n;
+    enum rt_status st;
 
     if (!c->payload)
         return rt_fail(&c->err, RT_INVALID_ARGUMENT, "the call came without a message");
@@ -141,19 +128,16 @@ enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
         total += slices[i].n;
     }
     c->n_in += total;
-    if (!srv_call_charge(c, total))
-        return rt_fail(&c->err, RT_UNAVAILABLE,
-                       "%zu bytes do not fit beside the other requests that are being served",
-                       total);
+    st = srv_call_charge(c, total, "the request");
+    if (st)
+        return st;
     if (c->payload->data.raw.compression != GRPC_COMPRESS_NONE) {
         size_t inflated = 0;
-        enum rt_status st = inflate_slices(c, slices, n, (size_t)o->max_body_bytes, &inflated);
+        st = inflate_slices(c, slices, n, (size_t)o->max_body_bytes, &inflated);
+        if (!st)
+            st = srv_call_charge(c, inflated, "the request, inflated,");
         if (st)
             return st;
-        if (!srv_call_charge(c, inflated))
-            return rt_fail(&c->err, RT_UNAVAILABLE,
-                           "%zu bytes do not fit beside the other requests that are being served",
-                           inflated);
         slices[0] = rt_span_of(c->inflated, inflated);
         total = inflated;
     }

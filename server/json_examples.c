@@ -250,7 +250,8 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
         size_t need = context->n + own;
         if (need > left) {
             st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                         "the examples take more than the %zu bytes that there is room for",
+                         "the examples take more than the %zu bytes that are left for requests by "
+                         "--max_bytes_in_flight",
                          max_bytes);
             break;
         }

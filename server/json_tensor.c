@@ -428,7 +428,8 @@ static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_js
     size_t bytes = (size_t)count * rt_dtype_size(dtype);
     if (bytes > *left)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                       "input \"%s\" takes %zu bytes as a tensor, %zu are left for requests",
+                       "input \"%s\" takes %zu bytes as a tensor, %zu are left for requests by "
+                       "--max_bytes_in_flight",
                        in->spec->alias, bytes, *left);
     *left -= bytes;
     enum rt_status st = rt_tensor_new(in->tensor, NULL, dtype, 1, &count, err);

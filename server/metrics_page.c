@@ -293,8 +293,9 @@ static void gauges(struct page *p)
 
     gauge(p, "slipway_ready", "1: ready to serve and not draining.",
           s->manager && srv_is_ready(s->manager) && !atomic_load(&s->draining));
-    gauge(p, "slipway_bytes_in_flight", "Bytes of request bodies held.",
-          atomic_load(&s->bytes_in_flight));
+    gauge(p, "slipway_bytes_in_flight",
+          "Bytes that requests hold: bodies, tensors, REST's answers.",
+          atomic_load(&s->in_flight.held));
     gauge(p, "slipway_jobs", "Requests queued and running.",
           s->scheduler ? srv_scheduler_jobs(s->scheduler) : 0);
     srv_text_family(p->out, "slipway_requests_in_flight", "gauge",

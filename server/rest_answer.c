@@ -12,23 +12,17 @@
 
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes)
 {
-    struct srv_server *s = r->server;
-    int64_t before =
-        atomic_fetch_add_explicit(&s->bytes_in_flight, (int64_t)bytes, memory_order_relaxed);
-    if (before + (int64_t)bytes > s->options.max_bytes_in_flight) {
-        atomic_fetch_sub_explicit(&s->bytes_in_flight, (int64_t)bytes, memory_order_relaxed);
-        return false;
-    }
-    r->charged += bytes;
-    return true;
+    return srv_budget_take(&r->server->in_flight, &r->charged, bytes);
+}
+
+enum rt_status srv_rest_no_room(struct srv_rest_request *r, size_t bytes, const char *what)
+{
+    return srv_budget_refused(&r->server->in_flight, r->charged, bytes, what, &r->err);
 }
 
 void srv_rest_discharge(struct srv_rest_request *r)
 {
-    if (r->charged)
-        atomic_fetch_sub_explicit(&r->server->bytes_in_flight, (int64_t)r->charged,
-                                  memory_order_relaxed);
-    r->charged = 0;
+    srv_budget_give(&r->server->in_flight, &r->charged, r->charged);
 }
 
 /*
@@ -42,26 +36,10 @@ bool srv_rest_may_grow(void *arg, size_t room, size_t wanted)
         r->route.api == SRV_PREDICT || r->route.api == SRV_CLASSIFY || r->route.api == SRV_REGRESS;
     if (wanted <= SRV_REST_KEEP_BYTES || !infers)
         return true;
-    bool fits =
-        srv_rest_charge(r, wanted - (room > SRV_REST_KEEP_BYTES ? room : SRV_REST_KEEP_BYTES));
-    r->no_room = !fits;
+    size_t more = wanted - (room > SRV_REST_KEEP_BYTES ? room : SRV_REST_KEEP_BYTES);
+    bool fits = srv_rest_charge(r, more);
+    r->no_room = fits ? 0 : more;
     return fits;
-}
-
-/* The text that was being written is too much for the budget. */
-static enum rt_status no_room_for_answer(struct srv_rest_request *r)
-{
-    int64_t others = atomic_load_explicit(&r->server->bytes_in_flight, memory_order_relaxed) -
-                     (int64_t)r->charged;
-    r->no_room = false;
-    if (others > 0)
-        return rt_fail(&r->err, RT_UNAVAILABLE,
-                       "the response does not fit beside the requests in flight, %lld bytes by "
-                       "--max_bytes_in_flight",
-                       (long long)r->server->options.max_bytes_in_flight);
-    return rt_fail(&r->err, RT_RESOURCE_EXHAUSTED,
-                   "the response is larger than --max_bytes_in_flight, %lld bytes, allows",
-                   (long long)r->server->options.max_bytes_in_flight);
 }
 
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
@@ -77,8 +55,9 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
-    if (r->no_room)
-        code = no_room_for_answer(r);
+    if (r->no_room) /* for the text that was being written */
+        code = srv_rest_no_room(r, r->no_room, "the response");
+    r->no_room = 0;
     r->code = code;
     r->http = rt_status_http(code);
     r->content_type = "application/json";

@@ -31,15 +31,14 @@ static void done(struct srv_job *job)
 static enum rt_status decode(struct srv_rest_request *r, struct rt_tensor *examples)
 {
     struct srv_json_doc doc;
-    int64_t left = r->server->options.max_bytes_in_flight -
-                   atomic_load_explicit(&r->server->bytes_in_flight, memory_order_relaxed);
+    size_t left = srv_budget_left(&r->server->in_flight);
     enum rt_status st = srv_json_check(&doc, rt_span_of(r->body.p, r->body.n), &r->err);
 
     if (!st)
         st = srv_json_signature(&doc, r->arena, &r->inference.spec.signature, &r->err);
     if (!st)
-        st = srv_json_decode_examples(&doc, left > 0 ? (size_t)left : 0, examples, &r->err);
-    return st == RT_RESOURCE_EXHAUSTED ? RT_UNAVAILABLE : st;
+        st = srv_json_decode_examples(&doc, left, examples, &r->err);
+    return srv_rest_decoded(r, left, st);
 }
 
 bool srv_rest_examples(struct srv_rest_request *r)
@@ -57,9 +56,7 @@ bool srv_rest_examples(struct srv_rest_request *r)
     else
         r->job.feeds[0] = examples;
     if (!st && !srv_rest_charge(r, srv_inference_feed_bytes(inf)))
-        st = rt_fail(&r->err, RT_UNAVAILABLE,
-                     "%zu bytes of examples do not fit beside the other requests",
-                     srv_inference_feed_bytes(inf));
+        st = srv_rest_no_room(r, srv_inference_feed_bytes(inf), "the request as tensors");
     if (st) {
         srv_inference_clear(inf);
         srv_rest_fail(r, st);

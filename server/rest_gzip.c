@@ -29,7 +29,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_call *req)
             break;
         }
         if (out.room > before && !srv_rest_charge(r, out.room - before)) {
-            st = srv_rest_no_room(r, "the request's body, inflated,");
+            st = srv_rest_no_room(r, out.room - before, "the request's body, inflated,");
             break;
         }
         size_t room = out.room - out.n - 1;
@@ -79,7 +79,7 @@ void srv_rest_deflate(struct srv_rest_call *req)
             zr = Z_OK; /* more room */
     }
     deflateEnd(&z);
-    r->no_room = false;
+    r->no_room = 0;
     if (zr == Z_STREAM_END) {
         out.limit = r->out.limit;
         rt_bytes_clear(&r->out);

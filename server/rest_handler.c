@@ -154,8 +154,9 @@ static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_list_remove(&req->conn->link);
-    if (req->gzip && r->body.n && srv_rest_inflate(req) != RT_OK) {
-        srv_rest_fail(r, RT_UNAVAILABLE);
+    enum rt_status st = req->gzip && r->body.n ? srv_rest_inflate(req) : RT_OK;
+    if (st) {
+        srv_rest_fail(r, st);
         return srv_rest_send(req);
     }
     req->in_handler = true;
@@ -233,7 +234,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->http = 500;
     r->content_type = NULL;
     r->charged = 0;
-    r->no_room = false;
+    r->no_room = 0;
     r->job.version = NULL;
     r->job.done = NULL;
     r->err.code = RT_OK;

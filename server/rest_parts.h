@@ -159,9 +159,6 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req);
 /* The first call of the handler: headers only. True: refused so that no body is read. */
 bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *version);
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);
-/* UNAVAILABLE: the budget of bytes in flight has no room for `what`. */
-enum rt_status srv_rest_no_room(struct srv_rest_request *r, const char *what);
-
 /* ---- rest_gzip.c ---- */
 
 /*

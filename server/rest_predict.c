@@ -27,17 +27,14 @@ static void done(struct srv_job *job)
 static enum rt_status decode(struct srv_rest_request *r, const struct srv_json_doc *doc)
 {
     struct srv_job *job = &r->job;
-    int64_t left = r->server->options.max_bytes_in_flight -
-                   atomic_load_explicit(&r->server->bytes_in_flight, memory_order_relaxed);
-    enum rt_status st =
-        srv_json_decode_predict(doc, job->signature->def, r->inference.spec.signature,
-                                left > 0 ? (size_t)left : 0, job->feeds, &r->form, &r->err);
+    size_t left = srv_budget_left(&r->server->in_flight);
+    enum rt_status st = srv_json_decode_predict(
+        doc, job->signature->def, r->inference.spec.signature, left, job->feeds, &r->form, &r->err);
     if (st)
-        return st == RT_RESOURCE_EXHAUSTED ? RT_UNAVAILABLE : st;
+        return srv_rest_decoded(r, left, st);
     size_t bytes = srv_inference_feed_bytes(&r->inference);
     if (!srv_rest_charge(r, bytes))
-        return rt_fail(&r->err, RT_UNAVAILABLE,
-                       "%zu bytes of tensors do not fit beside the other requests", bytes);
+        return srv_rest_no_room(r, bytes, "the request as tensors");
     job->body_bytes = r->charged;
     return RT_OK;
 }

@@ -146,14 +146,6 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-enum rt_status srv_rest_no_room(struct srv_rest_request *r, const char *what)
-{
-    return rt_fail(&r->err, RT_UNAVAILABLE,
-                   "%s does not fit beside the requests in flight, %lld bytes by "
-                   "--max_bytes_in_flight",
-                   what, (long long)r->server->options.max_bytes_in_flight);
-}
-
 /* The first call of the handler: headers only. True: refused so that no body is read. */
 bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *version)
 {
@@ -185,11 +177,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *ve
     } else if (!req->n_encodings && req->length > (uint64_t)r->server->options.max_body_bytes) {
         srv_rest_refuse(req, too_large(r), 413);
         req->stage = STAGE_REFUSED;
-    } else if (!req->n_encodings &&
-               (int64_t)req->length >
-                   r->server->options.max_bytes_in_flight -
-                       atomic_load_explicit(&r->server->bytes_in_flight, memory_order_relaxed)) {
-        srv_rest_fail(r, srv_rest_no_room(r, "the request's body"));
+    } else if (!req->n_encodings && req->length > srv_budget_left(&r->server->in_flight)) {
+        srv_rest_fail(r, srv_rest_no_room(r, (size_t)req->length, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
     /* A small body is read before the refusal is sent, which keeps the connection; a client that
@@ -219,7 +208,7 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
         return rt_fail_memory(&r->err, "the request's body", r->body.n + n);
     size_t more = r->body.room > before ? r->body.room - before : 0;
     if (more && !srv_rest_charge(r, more))
-        return srv_rest_no_room(r, "the request's body");
+        return srv_rest_no_room(r, more, "the request's body");
     return RT_OK;
 }
 
@@ -245,7 +234,7 @@ enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, 
             rt_bytes_add(&r->body, data, n);
             return MHD_YES;
         }
-        srv_rest_refuse(req, st, st == RT_INVALID_ARGUMENT ? 413 : 503);
+        srv_rest_refuse(req, st, st == RT_INVALID_ARGUMENT ? 413 : rt_status_http(st));
         req->stage = STAGE_REFUSED;
         req->close = true;
         rt_bytes_clear(&r->body);

@@ -39,8 +39,8 @@ struct srv_rest_request {
     const char *content_type; /* NULL: no body */
     struct rt_bytes out;
 
-    size_t charged; /* of server->bytes_in_flight */
-    bool no_room;   /* `out` did not get the memory that it asked for */
+    size_t charged; /* of server->in_flight */
+    size_t no_room; /* what `out` asked for and did not get; else 0 */
 };
 
 /*
@@ -48,6 +48,16 @@ struct srv_rest_request {
  * no room for them. `out` does so by itself as it grows.
  */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
+/* Why not, of `what`: as server/budget.h has it. */
+enum rt_status srv_rest_no_room(struct srv_rest_request *r, size_t bytes, const char *what);
+/* What a decoder said that could take no more than `left`, which was all that there was. */
+static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
+                                              enum rt_status st)
+{
+    return st == RT_RESOURCE_EXHAUSTED
+               ? srv_budget_code(&r->server->in_flight, r->charged, left + 1)
+               : st;
+}
 
 /* Each sets the answer. The text of a status is that of r->err. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);

@@ -417,6 +417,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     s->run_memory.limit = run_memory(options);
     atomic_store(&s->map, &nothing);
     enum rt_status st = settle(s, &err);
+    s->in_flight.limit = s->options.max_bytes_in_flight;
     if (!st)
         st = start_parts(s, &err);
     bool go_on = true;

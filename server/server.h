@@ -14,6 +14,7 @@
 #define SRV_SERVER_H
 
 #include "runtime/op.h"
+#include "server/budget.h"
 #include "server/map.h"
 #include "server/options.h"
 
@@ -41,9 +42,9 @@ struct srv_server {
     struct srv_grpc *grpc;
     int n_nets; /* set before the first map is published, then read-only */
     struct srv_net *nets[SRV_MAX_NETS];
-    _Atomic bool draining;           /* not ready; still answering */
-    struct rt_budget run_memory;     /* of all runs of all versions */
-    _Atomic int64_t bytes_in_flight; /* request bodies held, against max_bytes_in_flight */
+    _Atomic bool draining;       /* not ready; still answering */
+    struct rt_budget run_memory; /* of all runs of all versions */
+    struct srv_budget in_flight; /* what requests hold, against max_bytes_in_flight */
 };
 
 /* Blocks until a signal ends the server. The exit code of the process. */

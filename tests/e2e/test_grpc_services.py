@@ -302,6 +302,14 @@ class Admin(GrpcCase):
 
 
 class Limits(GrpcCase):
+    def test_a_request_that_can_never_fit_is_told_so(self):
+        server = self.serve(f"--models={MODELS}", "--max_bytes_in_flight=100K")
+        client = self.client(server)
+        self.assertEqual(client.predict([2.0] * 10000), [3.0] * 10000)
+        self.fails(CODE.RESOURCE_EXHAUSTED, "the request is larger than --max_bytes_in_flight",
+                   lambda timeout: client.predict([2.0] * 30000))
+        self.assertEqual(client.predict(), [3.0])
+
     def test_a_job_that_nobody_waits_for_any_more_never_runs(self):
         server = self.serve(f"--models={MODELS}", "--num_workers=1", "--inline_max_us=0")
         client = self.client(server, options=(("grpc.max_send_message_length", -1),))

@@ -278,13 +278,23 @@ class LimitsTest(unittest.TestCase):
         self.assertEqual(status, 400)
         self.assertIn("The document is empty", body.decode())
 
-    def test_requests_beyond_the_budget_are_refused_for_now(self):
+    def test_requests_beyond_the_budget_are_refused(self):
         server = self.with_server("--max_bytes_in_flight=1000000")
-        status, headers, body = server.ask("POST", PREDICT, b" " * 1000001)
-        self.assertEqual((status, headers["retry-after"]), (503, "1"))
-        self.assertIn("max_bytes_in_flight", body.decode())
-        numbers = b'{"inputs": [' + b"1," * 400000 + b"1]}"
-        self.assertEqual(server.ask("POST", PREDICT, numbers)[0], 503)
+        status, _, body = server.ask("POST", PREDICT, b" " * 1000001)
+        self.assertEqual(status, 429)
+        self.assertIn("larger than --max_bytes_in_flight", body.decode())
+        for n in (200000, 400000):  # too large as tensors, too large as text
+            status, _, body = server.ask("POST", PREDICT, b'{"inputs": [' + b"1," * n + b"1]}")
+            self.assertEqual(status, 429)
+            self.assertIn("--max_bytes_in_flight", body.decode())
+        half = b'{"inputs": [' + b"1," * 200000
+        with server.connect() as s:  # beside another that may fit later
+            s.sendall(head("POST", PREDICT, 600000) + half)
+            wait_for(lambda: server.bytes_in_flight() >= 400000, 5, "the other's body")
+            status, headers, body = server.ask("POST", PREDICT, b" " * 700000)
+            self.assertEqual((status, headers["retry-after"]), (503, "1"))
+            self.assertIn("does not fit beside", body.decode())
+        wait_for(lambda: server.bytes_in_flight() == 0, 5, "the other's memory")
         self.assertEqual(server.ask("POST", PREDICT, b'{"inputs": 1}')[0], 200)
         self.assertEqual(server.bytes_in_flight(), 0)
 

@@ -1,0 +1,71 @@
+/* The bytes in flight: what is given, and why not. */
+#include "tests/support/test.h"
+
+#include "server/budget.h"
+
+static void what_fits_is_given_and_can_be_given_back(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 1000};
+    size_t a = 0, other = 0;
+    assert_int_equal(srv_budget_left(&b), 1000);
+    assert_true(srv_budget_take(&b, &a, 600));
+    assert_true(srv_budget_take(&b, &other, 400));
+    assert_int_equal(srv_budget_left(&b), 0);
+    assert_false(srv_budget_take(&b, &other, 1));
+    assert_int_equal(other, 400);
+    assert_true(srv_budget_take(&b, &other, 0));
+    srv_budget_give(&b, &a, 100);
+    assert_int_equal(a, 500);
+    assert_int_equal(srv_budget_left(&b), 100);
+    srv_budget_give(&b, &a, a);
+    srv_budget_give(&b, &other, other);
+    assert_int_equal(srv_budget_left(&b), 1000);
+}
+
+static void what_does_not_fit_beside_others_may_be_asked_again(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 1000};
+    struct rt_error err = {0};
+    size_t other = 0, own = 0;
+    assert_true(srv_budget_take(&b, &other, 500));
+    assert_true(srv_budget_take(&b, &own, 100));
+    assert_false(srv_budget_take(&b, &own, 900));
+    assert_fails(srv_budget_refused(&b, own, 900, "the request", &err), RT_UNAVAILABLE, &err,
+                 "the request does not fit beside the requests in flight, 1000 bytes by "
+                 "--max_bytes_in_flight");
+}
+
+static void what_never_fits_is_told_the_flag(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 1000};
+    struct rt_error err = {0};
+    size_t own = 0;
+    const size_t huge[] = {1001, SIZE_MAX, INT64_MAX, (size_t)INT64_MAX + 1};
+    for (int i = 0; i < 4; i++) {
+        assert_false(srv_budget_take(&b, &own, huge[i]));
+        assert_int_equal(srv_budget_left(&b), 1000);
+        assert_int_equal(srv_budget_code(&b, own, huge[i]), RT_RESOURCE_EXHAUSTED);
+    }
+    assert_true(srv_budget_take(&b, &own, 1000)); /* alone, all of it */
+    assert_fails(srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the response is larger than --max_bytes_in_flight, 1000 bytes, allows");
+    /* a decoder wanted more than was left: alone that is all there will ever be */
+    srv_budget_give(&b, &own, 400);
+    assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_RESOURCE_EXHAUSTED);
+    size_t other = 0;
+    assert_true(srv_budget_take(&b, &other, 1));
+    assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_UNAVAILABLE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_fits_is_given_and_can_be_given_back),
+        cmocka_unit_test(what_does_not_fit_beside_others_may_be_asked_again),
+        cmocka_unit_test(what_never_fits_is_told_the_flag),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
