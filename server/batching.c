@@ -14,10 +14,8 @@ typedef Tensorflow__Serving__BatchingParameters batching_message;
 /* What tensorflow_model_server does without a file. */
 static void set_defaults(struct srv_batching *b)
 {
-    *b = (struct srv_batching){.mode = SRV_BATCHING_ALL,
-                               .max_batch_size = 1000,
-                               .max_enqueued_batches = 10,
-                               .thread_pool_name = "batch_threads"};
+    *b = (struct srv_batching){
+        .mode = SRV_BATCHING_ALL, .max_batch_size = 1000, .max_enqueued_batches = 10};
 }
 
 static void take(int64_t *to, const Google__Protobuf__Int64Value *from)
@@ -68,8 +66,8 @@ static enum rt_status check(const struct srv_batching *b, struct rt_error *err)
     return check_sizes(b, err);
 }
 
-static enum rt_status from_message(struct srv_batching *b, const batching_message *m,
-                                   struct rt_error *err)
+enum rt_status srv_batching_from_message(struct srv_batching *b, const batching_message *m,
+                                         struct rt_error *err)
 {
     set_defaults(b);
     take(&b->max_batch_size, m->max_batch_size);
@@ -78,8 +76,6 @@ static enum rt_status from_message(struct srv_batching *b, const batching_messag
     if (m->num_batch_threads && m->num_batch_threads->value == 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "num_batch_threads must be positive; was 0");
     take(&b->num_batch_threads, m->num_batch_threads);
-    if (m->thread_pool_name)
-        snprintf(b->thread_pool_name, sizeof b->thread_pool_name, "%s", m->thread_pool_name->value);
     if (m->n_allowed_batch_sizes > SRV_MAX_BATCH_SIZES)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "allowed_batch_sizes has %zu entries, at most %d are taken",
@@ -108,7 +104,7 @@ enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text,
         pb_text_parse(&message, &tensorflow__serving__batching_parameters__descriptor, text, err);
     if (st)
         return rt_fail_prefix(err, "Invalid protobuf file: '%s': ", path);
-    st = from_message(&b, (const batching_message *)message, err);
+    st = srv_batching_from_message(&b, (const batching_message *)message, err);
     pb_free(message);
     if (!st)
         *out = b;
@@ -121,7 +117,7 @@ static enum rt_status read_file(struct srv_batching *out, const char *path, stru
     enum rt_status st = srv_text_file_read(
         &message, &tensorflow__serving__batching_parameters__descriptor, path, err);
     if (!st)
-        st = from_message(out, (const batching_message *)message, err);
+        st = srv_batching_from_message(out, (const batching_message *)message, err);
     pb_free(message);
     return st;
 }
@@ -130,16 +126,16 @@ enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv
                                       struct rt_error *err)
 {
     set_defaults(out);
-    snprintf(out->thread_pool_name, sizeof out->thread_pool_name, "model_server_batch_threads");
     out->max_execution_batch_size = out->max_batch_size;
     if (o->enable_batching != SRV_YES) {
         out->mode = o->enable_batching == SRV_NO ? SRV_BATCHING_OFF : SRV_BATCHING_PROVED;
         out->max_batch_size = out->max_execution_batch_size = o->max_batch_rows;
         return RT_OK;
     }
-    if (o->platform_batching && *o->platform_batching)
-        return srv_batching_parse(out, rt_span_str(o->platform_batching), "platform_config_file",
-                                  err);
+    if (o->platform_batching) {
+        *out = *o->platform_batching;
+        return RT_OK;
+    }
     if (!o->batching_parameters_file || !*o->batching_parameters_file)
         return RT_OK;
     return read_file(out, o->batching_parameters_file, err);
@@ -162,7 +158,6 @@ enum rt_status srv_batching_of_version(struct srv_batching *out, const struct sr
     enum rt_status st = read_file(out, path, err);
     /* The threads are shared by all models: the server's file alone speaks of them. */
     out->num_batch_threads = server->num_batch_threads;
-    memcpy(out->thread_pool_name, server->thread_pool_name, sizeof out->thread_pool_name);
     return st;
 }
 

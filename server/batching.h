@@ -24,7 +24,6 @@ struct srv_batching {
     int64_t batch_timeout_micros; /* how long the first request of a batch waits for more */
     int64_t max_enqueued_batches; /* per queue */
     int64_t num_batch_threads;    /* batches that run at a time, of all models; 0: no limit */
-    char thread_pool_name[64];    /* a label of metrics, cut to its room */
     int n_sizes;                  /* allowed_batch_sizes; 0: any */
     int64_t sizes[SRV_MAX_BATCH_SIZES];
     bool pads;                        /* inputs that differ in shape are padded to the largest */
@@ -32,7 +31,17 @@ struct srv_batching {
     int64_t max_execution_batch_size; /* ... of so many rows at most */
 };
 
-/* INVALID_ARGUMENT with TensorFlow Serving's text where it has one. */
+struct Tensorflow__Serving__BatchingParameters;
+
+/*
+ * INVALID_ARGUMENT with TensorFlow Serving's text where it has one. thread_pool_name is taken and
+ * has no effect: batches run on the workers, and the label of that name is "" in
+ * tensorflow_model_server's metrics whatever the parameters say, as in ours.
+ */
+enum rt_status srv_batching_from_message(struct srv_batching *out,
+                                         const struct Tensorflow__Serving__BatchingParameters *m,
+                                         struct rt_error *err);
+/* The same of their text; `path` is for errors. */
 enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text, const char *path,
                                   struct rt_error *err);
 /* The server's: of the flags, and of the file that they name. */

@@ -254,7 +254,8 @@ static void batching(struct page *p)
     of_threads(p, ":tensorflow:serving:batching_session:processed_batch_size",
                offsetof(struct srv_thread_cells, batch_rows), &srv_scale_rows, NULL);
     of_threads(p, ":tensorflow:serving:batching_session:queuing_latency",
-               offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing, "thread_pool_name");
+               offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing,
+               "thread_pool_name"); /* "", whatever the batching parameters say: batching.h */
     count_of_process(p, ":tensorflow:serving:batching_session:wrapped_run_count", n_runs(p));
 }
 

@@ -80,8 +80,8 @@ struct srv_options {
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */
 
     /* Made by srv_settings_resolve: */
-    const char *prometheus_path;   /* "": no page */
-    const char *platform_batching; /* text BatchingParameters of platform_config_file, or "" */
+    const char *prometheus_path;                  /* "": no page */
+    const struct srv_batching *platform_batching; /* of platform_config_file, or NULL */
 
     /* What each flag was given last, in the table's order; NULL: not given. */
     const char *given[SRV_MAX_FLAGS];

@@ -67,7 +67,7 @@ struct srv_core_bucket {
     int n_jobs, running;
     bool merges; /* its jobs may run together */
     bool alone;  /* nothing else of the lane runs beside one of its jobs; in order of arrival */
-    int64_t max_rows; /* 0: the settings' */
+    int64_t max_rows; /* 0: the policy's */
     int64_t used_ns;  /* when a job last came */
     struct srv_cost cost;
 };

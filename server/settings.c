@@ -4,8 +4,8 @@
 
 #include "proto/field.h"
 #include "proto/unpack.h"
-#include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
+#include "server/batching.h"
 #include "server/text_file.h"
 #include "tensorflow/core/protobuf/config.pb-c.h"
 #include "tensorflow_serving/config/monitoring_config.pb-c.h"
@@ -16,7 +16,6 @@
 
 typedef Tensorflow__ConfigProto session_message;
 typedef Tensorflow__Serving__SessionBundleConfig bundle_message;
-typedef Tensorflow__Serving__BatchingParameters batching_message;
 
 static const char default_prometheus_path[] = "/monitoring/prometheus/metrics";
 
@@ -106,40 +105,6 @@ static bool has_type(const Google__Protobuf__Any *any, const char *type)
     return slash && strcmp(slash + 1, type) == 0;
 }
 
-static void add_wrapped(struct rt_bytes *b, const char *name, const Google__Protobuf__Int64Value *v)
-{
-    if (v)
-        rt_bytes_addf(b, "%s { value: %lld }\n", name, (long long)v->value);
-}
-
-/* As text again: batching parameters are read in one place, from text. */
-static const char *batching_text(const batching_message *m, struct rt_arena *arena)
-{
-    struct rt_bytes b;
-    rt_bytes_init(&b, 1 << 20);
-    add_wrapped(&b, "max_batch_size", m->max_batch_size);
-    add_wrapped(&b, "batch_timeout_micros", m->batch_timeout_micros);
-    add_wrapped(&b, "max_enqueued_batches", m->max_enqueued_batches);
-    add_wrapped(&b, "num_batch_threads", m->num_batch_threads);
-    add_wrapped(&b, "max_execution_batch_size", m->max_execution_batch_size);
-    if (m->thread_pool_name) {
-        rt_bytes_adds(&b, "thread_pool_name { value: \"");
-        for (const char *p = m->thread_pool_name->value; *p; p++)
-            rt_bytes_addf(&b, "\\x%02x", (unsigned char)*p);
-        rt_bytes_adds(&b, "\" }\n");
-    }
-    for (size_t i = 0; i < m->n_allowed_batch_sizes; i++)
-        rt_bytes_addf(&b, "allowed_batch_sizes: %lld\n", (long long)m->allowed_batch_sizes[i]);
-    if (m->pad_variable_length_inputs)
-        rt_bytes_adds(&b, "pad_variable_length_inputs: true\n");
-    if (m->enable_large_batch_splitting)
-        rt_bytes_addf(&b, "enable_large_batch_splitting { value: %s }\n",
-                      m->enable_large_batch_splitting->value ? "true" : "false");
-    const char *copy = b.failed ? NULL : rt_arena_strndup(arena, b.n ? b.p : "", b.n);
-    rt_bytes_clear(&b);
-    return copy;
-}
-
 static void read_warmup(struct srv_options *o, const Tensorflow__Serving__ModelWarmupOptions *m)
 {
     if (m && m->num_request_iterations)
@@ -177,11 +142,13 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
     for (size_t i = 0; i < m->n_saved_model_tags && o->saved_model_tags; i++)
         o->saved_model_tags = rt_arena_printf(arena, "%s%s%s", o->saved_model_tags, i ? "," : "",
                                               m->saved_model_tags[i]);
-    if (m->batching_parameters)
-        o->platform_batching = batching_text(m->batching_parameters, arena);
-    return o->saved_model_tags && o->platform_batching
-               ? RT_OK
-               : rt_fail_memory(err, "the platform configuration", 0);
+    struct srv_batching *batching = rt_arena_alloc(arena, sizeof *batching);
+    if (!o->saved_model_tags || !batching)
+        return rt_fail_memory(err, "the platform configuration", 0);
+    if (!m->batching_parameters)
+        return RT_OK;
+    o->platform_batching = batching;
+    return srv_batching_from_message(batching, m->batching_parameters, err);
 }
 
 static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf__Any *any,
@@ -306,7 +273,7 @@ enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *aren
 {
     enum rt_status st = RT_OK;
     o->prometheus_path = default_prometheus_path;
-    o->platform_batching = "";
+    o->platform_batching = NULL;
     if (*o->platform_config_file)
         st = read_platforms(o, arena, err);
     else

@@ -27,7 +27,6 @@ static void an_empty_file_means_tensorflow_servings_defaults(void **state)
     assert_int_equal(b.batch_timeout_micros, 0);
     assert_int_equal(b.max_enqueued_batches, 10);
     assert_int_equal(b.num_batch_threads, 0);
-    assert_string_equal(b.thread_pool_name, "batch_threads");
     assert_int_equal(b.n_sizes, 0);
     assert_false(b.pads);
     assert_false(b.cuts);
@@ -51,7 +50,6 @@ static void every_parameter_is_read(void **state)
     assert_int_equal(b.batch_timeout_micros, 2000);
     assert_int_equal(b.max_enqueued_batches, 100);
     assert_int_equal(b.num_batch_threads, 8);
-    assert_string_equal(b.thread_pool_name, "pool");
     assert_int_equal(b.n_sizes, 3);
     assert_int_equal(b.sizes[1], 32);
     assert_true(b.pads);
@@ -123,7 +121,6 @@ static void the_flag_has_three_meanings(void **state)
     assert_ok(srv_batching_of_server(&b, &o, &err), &err);
     assert_int_equal(b.mode, SRV_BATCHING_ALL);
     assert_int_equal(b.max_batch_size, 1000);
-    assert_string_equal(b.thread_pool_name, "model_server_batch_threads");
     o.batching_parameters_file = "/nowhere/at/all";
     assert_int_equal(srv_batching_of_server(&b, &o, &err), RT_NOT_FOUND);
     assert_string_equal(rt_error_text(&err), "/nowhere/at/all; No such file or directory");

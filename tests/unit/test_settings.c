@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include "server/batching.h"
 #include "server/settings.h"
 #include "tests/support/folder.h"
 
@@ -40,7 +41,7 @@ static void without_files_the_settings_are_the_flags(void **state)
     (void)state;
     assert_ok(RESOLVE("--port=1"), &err);
     assert_string_equal(o.prometheus_path, "/monitoring/prometheus/metrics");
-    assert_string_equal(o.platform_batching, "");
+    assert_null(o.platform_batching);
     srv_settings_threads(&o, 16);
     assert_int_equal(o.num_workers, 16);
     assert_int_equal(o.num_rest_threads, 4);
@@ -170,11 +171,20 @@ static void a_platform_file_takes_the_place_of_its_flags(void **state)
     assert_true(o.enable_per_model_batching_parameters);
     assert_string_equal(o.saved_model_tags, "serve,gpu");
     assert_string_equal(o.batching_parameters_file, "");
-    assert_string_equal(o.platform_batching, "max_batch_size { value: 8 }\n"
-                                             "thread_pool_name { value: \"\\x61\\x22\\x62\" }\n"
-                                             "allowed_batch_sizes: 2\n"
-                                             "allowed_batch_sizes: 8\n"
-                                             "pad_variable_length_inputs: true\n");
+    const struct srv_batching *b = o.platform_batching;
+    assert_non_null(b);
+    assert_int_equal(b->max_batch_size, 8);
+    assert_int_equal(b->n_sizes, 2);
+    assert_int_equal(b->sizes[0], 2);
+    assert_int_equal(b->sizes[1], 8);
+    assert_true(b->pads);
+    struct srv_batching server;
+    assert_ok(srv_batching_of_server(&server, &o, &err), &err);
+    assert_int_equal(server.max_batch_size, 8);
+
+    path = file(PLATFORM("batching_parameters { max_batch_size { value: 0 } }"));
+    assert_fails(RESOLVE(flag("platform_config_file", path)), RT_INVALID_ARGUMENT, &err,
+                 "max_batch_size must be positive; was 0");
     folder_remove();
 }
 
