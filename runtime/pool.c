@@ -21,6 +21,7 @@ struct block {
     struct rt_buffer b;
     size_t room;        /* bytes at data */
     struct block *next; /* while idle */
+    void *base;         /* what malloc gave */
 };
 _Static_assert(sizeof(struct block) <= HEADER, "header of a block");
 _Static_assert(HEADER % ALIGN == 0, "data is aligned");
@@ -133,9 +134,11 @@ static void release_reserve(struct rt_pool *p, size_t most)
 
 void rt_pool_begin(struct rt_pool *p)
 {
-    atomic_store(&p->before, atomic_load(&p->peak));
-    atomic_store(&p->peak, atomic_load(&p->in_use));
-    atomic_store(&p->keep, SIZE_MAX);
+    size_t peak = atomic_load_explicit(&p->peak, memory_order_relaxed);
+    size_t in_use = atomic_load_explicit(&p->in_use, memory_order_relaxed);
+    atomic_store_explicit(&p->before, peak, memory_order_relaxed);
+    atomic_store_explicit(&p->peak, in_use, memory_order_relaxed);
+    atomic_store_explicit(&p->keep, SIZE_MAX, memory_order_relaxed);
 }
 
 void rt_pool_end(struct rt_pool *p, size_t least)
@@ -145,7 +148,7 @@ void rt_pool_end(struct rt_pool *p, size_t least)
     size_t keep = usual > KEEP_MOST / 2 ? KEEP_MOST : 2 * usual;
     if (keep < least)
         keep = least;
-    atomic_store(&p->keep, keep);
+    atomic_store_explicit(&p->keep, keep, memory_order_relaxed);
     rt_pool_trim(p, keep);
 }
 
@@ -164,7 +167,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
             if (!k)
                 break;
             atomic_fetch_sub(&p->idle, k->room);
-            free(k);
+            free(k->base);
         }
     }
 }
@@ -235,7 +238,7 @@ static void pool_give(struct rt_pool *p, struct block *k)
     most = most > before ? most : before;
     if (idle / 2 > most || idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
         atomic_fetch_sub(&p->idle, room);
-        free(k);
+        free(k->base);
     } else {
         size_t ignored;
         struct idle_list *l = &p->list[class_of(room, &ignored)];
@@ -247,10 +250,20 @@ static void pool_give(struct rt_pool *p, struct block *k)
     rt_pool_unref(p);
 }
 
+/* Small ones are aligned here: malloc has lists of its own for them, posix_memalign has none. */
 static struct block *block_new(size_t room)
 {
-    void *p = NULL;
-    return posix_memalign(&p, ALIGN, HEADER + room) ? NULL : p;
+    void *base = NULL;
+    struct block *k;
+    if (room <= N_SMALL * ALIGN)
+        base = malloc(HEADER + room + ALIGN - 1);
+    else if (posix_memalign(&base, ALIGN, HEADER + room))
+        base = NULL;
+    if (!base)
+        return NULL;
+    k = (struct block *)(((uintptr_t)base + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
+    k->base = base;
+    return k;
 }
 
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
@@ -286,7 +299,7 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
     if (pool)
         atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
     void *data = (char *)k + HEADER;
-    memset(k, 0, sizeof *k);
+    k->b = (struct rt_buffer){0};
     k->room = room;
     k->b.kind = RT_BUF_HEAP;
     k->b.elem = rt_dtype_is_plain(dtype) ? RT_NO_DTYPE : (uint8_t)dtype;
@@ -351,6 +364,6 @@ void rt_buffer_unref(struct rt_buffer *b)
     } else if (b->pool) {
         pool_give(b->pool, (struct block *)b);
     } else {
-        free(b);
+        free(((struct block *)b)->base);
     }
 }

@@ -22,7 +22,7 @@ _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    int64_t until = RT_NEVER, now = rt_now_ns();
+    int64_t until = RT_NEVER, now = l->now_ns; /* what a turn takes does not matter here */
     MHD_UNSIGNED_LONG_LONG ms;
     if (l->again)
         return 0;
@@ -78,6 +78,7 @@ static void *loop_main(void *arg)
 {
     struct srv_rest_loop *l = arg;
     srv_rest_this_loop = l;
+    l->now_ns = rt_now_ns();
     while (!l->stopping) {
         struct epoll_event events[32];
         int n = epoll_wait(l->epoll, events, 32, wait_ms(l));
@@ -154,15 +155,17 @@ static bool start_daemon(struct srv_rest_loop *l)
     };
     if (!tls->cert)
         secure[0].option = MHD_OPTION_END;
+    /* No time limit of its own, for which it would ask for the time with every system call: the
+     * lists have them. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG | (tls->cert ? MHD_USE_TLS : 0),
         0, NULL, NULL, srv_rest_on_request, l, MHD_OPTION_EXTERNAL_LOGGER, log_daemon, NULL,
         MHD_OPTION_LISTEN_SOCKET, l->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, srv_rest_on_uri, l,
         MHD_OPTION_NOTIFY_COMPLETED, srv_rest_on_completed, l, MHD_OPTION_NOTIFY_CONNECTION,
-        srv_rest_on_connection, l, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SRV_REST_IDLE_SECONDS,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(connections > 0 ? connections : 1),
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
+        srv_rest_on_connection, l, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(connections > 0 ? connections : 1), MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,
+        MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
     if (!l->daemon)
         return false;
     const union MHD_DaemonInfo *info =

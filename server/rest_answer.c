@@ -148,8 +148,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         MHD_add_response_header(answer, "Access-Control-Allow-Methods", "POST, GET");
         MHD_add_response_header(answer, "Access-Control-Allow-Headers", "Content-Type");
     }
-    if (r->out.n > SRV_REST_KEEP_BYTES)
-        srv_rest_begin_sending(req->loop, req->conn);
+    srv_rest_begin_sending(req->loop, req->conn, r->out.n > SRV_REST_KEEP_BYTES);
     enum MHD_Result result = MHD_queue_response(req->mhd, (unsigned)r->http, answer);
     MHD_destroy_response(answer);
     return result;

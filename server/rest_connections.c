@@ -126,11 +126,20 @@ static uint64_t bytes_taken(const struct srv_rest_conn *c)
     return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 ? info.tcpi_bytes_acked : 0;
 }
 
-void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c)
+static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, uint64_t acked)
 {
-    c->acked = bytes_taken(c);
+    c->acked = acked;
     c->deadline_ns = l->now_ns + l->net.server->options.request_read_timeout_ms * 1000000;
     srv_list_append(&l->sending, &c->link);
+}
+
+/* A small one is seldom looked at: it costs no system call now, but one more wait then. */
+void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
+{
+    if (is_large)
+        expect_progress(l, c, bytes_taken(c));
+    else if (!c->link.next) /* else the limit for reading goes on */
+        expect_progress(l, c, 0);
 }
 
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
@@ -140,7 +149,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        srv_rest_begin_sending(l, c); /* to the end of the list */
+        expect_progress(l, c, bytes_taken(c)); /* to the end of the list */
         if (c->acked - before < LEAST_TAKEN)
             srv_rest_hang_up(c);
     }

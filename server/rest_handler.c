@@ -243,7 +243,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->err.arena = r->arena;
     memset(&r->route, 0, sizeof r->route);
     r->route.api = SRV_OTHER;
-    r->received_ns = rt_now_ns();
+    r->received_ns = l->now_ns;
     req->conn->deadline_ns =
         r->received_ns + l->net.server->options.request_read_timeout_ms * 1000000;
     req->conn->req = req;

@@ -104,7 +104,7 @@ struct srv_rest_conn {
     int fd;
     int64_t deadline_ns;
     int64_t quiet_ns; /* since when nothing more of it has been seen */
-    uint64_t acked;   /* bytes that the peer has taken, when a large answer was looked at */
+    uint64_t acked;   /* bytes that the peer has taken, when its answer was looked at */
 };
 
 struct srv_rest {
@@ -193,8 +193,8 @@ void srv_rest_hang_up(struct srv_rest_conn *c);
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Hangs up on those whose deadline has passed. */
 void srv_rest_expire(struct srv_link *list, int64_t now);
-/* A large answer begins to be sent: the peer must go on taking it. */
-void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c);
+/* An answer begins to be sent: the peer must go on taking it. */
+void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large);
 /* Once a turn: peers that do not. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
 /* Once a turn: connections whose peer has ended its side, jobs that take long. */

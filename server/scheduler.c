@@ -210,7 +210,8 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
-    int64_t start = rt_now_ns(), finish;
+    /* Inline it was queued just now. */
+    int64_t start = w ? rt_now_ns() : job_of(batch->jobs)->queued_ns, finish;
 
     for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
         struct srv_job *job = job_of(j);
