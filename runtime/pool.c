@@ -31,13 +31,16 @@ struct idle_list {
     struct block *first; /* guarded by mu; the last freed, whose bytes may still be in a cache */
 };
 
+enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
+
 struct rt_pool {
     atomic_size_t refs;   /* the owners and every block that is out */
     atomic_size_t in_use; /* bytes of blocks that are out */
     atomic_size_t idle;   /* bytes of blocks that wait */
     atomic_size_t peak;   /* the most that was out in this run */
-    atomic_size_t before; /* and in the one before */
-    atomic_size_t keep;   /* no more than this waits */
+    atomic_size_t most;   /* and in the RECENT ones before */
+    size_t recent[RECENT];
+    atomic_size_t keep; /* no more than this waits */
     size_t limit;
     struct rt_budget *budget; /* NULL: none */
     struct rt_mutex budget_mu;
@@ -45,8 +48,6 @@ struct rt_pool {
                                threads of many runs seldom meet there */
     struct idle_list list[N_CLASSES];
 };
-
-enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20 };
 
 bool rt_budget_take(struct rt_budget *b, size_t n)
 {
@@ -134,18 +135,26 @@ static void release_reserve(struct rt_pool *p, size_t most)
 
 void rt_pool_begin(struct rt_pool *p)
 {
-    size_t peak = atomic_load_explicit(&p->peak, memory_order_relaxed);
+    size_t most = 0;
+    for (int i = 0; i < RECENT; i++)
+        most = p->recent[i] > most ? p->recent[i] : most;
     size_t in_use = atomic_load_explicit(&p->in_use, memory_order_relaxed);
-    atomic_store_explicit(&p->before, peak, memory_order_relaxed);
+    atomic_store_explicit(&p->most, most, memory_order_relaxed);
     atomic_store_explicit(&p->peak, in_use, memory_order_relaxed);
     atomic_store_explicit(&p->keep, SIZE_MAX, memory_order_relaxed);
 }
 
 void rt_pool_end(struct rt_pool *p, size_t least)
 {
-    size_t now = atomic_load(&p->peak), before = atomic_load(&p->before);
-    size_t usual = now < before ? now : before;
-    size_t keep = usual > KEEP_MOST / 2 ? KEEP_MOST : 2 * usual;
+    size_t most = 0, second = 0;
+    memmove(p->recent + 1, p->recent, (RECENT - 1) * sizeof *p->recent);
+    p->recent[0] = atomic_load_explicit(&p->peak, memory_order_relaxed);
+    for (int i = 0; i < RECENT; i++) {
+        const size_t n = p->recent[i];
+        second = n > most ? most : n > second ? n : second;
+        most = n > most ? n : most;
+    }
+    size_t keep = second > KEEP_MOST / 2 ? KEEP_MOST : 2 * second;
     if (keep < least)
         keep = least;
     atomic_store_explicit(&p->keep, keep, memory_order_relaxed);
@@ -233,9 +242,10 @@ static void pool_give(struct rt_pool *p, struct block *k)
     size_t room = k->room, out = atomic_fetch_sub(&p->in_use, room) - room;
     if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
         release_reserve(p, RESERVE_MOST);
-    size_t idle = atomic_fetch_add(&p->idle, room) + room, before = atomic_load(&p->before);
-    size_t most = atomic_load(&p->peak);
-    most = most > before ? most : before;
+    size_t idle = atomic_fetch_add(&p->idle, room) + room;
+    size_t peak = atomic_load_explicit(&p->peak, memory_order_relaxed);
+    size_t most = atomic_load_explicit(&p->most, memory_order_relaxed);
+    most = peak > most ? peak : most;
     if (idle / 2 > most || idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
         atomic_fetch_sub(&p->idle, room);
         free(k->base);

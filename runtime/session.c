@@ -12,7 +12,8 @@
 enum {
     MAX_CALLABLES = 256, /* kept per session; a client may ask for any set of fetches */
     MAX_IDLE_CONTEXTS = 8,
-    KEEP_POOL_BYTES = 64 << 20,
+    LEAST_POOL_BYTES = 1 << 20,
+    KEEP_SCRATCH_BYTES = 64 << 20,
 };
 
 /* A plan in use: freed when retired and nobody runs it any more. */
@@ -131,7 +132,7 @@ static void context_give(struct rt_plan *p, struct rt_context *c)
             rt_tensor_clear(&c->value[v]);
         else
             c->value[v].dtype = 0;
-    if (c->scratch_room + c->extra_room > KEEP_POOL_BYTES)
+    if (c->scratch_room + c->extra_room > KEEP_SCRATCH_BYTES)
         rt_context_drop_scratch(c);
     rt_mutex_lock(&p->mu);
     bool keep = p->n_idle < MAX_IDLE_CONTEXTS;
@@ -563,7 +564,7 @@ static struct rt_pool *pool_take(struct rt_session *s)
 
 static void pool_give(struct rt_session *s, struct rt_pool *p)
 {
-    rt_pool_end(p, KEEP_POOL_BYTES); /* what the run gave out comes back later */
+    rt_pool_end(p, LEAST_POOL_BYTES); /* what the run gave out comes back later */
     rt_mutex_lock(&s->pool_mu);
     bool keep = s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
     if (keep)

@@ -105,9 +105,10 @@ void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
 void rt_pool_unref(struct rt_pool *p);
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks back to the system */
 /*
- * A run begins, or ends. Between runs what comes back waits for the next one: `least` bytes of it,
- * or twice what the smaller one of the last two runs held, so that recurring shapes find their
- * memory (in blocks of other sizes too) and a single huge answer gives its own back.
+ * A run begins, or ends. Between runs what comes back waits for the next one: twice what the second
+ * largest of the last runs held, so that recurring shapes find their memory (in blocks of other
+ * sizes too), while a single huge answer gives its own back; but at least `least` bytes.
+ * Not from two threads at a time.
  */
 void rt_pool_begin(struct rt_pool *p);
 void rt_pool_end(struct rt_pool *p, size_t least);
