@@ -34,13 +34,13 @@ struct idle_list {
 enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
 
 struct rt_pool {
-    atomic_size_t refs;   /* the owners and every block that is out */
-    atomic_size_t in_use; /* bytes of blocks that are out */
-    atomic_size_t idle;   /* bytes of blocks that wait */
-    atomic_size_t peak;   /* the most that was out in this run */
-    atomic_size_t most;   /* and in the RECENT ones before */
-    size_t recent[RECENT];
-    atomic_size_t keep; /* no more than this waits */
+    atomic_size_t refs;    /* the owners and every block that is out */
+    atomic_size_t in_use;  /* bytes of blocks that are out */
+    atomic_size_t idle;    /* bytes of blocks that wait */
+    atomic_size_t peak;    /* the most that was out in this run */
+    atomic_size_t most;    /* and in the RECENT ones before */
+    size_t recent[RECENT]; /* peaks of the last runs, the last one first */
+    atomic_size_t keep;    /* no more than this waits */
     size_t limit;
     struct rt_budget *budget; /* NULL: none */
     struct rt_mutex budget_mu;
