@@ -23,6 +23,7 @@
 
 #include "server/classify_proto.h"
 #include "server/job.h"
+#include "server/map.h"
 #include "server/options.h"
 #include "server/predict_proto.h"
 #include "server/session_proto.h"
@@ -63,6 +64,14 @@ enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor m
 /* Sets job->version. It is not held: srv_hold it in the same turn. */
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err);
+
+/*
+ * The signature of that name, "serving_default" for none, if it can run. `unknown` has one %s, for
+ * the name, and is refused with `code`.
+ */
+enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
+                                  struct rt_arena *arena, const struct rt_model_signature **out,
+                                  enum rt_status code, const char *unknown, struct rt_error *err);
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err);
 

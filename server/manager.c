@@ -25,7 +25,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
         return;
     for (;;) {
         for (int i = 0; i < model->n_entries; i++) {
-            const struct srv_entry *e = model->entries[i];
+            const struct srv_managed_version *e = model->entries[i];
             views[i] = (struct srv_version_view){
                 .version = e->version,
                 .state = e->state,
@@ -36,7 +36,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
         struct srv_decision d = srv_policy_decide(views, model->n_entries, m->frees_first);
         if (d.move == SRV_MOVE_NONE)
             break;
-        struct srv_entry *e = model->entries[d.index];
+        struct srv_managed_version *e = model->entries[d.index];
         enum srv_state before = e->state;
         if (d.move == SRV_MOVE_LOAD)
             srv_mgr_start_load(m, model, e);
@@ -92,7 +92,7 @@ static int64_t look_at_new(struct srv_manager *m, int64_t now)
     int64_t next = RT_NEVER;
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++) {
-            struct srv_entry *e = m->models[i]->entries[k];
+            struct srv_managed_version *e = m->models[i]->entries[k];
             if (!e->wanted)
                 continue;
             bool due = (e->state == SRV_START && !e->stable) ||
@@ -356,7 +356,7 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
         st = RT_OK;
         for (int i = 0; i < m->n_models; i++) {
             const struct srv_managed *model = m->models[i];
-            const struct srv_entry *why = NULL;
+            const struct srv_managed_version *why = NULL;
             if (!model->is_initial || !model->config)
                 continue;
             switch (srv_mgr_settled(m, model, true, &why)) {
@@ -387,6 +387,22 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
         st = rt_fail(err, RT_CANCELLED, "the server is stopping");
     rt_mutex_unlock(&m->mu);
     return st;
+}
+
+bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
+                      void *arg)
+{
+    bool found = false;
+    /* What is AVAILABLE under the lock is not freed while it is held: it leaves that state first.
+     */
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models && !found; i++)
+        for (int k = 0; k < m->models[i]->n_entries && !found; k++) {
+            const struct srv_managed_version *e = m->models[i]->entries[k];
+            found = e->state == SRV_AVAILABLE && e->live && look(arg, e->live);
+        }
+    rt_mutex_unlock(&m->mu);
+    return found;
 }
 
 void srv_manager_reread(struct srv_manager *m)

@@ -59,7 +59,7 @@ enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct sr
         const struct srv_model_config *c = &config->models[i];
         const struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
         for (int k = 0; k < c->n_labels; k++) {
-            const struct srv_entry *e =
+            const struct srv_managed_version *e =
                 model ? srv_mgr_find_entry(model, c->labels[k].version) : NULL;
             if (e && e->state == SRV_AVAILABLE)
                 continue;
@@ -213,7 +213,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
     for (int i = 0; i < r->n_new; i++) {
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
-        const struct srv_entry *why = NULL;
+        const struct srv_managed_version *why = NULL;
         if (!model || !model->config) { /* by a later config file */
             srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
                                     "the model was taken out of the configuration");

@@ -16,7 +16,8 @@ void srv_mgr_load_done(void *arg, struct srv_load *load)
     srv_mgr_wake(m);
 }
 
-void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e)
+void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
+                        struct srv_managed_version *e)
 {
     struct srv_load *load = calloc(1, sizeof *load);
     if (load)
@@ -46,8 +47,8 @@ static bool is_final(enum rt_status st)
     return st == RT_UNIMPLEMENTED || st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION;
 }
 
-static void load_failed(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e,
-                        const struct srv_load *load)
+static void load_failed(struct srv_manager *m, struct srv_managed *model,
+                        struct srv_managed_version *e, const struct srv_load *load)
 {
     const struct srv_options *o = &m->server->options;
     const char *text = rt_error_text(&load->err);
@@ -65,8 +66,8 @@ static void load_failed(struct srv_manager *m, struct srv_managed *model, struct
 }
 
 /* Back to START without counting a failure: the files changed, or memory comes back soon. */
-static void load_again(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e,
-                       const struct srv_load *load)
+static void load_again(struct srv_manager *m, struct srv_managed *model,
+                       struct srv_managed_version *e, const struct srv_load *load)
 {
     RT_LOG(RT_LOG_INFO, "{name: %s version: %lld}: %s", model->name, (long long)e->version,
            rt_error_text(&load->err));
@@ -87,7 +88,7 @@ static bool is_unloading(const struct srv_manager *m)
 }
 
 static enum rt_status make_version(struct srv_manager *m, struct srv_managed *model,
-                                   struct srv_entry *e, struct srv_load *load)
+                                   struct srv_managed_version *e, struct srv_load *load)
 {
     uint32_t slot = 0;
     while (slot < SRV_MAX_VERSIONS && m->by_slot[slot])
@@ -106,7 +107,6 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
     v->version = e->version;
     v->loaded = load->loaded;
     v->slot = slot;
-    v->loaded_ns = rt_now_ns();
     v->held = load->held;
     enum rt_status st = m->calls->attach(m->server, v, &load->err);
     if (st) {
@@ -122,7 +122,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
 
 void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
 {
-    struct srv_entry *e = load->owner;
+    struct srv_managed_version *e = load->owner;
     struct srv_managed *model = srv_mgr_find_model(m, load->model, strlen(load->model));
     rt_mutex_lock(&m->mu);
     bool stopping = m->stopping;

@@ -10,7 +10,9 @@ void srv_mgr_free_published(const struct srv_published *p)
         rt_arena_free(p->arena);
 }
 
-static const struct srv_published *make_map(struct srv_manager *m)
+/* `leaving` (may be NULL) is left out. */
+static const struct srv_published *make_map(struct srv_manager *m,
+                                            const struct srv_managed_version *leaving)
 {
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     struct srv_published *p = arena ? rt_arena_alloc(arena, sizeof *p) : NULL;
@@ -34,9 +36,11 @@ static const struct srv_published *make_map(struct srv_manager *m)
             goto no_memory;
         to->versions = versions;
         to->labels = labels;
-        for (int k = 0; k < model->n_entries; k++)
-            if (model->entries[k]->state == SRV_AVAILABLE && model->entries[k]->live)
-                versions[to->n_versions++] = model->entries[k]->live;
+        for (int k = 0; k < model->n_entries; k++) {
+            const struct srv_managed_version *e = model->entries[k];
+            if (e->state == SRV_AVAILABLE && e->live && e != leaving)
+                versions[to->n_versions++] = e->live;
+        }
         for (; to->n_labels < n_labels; to->n_labels++) {
             const struct srv_label *from = &model->config->labels[to->n_labels];
             labels[to->n_labels].version = from->version;
@@ -99,12 +103,13 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
         grace_ended(g);
 }
 
-/* Publishes what is AVAILABLE now. `entry` (may be NULL) has just left the map: it ends when all
- * nets have done with it. False: out of memory, the old map goes on. */
-bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model, struct srv_entry *entry)
+/* Publishes what is AVAILABLE now. `entry` (may be NULL) leaves the map: it is UNLOADING from here
+ * on, and ends when all nets have done with it. False: out of memory, nothing has changed. */
+bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
+                     struct srv_managed_version *entry)
 {
     struct srv_grace *g = srv_mgr_grace_new(m);
-    const struct srv_published *p = g ? make_map(m) : NULL;
+    const struct srv_published *p = g ? make_map(m, entry) : NULL;
     if (!p) {
         free(g);
         RT_LOG(RT_LOG_ERROR, "out of memory for a new serving map");
@@ -113,6 +118,8 @@ bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model, struct sr
     g->model = model;
     g->entry = entry;
     g->version = entry ? entry->live : NULL;
+    if (entry)
+        srv_mgr_set_state(m, entry, SRV_UNLOADING, RT_OK, NULL);
     srv_mgr_swap_map(m, g, p);
     return true;
 }
@@ -127,15 +134,9 @@ void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g)
         free(g);
 }
 
-void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e)
+void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_managed_version *e)
 {
-    srv_mgr_set_state(m, e, SRV_UNLOADING, RT_OK, NULL);
-    RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,
-           (long long)e->version);
-    if (!srv_mgr_publish(m, model, e)) {
-        /* It still serves; the policy asks again. */
-        rt_mutex_lock(&m->mu);
-        e->state = SRV_AVAILABLE;
-        rt_mutex_unlock(&m->mu);
-    }
+    if (srv_mgr_publish(m, model, e)) /* else it still serves; the policy asks again */
+        RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,
+               (long long)e->version);
 }

@@ -35,7 +35,7 @@ enum {
 #define MILLION 1000000
 
 /* One version of a model that was ever wanted. */
-struct srv_entry {
+struct srv_managed_version {
     int64_t version;
     /* Written by the manager under its lock, read by anybody under it: */
     enum srv_state state;
@@ -60,10 +60,10 @@ struct srv_managed {
     char *name;
     const struct srv_model_config *config; /* NULL: not configured any more */
     int n_entries, room;
-    struct srv_entry **entries; /* highest version first; the array is guarded by the lock */
+    struct srv_managed_version **entries; /* highest first; the array is guarded by the lock */
     bool is_initial;
     int64_t since; /* when it was configured */
-    bool scanned, told_empty;
+    bool told_empty;
     char *trouble; /* the last problem with its base path, told once */
     int watch;     /* inotify's, -1: none */
 };
@@ -80,7 +80,7 @@ struct srv_grace {
     struct srv_manager *manager;
     const struct srv_published *before;
     struct srv_managed *model; /* NULL: only the map */
-    struct srv_entry *entry;
+    struct srv_managed_version *entry;
     struct srv_version *version;
     atomic_int pending;
     struct srv_retirement mails[];
@@ -147,18 +147,19 @@ struct srv_unavailable {
 /* ---- manager_table.c ---- */
 /* `why` NULL: `text` is the reason. */
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
-                             const struct srv_entry *why, const char *text);
+                             const struct srv_managed_version *why, const char *text);
 void srv_mgr_wake(struct srv_manager *m);
 void srv_mgr_tell_once(char **last, const char *text);
-const char *srv_mgr_state_text(const struct srv_entry *e);
-void srv_mgr_set_state(struct srv_manager *m, struct srv_entry *e, enum srv_state to,
+const char *srv_mgr_state_text(const struct srv_managed_version *e);
+/* A move that policy.h's table allows, or END once more for another reason. */
+void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);
 struct srv_managed *srv_mgr_add_model_locked(struct srv_manager *m, const char *name);
 void srv_mgr_free_model(struct srv_managed *model);
-struct srv_entry *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);
-struct srv_entry *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
-                                    int64_t version);
+struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);
+struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
+                                              int64_t version);
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model);
 void srv_mgr_forget_gone_models(struct srv_manager *m);
 
@@ -166,9 +167,11 @@ void srv_mgr_forget_gone_models(struct srv_manager *m);
 void srv_mgr_free_published(const struct srv_published *p);
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p);
-bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model, struct srv_entry *entry);
+bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
+                     struct srv_managed_version *entry);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e);
+void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
+                    struct srv_managed_version *e);
 
 /* ---- manager_unload.c ---- */
 struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
@@ -178,12 +181,13 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
 
 /* ---- manager_load.c ---- */
 void srv_mgr_load_done(void *arg, struct srv_load *load);
-void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e);
+void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
+                        struct srv_managed_version *e);
 void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load);
 
 /* ---- manager_watch.c ---- */
-void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e,
-                           int64_t now);
+void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
+                           struct srv_managed_version *e, int64_t now);
 void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
 void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model);
 
@@ -201,6 +205,6 @@ void srv_mgr_take_reload(struct srv_manager *m);
 
 /* ---- status.c ---- */
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
-                                 bool final, const struct srv_entry **why);
+                                 bool final, const struct srv_managed_version **why);
 
 #endif

@@ -1,5 +1,6 @@
 #include "server/manager_parts.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "server/policy.h"
 
 void srv_mgr_wake(struct srv_manager *m)
 {
@@ -26,13 +28,13 @@ void srv_mgr_tell_once(char **last, const char *text)
     *last = text ? strdup(text) : NULL;
 }
 
-const char *srv_mgr_state_text(const struct srv_entry *e)
+const char *srv_mgr_state_text(const struct srv_managed_version *e)
 {
     return e->message ? e->message : "";
 }
 
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
-                             const struct srv_entry *why, const char *text)
+                             const struct srv_managed_version *why, const char *text)
 {
     size_t used = strlen(list->text), room = sizeof list->text - used;
     list->n++;
@@ -44,11 +46,12 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
         snprintf(list->text + used, room, "{{name: %s} due to error: %s}, ", model, text);
 }
 
-void srv_mgr_set_state(struct srv_manager *m, struct srv_entry *e, enum srv_state to,
+void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text)
 {
     if (e->state == to && to != SRV_END)
         return;
+    assert(e->state == to || srv_state_may_become(e->state, to));
     char *copy = text && *text ? strdup(text) : NULL;
     rt_mutex_lock(&m->mu);
     free(e->message);
@@ -106,7 +109,7 @@ struct srv_managed *srv_mgr_add_model_locked(struct srv_manager *m, const char *
     return model;
 }
 
-static void free_entry(struct srv_entry *e)
+static void free_entry(struct srv_managed_version *e)
 {
     free(e->message);
     free(e->dir);
@@ -123,7 +126,7 @@ void srv_mgr_free_model(struct srv_managed *model)
     free(model);
 }
 
-struct srv_entry *srv_mgr_find_entry(const struct srv_managed *model, int64_t version)
+struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version)
 {
     for (int i = 0; i < model->n_entries; i++)
         if (model->entries[i]->version == version)
@@ -131,10 +134,10 @@ struct srv_entry *srv_mgr_find_entry(const struct srv_managed *model, int64_t ve
     return NULL;
 }
 
-struct srv_entry *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
-                                    int64_t version)
+struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
+                                              int64_t version)
 {
-    struct srv_entry *e = calloc(1, sizeof *e);
+    struct srv_managed_version *e = calloc(1, sizeof *e);
     if (!e)
         return NULL;
     e->version = version;
@@ -142,7 +145,7 @@ struct srv_entry *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *m
     rt_mutex_lock(&m->mu);
     if (model->n_entries == model->room) {
         int room = model->room ? model->room * 2 : 8;
-        struct srv_entry **grown = realloc(model->entries, (size_t)room * sizeof(*grown));
+        struct srv_managed_version **grown = realloc(model->entries, (size_t)room * sizeof(*grown));
         if (!grown) {
             rt_mutex_unlock(&m->mu);
             free(e);
@@ -165,13 +168,13 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
 {
     int n_ended = 0;
     for (int i = 0; i < model->n_entries; i++) {
-        struct srv_entry *e = model->entries[i];
+        struct srv_managed_version *e = model->entries[i];
         if (e->wanted || e->state != SRV_END || ++n_ended <= MAX_ENDED)
             continue;
         rt_mutex_lock(&m->mu);
         model->n_entries--;
         memmove(&model->entries[i], &model->entries[i + 1],
-                (size_t)(model->n_entries - i) * sizeof(struct srv_entry *));
+                (size_t)(model->n_entries - i) * sizeof(struct srv_managed_version *));
         rt_mutex_unlock(&m->mu);
         free_entry(e);
         i--;

@@ -10,7 +10,7 @@
 #include "runtime/base/log.h"
 
 /* A failed or ended version gets another chance. */
-static void restart(struct srv_manager *m, struct srv_entry *e)
+static void restart(struct srv_manager *m, struct srv_managed_version *e)
 {
     rt_mutex_lock(&m->mu);
     e->final = false;
@@ -22,8 +22,8 @@ static void restart(struct srv_manager *m, struct srv_entry *e)
     srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
 }
 
-void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model, struct srv_entry *e,
-                           int64_t now)
+void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
+                           struct srv_managed_version *e, int64_t now)
 {
     if (!e->wanted || e->state == SRV_LOADING || e->state == SRV_UNLOADING)
         return;
@@ -72,7 +72,7 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model, str
     }
 }
 
-static void set_wanted(struct srv_manager *m, struct srv_entry *e, bool wanted)
+static void set_wanted(struct srv_manager *m, struct srv_managed_version *e, bool wanted)
 {
     rt_mutex_lock(&m->mu);
     e->wanted = wanted;
@@ -81,7 +81,7 @@ static void set_wanted(struct srv_manager *m, struct srv_entry *e, bool wanted)
 
 static void want(struct srv_manager *m, struct srv_managed *model, const struct srv_found *found)
 {
-    struct srv_entry *e = srv_mgr_find_entry(model, found->version);
+    struct srv_managed_version *e = srv_mgr_find_entry(model, found->version);
     if (!e)
         e = srv_mgr_add_entry(m, model, found->version);
     if (!e)
@@ -116,7 +116,7 @@ static void want_nothing_else(struct srv_manager *m, struct srv_managed *model,
                               const struct srv_scan *scan)
 {
     for (int i = 0; i < model->n_entries; i++) {
-        struct srv_entry *e = model->entries[i];
+        struct srv_managed_version *e = model->entries[i];
         bool found = false;
         for (int k = 0; scan && k < scan->n; k++)
             found = found || scan->found[k].version == e->version;
@@ -172,6 +172,5 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
                "leaf directory as a number (eg. '/1/')?",
                model->name, model->config->base_path);
     model->told_empty = scan.n_there == 0;
-    model->scanned = true;
     rt_arena_free(arena);
 }

@@ -1,5 +1,7 @@
 #include "server/map.h"
 
+#include "server/model_spec.h"
+
 /* As strcmp orders them; a name with a NUL inside equals none. */
 static int compare(struct rt_span name, const char *s)
 {

@@ -17,6 +17,7 @@
 struct srv_lane; /* the scheduler's per-version state */
 struct srv_version_metrics;
 struct srv_model_log;
+struct srv_model_spec; /* model_spec.h */
 
 struct srv_version {
     const char *model;
@@ -26,8 +27,7 @@ struct srv_version {
     struct srv_lane *lane;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* of its model's requests; NULL: none */
-    int64_t loaded_ns;
-    int64_t held; /* srv_load.held */
+    int64_t held;              /* srv_load.held */
 };
 
 struct srv_label {
@@ -46,13 +46,6 @@ struct srv_map_model {
 struct srv_map {
     int n_models;
     const struct srv_map_model *models; /* sorted by name */
-};
-
-/* Which version a request wants. Spans point into the request. */
-struct srv_model_spec {
-    struct rt_span name, label, signature; /* p NULL: not given */
-    bool has_version;
-    int64_t version;
 };
 
 /* The model of that name. NULL: none, or none of its versions serves. */

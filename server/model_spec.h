@@ -7,8 +7,18 @@
 #ifndef SRV_MODEL_SPEC_H
 #define SRV_MODEL_SPEC_H
 
-#include "server/map.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/arena.h"
 #include "server/wire.h"
+
+/* Which version and signature a request wants. Spans point into the request. */
+struct srv_model_spec {
+    struct rt_span name, label, signature; /* p NULL: not given */
+    bool has_version;
+    int64_t version;
+};
 
 /* Merges a ModelSpec into *out. Spans point into the message, or into the arena. */
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,

@@ -6,7 +6,7 @@
 #define SRV_ROUTE_H
 
 #include "server/job.h"
-#include "server/map.h"
+#include "server/model_spec.h"
 
 enum srv_method { /* of HTTP */
                   SRV_GET,

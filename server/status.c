@@ -4,11 +4,11 @@
 #include "server/manager_parts.h"
 
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
-                                 bool final, const struct srv_entry **why)
+                                 bool final, const struct srv_managed_version **why)
 {
     int n_wanted = 0, n_failed = 0;
     for (int i = 0; i < model->n_entries; i++) {
-        const struct srv_entry *e = model->entries[i];
+        const struct srv_managed_version *e = model->entries[i];
         if (e->state == SRV_AVAILABLE)
             return SRV_SERVES;
         n_wanted += e->wanted;
@@ -53,7 +53,7 @@ static enum rt_status copy_status(const struct srv_managed *model, bool has_vers
         return rt_fail_memory(err, "a status", 0);
     *n = 0;
     for (int i = 0; model && i < model->n_entries; i++) {
-        const struct srv_entry *e = model->entries[i];
+        const struct srv_managed_version *e = model->entries[i];
         if (has_version && e->version != version)
             continue;
         s[*n] = (struct srv_version_status){e->version, e->state, e->code,
@@ -118,7 +118,7 @@ bool srv_is_ready(struct srv_manager *m)
     int n_waiting = 0, n_serving = 0, n_wanted = 0;
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models; i++) {
-        const struct srv_entry *why = NULL;
+        const struct srv_managed_version *why = NULL;
         const struct srv_managed *model = m->models[i];
         bool serving = serves(model);
         n_serving += serving;
@@ -137,20 +137,4 @@ bool srv_model_is_ready(struct srv_manager *m, struct rt_span model)
     bool ready = serves(srv_mgr_find_model(m, (const char *)model.p, model.n));
     rt_mutex_unlock(&m->mu);
     return ready;
-}
-
-bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
-                      void *arg)
-{
-    bool found = false;
-    /* What is AVAILABLE under the lock is not freed while it is held: it leaves that state first.
-     */
-    rt_mutex_lock(&m->mu);
-    for (int i = 0; i < m->n_models && !found; i++)
-        for (int k = 0; k < m->models[i]->n_entries && !found; k++) {
-            const struct srv_entry *e = m->models[i]->entries[k];
-            found = e->state == SRV_AVAILABLE && e->live && look(arg, e->live);
-        }
-    rt_mutex_unlock(&m->mu);
-    return found;
 }

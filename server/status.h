@@ -41,7 +41,8 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n);
 
-/* 200 once each initial model is AVAILABLE, has failed or timed out, and at least one serves. */
+/* Until the server stops: once each initial model is AVAILABLE, has failed or timed out, and at
+ * least one serves or none is configured. */
 bool srv_is_ready(struct srv_manager *m);
 /* One version of the model is AVAILABLE. */
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model);

@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/thread.h"
 #include "server/metrics.h"
+#include "server/model_spec.h"
 #include "server/net.h"
 #include "server/scheduler.h"
 #include "tests/support/folder.h"
