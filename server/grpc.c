@@ -35,7 +35,7 @@ static void post_calls(struct srv_net *net, struct srv_mail *mail)
         for (int k = 0; k < g->n_ports; k++)
             srv_grpc_post(loop, &g->ports[k], NULL);
         for (int k = 0; k < srv_grpc_n_methods; k++)
-            if (srv_grpc_methods[k].kind == SRV_GRPC_FAST)
+            if (g->registered[k])
                 srv_grpc_post(loop, &g->ports[0], &srv_grpc_methods[k]);
     }
 }
@@ -48,7 +48,10 @@ static void look_at_watchers(struct srv_grpc_loop *loop)
     if (!loop->watchers || (!ending && now - loop->watched_ns < WATCH_NS))
         return;
     loop->watched_ns = now;
-    srv_grpc_look_at_watchers(loop->watchers, ending);
+    for (struct srv_call *c = loop->watchers, *next; c; c = next) {
+        next = c->next;
+        c->stream.look(c, ending);
+    }
 }
 
 /*
@@ -118,11 +121,12 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
 static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
 {
     for (int i = 0; i < srv_grpc_n_methods; i++) {
-        if (srv_grpc_methods[i].kind != SRV_GRPC_FAST)
+        const struct srv_grpc_method *m = &srv_grpc_methods[i];
+        /* One that is off is found by its path, and refused. */
+        if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
             continue;
-        g->registered[i] =
-            grpc_server_register_method(g->ports[0].core, srv_grpc_methods[i].path, NULL,
-                                        GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
+        g->registered[i] = grpc_server_register_method(
+            g->ports[0].core, m->path, NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
         if (!g->registered[i])
             return rt_fail(err, RT_INTERNAL, "gRPC's core takes no method");
     }

@@ -1,6 +1,6 @@
 /*
- * The gRPC transport over gRPC's C core; everything of it stands behind this file and grpc.c.
- * Registered methods for Predict, one catch-all for the rest.
+ * The gRPC transport over gRPC's C core, as the server starts and ends it. grpc_call.h is what the
+ * handlers of its services see, grpc_parts.h says which file does what.
  */
 #ifndef SRV_GRPC_H
 #define SRV_GRPC_H

@@ -352,9 +352,19 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
     return true;
 }
 
-struct srv_call **srv_call_watchers(struct srv_call *c)
+void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending))
 {
-    return &c->loop->watchers;
+    c->stream.look = look;
+    c->next = c->loop->watchers;
+    c->loop->watchers = c;
+}
+
+static void unwatch(struct srv_call *c)
+{
+    struct srv_call **at = &c->loop->watchers;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
 }
 
 bool srv_call_is_ending(const struct srv_call *c)
@@ -503,6 +513,8 @@ static void on_close(struct srv_call *c)
         atomic_store_explicit(&c->job.cancelled, true, memory_order_relaxed);
     if (s->is_open) {
         s->is_open = false;
+        if (s->look)
+            unwatch(c);
         if (s->closed)
             s->closed(c);
     }

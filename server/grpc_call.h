@@ -25,10 +25,10 @@ struct srv_call;
 struct srv_grpc_loop;
 struct srv_grpc_port;
 
+/* How a call comes. Whether it has one message or more, either way, is its handler's. */
 enum srv_grpc_kind {
-    SRV_GRPC_FAST,   /* unary, registered with the core: its message comes along with the call */
-    SRV_GRPC_UNARY,  /* one message in; the answer may be a stream (srv_stream_begin) */
-    SRV_GRPC_STREAM, /* messages in, one by one: `handle` gets each, and the end without payload */
+    SRV_GRPC_REGISTERED, /* with the core, while it is not off: the message comes along with it */
+    SRV_GRPC_BY_PATH,    /* the message is read after the call */
 };
 
 enum { SRV_NOT_COUNTED = -1 };
@@ -37,6 +37,8 @@ struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
     enum srv_grpc_kind kind;
     int api; /* enum srv_api: what it counts as; SRV_NOT_COUNTED: not at all */
+    /* Gets the first message, and each one more that it asks for (srv_stream_read), the client's
+     * end of them without payload. */
     void (*handle)(struct srv_call *c);
     /* NULL: always there. Else why the method is not (UNIMPLEMENTED), or NULL. */
     const char *(*off)(const struct srv_options *o);
@@ -71,14 +73,15 @@ struct srv_stream {
     bool is_open;    /* begun, and the client is there */
     bool is_sending; /* nothing else may be sent until `sent` */
     bool is_ended;
-    bool has_begun;                     /* and counts against the loop's limit */
-    bool has_sent;                      /* the initial metadata */
-    void (*sent)(struct srv_call *c);   /* NULL is fine, so below */
-    void (*closed)(struct srv_call *c); /* the client has gone, or all is sent */
+    bool has_begun;                                /* and counts against the loop's limit */
+    bool has_sent;                                 /* the initial metadata */
+    void (*sent)(struct srv_call *c);              /* NULL is fine, so below */
+    void (*closed)(struct srv_call *c);            /* the client has gone, or all is sent */
+    void (*look)(struct srv_call *c, bool ending); /* see srv_stream_watch */
 };
 
 struct srv_call {
-    struct srv_call *next; /* in the loop's list of free calls, or one of a handler */
+    struct srv_call *next; /* in the loop's list of free calls, or of those that watch */
     struct srv_grpc_loop *loop;
     struct srv_net *net;
     struct srv_server *server;
@@ -161,8 +164,12 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
 /* One message; takes the bytes. Not while is_sending. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
+bool srv_call_is_ending(const struct srv_call *c); /* the server is: streams should end */
 /* Asks for the next message: `handle` gets it. Empties the arena. */
 void srv_stream_read(struct srv_call *c);
+/* For what sends unasked: `look` comes once in a while, as long as the stream is open; `ending`:
+ * the server is, and the stream should. Takes the call's `next`. */
+void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
 /* Not while is_sending. */
 void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 
@@ -178,10 +185,5 @@ void srv_grpc_health_watch(struct srv_call *c);
 void srv_grpc_reflect(struct srv_call *c);
 const char *srv_grpc_reflection_off(const struct srv_options *o);
 const char *srv_grpc_health_off(const struct srv_options *o);
-/* The loop's list of streams of Watch; the loop looks at them. */
-struct srv_call **srv_call_watchers(struct srv_call *c);
-bool srv_call_is_ending(const struct srv_call *c); /* the server is: streams should end */
-/* Once in a while: streams of Watch are told what has changed; `ending`: they end. */
-void srv_grpc_look_at_watchers(struct srv_call *first, bool ending);
 
 #endif

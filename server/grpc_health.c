@@ -17,7 +17,7 @@ static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
         if (f.number == 1 && f.type == SRV_BYTES)
             st = srv_field_span(&f, service, c->arena, &c->err);
     if (!st && got < 0)
-        st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
+        st = srv_wire_malformed(&c->err, "HealthCheckRequest");
     return st;
 }
 
@@ -116,22 +116,6 @@ static void look_again(struct srv_call *c)
     look(c, srv_call_is_ending(c)); /* it may have changed meanwhile */
 }
 
-void srv_grpc_look_at_watchers(struct srv_call *first, bool ending)
-{
-    for (struct srv_call *c = first, *next; c; c = next) {
-        next = c->next;
-        look(c, ending);
-    }
-}
-
-static void unwatch(struct srv_call *c)
-{
-    struct srv_call **at = srv_call_watchers(c);
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
-}
-
 void srv_grpc_health_watch(struct srv_call *c)
 {
     struct watch *w = rt_arena_alloc(c->arena, sizeof *w);
@@ -144,12 +128,10 @@ void srv_grpc_health_watch(struct srv_call *c)
         srv_call_fail(c, st);
         return;
     }
-    if (!srv_stream_begin(c, look_again, unwatch))
+    if (!srv_stream_begin(c, look_again, NULL))
         return;
     *w = (struct watch){.service = service, .told = UNTOLD};
     c->state = w;
-    struct srv_call **watchers = srv_call_watchers(c);
-    c->next = *watchers;
-    *watchers = c;
+    srv_stream_watch(c, look);
     look_again(c);
 }

@@ -38,7 +38,8 @@ static enum rt_status read_request(struct info_call *c, struct srv_model_spec *s
     if (st)
         return st;
     if (got < 0)
-        return rt_fail(c->err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
+        return srv_wire_malformed(c->err,
+                                  fields ? "GetModelMetadataRequest" : "GetModelStatusRequest");
     c->model = spec->name;
     if (!has_spec)
         return rt_fail(c->err, RT_INVALID_ARGUMENT, "Missing ModelSpec");
@@ -124,19 +125,12 @@ static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
         put_signature(&item, s);
         put_entry(&map, 1, s->name, &item);
     }
-    item.n = 0;
-    srv_put_int(&item, 1, (uint64_t)v->version);
-    struct rt_bytes spec;
-    rt_bytes_init(&spec, out->limit);
-    srv_put_text(&spec, 1, v->model);
-    srv_put_bytes(&spec, 2, item.p, item.n);
-    srv_put_bytes(out, 1, spec.p, spec.n);
+    srv_model_echo_put(out, &(struct srv_model_echo){v->model, "", v->version}, 1);
     item.n = 0;
     srv_put_text(&item, 1, type);
     srv_put_bytes(&item, 2, map.p, map.n);
     put_entry(out, 2, "signature_def", &item);
-    out->failed |= map.failed || item.failed || spec.failed;
-    rt_bytes_clear(&spec);
+    out->failed |= map.failed || item.failed;
     rt_bytes_clear(&map);
     rt_bytes_clear(&item);
 }

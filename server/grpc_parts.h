@@ -1,6 +1,18 @@
 /*
- * What the files of the gRPC transport share: grpc.c (loops, start and stop), grpc_call.c (calls,
- * batches, answers), grpc_payload.c (messages in), grpc_listen.c (sockets).
+ * What the files of the gRPC transport share. Nobody else includes this: gRPC's core is known here
+ * and to the handlers alone.
+ *
+ * | file              | does                                                                |
+ * |-------------------|---------------------------------------------------------------------|
+ * | grpc.c            | the loops and the core's servers; start and stop                    |
+ * | grpc_arguments.c  | the core's settings, ours and --grpc_channel_arguments              |
+ * | grpc_tls.c        | keys and certificates                                               |
+ * | grpc_admin.c      | who may do what an operator does                                    |
+ * | grpc_listen.c     | sockets, and who is let in                                          |
+ * | grpc_call.c       | calls from their first event to their last; answers, streams        |
+ * | grpc_payload.c    | messages in: their bytes, inflated and counted; metadata, deadlines |
+ * | grpc_methods.c    | the table of methods                                                |
+ * | grpc_inference.c, grpc_info.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
  *
  * Each loop thread has a completion queue; each call is one struct from the loop's own list. A
  * call's events are counted, so that it goes back to the list only when none can come any more.
@@ -24,7 +36,7 @@ struct srv_grpc_loop {
     struct srv_grpc_event on_wake;
     struct srv_mail begin; /* asks for the first calls */
     struct srv_call *free;
-    struct srv_call *watchers; /* of Health.Watch */
+    struct srv_call *watchers; /* streams with `look` */
     int n_streams;
     int64_t watched_ns;
 };

@@ -62,7 +62,7 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
             st = add_metric(c, r, &f);
     }
     if (!st && got < 0)
-        st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
+        st = srv_wire_malformed(&c->err, "ReloadConfigRequest");
     return st;
 }
 

@@ -302,7 +302,7 @@ enum rt_status srv_reflection_answer(struct rt_span set, const struct rt_span *s
     enum rt_status st = srv_cursor_span(request, &whole, arena, err);
     while (!st && (got = srv_field_next(&request, &f)) != 0) {
         if (got < 0)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "the request is not well formed protobuf");
+            return srv_wire_malformed(err, "ServerReflectionRequest");
         if (f.type != SRV_BYTES)
             continue;
         if (f.number == REQUEST_HOST)

@@ -1,5 +1,4 @@
 /* What is asked about models, not of them: status, metadata, health, readiness, metrics. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

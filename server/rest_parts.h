@@ -94,7 +94,6 @@ struct srv_rest_call {
     uint64_t n_pieces;           /* of the body */
     uint64_t length;             /* announced; UINT64_MAX: chunked */
     bool bad_lengths, bad_header, chunked;
-    int64_t total_ns;
 };
 
 struct srv_rest_conn {
