@@ -1,6 +1,7 @@
 /*
- * The commands that need no server: inspect, run and check-config. Each reads its own arguments
- * (argv[0] is the command's name), prints, and returns the process's exit status.
+ * The commands besides the server itself: inspect, run and check-config, which need none, and
+ * health, which asks this machine's. Each reads its own arguments (argv[0] is the command's name),
+ * prints, and returns the process's exit status.
  */
 #ifndef SRV_COMMAND_H
 #define SRV_COMMAND_H
@@ -13,8 +14,19 @@
 int srv_command_inspect(int argc, const char *const *argv, const struct rt_registry *registry);
 int srv_command_run(int argc, const char *const *argv, const struct rt_registry *registry);
 int srv_command_check_config(int argc, const char *const *argv, const struct rt_registry *registry);
+/* Exit status 0 when this machine's server is ready. */
+int srv_command_health(int argc, const char *const *argv, const struct rt_registry *registry);
 
-/* ---- what both share ---- */
+/* ---- health's, for its test ---- */
+
+/* The ports that a command line (strings one behind the other, as in /proc/PID/cmdline) asks for,
+ * with the image's defaults where it names none. */
+struct srv_health_ports {
+    int64_t rest, grpc; /* 0: not served */
+};
+struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
+
+/* ---- what they share ---- */
 
 enum { SRV_EXIT_OK = 0, SRV_EXIT_FAILED = 1, SRV_EXIT_USAGE = 2 };
 

@@ -38,7 +38,6 @@ static const struct kind *find_kind(const char *name)
 struct check {
     struct rt_arena *arena;
     struct srv_options options;
-    bool has_file;
     const struct kind *kind;
 };
 
@@ -72,7 +71,6 @@ static int parse_args(struct check *c, int argc, const char *const *argv)
         fputs(usage, stderr);
         return SRV_EXIT_USAGE;
     }
-    c->has_file = file != NULL;
     if (file) {
         flags[n++] = rt_arena_printf(c->arena, "--%s=%s", c->kind->flag, file);
         if (!flags[n - 1])

@@ -8,6 +8,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/thread.h"
 #include "server/command.h"
+#include "server/inference.h"
 #include "server/json_tensor.h"
 #include "server/number.h"
 
@@ -93,7 +94,6 @@ static bool parse_count(const char *text, int64_t max, int64_t *out)
     return srv_parse_int64(text, strlen(text), out) && *out >= 1 && *out <= max;
 }
 
-/* -1: go on; else the exit status. */
 /* *off is the contrary of what "on" and "off" say. */
 static bool parse_switch(const char *text, bool *off)
 {
@@ -101,6 +101,7 @@ static bool parse_switch(const char *text, bool *off)
     return *off || strcmp(text, "on") == 0;
 }
 
+/* -1: go on; else the exit status. */
 static int parse_args(struct run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
@@ -184,17 +185,11 @@ static enum rt_status read_all(const char *path, struct rt_bytes *out, struct rt
 
 static enum rt_status choose_signature(struct run *r, struct rt_span name, struct rt_error *err)
 {
-    const char *wanted = r->signature ? r->signature
-                         : name.n     ? rt_arena_strndup(r->arena, (const char *)name.p, name.n)
-                                      : "serving_default";
-    r->s = wanted ? rt_model_signature(r->model, wanted) : NULL;
-    if (!r->s)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Serving signature name: \"%s\" not found in signature def",
-                       wanted ? wanted : "");
-    if (!r->s->call)
-        return rt_fail(err, RT_UNIMPLEMENTED, "signature \"%s\" cannot run: %s", wanted,
-                       r->s->unsupported);
+    enum rt_status st = srv_find_signature(
+        r->model, r->signature ? rt_span_str(r->signature) : name, r->arena, &r->s,
+        RT_INVALID_ARGUMENT, "Serving signature name: \"%s\" not found in signature def", err);
+    if (st)
+        return st;
     r->feeds = rt_arena_array(r->arena, (size_t)r->s->def->n_inputs + 1, sizeof *r->feeds);
     return r->feeds ? RT_OK : rt_fail_memory(err, "feeds", 0);
 }

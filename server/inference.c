@@ -55,20 +55,20 @@ enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_ma
     return srv_map_find(map, &inf->spec, &inf->job->version, err);
 }
 
-enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
-                                       const struct rt_model_signature **out, enum rt_status code,
-                                       const char *unknown, struct rt_error *err)
+enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
+                                  struct rt_arena *arena, const struct rt_model_signature **out,
+                                  enum rt_status code, const char *unknown, struct rt_error *err)
 {
     const char *wanted = default_signature;
     const struct rt_model_signature *sig = NULL;
 
     if (name.n) {
-        wanted = rt_arena_strndup(inf->arena, (const char *)name.p, name.n);
+        wanted = rt_arena_strndup(arena, (const char *)name.p, name.n);
         if (!wanted)
             return rt_fail_memory(err, "a signature's name", name.n);
     }
     if (!name.n || strlen(wanted) == name.n)
-        sig = rt_model_signature(inf->job->version->loaded, wanted);
+        sig = rt_model_signature(model, wanted);
     if (!sig) {
         const char *hole = strstr(unknown, "%s");
         return rt_fail(err, code, "%.*s%s%s", (int)(hole - unknown), unknown, wanted, hole + 2);
@@ -78,6 +78,13 @@ enum rt_status srv_inference_signature(const struct srv_inference *inf, struct r
                        sig->unsupported ? sig->unsupported : "it was left out");
     *out = sig;
     return RT_OK;
+}
+
+enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
+                                       const struct rt_model_signature **out, enum rt_status code,
+                                       const char *unknown, struct rt_error *err)
+{
+    return srv_find_signature(inf->job->version->loaded, name, inf->arena, out, code, unknown, err);
 }
 
 static enum rt_status prepare(struct srv_job *job)

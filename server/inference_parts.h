@@ -21,10 +21,7 @@ struct srv_inference_ops {
 extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops,
     srv_session_ops;
 
-/*
- * The signature of that name, the default one for none. `unknown` has one %s, for the name, and is
- * refused with `code`.
- */
+/* srv_find_signature, in the inference's version. */
 enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
                                        const struct rt_model_signature **out, enum rt_status code,
                                        const char *unknown, struct rt_error *err);

@@ -58,34 +58,11 @@ static void without_a_model_all_directories_are_served(void **state)
     rt_arena_free(arena);
 }
 
-static void ports_to_check(const char *line, size_t n, int64_t rest, int64_t grpc)
-{
-    struct srv_health_ports p = srv_health_ports(line, n);
-    assert_int_equal(p.rest, rest);
-    assert_int_equal(p.grpc, grpc);
-}
-
-static void the_health_check_follows_the_flags_of_process_1(void **state)
-{
-    (void)state;
-#define LINE(text) text, sizeof(text)
-    ports_to_check("", 0, 8501, 8500);
-    ports_to_check(LINE("x\0--rest_api_port=9\0--port=10"), 9, 10);
-    ports_to_check(LINE("x\0--rest_api_port=9\0--rest_api_port\0"
-                        "11"),
-                   11, 8500);
-    ports_to_check(LINE("x\0--rest_api_port=0"), 0, 8500);
-    ports_to_check(LINE("x\0--rest_api_port=99999\0--port=-1\0--port=1x\0--port="), 8501, 8500);
-    ports_to_check(LINE("x\0--rest_api_port_not=3\0--port"), 8501, 8500);
-    ports_to_check("x\0--port=77", 10, 8501, 8500); /* cut off */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_environment_names_the_model),
         cmocka_unit_test(without_a_model_all_directories_are_served),
-        cmocka_unit_test(the_health_check_follows_the_flags_of_process_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
