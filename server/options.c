@@ -108,8 +108,8 @@ static const struct row rows[] = {
      ANY, "threads that run models, unless num_workers says so; 0: one per usable core"},
     {"tensorflow_intra_op_parallelism", INTEGER, TFS, AT(tensorflow_intra_op_parallelism), "0",
      NULL, ANY,
-     "the same; of this and tensorflow_inter_op_parallelism the larger one counts: one set of "
-     "threads runs ops and parts of ops"},
+     "the same; of this and tensorflow_inter_op_parallelism the larger one counts: a batch "
+     "runs on one thread from its first op to its last"},
     {"tensorflow_inter_op_parallelism", INTEGER, TFS, AT(tensorflow_inter_op_parallelism), "0",
      NULL, ANY, "see tensorflow_intra_op_parallelism; all three at once are refused"},
     {"tensorflow_session_config_file", TEXT, TFS, AT(tensorflow_session_config_file), "", NULL,
@@ -239,9 +239,9 @@ static const struct row rows[] = {
     {"num_tflite_interpreters_per_pool", INTEGER, TFS_IGNORED, 0, "1", NULL, ANY,
      "there are no TensorFlow Lite interpreters"},
     {"xla_cpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
-     "there is no XLA; plans are compiled here in any case"},
+     "there is no XLA: requests run node by node, along a plan made when the model is loaded"},
     {"xla_gpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
-     "there is no XLA; plans are compiled here in any case"},
+     "there is no XLA: requests run node by node, along a plan made when the model is loaded"},
     {"enable_profiler", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "there is no ProfilerService; the metrics page has times per model and version"},
     {"mixed_precision", TEXT, TFS_IGNORED, 0, "", NULL, ANY,

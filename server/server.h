@@ -1,14 +1,21 @@
 /*
- * The server: owns every part, starts and stops them in order. Two servers in one process work:
- * nothing here is global.
+ * The server: owns every part, starts and stops them in order. What is the process's is not in it:
+ * signals, the log and its level, the limit of open files.
  *
- * | thread  | count                  | owns                                                     |
- * |---------|------------------------|----------------------------------------------------------|
- * | main    | 1                      | configuration, start and stop order, signals             |
- * | network | REST n, gRPC n         | its connections, requests being read or written          |
- * | worker  | one per usable core    | a batch and its context while it runs                    |
- * | manager | 1, and load threads    | version states, loading, publishing maps, freeing        |
- * | log     | 1                      | the files of the requests' logs                           |
+ * | thread   | count                   | owns                                                   |
+ * |----------|-------------------------|--------------------------------------------------------|
+ * | main     | 1                       | configuration, start and stop order, signals           |
+ * | network  | REST n, gRPC n          | its connections, requests being read or written        |
+ * | accept   | 1, with gRPC            | gRPC's plain sockets (grpc_listen.c)                   |
+ * | worker   | one per usable core     | a batch and its context while it runs                  |
+ * | timer    | 1                       | what expires in queues, batches whose waiting is over  |
+ * | manager  | 1                       | version states, publishing maps                        |
+ * | load     | --num_load_threads      | a version from its files to the end of its warm-up     |
+ * | warm-up  | per load, while it does | one of the requests that a version is warmed up with   |
+ * | unload   | --num_unload_threads    | a version that nobody holds any more                   |
+ * | log      | 1                       | the files of the requests' logs                        |
+ *
+ * And one each while main waits: for the first models, and for the end that has been asked for.
  */
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H
