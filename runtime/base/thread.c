@@ -81,6 +81,11 @@ static void *thread_main(void *p)
     struct start s = *(struct start *)p;
     free(p);
     pthread_setname_np(pthread_self(), s.name);
+    /* Nobody cancels a thread. Told so, the C library does not prepare for it at every system call
+     * that may block: it goes from the one way of cancelling to the other there. */
+    int ignored;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &ignored);
     return s.fn(s.arg);
 }
 
