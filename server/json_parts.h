@@ -1,0 +1,42 @@
+/* What json.c, json_check.c and json_text.c share. Pure. */
+#ifndef SRV_JSON_PARTS_H
+#define SRV_JSON_PARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* -1: no hex digit. */
+static inline int srv_json_hex(unsigned char c)
+{
+    if ((unsigned)c - '0' < 10)
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A byte of eight that ends a run of plain string bytes: '"', '\\', or below 0x20. */
+static inline bool srv_json_has_special(uint64_t w)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t quote = w ^ (ones * '"'), slash = w ^ (ones * '\\');
+    return (((quote - ones) & ~quote) | ((slash - ones) & ~slash) | ((w - ones * 0x20) & ~w)) &
+           tops;
+}
+
+/* The end of a run of plain string bytes. */
+static inline const unsigned char *srv_json_plain(const unsigned char *p, const unsigned char *end)
+{
+    uint64_t w;
+    while (end - p >= 8) {
+        memcpy(&w, p, 8);
+        if (srv_json_has_special(w))
+            break;
+        p += 8;
+    }
+    while (p < end && *p != '"' && *p != '\\' && *p >= 0x20)
+        p++;
+    return p;
+}
+
+#endif
