@@ -2,7 +2,6 @@
 
 #include "runtime/base/log.h"
 #include "server/map.h"
-#include "server/metrics_cells.h"
 
 enum { MAX_FIELDS = 16, TEXT = 256 };
 
@@ -31,14 +30,11 @@ static void add_text(struct record *r, const char *name, struct rt_span s)
 
 void srv_access_log(const struct srv_access *a)
 {
-    static const char *const apis[SRV_N_APIS] = {"predict",         "classify",    "regress",
-                                                 "multi_inference", "session_run", "metadata",
-                                                 "status",          "other"};
     struct record r;
 
     r.n = 0;
     add_text(&r, "entry", rt_span_str(a->entry));
-    add_text(&r, "api", rt_span_str((unsigned)a->api < SRV_N_APIS ? apis[a->api] : "other"));
+    add_text(&r, "api", rt_span_str(srv_api_name(a->api)));
     add_text(&r, "method", a->method);
     add_text(&r, "path", a->path);
     if (a->http)

@@ -12,21 +12,11 @@
 #include <stdint.h>
 
 #include "runtime/saved_model.h"
+#include "server/api.h"
 #include "server/scheduler_core.h"
 
 struct srv_net;
 struct srv_version;
-
-enum srv_api {
-    SRV_PREDICT,
-    SRV_CLASSIFY,
-    SRV_REGRESS,
-    SRV_MULTI_INFERENCE,
-    SRV_SESSION_RUN,
-    SRV_METADATA,
-    SRV_STATUS,
-    SRV_OTHER
-};
 
 struct srv_job {
     struct srv_job *next;

@@ -149,13 +149,6 @@ struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const cha
     return NULL;
 }
 
-static void fold_times(struct srv_times *to, const struct srv_times *from)
-{
-    for (int i = 0; i < SRV_N_TIMES; i++)
-        srv_count_add(&to->n[i], srv_count_of(&from->n[i]));
-    srv_count_add(&to->sum_ns, srv_count_of(&from->sum_ns));
-}
-
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v)
 {
     if (!v)
@@ -173,7 +166,7 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
             for (int api = 0; api < SRV_N_JOB_APIS; api++) {
                 for (int c = 0; c < SRV_N_CODES; c++)
                     srv_count_add(&to->codes[api][c], srv_count_of(&from->codes[api][c]));
-                fold_times(&to->latency[api], &from->latency[api]);
+                srv_times_add(&to->latency[api], &from->latency[api]);
             }
         }
     rt_mutex_unlock(&m->mu);
@@ -225,6 +218,24 @@ static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
             m->strangers[i].codes[code]++;
     }
     rt_mutex_unlock(&m->strangers_mu);
+}
+
+const char *srv_metrics_entrypoint(const struct srv_server *server, int net)
+{
+    return server->nets[net] ? server->nets[net]->entrypoint : "";
+}
+
+bool srv_metrics_same_entrypoint(const struct srv_server *server, int net, int other)
+{
+    return strcmp(srv_metrics_entrypoint(server, net), srv_metrics_entrypoint(server, other)) == 0;
+}
+
+bool srv_metrics_is_first(const struct srv_server *server, int net)
+{
+    int i = 0;
+    while (i < net && !srv_metrics_same_entrypoint(server, i, net))
+        i++;
+    return i == net;
 }
 
 bool srv_metrics_serving_counts(const struct srv_net *net, enum srv_api api)

@@ -17,8 +17,6 @@ enum {
     SRV_N_TIMES = 34, /* as srv_scale_time */
     SRV_N_SIZES = 15, /* as srv_scale_rows */
     SRV_N_CODES = 17,
-    SRV_N_JOB_APIS = SRV_METADATA, /* those that become jobs come first */
-    SRV_N_APIS = SRV_OTHER + 1,
     SRV_MAX_BUCKETS = 53,
     SRV_MAX_PADDINGS = 32,  /* sizes of batches that are told apart */
     SRV_MAX_STRANGERS = 64, /* names of models that there are not, told apart */
@@ -140,10 +138,30 @@ static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
     atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);
 }
 
+/* Sums of cells: `to` is the caller's alone, or guarded. */
+static inline void srv_times_add(struct srv_times *to, const struct srv_times *from)
+{
+    for (int i = 0; i < SRV_N_TIMES; i++)
+        srv_count_add(&to->n[i], srv_count_of(&from->n[i]));
+    srv_count_add(&to->sum_ns, srv_count_of(&from->sum_ns));
+}
+static inline bool srv_times_any(const struct srv_times *t)
+{
+    for (int i = 0; i < SRV_N_TIMES; i++)
+        if (srv_count_of(&t->n[i]))
+            return true;
+    return false;
+}
+
 /* ---- for the page ---- */
 
 struct srv_server;
 struct rt_bytes;
+/* "REST", "GRPC", or "" where no thread of that number runs. */
+const char *srv_metrics_entrypoint(const struct srv_server *server, int net);
+bool srv_metrics_same_entrypoint(const struct srv_server *server, int net, int other);
+/* Network threads of one entrypoint are summed: the first of them stands for all. */
+bool srv_metrics_is_first(const struct srv_server *server, int net);
 /* Whether TensorFlow Serving counts such a request: three calls over gRPC, everything over REST. */
 bool srv_metrics_serving_counts(const struct srv_net *net, enum srv_api api);
 /* TensorFlow's families, sorted by name, all of them even when empty. The lock is held. */

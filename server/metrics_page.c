@@ -15,25 +15,6 @@
 #include "server/scheduler.h"
 #include "server/status.h"
 
-static const char *const api_names[SRV_N_APIS] = {"predict",         "classify",    "regress",
-                                                  "multi_inference", "session_run", "metadata",
-                                                  "status",          "other"};
-
-static void add_times(struct srv_times *to, const struct srv_times *from)
-{
-    for (int i = 0; i < SRV_N_TIMES; i++)
-        srv_count_add(&to->n[i], srv_count_of(&from->n[i]));
-    srv_count_add(&to->sum_ns, srv_count_of(&from->sum_ns));
-}
-
-static bool any(const struct srv_times *t)
-{
-    for (int i = 0; i < SRV_N_TIMES; i++)
-        if (srv_count_of(&t->n[i]))
-            return true;
-    return false;
-}
-
 struct page {
     struct srv_server *server;
     const struct srv_map *map;
@@ -47,25 +28,6 @@ static void times(struct page *p, const char *name, const struct srv_times *t)
 {
     srv_text_histogram(p->out, name, p->labels.p, &srv_scale_time, 1e-6, t->n,
                        (double)srv_count_of(&t->sum_ns) / 1e3);
-}
-
-static const char *entrypoint_of(const struct page *p, int net)
-{
-    return p->server->nets[net] ? p->server->nets[net]->entrypoint : "";
-}
-
-/* Network threads of one entrypoint are summed: the first of them stands for all. */
-static bool is_first(const struct page *p, int net)
-{
-    for (int i = 0; i < net; i++)
-        if (strcmp(entrypoint_of(p, i), entrypoint_of(p, net)) == 0)
-            return false;
-    return true;
-}
-
-static bool same_entrypoint(const struct page *p, int a, int b)
-{
-    return strcmp(entrypoint_of(p, a), entrypoint_of(p, b)) == 0;
 }
 
 static const struct srv_request_cells *cells_of(const struct srv_version_metrics *v, int net, int s)
@@ -85,19 +47,19 @@ static void request_labels(struct page *p, const struct srv_version_metrics *v, 
     start_labels(p, v->model->name);
     srv_text_label_int(&p->labels, "version", v->version);
     srv_text_label(&p->labels, false, "signature", v->signatures[s]);
-    srv_text_label(&p->labels, false, "api", api_names[api]);
-    srv_text_label(&p->labels, false, "entrypoint", entrypoint_of(p, net));
+    srv_text_label(&p->labels, false, "api", srv_api_name((enum srv_api)api));
+    srv_text_label(&p->labels, false, "entrypoint", srv_metrics_entrypoint(p->server, net));
 }
 
 static void requests_of_version(struct page *p, const struct srv_version_metrics *v)
 {
     for (int net = 0; net < p->m->n_nets; net++)
-        for (int s = 0; is_first(p, net) && s <= v->n_signatures; s++)
+        for (int s = 0; srv_metrics_is_first(p->server, net) && s <= v->n_signatures; s++)
             for (int api = 0; api < SRV_N_JOB_APIS; api++)
                 for (int c = 0; c < SRV_N_CODES; c++) {
                     uint64_t n = 0;
                     for (int k = net; k < p->m->n_nets; k++)
-                        if (same_entrypoint(p, k, net))
+                        if (srv_metrics_same_entrypoint(p->server, k, net))
                             n += srv_count_of(&cells_of(v, k, s)->codes[api][c]);
                     if (!n)
                         continue;
@@ -111,18 +73,19 @@ static void requests_of_version(struct page *p, const struct srv_version_metrics
 static void unmade_of_model(struct page *p, const struct srv_model_metrics *model)
 {
     for (int net = 0; net < p->m->n_nets; net++)
-        for (int api = 0; is_first(p, net) && api < SRV_N_APIS; api++)
+        for (int api = 0; srv_metrics_is_first(p->server, net) && api < SRV_N_APIS; api++)
             for (int c = 0; c < SRV_N_CODES; c++) {
                 uint64_t n = 0;
                 for (int k = net; k < p->m->n_nets; k++)
-                    if (same_entrypoint(p, k, net))
+                    if (srv_metrics_same_entrypoint(p->server, k, net))
                         n += srv_count_of(&model->nets[k].unmade[api][c]);
                 if (!n)
                     continue;
                 start_labels(p, model->name);
                 rt_bytes_adds(&p->labels, ",version=\"\",signature=\"\"");
-                srv_text_label(&p->labels, false, "api", api_names[api]);
-                srv_text_label(&p->labels, false, "entrypoint", entrypoint_of(p, net));
+                srv_text_label(&p->labels, false, "api", srv_api_name((enum srv_api)api));
+                srv_text_label(&p->labels, false, "entrypoint",
+                               srv_metrics_entrypoint(p->server, net));
                 srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
                 rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", p->labels.p, n);
             }
@@ -131,13 +94,13 @@ static void unmade_of_model(struct page *p, const struct srv_model_metrics *mode
 static void latency_of_version(struct page *p, const struct srv_version_metrics *v)
 {
     for (int net = 0; net < p->m->n_nets; net++)
-        for (int s = 0; is_first(p, net) && s <= v->n_signatures; s++)
+        for (int s = 0; srv_metrics_is_first(p->server, net) && s <= v->n_signatures; s++)
             for (int api = 0; api < SRV_N_JOB_APIS; api++) {
                 struct srv_times sum = {0};
                 for (int k = net; k < p->m->n_nets; k++)
-                    if (same_entrypoint(p, k, net))
-                        add_times(&sum, &cells_of(v, k, s)->latency[api]);
-                if (!any(&sum))
+                    if (srv_metrics_same_entrypoint(p->server, k, net))
+                        srv_times_add(&sum, &cells_of(v, k, s)->latency[api]);
+                if (!srv_times_any(&sum))
                     continue;
                 request_labels(p, v, s, api, net);
                 times(p, "slipway_request_duration_seconds", &sum);
@@ -172,7 +135,7 @@ static void own_runs(struct page *p)
         for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next) {
             struct srv_times sum = {0};
             for (int w = 0; w < n; w++)
-                add_times(&sum, which ? &v->runs[w].run : &v->runs[w].queue);
+                srv_times_add(&sum, which ? &v->runs[w].run : &v->runs[w].queue);
             start_labels(p, v->model->name);
             srv_text_label_int(&p->labels, "version", v->version);
             times(p, names[which], &sum);

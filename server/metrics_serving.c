@@ -22,11 +22,6 @@ struct page {
     int n_threads;
 };
 
-/* As gRPC's entry point names them; over REST in lower case. */
-static const char *const api_names[SRV_N_JOB_APIS] = {"Predict", "Classify", "Regress",
-                                                      "MultiInference", "SessionRun"};
-static const char *const rest_names[SRV_N_JOB_APIS] = {"predict", "classify", "regress", "", ""};
-
 static void start(struct page *p, const char *key, const char *value)
 {
     p->labels.n = 0;
@@ -59,21 +54,6 @@ static void times(struct page *p, const char *name, const struct srv_times *t)
                        (double)srv_count_of(&t->sum_ns) / 1e3);
 }
 
-static bool any(const struct srv_times *t)
-{
-    for (int i = 0; i < SRV_N_TIMES; i++)
-        if (srv_count_of(&t->n[i]))
-            return true;
-    return false;
-}
-
-static void add_times(struct srv_times *to, const struct srv_times *from)
-{
-    for (int i = 0; i < SRV_N_TIMES; i++)
-        srv_count_add(&to->n[i], srv_count_of(&from->n[i]));
-    srv_count_add(&to->sum_ns, srv_count_of(&from->sum_ns));
-}
-
 static uint64_t add_histogram(struct srv_histogram *to, const struct srv_histogram *from)
 {
     uint64_t n = 0;
@@ -83,11 +63,6 @@ static uint64_t add_histogram(struct srv_histogram *to, const struct srv_histogr
     }
     srv_count_add(&to->sum, srv_count_of(&from->sum));
     return n;
-}
-
-static const char *entrypoint_of(const struct page *p, int net)
-{
-    return p->server->nets[net] ? p->server->nets[net]->entrypoint : "";
 }
 
 /* ---- by folder ---- */
@@ -348,33 +323,26 @@ static void examples(struct page *p)
     }
 }
 
-/* Network threads of one entrypoint are summed: the first of them stands for all. */
-static bool is_first(const struct page *p, int net)
-{
-    for (int i = 0; i < net; i++)
-        if (strcmp(entrypoint_of(p, i), entrypoint_of(p, net)) == 0)
-            return false;
-    return true;
-}
-
 static void latency_of(struct page *p, const char *name, const struct srv_model_metrics *model,
                        int net, int api)
 {
-    const char *entrypoint = entrypoint_of(p, net);
+    const char *entrypoint = srv_metrics_entrypoint(p->server, net);
     struct srv_times sum = {0};
 
     for (int k = net; k < p->m->n_nets; k++) {
-        if (strcmp(entrypoint_of(p, k), entrypoint) != 0)
+        if (!srv_metrics_same_entrypoint(p->server, k, net))
             continue;
-        add_times(&sum, &model->nets[k].gone.latency[api]);
+        srv_times_add(&sum, &model->nets[k].gone.latency[api]);
         for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
             for (int s = 0; v->model == model && s <= v->n_signatures; s++)
-                add_times(&sum, &v->requests[k * (v->n_signatures + 1) + s].latency[api]);
+                srv_times_add(&sum, &v->requests[k * (v->n_signatures + 1) + s].latency[api]);
     }
-    if (!any(&sum))
+    if (!srv_times_any(&sum))
         return;
     start(p, "model_name", model->name);
-    more(p, "API", strcmp(entrypoint, "REST") == 0 ? rest_names[api] : api_names[api]);
+    more(p, "API",
+         strcmp(entrypoint, "REST") == 0 ? srv_api_verb((enum srv_api)api)
+                                         : srv_api_method((enum srv_api)api));
     more(p, "entrypoint", entrypoint);
     times(p, name, &sum);
 }
@@ -385,8 +353,8 @@ static void latency_of_gets(struct page *p, const char *name, const struct srv_m
     struct srv_times sum = {0};
 
     for (int net = 0; net < p->m->n_nets; net++)
-        add_times(&sum, &model->nets[net].gets);
-    if (!any(&sum))
+        srv_times_add(&sum, &model->nets[net].gets);
+    if (!srv_times_any(&sum))
         return;
     start(p, "model_name", model->name);
     more(p, "API", "");
@@ -402,7 +370,7 @@ static void request_latency(struct page *p)
     for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
         latency_of_gets(p, name, model);
         for (int net = 0; net < p->m->n_nets; net++)
-            for (int api = 0; is_first(p, net) && api < SRV_N_JOB_APIS; api++)
+            for (int api = 0; srv_metrics_is_first(p->server, net) && api < SRV_N_JOB_APIS; api++)
                 latency_of(p, name, model, net, api);
     }
 }
@@ -430,11 +398,11 @@ static void runtime_latency(struct page *p)
         for (int api = 0; api < SRV_N_JOB_APIS; api++) {
             struct srv_times sum = {0};
             for (int net = 0; net < p->m->n_nets; net++)
-                add_times(&sum, &model->nets[net].runtime[api]);
-            if (!any(&sum))
+                srv_times_add(&sum, &model->nets[net].runtime[api]);
+            if (!srv_times_any(&sum))
                 continue;
             start(p, "model_name", model->name);
-            more(p, "API", api_names[api]);
+            more(p, "API", srv_api_method((enum srv_api)api));
             more(p, "runtime", "TF1");
             times(p, name, &sum);
         }
