@@ -30,6 +30,13 @@ bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
     char *to = dst;
     if (n > c->left)
         return false;
+    if (n && c->off < c->slice->n && n <= c->slice->n - c->off) {
+        if (to)
+            memcpy(to, c->slice->p + c->off, n);
+        c->off += n;
+        c->left -= n;
+        return true;
+    }
     while (n) {
         size_t k = piece(c);
         if (k > n)
@@ -48,19 +55,20 @@ bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out)
 {
     uint64_t v = 0;
-    if (piece(c) >= 10) {
-        const unsigned char *p = c->slice->p + c->off;
-        for (unsigned i = 0; i < 10; i++) {
-            v |= (uint64_t)(p[i] & 0x7f) << (7 * i);
-            if (p[i] < 0x80) {
-                c->off += i + 1;
-                c->left -= i + 1;
-                *out = v;
-                return true;
-            }
+    size_t n = piece(c);
+    const unsigned char *p = n ? c->slice->p + c->off : NULL;
+    for (size_t i = 0; i < n && i < 10; i++) {
+        v |= (uint64_t)(p[i] & 0x7f) << (7 * i);
+        if (p[i] < 0x80) {
+            c->off += i + 1;
+            c->left -= i + 1;
+            *out = v;
+            return true;
         }
-        return false;
     }
+    if (n >= 10)
+        return false;
+    v = 0; /* it goes on in the next piece */
     for (unsigned i = 0; i < 10; i++) {
         unsigned char b;
         if (!srv_cursor_copy(c, &b, 1))
