@@ -5,7 +5,7 @@
 #include "proto/wire.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/near.h"
-#include "server/half.h"
+#include "runtime/base/half.h"
 #include "server/tensor_wire.h"
 
 enum { TEXT = 64 }; /* of a value that is shown */
@@ -44,7 +44,7 @@ static double real_at(enum rt_dtype dtype, const void *data, int64_t i)
     case RT_F16:
     case RT_BF16:
         memcpy(&h, p + i * 2, sizeof h);
-        return (double)(dtype == RT_F16 ? srv_half_value(h) : srv_bfloat_value(h));
+        return (double)(dtype == RT_F16 ? rt_half_value(h) : rt_bfloat_value(h));
     case RT_F32:
     case RT_C64:
         memcpy(&f, p + i * 4, sizeof f);
@@ -278,7 +278,7 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
         if (index >= 0 && f.number == 1 && f.type == PB_BYTES)
             new.label = f.bytes;
         else if (f.number == (index >= 0 ? 2 : 1) && f.type == PB_FIXED32)
-            new.value = srv_float_of_bits((uint32_t)f.value);
+            new.value = rt_float_of_bits((uint32_t)f.value);
     s->failed |= more < 0;
     if (s->n == s->room) {
         size_t room = s->room ? 2 * s->room : 64;

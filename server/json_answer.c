@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "server/half.h"
+#include "runtime/base/half.h"
 #include "server/json_number.h"
 
 static void write_string(struct rt_bytes *out, const struct rt_str *s, bool as_bytes)
@@ -55,10 +55,10 @@ static void write_run(struct rt_bytes *out, enum rt_dtype dtype, const void *dat
         WRITE_RUN(double, srv_double_write(to, from[i]));
         break;
     case RT_F16:
-        WRITE_RUN(uint16_t, srv_float_write(to, srv_half_value(from[i])));
+        WRITE_RUN(uint16_t, srv_float_write(to, rt_half_value(from[i])));
         break;
     case RT_BF16:
-        WRITE_RUN(uint16_t, srv_float_write(to, srv_bfloat_value(from[i])));
+        WRITE_RUN(uint16_t, srv_float_write(to, rt_bfloat_value(from[i])));
         break;
     case RT_U16:
     case RT_QU16:

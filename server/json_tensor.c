@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
-#include "server/half.h"
+#include "runtime/base/half.h"
 #include "server/json_number.h"
 
 /* ---- decoding: shapes ---- */
@@ -295,7 +295,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
             p = srv_double_read(p, end, &d);
             if (!p)
                 return false;
-            to[i] = srv_half_from(d);
+            to[i] = rt_half_from(d);
         });
         break;
     case RT_BF16:
@@ -304,7 +304,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
             p = srv_double_read(p, end, &d);
             if (!p)
                 return false;
-            to[i] = srv_bfloat_from(d);
+            to[i] = rt_bfloat_from(d);
         });
         break;
     case RT_I32:

@@ -3,53 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static float float_of_bits(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static uint32_t bits_of_float(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
-static float half_to_float(uint16_t h)
-{
-    int exponent = h >> 10 & 31, mantissa = h & 1023;
-    float f = exponent == 31 ? (mantissa ? NAN : INFINITY)
-              : exponent     ? ldexpf((float)(mantissa + 1024), exponent - 25)
-                             : ldexpf((float)mantissa, -24);
-    return h & 0x8000 ? -f : f;
-}
-
-/* To the nearest, ties to even, as lrint does them. */
-static uint16_t half_of_double(double v)
-{
-    uint16_t sign = signbit(v) ? 0x8000 : 0;
-    double a = fabs(v);
-    int exponent;
-    if (isnan(v))
-        return sign | 0x7e00;
-    if (a >= 65520)
-        return sign | 0x7c00;
-    (void)frexp(a, &exponent);
-    if (a == 0 || exponent < -13)
-        exponent = -13;                          /* subnormal */
-    long units = lrint(ldexp(a, 11 - exponent)); /* 11 bits, or fewer */
-    return (uint16_t)(sign + ((exponent + 13) << 10) + units);
-}
-
-static uint16_t bfloat16_of_float(float f)
-{
-    uint32_t bits = bits_of_float(f);
-    if (isnan(f))
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
+#include "runtime/base/half.h"
 
 bool cl_is_real(int dtype)
 {
@@ -98,8 +52,7 @@ double cl_get_real(int dtype, const void *p)
     case SLIPWAY_BFLOAT16: {
         uint16_t bits;
         memcpy(&bits, p, sizeof bits);
-        return dtype == SLIPWAY_HALF ? (double)half_to_float(bits)
-                                     : (double)float_of_bits((uint32_t)bits << 16);
+        return (double)(dtype == SLIPWAY_HALF ? rt_half_value(bits) : rt_bfloat_value(bits));
     }
     default:
         return NAN;
@@ -139,11 +92,11 @@ bool cl_set_real(int dtype, void *p, double v)
         memcpy(p, &v, sizeof v);
         return true;
     case SLIPWAY_HALF:
-        bits = half_of_double(v);
+        bits = rt_half_from(v);
         memcpy(p, &bits, sizeof bits);
         return true;
     case SLIPWAY_BFLOAT16:
-        bits = bfloat16_of_float(f);
+        bits = rt_bfloat_from(v);
         memcpy(p, &bits, sizeof bits);
         return true;
     default:

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "clients/cli/convert.h"
+#include "runtime/base/base64.h"
 
 /* ---- reading ---- */
 
@@ -74,35 +75,12 @@ static const json_t *b64_of(const json_t *v)
     return json_is_string(text) ? text : NULL;
 }
 
-static int base64_digit(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+' || c == '-' ? 62
-           : c == '/' || c == '_' ? 63
-                                  : -1;
-}
-
-/* Either alphabet, padding optional. NULL: not base64, or out of memory. */
+/* NULL: not base64, or out of memory. */
 static char *from_base64(const json_t *text, size_t *n, struct rt_arena *arena)
 {
-    const char *p = json_string_value(text);
-    size_t len = json_string_length(text);
-    while (len && p[len - 1] == '=')
-        len--;
-    char *out = rt_arena_alloc(arena, len + 1);
-    uint32_t bits = 0;
-    *n = 0;
-    for (size_t i = 0; out && i < len; i++) {
-        int d = base64_digit(p[i]);
-        if (d < 0)
-            return NULL;
-        bits = bits << 6 | (uint32_t)d;
-        if (i % 4)
-            out[(*n)++] = (char)(bits >> (6 - 2 * (i % 4)));
-    }
-    return len % 4 == 1 ? NULL : out;
+    struct rt_span s = rt_span_of(json_string_value(text), json_string_length(text));
+    char *out = rt_arena_alloc(arena, s.n + 1);
+    return out && rt_base64_read(out, n, s) ? out : NULL;
 }
 
 static bool is_leaf(const json_t *v)
@@ -303,16 +281,8 @@ static size_t utf8_length(const unsigned char *p, size_t n)
 
 static void put_base64(struct rt_bytes *out, const unsigned char *p, size_t n)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     rt_bytes_adds(out, "{\"b64\": \"");
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16;
-        v |= i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0;
-        v |= i + 2 < n ? (uint32_t)p[i + 2] : 0;
-        char four[4] = {digits[v >> 18], digits[v >> 12 & 63],
-                        i + 1 < n ? digits[v >> 6 & 63] : '=', i + 2 < n ? digits[v & 63] : '='};
-        rt_bytes_add(out, four, 4);
-    }
+    rt_base64_write(out, p, n);
     rt_bytes_adds(out, "\"}");
 }
 

@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include "runtime/base/base64.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/crc32c.h"
@@ -135,9 +136,45 @@ static void the_machine_has_cores_and_memory(void **state)
     assert_true(rt_machine_resident() > 0);
 }
 
+static void base64_is_read_as_it_is_written(void **state)
+{
+    (void)state;
+    static const char text[] = "any\xff\xfe bytes";
+    struct rt_bytes out;
+    rt_bytes_init(&out, 1 << 10);
+    for (size_t n = 0; n < sizeof text; n++) {
+        char back[sizeof text + 2];
+        size_t len = 99;
+        out.n = 0;
+        rt_base64_write(&out, text, n);
+        assert_false(out.failed);
+        assert_int_equal(out.n, (n + 2) / 3 * 4);
+        assert_true(rt_base64_read(NULL, &len, rt_span_of(out.p, out.n)));
+        assert_int_equal(len, n);
+        assert_true(rt_base64_read(back, &len, rt_span_of(out.p, out.n)));
+        assert_true(len == n && memcmp(back, text, n) == 0);
+    }
+    rt_bytes_clear(&out);
+
+    static const char *const same[] = {"+/8=", "-_8=", "-_8", " +\n/8\t="};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char back[8];
+        size_t len;
+        assert_true(rt_base64_read(back, &len, rt_span_str(same[i])));
+        assert_true(len == 2 && memcmp(back, "\xfb\xff", 2) == 0);
+    }
+    static const char *const wrong[] = {
+        "A", "AA=A", "AAA==", "A===", "AA*A", "AA\\A", "\xc3\xa9=="};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        size_t len;
+        assert_false(rt_base64_read(NULL, &len, rt_span_str(wrong[i])));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(base64_is_read_as_it_is_written),
         cmocka_unit_test(an_arena_refuses_what_is_over_its_cap_and_stays_usable),
         cmocka_unit_test(an_error_longer_than_its_buffer_is_whole_in_its_arena),
         cmocka_unit_test(bytes_stop_at_their_limit),

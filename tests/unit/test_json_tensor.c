@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "runtime/base/arena.h"
-#include "server/half.h"
+#include "runtime/base/half.h"
 #include "server/json_number.h"
 #include "server/json_tensor.h"
 
@@ -173,26 +173,26 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
     (void)state;
     for (unsigned i = 0; i < 0x10000; i++) {
         uint16_t h = (uint16_t)i;
-        if (!isnan(srv_half_value(h)))
-            assert_int_equal(srv_half_from((double)srv_half_value(h)), h);
-        if (!isnan(srv_bfloat_value(h)))
-            assert_int_equal(srv_bfloat_from((double)srv_bfloat_value(h)), h);
+        if (!isnan(rt_half_value(h)))
+            assert_int_equal(rt_half_from((double)rt_half_value(h)), h);
+        if (!isnan(rt_bfloat_value(h)))
+            assert_int_equal(rt_bfloat_from((double)rt_bfloat_value(h)), h);
         if ((i & 0x7fff) >= 0x7bff)
             continue;
         /* between two neighbours: the middle goes to the even one, a hair more decides */
-        double low = (double)srv_half_value(h), high = (double)srv_half_value((uint16_t)(i + 1));
+        double low = (double)rt_half_value(h), high = (double)rt_half_value((uint16_t)(i + 1));
         double middle = (low + high) / 2;
-        assert_int_equal(srv_half_from(middle), i + (i & 1));
-        assert_int_equal(srv_half_from(nextafter(middle, high)), i + 1);
-        assert_int_equal(srv_half_from(nextafter(middle, low)), i);
+        assert_int_equal(rt_half_from(middle), i + (i & 1));
+        assert_int_equal(rt_half_from(nextafter(middle, high)), i + 1);
+        assert_int_equal(rt_half_from(nextafter(middle, low)), i);
     }
-    assert_int_equal(srv_half_from(65519.99), 0x7bff);
-    assert_int_equal(srv_half_from(65520), 0x7c00);
-    assert_int_equal(srv_half_from(-1e300), 0xfc00);
-    assert_int_equal(srv_half_from(1e-300), 0);
-    assert_int_equal(srv_bfloat_from(1e300), 0x7f80);
-    assert_int_equal(srv_bfloat_from(1.00390625), 0x3f80);               /* a tie */
-    assert_int_equal(srv_bfloat_from(nextafter(1.00390625, 2)), 0x3f81); /* no tie in a double */
+    assert_int_equal(rt_half_from(65519.99), 0x7bff);
+    assert_int_equal(rt_half_from(65520), 0x7c00);
+    assert_int_equal(rt_half_from(-1e300), 0xfc00);
+    assert_int_equal(rt_half_from(1e-300), 0);
+    assert_int_equal(rt_bfloat_from(1e300), 0x7f80);
+    assert_int_equal(rt_bfloat_from(1.00390625), 0x3f80);               /* a tie */
+    assert_int_equal(rt_bfloat_from(nextafter(1.00390625, 2)), 0x3f81); /* no tie in a double */
 
     struct request r;
     assert_ok(decode_one(&r, RT_F16, "{\"instances\":[0.1, -2, Infinity, 65504]}"), &r.err);

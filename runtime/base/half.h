@@ -1,14 +1,14 @@
 /*
- * The two 16-bit float types as JSON meets them: their exact value, and the nearest one to a
+ * The two 16-bit float types: their exact value, and the nearest one to a
  * double (ties to even, rounded once; beyond the range infinite). Bits in, bits out.
  */
-#ifndef SRV_HALF_H
-#define SRV_HALF_H
+#ifndef RT_HALF_H
+#define RT_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
-static inline float srv_float_of_bits(uint32_t bits)
+static inline float rt_float_of_bits(uint32_t bits)
 {
     float f;
     memcpy(&f, &bits, sizeof f);
@@ -19,7 +19,7 @@ static inline float srv_float_of_bits(uint32_t bits)
  * A float that stands for d where it is rounded once more: what is cut off sets the last bit, so
  * that no tie is made up. The bits of it.
  */
-static inline uint32_t srv_bits_to_round(double d)
+static inline uint32_t rt_bits_to_round(double d)
 {
     uint32_t bits;
     float f = (float)d;
@@ -33,34 +33,34 @@ static inline uint32_t srv_bits_to_round(double d)
 }
 
 /* bfloat16: the upper half of a float. */
-static inline float srv_bfloat_value(uint16_t h)
+static inline float rt_bfloat_value(uint16_t h)
 {
-    return srv_float_of_bits((uint32_t)h << 16);
+    return rt_float_of_bits((uint32_t)h << 16);
 }
 
-static inline uint16_t srv_bfloat_from(double d)
+static inline uint16_t rt_bfloat_from(double d)
 {
-    uint32_t bits = srv_bits_to_round(d);
+    uint32_t bits = rt_bits_to_round(d);
     if (d != d)
         return 0x7fc0;
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 /* IEEE binary16 */
-static inline float srv_half_value(uint16_t h)
+static inline float rt_half_value(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
     if (e == 31)
-        return srv_float_of_bits(sign | 0x7f800000 | m << 13);
+        return rt_float_of_bits(sign | 0x7f800000 | m << 13);
     if (e)
-        return srv_float_of_bits(sign | (e + 112) << 23 | m << 13);
+        return rt_float_of_bits(sign | (e + 112) << 23 | m << 13);
     float f = (float)m * 0x1p-24f;
     return sign ? -f : f;
 }
 
-static inline uint16_t srv_half_from(double d)
+static inline uint16_t rt_half_from(double d)
 {
-    uint32_t bits = srv_bits_to_round(d), sign = bits >> 16 & 0x8000;
+    uint32_t bits = rt_bits_to_round(d), sign = bits >> 16 & 0x8000;
     bits &= 0x7fffffff;
     if (d != d)
         return 0x7e00;
