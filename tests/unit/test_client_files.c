@@ -61,6 +61,17 @@ static void halves_are_rounded_to_the_nearest_even(void **state)
     }
 }
 
+static void halves_are_rounded_once(void **state)
+{
+    (void)state;
+    uint16_t bits;
+    /* by way of a float each would be a tie, and go the other way */
+    assert_true(cl_set_real(SLIPWAY_BFLOAT16, &bits, 1 + 0x1p-8 + 0x1p-30));
+    assert_int_equal(bits, 0x3f81);
+    assert_true(cl_set_real(SLIPWAY_HALF, &bits, 1 + 0x1p-11 + 0x1p-30));
+    assert_int_equal(bits, 0x3c01);
+}
+
 static void a_value_without_a_form_in_the_type_is_named(void **state)
 {
     (void)state;
@@ -260,6 +271,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(halves_are_rounded_to_the_nearest_even),
+        TEST(halves_are_rounded_once),
         TEST(a_value_without_a_form_in_the_type_is_named),
         TEST(what_is_written_as_npy_is_read_again),
         TEST(other_orders_of_bytes_and_dimensions_are_put_right),
