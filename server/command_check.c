@@ -10,7 +10,7 @@
 #include "server/source.h"
 
 static const char usage[] =
-    "usage: slipway check-config [FILE] [--kind=KIND] [flags as serve takes them]\n"
+    "usage: slipway check-config [--kind=KIND] [flags as serve takes them] [FILE]\n"
     "  Reads a configuration without serving it: prints what would be served, or the error.\n"
     "  KIND of FILE: models (if not said), platform, session, batching, monitoring, threads, ssl\n"
     "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
@@ -46,20 +46,27 @@ static int parse_args(struct check *c, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
-    const char *file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL, *name = "models", *v;
+    const char *file = NULL, *name = "models", *v;
+    bool wants_value = false; /* "--flag" came: its value may be the next argument */
     int n = 0;
     if (!flags)
         return SRV_EXIT_FAILED;
     flags[n++] = "check-config";
-    for (a.i = file ? 2 : 1; a.i < argc; a.i++) {
+    for (a.i = 1; a.i < argc; a.i++) {
+        if (argv[a.i][0] != '-' && !wants_value && !file) {
+            file = argv[a.i];
+            continue;
+        }
         if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
             fputs(usage, stdout);
             return SRV_EXIT_OK;
         }
-        if ((v = srv_args_value(&a, "--kind")))
+        if ((v = srv_args_value(&a, "--kind"))) {
             name = v;
-        else if (!a.missing)
+        } else if (!a.missing) {
             flags[n++] = argv[a.i];
+            wants_value = strncmp(argv[a.i], "--", 2) == 0 && !strchr(argv[a.i], '=');
+        }
     }
     c->kind = find_kind(name);
     if (a.missing || !c->kind || argc == 1) {
@@ -130,6 +137,10 @@ static void print_model(struct check *c, const struct srv_model_config *m)
     for (int i = 0; i < m->n_labels; i++)
         printf("  label     %s is %lld%s\n", m->labels[i].label, (long long)m->labels[i].version,
                readable && is_there(&scan, m->labels[i].version) ? "" : ", which is not there");
+    if (m->n_labels &&
+        !srv_options_is_given(&c->options, "allow_version_labels_for_unavailable_models"))
+        printf("  note      tensorflow_model_server refuses labels at its start without "
+               "--allow_version_labels_for_unavailable_models\n");
     if (m->logging)
         printf("  logging   %g of the requests to %s\n", m->logging->sampling_rate,
                *m->logging->filename_prefix ? m->logging->filename_prefix : "nowhere");
@@ -139,11 +150,26 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         printf("  warning   %s\n", scan.warning);
 }
 
+/* At its start nothing is available, so that the server takes either every label or none. */
+static enum rt_status check_labels(const struct srv_options *o, const struct srv_config *config,
+                                   struct rt_error *err)
+{
+    for (int i = 0; i < config->n_models && !o->allow_version_labels_for_unavailable_models; i++) {
+        const struct srv_model_config *m = &config->models[i];
+        if (m->n_labels)
+            return rt_fail(err, RT_FAILED_PRECONDITION, SRV_LABEL_UNAVAILABLE,
+                           (long long)m->labels[0].version, m->name);
+    }
+    return RT_OK;
+}
+
 static enum rt_status check_models(struct check *c, struct rt_error *err)
 {
     const struct srv_options *o = &c->options;
     struct srv_config *base = NULL, *folder = NULL;
     enum rt_status st = srv_config_from_options(o, &base, err);
+    if (!st)
+        st = check_labels(o, base, err);
     if (!st)
         st = srv_config_check_platforms(NULL, base, err);
     if (!st && *o->models)
@@ -182,6 +208,13 @@ static void print_batching(const struct srv_batching *b)
     printf("  max_batch_size %lld, batch_timeout_micros %lld, max_enqueued_batches %lld\n",
            (long long)b->max_batch_size, (long long)b->batch_timeout_micros,
            (long long)b->max_enqueued_batches);
+    if (b->num_batch_threads)
+        printf("  num_batch_threads %lld\n", (long long)b->num_batch_threads);
+    if (b->cuts)
+        printf("  enable_large_batch_splitting, max_execution_batch_size %lld\n",
+               (long long)b->max_execution_batch_size);
+    if (b->pads)
+        printf("  pad_variable_length_inputs\n");
     for (int i = 0; i < b->n_sizes; i++)
         printf("%s%lld", i ? ", " : "  allowed_batch_sizes ", (long long)b->sizes[i]);
     printf("%s", b->n_sizes ? "\n" : "");
@@ -192,6 +225,8 @@ static enum rt_status check(struct check *c, struct rt_error *err)
     struct srv_options *o = &c->options;
     struct srv_batching batching;
     enum rt_status st = srv_settings_resolve(o, c->arena, err);
+    if (!st)
+        st = srv_settings_check_batching(o, err);
     if (!st)
         st = srv_batching_of_server(&batching, o, err);
     if (!st && srv_grpc_is_secure(o))

@@ -11,6 +11,11 @@
 #include "server/map.h"
 #include "server/options.h"
 
+/* TensorFlow Serving's sentence, of a version and a model's name. */
+#define SRV_LABEL_UNAVAILABLE                                                                      \
+    "Request to assign label to version %lld of model %s, which is not currently available for "   \
+    "inference"
+
 enum srv_policy { SRV_POLICY_LATEST, SRV_POLICY_ALL, SRV_POLICY_SPECIFIC };
 
 /* What of a model's requests is to be logged, and where to. */

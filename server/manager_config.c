@@ -68,9 +68,7 @@ enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct sr
             if (o->allow_version_labels_for_unavailable_models &&
                 (!old || old->version == c->labels[k].version))
                 continue;
-            return rt_fail(err, RT_FAILED_PRECONDITION,
-                           "Request to assign label to version %lld of model %s, which is not "
-                           "currently available for inference",
+            return rt_fail(err, RT_FAILED_PRECONDITION, SRV_LABEL_UNAVAILABLE,
                            (long long)c->labels[k].version, c->name);
         }
     }
@@ -256,6 +254,22 @@ static enum rt_status note_new_models(const struct srv_manager *m, struct srv_re
     return RT_OK;
 }
 
+/* A log that the operator's own file names is not new, even where an earlier reload took it out. */
+static enum rt_status check_logs(const struct srv_manager *m, const struct srv_config *config,
+                                 struct rt_error *err)
+{
+    const char *root = m->server->options.model_root;
+    struct srv_config *file = NULL;
+    struct rt_error ignored = {0};
+    if (!srv_model_root_check_logs(root, m->base, NULL, config, &ignored))
+        return RT_OK;
+    if (srv_config_from_options(&m->server->options, &file, &ignored))
+        file = NULL;
+    enum rt_status st = srv_model_root_check_logs(root, m->base, file, config, err);
+    srv_config_free(file);
+    return st;
+}
+
 void srv_mgr_take_reload(struct srv_manager *m)
 {
     if (m->reload)
@@ -275,7 +289,7 @@ void srv_mgr_take_reload(struct srv_manager *m)
     if (!st)
         st = srv_model_root_check(root, r->config, &err);
     if (!st)
-        st = srv_model_root_check_logs(root, m->base, r->config, &err);
+        st = check_logs(m, r->config, &err);
     if (!st)
         st = change_config(m, r->config, &err);
     if (st) {

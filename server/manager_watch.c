@@ -137,6 +137,26 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
                                        IN_ONLYDIR);
 }
 
+/* The base path is a version's directory: one level too deep for a base path, two for a folder. */
+static void tell_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
+{
+    const char *slash = strrchr(c->base_path, '/'), *above = slash;
+    bool of_folder = m->folder && srv_config_find(m->folder, c->name) == c;
+    while (of_folder && above && above > c->base_path && *--above != '/')
+        ;
+    int model = slash > c->base_path ? (int)(slash - c->base_path) : 1;
+    int folder = above > c->base_path ? (int)(above - c->base_path) : 1;
+    if (!of_folder)
+        RT_LOG(RT_LOG_WARNING,
+               "%s is itself a version of a model: give the directory above it as base path: %.*s",
+               c->base_path, model, c->base_path);
+    else
+        RT_LOG(RT_LOG_WARNING,
+               "%s is itself a version of a model: --models wants the directory that holds the "
+               "models' directories, here %.*s; for this model alone give --model_base_path=%.*s",
+               c->base_path, folder, c->base_path, model, c->base_path);
+}
+
 void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
 {
     if (!model->config) {
@@ -164,8 +184,7 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
     char file[4096];
     snprintf(file, sizeof file, "%s/saved_model.pb", model->config->base_path);
     if (scan.n_there == 0 && !model->told_empty && access(file, F_OK) == 0)
-        RT_LOG(RT_LOG_WARNING, "%s is itself a version of a model: give the directory above it",
-               model->config->base_path);
+        tell_version_as_model(m, model->config);
     else if (scan.n_there == 0 && !model->told_empty)
         RT_LOG(RT_LOG_WARNING,
                "No versions of servable %s found under base path %s. Did you forget to name your "

@@ -90,12 +90,13 @@ static bool has_log(const struct srv_config *c, const char *prefix)
 }
 
 enum rt_status srv_model_root_check_logs(const char *root, const struct srv_config *old,
+                                         const struct srv_config *file,
                                          const struct srv_config *config, struct rt_error *err)
 {
     for (int i = 0; i < config->n_models && !*root; i++) {
         const struct srv_model_config *m = &config->models[i];
         const char *log = m->logging ? m->logging->filename_prefix : "";
-        if (*log && !has_log(old, log))
+        if (*log && !has_log(old, log) && !has_log(file, log))
             return rt_fail(err, RT_PERMISSION_DENIED,
                            "model %s: a reload may name a new log of requests (%s) only below "
                            "--model_root, which is not set",

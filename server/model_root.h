@@ -15,9 +15,10 @@
 /* PERMISSION_DENIED names the model and the path. `root` "": everything is allowed. */
 enum rt_status srv_model_root_check(const char *root, const struct srv_config *config,
                                     struct rt_error *err);
-/* Without a root a reload may keep the logs of requests that `old` (NULL: nothing) has, and name no
- * other ones: whoever may reload could have files written anywhere. */
+/* Without a root a reload may name the logs of requests that `old` or the operator's `file` (NULL:
+ * nothing) has, and no other ones: whoever may reload could have files written anywhere. */
 enum rt_status srv_model_root_check_logs(const char *root, const struct srv_config *old,
+                                         const struct srv_config *file,
                                          const struct srv_config *config, struct rt_error *err);
 /* At start: the root must be a directory. */
 enum rt_status srv_model_root_exists(const char *root, struct rt_error *err);

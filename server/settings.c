@@ -239,12 +239,18 @@ static enum rt_status read_monitoring(struct srv_options *o, struct rt_arena *ar
         return st;
     const Tensorflow__Serving__PrometheusConfig *p =
         ((const Tensorflow__Serving__MonitoringConfig *)message)->prometheus_config;
-    if (!p || !p->enable)
+    if (p && p->enable && *p->path && *p->path != '/')
+        st = rt_fail(err, RT_INVALID_ARGUMENT,
+                     "--monitoring_config_file=%s: path \"%s\" does not begin with a slash",
+                     o->monitoring_config_file, p->path);
+    else if (!p || !p->enable)
         o->prometheus_path = "";
     else if (*p->path)
         o->prometheus_path = rt_arena_strdup(arena, p->path);
     pb_free(message);
-    return o->prometheus_path ? RT_OK : rt_fail_memory(err, "the monitoring configuration", 0);
+    if (!st && !o->prometheus_path)
+        st = rt_fail_memory(err, "the monitoring configuration", 0);
+    return st;
 }
 
 static enum rt_status read_thread_pools(const struct srv_options *o, struct rt_error *err)
@@ -285,6 +291,15 @@ enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *aren
     return st;
 }
 
+enum rt_status srv_settings_check_batching(const struct srv_options *o, struct rt_error *err)
+{
+    if (*o->batching_parameters_file && o->enable_batching != SRV_YES)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "server_options.batching_parameters_file is set without setting "
+                       "server_options.enable_batching to true.");
+    return RT_OK;
+}
+
 enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *err)
 {
     if (o->port == 0 && !*o->grpc_socket_path && (o->as_tensorflow || o->rest_api_port == 0))
@@ -297,11 +312,7 @@ enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *
                                 : rt_fail(err, RT_INVALID_ARGUMENT,
                                           "nothing to serve: give --models, --model_base_path or "
                                           "--model_config_file");
-    if (*o->batching_parameters_file && o->enable_batching != SRV_YES)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "server_options.batching_parameters_file is set without setting "
-                       "server_options.enable_batching to true.");
-    return RT_OK;
+    return srv_settings_check_batching(o, err);
 }
 
 /* `wanted` 0: not said. */

@@ -19,6 +19,8 @@ enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *aren
                                     struct rt_error *err);
 /* Flags that cannot stand together, or are missing: TensorFlow Serving's checks and texts. */
 enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *err);
+/* Of these the one that speaks of batching alone: whatever is served. */
+enum rt_status srv_settings_check_batching(const struct srv_options *o, struct rt_error *err);
 /* Puts numbers in place of "as many as fit" `n_cores`, so that every part counts the same. */
 void srv_settings_threads(struct srv_options *o, int n_cores);
 

@@ -369,7 +369,37 @@ class CheckConfig(ConfigCase):
         self.assertEqual(code, 0)
         self.assertEqual(out, f"model m\n  path      {self.path('m')}\n  policy    latest 1\n"
                               "  versions  3\n  label     a is 3\n"
-                              "  label     b is 4, which is not there\n")
+                              "  label     b is 4, which is not there\n"
+                              "  note      tensorflow_model_server refuses labels at its start "
+                              "without --allow_version_labels_for_unavailable_models\n")
+        code, _, err = command("check-config", "--model_config_file", file,
+                               "--allow_version_labels_for_unavailable_models=false")
+        self.assertEqual(code, 1)
+        self.assertIn("Request to assign label to version 3 of model m, which is not currently "
+                      "available for inference", err)
+
+    def test_what_the_server_refuses_is_refused(self):
+        batching = self.write("b", "max_batch_size { value: 8 } num_batch_threads { value: 2 } "
+                                   "pad_variable_length_inputs: true "
+                                   "enable_large_batch_splitting { value: true } "
+                                   "max_execution_batch_size { value: 4 }")
+        code, _, err = command("check-config", f"--models={MODELS}",
+                               f"--batching_parameters_file={batching}")
+        self.assertEqual(code, 1)
+        self.assertIn("server_options.batching_parameters_file is set without setting "
+                      "server_options.enable_batching to true.", err)
+        code, out, _ = command("check-config", "--kind", "batching", batching)
+        self.assertEqual(code, 0)
+        for text in ("max_batch_size 8", "num_batch_threads 2", "pad_variable_length_inputs",
+                     "enable_large_batch_splitting, max_execution_batch_size 4"):
+            self.assertIn(text, out)
+        monitoring = self.write("m", "prometheus_config { enable: true path: 'metrics' }")
+        code, _, err = command("check-config", "--kind=monitoring", monitoring)
+        self.assertEqual(code, 1)
+        self.assertIn('path "metrics" does not begin with a slash', err)
+        self.starts_not("--model_name=m", f"--model_base_path={self.path('m')}",
+                        f"--monitoring_config_file={monitoring}",
+                        out="does not begin with a slash")
 
     def test_the_place_of_an_error_is_told(self):
         code, out, err = command("check-config",

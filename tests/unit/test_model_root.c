@@ -106,6 +106,23 @@ static void a_log_of_requests_must_lie_below_too(void **state)
     assert_fails(srv_model_root_check(dir, &config, &err), RT_PERMISSION_DENIED, &err, "log");
 }
 
+static void without_a_root_only_logs_of_the_operator_are_taken(void **state)
+{
+    struct srv_logging_config logging[] = {{.filename_prefix = "/a"}, {.filename_prefix = "/b"}};
+    struct srv_model_config model[] = {{.name = "a", .base_path = dir, .logging = &logging[0]},
+                                       {.name = "b", .base_path = dir, .logging = &logging[1]}};
+    struct srv_config both = {.n_models = 2, .models = model};
+    struct srv_config a = {.n_models = 1, .models = model};
+    struct srv_config b = {.n_models = 1, .models = model + 1};
+    (void)state;
+    err = (struct rt_error){.arena = NULL};
+    assert_ok(srv_model_root_check_logs("", &both, NULL, &both, &err), &err);
+    assert_ok(srv_model_root_check_logs("", &a, &b, &both, &err), &err);
+    assert_ok(srv_model_root_check_logs("/root", NULL, NULL, &both, &err), &err);
+    assert_fails(srv_model_root_check_logs("", &a, NULL, &both, &err), RT_PERMISSION_DENIED, &err,
+                 "model b: a reload may name a new log of requests (/b)");
+}
+
 static void the_root_must_be_a_directory(void **state)
 {
     (void)state;
@@ -122,6 +139,7 @@ int main(void)
         cmocka_unit_test(what_lies_below_is_allowed),
         cmocka_unit_test(what_leads_out_is_refused_by_name),
         cmocka_unit_test(a_log_of_requests_must_lie_below_too),
+        cmocka_unit_test(without_a_root_only_logs_of_the_operator_are_taken),
         cmocka_unit_test(the_root_must_be_a_directory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

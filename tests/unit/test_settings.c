@@ -129,6 +129,9 @@ static void a_monitoring_file_moves_the_prometheus_page(void **state)
     path = file("prometheus_config: { enable: false path: '/x' }");
     assert_ok(RESOLVE(flag("monitoring_config_file", path)), &err);
     assert_string_equal(o.prometheus_path, "");
+    path = file("prometheus_config { enable: true path: 'metrics' }");
+    assert_int_equal(RESOLVE(flag("monitoring_config_file", path)), RT_INVALID_ARGUMENT);
+    assert_non_null(strstr(rt_error_text(&err), "path \"metrics\" does not begin with a slash"));
     folder_remove();
 }
 
