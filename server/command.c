@@ -1,6 +1,7 @@
 #include "server/command.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/source.h"
@@ -47,6 +48,12 @@ enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const c
     struct srv_model_config config = {
         .name = dir, .base_path = dir, .policy = SRV_POLICY_LATEST, .n_latest = 1};
     struct srv_scan scan;
+    struct stat s;
+    if (stat(dir, &s) == 0 && !S_ISDIR(s.st_mode))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "%s is not a directory: give a version's directory, which holds a "
+                       "saved_model.pb, or a model's",
+                       dir);
     enum rt_status st = srv_source_scan(&config, arena, &scan, err);
     if (st)
         return st;

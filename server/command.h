@@ -23,6 +23,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
  * with the image's defaults where it names none. */
 struct srv_health_ports {
     int64_t rest, grpc; /* 0: not served */
+    bool tls;           /* REST is */
 };
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
 

@@ -2,6 +2,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,20 @@ static void take_port(int64_t *port, const char *name, const char *arg, const ch
         *port = v;
 }
 
+/* --rest_tls_cert_file=PATH or --rest_tls_cert_file PATH. */
+static void take_tls(bool *tls, const char *arg, const char *next)
+{
+    static const char name[] = "--rest_tls_cert_file";
+    const size_t n = sizeof name - 1;
+
+    if (strncmp(arg, name, n) != 0)
+        return;
+    if (arg[n] == '=')
+        *tls = arg[n + 1] != '\0';
+    else if (arg[n] == '\0' && next)
+        *tls = *next != '\0';
+}
+
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
 {
     struct srv_health_ports p = {.rest = 8501, .grpc = 8500};
@@ -44,6 +59,7 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
             next < n && memchr(cmdline + next, '\0', n - next) ? cmdline + next : NULL;
         take_port(&p.rest, "--rest_api_port", cmdline + at, after);
         take_port(&p.grpc, "--port", cmdline + at, after);
+        take_tls(&p.tls, cmdline + at, after);
         at = next;
     }
     return p;
@@ -70,14 +86,21 @@ static int connect_to(int64_t port)
     return fd;
 }
 
-/* The status line's code; 0: no HTTP came back. */
-static int ask_ready(int fd)
+static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n"
+                              "Connection: close\r\n\r\n";
+
+/* The code of a status line; 0: it is none. */
+static int status_code(const char *answer)
 {
-    static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n"
-                                  "Connection: close\r\n\r\n";
+    int major, minor, code;
+    return sscanf(answer, "HTTP/%1d.%1d %3d", &major, &minor, &code) == 3 ? code : 0;
+}
+
+/* The status line's code; 0: no HTTP came back. */
+static int ask_plain(int fd)
+{
     char answer[64];
     size_t n = 0;
-    int major, minor, code;
 
     if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) != (ssize_t)sizeof request - 1)
         return 0;
@@ -88,7 +111,55 @@ static int ask_ready(int fd)
         n += (size_t)got;
     }
     answer[n] = '\0';
-    return sscanf(answer, "HTTP/%1d.%1d %3d", &major, &minor, &code) == 3 ? code : 0;
+    return status_code(answer);
+}
+
+static int talk_tls(gnutls_session_t s)
+{
+    char answer[64];
+    size_t n = 0;
+    ssize_t got;
+    int tries = 3; /* what is not fatal is a timeout, or news between the records */
+
+    do
+        got = gnutls_handshake(s);
+    while (got < 0 && !gnutls_error_is_fatal((int)got) && --tries);
+    if (got >= 0)
+        got = gnutls_record_send(s, request, sizeof request - 1);
+    while (n < sizeof answer - 1 && (got >= 0 || (!gnutls_error_is_fatal((int)got) && --tries))) {
+        got = gnutls_record_recv(s, answer + n, sizeof answer - 1 - n);
+        if (got == 0)
+            break;
+        if (got > 0)
+            n += (size_t)got;
+    }
+    answer[n] = '\0';
+    /* It wants a certificate of its clients, and this one has none: it serves, more is not told. */
+    if (!n && gnutls_certificate_client_get_request_status(s))
+        return 200;
+    return status_code(answer);
+}
+
+/* The same by TLS. Whose certificate it is does not matter: nothing secret is said. */
+static int ask_tls(int fd)
+{
+    gnutls_certificate_credentials_t none;
+    gnutls_session_t s;
+    int code = 0;
+
+    if (gnutls_certificate_allocate_credentials(&none) < 0)
+        return 0;
+    if (gnutls_init(&s, GNUTLS_CLIENT) >= 0) {
+        if (gnutls_set_default_priority(s) >= 0 &&
+            gnutls_credentials_set(s, GNUTLS_CRD_CERTIFICATE, none) >= 0) {
+            gnutls_transport_set_int(s, fd);
+            gnutls_handshake_set_timeout(s, 4000);
+            code = talk_tls(s);
+        }
+        gnutls_deinit(s);
+    }
+    gnutls_certificate_free_credentials(none);
+    return code;
 }
 
 static size_t read_cmdline(char *to, size_t size)
@@ -108,14 +179,18 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
     struct srv_health_ports p = srv_health_ports(cmdline, read_cmdline(cmdline, sizeof cmdline));
 
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--rest_api_port", 15) != 0 && strncmp(argv[i], "--port", 6) != 0) {
-            fprintf(stderr, "usage: slipway health [--rest_api_port=N] [--port=N]\n"
-                            "Exit status 0: the server on this machine is ready. Without ports: "
-                            "those of process 1's flags, or 8501 and 8500.\n");
+        if (strncmp(argv[i], "--rest_api_port", 15) != 0 && strncmp(argv[i], "--port", 6) != 0 &&
+            strncmp(argv[i], "--rest_tls_cert_file=", 21) != 0) {
+            fprintf(stderr, "usage: slipway health [--rest_api_port=N] [--port=N] "
+                            "[--rest_tls_cert_file=FILE]\n"
+                            "Exit status 0: the server on this machine is ready. What is not "
+                            "given is taken from process 1's flags, ports else 8501 and 8500; with "
+                            "a certificate REST is asked by TLS.\n");
             return strcmp(argv[i], "--help") == 0 ? 0 : 255;
         }
         take_port(&p.rest, "--rest_api_port", argv[i], NULL);
         take_port(&p.grpc, "--port", argv[i], NULL);
+        take_tls(&p.tls, argv[i], NULL);
     }
     /* Without REST: the gRPC port is only open once every model has loaded. */
     int64_t port = p.rest ? p.rest : p.grpc;
@@ -128,7 +203,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
         fprintf(stderr, "port %lld: %s\n", (long long)port, strerror(errno));
         return 1;
     }
-    int code = p.rest ? ask_ready(fd) : 200;
+    int code = !p.rest ? 200 : p.tls ? ask_tls(fd) : ask_plain(fd);
     close(fd);
     if (code == 200) {
         printf("ready\n");
@@ -137,6 +212,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
     if (code)
         fprintf(stderr, "/readyz answers %d\n", code);
     else
-        fprintf(stderr, "port %lld answers no HTTP\n", (long long)port);
+        fprintf(stderr, "port %lld answers no HTTP%s\n", (long long)port,
+                p.tls && p.rest ? " by TLS" : "");
     return 1;
 }

@@ -212,16 +212,38 @@ static void check_ops(struct inspected *in)
 
 /* ---- reading ---- */
 
+/* No graph has these tags: which there are. */
+static enum rt_status no_such_tags(const struct inspected *in, const char *const *tags, int n_tags,
+                                   struct rt_error *err)
+{
+    char asked[256] = "", there[1024] = "";
+    size_t n = 0;
+    for (int k = 0; k < n_tags && n < sizeof asked; k++)
+        n += (size_t)snprintf(asked + n, sizeof asked - n, "%s%s", k ? "," : "", tags[k]);
+    n = 0;
+    for (int i = 0; i < in->saved->n_meta_graphs; i++) {
+        const struct rt_meta_graph *g = &in->saved->meta_graphs[i];
+        if (i && n < sizeof there)
+            n += (size_t)snprintf(there + n, sizeof there - n, "; ");
+        for (int k = 0; k < g->n_tags && n < sizeof there; k++)
+            n += (size_t)snprintf(there + n, sizeof there - n, "%s%s", k ? "," : "", g->tags[k]);
+        if (!g->n_tags && n < sizeof there)
+            n += (size_t)snprintf(there + n, sizeof there - n, "(no tags)");
+    }
+    return rt_fail(err, RT_NOT_FOUND, "%s has no graph with the tag set %s; there is: %s", in->dir,
+                   asked, there);
+}
+
 static enum rt_status inspect(struct inspected *in, const char *dir, const char *const *tags,
                               int n_tags, struct rt_error *err)
 {
     enum rt_status st = srv_find_version(dir, in->arena, &in->dir, err);
     if (!st)
         st = rt_saved_model_read(&in->saved, in->dir, err);
-    if (!st)
-        st = rt_saved_model_choose(in->saved, tags, n_tags, &in->graph, err);
     if (st)
         return st;
+    if (rt_saved_model_choose(in->saved, tags, n_tags, &in->graph, err))
+        return no_such_tags(in, tags, n_tags, err);
     if (!count_ops(in))
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s: the graph is not a whole GraphDef", in->dir);
     char *prefix = rt_arena_printf(in->arena, "%s/variables/variables", in->dir);

@@ -123,6 +123,8 @@ int main(int argc, char **argv)
         argc--;
     }
     if (!c) {
+        if (argc > 1)
+            fprintf(stderr, "slipway: there is no command %s\n", argv[1]);
         usage(stderr);
         return EXIT_USAGE;
     }

@@ -235,6 +235,25 @@ class Commands(Case):
         self.assertIn("batching: no, it ", out)
         self.assertEqual(command("inspect", self.folder)[0], 1)
 
+    def test_what_is_not_there_is_named(self):
+        code, _, err = command("frob", "x")
+        self.assertEqual(code, 255)
+        self.assertTrue(err.startswith("slipway: there is no command frob\nusage: "), err)
+        model = os.path.join(MODELS, "half_plus_two", "1")
+        code, _, err = command("inspect", model, "--tags", "gpu,serve")
+        self.assertEqual(code, 1)
+        self.assertIn("has no graph with the tag set gpu,serve; there is: serve\n", err)
+        file = os.path.join(model, "saved_model.pb")
+        code, _, err = command("inspect", file)
+        self.assertEqual(code, 1)
+        self.assertIn(f"{file} is not a directory: give a version's directory", err)
+
+    def test_a_folder_of_versions_is_not_one_of_models(self):
+        self.put("m/1")
+        with Server(f"--models={self.path('m')}", wait=False) as server:
+            wait_for(lambda: f"here {self.folder}; for this model alone give "
+                             f"--model_base_path={self.path('m')}" in server.log(), 10, "the hint")
+
     def test_run(self):
         model = os.path.join(MODELS, "half_plus_two")
         code, out, _ = command("run", model, "--inputs", "-",

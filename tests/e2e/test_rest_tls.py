@@ -142,6 +142,18 @@ class Tls(unittest.TestCase):
                         if not s.recv(1):
                             raise ConnectionError("closed")
 
+    def test_the_health_check_goes_by_tls_too(self):
+        for flags, client in (((), None),
+                              (("--rest_tls_client_ca_file=" + self.folder.at("ca.crt"),),
+                               "client")):
+            with self.subTest(flags=flags), TlsServer(self.folder, *flags, client=client) as server:
+                port = f"--rest_api_port={server.rest_port}"
+                code, out, err = support.command("health", port, "--rest_tls_cert_file=x")
+                self.assertEqual((code, out, err), (0, "ready\n", ""))
+                code, _, err = support.command("health", port)
+                self.assertEqual((code, err),
+                                 (1, f"port {server.rest_port} answers no HTTP\n"))
+
     def test_files_that_are_wrong_are_told_at_the_start(self):
         at = self.folder.at
         with open(at("empty"), "wb"):

@@ -24,10 +24,27 @@ static void the_health_check_follows_the_flags_of_process_1(void **state)
     ports_to_check("x\0--port=77", 10, 8501, 8500); /* cut off */
 }
 
+static void the_health_check_speaks_tls_where_process_1_does(void **state)
+{
+    (void)state;
+    const struct {
+        const char *line;
+        size_t n;
+        bool tls;
+    } rows[] = {
+        {LINE("x\0--rest_tls_key_file=k"), false},  {LINE("x\0--rest_tls_cert_file=c"), true},
+        {LINE("x\0--rest_tls_cert_file\0c"), true}, {LINE("x\0--rest_tls_cert_file"), false},
+        {LINE("x\0--rest_tls_cert_file="), false},  {LINE("x\0--rest_tls_cert_file_not=c"), false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_int_equal(srv_health_ports(rows[i].line, rows[i].n).tls, rows[i].tls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_health_check_follows_the_flags_of_process_1),
+        cmocka_unit_test(the_health_check_speaks_tls_where_process_1_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
