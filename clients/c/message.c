@@ -140,22 +140,10 @@ static void put_values(struct rt_bytes *out, const struct slipway_tensor *t, int
         cl_put_bytes(out, 8, s[i].p, s[i].n);
 }
 
-enum rt_status cl_write_tensor(struct rt_bytes *out, const struct slipway_tensor *t,
-                               struct rt_error *err)
-{
-    int64_t count;
-    enum rt_status st = check_tensor(t, &count, err);
-    if (st)
-        return st;
-    write_shape(out, t);
-    put_values(out, t, count, value_bytes(t, count));
-    return RT_OK;
-}
-
 static enum rt_status put_input(struct rt_bytes *out, const struct slipway_tensor *t,
                                 struct rt_error *err)
 {
-    int64_t count;
+    int64_t count = 0;
     if (!t->name)
         return rt_fail(err, RT_INVALID_ARGUMENT, "an input has no name");
     enum rt_status st = check_tensor(t, &count, err);
@@ -509,9 +497,9 @@ static enum rt_status read_named(struct rt_span entry, struct rt_arena *arena, s
     return st;
 }
 
-/* A message with a ModelSpec in one field and a map of tensors in another. */
-static enum rt_status read_tensors(struct rt_span message, uint32_t spec_field, uint32_t map_field,
-                                   struct rt_arena *arena, size_t *budget,
+enum { OUTPUTS = 1, MODEL_SPEC = 2 }; /* fields of a PredictResponse */
+
+static enum rt_status read_outputs(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                    struct slipway_model *model, struct slipway_tensor **out,
                                    int *n_out, struct rt_error *err)
 {
@@ -522,7 +510,7 @@ static enum rt_status read_tensors(struct rt_span message, uint32_t spec_field, 
     size_t n = 0;
     *n_out = 0;
     while ((more = pb_field_next(&rest, &f)) > 0)
-        n += f.number == map_field && f.type == PB_BYTES;
+        n += f.number == OUTPUTS && f.type == PB_BYTES;
     if (more < 0)
         return not_a(err, "message of tensors");
     if (n > INT32_MAX / 2 || n > *budget / sizeof **out)
@@ -533,9 +521,9 @@ static enum rt_status read_tensors(struct rt_span message, uint32_t spec_field, 
     while (!st && pb_field_next(&message, &f) > 0) {
         if (f.type != PB_BYTES)
             continue;
-        if (f.number == spec_field)
+        if (f.number == MODEL_SPEC)
             st = read_model(f.bytes, arena, model, err);
-        else if (f.number == map_field)
+        else if (f.number == OUTPUTS)
             st = read_named(f.bytes, arena, budget, *out + (*n_out)++, err);
     }
     if (!st)
@@ -549,7 +537,7 @@ enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, s
     struct slipway_model model = {0};
     struct slipway_tensor *tensors;
     int n;
-    enum rt_status st = read_tensors(message, 2, 1, arena, budget, &model, &tensors, &n, err);
+    enum rt_status st = read_outputs(message, arena, budget, &model, &tensors, &n, err);
     if (st)
         return st;
     *out = (struct slipway_answer){.model = model.name ? model.name : "",
@@ -558,15 +546,6 @@ enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, s
                                    .n_outputs = n,
                                    .outputs = tensors};
     return RT_OK;
-}
-
-enum rt_status cl_read_predict_request(struct rt_span message, struct rt_arena *arena,
-                                       size_t *budget, struct slipway_model *model,
-                                       struct slipway_tensor **inputs, int *n_inputs,
-                                       struct rt_error *err)
-{
-    *model = (struct slipway_model){0};
-    return read_tensors(message, 1, 2, arena, budget, model, inputs, n_inputs, err);
 }
 
 /* protobuf-c's own refusals are about the server's bytes here. */

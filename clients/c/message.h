@@ -24,10 +24,6 @@ void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model 
 /* From the text of a config file. INVALID_ARGUMENT: "LINE:COLUMN: reason". */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
-/* A TensorProto. */
-enum rt_status cl_write_tensor(struct rt_bytes *out, const struct slipway_tensor *t,
-                               struct rt_error *err);
-
 /* A field of bytes, text or a message. */
 void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
 
@@ -36,11 +32,6 @@ void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n
 /* *budget: the most bytes that tensors may take, lessened by what they take. */
 enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                struct slipway_answer *out, struct rt_error *err);
-/* The inputs of a PredictRequest, and its model. */
-enum rt_status cl_read_predict_request(struct rt_span message, struct rt_arena *arena,
-                                       size_t *budget, struct slipway_model *model,
-                                       struct slipway_tensor **inputs, int *n_inputs,
-                                       struct rt_error *err);
 /* A TensorProto; its name is left as it is. */
 enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, size_t *budget,
                               struct slipway_tensor *out, struct rt_error *err);

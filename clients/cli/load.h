@@ -14,7 +14,7 @@
 #include "clients/cli/remote.h"
 #include "runtime/base/thread.h"
 
-enum { CL_MAX_THREADS = 1024, CL_MAX_CONNECTIONS = 1024 };
+enum { CL_MAX_THREADS = 1024 };
 
 /* One request and what it should be answered. */
 struct cl_shot {

@@ -108,11 +108,6 @@ void rt_tfrecord_close(struct rt_tfrecord *r)
     free(r);
 }
 
-uint64_t rt_tfrecord_offset(const struct rt_tfrecord *r)
-{
-    return r->offset;
-}
-
 static enum rt_status end(struct rt_tfrecord *r, enum rt_status status, const char *what)
 {
     r->ended = status;

@@ -46,6 +46,5 @@ void rt_tfrecord_close(struct rt_tfrecord *r); /* NULL is fine */
  */
 enum rt_status rt_tfrecord_next(struct rt_tfrecord *r, struct rt_span *record,
                                 struct rt_error *err);
-uint64_t rt_tfrecord_offset(const struct rt_tfrecord *r); /* of the record that comes next */
 
 #endif

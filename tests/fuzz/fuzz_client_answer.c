@@ -1,27 +1,31 @@
 /* What a server may answer: the first byte chooses the message, the rest is read as it. What can be
- * read of a predict request is written again, and read again. */
+ * read of a tensor is written again, as an input, and read again. */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "clients/c/message.h"
+#include "proto/wire.h"
 
-static void request(struct rt_span bytes, struct rt_arena *arena)
+static void tensor(struct rt_span bytes, struct rt_arena *arena)
 {
-    struct slipway_model model;
-    struct slipway_tensor *inputs, *again;
+    const struct slipway_model model = {.name = "m"};
+    struct slipway_tensor first = {0}, again = {0};
+    struct rt_span name, value;
     struct rt_error err = {0};
     struct rt_bytes out;
     size_t budget = 1 << 20;
-    int n, m;
-    if (cl_read_predict_request(bytes, arena, &budget, &model, &inputs, &n, &err))
+    if (cl_read_tensor(bytes, arena, &budget, &first, &err))
         return;
+    first.name = "t";
     rt_bytes_init(&out, 1 << 24);
     budget = 1 << 21;
-    if (cl_write_predict(&out, &model, inputs, n, NULL, 0, &err) == RT_OK && !out.failed &&
-        (cl_read_predict_request(rt_span_of(out.p, out.n), arena, &budget, &model, &again, &m,
-                                 &err) ||
-         m != n))
-        abort();
+    if (cl_write_predict(&out, &model, &first, 1, NULL, 0, &err) == RT_OK && !out.failed) {
+        struct rt_span rest = rt_span_of(out.p, out.n);
+        if (pb_entry_next(&rest, 2, &name, &value) != 1 || !rt_span_is(name, "t") ||
+            cl_read_tensor(value, arena, &budget, &again, &err) || again.dtype != first.dtype ||
+            slipway_count(&again) != slipway_count(&first))
+            abort();
+    }
     rt_bytes_clear(&out);
 }
 
@@ -51,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)cl_read_reload(bytes, &err);
         break;
     case 4:
-        request(bytes, arena);
+        tensor(bytes, arena);
         break;
     default:
         break;

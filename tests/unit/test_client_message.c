@@ -1,6 +1,9 @@
 #include "tests/support/test.h"
 
 #include "clients/c/message.h"
+#include "proto/unpack.h"
+#include "proto/wire.h"
+#include "tensorflow_serving/apis/predict.pb-c.h"
 
 static struct rt_error err;
 
@@ -34,6 +37,15 @@ static struct rt_span written(const struct fixture *f)
     return rt_span_of(f->bytes.p, f->bytes.n);
 }
 
+/* The one input of the request that was written. */
+static struct rt_span written_input(const struct fixture *f)
+{
+    struct rt_span rest = written(f), name, tensor;
+    assert_int_equal(pb_entry_next(&rest, 2, &name, &tensor), 1);
+    assert_true(rt_span_is(name, "x"));
+    return tensor;
+}
+
 static void a_tensor_of_each_type_comes_back_as_it_was(void **state)
 {
     struct fixture *f = *state;
@@ -42,16 +54,17 @@ static void a_tensor_of_each_type_comes_back_as_it_was(void **state)
         SLIPWAY_INT8,  SLIPWAY_COMPLEX64, SLIPWAY_INT64,      SLIPWAY_HALF,   SLIPWAY_BFLOAT16,
         SLIPWAY_BOOL,  SLIPWAY_UINT16,    SLIPWAY_COMPLEX128, SLIPWAY_UINT32, SLIPWAY_UINT64,
     };
+    const struct slipway_model m = {.name = "m"};
     unsigned char data[6 * 16];
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         for (size_t i = 0; i < sizeof data; i++)
             data[i] = (unsigned char)(types[t] == SLIPWAY_BOOL ? i % 2 : i * 37 + 1);
         const struct slipway_tensor in = {
-            .dtype = types[t], .rank = 2, .dim = {2, 3}, .data = data};
+            .name = "x", .dtype = types[t], .rank = 2, .dim = {2, 3}, .data = data};
         struct slipway_tensor out = {0};
         rt_bytes_clear(&f->bytes);
-        assert_ok(cl_write_tensor(&f->bytes, &in, &err), &err);
-        assert_ok(cl_read_tensor(written(f), f->arena, &f->budget, &out, &err), &err);
+        assert_ok(cl_write_predict(&f->bytes, &m, &in, 1, NULL, 0, &err), &err);
+        assert_ok(cl_read_tensor(written_input(f), f->arena, &f->budget, &out, &err), &err);
         assert_int_equal(out.dtype, types[t]);
         assert_int_equal(out.rank, 2);
         assert_int_equal(out.dim[1], 3);
@@ -64,25 +77,35 @@ static void strings_keep_their_zeros(void **state)
     struct fixture *f = *state;
     const struct slipway_string words[] = {{"a\0b", 3}, {"", 0}, {NULL, 0}};
     const struct slipway_tensor in = {
-        .name = "s", .dtype = SLIPWAY_STRING, .rank = 1, .dim = {3}, .data = words};
-    struct slipway_tensor *out;
-    struct slipway_model model;
-    const struct slipway_model m = {
-        .name = "half", .has_version = true, .version = 0, .signature = "sig"};
-    int n;
+        .name = "x", .dtype = SLIPWAY_STRING, .rank = 1, .dim = {3}, .data = words};
+    struct slipway_tensor out = {0};
+    const struct slipway_model m = {.name = "m"};
     assert_ok(cl_write_predict(&f->bytes, &m, &in, 1, NULL, 0, &err), &err);
-    assert_ok(cl_read_predict_request(written(f), f->arena, &f->budget, &model, &out, &n, &err),
-              &err);
-    assert_int_equal(n, 1);
-    assert_string_equal(out->name, "s");
-    assert_string_equal(model.name, "half");
-    assert_string_equal(model.signature, "sig");
-    assert_true(model.has_version);
-    assert_int_equal(model.version, 0);
-    const struct slipway_string *got = out->data;
+    assert_ok(cl_read_tensor(written_input(f), f->arena, &f->budget, &out, &err), &err);
+    const struct slipway_string *got = out.data;
     assert_int_equal(got[0].n, 3);
     assert_memory_equal(got[0].p, "a\0b", 4);
     assert_int_equal(got[1].n, 0);
+}
+
+static void a_request_names_its_model_and_its_outputs(void **state)
+{
+    struct fixture *f = *state;
+    const struct slipway_model m = {
+        .name = "half", .has_version = true, .version = 0, .signature = "sig"};
+    const char *const outputs[] = {"y"};
+    assert_ok(cl_write_predict(&f->bytes, &m, NULL, 0, outputs, 1, &err), &err);
+    ProtobufCMessage *message = pb_unpack(&tensorflow__serving__predict_request__descriptor,
+                                          written(f), "the request", &err);
+    const Tensorflow__Serving__PredictRequest *r = (const void *)message;
+    assert_non_null(r);
+    assert_string_equal(r->model_spec->name, "half");
+    assert_string_equal(r->model_spec->signature_name, "sig");
+    assert_non_null(r->model_spec->version);
+    assert_int_equal(r->model_spec->version->value, 0);
+    assert_int_equal(r->n_output_filter, 1);
+    assert_string_equal(r->output_filter[0], "y");
+    pb_free(message);
 }
 
 /* dtype FLOAT, shape [3], float_val 1, 2 */
@@ -177,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_tensor_of_each_type_comes_back_as_it_was),
         TEST(strings_keep_their_zeros),
+        TEST(a_request_names_its_model_and_its_outputs),
         TEST(the_last_value_stands_for_those_left_out),
         TEST(negative_numbers_of_int_val_are_cut_to_their_width),
         TEST(what_an_answer_claims_takes_no_memory_beyond_the_budget),
