@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
 #include <grpc/support/time.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,14 @@ enum {
     QUOTA_EXTRA = 256 << 20, /* of connections, beside their messages */
     WATCH_NS = 500000000,    /* how often watched services are looked at */
 };
+
+/* What the core says, mostly of connections that fail: a line of ours instead of its own. */
+static void log_of_grpc(gpr_log_func_args *args)
+{
+    enum rt_log_level level =
+        args->severity == GPR_LOG_SEVERITY_ERROR ? RT_LOG_WARNING : RT_LOG_DEBUG;
+    RT_LOG(level, "gRPC: %s", args->message);
+}
 
 /* ---- the loop ---- */
 
@@ -170,6 +179,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
         free(g);
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%d gRPC threads are too many", n);
     }
+    gpr_set_log_function(log_of_grpc);
     grpc_init();
     st = make_core(g, err);
     for (int i = 0; i < n && !st; i++) {

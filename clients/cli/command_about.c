@@ -5,6 +5,9 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/remote.h"
+#include "proto/text.h"
+#include "proto/unpack.h"
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
 
 struct about {
     struct cl_target target;
@@ -89,6 +92,20 @@ static bool is_served(const struct slipway_status *s)
     return false;
 }
 
+/* GetModelStatus does not look at labels; metadata says which version one stands for. */
+static enum rt_status resolve_label(struct about *a, struct slipway_model *model,
+                                    struct rt_error *err)
+{
+    struct slipway_metadata m;
+    enum rt_status st = cl_remote_metadata(&a->remote, model, a->arena, &m, err);
+    if (st)
+        return st;
+    model->label = NULL;
+    model->has_version = true;
+    model->version = m.version;
+    return RT_OK;
+}
+
 static enum rt_status each_status(struct about *a, const char **names, int n, bool *all_served,
                                   json_t *json, struct rt_error *err)
 {
@@ -97,6 +114,8 @@ static enum rt_status each_status(struct about *a, const char **names, int n, bo
         struct slipway_model model;
         struct slipway_status s;
         enum rt_status st = cl_model_of(&model, names[i], &a->version, err);
+        if (!st && model.label)
+            st = resolve_label(a, &model, err);
         if (!st)
             st = cl_remote_status(&a->remote, &model, a->arena, &s, err);
         if (st)
@@ -247,6 +266,23 @@ int cl_command_metadata(int argc, const char *const *argv)
 
 /* ---- reload ---- */
 
+/* Of a config that the server has taken. */
+static int64_t models_in(const char *text)
+{
+    struct rt_error ignored = {0};
+    ProtobufCMessage *m = NULL;
+    if (pb_text_parse(&m, &tensorflow__serving__model_server_config__descriptor, rt_span_str(text),
+                      &ignored))
+        return 0;
+    const Tensorflow__Serving__ModelServerConfig *c =
+        (const Tensorflow__Serving__ModelServerConfig *)m;
+    bool is_list =
+        c->config_case == TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST;
+    int64_t n = is_list && c->model_config_list ? (int64_t)c->model_config_list->n_config : 0;
+    pb_free(m);
+    return n;
+}
+
 int cl_command_reload(int argc, const char *const *argv)
 {
     struct about a = {.target = CL_TARGET_DEFAULTS};
@@ -273,7 +309,14 @@ int cl_command_reload(int argc, const char *const *argv)
         a.remote.grpc ? cl_read_text(words.at[0], a.arena, &text, &err)
                       : rt_fail(&err, RT_INVALID_ARGUMENT, "reloading is done by gRPC, not REST");
     const struct slipway_call call = {.timeout_ms = a.remote.timeout_ms};
-    if (!st && slipway_reload(a.remote.grpc, text, &call, &why))
+    if (!st && slipway_reload(a.remote.grpc, text, &call, &why)) {
         st = cl_of_slipway(&why, &err);
-    return end(&a, st ? cl_failed("reload", &err) : CL_EXIT_OK);
+        if (st == RT_DEADLINE_EXCEEDED)
+            st = rt_fail(&err, st, "%s (the server's log says what the models wait for)", why.text);
+    }
+    if (st)
+        return end(&a, cl_failed("reload", &err));
+    int64_t n = models_in(text);
+    printf("reloaded: %" PRId64 " model%s\n", n, n == 1 ? "" : "s");
+    return end(&a, CL_EXIT_OK);
 }

@@ -200,7 +200,7 @@ static enum rt_status shots_from_inputs(struct bench *b, const struct cl_list *i
         bool is_row;
         st = cl_input_read(&one, &none, b->raw, b->arena, &in, err);
         if (!st && b->remote.rest && in.json) {
-            json = cl_input_body(&in, b->model.signature, b->arena);
+            json = cl_input_body(&in, false, b->model.signature, b->arena);
             if (!json)
                 st = rt_fail_memory(err, "a request", 0);
         } else {
@@ -220,6 +220,16 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
     const struct slipway_signature *s;
     uint64_t state = 42;
     enum rt_status st = cl_remote_signature(&b->remote, &b->model, b->arena, &s, err);
+    for (int i = 0; i < b->shapes.n && !st; i++) {
+        const char *equals = strchr(b->shapes.at[i], '=');
+        char *name =
+            equals ? rt_arena_strndup(b->arena, b->shapes.at[i], (size_t)(equals - b->shapes.at[i]))
+                   : NULL;
+        st = name ? cl_check_name(name, s->inputs, s->n_inputs, err)
+                  : rt_fail(err, RT_INVALID_ARGUMENT, "ALIAS=2x3 is wanted");
+        if (st)
+            rt_fail_prefix(err, "--shape %s: ", b->shapes.at[i]);
+    }
     for (int i = 0; i < VARIANTS && !st; i++) {
         struct slipway_tensor *t = rt_arena_array(b->arena, (size_t)s->n_inputs + 1, sizeof *t);
         if (!t)

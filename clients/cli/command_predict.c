@@ -39,7 +39,8 @@ static const char about[] =
     "Asks a model and prints its answer as JSON. INPUT is JSON itself, or a file: .json, .npy,\n"
     ".npz (whose arrays are named as the inputs), or any other (an image, a text), which becomes\n"
     "one string; \"-\" or nothing is JSON from standard input. JSON is a request body, or a list\n"
-    "(of rows) or object (of inputs) alone. Arrays are converted to the model's types.\n"
+    "(of rows) or object (of inputs) alone; by REST {\"examples\": [...]} is classified or\n"
+    "regressed, if that is what the signature does. Arrays are converted to the model's types.\n"
     "A log (a TFRecord file of PredictionLogs) is what warm-up files, golden files and\n"
     "`slipway bench --replay` consist of.\n";
 
@@ -208,17 +209,53 @@ static enum rt_status show_body(struct predict *p, const struct rt_bytes *answer
     return st;
 }
 
+/*
+ * {"examples": [...]} for a signature that classifies or regresses is a request of its own:
+ * `suffix` becomes the call that takes it. Anything else is left as it is.
+ */
+static enum rt_status examples_call(struct predict *p, const char **suffix, struct rt_error *err)
+{
+    struct rt_error ignored = {0};
+    struct slipway_model model = p->model;
+    const struct slipway_signature *s;
+    json_t *v;
+    if (cl_json_load(rt_span_str(p->input.json), &v, &ignored))
+        return RT_OK; /* the server says what is wrong with it */
+    const char *named = json_string_value(json_object_get(v, "signature_name"));
+    bool is_examples = json_is_array(json_object_get(v, "examples"));
+    if (named && !model.signature)
+        model.signature = rt_arena_strdup(p->arena, named);
+    json_decref(v);
+    if (!is_examples)
+        return RT_OK;
+    enum rt_status st = cl_remote_signature(&p->remote, &model, p->arena, &s, err);
+    if (st)
+        return st;
+    if (strcmp(s->method, "tensorflow/serving/classify") == 0)
+        *suffix = ":classify";
+    else if (strcmp(s->method, "tensorflow/serving/regress") == 0)
+        *suffix = ":regress";
+    else
+        return RT_OK;
+    return p->out || p->outputs.n
+               ? rt_fail(err, RT_INVALID_ARGUMENT, "--out and --output are not for examples")
+               : RT_OK;
+}
+
 static enum rt_status over_rest(struct predict *p, struct rt_error *err)
 {
+    const char *suffix = ":predict";
     struct rt_bytes body, answer;
     const char *json = NULL;
     bool is_row;
     enum rt_status st = RT_OK;
     rt_bytes_init(&body, SIZE_MAX);
     rt_bytes_init(&answer, p->remote.max_bytes);
-    if (p->input.json)
-        json = cl_input_body(&p->input, p->model.signature, p->arena);
-    else {
+    if (p->input.json) {
+        st = examples_call(p, &suffix, err);
+        bool is_whole = strcmp(suffix, ":predict") != 0;
+        json = st ? NULL : cl_input_body(&p->input, is_whole, p->model.signature, p->arena);
+    } else {
         st = know_signature(p, err);
         if (!st)
             st = cl_input_bind(&p->input, p->signature, p->arena, &is_row, err);
@@ -228,7 +265,7 @@ static enum rt_status over_rest(struct predict *p, struct rt_error *err)
     if (!st && (body.failed || !(json || body.p)))
         st = rt_fail_memory(err, "a request", body.n);
     if (!st)
-        st = cl_rest(&p->remote, "POST", cl_rest_path(p->arena, &p->model, ":predict"),
+        st = cl_rest(&p->remote, "POST", cl_rest_path(p->arena, &p->model, suffix),
                      json ? rt_span_str(json) : rt_span_of(body.p, body.n), &answer, err);
     if (!st)
         st = show_body(p, &answer, err);

@@ -86,7 +86,8 @@ int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *text;
         void *base;
-        if (only_words || arg[0] != '-' || !arg[1]) {
+        bool is_number = arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9';
+        if (only_words || arg[0] != '-' || !arg[1] || is_number) {
             if (words->n == u->max_words)
                 return wrong(u, "cannot use argument", arg);
             words->at[words->n++] = arg;

@@ -201,7 +201,8 @@ enum rt_status cl_http_answer_end(struct cl_http_answer *a, struct rt_error *err
 {
     if (a->stage == CL_HTTP_BODY && !a->has_length)
         a->stage = CL_HTTP_DONE;
-    return a->stage == CL_HTTP_DONE
-               ? RT_OK
-               : rt_fail(err, RT_UNAVAILABLE, "the server ended the connection within its answer");
+    if (a->stage == CL_HTTP_DONE)
+        return RT_OK;
+    return rt_fail(err, RT_UNAVAILABLE, "the server ended the connection within its answer%s",
+                   a->stage == CL_HTTP_STATUS_LINE ? " (is TLS or gRPC spoken at this port?)" : "");
 }

@@ -1,16 +1,26 @@
 #include "clients/cli/input.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "clients/cli/convert.h"
 #include "clients/cli/npy.h"
 
 enum { MAX_FILE = INT32_MAX, MAX_TENSORS = 4096 };
 
+/* A file may be called as a number is written: then it is meant. */
 static bool looks_like_json(const char *text)
 {
-    text += strspn(text, " \t\r\n");
-    return *text == '{' || *text == '[';
+    const char *at = text + strspn(text, " \t\r\n");
+    struct rt_error ignored = {0};
+    json_t *v;
+    if (*at == '{' || *at == '[' || *at == '"')
+        return true;
+    if ((*at != '-' && (*at < '0' || *at > '9')) || access(text, F_OK) == 0 ||
+        cl_json_load(rt_span_str(at), &v, &ignored))
+        return false;
+    json_decref(v);
+    return true;
 }
 
 static bool ends_in(const char *s, const char *end)
@@ -83,6 +93,9 @@ static enum rt_status add_file(struct cl_input *in, const char *name, const char
     struct rt_bytes bytes;
     rt_bytes_init(&bytes, MAX_FILE);
     enum rt_status st = cl_read_file(path, &bytes, err);
+    if (st == RT_NOT_FOUND && !name && access(path, F_OK) != 0)
+        st = rt_fail(err, RT_NOT_FOUND,
+                     "%s: neither a file nor JSON ([...], {...}, a number, a \"string\")", path);
     bool is_array = bytes.n && (cl_is_npy(rt_span_of(bytes.p, bytes.n)) ||
                                 cl_is_npz(rt_span_of(bytes.p, bytes.n)));
     if (!st && !is_raw && !name && !is_array && (ends_in(path, ".json") || !strcmp(path, "-"))) {
@@ -108,9 +121,12 @@ enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *
     if (!out->tensors)
         return rt_fail_memory(err, "inputs", 0);
     for (int i = 0; i < words->n && !st; i++)
-        if (is_only && !is_raw && looks_like_json(words->at[i]))
+        if (!is_raw && looks_like_json(words->at[i])) {
             out->json = words->at[i];
-        else
+            if (!is_only)
+                st = rt_fail(err, RT_INVALID_ARGUMENT, "%.60s: JSON is given alone, in one INPUT",
+                             words->at[i]);
+        } else
             st = add_file(out, NULL, words->at[i], is_raw, is_only, arena, err);
     for (int i = 0; i < named->n && !st; i++) {
         const char *equals = strchr(named->at[i], '=');
@@ -142,10 +158,11 @@ static bool text_is_whole(const char *text)
     return whole;
 }
 
-const char *cl_input_body(const struct cl_input *in, const char *signature, struct rt_arena *arena)
+const char *cl_input_body(const struct cl_input *in, bool is_known_whole, const char *signature,
+                          struct rt_arena *arena)
 {
     const char *text = in->json + strspn(in->json, " \t\r\n");
-    bool whole = *text == '{' && text_is_whole(text);
+    bool whole = is_known_whole || (*text == '{' && text_is_whole(text));
     struct rt_bytes out;
     if (whole && !signature)
         return in->json;
@@ -182,6 +199,11 @@ static enum rt_status bind_json(struct cl_input *in, const struct slipway_signat
     st = whole ? cl_json_tensors(whole, "instances", "inputs", s->inputs, s->n_inputs, arena,
                                  &in->tensors, &in->n, is_row, err)
                : rt_fail_memory(err, "JSON", 0);
+    if (st && json_is_array(json_object_get(v, "examples")))
+        rt_fail(err, st,
+                "{\"examples\": ...} is understood over REST, if signature \"%s\" classifies or "
+                "regresses; else give serialized Examples, as [{\"b64\": \"...\"}]",
+                s->name);
     json_decref(whole);
     json_decref(v);
     return st;
@@ -222,8 +244,7 @@ enum rt_status cl_input_bind(struct cl_input *in, const struct slipway_signature
                            s->name, s->n_inputs);
         const struct slipway_input *spec = t->name ? input_called(s, t->name) : &s->inputs[0];
         if (!spec)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "signature \"%s\" has no input \"%s\"",
-                           s->name, t->name);
+            return cl_check_name(t->name, s->inputs, s->n_inputs, err);
         t->name = spec->name;
         fit_rank(t, spec);
         enum rt_status st = cl_convert(t, spec->dtype, arena, err);

@@ -22,8 +22,10 @@ struct cl_input {
 enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *named, bool is_raw,
                              struct rt_arena *arena, struct cl_input *out, struct rt_error *err);
 
-/* JSON as a whole request body: a bare list is rows, another object columns. NULL: no memory. */
-const char *cl_input_body(const struct cl_input *in, const char *signature, struct rt_arena *arena);
+/* JSON as a whole request body, which it may be already: a bare list is rows, another object
+ * columns. NULL: no memory. */
+const char *cl_input_body(const struct cl_input *in, bool is_whole, const char *signature,
+                          struct rt_arena *arena);
 /* Makes tensors of it, named and of the signature's types. *is_row: JSON gave rows. */
 enum rt_status cl_input_bind(struct cl_input *in, const struct slipway_signature *s,
                              struct rt_arena *arena, bool *is_row, struct rt_error *err);

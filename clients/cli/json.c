@@ -180,10 +180,28 @@ static enum rt_status read_tensor(const json_t *v, const struct slipway_input *s
     return put_values(&f, v, 0);
 }
 
+enum rt_status cl_check_name(const char *name, const struct slipway_input *specs, int n_specs,
+                             struct rt_error *err)
+{
+    struct rt_bytes known;
+    for (int i = 0; i < n_specs; i++)
+        if (strcmp(specs[i].name, name) == 0)
+            return RT_OK;
+    rt_bytes_init(&known, 1 << 16);
+    for (int i = 0; i < n_specs; i++)
+        rt_bytes_addf(&known, "%s\"%s\"", i ? ", " : "", specs[i].name);
+    rt_fail(err, RT_INVALID_ARGUMENT, "the signature has no \"%s\", but %s", name,
+            known.failed ? "others"
+            : n_specs    ? known.p
+                         : "nothing");
+    rt_bytes_clear(&known);
+    return RT_INVALID_ARGUMENT;
+}
+
 /* Columns: the value of the only spec, or an object of them. */
-static enum rt_status read_columns(const json_t *columns, const struct slipway_input *specs,
-                                   int n_specs, struct rt_arena *arena, struct slipway_tensor *out,
-                                   int *n_out, struct rt_error *err)
+static enum rt_status read_columns(json_t *columns, const struct slipway_input *specs, int n_specs,
+                                   struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
+                                   struct rt_error *err)
 {
     if (!json_is_object(columns) || b64_of(columns)) {
         if (n_specs != 1)
@@ -202,9 +220,17 @@ static enum rt_status read_columns(const json_t *columns, const struct slipway_i
         if (st)
             return st;
     }
-    return used == json_object_size(columns)
-               ? RT_OK
-               : rt_fail(err, RT_INVALID_ARGUMENT, "a name that the signature does not have");
+    const char *name;
+    json_t *v;
+    if (used == json_object_size(columns))
+        return RT_OK;
+    json_object_foreach(columns, name, v)
+    {
+        enum rt_status st = cl_check_name(name, specs, n_specs, err);
+        if (st)
+            return st;
+    }
+    return RT_OK;
 }
 
 /* Rows: each a value of the only spec, or an object of all. */
@@ -241,7 +267,7 @@ enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const ch
                                bool *is_row, struct rt_error *err)
 {
     const json_t *rows = json_object_get(body, row_key);
-    const json_t *columns = json_object_get(body, column_key);
+    json_t *columns = json_object_get(body, column_key);
     *n_out = 0;
     *is_row = rows != NULL;
     if (!(*out = rt_arena_array(arena, (size_t)n_specs + 1, sizeof **out)))

@@ -25,6 +25,10 @@ enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const ch
                                struct rt_arena *arena, struct slipway_tensor **out, int *n_out,
                                bool *is_row, struct rt_error *err);
 
+/* INVALID_ARGUMENT: none of them has that name, and which names there are. */
+enum rt_status cl_check_name(const char *name, const struct slipway_input *specs, int n_specs,
+                             struct rt_error *err);
+
 /* A request body of tensors, by columns. */
 void cl_json_request(struct rt_bytes *out, const char *signature,
                      const struct slipway_tensor *inputs, int n);

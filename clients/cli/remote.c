@@ -1,6 +1,7 @@
 #include "clients/cli/remote.h"
 
 #include <errno.h>
+#include <grpc/support/log.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ enum { MAX_ANSWER = INT32_MAX, MAX_FILE = INT32_MAX };
 #define AT(field) offsetof(struct cl_target, field)
 const struct cl_flag cl_target_flags[] = {
     {"--server", CL_TEXT, AT(server), "URL",
-     "grpc://HOST:PORT, grpcs://, http://, https://, unix:PATH (gRPC)", 0},
+     "grpc://HOST:PORT, grpcs:// (port 8500), http://, https:// (8501), unix:PATH (gRPC)", 0},
     {"--timeout", CL_REAL, AT(timeout_s), "S", "seconds for a call (30; reload: 600); 0: no limit",
      0},
     {"--ca", CL_TEXT, AT(ca), "FILE", "PEM: whom to trust instead of the system's list", 0},
@@ -74,7 +75,18 @@ int cl_failed(const char *command, const struct rt_error *err)
 
 enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err)
 {
-    return rt_fail(err, (enum rt_status)e->code, "%s", e->text);
+    static const char *const signs[] = {"Socket closed", "wrong version number", "http1.x"};
+    bool is_other = false;
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        is_other |= e->code == SLIPWAY_UNAVAILABLE && strstr(e->text, signs[i]);
+    return rt_fail(err, (enum rt_status)e->code, "%s%s", e->text,
+                   is_other ? " (is TLS or REST spoken at this port?)" : "");
+}
+
+/* gRPC's own words about connections: what a call fails with is told anyway. */
+static void ignore_grpc_log(gpr_log_func_args *args)
+{
+    (void)args;
 }
 
 /* ---- opening ---- */
@@ -104,9 +116,14 @@ static enum rt_status read_identity(const struct cl_target *t, struct rt_arena *
 
 static enum rt_status open_grpc(struct cl_remote *r, const struct cl_target *t,
                                 const struct identity *id, const char *address, bool tls,
-                                struct rt_error *err)
+                                struct rt_arena *arena, struct rt_error *err)
 {
     struct slipway_error why;
+    size_t n = strlen(address);
+    if (n && (!strchr(address, ':') || address[n - 1] == ']'))
+        address = rt_arena_printf(arena, "%s:8500", address);
+    if (!address)
+        return rt_fail_memory(err, "an address", n);
     const struct slipway_options o = {.address = address,
                                       .tls = tls,
                                       .ca = id->ca,
@@ -130,7 +147,7 @@ static enum rt_status open_rest(struct cl_remote *r, const struct cl_target *t,
     if (!host)
         return rt_fail_memory(err, "an address", n);
     char *colon = strrchr(host, ':'), *bracket = strrchr(host, ']');
-    const char *port = tls ? "443" : "80";
+    const char *port = "8501";
     if (colon && (!bracket || colon > bracket)) {
         *colon = '\0';
         port = colon + 1;
@@ -165,6 +182,8 @@ enum rt_status cl_remote_open(struct cl_remote *r, const struct cl_target *t,
                    {"http://", true, false},
                    {"https://", true, true}};
     struct identity id;
+    if (!getenv("GRPC_VERBOSITY"))
+        gpr_set_log_function(ignore_grpc_log);
     *r = (struct cl_remote){.timeout_ms = (int64_t)(t->timeout_s * 1000), .max_bytes = MAX_ANSWER};
     enum rt_status st = read_identity(t, arena, &id, err);
     if (st)
@@ -187,7 +206,7 @@ enum rt_status cl_remote_open(struct cl_remote *r, const struct cl_target *t,
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "--server %s: certificates need grpcs:// or https://", t->server);
     return is_rest ? open_rest(r, t, &id, address, tls, arena, err)
-                   : open_grpc(r, t, &id, address, tls, err);
+                   : open_grpc(r, t, &id, address, tls, arena, err);
 }
 
 void cl_remote_close(struct cl_remote *r)
@@ -204,6 +223,10 @@ enum rt_status cl_model_of(struct slipway_model *m, const char *name,
     *m = (struct slipway_model){.name = name, .label = f->label, .signature = f->signature};
     if (!f->version)
         return RT_OK;
+    if (f->label)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--model_version %s and --label %s: only one of them says the version",
+                       f->version, f->label);
     char *end;
     errno = 0;
     m->has_version = true;

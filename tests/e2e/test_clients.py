@@ -136,6 +136,50 @@ class Commands(Asked):
                 self.bad("DEADLINE_EXCEEDED", "status", "m", "--timeout=0.3",
                          f"--server={scheme}://127.0.0.1:{port}")
 
+    def test_names_and_versions_that_do_not_fit_are_refused_by_name(self):
+        grpc, rest = (["--server", self.grpc], ["--server", self.rest])
+        self.bad('INVALID_ARGUMENT: the signature has no "z", but "x"',
+                 "predict", "half_plus_two", '{"z": [1]}', *grpc)
+        self.bad('--shape z=3: the signature has no "z", but "x"',
+                 "bench", "half_plus_two", "--shape=z=3", *grpc)
+        self.bad("--shape z: ALIAS=2x3", "bench", "half_plus_two", "--shape=z", *grpc)
+        self.bad("--model_version 7 and --label x: only one of them",
+                 "predict", "half_plus_two", "[1]", "--model_version=7", "--label=x", *grpc)
+        for server in (grpc, rest):
+            self.assertNotIn("AVAILABLE",
+                             self.bad("nosuch", "status", "half_plus_two", "--label=nosuch", *server))
+
+    def test_an_input_is_json_or_a_file_and_nothing_else(self):
+        for server in (self.rest, self.grpc):
+            ask = ["predict", "half_plus_two", "--server", server]
+            self.assertEqual(json.loads(self.good(*ask, "4")), {"outputs": 4.0})
+            self.assertEqual(json.loads(self.good(*ask, "-2")), {"outputs": 1.0})
+            self.bad("[1]: JSON is given alone", *ask, "[1]", "[2]")
+            self.bad("nothing.jpg: neither a file nor JSON", *ask, "nothing.jpg")
+            self.bad("3x: neither a file nor JSON", *ask, "3x")
+
+    def test_examples_are_classified_and_regressed(self):
+        ask = ["predict", "half_plus_two", "--server", self.rest]
+        self.assertEqual(json.loads(self.good(*ask, '{"examples": [{"x": 80.0}]}',
+                                              "--signature=regress_x_to_y")), {"results": [42.0]})
+        body = '{"signature_name": "classify_x_to_y", "examples": [{"x": 20.0}]}'
+        self.assertEqual(json.loads(self.good(*ask, body)), {"results": [[["", 12.0]]]})
+        self.bad("is understood over REST", "predict", "half_plus_two", '{"examples": [{"x": 1.0}]}',
+                 "--server", self.grpc, "--signature=regress_x_to_y")
+
+    def test_the_wrong_port_is_guessed_and_a_missing_one_is_known(self):
+        for scheme, port in (("http", self.server.grpc_port), ("grpc", self.server.rest_port)):
+            server = f"--server={scheme}://127.0.0.1:{port}"
+            code, _, err = command("predict", "half_plus_two", "[1]", server, "--timeout=3")
+            self.assertEqual((code, err.count("\n")), (1, 1), err)
+            self.assertRegex(err, "spoken at this port|not HTTP|DEADLINE|UNAVAILABLE")
+        code, _, err = command("status", "m", "--server=grpc://127.0.0.2", "--timeout=2")
+        self.assertEqual(code, 1)
+        self.assertIn(":8500", err)
+        code, _, err = command("status", "m", "--server=http://127.0.0.2", "--timeout=2")
+        self.assertEqual(code, 1)
+        self.assertIn("8501", err)
+
     def test_what_is_no_http_is_refused(self):
         with socket.socket() as other:
             other.bind(("127.0.0.1", 0))
@@ -167,7 +211,7 @@ class Commands(Asked):
                 self.assertEqual(y.tolist(), [2.5, 3.0, 4.5])
             self.good("predict", "half_plus_two", "--input", "x=" + self.path("x.npy"),
                       "--output=y", "--server", server)
-            self.bad('has no input "z"', "predict", "half_plus_two", "--input",
+            self.bad('has no "z"', "predict", "half_plus_two", "--input",
                      "z=" + self.path("x.npy"), "--server", server)
 
     def test_other_files_are_strings(self):
@@ -312,7 +356,7 @@ class Reload(unittest.TestCase):
         with Server(f"--models={MODELS}") as server:
             grpc = f"grpc://127.0.0.1:{server.grpc_port}"
             code, out, err = command("reload", self.config, "--server", grpc)
-            self.assertEqual(code, 0, out + err)
+            self.assertEqual((code, out), (0, "reloaded: 1 model\n"), err)
             self.assertEqual(server.predict("again", [1.0]), [2.5])
             code, _, err = command("reload", "-", "--server", grpc, text_in="model_config_list { x }")
             self.assertEqual(code, 1)
@@ -375,6 +419,12 @@ class Tls(unittest.TestCase):
                                        "--timeout=3", *wrong)
                 self.assertEqual(code, 1, url)
                 self.assertRegex(err, "certificate|handshake|UNAVAILABLE")
+        for url in self.urls():  # plain words to a port of TLS
+            code, _, err = command("predict", "half_plus_two", "[1]", "--timeout=5",
+                                   "--server", url.replace("s://", "://"))
+            self.assertEqual((code, err.count("\n")), (1, 1), err)
+            self.assertIn("spoken at this port?)", err)
+        self.assertNotRegex(self.server.log(), r"(?m)^[EI]\d{4} ")
         code, out, err = command("bench", "half_plus_two", "--requests=50", "--concurrency=2",
                                  "--server", self.urls()[0], *self.us)
         self.assertEqual(code, 0, out + err)
@@ -442,6 +492,32 @@ class Python(Asked):
             self.assertEqual(list(client.predict("half_plus_two", [1], outputs=["y"])), ["y"])
             self.assertIn("get", client.metadata("counter").signatures)
             client.predict("counter", {}, signature="get")
+
+    def test_a_mapping_is_taken_as_inputs(self):
+        with slipway_client.connect(self.rest) as client:
+            self.assertEqual(client.predict("half_plus_two", {"x": [1.0]}), [2.5])
+            with self.assertRaises(slipway_client.InputError):
+                client.predict("half_plus_two", [object()])
+        with self.assertRaises(ValueError) as no:
+            slipway_client.connect("127.0.0.1:8500")
+        self.assertIn("grpc://127.0.0.1:8500 or http://127.0.0.1:8500", str(no.exception))
+
+    @NEEDS_NUMPY
+    def test_arrays_become_the_model_s_types_or_are_refused(self):
+        from slipway_client import _messages
+        with slipway_client.connect(self.grpc) as client:
+            for array in (np.array([1.0, 2.0]), np.array([1, 2])):
+                self.assertEqual(client.predict("half_plus_two", {"x": array})["y"].tolist(), [2.5, 3])
+            for wrong in ([1, "a"], np.array([object()]), [[1], [2, 3]]):
+                with self.assertRaises(slipway_client.Error) as no:
+                    client.predict("half_plus_two", {"x": wrong})
+                self.assertIsInstance(no.exception, ValueError)
+        self.assertEqual(_messages.as_array(np.array([3.0]), "DT_INT32").dtype, np.int32)
+        self.assertEqual(_messages.as_array([1, 0], "DT_BOOL").tolist(), [True, False])
+        for array, dtype in (([0.5], "DT_INT32"), (np.array([-1]), "DT_UINT64"),
+                             (np.array([300]), "DT_UINT8"), (np.array([1e19]), "DT_INT64")):
+            with self.assertRaises(ValueError):
+                _messages.as_array(array, dtype)
 
     @NEEDS_NUMPY
     def test_the_official_client_s_messages_are_taken(self):

@@ -197,7 +197,7 @@ static void json_that_does_not_fit_is_named(void **state)
     assert_fails(tensors("{\"inputs\": [[1, 2], [3]]}", 1, &t, &n, &is_row), RT_INVALID_ARGUMENT,
                  &err, "level 2 are not all of 2");
     assert_fails(tensors("{\"inputs\": {\"b\": 1}}", 1, &t, &n, &is_row), RT_INVALID_ARGUMENT, &err,
-                 "does not have");
+                 "has no \"b\", but \"a\"");
     assert_fails(tensors("{\"instances\": [1]}", 2, &t, &n, &is_row), RT_INVALID_ARGUMENT, &err,
                  "2 tensors are wanted");
     assert_fails(tensors("{\"x\": 1}", 1, &t, &n, &is_row), RT_INVALID_ARGUMENT, &err,

@@ -9,7 +9,7 @@
         client.predict('half_plus_two', {'x': [1, 2, 5]})['y']         # array([2.5, 3. , 4.5], dtype=float32)
 
 A refusal, a time-out or an unreachable server raises Error, whose `code` is gRPC's name of it and whose text
-is the server's own sentence.
+is the server's own sentence; InputError (a ValueError, too) is what cannot be sent at all.
 """
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Union
 if TYPE_CHECKING:
     from ._grpc import GrpcClient
 from ._rest import RestClient, b64
-from ._types import Error, Metadata, ModelConfig, Signature, TensorInfo, VersionStatus
+from ._types import Error, InputError, Metadata, ModelConfig, Signature, TensorInfo, VersionStatus
 
-__all__ = ['connect', 'RestClient', 'GrpcClient', 'Error', 'Metadata', 'ModelConfig', 'Signature', 'TensorInfo',
+__all__ = ['connect', 'RestClient', 'GrpcClient', 'Error', 'InputError', 'Metadata', 'ModelConfig', 'Signature', 'TensorInfo',
            'VersionStatus', 'b64']
 __version__ = '0.1.0'
 
@@ -40,7 +40,7 @@ def connect(url: str, **options: Any) -> Union[RestClient, 'GrpcClient']:
     """
     scheme, found, address = url.partition('://')
     if not found and not url.startswith('unix:'):
-        raise ValueError(f'{url}: none of http://, https://, grpc://, grpcs://, unix:')
+        raise ValueError(f'{url}: say which of its protocols: grpc://{url} or http://{url}')
     if scheme in ('http', 'https'):
         return RestClient(address, tls=scheme == 'https', **options)
     if scheme not in ('grpc', 'grpcs') and found:

@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 
 from . import _messages as messages
-from ._types import CODES, Classes, Error, Metadata, ModelConfig, Signature, VersionStatus
+from ._types import CODES, Classes, Error, InputError, Metadata, ModelConfig, Signature, VersionStatus
 
 _PREDICTION = '/tensorflow.serving.PredictionService/'
 _MODEL = '/tensorflow.serving.ModelService/'
@@ -106,22 +106,29 @@ class GrpcClient:
                 signature: Optional[str] = None, outputs: Sequence[str] = (), timeout: Optional[float] = None) -> Any:
         """The outputs of a model, as a mapping from names to arrays; only `outputs` when they are named.
 
-        `inputs` is a mapping from names to arrays, or the only input's array. Arrays are sent as they are; lists and
-        numbers become arrays of the type that the model's metadata (asked for once) says."""
+        `inputs` is a mapping from names to arrays, or the only input's array. What is given becomes arrays of the
+        types that the model's metadata (asked for once) says: reals are rounded, integers must be of the type's range,
+        and reals become integers only when they are whole. Arrays of other types than numpy's own choices (float64
+        and int64) are sent as they are when all are."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Predict', model, 'PredictResponse', timeout)
         named = inputs if isinstance(inputs, Mapping) else None
         infos = {}
-        if named is None or not all(isinstance(value, np.ndarray) for value in named.values()):
+        if named is None or not all(isinstance(value, np.ndarray) and value.dtype not in (np.float64, np.int64)
+                                    for value in named.values()):
             infos = self._signature(model, version, label, signature or 'serving_default', timeout).inputs
         if named is None:
             if len(infos) != 1:
-                raise Error('INVALID_ARGUMENT', f'{len(infos)} inputs are wanted, by name: {", ".join(infos)}')
+                raise InputError(f'{len(infos)} inputs are wanted, by name: {", ".join(infos)}')
             named = {next(iter(infos)): inputs}
         arrays = {}
         for name, value in named.items():
             dtype = infos[name].dtype if name in infos else None
-            arrays[name] = (messages.as_array(value, dtype), dtype)
+            try:
+                arrays[name] = (messages.as_array(value, dtype), dtype)
+                messages.check_array(arrays[name][0])
+            except (ValueError, TypeError, OverflowError) as wrong:
+                raise InputError(f'input "{name}": {wrong}') from None
         request = messages.write_predict(messages.model_spec(model, version, label, signature), arrays, outputs)
         try:
             answer = self._call(_PREDICTION + 'Predict', request, timeout)

@@ -21,15 +21,41 @@ _MAX_BYTES = 1 << 33
 
 
 def as_array(value: Any, dtype: Optional[str] = None) -> np.ndarray:
-    """Lists and numbers become arrays of the model's type; arrays stay as they are."""
+    """Lists, numbers and arrays of numbers become arrays of the model's type; other arrays stay as they are."""
     if isinstance(value, np.ndarray):
-        return value
+        return _converted(value, dtype)
     if dtype == 'DT_STRING' or isinstance(value, (bytes, str)):
         return np.array(value, dtype=object)
     number = next((n for n, name in DTYPE_NAMES.items() if name == dtype), None)
+    plain = np.asarray(value)
+    if plain.dtype.kind in 'iuf' and dtype:
+        plain = _converted(plain, dtype)
     if number == 14:
-        return np.asarray(value, np.float32)
-    return np.asarray(value, _NUMPY.get(number)) if number else np.asarray(value)
+        return np.asarray(plain, np.float32)
+    return np.asarray(plain, _NUMPY.get(number)) if number else plain
+
+
+def _converted(array: np.ndarray, dtype: Optional[str]) -> np.ndarray:
+    number = next((n for n, name in DTYPE_NAMES.items() if name == dtype), None)
+    wanted = np.dtype('float32' if number == 14 else _NUMPY.get(number, object) if number else object)
+    if array.dtype.name == 'bfloat16' or array.dtype == wanted or array.dtype.kind not in 'iuf' or wanted.kind not in 'iuf':
+        return array
+    with np.errstate(all='ignore'):
+        other = array.astype(wanted)
+        if wanted.kind != 'f' and not (np.array_equal(other.astype(array.dtype), array)
+                                       and np.array_equal(other < 0, array < 0)):
+            raise ValueError(f'{array.dtype} has values that {wanted} has not')
+    return other
+
+
+def check_array(array: np.ndarray) -> None:
+    """TypeError: write_tensor cannot write it."""
+    if array.dtype.kind == 'O':
+        for value in array.reshape(-1).tolist():
+            if not isinstance(value, (str, bytes, bytearray)):
+                raise TypeError(f'{type(value).__name__} is neither text nor bytes')
+    elif array.dtype.kind not in 'SU' and array.dtype.name != 'bfloat16' and array.dtype.newbyteorder('=') not in _DTYPE:
+        raise TypeError(f'an array of {array.dtype} has no form in TensorFlow')
 
 
 def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:

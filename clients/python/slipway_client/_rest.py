@@ -9,7 +9,7 @@ import ssl
 import urllib.parse
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ._types import Classes, Error, Metadata, Signature, TensorInfo, VersionStatus
+from ._types import Classes, Error, InputError, Metadata, Signature, TensorInfo, VersionStatus
 
 _CODE_OF_HTTP = {400: 'INVALID_ARGUMENT', 401: 'UNAUTHENTICATED', 403: 'PERMISSION_DENIED', 404: 'NOT_FOUND', 409: 'ABORTED',
                  413: 'RESOURCE_EXHAUSTED', 429: 'RESOURCE_EXHAUSTED', 499: 'CANCELLED', 500: 'INTERNAL',
@@ -98,7 +98,10 @@ class RestClient:
             return self._exchange(method, path, body, timeout)
 
     def _call(self, method: str, path: str, body: Any = None, timeout: Optional[float] = None) -> Any:
-        data = None if body is None else json.dumps(body, default=_plain).encode()
+        try:
+            data = None if body is None else json.dumps(body, default=_plain).encode()
+        except (TypeError, ValueError) as wrong:
+            raise InputError(str(wrong)) from None
         try:
             answer, text = self._exchange(method, path, data, self._timeout if timeout is None else timeout)
         except (socket.timeout, TimeoutError):
@@ -130,10 +133,13 @@ class RestClient:
     def predict(self, model: str, instances: Any = None, *, inputs: Any = None, version: Optional[int] = None,
                 label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
         """The predictions of `instances` (a list of rows) or the outputs of `inputs` (a tensor, or one by each name).
+        A mapping given first is taken as inputs, as over gRPC; the outputs of several names are a mapping, too.
 
         Arrays of numpy and bytes may stand anywhere."""
         if (instances is None) == (inputs is None):
-            raise ValueError('either instances or inputs are wanted')
+            raise InputError('either instances or inputs are wanted')
+        if isinstance(instances, Mapping):
+            instances, inputs = None, instances
         body = {'instances': instances} if inputs is None else {'inputs': inputs}
         if signature is not None:
             body['signature_name'] = signature

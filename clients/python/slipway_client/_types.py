@@ -26,6 +26,13 @@ class Error(Exception):
         self.code, self.message, self.http_status, self.retry_after = code, message, http_status, retry_after
 
 
+class InputError(Error, ValueError):
+    """What was given cannot be sent; the server was not asked."""
+
+    def __init__(self, message: str):
+        super().__init__('INVALID_ARGUMENT', message)
+
+
 @dataclass(frozen=True)
 class VersionStatus:
     version: int
