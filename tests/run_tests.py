@@ -112,18 +112,29 @@ def unit(tally, preset, env=None):
 
 
 def end_to_end(tally, preset, slow, env=None):
-    if not any(n.startswith("test_") for n in os.listdir(os.path.join(ROOT, "tests", "e2e"))):
+    """A file per process, as many at a time as there are cores: most of them wait most of the time."""
+    folder = os.path.join(ROOT, "tests", "e2e")
+    files = sorted((n for n in os.listdir(folder) if n.startswith("test_") and n.endswith(".py")),
+                   key=lambda n: -os.path.getsize(os.path.join(folder, n)))
+    if not files:
         return
-    say(f"{preset}: end to end")
-    status, output = run([sys.executable, "tests/e2e/run.py", f"build/{preset}"],
-                         dict(env or {}, SLIPWAY_SLOW=str(slow)), timeout=900)
-    last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
-    passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
-    if status and not failed:
-        failed = 1
-    if failed:
-        print(output[-12000:])
-    tally.add(f"{preset} end to end", passed, failed)
+    say(f"{preset}: {len(files)} files of end-to-end tests")
+    command = [sys.executable, "tests/e2e/run.py", f"build/{preset}"]
+    env = dict(env or {}, SLIPWAY_SLOW=str(slow))
+    run(command + ["no file"], env)  # the generated messages, before several want them
+
+    def one(name):
+        return name, run(command + [name], env, timeout=1200)
+
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        for name, (status, output) in pool.map(one, files):
+            last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
+            passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
+            if status and not failed:
+                failed = 1
+            if failed:
+                print(output[-12000:])
+            tally.add(f"{preset} {name}", passed, failed)
 
 
 def container(tally):
