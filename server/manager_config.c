@@ -221,7 +221,8 @@ void srv_mgr_check_reload(struct srv_manager *m)
         if (s == SRV_WAITING)
             return;
         if (s != SRV_SERVES)
-            srv_mgr_add_unavailable(&list, r->new_models[i], why, "no version was found");
+            srv_mgr_add_unavailable(&list, r->new_models[i], why,
+                                    model->trouble ? model->trouble : "no version was found");
     }
     enum rt_status st = RT_OK;
     if (list.n)

@@ -184,6 +184,12 @@ class Reload(GrpcCase):
         self.assertIn("{name: bad version: 1} due to error: ", text)
         wait_for(lambda: server.state("a", 1) == "END", 10, "the old model to go")
 
+    def test_a_base_path_that_is_not_there_is_named_in_the_end(self):
+        client = self.client(self.serve_one("--model_wait_seconds=1"))
+        self.fails(CODE.UNKNOWN, "{name: no} due to error: Could not find base path "
+                   f"{self.path('no')} for servable no", client.model.HandleReloadConfigRequest,
+                   self.request(("a", self.path("a")), ("no", self.path("no"))))
+
     def test_counters_that_were_asked_for_come_with_their_increase(self):
         self.put("b/1")
         server = self.serve_one()
