@@ -5,6 +5,7 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/remote.h"
+#include "clients/cli/file.h"
 #include "proto/text.h"
 #include "proto/unpack.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"

@@ -10,6 +10,7 @@
 #include "clients/cli/convert.h"
 #include "clients/cli/input.h"
 #include "clients/cli/load.h"
+#include "clients/cli/rest.h"
 #include "runtime/base/tfrecord.h"
 
 enum { MAX_VARIANTS = 64, VARIANTS = 8, CONNECTIONS = 4, MAX_RECORD = INT32_MAX };

@@ -7,8 +7,8 @@
 #include "clients/c/message.h"
 #include "clients/cli/cli.h"
 #include "clients/cli/input.h"
-#include "clients/cli/load.h"
 #include "clients/cli/npy.h"
+#include "clients/cli/rest.h"
 #include "runtime/base/tfrecord.h"
 
 struct predict {

@@ -5,6 +5,7 @@
 
 #include "clients/cli/convert.h"
 #include "clients/cli/npy.h"
+#include "clients/cli/file.h"
 
 enum { MAX_FILE = INT32_MAX, MAX_TENSORS = 4096 };
 

@@ -29,25 +29,6 @@ struct load {
     struct cl_result *result; /* its faults are guarded by mu */
 };
 
-enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *answer,
-                        struct rt_error *err)
-{
-    struct slipway_error why;
-    unsigned char *bytes;
-    size_t n;
-    if (r->rest)
-        return cl_rest(r, "POST", shot->path, shot->request, answer, err);
-    const struct slipway_call call = {.timeout_ms = r->timeout_ms};
-    rt_bytes_clear(answer);
-    if (slipway_unary(r->grpc, cl_log_method(shot->type), shot->request.p, shot->request.n, &call,
-                      &bytes, &n, &why))
-        return cl_of_slipway(&why, err);
-    answer->p = (char *)bytes; /* ends in a NUL, as rt_bytes do */
-    answer->n = n;
-    answer->room = n + 1;
-    return RT_OK;
-}
-
 /* ---- judging ---- */
 
 static void count_fault(struct load *l, const struct rt_error *err)

@@ -16,14 +16,6 @@
 
 enum { CL_MAX_THREADS = 1024 };
 
-/* One request and what it should be answered. */
-struct cl_shot {
-    enum pb_log_type type;  /* gRPC: which call */
-    struct rt_span request; /* the message, or REST's body */
-    const char *path;       /* REST */
-    struct rt_span want;    /* the answer; p NULL: any */
-};
-
 struct cl_source {
     /*
      * The next shot, for shot number `i` of the run. False: there is none any more. `kept` is the
@@ -64,9 +56,5 @@ struct cl_result {
  * the load from being made. Cleared by cl_result_clear in any case. */
 enum rt_status cl_load_run(const struct cl_load *l, struct cl_result *out, struct rt_error *err);
 void cl_result_clear(struct cl_result *r);
-
-/* Sends one shot and takes its answer (emptied before; made by rt_bytes_init). */
-enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *answer,
-                        struct rt_error *err);
 
 #endif

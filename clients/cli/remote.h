@@ -9,6 +9,7 @@
 #include "clients/cli/flags.h"
 #include "clients/cli/http.h"
 #include "clients/cli/json.h"
+#include "proto/prediction_log.h"
 
 struct cl_target {
     const char *server; /* the URL */
@@ -45,11 +46,16 @@ void cl_remote_close(struct cl_remote *r);
 enum rt_status cl_model_of(struct slipway_model *m, const char *name,
                            const struct cl_version_flags *f, struct rt_error *err);
 
-/* REST's path of a model: "/v1/models/NAME[/versions/N]SUFFIX". NULL: out of memory. */
-const char *cl_rest_path(struct rt_arena *arena, const struct slipway_model *m, const char *suffix);
-/* A REST call; an HTTP status other than 200 is the status it means, with the server's words. */
-enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path,
-                       struct rt_span body, struct rt_bytes *answer, struct rt_error *err);
+/* One inference. */
+struct cl_shot {
+    enum pb_log_type type;  /* gRPC: which call */
+    struct rt_span request; /* the message, or REST's body */
+    const char *path;       /* REST */
+    struct rt_span want;    /* the answer; p NULL: any */
+};
+/* Sends one shot and takes its answer (emptied before; made by rt_bytes_init). */
+enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *answer,
+                        struct rt_error *err);
 
 /* The same over both transports. What is given lives in the arena. */
 enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model *m,
@@ -66,10 +72,6 @@ enum rt_status cl_remote_signature(struct cl_remote *r, const struct slipway_mod
 enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, const char ***out,
                                 int *n, struct rt_error *err);
 
-/* A whole file, "-" being standard input, into `out` (made by rt_bytes_init). */
-enum rt_status cl_read_file(const char *path, struct rt_bytes *out, struct rt_error *err);
-enum rt_status cl_read_text(const char *path, struct rt_arena *arena, const char **out,
-                            struct rt_error *err);
 /* Prints "slipway COMMAND: CODE: text"; CL_EXIT_FAILED. */
 int cl_failed(const char *command, const struct rt_error *err);
 enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err);
