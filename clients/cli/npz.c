@@ -86,10 +86,11 @@ static enum rt_status unpack(const struct entry *e, size_t max_bytes, struct rt_
                              struct rt_span *out, struct rt_error *err)
 {
     *out = e->packed;
+    /* Stored ones too: many names may stand for the same bytes. */
+    if (e->size > max_bytes)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",
+                       (int)e->name.n, (const char *)e->name.p, e->size, max_bytes);
     if (e->method == 8) {
-        if (e->size > max_bytes)
-            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",
-                           (int)e->name.n, (const char *)e->name.p, e->size, max_bytes);
         /* deflate makes at most 1032 bytes of one */
         unsigned char *p =
             e->size / 1040 <= e->packed.n ? rt_arena_alloc(arena, e->size + 1) : NULL;

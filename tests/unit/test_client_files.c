@@ -143,6 +143,10 @@ static void other_orders_of_bytes_and_dimensions_are_put_right(void **state)
     assert_fails(cl_npy_read(rt_span_of(out.p, out.n), arena, &t, &err), RT_INVALID_ARGUMENT, &err,
                  "not of one plain type");
     rt_bytes_clear(&out);
+    npy(&out, "{'descr': '|S0', 'fortran_order': False, 'shape': (50000000,), }", NULL, 0);
+    assert_fails(cl_npy_read(rt_span_of(out.p, out.n), arena, &t, &err), RT_INVALID_ARGUMENT, &err,
+                 "too few bytes");
+    rt_bytes_clear(&out);
 }
 
 /* ---- JSON ---- */
