@@ -61,7 +61,7 @@ static struct rt_callable *open_op(const char *graph, const char *feed, const ch
     struct rt_registry *ops = rt_registry_new();
     struct rt_library *library;
     struct rt_session *session;
-    struct rt_callable *c;
+    struct rt_callable *c = NULL;
     struct rt_error err = {0};
 
     for (int k = 0; k < n_out; k++) {
