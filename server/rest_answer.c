@@ -138,7 +138,8 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         MHD_add_response_header(answer, "Content-Encoding", "gzip");
         MHD_add_response_header(answer, "Vary", "Accept-Encoding");
     }
-    MHD_add_response_header(answer, "X-Request-Id", r->id);
+    if (req->tells_id)
+        MHD_add_response_header(answer, "X-Request-Id", r->id);
     if (r->http == 429 || r->http == 503)
         MHD_add_response_header(answer, "Retry-After", "1");
     if (req->close || req->loop->closing)

@@ -223,6 +223,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->in_handler = req->finished = req->overdue = false;
     req->gzip = req->close = req->browser = req->expects = req->bad_lengths = false;
     req->bad_header = req->chunked = req->accepts_gzip = req->deflated = false;
+    req->tells_id = r->server->options.access_log;
     req->n_lengths = req->n_encodings = req->n_hosts = 0;
     req->n_pieces = 0;
     req->uri_at = uri;

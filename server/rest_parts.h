@@ -90,6 +90,7 @@ struct srv_rest_call {
     uint64_t swallowed;
     int n_lengths, n_encodings, n_hosts;
     bool accepts_gzip, deflated; /* the answer */
+    bool tells_id;               /* in the answer: the client asked, or the access log has it */
     const char *uri_at;          /* in libmicrohttpd's buffer: only compared */
     uint64_t n_pieces;           /* of the body */
     uint64_t length;             /* announced; UINT64_MAX: chunked */

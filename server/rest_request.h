@@ -26,7 +26,7 @@ struct srv_rest_request {
     struct rt_span uri; /* raw, query included; in the arena */
     struct srv_route route;
     struct rt_bytes body;
-    char id[SRV_REST_ID_ROOM]; /* X-Request-Id */
+    char id[SRV_REST_ID_ROOM]; /* X-Request-Id; empty where nobody asks for one */
     int64_t received_ns;
 
     struct srv_job job; /* owner: this request */
