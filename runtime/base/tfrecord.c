@@ -1,9 +1,12 @@
 #include "runtime/base/tfrecord.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/base/crc32c.h"
 
@@ -79,8 +82,17 @@ struct rt_tfrecord *rt_tfrecord_over(struct rt_span bytes)
 enum rt_status rt_tfrecord_open(struct rt_tfrecord **out, const char *path, size_t max_bytes,
                                 struct rt_error *err)
 {
+    struct stat s;
+    FILE *f = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for a FIFO's writer */
+
     *out = NULL;
-    FILE *f = fopen(path, "rb");
+    if (fd >= 0 && fstat(fd, &s) == 0 && !S_ISREG(s.st_mode)) {
+        close(fd);
+        return rt_fail(err, RT_FAILED_PRECONDITION, "%s is no regular file", path);
+    }
+    if (fd >= 0 && !(f = fdopen(fd, "rb")))
+        close(fd);
     if (!f)
         return rt_fail(err,
                        errno == ENOENT   ? RT_NOT_FOUND

@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/tfrecord.h"
@@ -137,6 +138,22 @@ static void a_length_that_is_a_lie_takes_no_memory(void **state)
     assert_null(r);
 }
 
+static void what_is_no_file_is_refused_without_waiting(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/slipway-tfrecord-XXXXXX";
+    struct rt_tfrecord *r;
+    assert_non_null(mkdtemp(path));
+    assert_fails(rt_tfrecord_open(&r, path, 10, &err), RT_FAILED_PRECONDITION, &err,
+                 "is no regular file");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_fails(rt_tfrecord_open(&r, path, 10, &err), RT_FAILED_PRECONDITION, &err,
+                 "is no regular file");
+    assert_null(r);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +163,7 @@ int main(void)
         cmocka_unit_test(a_changed_byte_is_corruption_wherever_it_is),
         cmocka_unit_test(a_file_is_read_record_by_record_whatever_their_sizes),
         cmocka_unit_test(a_length_that_is_a_lie_takes_no_memory),
+        cmocka_unit_test(what_is_no_file_is_refused_without_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
