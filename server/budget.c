@@ -44,3 +44,29 @@ enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t
                    "--max_bytes_in_flight",
                    what, (long long)b->limit);
 }
+
+static size_t beyond(size_t room)
+{
+    return room > SRV_FREE_BYTES ? room - SRV_FREE_BYTES : 0;
+}
+
+bool srv_growth_take(void *arg, size_t room, size_t wanted)
+{
+    struct srv_growth *g = arg;
+    size_t more = beyond(wanted) - beyond(room);
+    bool fits = !more || srv_budget_take(g->budget, g->own, more);
+    g->refused = fits ? 0 : more;
+    return fits;
+}
+
+void srv_growth_give(struct srv_growth *g, size_t room)
+{
+    if (g)
+        srv_budget_give(g->budget, g->own, beyond(room));
+}
+
+enum rt_status srv_growth_failed(const struct srv_growth *g, size_t bytes, struct rt_error *err)
+{
+    return g && g->refused ? srv_budget_refused(g->budget, *g->own, g->refused, "the response", err)
+                           : rt_fail_memory(err, "a response", bytes);
+}

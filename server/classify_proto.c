@@ -198,41 +198,58 @@ static void put_result(struct rt_bytes *out, const struct srv_scoring *s,
     }
 }
 
+/* A buffer for an answer, which is counted if `growth` is there. */
+static void open_counted(struct rt_bytes *b, struct srv_growth *growth)
+{
+    rt_bytes_init(b, LIMIT);
+    b->may_grow = growth ? srv_growth_take : NULL;
+    b->grow_arg = growth;
+}
+
+static void drop_counted(struct rt_bytes *b)
+{
+    srv_growth_give(b->grow_arg, b->room);
+    rt_bytes_clear(b);
+}
+
 static enum rt_status take(struct rt_bytes *b, unsigned char **out, size_t *n, struct rt_error *err)
 {
+    const struct srv_growth *growth = b->grow_arg;
     bool failed = b->failed;
     size_t bytes = b->n;
 
     *out = (unsigned char *)rt_bytes_take(b, n);
     rt_bytes_clear(b);
-    return failed ? rt_fail_memory(err, "a response", bytes) : RT_OK;
+    return failed ? srv_growth_failed(growth, bytes, err) : RT_OK;
 }
 
 enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_tensor *fetches,
-                                 int64_t n, const struct srv_model_echo *echo, unsigned char **out,
-                                 size_t *n_out, struct rt_error *err)
+                                 int64_t n, const struct srv_model_echo *echo,
+                                 struct srv_growth *growth, unsigned char **out, size_t *n_out,
+                                 struct rt_error *err)
 {
     struct rt_bytes result, message;
 
-    rt_bytes_init(&result, LIMIT);
-    rt_bytes_init(&message, LIMIT);
+    open_counted(&result, growth);
+    open_counted(&message, growth);
     put_result(&result, s, fetches, n);
-    srv_put_bytes(&message, 1, result.p, result.n);
+    if (!result.failed)
+        srv_put_bytes(&message, 1, result.p, result.n);
     srv_model_echo_put(&message, echo, 2);
     message.failed |= result.failed;
-    rt_bytes_clear(&result);
+    drop_counted(&result);
     return take(&message, out, n_out, err);
 }
 
 enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
                                const struct rt_tensor *fetches, int64_t n,
-                               const struct srv_model_echo *echo, unsigned char **out,
-                               size_t *n_out, struct rt_error *err)
+                               const struct srv_model_echo *echo, struct srv_growth *growth,
+                               unsigned char **out, size_t *n_out, struct rt_error *err)
 {
     struct rt_bytes result, message;
 
-    rt_bytes_init(&result, LIMIT);
-    rt_bytes_init(&message, LIMIT);
+    open_counted(&result, growth);
+    open_counted(&message, growth);
     for (int i = 0; i < n_scorings && !message.failed; i++) {
         uint32_t number = s[i].api == SRV_CLASSIFY ? 2 : 3;
         result.n = 0;
@@ -243,7 +260,7 @@ enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
         srv_model_echo_put(&message, &echo[i], 1);
         srv_put_bytes(&message, number, result.p, result.n);
     }
-    rt_bytes_clear(&result);
+    drop_counted(&result);
     return take(&message, out, n_out, err);
 }
 

@@ -8,6 +8,7 @@
 #ifndef SRV_CLASSIFY_PROTO_H
 #define SRV_CLASSIFY_PROTO_H
 
+#include "server/budget.h"
 #include "server/classify.h"
 #include "server/model_spec.h"
 #include "server/wire.h"
@@ -43,13 +44,14 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* A ClassificationResponse or RegressionResponse of `n` examples, from malloc. */
 enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_tensor *fetches,
-                                 int64_t n, const struct srv_model_echo *echo, unsigned char **out,
-                                 size_t *n_out, struct rt_error *err);
+                                 int64_t n, const struct srv_model_echo *echo,
+                                 struct srv_growth *growth, unsigned char **out, size_t *n_out,
+                                 struct rt_error *err);
 /* A MultiInferenceResponse: one echo per scoring. */
 enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
                                const struct rt_tensor *fetches, int64_t n,
-                               const struct srv_model_echo *echo, unsigned char **out,
-                               size_t *n_out, struct rt_error *err);
+                               const struct srv_model_echo *echo, struct srv_growth *growth,
+                               unsigned char **out, size_t *n_out, struct rt_error *err);
 
 /* Appends a ClassificationRequest or RegressionRequest (they look alike) of these examples. */
 void srv_examples_write_request(const struct srv_model_echo *echo, const struct rt_tensor *examples,

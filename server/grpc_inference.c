@@ -14,7 +14,9 @@ static void done(struct srv_job *job)
     enum rt_status st = job->status;
     unsigned char *bytes = NULL;
     size_t n = 0;
+    struct srv_growth growth = {&c->server->in_flight, &c->charged, 0};
 
+    inf->growth = &growth; /* given back at the call's end, when the answer is sent */
     if (!st)
         st = srv_inference_finish(inf, &job->err);
     if (!st)

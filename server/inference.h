@@ -21,6 +21,7 @@
 #ifndef SRV_INFERENCE_H
 #define SRV_INFERENCE_H
 
+#include "server/budget.h"
 #include "server/classify_proto.h"
 #include "server/job.h"
 #include "server/map.h"
@@ -49,7 +50,8 @@ struct srv_inference {
     struct srv_session_call *session; /* SessionRun's own */
     int n_scorings;                   /* Classify and Regress: 1; MultiInference: one per task */
     struct srv_scoring *scorings;
-    bool *wanted; /* per output of the signature: goes into the response */
+    bool *wanted;              /* per output of the signature: goes into the response */
+    struct srv_growth *growth; /* what `write` takes; the caller's; NULL: nobody counts */
 };
 
 /* *job is zeroed; its arena is `arena`. */

@@ -67,7 +67,8 @@ static enum rt_status write(const struct srv_inference *inf, unsigned char **out
 {
     const struct srv_job *job = inf->job;
     struct srv_model_echo echo = echo_of(inf, 0);
-    return srv_scoring_write(inf->scorings, job->fetches, job->feeds[0].dim[0], &echo, out, n, err);
+    return srv_scoring_write(inf->scorings, job->fetches, job->feeds[0].dim[0], &echo, inf->growth,
+                             out, n, err);
 }
 
 static void write_request(const struct srv_inference *inf, struct rt_bytes *out)
@@ -186,7 +187,7 @@ static enum rt_status write_multi(const struct srv_inference *inf, unsigned char
     if (!echoes)
         return rt_fail_memory(err, "a response", 0);
     return srv_multi_write(inf->scorings, inf->n_scorings, job->fetches, job->feeds[0].dim[0],
-                           echoes, out, n, err);
+                           echoes, inf->growth, out, n, err);
 }
 
 static void write_multi_request(const struct srv_inference *inf, struct rt_bytes *out)

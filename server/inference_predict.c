@@ -65,6 +65,7 @@ static enum rt_status write(const struct srv_inference *inf, unsigned char **out
         .fetches = job->fetches,
         .wanted = inf->wanted,
         .as_content = inf->options->enable_serialization_as_tensor_content,
+        .growth = inf->growth,
     };
     return srv_predict_write(&r, out, n, err);
 }

@@ -202,6 +202,7 @@ static enum rt_status write(const struct srv_inference *inf, unsigned char **out
         .names = r->fetches,
         .tensors = in_order(inf, inf->job->fetches, inf->session->fetch, r->n_fetches),
         .trace = inf->job->trace,
+        .growth = inf->growth,
     };
     if (!response.tensors)
         return rt_fail_memory(err, "a response", 0);

@@ -159,7 +159,7 @@ static const struct row rows[] = {
     {"max_body_bytes", BYTES, OURS, AT(max_body_bytes), "256M", NULL, 1024, INT64_C(1) << 40,
      "largest request body"},
     {"max_bytes_in_flight", BYTES, OURS, AT(max_bytes_in_flight), "1G", NULL, 1024,
-     INT64_C(1) << 44, "what requests may hold at a time, in all: bodies, tensors, REST's answers"},
+     INT64_C(1) << 44, "what requests may hold at a time, in all: bodies, tensors, answers"},
     {"max_header_bytes", BYTES, OURS, AT(max_header_bytes), "16K", NULL, 1024, 16 << 20,
      "largest request header"},
     {"max_queue_jobs", INTEGER, OURS, AT(max_queue_jobs), "10000", NULL, 1, INT32_MAX,

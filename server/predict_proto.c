@@ -272,7 +272,9 @@ enum rt_status srv_predict_write(const struct srv_predict_response *r, unsigned 
                     srv_bytes_size(2, e[i].tensor.tensor);
         total += srv_bytes_size(1, e[i].size);
     }
-    *out = p = total <= INT32_MAX ? malloc(total + 1) : NULL; /* protobuf's limit is 2 GiB */
+    bool fits = total <= INT32_MAX && /* protobuf's limit is 2 GiB */
+                (!r->growth || srv_growth_take(r->growth, 0, total));
+    *out = p = fits ? malloc(total + 1) : NULL;
     *n = total;
     for (int i = 0; p && i < sig->n_outputs; i++) {
         const char *alias = sig->outputs[i].alias;
@@ -287,7 +289,7 @@ enum rt_status srv_predict_write(const struct srv_predict_response *r, unsigned 
         srv_model_echo_write(p, &r->echo, 2);
     if (e != few)
         free(e);
-    return p ? RT_OK : rt_fail_memory(err, "a response", total);
+    return p ? RT_OK : srv_growth_failed(r->growth, total, err);
 }
 
 void srv_predict_write_request(const struct srv_predict_request_parts *parts, struct rt_bytes *out)

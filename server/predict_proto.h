@@ -8,6 +8,7 @@
 #define SRV_PREDICT_PROTO_H
 
 #include "runtime/saved_model.h"
+#include "server/budget.h"
 #include "server/model_spec.h"
 #include "server/tensor_wire.h"
 
@@ -44,6 +45,7 @@ struct srv_predict_response {
     const struct rt_tensor *fetches; /* one per output of sig */
     const bool *wanted;              /* per output */
     bool as_content;                 /* tensor_content instead of the typed fields */
+    struct srv_growth *growth;       /* NULL: the bytes are not counted */
 };
 /* The bytes, from malloc. Fails for types that have no form on the wire. */
 enum rt_status srv_predict_write(const struct srv_predict_response *response, unsigned char **out,

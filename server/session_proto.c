@@ -107,6 +107,11 @@ enum rt_status srv_session_read(struct srv_cursor message, struct srv_session_re
 
 /* ---- writing: tensors ---- */
 
+static size_t named_size(const char *name, const struct rt_tensor *t)
+{
+    return srv_bytes_size(1, strlen(name)) + srv_bytes_size(2, srv_tensor_lay_out(t, false).tensor);
+}
+
 static void put_named(struct rt_bytes *out, uint32_t number, const char *name,
                       const struct rt_tensor *t)
 {
@@ -240,6 +245,7 @@ enum rt_status srv_session_write(const struct srv_session_response *r, unsigned 
                                  size_t *n, struct rt_error *err)
 {
     struct rt_bytes message, metadata;
+    size_t total = 0;
 
     for (int i = 0; i < r->n; i++)
         if (!srv_tensor_has_wire((enum rt_dtype)r->tensors[i]->dtype))
@@ -247,7 +253,13 @@ enum rt_status srv_session_write(const struct srv_session_response *r, unsigned 
                            r->names[i], rt_dtype_name((enum rt_dtype)r->tensors[i]->dtype));
     rt_bytes_init(&message, LIMIT);
     rt_bytes_init(&metadata, LIMIT);
-    for (int i = 0; i < r->n; i++)
+    message.may_grow = r->growth ? srv_growth_take : NULL;
+    message.grow_arg = r->growth;
+    /* Measured first: a request may name one tensor as often as it likes. */
+    for (int i = 0; i < r->n && total <= LIMIT; i++)
+        total += srv_bytes_size(1, named_size(r->names[i], r->tensors[i]));
+    rt_bytes_reserve(&message, total);
+    for (int i = 0; i < r->n && !message.failed; i++)
         put_named(&message, 1, r->names[i], r->tensors[i]);
     if (r->trace && r->trace->wants_times)
         put_step_stats(&metadata, r->trace);
@@ -258,10 +270,10 @@ enum rt_status srv_session_write(const struct srv_session_response *r, unsigned 
     srv_model_echo_put(&message, &r->echo, 3);
     rt_bytes_clear(&metadata);
     bool failed = message.failed;
-    size_t size = message.n;
+    size_t size = message.n > total ? message.n : total;
     *out = (unsigned char *)rt_bytes_take(&message, n);
     rt_bytes_clear(&message);
-    return failed ? rt_fail_memory(err, "a response", size) : RT_OK;
+    return failed ? srv_growth_failed(r->growth, size, err) : RT_OK;
 }
 
 void srv_session_write_request(const struct srv_session_request *r,

@@ -9,6 +9,7 @@
 #define SRV_SESSION_PROTO_H
 
 #include "runtime/trace.h"
+#include "server/budget.h"
 #include "server/model_spec.h"
 #include "server/tensor_wire.h"
 
@@ -38,6 +39,7 @@ struct srv_session_response {
     const char *const *names;
     const struct rt_tensor *const *tensors; /* per name */
     const struct rt_trace *trace;           /* NULL: no RunMetadata */
+    struct srv_growth *growth;              /* NULL: the bytes are not counted */
 };
 /* The bytes, from malloc. Fails for types that have no form on the wire. */
 enum rt_status srv_session_write(const struct srv_session_response *r, unsigned char **out,

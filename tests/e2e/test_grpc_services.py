@@ -13,6 +13,7 @@ import time
 import unittest
 
 import grpc
+import small_models
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from grpc.reflection.v1 import reflection_pb2 as reflection_v1
@@ -514,6 +515,54 @@ class Hostile(GrpcCase):
         self.assertTrue(connection.ended)
         self.assertLess(most, 450 << 10)
         self.assertEqual(self.client(server).predict(), [3.0])
+
+
+    def test_answers_that_nobody_takes_have_a_bound(self):
+        small_models.write_shapes(self.path("shapes/1"))
+        server = self.serve(f"--models={self.folder}", "--max_bytes_in_flight=2M")
+        client = self.client(server, options=(("grpc.max_receive_message_length", -1),))
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = "shapes", "fill"
+        t = request.inputs["dims"]
+        t.dtype = types_pb2.DT_INT32
+        t.tensor_shape.dim.add(size=1)
+
+        def fill(n):
+            del t.int_val[:]
+            t.int_val.append(n)
+            return len(client.prediction.Predict(request, timeout=WAIT).outputs["y"].float_val)
+        for _ in range(5):  # what was taken comes back
+            self.assertEqual(fill(450000), 450000)
+        self.fails(CODE.RESOURCE_EXHAUSTED, "the response is larger than --max_bytes_in_flight",
+                   lambda timeout: fill(600000))
+        fill(200000)
+        message = request.SerializeToString()
+        connection = Frames(server.grpc_port)
+        for stream in range(1, 19, 2):  # 800 KB each, of which the window lets 64 KB go
+            connection.call(stream, PREDICT)
+            connection.send(Frames.DATA, stream, b"\0" + struct.pack(">I", len(message)) + message,
+                            1)
+        end = time.monotonic() + WAIT
+        while time.monotonic() < end:
+            try:
+                fill(450000)
+            except grpc.RpcError as error:
+                self.assertEqual(error.code(), CODE.UNAVAILABLE)
+                self.assertIn("the response does not fit beside the requests", error.details())
+                break
+            connection.listen(0.05)
+        else:
+            self.fail("answers that wait are not counted")
+        self.assertEqual(fill(1000), 1000)  # small ones go on
+        connection.socket.close()
+        wait_for(lambda: fill_or_none(fill, 450000) == 450000, 10, "the bytes to come back")
+
+
+def fill_or_none(fill, n):
+    try:
+        return fill(n)
+    except grpc.RpcError:
+        return None
 
 
 class Health(GrpcCase):

@@ -587,6 +587,15 @@ class SessionRun(InferenceCase):
             setattr(r if key == "tensor_name_is_alias" else r.options, key, value)
         return self.session.SessionRun(r, timeout=WAIT)
 
+    def test_one_tensor_many_times_is_an_answer_with_a_bound(self):
+        answer = self.ask([("x:0", [2, 4])], ["y:0"] * 1000)
+        self.assertEqual(self.found(answer), [("y:0", [3, 4])] * 1000)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.ask([("x:0", [1.0] * 50000)], ["y:0"] * 10000)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertIn("the response is larger than --max_bytes_in_flight",
+                      caught.exception.details())
+
     def found(self, answer):
         return [(t.name, list(t.tensor.float_val)) for t in answer.tensor]
 

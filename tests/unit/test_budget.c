@@ -60,12 +60,39 @@ static void what_never_fits_is_told_the_flag(void **state)
     assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_UNAVAILABLE);
 }
 
+static void an_answer_is_counted_but_for_its_first_bytes(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 10000};
+    struct rt_error err = {0};
+    size_t own = 0;
+    struct srv_growth g = {&b, &own, 0};
+    assert_true(srv_growth_take(&g, 0, SRV_FREE_BYTES));
+    assert_int_equal(own, 0);
+    assert_true(srv_growth_take(&g, SRV_FREE_BYTES, SRV_FREE_BYTES + 10));
+    assert_true(srv_growth_take(&g, SRV_FREE_BYTES + 10, SRV_FREE_BYTES + 100));
+    assert_int_equal(own, 100);
+    assert_false(srv_growth_take(&g, SRV_FREE_BYTES + 100, SRV_FREE_BYTES + 10001));
+    assert_int_equal(own, 100);
+    assert_fails(srv_growth_failed(&g, 0, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the response is larger than --max_bytes_in_flight, 10000 bytes, allows");
+    assert_true(srv_growth_take(&g, SRV_FREE_BYTES + 100, SRV_FREE_BYTES + 200));
+    assert_int_equal(srv_growth_failed(&g, 7, &err), RT_RESOURCE_EXHAUSTED);
+    assert_null(strstr(rt_error_text(&err), "--max_bytes_in_flight"));
+    srv_growth_give(&g, SRV_FREE_BYTES + 200);
+    assert_int_equal(own, 0);
+    assert_int_equal(srv_budget_left(&b), 10000);
+    srv_growth_give(NULL, 1 << 20);
+    assert_int_equal(srv_growth_failed(NULL, 7, &err), RT_RESOURCE_EXHAUSTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_fits_is_given_and_can_be_given_back),
         cmocka_unit_test(what_does_not_fit_beside_others_may_be_asked_again),
         cmocka_unit_test(what_never_fits_is_told_the_flag),
+        cmocka_unit_test(an_answer_is_counted_but_for_its_first_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
