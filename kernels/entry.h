@@ -35,4 +35,11 @@ struct kn_entry {
                 .prepare = (prepare_),                                                             \
                 .run = (run_)})
 
+/* A row of KN_KERNELS that takes type `in_` of T only with type `out_` of attribute `attr_`. */
+#define KN_CPU_PAIR(op_, name_, in_, attr_, out_, prepare_, run_)                                  \
+    {                                                                                              \
+        .op = (op_), .device = "CPU", .name = (name_), .types = RT_T(in_),                         \
+        .and_type_attr = (attr_), .and_types = RT_T(out_), .prepare = (prepare_), .run = (run_)    \
+    }
+
 #endif

@@ -255,12 +255,8 @@ static enum rt_status find_kernels(struct rt_plan *p, struct pl_node *n, struct 
     for (int i = 0; i < count; i++) {
         if (strcmp(all[i]->device, device) != 0)
             continue;
-        if (all[i]->types) {
-            const char *name = all[i]->type_attr ? all[i]->type_attr : "T";
-            const struct rt_attr *a = rt_attr(n->def, name);
-            if (a && a->type == RT_ATTR_TYPE && !(all[i]->types & RT_T(a->v.t)))
-                continue;
-        }
+        if (!rt_kernel_takes(all[i], n->def))
+            continue;
         n->lazy = (n->lazy || !n->n_kernels) && (all[i]->flags & RT_K_LAZY);
         n->kernels[n->n_kernels++] = all[i];
     }

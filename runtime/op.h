@@ -228,7 +228,10 @@ struct rt_kernel {
     const char *op, *device, *name; /* name: "conv2d.onednn", for logs and tests that force it */
     const char *type_attr;          /* which attribute `types` speaks of; NULL: "T" */
     uint64_t types;                 /* types of that attribute that it takes; 0: any */
-    uint64_t host_in, host_out;     /* args that stay in host memory on this device */
+    /* The same of a second attribute, for a kernel that takes only some pairs of types. */
+    const char *and_type_attr;
+    uint64_t and_types;
+    uint64_t host_in, host_out; /* args that stay in host memory on this device */
     unsigned flags;
     /* NULL: 1. The highest > 0 among the candidates of a node is chosen; 0: not this one. */
     int (*can)(const struct rt_prep *p);
@@ -248,6 +251,8 @@ const struct rt_op *rt_registry_op(const struct rt_registry *r, const char *name
 /* All kernels of an op; *n of them. */
 const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, const char *op,
                                                    int *n);
+/* Whether this kernel's row takes the node's types. */
+bool rt_kernel_takes(const struct rt_kernel *k, const struct rt_node *n);
 /* Whether some kernel on `device` takes this node's types; else a sentence that says whether the
  * op, the type or only the device is missing (UNIMPLEMENTED). */
 enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_node *n,

@@ -353,7 +353,8 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const st
     if (n_key >= 0)
         for (struct rt_prepared *p = atomic_load_explicit(&cache->first, memory_order_acquire); p;
              p = p->next)
-            if (p->n_key == n_key && memcmp(p->key, c->key, (size_t)n_key * sizeof *p->key) == 0) {
+            if (p->n_key == n_key &&
+                (!n_key || memcmp(p->key, c->key, (size_t)n_key * sizeof *p->key) == 0)) {
                 *out = p;
                 return RT_OK;
             }

@@ -114,6 +114,12 @@ static uint64_t types_of(const struct rt_node *n, const char *type_attr)
     return types;
 }
 
+bool rt_kernel_takes(const struct rt_kernel *k, const struct rt_node *n)
+{
+    return (k->types == 0 || (types_of(n, k->type_attr) & ~k->types) == 0) &&
+           (!k->and_type_attr || (types_of(n, k->and_type_attr) & ~k->and_types) == 0);
+}
+
 static void add_types(struct rt_bytes *b, uint64_t types)
 {
     const char *glue = "";
@@ -146,6 +152,7 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     uint64_t here = 0, wanted = 0;
     struct rt_bytes devices;
     rt_bytes_init(&devices, 256);
+    const struct rt_kernel *pair = NULL; /* takes the first attribute's types, not the second's */
     bool is_here = false;
     for (int i = 0; i < row->n_kernels; i++) {
         const struct rt_kernel *k = row->kernel[i];
@@ -154,15 +161,17 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
                 rt_bytes_addf(&devices, "%s%s", devices.n ? ", " : "", k->device);
             continue;
         }
-        uint64_t types = types_of(n, k->type_attr);
-        if (k->types == 0 || (types & ~k->types) == 0) {
+        if (rt_kernel_takes(k, n)) {
             rt_bytes_clear(&devices);
             return RT_OK;
         }
+        const uint64_t types = types_of(n, k->type_attr);
         is_here = true;
         type_attr = k->type_attr ? k->type_attr : "T";
         here |= k->types;
         wanted = types;
+        if (k->types == 0 || (types & ~k->types) == 0)
+            pair = k;
     }
 
     struct rt_bytes text;
@@ -170,6 +179,12 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     if (is_here) {
         rt_bytes_addf(&text, "op %s has no kernel for %s=", op, type_attr);
         add_types(&text, wanted);
+        if (pair) {
+            rt_bytes_addf(&text, ", %s=", pair->and_type_attr);
+            add_types(&text, types_of(n, pair->and_type_attr));
+            type_attr = pair->and_type_attr;
+            here = pair->and_types;
+        }
         rt_bytes_addf(&text, " on %s (it has: ", device);
         add_types(&text, here);
         rt_bytes_addc(&text, ')');

@@ -244,7 +244,19 @@ KN_BINARY(next_after, "NextAfter", WIDE, NEXT_AFTER)
 #define COMPLEX_D(dt, x, y) CMPLX(x, y)
 KN_BINARY_LOOP(, complex_RT_F32, float, float, , float _Complex, , COMPLEX_F, 0)
 KN_BINARY_LOOP(, complex_RT_F64, double, double, , double _Complex, , COMPLEX_D, 0)
-KN_BINARY_OP(complex, "Complex", WIDE, NULL)
+static const struct kn_binary complex_binary = {
+    .row = {[RT_F32] = complex_RT_F32, [RT_F64] = complex_RT_F64}};
+static enum rt_status complex_prepare(struct rt_prep *p, void **state)
+{
+    return kn_binary_prepare(p, &complex_binary, state);
+}
+const struct kn_entry kn_complex = {
+    .op = {.name = "Complex", .infer = kn_infer_broadcast, .rows = rt_rows_each},
+    .kernels = KN_KERNELS(KN_CPU_PAIR("Complex", "complex.64", RT_F32, "Tout", RT_C64,
+                                      complex_prepare, kn_binary_run),
+                          KN_CPU_PAIR("Complex", "complex.128", RT_F64, "Tout", RT_C128,
+                                      complex_prepare, kn_binary_run)),
+};
 
 /* ---- many inputs ---- */
 

@@ -47,6 +47,8 @@ enum rt_status kn_infer_scalars(struct rt_infer *x)
 
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i)
 {
+    if (i == 0 && rt_tensor_count(t) == 0)
+        return 0;
     switch (kn_dtype(t)) {
     case RT_I8:
     case RT_QI8:

@@ -26,7 +26,8 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 
 /* ---- integers ---- */
 
-/* Element i of any integer or bool tensor. */
+/* Element i of any integer or bool tensor; 0 of a tensor that has none, should a caller have
+ * forgotten to refuse it. */
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /* All elements of a tensor; their number, or -1 when there are more than max. */
 int kn_ints(const struct rt_tensor *t, int64_t *v, int max);

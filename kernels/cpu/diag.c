@@ -83,6 +83,12 @@ static enum rt_status check_bounds(const struct diags *d, const char *dot, struc
     return RT_OK;
 }
 
+/* The inputs of MatrixDiagV2 that are one value: TensorFlow takes no vector of one for them. */
+static enum rt_status check_scalar(const char *name, int rank, struct rt_error *err)
+{
+    return rank == 0 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "%s must be a scalar", name);
+}
+
 /* ---- MatrixDiag(diagonal[, k, num_rows, num_cols, padding_value]) ---- */
 
 static enum rt_status diag_of(const struct rt_node *n, const struct rt_shape *in,
@@ -109,6 +115,9 @@ static enum rt_status diag_of(const struct rt_node *n, const struct rt_shape *in
     const int64_t longest = in->dim[in->rank - 1];
     const int64_t min_rows = longest - (d->upper < 0 ? d->upper : 0);
     const int64_t min_cols = longest + (d->lower > 0 ? d->lower : 0);
+    if (rows && ((st = check_scalar("num_rows", rows->rank, err)) ||
+                 (st = check_scalar("num_cols", cols->rank, err))))
+        return st;
     d->rows = rows ? kn_int_at(rows, 0) : -1;
     d->cols = cols ? kn_int_at(cols, 0) : -1;
     if (d->rows != -1 && d->rows < min_rows)
@@ -147,9 +156,11 @@ static enum rt_status diag_infer(struct rt_infer *x)
 
     if (!kn_known(x, plain ? 0 : 14))
         return RT_OK;
-    enum rt_status st =
-        diag_of(x->node, &x->in[0].shape, plain ? NULL : x->in[1].value,
-                plain ? NULL : x->in[2].value, plain ? NULL : x->in[3].value, &d, &out, x->err);
+    enum rt_status st = plain ? RT_OK : check_scalar("padding_value", x->in[4].shape.rank, x->err);
+    if (st)
+        return st;
+    st = diag_of(x->node, &x->in[0].shape, plain ? NULL : x->in[1].value,
+                 plain ? NULL : x->in[2].value, plain ? NULL : x->in[3].value, &d, &out, x->err);
     if (!st)
         x->out[0].shape = out;
     return st;
@@ -197,8 +208,11 @@ static enum rt_status diag_run(struct rt_run *r)
     struct diags d;
 
     shape_of(&r->in[0], &in);
-    enum rt_status st = diag_of(r->node, &in, plain ? NULL : &r->in[1], plain ? NULL : &r->in[2],
-                                plain ? NULL : &r->in[3], &d, &out, r->err);
+    enum rt_status st = plain ? RT_OK : check_scalar("padding_value", r->in[4].rank, r->err);
+    if (st)
+        return st;
+    st = diag_of(r->node, &in, plain ? NULL : &r->in[1], plain ? NULL : &r->in[2],
+                 plain ? NULL : &r->in[3], &d, &out, r->err);
     if (st)
         return st;
     if (!kn_out(r, 0, out.rank, out.dim))
@@ -278,6 +292,12 @@ static enum rt_status part_of(const struct rt_node *n, const struct rt_shape *in
     return RT_OK;
 }
 
+/* Unlike MatrixDiag's, any shape of one element. */
+static enum rt_status check_padding(int64_t n, struct rt_error *err)
+{
+    return n == 1 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "Padding must be scalar.");
+}
+
 static enum rt_status part_infer(struct rt_infer *x)
 {
     struct diags d;
@@ -285,6 +305,8 @@ static enum rt_status part_infer(struct rt_infer *x)
 
     if (!kn_known(x, x->n_in == 1 ? 0 : 2))
         return RT_OK;
+    if (x->n_in > 2 && check_padding(kn_shape_total(&x->in[2].shape), x->err))
+        return x->err->code;
     enum rt_status st =
         part_of(x->node, &x->in[0].shape, x->n_in == 1 ? NULL : x->in[1].value, &d, &out, x->err);
     if (!st)
@@ -298,6 +320,8 @@ static enum rt_status part_run(struct rt_run *r)
     struct diags d;
 
     shape_of(&r->in[0], &in);
+    if (r->n_in > 2 && check_padding(rt_tensor_count(&r->in[2]), r->err))
+        return r->err->code;
     enum rt_status st = part_of(r->node, &in, r->n_in == 1 ? NULL : &r->in[1], &d, &out, r->err);
     if (st)
         return st;

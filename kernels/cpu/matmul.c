@@ -424,9 +424,24 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
     return in[1].shape.rank == 2 ? in[1].shape.dim[rt_attr_bool(n, "transpose_b") ? 0 : 1] : 0;
 }
 
-#define PRODUCT(symbol, op_, name_, attr, all, tail_)                                              \
+/* BatchMatMulV3's three types are free of each other; these go together. */
+static enum rt_status check_mixed(const struct rt_node *n, struct rt_error *err)
+{
+    const uint64_t small = RT_T(RT_I8) | RT_T(RT_U8);
+    const enum rt_dtype a = rt_attr_dtype(n, "Ta"), b = rt_attr_dtype(n, "Tb");
+    const enum rt_dtype out = rt_attr_dtype(n, "Tout");
+    const uint64_t both = RT_T(a) | RT_T(b);
+
+    if ((a == b && b == out) || (out == RT_I32 && !(both & ~small)) ||
+        (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16))))
+        return RT_OK;
+    return rt_fail(err, RT_UNIMPLEMENTED, "op %s has no kernel for Ta=%s, Tb=%s, Tout=%s on CPU",
+                   n->schema->name, rt_dtype_name(a), rt_dtype_name(b), rt_dtype_name(out));
+}
+
+#define PRODUCT(symbol, op_, name_, attr, all, tail_, check_)                                      \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = op_, .infer = infer, .rows = rows, .tail = tail_},                          \
+        .op = {.name = op_, .check = check_, .infer = infer, .rows = rows, .tail = tail_},         \
         .kernels = KN_KERNELS({.op = op_,                                                          \
                                .device = "CPU",                                                    \
                                .name = name_ ".packed",                                            \
@@ -458,8 +473,8 @@ static int can_gemm(const struct rt_prep *prep)
     return 2;
 }
 
-PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail);
-PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL);
-PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, NULL);
+PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail, NULL);
+PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
+PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
 PRODUCT(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
-        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL);
+        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL, check_mixed);

@@ -479,6 +479,17 @@ static enum rt_status check_lrn(const struct rt_node *n, struct rt_error *err)
 #define BIAS_TYPES (KN_SET(KN_REALS) | KN_SET(KN_COMPLEX))
 #define NORM_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
+/* Statistics are floats, whatever the picture is made of. */
+#define NORM_KERNEL(op_)                                                                           \
+    KN_KERNELS({.op = (op_),                                                                       \
+                .device = "CPU",                                                                   \
+                .name = "batch_norm",                                                              \
+                .types = NORM_TYPES,                                                               \
+                .and_type_attr = "U",                                                              \
+                .and_types = RT_T(RT_F32),                                                         \
+                .prepare = prepare_norm,                                                           \
+                .run = run_norm})
+
 const struct kn_entry kn_bias_add = {
     .op = {.name = "BiasAdd", .infer = infer_bias, .rows = rt_rows_first},
     .kernels = KN_CPU("BiasAdd", "bias_add", BIAS_TYPES, NULL, run_bias),
@@ -493,11 +504,11 @@ const struct kn_entry kn_fused_batch_norm = {
 };
 const struct kn_entry kn_fused_batch_norm_v2 = {
     .op = {.name = "FusedBatchNormV2", .infer = infer_norm, .rows = rows_norm},
-    .kernels = KN_CPU("FusedBatchNormV2", "batch_norm", NORM_TYPES, prepare_norm, run_norm),
+    .kernels = NORM_KERNEL("FusedBatchNormV2"),
 };
 const struct kn_entry kn_fused_batch_norm_v3 = {
     .op = {.name = "FusedBatchNormV3", .infer = infer_norm, .rows = rows_norm},
-    .kernels = KN_CPU("FusedBatchNormV3", "batch_norm", NORM_TYPES, prepare_norm, run_norm),
+    .kernels = NORM_KERNEL("FusedBatchNormV3"),
 };
 const struct kn_entry kn_batch_norm_with_global_normalization = {
     .op = {.name = "BatchNormWithGlobalNormalization",

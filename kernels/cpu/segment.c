@@ -220,7 +220,8 @@ static enum rt_status unsorted_run(struct rt_run *r, const struct unsorted *tabl
                            "segment_ids%s = %lld is out of range [0, %lld)", where, (long long)id,
                            (long long)n_out);
         }
-        f->take(out + id * width * size, (const char *)data->data + i * width * size, width);
+        if (width)
+            f->take(out + id * width * size, (const char *)data->data + i * width * size, width);
     }
     return RT_OK;
 }

@@ -155,7 +155,17 @@ KN_MAP(conj, "Conj", COMPLEX, CONJ)
 #define PARTS(NAME, TF, EXPR)                                                                      \
     KN_MAP_LOOP(, NAME##_RT_C64, float _Complex, float _Complex, , float, , EXPR, 0)               \
     KN_MAP_LOOP(, NAME##_RT_C128, double _Complex, double _Complex, , double, , EXPR, 0)           \
-    KN_MAP_OP(NAME, TF, COMPLEX)
+    static const struct kn_map NAME##_map = {.row = {KN_FOR_COMPLEX(KN_ROW_OF, NAME)}};            \
+    static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
+    {                                                                                              \
+        return kn_map_prepare(p, &NAME##_map, state);                                              \
+    }                                                                                              \
+    const struct kn_entry kn_##NAME = {                                                            \
+        .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \
+        .kernels = KN_KERNELS(                                                                     \
+            KN_CPU_PAIR(TF, #NAME ".64", RT_C64, "Tout", RT_F32, NAME##_prepare, kn_map_run),      \
+            KN_CPU_PAIR(TF, #NAME ".128", RT_C128, "Tout", RT_F64, NAME##_prepare, kn_map_run)),   \
+    };
 PARTS(real, "Real", REAL)
 PARTS(imag, "Imag", IMAG)
 PARTS(angle, "Angle", ANGLE)

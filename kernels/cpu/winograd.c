@@ -161,8 +161,13 @@ static const float *inputs_of(const struct kn_winograd *w, const float *src, str
                               float *patch, int64_t *row)
 {
     const int64_t a = w->m + 2, ci = w->ci, y = t.y - w->top, x = t.x - w->left;
-    const float *image = src + t.image * w->in_h * w->in_w * ci;
 
+    if (w->in_h * w->in_w == 0) { /* nothing but padding: src has no bytes */
+        memset(patch, 0, (size_t)(a * a * ci) * sizeof *patch);
+        *row = a * ci;
+        return patch;
+    }
+    const float *image = src + t.image * w->in_h * w->in_w * ci;
     *row = w->in_w * ci;
     if (y >= 0 && x >= 0 && y + a <= w->in_h && x + a <= w->in_w)
         return image + (y * w->in_w + x) * ci;

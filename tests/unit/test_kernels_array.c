@@ -547,6 +547,41 @@ static void a_refusal_says_what_and_where(void **state)
     op_clear(&c);
 }
 
+/* What should be one number may come as no number at all. */
+static void diagonals_refuse_sizes_and_padding_that_are_empty(void **state)
+{
+    (void)state;
+    static const char *const text[] = {"num_rows must be a scalar", "num_cols must be a scalar",
+                                       "padding_value must be a scalar"};
+    static const char *const name[] = {"MatrixDiagV2", "MatrixDiagV3", "MatrixDiagPartV2",
+                                       "MatrixDiagPartV3"};
+    for (int i = 0; i < 4; i++)
+        for (int bad = 0; bad < (i < 2 ? 3 : 1); bad++) {
+            const bool is_part = i >= 2;
+            struct op_call c = {
+                .op = name[i],
+                .attrs = i % 2 ? "T=float align='RIGHT_LEFT'" : "T=float",
+                .n_in = is_part ? 3 : 5,
+                .n_out = 1,
+            };
+            c.in[0] = is_part ? op_tensor(RT_F32, 2, (int64_t[]){2, 2}, (float[]){1, 2, 3, 4})
+                              : op_floats(2, (float[]){1, 2});
+            c.in[1] = op_int(0);
+            if (is_part) {
+                c.in[2] = op_floats(0, NULL);
+                assert_fails(op_run(&c), RT_INVALID_ARGUMENT, &c.err, "Padding must be scalar.");
+            } else {
+                for (int k = 0; k < 2; k++)
+                    c.in[2 + k] = k == bad ? op_ints(0, NULL) : op_int(-1);
+                c.in[4] = bad == 2 ? op_floats(0, NULL) : op_tensor(RT_F32, 0, NULL, (float[]){0});
+                assert_fails(op_run(&c), RT_INVALID_ARGUMENT, &c.err, text[bad]);
+            }
+            op_clear(&c);
+        }
+    const struct rt_tensor none = {.dtype = RT_I32, .rank = 1};
+    assert_int_equal(kn_int_at(&none, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -557,6 +592,7 @@ int main(void)
         cmocka_unit_test(a_strided_copy_is_the_plain_loop_for_every_size_and_order),
         cmocka_unit_test(fingerprints_are_those_that_models_were_trained_with),
         cmocka_unit_test(a_refusal_says_what_and_where),
+        cmocka_unit_test(diagonals_refuse_sizes_and_padding_that_are_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

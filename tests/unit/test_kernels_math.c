@@ -313,6 +313,177 @@ static void shapes_that_do_not_go_together_are_refused(void **state)
     op_clear(&c);
 }
 
+/* ---- types that do not go together ---- */
+
+/* n zeros of that type; what a kernel writes beyond its output is the sanitizer's to find. */
+static enum rt_status run_zeros(const char *op, const char *attrs, int n_in,
+                                const enum rt_dtype *in, int n_out, struct op_call *c)
+{
+    static const int64_t dim[] = {1, 4, 4, 4}, four = 4;
+    *c = (struct op_call){.op = op, .attrs = attrs, .n_in = n_in, .n_out = n_out};
+    for (int k = 0; k < n_in; k++) {
+        const bool is_norm = n_in == 5;
+        c->in[k] = is_norm && k ? op_tensor(in[k], 1, &four, NULL) : op_tensor(in[k], 4, dim, NULL);
+        memset(c->in[k].data, 0, rt_tensor_bytes(&c->in[k]));
+    }
+    return op_run(c);
+}
+
+static void types_that_do_not_go_together_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op, *attrs;
+        int n_in;
+        enum rt_dtype in[5];
+        int n_out;
+        const char *why; /* NULL: it runs */
+    } cases[] = {
+        {"Complex", "T=float Tout=complex64", 2, {RT_F32, RT_F32}, 1, NULL},
+        {"Complex", "T=double Tout=complex128", 2, {RT_F64, RT_F64}, 1, NULL},
+        {"Complex",
+         "T=float Tout=complex128",
+         2,
+         {RT_F32, RT_F32},
+         1,
+         "op Complex has no kernel for T=float, Tout=complex128 on CPU (it has: complex64)"},
+        {"Complex",
+         "T=double Tout=complex64",
+         2,
+         {RT_F64, RT_F64},
+         1,
+         "op Complex has no kernel for T=double, Tout=complex64 on CPU (it has: complex128)"},
+        {"Real", "T=complex64 Tout=float", 1, {RT_C64}, 1, NULL},
+        {"Real", "T=complex128 Tout=double", 1, {RT_C128}, 1, NULL},
+        {"Real", "T=complex64 Tout=double", 1, {RT_C64}, 1, "T=complex64, Tout=double"},
+        {"Real", "T=complex128 Tout=float", 1, {RT_C128}, 1, "T=complex128, Tout=float"},
+        {"Imag", "T=complex64 Tout=double", 1, {RT_C64}, 1, "T=complex64, Tout=double"},
+        {"Imag", "T=complex128 Tout=float", 1, {RT_C128}, 1, "T=complex128, Tout=float"},
+        {"Angle", "T=complex64 Tout=double", 1, {RT_C64}, 1, "T=complex64, Tout=double"},
+        {"Angle", "T=complex128 Tout=float", 1, {RT_C128}, 1, "T=complex128, Tout=float"},
+        {"ComplexAbs", "T=complex64 Tout=double", 1, {RT_C64}, 1, "T=complex64, Tout=double"},
+        {"ComplexAbs", "T=complex128 Tout=float", 1, {RT_C128}, 1, "T=complex128, Tout=float"},
+        {"BatchMatMulV3", "Ta=int8 Tb=uint8 Tout=int32", 2, {RT_I8, RT_U8}, 1, NULL},
+        {"BatchMatMulV3", "Ta=bfloat16 Tb=int8 Tout=bfloat16", 2, {RT_BF16, RT_I8}, 1, NULL},
+        {"BatchMatMulV3", "Ta=double Tb=double Tout=double", 2, {RT_F64, RT_F64}, 1, NULL},
+        {"BatchMatMulV3",
+         "Ta=float Tb=float Tout=int16",
+         2,
+         {RT_F32, RT_F32},
+         1,
+         "Ta=float, Tb=float, Tout=int16"},
+        {"BatchMatMulV3",
+         "Ta=double Tb=double Tout=float",
+         2,
+         {RT_F64, RT_F64},
+         1,
+         "Ta=double, Tb=double, Tout=float"},
+        {"BatchMatMulV3",
+         "Ta=float Tb=float Tout=int32",
+         2,
+         {RT_F32, RT_F32},
+         1,
+         "Ta=float, Tb=float, Tout=int32"},
+        {"FusedBatchNormV3",
+         "T=float U=float is_training=true",
+         5,
+         {RT_F32, RT_F32, RT_F32, RT_F32, RT_F32},
+         6,
+         NULL},
+        {"FusedBatchNormV3",
+         "T=float U=bfloat16 is_training=true",
+         5,
+         {RT_F32, RT_BF16, RT_BF16, RT_BF16, RT_BF16},
+         6,
+         "T=float, U=bfloat16 on CPU (it has: float)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct op_call c;
+        const enum rt_status st =
+            run_zeros(cases[i].op, cases[i].attrs, cases[i].n_in, cases[i].in, cases[i].n_out, &c);
+        if (!cases[i].why)
+            assert_ok(st, &c.err);
+        else
+            assert_fails(st, RT_UNIMPLEMENTED, &c.err, cases[i].why);
+        op_clear(&c);
+    }
+}
+
+/*
+ * Ops whose kernels read their types from the tensors, not from one attribute: every pair of types
+ * that the schema allows runs or is refused, and writes what its outputs have room for.
+ */
+static void every_pair_of_types_keeps_to_its_output(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op, *in, *out;
+        int n_in, n_out, typed; /* output `typed` has the type of attribute `out` */
+    } ops[] = {
+        {"Shape", "T", "out_type", 1, 1, 0},
+        {"Size", "T", "out_type", 1, 1, 0},
+        {"Cast", "SrcT", "DstT", 1, 1, 0},
+        {"Bitcast", "T", "type", 1, 1, 0},
+        {"Complex", "T", "Tout", 2, 1, 0},
+        {"Real", "T", "Tout", 1, 1, 0},
+        {"Imag", "T", "Tout", 1, 1, 0},
+        {"Angle", "T", "Tout", 1, 1, 0},
+        {"ComplexAbs", "T", "Tout", 1, 1, 0},
+        {"Unique", "T", "out_idx", 1, 2, 1},
+        {"UniqueWithCounts", "T", "out_idx", 1, 3, 2},
+        {"ListDiff", "T", "out_idx", 2, 2, 1},
+        {"LowerBound", "T", "out_type", 2, 1, 0},
+        {"UpperBound", "T", "out_type", 2, 1, 0},
+        {"ArgMax", "T", "output_type", 2, 1, 0},
+        {"ArgMin", "T", "output_type", 2, 1, 0},
+        {"TopKV2", "T", "index_type", 2, 2, 1},
+        {"StringToNumber", NULL, "out_type", 1, 1, 0},
+    };
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+        const struct rt_schema *s = rt_schema_find(ops[k].op);
+        assert_non_null(s);
+        const int at_in = ops[k].in ? rt_schema_attr(s, ops[k].in) : -1;
+        const int at_out = rt_schema_attr(s, ops[k].out);
+        int ran = 0;
+        for (int a = 1; a < RT_N_DTYPES; a++)
+            for (int b = 1; b < RT_N_DTYPES; b++) {
+                const uint64_t fits_a = at_in < 0 ? RT_T(RT_STRING) : s->attr[at_in].types;
+                const uint64_t fits_b = s->attr[at_out].types;
+                const uint64_t never = RT_T(RT_RESOURCE) | RT_T(RT_VARIANT);
+                if ((fits_a && !(fits_a & RT_T(a))) || (fits_b && !(fits_b & RT_T(b))) ||
+                    ((RT_T(a) | RT_T(b)) & never) || !rt_dtype_size((enum rt_dtype)a) ||
+                    !rt_dtype_size((enum rt_dtype)b))
+                    continue;
+                char attrs[160];
+                const bool by_axis = strstr(ops[k].op, "Arg") || strstr(ops[k].op, "TopK");
+                snprintf(attrs, sizeof attrs, "%s%s%s %s=%s %s", ops[k].in ? ops[k].in : "",
+                         ops[k].in ? "=" : "", ops[k].in ? rt_dtype_name((enum rt_dtype)a) : "",
+                         ops[k].out, rt_dtype_name((enum rt_dtype)b),
+                         !by_axis                    ? ""
+                         : strstr(ops[k].op, "TopK") ? "Tk=int32"
+                                                     : "Tidx=int32");
+                struct op_call c = {
+                    .op = ops[k].op, .attrs = attrs, .n_in = ops[k].n_in, .n_out = ops[k].n_out};
+                const int64_t dim[] = {1, 37};
+                const int rank = strstr(ops[k].op, "Bound") ? 2 : 1;
+                for (int i = 0; i < c.n_in; i++) {
+                    c.in[i] = i && by_axis ? op_int(0)
+                                           : op_tensor((enum rt_dtype)a, rank,
+                                                       rank == 2 ? dim : dim + 1, NULL);
+                    if (a != RT_STRING && !(i && by_axis))
+                        memset(c.in[i].data, 0, rt_tensor_bytes(&c.in[i]));
+                }
+                if (op_run(&c) == RT_OK) {
+                    ran++;
+                    assert_int_equal(c.out[ops[k].typed].dtype, b);
+                }
+                op_clear(&c);
+            }
+        if (!ran && at_in >= 0)
+            fail_msg("%s never ran", ops[k].op);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +499,8 @@ int main(void)
         cmocka_unit_test(rows_are_proved_apart_only_where_they_are),
         cmocka_unit_test(integer_division_by_zero_is_refused),
         cmocka_unit_test(shapes_that_do_not_go_together_are_refused),
+        cmocka_unit_test(types_that_do_not_go_together_are_refused),
+        cmocka_unit_test(every_pair_of_types_keeps_to_its_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
