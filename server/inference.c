@@ -1,5 +1,6 @@
 #include "server/inference.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/arena.h"
@@ -85,6 +86,29 @@ enum rt_status srv_inference_signature(const struct srv_inference *inf, struct r
                                        const char *unknown, struct rt_error *err)
 {
     return srv_find_signature(inf->job->version->loaded, name, inf->arena, out, code, unknown, err);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int srv_sort_names(const char **names, int n)
+{
+    int kept = 0;
+
+    if (n)
+        qsort(names, (size_t)n, sizeof *names, compare_names);
+    for (int i = 0; i < n; i++)
+        if (!kept || strcmp(names[i], names[kept - 1]) != 0)
+            names[kept++] = names[i];
+    return kept;
+}
+
+int srv_place_of(const char *const *names, int n, const char *name)
+{
+    const char *const *at = bsearch(&name, names, (size_t)n, sizeof *names, compare_names);
+    return at ? (int)(at - names) : -1;
 }
 
 static enum rt_status prepare(struct srv_job *job)

@@ -1,6 +1,4 @@
 /* Classify, Regress, and MultiInference, which is several of them in one run. */
-#include <string.h>
-
 #include "runtime/base/arena.h"
 #include "server/inference_parts.h"
 
@@ -126,16 +124,6 @@ static enum rt_status check_task(const struct srv_inference *inf, int i, struct 
     return srv_scoring_check(s, inf->options->enable_signature_method_name_check, err);
 }
 
-/* The place of `name` in the list, where it is put if it is not there. */
-static int add_name(const char **names, int *n, const char *name)
-{
-    for (int i = 0; i < *n; i++)
-        if (strcmp(names[i], name) == 0)
-            return i;
-    names[*n] = name;
-    return (*n)++;
-}
-
 /* One call for all tasks: the union of their inputs, each fed with the same examples, and of the
  * outputs that they look at. */
 static enum rt_status resolve_multi(struct srv_inference *inf, struct rt_error *err)
@@ -155,14 +143,23 @@ static enum rt_status resolve_multi(struct srv_inference *inf, struct rt_error *
         if (st)
             break;
         shapes[i] = (struct rt_shape){.rank = 1, .dim = {-1}};
-        add_name(feeds, &n_feeds, s[i].sig->inputs[0].name);
+        feeds[n_feeds++] = s[i].sig->inputs[0].name;
         if (s[i].classes >= 0)
-            s[i].classes = add_name(fetches, &n_fetches, s[i].sig->outputs[s[i].classes].name);
+            fetches[n_fetches++] = s[i].sig->outputs[s[i].classes].name;
         if (s[i].scores >= 0)
-            s[i].scores = add_name(fetches, &n_fetches, s[i].sig->outputs[s[i].scores].name);
+            fetches[n_fetches++] = s[i].sig->outputs[s[i].scores].name;
     }
     if (st)
         return st;
+    n_feeds = srv_sort_names(feeds, n_feeds);
+    n_fetches = srv_sort_names(fetches, n_fetches);
+    for (int i = 0; i < n; i++) {
+        const struct rt_tensor_spec *out = s[i].sig->outputs;
+        if (s[i].classes >= 0)
+            s[i].classes = srv_place_of(fetches, n_fetches, out[s[i].classes].name);
+        if (s[i].scores >= 0)
+            s[i].scores = srv_place_of(fetches, n_fetches, out[s[i].scores].name);
+    }
     inf->scorings = s;
     inf->n_scorings = n;
     *spec = (struct rt_call_spec){

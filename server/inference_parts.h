@@ -26,6 +26,11 @@ enum rt_status srv_inference_signature(const struct srv_inference *inf, struct r
                                        const struct rt_model_signature **out, enum rt_status code,
                                        const char *unknown, struct rt_error *err);
 
+/* Sorts the names and drops doubles, so that one set of tensors is one call. How many are left. */
+int srv_sort_names(const char **names, int n);
+/* Of a name among such; -1: it is none of them. */
+int srv_place_of(const char *const *names, int n, const char *name);
+
 /* A call by names of tensors: one that the model has, or job->adhoc asks for it. `spec` and
  * `shapes` (as of rt_model_make_adhoc) live as long as the request. */
 enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_call_spec *spec,

@@ -1,5 +1,4 @@
 /* SessionRun: any tensors of the graph in and out, by name. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/arena.h"
@@ -49,30 +48,6 @@ static enum rt_status graph_name(struct srv_inference *inf, const struct rt_sign
     return *out ? RT_OK : rt_fail_memory(err, "the name of a tensor", 0);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Sorts the names and drops doubles, so that one set of tensors is one call. */
-static int sort_names(const char **names, int n)
-{
-    int kept = 0;
-
-    if (n)
-        qsort(names, (size_t)n, sizeof *names, compare_names);
-    for (int i = 0; i < n; i++)
-        if (!kept || strcmp(names[i], names[kept - 1]) != 0)
-            names[kept++] = names[i];
-    return kept;
-}
-
-static int place_of(const char *const *names, int n, const char *name)
-{
-    const char *const *at = bsearch(&name, names, (size_t)n, sizeof *names, compare_names);
-    return at ? (int)(at - names) : -1;
-}
-
 /* ---- the call ---- */
 
 static enum rt_status name_feeds(struct srv_inference *inf, const struct rt_signature *sig,
@@ -92,9 +67,9 @@ static enum rt_status name_feeds(struct srv_inference *inf, const struct rt_sign
     }
     if (st)
         return st;
-    int n = sort_names(sorted, r->n_feeds);
+    int n = srv_sort_names(sorted, r->n_feeds);
     for (int i = 0; i < r->n_feeds; i++) {
-        call->feed[i] = place_of(sorted, n, names[i]);
+        call->feed[i] = srv_place_of(sorted, n, names[i]);
         for (int k = 0; k < i && n != r->n_feeds; k++)
             if (call->feed[k] == call->feed[i])
                 return rt_fail(err, RT_INVALID_ARGUMENT, "Endpoint \"%s\" fed more than once.",
@@ -124,13 +99,13 @@ static enum rt_status name_fetches(struct srv_inference *inf, const struct rt_si
     if (st)
         return st;
     call->spec.fetches = sorted;
-    call->spec.n_fetches = sort_names(sorted, r->n_fetches);
+    call->spec.n_fetches = srv_sort_names(sorted, r->n_fetches);
     for (int i = 0; i < r->n_fetches; i++)
-        call->fetch[i] = place_of(sorted, call->spec.n_fetches, names[i]);
+        call->fetch[i] = srv_place_of(sorted, call->spec.n_fetches, names[i]);
     for (int i = 0; i < r->n_targets; i++)
         targets[i] = r->targets[i];
     call->spec.targets = targets;
-    call->spec.n_targets = sort_names(targets, r->n_targets);
+    call->spec.n_targets = srv_sort_names(targets, r->n_targets);
     return RT_OK;
 }
 

@@ -2,6 +2,7 @@
 TensorFlow Serving answers."""
 import base64
 import concurrent.futures
+import itertools
 import json
 import os
 import shutil
@@ -543,6 +544,22 @@ class MultiInference(InferenceCase):
                              [t[0] for t in tasks])
             self.assertEqual({(r.model_spec.name, r.model_spec.version.value)
                               for r in answer.results}, {("scores", 7)})
+
+    def test_tasks_in_any_order_are_one_call(self):
+        values = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": None,
+                  "classify_x_to_y": None, "classify_both": None, "classify_labels": None}
+        n = 0
+        for names in itertools.permutations(values):  # more than calls that a model may have
+            if n == 300:
+                break
+            n += 1
+            answer = self.ask([(s, REGRESS if s[0] == "r" else CLASSIFY) for s in names])
+            for name, result in zip(names, answer.results):
+                self.assertEqual(result.model_spec.signature_name, name)
+                if values[name]:
+                    self.assertEqual(result.regression_result.regressions[0].value, values[name])
+            both = answer.results[names.index("classify_both")].classification_result
+            self.assertEqual([c.score for c in both.classifications[0].classes], [3, 4])
 
     def test_what_is_refused(self):
         bad, one = CODE.INVALID_ARGUMENT, ("regress_x_to_y", REGRESS)
