@@ -52,7 +52,7 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
 
 /* ---- the message ---- */
 
-/* One zlib or gzip stream, at most `limit` bytes. */
+/* One zlib or gzip stream, at most `limit` bytes. The memory is charged as it grows. */
 static enum rt_status inflate_slices(struct srv_call *c, const struct rt_span *slices,
                                      size_t n_slices, size_t limit, size_t *n_out)
 {
@@ -76,6 +76,9 @@ static enum rt_status inflate_slices(struct srv_call *c, const struct rt_span *s
                 room = room ? room * 2 : 16384;
                 if (room > limit)
                     room = limit + 1;
+                st = srv_call_charge(c, room - have, "the request, inflated,");
+                if (st)
+                    break;
                 unsigned char *p = realloc(c->inflated, room);
                 if (!p) {
                     st = rt_fail_memory(&c->err, "an inflated request", room);
@@ -134,8 +137,6 @@ enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
     if (c->payload->data.raw.compression != GRPC_COMPRESS_NONE) {
         size_t inflated = 0;
         st = inflate_slices(c, slices, n, (size_t)o->max_body_bytes, &inflated);
-        if (!st)
-            st = srv_call_charge(c, inflated, "the request, inflated,");
         if (st)
             return st;
         slices[0] = rt_span_of(c->inflated, inflated);

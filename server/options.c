@@ -157,7 +157,7 @@ static const struct row rows[] = {
     {"bind_address", TEXT, OURS, AT(bind_address), "", "127.0.0.1", ANY,
      "address to listen on; empty: all"},
     {"max_body_bytes", BYTES, OURS, AT(max_body_bytes), "256M", NULL, 1024, INT64_C(1) << 40,
-     "largest request body"},
+     "largest request body; REST inflates a compressed one to at most 100 MiB"},
     {"max_bytes_in_flight", BYTES, OURS, AT(max_bytes_in_flight), "1G", NULL, 1024,
      INT64_C(1) << 44, "what requests may hold at a time, in all: bodies, tensors, answers"},
     {"max_header_bytes", BYTES, OURS, AT(max_header_bytes), "16K", NULL, 1024, 16 << 20,

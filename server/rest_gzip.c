@@ -4,8 +4,9 @@
 #include <zlib.h>
 
 enum {
-    LEAST_BYTES = 1024, /* smaller answers are sent as they are */
-    LEVEL = 1,          /* numbers as text hardly get smaller by more effort */
+    LEAST_BYTES = 1024,        /* smaller answers are sent as they are */
+    LEVEL = 1,                 /* numbers as text hardly get smaller by more effort */
+    MOST_INFLATED = 100 << 20, /* as in TensorFlow Serving; the loop's other requests wait */
 };
 
 enum rt_status srv_rest_inflate(struct srv_rest_call *req)
@@ -15,7 +16,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_call *req)
     z_stream z = {0};
     enum rt_status st = RT_OK;
     int zr = Z_OK;
-    rt_bytes_init(&out, r->body.limit);
+    rt_bytes_init(&out, r->body.limit < MOST_INFLATED ? r->body.limit : MOST_INFLATED);
     if (r->body.n > UINT32_MAX || inflateInit2(&z, 15 + 32) != Z_OK)
         return rt_fail_memory(&r->err, "a compressed body", r->body.n);
     z.next_in = (Bytef *)r->body.p;
@@ -44,6 +45,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_call *req)
     inflateEnd(&z);
     if (zr != Z_STREAM_END)
         out.n = 0;
+    out.limit = r->body.limit;
     rt_bytes_clear(&r->body);
     r->body = out;
     return st;
