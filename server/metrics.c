@@ -212,8 +212,9 @@ static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
     while (i < SRV_MAX_STRANGERS && m->strangers[i].name && !rt_span_is(name, m->strangers[i].name))
         i++;
     if (i < SRV_MAX_STRANGERS) {
-        if (!m->strangers[i].name)
-            m->strangers[i].name = strndup((const char *)name.p, name.n);
+        char *copy = m->strangers[i].name ? NULL : calloc(1, name.n + 1);
+        if (copy)
+            m->strangers[i].name = memcpy(copy, name.p, name.n);
         if (m->strangers[i].name)
             m->strangers[i].codes[code]++;
     }
