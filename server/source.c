@@ -147,8 +147,15 @@ static enum rt_status cannot_read(const struct walk *w, const char *path)
 static enum rt_status walk(struct walk *w, const char *path, size_t root, int depth)
 {
     struct stat s;
-    if (stat(path, &s))
-        return cannot_read(w, path);
+    if (stat(path, &s)) {
+        /* A link to nothing counts as what it is: most are of no concern to the model. */
+        int why = errno;
+        bool leads_nowhere =
+            depth && (why == ENOENT || why == ELOOP) && lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
+        errno = why;
+        if (!leads_nowhere)
+            return cannot_read(w, path);
+    }
     int64_t modified = time_ns(s.st_mtim), changed = time_ns(s.st_ctim);
     int64_t newest = modified > changed ? modified : changed;
     if (newest > w->out->newest_ns)

@@ -119,6 +119,24 @@ static void a_fingerprint_changes_with_anything_below_the_directory(void **state
     assert_fails(srv_source_fingerprint(folder_path("m/2"), &b, &err), RT_NOT_FOUND, &err, "m/2");
 }
 
+static void a_link_to_nothing_is_seen_and_no_hindrance(void **state)
+{
+    (void)state;
+    struct srv_fingerprint a, b;
+    folder_write("m/1/saved_model.pb", "x");
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
+    assert_int_equal(symlink("nowhere", folder_path("m/1/.#lock")), 0);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_false(srv_fingerprint_eq(&a, &b));
+    folder_write("m/1/nowhere", "y"); /* and now to something */
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
+    assert_false(srv_fingerprint_eq(&a, &b));
+    assert_int_equal(symlink("itself", folder_path("m/1/itself")), 0);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_int_equal(symlink("nowhere", folder_path("m/2")), 0); /* the version is not there yet */
+    assert_fails(srv_source_fingerprint(folder_path("m/2"), &b, &err), RT_NOT_FOUND, &err, "m/2");
+}
+
 static void a_fingerprint_sees_behind_links(void **state)
 {
     (void)state;
@@ -161,6 +179,7 @@ int main(void)
         TEST(specific_versions_that_are_missing_are_told),
         TEST(a_missing_base_path_is_not_an_empty_one),
         TEST(a_fingerprint_changes_with_anything_below_the_directory),
+        TEST(a_link_to_nothing_is_seen_and_no_hindrance),
         TEST(a_fingerprint_sees_behind_links),
         TEST(files_are_stable_when_they_rest_or_are_old),
     };
