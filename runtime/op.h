@@ -231,6 +231,8 @@ struct rt_kernel {
     /* The same of a second attribute, for a kernel that takes only some pairs of types. */
     const char *and_type_attr;
     uint64_t and_types;
+    /* NULL, or whether it takes the node's types, where rows of two attributes do not say it. */
+    bool (*takes)(const struct rt_node *n);
     uint64_t host_in, host_out; /* args that stay in host memory on this device */
     unsigned flags;
     /* NULL: 1. The highest > 0 among the candidates of a node is chosen; 0: not this one. */

@@ -117,7 +117,8 @@ static uint64_t types_of(const struct rt_node *n, const char *type_attr)
 bool rt_kernel_takes(const struct rt_kernel *k, const struct rt_node *n)
 {
     return (k->types == 0 || (types_of(n, k->type_attr) & ~k->types) == 0) &&
-           (!k->and_type_attr || (types_of(n, k->and_type_attr) & ~k->and_types) == 0);
+           (!k->and_type_attr || (types_of(n, k->and_type_attr) & ~k->and_types) == 0) &&
+           (!k->takes || k->takes(n));
 }
 
 static void add_types(struct rt_bytes *b, uint64_t types)
@@ -153,7 +154,7 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     struct rt_bytes devices;
     rt_bytes_init(&devices, 256);
     const struct rt_kernel *pair = NULL; /* takes the first attribute's types, not the second's */
-    bool is_here = false;
+    bool is_here = false, is_mixed = false;
     for (int i = 0; i < row->n_kernels; i++) {
         const struct rt_kernel *k = row->kernel[i];
         if (strcmp(k->device, device) != 0) {
@@ -170,13 +171,24 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
         type_attr = k->type_attr ? k->type_attr : "T";
         here |= k->types;
         wanted = types;
-        if (k->types == 0 || (types & ~k->types) == 0)
+        if (k->and_type_attr && (k->types == 0 || (types & ~k->types) == 0))
             pair = k;
+        is_mixed = is_mixed || k->takes;
     }
 
     struct rt_bytes text;
     rt_bytes_init(&text, 2048);
-    if (is_here) {
+    if (is_here && is_mixed) {
+        rt_bytes_addf(&text, "op %s has no kernel for", op);
+        const char *glue = " ";
+        for (int i = 0; i < n->schema->n_attr; i++)
+            if (n->schema->attr[i].type == RT_ATTR_TYPE) {
+                rt_bytes_addf(&text, "%s%s=", glue, n->schema->attr[i].name);
+                add_types(&text, types_of(n, n->schema->attr[i].name));
+                glue = ", ";
+            }
+        rt_bytes_addf(&text, " on %s", device);
+    } else if (is_here) {
         rt_bytes_addf(&text, "op %s has no kernel for %s=", op, type_attr);
         add_types(&text, wanted);
         if (pair) {

@@ -425,28 +425,26 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
 }
 
 /* BatchMatMulV3's three types are free of each other; these go together. */
-static enum rt_status check_mixed(const struct rt_node *n, struct rt_error *err)
+static bool takes_mixed(const struct rt_node *n)
 {
     const uint64_t small = RT_T(RT_I8) | RT_T(RT_U8);
     const enum rt_dtype a = rt_attr_dtype(n, "Ta"), b = rt_attr_dtype(n, "Tb");
     const enum rt_dtype out = rt_attr_dtype(n, "Tout");
     const uint64_t both = RT_T(a) | RT_T(b);
 
-    if ((a == b && b == out) || (out == RT_I32 && !(both & ~small)) ||
-        (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16))))
-        return RT_OK;
-    return rt_fail(err, RT_UNIMPLEMENTED, "op %s has no kernel for Ta=%s, Tb=%s, Tout=%s on CPU",
-                   n->schema->name, rt_dtype_name(a), rt_dtype_name(b), rt_dtype_name(out));
+    return (a == b && b == out) || (out == RT_I32 && !(both & ~small)) ||
+           (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16)));
 }
 
-#define PRODUCT(symbol, op_, name_, attr, all, tail_, check_)                                      \
+#define PRODUCT(symbol, op_, name_, attr, all, tail_, takes_)                                      \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = op_, .check = check_, .infer = infer, .rows = rows, .tail = tail_},         \
+        .op = {.name = op_, .infer = infer, .rows = rows, .tail = tail_},                          \
         .kernels = KN_KERNELS({.op = op_,                                                          \
                                .device = "CPU",                                                    \
                                .name = name_ ".packed",                                            \
                                .type_attr = attr,                                                  \
                                .types = PACK_TYPES,                                                \
+                               .takes = takes_,                                                    \
                                .can = can_pack,                                                    \
                                .prepare = prepare_packed,                                          \
                                .run = run_packed},                                                 \
@@ -455,6 +453,7 @@ static enum rt_status check_mixed(const struct rt_node *n, struct rt_error *err)
                                .name = name_ ".gemm",                                              \
                                .type_attr = attr,                                                  \
                                .types = all,                                                       \
+                               .takes = takes_,                                                    \
                                .can = can_gemm,                                                    \
                                .prepare = prepare_fast,                                            \
                                .run = run_gemm},                                                   \
@@ -463,6 +462,7 @@ static enum rt_status check_mixed(const struct rt_node *n, struct rt_error *err)
                                .name = name_ ".plain",                                             \
                                .type_attr = attr,                                                  \
                                .types = all,                                                       \
+                               .takes = takes_,                                                    \
                                .prepare = prepare_plain,                                           \
                                .run = run_gemm}),                                                  \
     }
@@ -477,4 +477,4 @@ PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail, NULL);
 PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
 PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
 PRODUCT(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
-        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL, check_mixed);
+        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL, takes_mixed);
