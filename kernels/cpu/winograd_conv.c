@@ -19,7 +19,7 @@ enum {
     LARGE_SIDE = 20,
 };
 
-static bool solve(const struct rt_prep *p, const struct kn_conv_shape *g, struct kn_winograd *w)
+static bool solve(const struct kn_conv_shape *g, struct kn_winograd *w)
 {
     const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
 
@@ -41,7 +41,6 @@ static bool solve(const struct rt_prep *p, const struct kn_conv_shape *g, struct
         .ci = g->ci,
         .co = g->co,
     };
-    (void)p;
     return kn_winograd_solve(w);
 }
 
@@ -56,7 +55,7 @@ int kn_winograd_can(const struct rt_prep *p)
     if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
         kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g))
         return 0;
-    return solve(p, &g, &w) ? 3 : 0;
+    return solve(&g, &w) ? 3 : 0;
 }
 
 /* What the bytes of a packed filter depend on. */
@@ -89,7 +88,7 @@ enum rt_status kn_winograd_prepare(struct rt_prep *p, void **state)
     enum rt_status st = kn_conv_prepare(p, &g);
     if (st)
         return st;
-    if (!solve(p, &g, &s->w))
+    if (!solve(&g, &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
     kn_tail_read(&s->tail, p->node);
