@@ -113,6 +113,12 @@ struct rt_op {
     enum rt_status (*make)(const struct rt_node *n, struct rt_object **out, struct rt_error *err);
     /* infer also reads the value of the last input, whatever its index (ConcatV2's axis). */
     bool shape_in_last;
+    /* Output 0 always is input 0's bytes under another shape that infer knows from exact inputs
+     * (Reshape, Identity, Squeeze): a compiled plan does not run it at all. */
+    bool is_view;
+    /* Of an op that no file may name: the runtime puts it into plans itself (fuse*.c). Its name
+     * begins with '_'; NULL: the schema is TensorFlow's. */
+    const struct rt_schema *own;
 };
 /* Whether infer reads the value of input k: shape_in and shape_in_last together. Ask this. */
 static inline bool rt_op_reads_value(const struct rt_op *op, int k, int n_in)
@@ -128,8 +134,11 @@ struct rt_context;
 /* What may be done beside running each node as it is, by name what is left out: of a session. All
  * zero: everything that is right for every user. */
 struct rt_tuning {
-    bool no_fusion;   /* nodes stay as the graph has them */
-    bool no_winograd; /* convolutions sum their products one by one */
+    bool no_fusion;     /* nodes stay as the graph has them */
+    bool no_winograd;   /* convolutions sum their products one by one */
+    bool no_autotune;   /* among several kernels the choice is by rule, never by timing */
+    bool no_specialise; /* every run goes node by node */
+    bool bf16; /* constant matrices and filters may be kept in bfloat16; sums stay float32 */
 };
 
 struct rt_prep {
@@ -213,6 +222,13 @@ static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
 /* 64 random bits for op seeds that are both 0, from the session (fresh at every start). */
 uint64_t rt_run_entropy(struct rt_run *r);
 /*
+ * part(arg, i) for each i below n, in any order, on this thread and on idle cores that the server
+ * may use; returns when all have ended. Parts must not depend on each other, nor call this.
+ * rt_run_width: how many may be at work at a time (1: do not cut).
+ */
+void rt_run_parallel(struct rt_run *r, int64_t n, void (*part)(void *arg, int64_t i), void *arg);
+int rt_run_width(const struct rt_run *r);
+/*
  * State of this node that lives as long as the session (random generators), made on first use;
  * `make` returns bytes for free(). The same node always gets the same state: lock it yourself.
  */
@@ -222,6 +238,8 @@ void *rt_run_node_state(struct rt_run *r, size_t bytes,
 enum {
     RT_K_LAZY = 1,  /* takes lazy inputs as they are (assignments, Identity) */
     RT_K_VIEWS = 2, /* makes its own outputs, mostly views of inputs: none are allocated for it */
+    RT_K_TIMED = 4, /* right for the same nodes as others with this flag: which of them is used is
+                       found by timing (choose.c); without it, by `can` */
 };
 
 struct rt_kernel {

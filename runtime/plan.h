@@ -8,7 +8,7 @@
  *   resolve.c   ops that make handles become constants that hold the session's resource
  *   simplify.c  folding, identities, equal nodes, constant branches
  *   freeze.c    reads of variables that nothing writes become constants
- *   fuse.c      element-wise steps join the product or convolution before them
+ *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
  *   place.c     devices, copies where a tensor crosses
  *   finish.c    order, value indexes, last uses: the struct rt_plan
  *
@@ -107,6 +107,20 @@ struct pl_request {
 };
 
 int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node, -1: no memory */
+/*
+ * Makes node `at` an op of the runtime's own (rt_op.own): kind, def, effect, inputs and outputs;
+ * name and depth are left alone. `attr`: by that schema's index, copied (what it points to is not).
+ * Types and edges are copied; old control inputs stay. NOT_FOUND: no such op is registered.
+ */
+struct pl_own {
+    const char *op;
+    int n_in, n_out;
+    const struct pl_edge *in;
+    const uint8_t *in_dtype, *out_dtype;
+    const struct rt_attr *attr;
+};
+enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o,
+                           struct rt_error *err);
 bool pl_add_target(struct pl_graph *g, int node);
 
 enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
@@ -256,6 +270,10 @@ void rt_prepared_cache_clear(struct rt_prepared_cache *c);
 enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
                                struct rt_prepared **out, struct rt_error *err);
 void rt_prepared_free(struct rt_prepared *p);
+/* Chooses among the candidates and prepares the choice: kernel, state, release and scratch_bytes
+ * of prep->self (choose.c). */
+enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels,
+                                int n);
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
 void rt_packs_clear(struct rt_map *packs);
 

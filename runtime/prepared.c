@@ -314,26 +314,9 @@ static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const str
                            .tuning = &p->plan->session->options.tuning,
                            .self = p,
                            .err = err};
-    int best = 0;
-    for (int k = 0; k < n->n_kernels; k++) {
-        int rank = n->kernels[k]->can ? n->kernels[k]->can(&prep) : 1;
-        if (rank > best) {
-            best = rank;
-            p->kernel = n->kernels[k];
-        }
-    }
-    if (!p->kernel) {
-        st = rt_fail(err, RT_UNIMPLEMENTED, "no kernel of %s takes these inputs (T=%s)",
-                     n->def->op->name, n_in ? rt_dtype_name((enum rt_dtype)in[0].dtype) : "none");
+    st = rt_choose_kernel(&prep, n->kernels, n->n_kernels);
+    if (st)
         goto fail;
-    }
-    if (p->kernel->prepare) {
-        st = p->kernel->prepare(&prep, &p->state);
-        p->release = st ? NULL : prep.release;
-        p->scratch_bytes = prep.scratch_bytes;
-        if (st)
-            goto fail;
-    }
     free(info);
     *out = p;
     return RT_OK;

@@ -97,6 +97,19 @@ enum rt_status rt_run_check(struct rt_run *r)
     return rt_context_check(r->ctx, r->err);
 }
 
+int rt_run_width(const struct rt_run *r)
+{
+    (void)r;
+    return 1;
+}
+
+void rt_run_parallel(struct rt_run *r, int64_t n, void (*part)(void *arg, int64_t i), void *arg)
+{
+    (void)r;
+    for (int64_t i = 0; i < n; i++)
+        part(arg, i);
+}
+
 uint64_t rt_run_entropy(struct rt_run *r)
 {
     struct rt_session *s = r->ctx->shared->session;

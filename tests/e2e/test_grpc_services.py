@@ -1,5 +1,6 @@
 """What the gRPC side serves beside inference: configuration, reflection, health, TLS, its limits
 and its access log."""
+import itertools
 import json
 import os
 import resource
@@ -538,19 +539,21 @@ class Hostile(GrpcCase):
         fill(200000)
         message = request.SerializeToString()
         connection = Frames(server.grpc_port)
-        for stream in range(1, 19, 2):  # 800 KB each, of which the window lets 64 KB go
-            connection.call(stream, PREDICT)
-            connection.send(Frames.DATA, stream, b"\0" + struct.pack(">I", len(message)) + message,
-                            1)
+        streams = iter(range(1, 1 << 20, 2))
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
+            for stream in itertools.islice(streams, 2):
+                # 800 KB each, of which the window lets 64 KB go; refused while `fill` has the room
+                connection.call(stream, PREDICT)
+                connection.send(Frames.DATA, stream,
+                                b"\0" + struct.pack(">I", len(message)) + message, 1)
+            connection.listen(0.2)
             try:
                 fill(450000)
             except grpc.RpcError as error:
                 self.assertEqual(error.code(), CODE.UNAVAILABLE)
                 self.assertIn("the response does not fit beside the requests", error.details())
                 break
-            connection.listen(0.05)
         else:
             self.fail("answers that wait are not counted")
         self.assertEqual(fill(1000), 1000)  # small ones go on

@@ -1,0 +1,29 @@
+/*
+ * Fusion: nodes that one kernel does better together. Each pass stands in a file of its own, knows
+ * one kind of pattern, and works on the nodes of one plan, on the CPU only; fuse.c says their
+ * order.
+ *
+ * What a pass must keep: a value that is fetched, has another reader or a control edge stays; a
+ * node that replaces others stands where the last of them was (pl_make_own), those before it become
+ * PL_GONE.
+ */
+#ifndef RT_FUSE_H
+#define RT_FUSE_H
+
+#include "runtime/plan.h"
+
+/* Who reads what; of the nodes that there were when it was counted. */
+struct pl_uses {
+    int *n;    /* per node: how often its outputs are read; fetches, targets and control edges count
+                  twice, so that 1 means: by one edge, and by nothing else */
+    int *user; /* the node that reads it last */
+};
+enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
+void pl_uses_free(struct pl_uses *u);
+
+/* Output 0 of a constant without control inputs. */
+bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
+
+enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
+
+#endif
