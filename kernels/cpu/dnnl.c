@@ -1,6 +1,8 @@
 #include "kernels/cpu/dnnl.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 void omp_set_num_threads(int n); /* libgomp's, which oneDNN is linked with */
@@ -9,6 +11,22 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;
 static dnnl_engine_t engine;
 static _Thread_local dnnl_stream_t stream; /* a thread's own: streams are not for sharing */
+static _Thread_local unsigned place;       /* where this thread first looks for idle arguments */
+
+/*
+ * The arguments of one execution, ready made: to make the library's objects takes longer than a
+ * small product. Whoever executes takes a set, points it to its data and puts it back; what does
+ * not fit any more is freed.
+ */
+enum { IDLE_SETS = 16 };
+struct set {
+    int n;
+    dnnl_exec_arg_t arg[KN_DNNL_ARGS + 1];
+    const void *data[KN_DNNL_ARGS + 1]; /* where they point now */
+};
+struct kn_dnnl_idle {
+    _Atomic(struct set *) set[IDLE_SETS];
+};
 
 static void stream_free(void *s)
 {
@@ -36,6 +54,8 @@ dnnl_engine_t kn_dnnl_engine(void)
         dnnl_stream_destroy(s);
         return NULL;
     }
+    static atomic_uint n_threads;
+    place = atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed);
     stream = s;
     return engine;
 }
@@ -65,9 +85,18 @@ static bool is_reference(const_dnnl_primitive_desc_t pd)
 
 static dnnl_status_t take(struct kn_dnnl *p, const_dnnl_primitive_desc_t pd)
 {
-    const dnnl_status_t s = dnnl_primitive_create(&p->prim, pd);
-    if (s)
+    dnnl_status_t s = dnnl_success;
+    p->prim = NULL;
+    p->idle = calloc(1, sizeof *p->idle);
+    if (!p->idle)
+        s = dnnl_out_of_memory;
+    if (!s)
+        s = dnnl_primitive_create(&p->prim, pd);
+    if (s) {
+        free(p->idle);
+        p->idle = NULL;
         return s;
+    }
     p->scratch = *dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = dnnl_memory_desc_get_size(&p->scratch);
     return s;
@@ -103,36 +132,100 @@ dnnl_memory_desc_t kn_dnnl_md(const struct kn_dnnl *p, int arg)
     return *dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg);
 }
 
+/* ---- executing ---- */
+
+static void set_free(struct set *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; i < e->n; i++)
+        dnnl_memory_destroy(e->arg[i].memory);
+    free(e);
+}
+
+static dnnl_status_t set_new(const struct kn_dnnl *p, struct set **out)
+{
+    struct set *e = calloc(1, sizeof *e);
+    if (!e)
+        return dnnl_out_of_memory;
+    const int n = p->n + (p->scratch_bytes ? 1 : 0);
+    for (; e->n < n; e->n++) {
+        const bool own = e->n < p->n;
+        e->arg[e->n].arg = own ? p->arg[e->n] : DNNL_ARG_SCRATCHPAD;
+        const dnnl_status_t s = dnnl_memory_create(
+            &e->arg[e->n].memory, own ? &p->md[e->n] : &p->scratch, engine, DNNL_MEMORY_NONE);
+        if (s) {
+            set_free(e);
+            return s;
+        }
+    }
+    *out = e;
+    return dnnl_success;
+}
+
 void kn_dnnl_clear(struct kn_dnnl *p)
 {
+    for (int i = 0; p->idle && i < IDLE_SETS; i++)
+        set_free(atomic_load_explicit(&p->idle->set[i], memory_order_acquire));
+    free(p->idle);
+    p->idle = NULL;
     dnnl_primitive_destroy(p->prim);
     p->prim = NULL;
 }
 
+/* NULL: none is idle. */
+static struct set *take_set(struct kn_dnnl_idle *idle)
+{
+    for (unsigned i = 0; i < IDLE_SETS; i++) {
+        _Atomic(struct set *) *at = &idle->set[(place + i) % IDLE_SETS];
+        if (!atomic_load_explicit(at, memory_order_relaxed))
+            continue;
+        struct set *e = atomic_exchange_explicit(at, NULL, memory_order_acquire);
+        if (e)
+            return e;
+    }
+    return NULL;
+}
+
+static void give_set(struct kn_dnnl_idle *idle, struct set *e)
+{
+    for (unsigned i = 0; i < IDLE_SETS; i++) {
+        struct set *none = NULL;
+        if (atomic_compare_exchange_strong_explicit(&idle->set[(place + i) % IDLE_SETS], &none, e,
+                                                    memory_order_release, memory_order_relaxed))
+            return;
+    }
+    set_free(e);
+}
+
+static dnnl_status_t point(struct set *e, int i, const void *data)
+{
+    if (e->data[i] == data)
+        return dnnl_success;
+    /* The library's type is not const; it writes to its outputs only. */
+    const dnnl_status_t s = dnnl_memory_set_data_handle(e->arg[i].memory, (void *)(uintptr_t)data);
+    e->data[i] = s ? NULL : data;
+    return s;
+}
+
 static dnnl_status_t execute(const struct kn_dnnl *p, const void *const *data, void *scratch)
 {
-    dnnl_exec_arg_t arg[KN_DNNL_ARGS + 1];
     dnnl_status_t s = dnnl_success;
-    int n = 0;
 
     if (!kn_dnnl_engine())
         return dnnl_runtime_error;
-    for (; !s && n < p->n; n++) {
-        /* The library's type is not const; it writes to its outputs only. */
-        void *bytes = (void *)(uintptr_t)data[n];
-        arg[n].arg = p->arg[n];
-        arg[n].memory = NULL;
-        s = dnnl_memory_create(&arg[n].memory, &p->md[n], engine, bytes);
-    }
-    if (!s && p->scratch_bytes) {
-        arg[n].arg = DNNL_ARG_SCRATCHPAD;
-        arg[n].memory = NULL;
-        s = dnnl_memory_create(&arg[n++].memory, &p->scratch, engine, scratch);
-    }
+    struct set *e = take_set(p->idle);
+    if (!e)
+        s = set_new(p, &e);
+    if (s)
+        return s;
+    for (int i = 0; !s && i < p->n; i++)
+        s = point(e, i, data[i]);
+    if (!s && p->scratch_bytes)
+        s = point(e, p->n, scratch);
     if (!s)
-        s = dnnl_primitive_execute(p->prim, stream, n, arg);
-    while (n > 0)
-        dnnl_memory_destroy(arg[--n].memory);
+        s = dnnl_primitive_execute(p->prim, stream, e->n, e->arg);
+    give_set(p->idle, e);
     return s;
 }
 

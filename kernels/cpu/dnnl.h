@@ -6,7 +6,7 @@
  * is made, and again when it runs). The library's process-wide cache of primitives is off: who
  * makes one owns it.
  *
- * Threads: a made primitive is read only; any number may execute it, each with its own scratch.
+ * Threads: a made primitive may be executed by any number of threads, each with its own scratch.
  */
 #ifndef KN_CPU_DNNL_H
 #define KN_CPU_DNNL_H
@@ -17,8 +17,11 @@
 
 enum { KN_DNNL_ARGS = 8 };
 
+struct kn_dnnl_idle;
+
 struct kn_dnnl {
-    dnnl_primitive_t prim; /* NULL: not made */
+    dnnl_primitive_t prim;     /* NULL: not made */
+    struct kn_dnnl_idle *idle; /* arguments that earlier executions left for the next ones */
     size_t scratch_bytes;
     int n; /* arguments, the scratchpad not counted */
     int arg[KN_DNNL_ARGS];
