@@ -141,6 +141,8 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         !srv_options_is_given(&c->options, "allow_version_labels_for_unavailable_models"))
         printf("  note      tensorflow_model_server refuses labels at its start without "
                "--allow_version_labels_for_unavailable_models\n");
+    if (m->bf16)
+        printf("  precision %s\n", m->bf16 == SRV_YES ? "bf16" : "float32");
     if (m->logging)
         printf("  logging   %g of the requests to %s\n", m->logging->sampling_rate,
                *m->logging->filename_prefix ? m->logging->filename_prefix : "nowhere");

@@ -64,6 +64,7 @@ static const char usage[] =
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
     "  --fusion on|off   join element-wise steps to what stands before them (on)\n"
     "  --winograd on|off 3x3 convolutions by tiles (on)\n"
+    "  --precision P     float32, or bf16: constant weights in bfloat16 (float32)\n"
     "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"load_s\": ...}\n"
     "  --help, --version\n";
 
@@ -99,6 +100,12 @@ static bool parse_switch(const char *text, bool *off)
 {
     *off = strcmp(text, "off") == 0;
     return *off || strcmp(text, "on") == 0;
+}
+
+static bool parse_precision(const char *text, bool *bf16)
+{
+    *bf16 = strcmp(text, "bf16") == 0;
+    return *bf16 || strcmp(text, "float32") == 0;
 }
 
 /* -1: go on; else the exit status. */
@@ -139,6 +146,8 @@ static int parse_args(struct run *r, int argc, const char *const *argv)
             wrong = parse_switch(v, &r->tuning.no_fusion) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--winograd")))
             wrong = parse_switch(v, &r->tuning.no_winograd) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--precision")))
+            wrong = parse_precision(v, &r->tuning.bf16) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--shape")))
             wrong = parse_shape(r, v) ? NULL : arg;
         else if (!a.missing && *arg != '-' && !r->dir)

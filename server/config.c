@@ -151,7 +151,7 @@ static bool same_model(const struct srv_model_config *a, const struct srv_model_
         if (strcmp(a->labels[i].label, b->labels[i].label) != 0 ||
             a->labels[i].version != b->labels[i].version)
             return false;
-    return same_logging(a->logging, b->logging);
+    return a->bf16 == b->bf16 && same_logging(a->logging, b->logging);
 }
 
 bool srv_config_eq(const struct srv_config *a, const struct srv_config *b)
@@ -259,6 +259,17 @@ static enum rt_status read_logging(struct srv_config *c, struct srv_model_config
     return RT_OK;
 }
 
+static enum rt_status read_precision(struct srv_model_config *out, const model_message *m,
+                                     struct rt_error *err)
+{
+    const char *is = m->precision ? m->precision : "";
+    if (*is && strcmp(is, "float32") != 0 && strcmp(is, "bf16") != 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "model %s: precision is \"float32\" or \"bf16\", not \"%s\"", out->name, is);
+    out->bf16 = !*is ? SRV_UNSAID : *is == 'b' ? SRV_YES : SRV_NO;
+    return RT_OK;
+}
+
 static enum rt_status read_policy(struct srv_config *c, struct srv_model_config *out,
                                   const policy_message *p, struct rt_error *err)
 {
@@ -300,6 +311,8 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
         st = read_policy(c, out, m->model_version_policy, err);
     if (!st)
         st = read_logging(c, out, m, err);
+    if (!st)
+        st = read_precision(out, m, err);
     if (st)
         return st;
     if (m->n_version_labels > MAX_LABELS)

@@ -36,6 +36,7 @@ struct srv_model_config {
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* NULL: none */
+    enum srv_maybe bf16;                      /* unsaid: as --precision says */
     int64_t line, column;                     /* in srv_config.file */
 };
 

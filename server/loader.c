@@ -1,9 +1,11 @@
 #include "server/loader.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
 #include "server/warmup.h"
 
@@ -107,6 +109,18 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
     return st;
 }
 
+static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
+{
+    if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
+        return false;
+    if (!rt_machine_has_bf16())
+        RT_LOG(RT_LOG_WARNING,
+               "model %s: precision bf16: this processor has no bfloat16 instructions; only very "
+               "large matrices are kept in it, all sums and the other weights stay float32",
+               load->model);
+    return true;
+}
+
 static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
 {
     const struct srv_options *o = &l->server->options;
@@ -114,7 +128,9 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
                     .budget = &l->server->run_memory,
-                    .tuning = {.no_fusion = !o->fusion, .no_winograd = !o->winograd},
+                    .tuning = {.no_fusion = !o->fusion,
+                               .no_winograd = !o->winograd,
+                               .bf16 = wants_bf16(o, load)},
                     .log_device_placement = o->log_device_placement},
         .tags = l->tags,
         .n_tags = l->n_tags,

@@ -41,6 +41,7 @@ struct srv_load {
     const char *model; /* must outlive the load */
     int64_t version;
     char *dir;                     /* for free() */
+    enum srv_maybe bf16;           /* the model's own wish */
     struct srv_fingerprint before; /* as when it was found stable */
     /* ---- */
     enum rt_status status;

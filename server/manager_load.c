@@ -31,6 +31,7 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     load->model = model->name;
     load->version = e->version;
     load->before = e->seen;
+    load->bf16 = model->config ? model->config->bf16 : SRV_UNSAID;
     srv_mgr_set_state(m, e, SRV_LOADING, RT_OK, NULL);
     if (e->n_failures)
         RT_LOG(RT_LOG_INFO, "Retrying of Loading servable: {name: %s version: %lld} retry: %d",

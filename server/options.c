@@ -219,6 +219,9 @@ static const struct row rows[] = {
     {"winograd", SWITCH, OURS, AT(winograd), "on", NULL, ANY,
      "3x3 convolutions by tiles: faster, rounds differently, weights take up to four times the "
      "memory"},
+    {"precision", TEXT, OURS, AT(precision), "float32", NULL, ANY,
+     "float32, or bf16: constant matrices and filters of float32 models are kept and, where the "
+     "processor can, multiplied in bfloat16; sums and results stay float32"},
     {"log_device_placement", BOOLEAN, OURS, AT(log_device_placement), "false", NULL, ANY,
      "log where each node runs"},
     {"access_log", BOOLEAN, OURS, AT(access_log), "false", NULL, ANY, "one line per request"},
@@ -569,6 +572,7 @@ static bool check_words(const struct srv_options *o, FILE *out)
         const char *name, *value, *a, *b;
     } words[] = {
         {"log_format", o->log_format, "text", "json"},
+        {"precision", o->precision, "float32", "bf16"},
         {"version_transition", o->version_transition, "availability_preserving",
          "resource_preserving"},
     };

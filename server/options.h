@@ -72,6 +72,7 @@ struct srv_options {
     double golden_tolerance; /* where a version says nothing */
     bool allow_unsupported_signatures;
     bool fusion, winograd;
+    const char *precision; /* "float32" or "bf16" */
     bool log_device_placement;
     bool access_log;
     const char *log_format; /* "text" or "json" */

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
@@ -125,6 +126,8 @@ struct conv {
     struct kn_dnnl dnnl, reorder; /* prim NULL: loops; reorder: filter that is no constant */
     const struct rt_pack *filter; /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
+    bool bf16;                                   /* dnnl multiplies bfloat16 */
+    size_t bf16_at; /* in scratch: the input of one execution, rounded */
 };
 
 static int64_t count(const struct rt_shape *s)
@@ -204,11 +207,25 @@ static enum rt_status run_loops(const struct conv *c, const void *src, const voi
     return plain_RT_F32(&w, x, filter, y, back, r);
 }
 
+static int64_t row_of(const struct conv *c) /* elements of the input, along the first axis */
+{
+    return c->n_src / c->g.batch / c->g.axis[0].in;
+}
+
+/* n elements of input as dnnl wants them. */
+static const void *rounded(const struct conv *c, const float *x, int64_t n, char *room)
+{
+    if (!c->bf16)
+        return x;
+    kn_bf16_round(x, (void *)(room + c->bf16_at), n);
+    return room + c->bf16_at;
+}
+
 /* The input of `rows` outputs from `first` on, zeros where it lies outside. */
 static void copy_rows(const struct conv *c, const float *image, int64_t first, float *to)
 {
     const struct kn_axis *a = &c->g.axis[0];
-    const int64_t row = c->n_src / c->g.batch / a->in, n = c->part.axis[0].in;
+    const int64_t row = row_of(c), n = c->part.axis[0].in;
     const int64_t at = first * a->stride - a->lo;
     const int64_t from = at < 0 ? (-at < n ? -at : n) : 0;
     const int64_t inside = a->in - at < n ? a->in - at : n, end = inside > from ? inside : from;
@@ -228,13 +245,13 @@ static enum rt_status run_rows(const struct conv *c, const void **data, char *ro
     float *block = (void *)(room + c->rows_at);
     enum rt_status st = RT_OK;
 
-    data[0] = block;
     for (int64_t n = 0; n < c->g.batch && !st; n++)
         for (int64_t done = 0; done < out && !st; done += c->rows) {
             /* The last block may overlap the one before it. */
             const int64_t first = done < out - c->rows ? done : out - c->rows;
             copy_rows(c, src + n * (c->n_src / c->g.batch), first, block);
             data[2] = dst + (n * out + first) * line;
+            data[0] = rounded(c, block, c->part.axis[0].in * row_of(c), room);
             st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
             if (!st)
                 st = rt_run_check(r);
@@ -254,7 +271,7 @@ static enum rt_status run_blocks(const struct conv *c, const void **data, char *
     for (int64_t done = 0; done < c->g.batch && !st; done += c->images) {
         /* The last block may overlap the one before it. */
         const int64_t i = done < c->g.batch - c->images ? done : c->g.batch - c->images;
-        data[0] = src + i * src_size;
+        data[0] = rounded(c, src + i * src_size, c->images * src_size, room);
         data[2] = dst + i * dst_size;
         st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
         if (!st && done + c->images < c->g.batch)
@@ -318,7 +335,7 @@ struct filter_format { /* what the bytes of a packed filter depend on */
     dnnl_memory_desc_t md;
     int64_t groups, ci, co;
     int n_spatial;
-    bool transposed;
+    bool transposed, bf16;
     int64_t size[KN_MAX_SPATIAL];
 };
 
@@ -345,7 +362,8 @@ static dnnl_status_t filter_md(const struct filter_format *f, dnnl_memory_desc_t
         step *= f->size[i];
     }
     n += f->n_spatial;
-    return any ? dnnl_memory_desc_init_by_tag(md, n, dim, dnnl_f32, dnnl_format_tag_any)
+    return any ? dnnl_memory_desc_init_by_tag(md, n, dim, f->bf16 ? dnnl_bf16 : dnnl_f32,
+                                              dnnl_format_tag_any)
                : dnnl_memory_desc_init_by_strides(md, n, dim, dnnl_f32, stride);
 }
 
@@ -377,12 +395,12 @@ static int64_t rows_of_block(const struct kn_conv_shape *g)
 }
 
 static dnnl_status_t image_md(const struct kn_conv_shape *g, int64_t images, bool wide,
-                              dnnl_memory_desc_t *md)
+                              dnnl_data_type_t type, dnnl_memory_desc_t *md)
 {
     dnnl_dims_t dim = {images, wide ? g->ci : g->co};
     for (int i = 0; i < g->n_spatial; i++)
         dim[2 + i] = wide ? g->axis[i].in : g->axis[i].out;
-    return dnnl_memory_desc_init_by_tag(md, g->n_spatial + 2, dim, dnnl_f32,
+    return dnnl_memory_desc_init_by_tag(md, g->n_spatial + 2, dim, type,
                                         g->n_spatial == 3 ? dnnl_ndhwc : dnnl_nhwc);
 }
 
@@ -417,9 +435,9 @@ static dnnl_status_t make_conv(struct conv *c, struct filter_format *f, bool wit
         lo[i] = a->lo;
         hi[i] = a->hi;
     }
-    dnnl_status_t s = image_md(g, c->images, !g->transposed, &src);
+    dnnl_status_t s = image_md(g, c->images, !g->transposed, f->bf16 ? dnnl_bf16 : dnnl_f32, &src);
     if (!s)
-        s = image_md(g, c->images, g->transposed, &dst);
+        s = image_md(g, c->images, g->transposed, dnnl_f32, &dst);
     if (!s)
         s = filter_md(f, &filter, true);
     if (!s && g->transposed)
@@ -447,6 +465,23 @@ static dnnl_status_t make_conv(struct conv *c, struct filter_format *f, bool wit
     if (with_tail)
         kn_tail_args(&c->tail, g->n_spatial + 2, g->co, d);
     return s;
+}
+
+static dnnl_status_t make_fitting(struct conv *c, struct filter_format *f)
+{
+    dnnl_status_t s = dnnl_unimplemented;
+    if (c->tail.n) {
+        s = make_conv(c, f, true);
+        c->tail_after = s != dnnl_success;
+    }
+    return s ? make_conv(c, f, false) : s;
+}
+
+/* Few channels, and those of a depthwise convolution, are moved more than multiplied. */
+static bool pays_in_bf16(const struct kn_conv_shape *g, enum rt_dtype dtype)
+{
+    return dtype == RT_F32 && !g->transposed && g->groups == 1 && g->ci >= 16 &&
+           kn_bf16_multiplies();
 }
 
 static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -501,13 +536,13 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
         a->lo = a->hi = 0;
     }
     filter_format(&c->g, &f);
-    dnnl_status_t s = dnnl_unimplemented;
-    if (c->tail.n) {
-        s = make_conv(c, &f, true);
-        c->tail_after = s != dnnl_success;
+    f.bf16 = p->tuning->bf16 && pays_in_bf16(&c->g, c->dtype);
+    dnnl_status_t s = make_fitting(c, &f);
+    if (s && f.bf16) {
+        f.bf16 = false;
+        s = make_fitting(c, &f);
     }
-    if (s)
-        s = make_conv(c, &f, false);
+    c->bf16 = f.bf16;
     if (s == dnnl_unimplemented || s == dnnl_invalid_arguments) {
         p->scratch_bytes = place_floats(c, 0, true); /* the loops can */
         return RT_OK;
@@ -536,9 +571,14 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     }
     used = (used + 63) / 64 * 64;
     if (c->rows) {
-        const int64_t row = c->n_src / c->g.batch / c->g.axis[0].in;
         c->rows_at = used;
-        used += ((size_t)(c->part.axis[0].in * row) * sizeof(float) + 63) / 64 * 64;
+        used += ((size_t)(c->part.axis[0].in * row_of(c)) * sizeof(float) + 63) / 64 * 64;
+    }
+    if (c->bf16) {
+        const int64_t n =
+            c->rows ? c->part.axis[0].in * row_of(c) : c->n_src / c->g.batch * c->images;
+        c->bf16_at = used;
+        used += ((size_t)n * sizeof(struct kn_bfloat) + 63) / 64 * 64;
     }
     p->scratch_bytes = place_floats(c, used, !c->filter);
     return RT_OK;

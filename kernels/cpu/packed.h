@@ -5,6 +5,7 @@
 #ifndef KN_CPU_PACKED_H
 #define KN_CPU_PACKED_H
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/tail.h"
@@ -14,10 +15,12 @@ struct kn_packed {
     struct kn_dnnl dnnl; /* of `rows` rows: a large product runs in blocks, to be asked between them
                             whether it should go on */
     int64_t rows;
-    struct kn_tail tail;     /* of the node, done with the product */
-    bool tail_after;         /* by our own loop: not as post-ops */
-    const struct rt_pack *b; /* NULL: the runtime keeps none; the product is a plain one */
-    size_t a_at, c_at;       /* float copies of half operands in scratch */
+    struct kn_tail tail;          /* of the node, done with the product */
+    bool tail_after;              /* by our own loop: not as post-ops */
+    const struct rt_pack *b;      /* NULL: the runtime keeps none; the product is a plain one */
+    size_t a_at, c_at;            /* float copies of half operands in scratch; a in bfloat16 */
+    bool bf16;                    /* dnnl multiplies bfloat16 */
+    struct kn_bf16_panels panels; /* width > 0: b is in these, nothing is dnnl's */
 };
 
 /* Whether packing input `input` pays for this product: it is constant, dense and of a good size. */

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,4 +144,13 @@ int64_t rt_machine_resident(void)
     if (!read_file("/proc/self/statm", buf, sizeof buf) || sscanf(buf, "%*s %lld", &pages) != 1)
         return 0;
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
+bool rt_machine_has_bf16(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
 }

@@ -2,6 +2,7 @@
 #ifndef RT_BASE_MACHINE_H
 #define RT_BASE_MACHINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Cores: the smaller of the affinity mask and the cgroup's CPU quota (rounded up), at least 1. */
@@ -11,5 +12,7 @@ int rt_machine_cores(void);
 int64_t rt_machine_free_memory(void);
 /* Resident bytes of this process; 0 when it cannot be read. */
 int64_t rt_machine_resident(void);
+/* The processor multiplies bfloat16. */
+bool rt_machine_has_bf16(void);
 
 #endif

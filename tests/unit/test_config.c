@@ -58,6 +58,19 @@ static void without_a_policy_the_latest_version_is_wanted(void **state)
     assert_int_equal(config->models[0].n_latest, 1);
 }
 
+static void a_model_may_have_a_precision_of_its_own(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("a", "precision: 'bf16'") MODEL("b", "precision: 'float32'")
+                             MODEL("c", ""))),
+              &err);
+    assert_int_equal(config->models[0].bf16, SRV_YES);
+    assert_int_equal(config->models[1].bf16, SRV_NO);
+    assert_int_equal(config->models[2].bf16, SRV_UNSAID);
+    assert_fails(parse(LIST(MODEL("a", "precision: 'int8'"))), RT_INVALID_ARGUMENT, &err,
+                 "model a: precision is \"float32\" or \"bf16\", not \"int8\"");
+}
+
 static void an_empty_file_is_a_server_without_models(void **state)
 {
     (void)state;
@@ -242,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_of_models_is_read),
         cmocka_unit_test(without_a_policy_the_latest_version_is_wanted),
+        cmocka_unit_test(a_model_may_have_a_precision_of_its_own),
         cmocka_unit_test(an_empty_file_is_a_server_without_models),
         cmocka_unit_test(what_tensorflow_serving_refuses_is_refused),
         cmocka_unit_test(a_platform_must_be_tensorflow_and_stay_it),

@@ -80,6 +80,7 @@ static void a_value_out_of_range_or_missing_ends_with_usage(void **state)
     assert_int_equal(PARSE(false, "--port"), SRV_PARSE_EXIT_USAGE);
     assert_int_equal(PARSE(false, "--version_transition=x"), SRV_PARSE_EXIT_USAGE);
     assert_int_equal(PARSE(false, "--log_format=xml"), SRV_PARSE_EXIT_USAGE);
+    assert_int_equal(PARSE(false, "--precision=int8"), SRV_PARSE_EXIT_USAGE);
     assert_int_equal(PARSE(false, "--max_body_bytes=9999999999G"), SRV_PARSE_EXIT_USAGE);
 }
 

@@ -1,0 +1,177 @@
+#include "kernels/cpu/bf16.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "kernels/cpu/types.h"
+#include "runtime/base/machine.h"
+
+struct loops {
+    int64_t width;
+    void (*panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
+                  int64_t k);
+};
+
+#define LOOPS(name) base_##name
+#define TARGET
+#define LANES 4
+#define WIDE  2
+#define ROWS  4
+#include "kernels/cpu/bf16_loops.h"
+
+#if defined(__x86_64__)
+#define LOOPS(name) avx2_##name
+#define TARGET      __attribute__((target("avx2,fma")))
+#define LANES       8
+#define WIDE        2
+#define ROWS        4
+#include "kernels/cpu/bf16_loops.h"
+
+#define LOOPS(name) avx512_##name
+#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
+#define LANES       16
+#define WIDE        4
+#define ROWS        5
+#include "kernels/cpu/bf16_loops.h"
+#endif
+
+enum {
+    MOST_WIDTH = 64,
+    PACK_ROWS = 64,
+    SLAB = 64,          /* rows of a panel's product that are done before the next panel */
+    WORK = 1 << 22,     /* products of one part of a parallel run, at least */
+    CHECK_PARTS = 1024, /* parts between two questions whether to go on */
+};
+
+static const struct loops *loops_here(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+        return &avx512_loops;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &avx2_loops;
+#endif
+    return &base_loops;
+}
+
+static atomic_bool pretended;
+
+void kn_bf16_pretend(bool yes)
+{
+    atomic_store(&pretended, yes);
+}
+
+bool kn_bf16_multiplies(void)
+{
+    return atomic_load(&pretended) || rt_machine_has_bf16();
+}
+
+KN_CLONES void kn_bf16_round(const float *restrict x, struct kn_bfloat *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = kn_to_bf16(x[i]);
+}
+
+void kn_bf16_panels(struct kn_bf16_panels *p, int64_t k, int64_t n)
+{
+    *p = (struct kn_bf16_panels){.k = k, .n = n, .width = loops_here()->width};
+}
+
+static int64_t panel_words(const struct kn_bf16_panels *p)
+{
+    return (p->k + 1) / 2 * p->width;
+}
+
+static int64_t n_panels(const struct kn_bf16_panels *p)
+{
+    return (p->n + p->width - 1) / p->width;
+}
+
+size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p)
+{
+    return (size_t)(n_panels(p) * panel_words(p)) * sizeof(uint32_t);
+}
+
+/* Columns of two rows (`second` NULL: of one) as words. */
+KN_CLONES static void pack_pair(const float *restrict first, const float *restrict second,
+                                int64_t step, int64_t n, uint32_t *restrict to)
+{
+    for (int64_t j = 0; j < n; j++)
+        to[j] = (uint32_t)kn_to_bf16(first[j * step]).bits |
+                (second ? (uint32_t)kn_to_bf16(second[j * step]).bits << 16 : 0);
+}
+
+void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool turned, void *packed)
+{
+    const int64_t step_k = turned ? 1 : p->n, step_n = turned ? p->k : 1;
+
+    /* A few rows of all panels, then the next: neighbours in memory are read together. */
+    for (int64_t l0 = 0; l0 < p->k; l0 += PACK_ROWS) {
+        const int64_t end = p->k - l0 < PACK_ROWS ? p->k : l0 + PACK_ROWS;
+        for (int64_t j0 = 0; j0 < p->n; j0 += p->width) {
+            const int64_t wide = p->n - j0 < p->width ? p->n - j0 : p->width;
+            uint32_t *to = (uint32_t *)packed + j0 / p->width * panel_words(p) + l0 / 2 * p->width;
+            for (int64_t l = l0; l < end; l += 2, to += p->width) {
+                const float *at = b + l * step_k + j0 * step_n;
+                pack_pair(at, l + 1 < p->k ? at + step_k : NULL, step_n, wide, to);
+                memset(to + wide, 0, (size_t)(p->width - wide) * sizeof *to);
+            }
+        }
+    }
+}
+
+struct product {
+    const struct kn_bf16_panels *p;
+    int64_t m, panels, first; /* panels of a part; the first part of this round */
+    const float *a;
+    const uint32_t *b;
+    float *c;
+};
+
+static void part(void *arg, int64_t index)
+{
+    const struct product *x = arg;
+    const struct kn_bf16_panels *p = x->p;
+    const int64_t from = (x->first + index) * x->panels;
+    const int64_t to = from + x->panels < n_panels(p) ? from + x->panels : n_panels(p);
+    float edge[SLAB * MOST_WIDTH];
+
+    for (int64_t i = 0; i < x->m; i += SLAB) {
+        const int64_t rows = x->m - i < SLAB ? x->m - i : SLAB;
+        const float *a = x->a + i * p->k;
+        for (int64_t j = from; j < to; j++) {
+            const uint32_t *b = x->b + j * panel_words(p);
+            const int64_t left = p->n - j * p->width;
+            float *c = x->c + i * p->n + j * p->width;
+            if (left >= p->width) {
+                loops_here()->panel(rows, a, p->k, b, c, p->n, p->k);
+                continue;
+            }
+            loops_here()->panel(rows, a, p->k, b, edge, p->width, p->k);
+            for (int64_t y = 0; y < rows; y++)
+                memcpy(c + y * p->n, edge + y * p->width, (size_t)left * sizeof *c);
+        }
+    }
+}
+
+enum rt_status kn_bf16_product(const struct kn_bf16_panels *p, int64_t m, const float *a,
+                               const void *packed, float *c, struct rt_run *r)
+{
+    const double work = (double)m * (double)p->k * (double)p->width;
+    const int64_t panels = work > 0 && work < WORK ? (int64_t)(WORK / work) + 1 : 1;
+    const int64_t parts = (n_panels(p) + panels - 1) / panels;
+    struct product x = {.p = p, .m = m, .panels = panels, .a = a, .b = packed, .c = c};
+
+    /* Some ten milliseconds of work between two questions. */
+    int64_t round = (int64_t)(4e8 / (work * (double)panels + 1)) + 1;
+    if (round > CHECK_PARTS)
+        round = CHECK_PARTS;
+    for (; x.first < parts; x.first += round) {
+        const int64_t n = parts - x.first < round ? parts - x.first : round;
+        rt_run_parallel(r, n, part, &x);
+        if (x.first + n < parts && rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
+}

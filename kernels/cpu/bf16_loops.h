@@ -1,0 +1,66 @@
+/*
+ * The loop of bf16.c for one instruction set; included once for each, with
+ *   LOOPS(name)  a name of its own for every function
+ *   TARGET       the attribute that selects the instruction set
+ *   LANES        floats in a vector
+ *   WIDE         vectors side by side in a panel
+ *   ROWS         of the result, held in registers
+ */
+
+typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+typedef uint32_t LOOPS(pair) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+#define VEC    LOOPS(vec)
+#define PAIR   LOOPS(pair)
+#define INLINE TARGET static inline __attribute__((always_inline))
+
+/* c [rows, one panel] = a [rows, k] x b. A word of b holds rows 2i (its low half) and 2i + 1. */
+INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
+                        int64_t k, const int rows)
+{
+    VEC sum[ROWS][WIDE];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < WIDE; j++)
+            sum[i][j] = (VEC){0};
+    for (int64_t l = 0; l < k; l += 2, b += LANES * WIDE) {
+        VEC even[WIDE], odd[WIDE];
+        const bool last = l + 1 == k; /* the other half is zero, and must stay so with infinities */
+        for (int j = 0; j < WIDE; j++) {
+            const PAIR w = *(const PAIR *)(b + j * LANES);
+            even[j] = (VEC)(w << 16);
+            odd[j] = (VEC)(w & 0xffff0000u);
+        }
+        for (int i = 0; i < rows; i++) {
+            const float x = a[i * lda + l], y = last ? 0 : a[i * lda + l + 1];
+            for (int j = 0; j < WIDE; j++) {
+                sum[i][j] += x * even[j];
+                sum[i][j] += y * odd[j];
+            }
+        }
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < WIDE; j++)
+            *(VEC *)(c + i * ldc + j * LANES) = sum[i][j];
+}
+
+/* The rows of one panel; c has whole panels' columns. */
+TARGET static void LOOPS(panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c,
+                                int64_t ldc, int64_t k)
+{
+    for (; m >= ROWS; m -= ROWS, a += ROWS * lda, c += ROWS * ldc)
+        LOOPS(rows)(a, lda, b, c, ldc, k, ROWS);
+    for (; m >= 2; m -= 2, a += 2 * lda, c += 2 * ldc)
+        LOOPS(rows)(a, lda, b, c, ldc, k, 2);
+    if (m)
+        LOOPS(rows)(a, lda, b, c, ldc, k, 1);
+}
+
+static const struct loops LOOPS(loops) = {LANES * WIDE, LOOPS(panel)};
+
+#undef VEC
+#undef PAIR
+#undef INLINE
+#undef LOOPS
+#undef TARGET
+#undef LANES
+#undef WIDE
+#undef ROWS
