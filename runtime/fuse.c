@@ -83,5 +83,8 @@ enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, s
 
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
 {
-    return pl_fuse_tails(g, err);
+    enum rt_status st = pl_fuse_tails(g, err);
+
+    /* Last, since it takes every element-wise node that is left. */
+    return st ? st : pl_fuse_chains(g, err);
 }

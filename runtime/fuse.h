@@ -25,5 +25,6 @@ void pl_uses_free(struct pl_uses *u);
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 
 enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);
 
 #endif

@@ -286,7 +286,7 @@ static enum rt_status add_n_run(struct rt_run *r)
     enum { PIECE = 4096 };
     const enum rt_dtype dtype = (enum rt_dtype)r->in[0].dtype;
     const int64_t n = rt_tensor_count(&r->in[0]), size = (int64_t)rt_dtype_size(dtype);
-    kn_binary_row *add = add_v2_binary.row[dtype];
+    kn_binary_row *add = kn_binary_add_v2.row[dtype];
     for (int64_t i = 0; i < n; i += PIECE) {
         const int64_t m = n - i < PIECE ? n - i : PIECE;
         char *d = (char *)r->out[0].data + i * size;

@@ -22,6 +22,9 @@ enum rt_status kn_infer_broadcast(struct rt_infer *x);
 /* The broadcast of two shapes; unknown dims stay unknown. Refuses with TensorFlow's words. */
 enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
                             const struct rt_shape *b, struct rt_error *err);
+/* What BiasAdd asks of value and bias, which goes along `axis` of it (-1: the last). */
+enum rt_status kn_bias_shapes(const struct rt_shape *value, const struct rt_shape *bias, int axis,
+                              struct rt_error *err);
 bool kn_shape_eq(const struct rt_shape *a, const struct rt_shape *b);
 bool kn_shape_known(const struct rt_shape *s);
 int64_t kn_shape_count(const struct rt_shape *s); /* of a known shape */
@@ -128,14 +131,16 @@ enum { KN_CHUNK = 1 << 18 };
 
 /* ---- an op from its rows: tables, prepare, entry ---- */
 
+/* The tables are no file's own: kn_map_relu, kn_binary_mul (fused_chain.c runs the same loops). */
+
 #define KN_ROW_OF(dt, T, NAME)  [dt] = NAME##_##dt,
 #define KN_TYPE_OF(dt, T, NAME) | RT_T(dt)
 
 #define KN_MAP_OP(NAME, TF, LIST)                                                                  \
-    static const struct kn_map NAME##_map = {.row = {KN_FOR_##LIST(KN_ROW_OF, NAME)}};             \
+    const struct kn_map kn_map_##NAME = {.row = {KN_FOR_##LIST(KN_ROW_OF, NAME)}};                 \
     static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
     {                                                                                              \
-        return kn_map_prepare(p, &NAME##_map, state);                                              \
+        return kn_map_prepare(p, &kn_map_##NAME, state);                                           \
     }                                                                                              \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \
@@ -152,13 +157,13 @@ enum { KN_CHUNK = 1 << 18 };
     KN_FOR_##LIST(KN_MAP_SAME, NAME, EXPR) KN_MAP_OP(NAME, TF, LIST)
 
 #define KN_BINARY_OP(NAME, TF, LIST, REFUSAL)                                                      \
-    static const struct kn_binary NAME##_binary = {                                                \
+    const struct kn_binary kn_binary_##NAME = {                                                    \
         .row = {KN_FOR_##LIST(KN_ROW_OF, NAME)},                                                   \
         .refusal = (REFUSAL),                                                                      \
     };                                                                                             \
     static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
     {                                                                                              \
-        return kn_binary_prepare(p, &NAME##_binary, state);                                        \
+        return kn_binary_prepare(p, &kn_binary_##NAME, state);                                     \
     }                                                                                              \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = kn_infer_broadcast, .rows = rt_rows_each},                     \

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/window.h"
@@ -35,28 +36,33 @@ static struct channels channels_of(const struct rt_shape *s, int axis)
 
 /* ---- BiasAdd ---- */
 
-static enum rt_status infer_bias(struct rt_infer *x)
+enum rt_status kn_bias_shapes(const struct rt_shape *v, const struct rt_shape *b, int axis,
+                              struct rt_error *err)
 {
-    const struct rt_shape *v = &x->in[0].shape, *b = &x->in[1].shape;
-
-    x->alias[0] = 0;
     if (v->rank >= 0 && v->rank < 2)
-        return fail_shape(x->err, "Input tensor must be at least 2D: ", v);
+        return fail_shape(err, "Input tensor must be at least 2D: ", v);
     if (b->rank >= 0 && b->rank != 1)
-        return fail_shape(x->err, "Biases must be 1D: ", b);
-    x->out[0].shape = *v;
+        return fail_shape(err, "Biases must be 1D: ", b);
     if (v->rank < 0 || b->rank < 0)
         return RT_OK;
-    const int64_t c = v->dim[kn_channels_first(x->node) ? 1 : v->rank - 1];
+    const int64_t c = v->dim[axis < 0 ? v->rank - 1 : axis];
     if (c >= 0 && b->dim[0] >= 0 && c != b->dim[0]) {
         char tb[160], tv[160];
-        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+        return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Must provide as many biases as the last dimension of the input tensor: %s "
                        "vs. %s",
                        rt_shape_text(tb, sizeof tb, b->rank, b->dim),
                        rt_shape_text(tv, sizeof tv, v->rank, v->dim));
     }
     return RT_OK;
+}
+
+static enum rt_status infer_bias(struct rt_infer *x)
+{
+    x->alias[0] = 0;
+    x->out[0].shape = x->in[0].shape;
+    return kn_bias_shapes(&x->in[0].shape, &x->in[1].shape, kn_channels_first(x->node) ? 1 : -1,
+                          x->err);
 }
 
 #define AS_IS(v) (v)

@@ -1,0 +1,554 @@
+/*
+ * "_Chain" (runtime/chain.h): element-wise steps over pieces of a few thousand bytes, each step the
+ * very loop of its op's own kernel on what the step before left in the cache. So results are those
+ * of the single kernels, bit for bit.
+ *
+ * Steps of the output's shape are one nest of loops; those on something smaller that is spread over
+ * it (a gate per channel) are nests of their own, which run before and leave their result in
+ * scratch. A nest joins neighbouring axes that all its operands go through alike. What is then
+ * innermost is cut into tiles; an operand that repeats along short rows is written out once, as
+ * long as a tile.
+ */
+#include <string.h>
+
+#include "kernels/cpu/elementwise.h"
+#include "runtime/chain.h"
+
+#define X(op, kernel) extern const struct kn_map kn_map_##kernel;
+RT_CHAIN_UNARY(X)
+#undef X
+#define X(op, kernel) extern const struct kn_binary kn_binary_##kernel;
+RT_CHAIN_BINARY(X)
+#undef X
+
+static const struct kn_map *const maps[RT_CHAIN_OPS] = {
+#define X(op, kernel) [RT_CHAIN_##op] = &kn_map_##kernel,
+    RT_CHAIN_UNARY(X)
+#undef X
+};
+static const struct kn_binary *const binaries[RT_CHAIN_OPS] = {
+#define X(op, kernel) [RT_CHAIN_##op] = &kn_binary_##kernel,
+    RT_CHAIN_BINARY(X)
+#undef X
+        [RT_CHAIN_BiasAdd] = &kn_binary_add_v2,
+};
+
+enum {
+    MOST_IN = 2 * RT_CHAIN_MOST,
+    MOST_VALUES = MOST_IN + RT_CHAIN_MOST,
+    TILE = 1024,             /* floats */
+    STACK_FLOATS = 12 << 10, /* for results in between and what is written out, of one thread */
+    PART = 1 << 15,          /* elements that are worth another thread */
+    ROUND = 1 << 20          /* after so many it is asked whether the run should end */
+};
+
+/* ---- shapes ---- */
+
+static const struct rt_chain_step *steps_of(const struct rt_node *n, int *n_steps)
+{
+    const int64_t *v = NULL;
+    *n_steps = (int)(rt_attr_ints(n, "steps", &v) / 3);
+    return (const struct rt_chain_step *)(const void *)v;
+}
+
+/* Of each value: the n_in inputs, which are there, and the steps behind them. */
+static enum rt_status set_shapes(const struct rt_node *n, struct rt_shape *shape,
+                                 struct rt_error *err)
+{
+    int n_steps;
+    const struct rt_chain_step *s = steps_of(n, &n_steps);
+    enum rt_status st = RT_OK;
+
+    for (int j = 0; j < n_steps && !st; j++, s++) {
+        struct rt_shape *out = &shape[n->n_in + j];
+        if (s->b < 0) {
+            *out = shape[s->a];
+        } else if (s->op == RT_CHAIN_BiasAdd) {
+            st = kn_bias_shapes(&shape[s->a], &shape[s->b], -1, err);
+            *out = shape[s->a];
+        } else {
+            st = kn_broadcast(out, &shape[s->a], &shape[s->b], err);
+        }
+    }
+    return st;
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    struct rt_shape shape[MOST_VALUES];
+    int n_steps;
+
+    steps_of(x->node, &n_steps);
+    for (int k = 0; k < x->n_in; k++)
+        shape[k] = x->in[k].shape;
+    const enum rt_status st = set_shapes(x->node, shape, x->err);
+    if (st)
+        return st;
+    x->out[0].shape = shape[x->n_in + n_steps - 1];
+    /* An input that is written over was read in the same tile, or by a nest that ran before. */
+    for (int k = x->n_in - 1; k >= 0; k--)
+        if (!x->in[k].value && kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
+            x->alias[0] = (int8_t)k;
+    return RT_OK;
+}
+
+/* Each step's rule by itself. */
+static void rows(struct rt_rows *r)
+{
+    struct rt_shape shape[MOST_VALUES];
+    struct rt_dep dep[MOST_VALUES];
+    struct rt_error err = {0};
+    int n_steps;
+    const struct rt_chain_step *s = steps_of(r->node, &n_steps);
+
+    for (int k = 0; k < r->n_in; k++) {
+        shape[k] = r->in[k].shape;
+        dep[k] = r->in_dep[k];
+    }
+    if (set_shapes(r->node, shape, &err))
+        return;
+    for (int j = 0; j < n_steps; j++, s++) {
+        const struct rt_info in[2] = {{.shape = shape[s->a]},
+                                      {.shape = shape[s->b < 0 ? s->a : s->b]}};
+        const struct rt_info out = {.shape = shape[r->n_in + j]};
+        const struct rt_dep in_dep[2] = {dep[s->a], dep[s->b < 0 ? s->a : s->b]};
+        struct rt_dep *out_dep = &dep[r->n_in + j];
+        struct rt_rows one = {.node = r->node,
+                              .n_rows = r->n_rows,
+                              .n_in = s->b < 0 ? 1 : 2,
+                              .n_out = 1,
+                              .in = in,
+                              .out = &out,
+                              .in_dep = in_dep,
+                              .out_dep = out_dep};
+        const bool is_fixed = in_dep[0].kind == RT_DEP_NONE && in_dep[1].kind == RT_DEP_NONE;
+        *out_dep = (struct rt_dep){is_fixed ? RT_DEP_NONE : RT_DEP_MIXED, 0};
+        if (is_fixed)
+            continue;
+        if (s->b < 0)
+            rt_rows_same(&one);
+        else
+            rt_rows_each(&one);
+        if (out_dep->kind == RT_DEP_MIXED && in_dep[0].kind <= RT_DEP_SIZE &&
+            in_dep[1].kind <= RT_DEP_SIZE)
+            out_dep->kind = RT_DEP_SIZE;
+    }
+    r->out_dep[0] = dep[r->n_in + n_steps - 1];
+}
+
+/* ---- what prepare leaves ---- */
+
+enum kind {
+    ALONG,  /* goes through the tile element by element */
+    ONE,    /* one value for the whole tile */
+    REPEAT, /* a short row, the same for all rows of the tile */
+    SPREAD, /* one value per short row */
+};
+
+struct operand {
+    enum kind kind;
+    int input;      /* -1: a nest's result, at `offset` of the scratch */
+    int64_t offset; /* floats */
+    int64_t stride[RT_MAX_RANK];
+    int buffer; /* of REPEAT and SPREAD */
+};
+
+struct step {
+    kn_map_row *map;
+    kn_binary_row *binary;
+    int8_t a, b, d; /* operands first, then buffers; d -1: the nest's result */
+};
+
+struct nest {
+    int n_operands, n_steps, n_buffers;
+    struct operand *operand;
+    struct step *step;
+    int64_t result; /* offset in the scratch; -1: the output */
+    int rank;
+    int64_t dim[RT_MAX_RANK]; /* innermost first, neighbours joined */
+    int outer;                /* the first dim that is not cut into tiles */
+    int64_t length, tile;     /* elements of what is cut, and of a tile */
+    int64_t per_length, n_tiles;
+};
+
+struct chain {
+    int n_nests;
+    struct nest *nest;
+};
+
+/* ---- prepare ---- */
+
+struct planner {
+    const struct rt_chain_step *step;
+    int n_in, n_steps;
+    struct rt_shape shape[MOST_VALUES];
+    int8_t nest[RT_CHAIN_MOST];    /* per step: the step that its nest ends with */
+    int64_t offset[RT_CHAIN_MOST]; /* per such step: its result in the scratch */
+};
+
+/* A step belongs to its readers' nest if that is one, of its shape; else it ends a nest. */
+static void set_nests(struct planner *p)
+{
+    enum { NONE = -1, MANY = -2 };
+    int8_t readers[RT_CHAIN_MOST];
+
+    memset(readers, NONE, sizeof readers);
+    for (int j = p->n_steps - 1; j >= 0; j--) {
+        const int to = readers[j];
+        p->nest[j] =
+            (int8_t)(to >= 0 && kn_shape_eq(&p->shape[p->n_in + j], &p->shape[p->n_in + to]) ? to
+                                                                                             : j);
+        const int64_t from[2] = {p->step[j].a - p->n_in, p->step[j].b - p->n_in};
+        for (int k = 0; k < 2; k++)
+            if (from[k] >= 0)
+                readers[from[k]] =
+                    readers[from[k]] == NONE || readers[from[k]] == p->nest[j] ? p->nest[j] : MANY;
+    }
+}
+
+/* The value's place among the nest's operands, which it joins when it is new. */
+static int add_operand(const struct planner *p, struct nest *n, int8_t *seen, int value)
+{
+    if (seen[value] < 0) {
+        struct operand *o = &n->operand[n->n_operands];
+        o->input = value < p->n_in ? value : -1;
+        o->offset = value < p->n_in ? 0 : p->offset[value - p->n_in];
+        o->buffer = -1;
+        seen[value] = (int8_t)n->n_operands++;
+    }
+    return seen[value];
+}
+
+/* Buffers hold the results in between; one is free again after the last step that reads it. */
+static void set_steps(const struct planner *p, struct nest *n, int end, int8_t *seen)
+{
+    int last_read[RT_CHAIN_MOST], busy[RT_CHAIN_MOST + 1];
+    int8_t buffer[RT_CHAIN_MOST];
+
+    for (int j = 0; j <= end; j++) {
+        if (p->nest[j] != end)
+            continue;
+        if (p->step[j].a >= p->n_in)
+            last_read[p->step[j].a - p->n_in] = j;
+        if (p->step[j].b >= p->n_in)
+            last_read[p->step[j].b - p->n_in] = j;
+    }
+    for (int j = 0; j <= end; j++) {
+        if (p->nest[j] != end)
+            continue;
+        struct step *s = &n->step[n->n_steps++];
+        const int64_t from[2] = {p->step[j].a, p->step[j].b};
+        int at[2] = {-1, -1};
+        for (int k = 0; k < 2; k++) {
+            const int64_t of = from[k] - p->n_in;
+            if (from[k] < 0)
+                continue;
+            if (of >= 0 && p->nest[of] == end) {
+                at[k] = n->n_operands + buffer[of];
+                if (last_read[of] == j)
+                    busy[buffer[of]] = false;
+            } else {
+                at[k] = seen[from[k]];
+            }
+        }
+        s->a = (int8_t)at[0];
+        s->b = (int8_t)at[1];
+        if (from[1] < 0)
+            s->map = maps[p->step[j].op]->row[RT_F32];
+        else
+            s->binary = binaries[p->step[j].op]->row[RT_F32];
+        s->d = -1;
+        if (j == end)
+            break;
+        int b = 0;
+        while (b < n->n_buffers && busy[b])
+            b++;
+        if (b == n->n_buffers)
+            n->n_buffers++;
+        busy[b] = true;
+        buffer[j] = (int8_t)b;
+        s->d = (int8_t)(n->n_operands + b);
+    }
+}
+
+static const struct rt_shape *shape_of(const struct planner *p, const int8_t *seen, int operand)
+{
+    for (int v = 0; v < p->n_in + p->n_steps; v++)
+        if (seen[v] == operand)
+            return &p->shape[v];
+    return NULL;
+}
+
+/* Joins the axes of `out` and gives the operands their strides. */
+static void set_dims(const struct planner *p, struct nest *n, const struct rt_shape *out,
+                     const int8_t *seen)
+{
+    int64_t count[MOST_VALUES];
+    const struct rt_shape *shape[MOST_VALUES];
+
+    for (int k = 0; k < n->n_operands; k++) {
+        count[k] = 1;
+        shape[k] = shape_of(p, seen, k);
+    }
+    for (int i = out->rank - 1; i >= 0; i--) {
+        bool joins = n->rank > 0;
+        if (out->dim[i] == 1)
+            continue;
+        for (int k = 0; k < n->n_operands; k++) {
+            const int at = i - (out->rank - shape[k]->rank);
+            const int64_t d = at < 0 ? 1 : shape[k]->dim[at];
+            n->operand[k].stride[n->rank] = d == 1 ? 0 : count[k];
+            count[k] *= d;
+            joins = joins && !n->operand[k].stride[n->rank] == !n->operand[k].stride[n->rank - 1];
+        }
+        if (joins)
+            n->dim[n->rank - 1] *= out->dim[i];
+        else
+            n->dim[n->rank++] = out->dim[i];
+    }
+    if (n->rank == 0)
+        n->dim[n->rank++] = 1; /* strides are 0 */
+}
+
+static void set_tiles(struct nest *n, int64_t count)
+{
+    if (!count)
+        return;
+    int n_buffers = n->n_buffers + n->n_operands;
+    int64_t tile = STACK_FLOATS / (n_buffers + 1) & ~INT64_C(15);
+    tile = tile < TILE ? tile : TILE;
+    const bool is_short = n->rank > 1 && n->dim[0] <= tile / 2;
+
+    n->length = is_short ? n->dim[0] * n->dim[1] : n->dim[0];
+    n->outer = is_short ? 2 : 1;
+    n->tile = is_short ? tile / n->dim[0] * n->dim[0] : tile;
+    for (int k = 0; k < n->n_operands; k++) {
+        struct operand *o = &n->operand[k];
+        if (!is_short)
+            o->kind = o->stride[0] ? ALONG : ONE;
+        else if (o->stride[0])
+            o->kind = o->stride[1] ? ALONG : REPEAT;
+        else
+            o->kind = o->stride[1] ? SPREAD : ONE;
+        if (o->kind == REPEAT || o->kind == SPREAD)
+            o->buffer = n->n_buffers++;
+    }
+    n->per_length = (n->length + n->tile - 1) / n->tile;
+    n->n_tiles = count / n->length * n->per_length;
+}
+
+/* The nest that ends with step `end`. */
+static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct nest *n, int end,
+                                int64_t count)
+{
+    int8_t seen[MOST_VALUES];
+    int n_steps = 0;
+
+    memset(seen, -1, sizeof seen);
+    for (int j = 0; j <= end; j++)
+        n_steps += p->nest[j] == end;
+    n->operand = rt_prep_alloc(prep, 2 * (size_t)n_steps * sizeof *n->operand);
+    n->step = rt_prep_alloc(prep, (size_t)n_steps * sizeof *n->step);
+    if (!n->operand || !n->step)
+        return prep->err->code;
+    for (int j = 0; j <= end; j++) {
+        const int64_t from[2] = {p->step[j].a, p->step[j].b};
+        for (int k = 0; k < 2 && p->nest[j] == end; k++)
+            if (from[k] >= 0 && (from[k] < p->n_in || p->nest[from[k] - p->n_in] != end))
+                add_operand(p, n, seen, (int)from[k]);
+    }
+    set_steps(p, n, end, seen);
+    set_dims(p, n, &p->shape[p->n_in + end], seen);
+    set_tiles(n, count);
+    return RT_OK;
+}
+
+static enum rt_status prepare(struct rt_prep *prep, void **state)
+{
+    struct chain *c = rt_prep_alloc(prep, sizeof *c);
+    struct planner p = {.n_in = prep->n_in};
+    int64_t scratch = 0; /* floats */
+
+    p.step = steps_of(prep->node, &p.n_steps);
+    for (int k = 0; k < p.n_in; k++)
+        p.shape[k] = prep->in[k].shape;
+    enum rt_status st = set_shapes(prep->node, p.shape, prep->err);
+    if (st || !c)
+        return prep->err->code;
+    set_nests(&p);
+    for (int j = 0; j < p.n_steps; j++)
+        c->n_nests += p.nest[j] == j;
+    c->nest = rt_prep_alloc(prep, (size_t)c->n_nests * sizeof *c->nest);
+    if (!c->nest)
+        return prep->err->code;
+    c->n_nests = 0;
+    for (int j = 0; j < p.n_steps && !st; j++) {
+        if (p.nest[j] != j)
+            continue;
+        struct nest *n = &c->nest[c->n_nests++];
+        const struct rt_shape *out = &p.shape[p.n_in + j];
+        const int64_t count = rt_count(out->rank, out->dim);
+        if (count < 0 || count > INT64_MAX / 64 || scratch > INT64_MAX / 64)
+            return rt_fail(prep->err, RT_RESOURCE_EXHAUSTED, "a tensor of too many elements");
+        n->result = -1;
+        if (j < p.n_steps - 1) {
+            n->result = p.offset[j] = scratch;
+            scratch += (count + 15) & ~INT64_C(15);
+        }
+        st = plan_nest(prep, &p, n, j, count);
+    }
+    prep->scratch_bytes = (size_t)scratch * sizeof(float);
+    *state = c;
+    return st;
+}
+
+/* ---- run ---- */
+
+struct job {
+    const struct rt_run *r;
+    const struct nest *n;
+    float *result;
+    int64_t first, end, per_part; /* tiles */
+};
+
+/* Where the operand's values for index `at` of the outer dims begin. */
+static const float *base_of(const struct job *j, const struct operand *o, int64_t at)
+{
+    const float *from =
+        o->input >= 0 ? j->r->in[o->input].data : (const float *)j->r->scratch + o->offset;
+    for (int d = j->n->outer; d < j->n->rank; d++) {
+        from += at % j->n->dim[d] * o->stride[d];
+        at /= j->n->dim[d];
+    }
+    return from;
+}
+
+/* Writes a tile's worth of what is not in memory like that. */
+static void write_out(const struct nest *n, const struct operand *o, const float *from, float *to,
+                      int64_t count)
+{
+    const int64_t row = n->dim[0];
+
+    if (o->kind == REPEAT) {
+        memcpy(to, from, (size_t)row * sizeof *to);
+        for (int64_t done = row; done < count;) { /* twice as many each time */
+            const int64_t more = done < count - done ? done : count - done;
+            memcpy(to + done, to, (size_t)more * sizeof *to);
+            done += more;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < count; i += row, from++)
+        for (int64_t k = 0; k < row; k++)
+            to[i + k] = *from;
+}
+
+static void run_steps(const struct nest *n, const float *const *from, float *buffers, float *to,
+                      int64_t count)
+{
+    for (int s = 0; s < n->n_steps; s++) {
+        const struct step *t = &n->step[s];
+        float *d = t->d < 0 ? to : buffers + (t->d - n->n_operands) * n->tile;
+        const float *v[2] = {NULL, NULL};
+        int64_t stride[2] = {1, 1};
+        const int8_t at[2] = {t->a, t->b};
+        for (int k = 0; k < 2 && at[k] >= 0; k++) {
+            if (at[k] >= n->n_operands) {
+                v[k] = buffers + (at[k] - n->n_operands) * n->tile;
+                continue;
+            }
+            v[k] = from[at[k]];
+            stride[k] = n->operand[at[k]].kind != ONE;
+        }
+        if (t->map)
+            t->map(d, v[0], count);
+        else
+            t->binary(d, v[0], v[1], count, stride[0], stride[1]);
+    }
+}
+
+static void run_tiles(const struct job *j, int64_t first, int64_t end)
+{
+    const struct nest *n = j->n;
+    _Alignas(64) float buffers[STACK_FLOATS];
+    const float *base[2 * RT_CHAIN_MOST], *from[2 * RT_CHAIN_MOST];
+    const float *written[2 * RT_CHAIN_MOST] = {NULL}; /* what the buffer of a REPEAT holds */
+    int64_t outer = -1;
+
+    for (int64_t t = first; t < end; t++) {
+        const int64_t start = t % n->per_length * n->tile, left = n->length - start;
+        const int64_t count = left < n->tile ? left : n->tile;
+        if (t / n->per_length != outer) {
+            outer = t / n->per_length;
+            for (int k = 0; k < n->n_operands; k++)
+                base[k] = base_of(j, &n->operand[k], outer);
+        }
+        for (int k = 0; k < n->n_operands; k++) {
+            const struct operand *o = &n->operand[k];
+            from[k] = o->kind == ALONG ? base[k] + start : base[k];
+            if (o->buffer < 0)
+                continue;
+            float *to = buffers + o->buffer * n->tile;
+            if (o->kind == SPREAD || written[k] != base[k]) {
+                const int64_t all = o->kind == REPEAT && n->length > n->tile ? n->tile : count;
+                write_out(n, o, o->kind == SPREAD ? base[k] + start / n->dim[0] : base[k], to, all);
+                written[k] = base[k];
+            }
+            from[k] = to;
+        }
+        run_steps(n, from, buffers, j->result + outer * n->length + start, count);
+    }
+}
+
+static void run_part(void *arg, int64_t i)
+{
+    const struct job *j = arg;
+    const int64_t first = j->first + i * j->per_part;
+    const int64_t end = first + j->per_part < j->end ? first + j->per_part : j->end;
+    run_tiles(j, first, end);
+}
+
+static enum rt_status run_nest(struct rt_run *r, const struct nest *n)
+{
+    struct job j = {
+        .r = r, .n = n, .result = n->result < 0 ? r->out[0].data : (float *)r->scratch + n->result};
+    const int64_t mean = n->length / n->per_length; /* of elements in a tile: at least 1 */
+    const int64_t round = ROUND * (int64_t)rt_run_width(r) / mean + 1;
+
+    for (; j.first < n->n_tiles; j.first += round) {
+        j.end = n->n_tiles - j.first < round ? n->n_tiles : j.first + round;
+        j.per_part = PART / mean + 1;
+        const int64_t parts = (j.end - j.first + j.per_part - 1) / j.per_part;
+        if (parts == 1 || rt_run_width(r) == 1)
+            run_tiles(&j, j.first, j.end);
+        else
+            rt_run_parallel(r, parts, run_part, &j);
+        if (j.end < n->n_tiles && rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct chain *c = r->state;
+    enum rt_status st = RT_OK;
+
+    for (int i = 0; i < c->n_nests && !st; i++)
+        if (c->nest[i].n_tiles)
+            st = run_nest(r, &c->nest[i]);
+    return st;
+}
+
+/* ---- the op ---- */
+
+static const struct rt_schema schema = {
+    .name = "_Chain",
+    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST}},
+    .n_attr = 1,
+};
+
+const struct kn_entry kn_chain = {
+    .op = {.name = "_Chain", .infer = infer, .rows = rows, .own = &schema},
+    .kernels = KN_CPU("_Chain", "chain", 0, prepare, run),
+};

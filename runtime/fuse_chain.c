@@ -1,0 +1,225 @@
+/*
+ * Joins element-wise nodes on float32 into one "_Chain" (chain.h): a node takes in whatever is
+ * read by it alone, and what is read only by what it took in, and so on. Nothing outside sees any
+ * value but the last; so the chain stands where its last node was.
+ *
+ * A swish, a GELU, batch normalisation that no convolution took, squeeze-and-excite's product, and
+ * residual sums with their activations become one pass over memory.
+ */
+#include "runtime/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/chain.h"
+
+static const struct {
+    const char *name;
+    uint8_t op, n_in;
+} chain_ops[] = {
+#define X(op, kernel) {#op, RT_CHAIN_##op, 1},
+    RT_CHAIN_UNARY(X)
+#undef X
+#define X(op, kernel) {#op, RT_CHAIN_##op, 2},
+        RT_CHAIN_BINARY(X)
+#undef X
+            {"BiasAdd", RT_CHAIN_BiasAdd, 2},
+};
+enum { N_OPS = sizeof chain_ops / sizeof *chain_ops };
+
+/* The step that the node would be, -1: none. */
+static int step_of(const struct pl_node *n)
+{
+    if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->effect != RT_PURE ||
+        n->def->n_out != 1 || n->def->out_dtype[0] != RT_F32 || n->n_in > 2)
+        return -1;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->def->in_dtype[k] != RT_F32)
+            return -1;
+    for (int i = 0; i < N_OPS; i++)
+        if (chain_ops[i].n_in == n->n_in && pl_is(n, chain_ops[i].name)) {
+            if (chain_ops[i].op == RT_CHAIN_BiasAdd &&
+                !rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC"))
+                return -1;
+            return chain_ops[i].op;
+        }
+    return -1;
+}
+
+struct pass {
+    struct pl_graph *g;
+    struct pl_uses uses;
+    int n;
+    int8_t *step; /* per node: its step, -1: none or already in a chain */
+    int *taken;   /* per node: how often the members of the chain at hand read it */
+    int *order;   /* nodes, readers before what they read */
+    int *touched; /* nodes whose `taken` must be set back */
+    int n_touched;
+};
+
+/* Node indexes, each behind all that read it; where there are loops, behind most. No recursion:
+ * chains may be as long as the graph. */
+static enum rt_status set_order(struct pass *p, struct rt_error *err)
+{
+    const struct pl_graph *g = p->g;
+    int *stack = calloc((size_t)p->n + 1, 2 * sizeof *stack);
+    bool *seen = calloc((size_t)p->n + 1, sizeof *seen);
+    int at = p->n; /* producers are done first and stand last */
+
+    for (int i = 0; i < p->n && stack && seen; i++) {
+        int depth = 0;
+        if (seen[i] || g->node[i].kind == PL_GONE)
+            continue;
+        seen[i] = true;
+        stack[0] = i;
+        stack[1] = 0;
+        while (depth >= 0) {
+            const struct pl_node *n = &g->node[stack[2 * depth]];
+            int *k = &stack[2 * depth + 1];
+            while (*k < n->n_in && seen[n->in[*k].node])
+                ++*k;
+            if (*k < n->n_in) {
+                const int next = n->in[*k].node;
+                seen[next] = true;
+                ++depth;
+                stack[2 * depth] = next;
+                stack[2 * depth + 1] = 0;
+            } else {
+                p->order[--at] = stack[2 * depth];
+                --depth;
+            }
+        }
+    }
+    /* Filled from the end: readers stand in front; what was gone leaves a gap there. */
+    memmove(p->order, p->order + at, (size_t)(p->n - at) * sizeof *p->order);
+    p->n -= at;
+    const bool ok = stack && seen;
+    free(stack);
+    free(seen);
+    return ok ? RT_OK : rt_fail_memory(err, "a plan", (size_t)g->n * 2 * sizeof *stack);
+}
+
+static enum rt_status set_up(struct pass *p, struct rt_error *err)
+{
+    const size_t n = (size_t)p->g->n + 1;
+    enum rt_status st = pl_uses_count(&p->uses, p->g, err);
+
+    p->step = malloc(n);
+    p->taken = calloc(n, sizeof *p->taken);
+    p->order = calloc(n, sizeof *p->order);
+    p->touched = calloc(n, sizeof *p->touched);
+    if (!st && (!p->step || !p->taken || !p->order || !p->touched))
+        st = rt_fail_memory(err, "a plan", n * sizeof *p->order);
+    for (int i = 0; i < p->n && !st; i++)
+        p->step[i] = (int8_t)step_of(&p->g->node[i]);
+    return st ? st : set_order(p, err);
+}
+
+static void tear_down(struct pass *p)
+{
+    pl_uses_free(&p->uses);
+    free(p->step);
+    free(p->taken);
+    free(p->order);
+    free(p->touched);
+}
+
+/* The chain that ends at `root`: its nodes, readers first. */
+static int collect(struct pass *p, int root, int member[RT_CHAIN_MOST])
+{
+    int n = 0;
+
+    member[n++] = root;
+    for (int i = 0; i < n; i++) {
+        const struct pl_node *m = &p->g->node[member[i]];
+        for (int k = 0; k < m->n_in; k++) {
+            const int from = m->in[k].node;
+            if (!p->taken[from]++)
+                p->touched[p->n_touched++] = from;
+            if (p->taken[from] == p->uses.n[from] && p->step[from] >= 0 &&
+                p->g->node[from].n_ctrl == 0 && n < RT_CHAIN_MOST)
+                member[n++] = from;
+        }
+    }
+    while (p->n_touched)
+        p->taken[p->touched[--p->n_touched]] = 0;
+    return n;
+}
+
+/* The operand that the edge is: an earlier step, or an input, which is added when it is new. */
+static int64_t operand(const int *member, int n, struct pl_edge e, struct pl_edge *in, int *n_in)
+{
+    for (int j = 0; j < n; j++)
+        if (member[j] == e.node)
+            return -2 - j; /* steps are counted from n_in on, which is not known yet */
+    for (int k = 0; k < *n_in; k++)
+        if (in[k].node == e.node && in[k].out == e.out)
+            return k;
+    in[*n_in] = e;
+    return (*n_in)++;
+}
+
+static int64_t settle(int64_t operand_, int n, int n_in)
+{
+    return operand_ < -1 ? n_in + (n - 1 - (-2 - operand_)) : operand_;
+}
+
+static enum rt_status put(struct pass *p, const int *member, int n, struct rt_error *err)
+{
+    struct rt_chain_step *step = rt_arena_array(p->g->arena, (size_t)n, sizeof *step);
+    struct pl_edge in[RT_CHAIN_MOST * 2];
+    uint8_t dtype[RT_CHAIN_MOST * 2];
+    const uint8_t out_dtype = RT_F32;
+    int n_in = 0;
+
+    if (!step)
+        return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
+    for (int j = n - 1; j >= 0; j--) { /* what is read stands before its readers */
+        const struct pl_node *m = &p->g->node[member[j]];
+        struct rt_chain_step *s = &step[n - 1 - j];
+        s->op = p->step[member[j]];
+        s->a = operand(member, n, m->in[0], in, &n_in);
+        s->b = m->n_in == 2 ? operand(member, n, m->in[1], in, &n_in) : -1;
+    }
+    for (int j = 0; j < n; j++) {
+        step[j].a = settle(step[j].a, n, n_in);
+        step[j].b = settle(step[j].b, n, n_in);
+    }
+    memset(dtype, RT_F32, sizeof dtype);
+    const struct rt_attr attr = {.type = RT_ATTR_INT | RT_ATTR_LIST,
+                                 .n = (size_t)n * 3,
+                                 .v.ints = (const int64_t *)(const void *)step};
+    const struct pl_own own = {.op = "_Chain",
+                               .n_in = n_in,
+                               .n_out = 1,
+                               .in = in,
+                               .in_dtype = dtype,
+                               .out_dtype = &out_dtype,
+                               .attr = &attr};
+    const enum rt_status st = pl_make_own(p->g, member[0], &own, err);
+    for (int j = 0; j < n && !st; j++) {
+        p->step[member[j]] = -1;
+        if (j)
+            p->g->node[member[j]].kind = PL_GONE;
+    }
+    return st;
+}
+
+enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err)
+{
+    struct pass p = {.g = g, .n = g->n};
+    int member[RT_CHAIN_MOST];
+
+    if (!rt_registry_op(g->session->options.registry, "_Chain"))
+        return RT_OK;
+    enum rt_status st = set_up(&p, err);
+    for (int i = 0; i < p.n && !st; i++) {
+        if (p.step[p.order[i]] < 0)
+            continue;
+        const int n = collect(&p, p.order[i], member);
+        if (n > 1)
+            st = put(&p, member, n, err);
+    }
+    tear_down(&p);
+    return st;
+}

@@ -1,0 +1,346 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "kernels/kernels.h"
+#include "runtime/session.h"
+#include "tests/support/graph_def.h"
+
+/*
+ * Element-wise nodes joined into one (runtime/fuse_chain.c), against the same graph with every node
+ * by itself: bit for bit.
+ */
+
+enum { FEEDS = 4, MOST_NODES = 40, MOST_NAME = 16 };
+
+static struct rt_registry *registry;
+static struct rt_error err;
+static uint64_t seed = 4711;
+
+static int set_up(void **state)
+{
+    (void)state;
+    registry = rt_registry_new();
+    return registry && kn_register(registry) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rt_registry_free(registry);
+    return 0;
+}
+
+static int64_t below(int64_t n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (int64_t)(seed % (uint64_t)n);
+}
+
+static struct rt_tensor random_tensor(int rank, const int64_t *dim)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f, 0, 1e38f, -1e-38f, 1e-45f};
+    struct rt_tensor t;
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, rank, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&t); i++)
+        ((float *)t.data)[i] = below(16) ? (float)(below(1 << 20) - (1 << 19)) / (1 << 16)
+                                         : odd[below(sizeof odd / sizeof *odd)];
+    return t;
+}
+
+struct run {
+    struct rt_bytes g;
+    int n_feeds, n_fetches;
+    const char *feeds[FEEDS], *fetches[4];
+    struct rt_tensor in[FEEDS], out[4];
+    int64_t nodes; /* that ran */
+};
+
+static enum rt_status run_with(struct run *x, bool no_fusion)
+{
+    const struct rt_session_options options = {.registry = registry,
+                                               .tuning = {.no_fusion = no_fusion}};
+    const struct rt_call_spec spec = {
+        .feeds = x->feeds, .n_feeds = x->n_feeds, .fetches = x->fetches, .n_fetches = x->n_fetches};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    assert_ok(rt_library_import(&l, gd_span(&x->g), registry, &err), &err);
+    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    enum rt_status st = rt_callable_run(c, x->in, x->out, NULL, &err);
+    if (!st) { /* and once more, on memory that was used before */
+        for (int k = 0; k < x->n_fetches; k++)
+            rt_tensor_clear(&x->out[k]);
+        st = rt_callable_run(c, x->in, x->out, NULL, &err);
+    }
+    struct rt_session_stats stats;
+    rt_session_stats(s, &stats);
+    x->nodes = stats.nodes_run;
+    rt_session_free(s);
+    return st;
+}
+
+static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
+{
+    assert_int_equal(a->rank, b->rank);
+    assert_memory_equal(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
+        const float *p = (float *)a->data + i, *q = (float *)b->data + i;
+        if (memcmp(p, q, sizeof *p) != 0 && !(isnan(*p) && isnan(*q)))
+            fail_msg("element %lld: %.9g alone, %.9g joined", (long long)i, (double)*p, (double)*q);
+    }
+}
+
+/* Both ways; the graph must have come down to at most `most` nodes in two runs, if that is > 0. */
+static void compare(struct run *x, int64_t most)
+{
+    struct rt_tensor alone[4];
+    assert_ok(run_with(x, true), &err);
+    const int64_t nodes = x->nodes;
+    memcpy(alone, x->out, sizeof alone);
+    assert_ok(run_with(x, false), &err);
+    assert_true(x->nodes <= nodes);
+    if (most > 0 && x->nodes > most)
+        fail_msg("%lld nodes ran, not %lld", (long long)x->nodes, (long long)most);
+    for (int k = 0; k < x->n_fetches; k++) {
+        expect_same(&alone[k], &x->out[k]);
+        rt_tensor_clear(&alone[k]);
+        rt_tensor_clear(&x->out[k]);
+    }
+}
+
+static void begin(struct run *x, int n_feeds)
+{
+    static const char *const names[FEEDS] = {"x0", "x1", "x2", "x3"};
+    static const char *const edges[FEEDS] = {"x0:0", "x1:0", "x2:0", "x3:0"};
+    *x = (struct run){.n_feeds = n_feeds, .n_fetches = 1, .fetches = {"y:0"}};
+    rt_bytes_init(&x->g, 1 << 24);
+    for (int k = 0; k < n_feeds; k++) {
+        x->feeds[k] = edges[k];
+        gd_node(&x->g, names[k], "Placeholder", "", "dtype=float");
+    }
+}
+
+static void end(struct run *x)
+{
+    for (int k = 0; k < x->n_feeds; k++)
+        rt_tensor_clear(&x->in[k]);
+    rt_bytes_clear(&x->g);
+}
+
+static const char *const unary[] = {
+    "Abs",        "Ceil",    "Elu",  "Erf",      "Erfc",     "Exp",  "Expm1",  "Floor", "Inv",
+    "Log",        "Log1p",   "Neg",  "Relu",     "Relu6",    "Rint", "Round",  "Rsqrt", "Selu",
+    "Reciprocal", "Sigmoid", "Sign", "Softplus", "Softsign", "Sqrt", "Square", "Tanh"};
+static const char *const binary[] = {
+    "Add", "AddV2",    "Div", "DivNoNan", "Maximum",           "Minimum",
+    "Mul", "MulNoNan", "Pow", "RealDiv",  "SquaredDifference", "Sub"};
+
+/* A feed's shape: the whole one with some axes of length 1, and leading ones left out. */
+static struct rt_tensor random_operand(int rank, const int64_t *dim)
+{
+    int64_t own[RT_MAX_RANK];
+    const int skip = below(3) ? 0 : (int)below(rank + 1);
+    const int how = (int)below(3); /* whole, some axes, one axis */
+    const int64_t axis = below(rank + 1);
+    for (int i = skip; i < rank; i++)
+        own[i - skip] = how == 0 || (how == 1 && below(2)) || (how == 2 && i == axis) ? dim[i] : 1;
+    return random_tensor(rank - skip, own);
+}
+
+static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 800; round++) {
+        static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
+        struct run x;
+        int64_t dim[4], count = 1;
+        char name[FEEDS + MOST_NODES][MOST_NAME];
+        const int rank = 1 + (int)below(4);
+        const int n_nodes = 2 + (int)below(round % 10 == 9 ? MOST_NODES - 2 : 8);
+        begin(&x, FEEDS);
+        for (int i = 0; i < rank; i++) {
+            dim[i] = sizes[below(sizeof sizes / sizeof *sizes)];
+            if (count * dim[i] > 30000 || (dim[i] == 1 && below(20) == 0))
+                dim[i] = below(20) ? 1 : 0;
+            count *= dim[i];
+        }
+        for (int k = 0; k < FEEDS; k++) {
+            x.in[k] = random_operand(rank, dim);
+            snprintf(name[k], MOST_NAME, "x%d", k);
+        }
+        for (int i = 0; i < n_nodes; i++) {
+            const int n = FEEDS + i;
+            /* Mostly what was made last, so that there are chains. */
+            const int64_t a = below(3) && i ? n - 1 : below(n), b = below(n);
+            const bool is_unary = below(3) == 0;
+            char in[2 * MOST_NAME + 2];
+            snprintf(name[n], MOST_NAME, i == n_nodes - 1 ? "y" : "n%d", i);
+            snprintf(in, sizeof in, is_unary ? "%s" : "%s %s", name[a], name[b]);
+            gd_node(&x.g, name[n],
+                    is_unary ? unary[below(sizeof unary / sizeof *unary)]
+                             : binary[below(sizeof binary / sizeof *binary)],
+                    in, "T=float");
+        }
+        if (below(4) == 0) { /* a value in between is seen */
+            x.n_fetches = 2;
+            x.fetches[1] = "n0:0";
+        }
+        compare(&x, 0);
+        end(&x);
+    }
+}
+
+static void a_gate_and_a_sum_are_one_node(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][4] = {{2, 7, 7, 96}, {1, 1, 1, 5}, {3, 9, 1, 1024}, {0, 4, 4, 8}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int64_t n = shapes[i][0], c = shapes[i][3];
+        struct run x;
+        begin(&x, 4);
+        x.in[0] = random_tensor(4, shapes[i]);
+        x.in[1] = random_tensor(4, (int64_t[]){n, 1, 1, c});
+        x.in[2] = random_tensor(1, &c);
+        x.in[3] = random_tensor(4, shapes[i]);
+        gd_node(&x.g, "g", "Sigmoid", "x1", "T=float");
+        gd_node(&x.g, "m", "Mul", "g x0", "T=float");
+        gd_node(&x.g, "b", "BiasAdd", "m x2", "T=float");
+        gd_node(&x.g, "s", "AddV2", "x3 b", "T=float");
+        gd_node(&x.g, "y", "Relu", "s", "T=float");
+        compare(&x, 2);
+        end(&x);
+    }
+}
+
+static void what_others_see_stays(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    for (int k = 0; k < 2; k++)
+        x.in[k] = random_tensor(2, (int64_t[]){40, 50});
+    gd_node(&x.g, "a", "Exp", "x0", "T=float"); /* read by a node that joins nothing */
+    gd_node(&x.g, "b", "Neg", "a", "T=float");
+    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* something waits for it */
+    gd_node(&x.g, "d", "Tanh", "c", "T=float");
+    gd_node(&x.g, "e", "Sqrt", "x1 ^c", "T=float"); /* waits for something */
+    gd_node(&x.g, "f", "Sub", "d e", "T=float");
+    gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:0");
+    gd_node(&x.g, "t", "Sum", "a axis", "T=float Tidx=int32");
+    gd_node(&x.g, "y", "Add", "f t", "T=float");
+    x.n_fetches = 3;
+    x.fetches[1] = "d:0";
+    x.fetches[2] = "f:0";
+    compare(&x, 0);
+    end(&x);
+}
+
+static void a_bias_is_as_picky_as_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t dim[2];
+        int64_t bias_dim[2];
+        int bias_rank;
+        const char *words;
+    } cases[] = {
+        {1, {5, 0}, {5, 0}, 1, "Input tensor must be at least 2D: [5]"},
+        {2, {3, 5}, {1, 0}, 1, "Must provide as many biases as the last dimension of the input"},
+        {2, {3, 5}, {1, 5}, 2, "Biases must be 1D: [1,5]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run x;
+        begin(&x, 2);
+        x.in[0] = random_tensor(cases[i].rank, cases[i].dim);
+        x.in[1] = random_tensor(cases[i].bias_rank, cases[i].bias_dim);
+        gd_node(&x.g, "b", "BiasAdd", "x0 x1", "T=float");
+        gd_node(&x.g, "y", "Relu", "b", "T=float");
+        assert_fails(run_with(&x, true), RT_INVALID_ARGUMENT, &err, cases[i].words);
+        assert_fails(run_with(&x, false), RT_INVALID_ARGUMENT, &err, cases[i].words);
+        end(&x);
+    }
+}
+
+static void shapes_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    x.in[0] = random_tensor(2, (int64_t[]){3, 4});
+    x.in[1] = random_tensor(2, (int64_t[]){3, 5});
+    gd_node(&x.g, "a", "Neg", "x0", "T=float");
+    gd_node(&x.g, "y", "Mul", "a x1", "T=float");
+    assert_fails(run_with(&x, false), RT_INVALID_ARGUMENT, &err,
+                 "Incompatible shapes: [3,4] vs. [3,5]");
+    end(&x);
+}
+
+/* Thousands of nodes in a line, and a tree that doubles what it reads at each level. */
+static void long_lines_are_cut_into_pieces(void **state)
+{
+    (void)state;
+    enum { LINE = 6000 };
+    struct run x;
+    char name[MOST_NAME], in[2 * MOST_NAME];
+    begin(&x, 1);
+    x.in[0] = random_tensor(1, (int64_t[]){3});
+    for (int i = 0; i < LINE; i++) {
+        snprintf(name, sizeof name, i == LINE - 1 ? "y" : "n%d", i);
+        if (i)
+            snprintf(in, sizeof in, i % 2 ? "n%d" : "n%d n%d", i - 1, i - 1);
+        gd_node(&x.g, name, i && i % 2 == 0 ? "Maximum" : "Neg", i ? in : "x0", "T=float");
+    }
+    compare(&x, 2 * (LINE / 32 + 1));
+    end(&x);
+}
+
+static void a_chain_is_proved_row_by_row(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op, *inputs;
+        bool proved;
+    } cases[] = {{"Mul", "a c", true}, {"Mul", "a t", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run x;
+        const struct rt_shape shape = {2, {-1, 6}};
+        struct rt_library *l = NULL;
+        struct rt_session *s = NULL;
+        struct rt_callable *c;
+        begin(&x, 1);
+        gd_node(&x.g, "a", "Neg", "x0", "T=float");
+        gd_node(&x.g, "c", "Const", "", "dtype=float value=float<6>:1,2,3,4,5,6");
+        gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:0");
+        gd_node(&x.g, "t", "Sum", "x0 axis", "T=float Tidx=int32");
+        gd_node(&x.g, "m", cases[i].op, cases[i].inputs, "T=float");
+        gd_node(&x.g, "y", "Tanh", "m", "T=float");
+        const struct rt_session_options options = {.registry = registry};
+        const struct rt_call_spec spec = {
+            .feeds = x.feeds, .n_feeds = 1, .fetches = x.fetches, .n_fetches = 1};
+        assert_ok(rt_library_import(&l, gd_span(&x.g), registry, &err), &err);
+        assert_ok(rt_session_new(&s, l, &options, &err), &err);
+        assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+        assert_int_equal(rt_callable_is_rowwise(c, &shape, &err), cases[i].proved);
+        rt_session_free(s);
+        end(&x);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_trees_give_what_their_nodes_give_one_by_one),
+        cmocka_unit_test(a_gate_and_a_sum_are_one_node),
+        cmocka_unit_test(what_others_see_stays),
+        cmocka_unit_test(a_bias_is_as_picky_as_alone),
+        cmocka_unit_test(shapes_that_do_not_fit_are_refused),
+        cmocka_unit_test(long_lines_are_cut_into_pieces),
+        cmocka_unit_test(a_chain_is_proved_row_by_row),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
