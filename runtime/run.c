@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/parallel.h"
 
 static char no_elements[64]; /* never read: what a tensor without elements points to */
 
@@ -97,17 +98,24 @@ enum rt_status rt_run_check(struct rt_run *r)
     return rt_context_check(r->ctx, r->err);
 }
 
+static struct rt_parallel *parallel_of(const struct rt_run *r)
+{
+    return r->ctx->shared->session->options.parallel;
+}
+
 int rt_run_width(const struct rt_run *r)
 {
-    (void)r;
-    return 1;
+    return rt_parallel_free_width(parallel_of(r));
+}
+
+int rt_prep_width(const struct rt_prep *p)
+{
+    return rt_parallel_width(p->self->plan->session->options.parallel);
 }
 
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*part)(void *arg, int64_t i), void *arg)
 {
-    (void)r;
-    for (int64_t i = 0; i < n; i++)
-        part(arg, i);
+    rt_parallel_run(parallel_of(r), n, part, arg);
 }
 
 uint64_t rt_run_entropy(struct rt_run *r)

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/parallel.h"
 #include "runtime/plan.h"
 #include "runtime/resource.h"
 #include "runtime/trace.h"
@@ -629,11 +630,13 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
                                    .trace = trace && trace->wants_times ? trace : NULL};
     if (trace && trace->wants_graph)
         rt_trace_plan(trace, b->plan);
+    rt_parallel_enter(s->options.parallel);
     unsigned before = flush_subnormals();
     st = rt_plan_run(b->plan, &shared, feeds, fetches, err);
     restore_subnormals(before);
     for (int k = 0; k < c->n_fetches && !st; k++)
         st = rt_tensor_load(&fetches[k], err);
+    rt_parallel_leave(s->options.parallel);
     if (st)
         for (int k = 0; k < c->n_fetches; k++)
             rt_tensor_clear(&fetches[k]);

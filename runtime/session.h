@@ -14,11 +14,15 @@
 
 struct rt_session;
 struct rt_callable;
+struct rt_parallel;
 
 struct rt_session_options {
     const struct rt_registry *registry; /* must outlive the session */
     size_t run_memory_limit;  /* bytes of tensors one run may hold at a time; 0: no limit */
     struct rt_budget *budget; /* of all runs of all sessions that share it; NULL: none */
+    /* Cores that a run may use besides its own (runtime/parallel.h), likewise shared; must outlive
+     * the session. NULL: every run stays on its thread. */
+    struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */

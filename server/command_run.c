@@ -7,6 +7,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/thread.h"
+#include "runtime/parallel.h"
 #include "server/command.h"
 #include "server/inference.h"
 #include "server/json_tensor.h"
@@ -31,7 +32,7 @@ struct run {
     const char *dir, *inputs, *signature;
     bool bench, json;
     struct rt_tuning tuning;
-    int64_t batch, n_threads;
+    int64_t batch, n_threads, n_callers;
     int64_t seconds_ms;
     int n_shapes;
     struct given_shape shapes[MAX_SHAPES];
@@ -46,8 +47,9 @@ struct run {
 
 static const char usage[] =
     "usage: slipway run DIR --inputs FILE.json [--signature NAME]\n"
-    "       slipway run DIR --bench [--batch N] [--threads N] [--seconds S] [--signature NAME]\n"
-    "                   [--inputs FILE.json] [--shape ALIAS=D0xD1...]... [--json]\n"
+    "       slipway run DIR --bench [--batch N] [--threads N] [--callers N] [--seconds S]\n"
+    "                   [--signature NAME] [--inputs FILE.json] [--shape ALIAS=D0xD1...]... "
+    "[--json]\n"
     "Runs a signature of the SavedModel in DIR (a version's or a model's directory) without a\n"
     "server.\n"
     "  --inputs FILE     a REST predict body ({\"instances\": ...} or {\"inputs\": ...}); -: "
@@ -59,7 +61,8 @@ static const char usage[] =
     "\"mask\"\n"
     "                    all ones\n"
     "  --batch N         rows of a random input (1)\n"
-    "  --threads N       threads that run at once (1)\n"
+    "  --threads N       cores that the runs use, in all (1)\n"
+    "  --callers N       runs at a time (1)\n"
     "  --seconds S       how long to measure (3)\n"
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
     "  --fusion on|off   join element-wise steps to what stands before them (on)\n"
@@ -113,7 +116,7 @@ static int parse_args(struct run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char *wrong = NULL, *wrong_value = NULL, *v = NULL;
-    r->batch = r->n_threads = 1;
+    r->batch = r->n_threads = r->n_callers = 1;
     r->seconds_ms = 3000;
     for (a.i = 1; a.i < argc && !wrong && !a.missing; a.i++) {
         const char *arg = argv[a.i];
@@ -139,6 +142,8 @@ static int parse_args(struct run *r, int argc, const char *const *argv)
             wrong = parse_count(v, INT32_MAX, &r->batch) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--threads")))
             wrong = parse_count(v, MAX_THREADS, &r->n_threads) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--callers")))
+            wrong = parse_count(v, MAX_THREADS, &r->n_callers) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--seconds"))) {
             wrong = parse_count(v, 3600, &seconds) ? NULL : arg;
             r->seconds_ms = seconds * 1000;
@@ -435,7 +440,7 @@ static void print_times(const struct run *r, int64_t *ns, int64_t n, int64_t wal
 
 static enum rt_status bench(const struct run *r, struct rt_error *err)
 {
-    int n_threads = (int)r->n_threads;
+    int n_threads = (int)r->n_callers;
     struct bench_thread *t = calloc((size_t)n_threads, sizeof *t);
     int64_t room = MAX_RUNS / n_threads, n = 0;
     int64_t *all = calloc((size_t)(room * n_threads), sizeof *all);
@@ -475,11 +480,13 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     r.arena = rt_arena_new(SIZE_MAX);
     struct rt_error err = {.arena = r.arena};
     const char *dir = NULL;
-    struct rt_model_options options = {.session = {.registry = registry, .tuning = r.tuning},
-                                       .allow_unsupported_signatures = true,
-                                       .warm_up = r.bench};
-    enum rt_status st =
-        r.arena ? srv_find_version(r.dir, r.arena, &dir, &err) : rt_fail_memory(&err, "arena", 0);
+    struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
+    struct rt_model_options options = {
+        .session = {.registry = registry, .parallel = parallel, .tuning = r.tuning},
+        .allow_unsupported_signatures = true,
+        .warm_up = r.bench};
+    enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)
+                                            : rt_fail_memory(&err, "arena or threads", 0);
     int64_t start = rt_now_ns();
     if (!st)
         st = rt_model_load(&r.model, dir, &options, &err);
@@ -493,6 +500,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     for (int i = 0; r.feeds && i < r.s->def->n_inputs; i++)
         rt_tensor_clear(&r.feeds[i]);
     rt_model_free(r.model);
+    rt_parallel_free(parallel);
     rt_arena_free(r.arena);
     return st ? SRV_EXIT_FAILED : SRV_EXIT_OK;
 }

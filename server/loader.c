@@ -128,6 +128,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
                     .budget = &l->server->run_memory,
+                    .parallel = l->server->parallel,
                     .tuning = {.no_fusion = !o->fusion,
                                .no_winograd = !o->winograd,
                                .bf16 = wants_bf16(o, load)},

@@ -105,11 +105,12 @@ static const struct row rows[] = {
      "text MonitoringConfig: path of the Prometheus page, or no page (enable: false); without the "
      "file it is at /monitoring/prometheus/metrics"},
     {"tensorflow_session_parallelism", INTEGER, TFS, AT(tensorflow_session_parallelism), "0", NULL,
-     ANY, "threads that run models, unless num_workers says so; 0: one per usable core"},
+     ANY,
+     "sets num_workers and cores_per_run, where they are not given; 0: one per usable core"},
     {"tensorflow_intra_op_parallelism", INTEGER, TFS, AT(tensorflow_intra_op_parallelism), "0",
      NULL, ANY,
-     "the same; of this and tensorflow_inter_op_parallelism the larger one counts: a batch "
-     "runs on one thread from its first op to its last"},
+     "sets cores_per_run, where it is not given, and num_workers likewise: to the larger of this "
+     "and tensorflow_inter_op_parallelism"},
     {"tensorflow_inter_op_parallelism", INTEGER, TFS, AT(tensorflow_inter_op_parallelism), "0",
      NULL, ANY, "see tensorflow_intra_op_parallelism; all three at once are refused"},
     {"tensorflow_session_config_file", TEXT, TFS, AT(tensorflow_session_config_file), "", NULL,
@@ -171,7 +172,10 @@ static const struct row rows[] = {
     {"inline_max_us", INTEGER, OURS, AT(inline_max_us), "40", NULL, 0, 1000000,
      "requests that cost less run on their network thread; 0: never"},
     {"num_workers", INTEGER, OURS, AT(num_workers), "0", NULL, 0, 1024,
-     "threads that run models; 0: one per usable core"},
+     "batches that run at a time, each on a thread of its own; 0: one per usable core"},
+    {"cores_per_run", INTEGER, OURS, AT(cores_per_run), "0", NULL, 0, 1024,
+     "cores that one large batch may use while others leave them idle; 1: its own thread's alone; "
+     "0: as many as num_workers"},
     {"num_rest_threads", INTEGER, OURS, AT(num_rest_threads), "0", NULL, 0, 60,
      "REST network threads; 0: one per four cores"},
     {"num_grpc_threads", INTEGER, OURS, AT(num_grpc_threads), "0", NULL, 0, 60,

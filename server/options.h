@@ -54,6 +54,7 @@ struct srv_options {
     int64_t max_batch_rows;
     int64_t inline_max_us;    /* 40; 0: never inline */
     int64_t num_workers;      /* 0: one per usable core */
+    int64_t cores_per_run;    /* 0: as num_workers */
     int64_t num_rest_threads; /* 0: one per four cores, at least one */
     int64_t num_grpc_threads; /* 0: one per four cores, at least one */
     int64_t drain_timeout_ms; /* from --drain_timeout seconds */

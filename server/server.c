@@ -16,6 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
+#include "runtime/parallel.h"
 #include "server/sample.h"
 #include "server/grpc.h"
 #include "server/loader.h"
@@ -153,6 +154,11 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     s->request_log = srv_request_log_new(&limits, s->metrics);
     if (!s->request_log)
         return rt_fail_memory(err, "the log of requests", 0);
+    const int64_t cores = o->num_workers > o->cores_per_run ? o->num_workers : o->cores_per_run;
+    s->parallel = rt_parallel_new((int)cores, (int)o->cores_per_run);
+    if (!s->parallel)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%lld helper threads could not be started",
+                       (long long)cores);
     enum rt_status st = srv_scheduler_new(s, (int)o->num_workers, &s->scheduler, err);
     if (!st && wants_rest(o))
         st = srv_rest_start(s, &s->rest, err);
@@ -392,6 +398,7 @@ static void stop_parts(struct srv_server *s)
     srv_request_log_free(s->request_log);
     if (s->metrics)
         srv_metrics_free(s->metrics);
+    rt_parallel_free(s->parallel);
 }
 
 static int start_failed(enum rt_status st, const struct rt_error *err)

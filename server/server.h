@@ -8,6 +8,7 @@
  * | network  | REST n, gRPC n          | its connections, requests being read or written        |
  * | accept   | 1, with gRPC            | gRPC's plain sockets (grpc_listen.c)                   |
  * | worker   | one per usable core     | a batch and its context while it runs                  |
+ * | helper   | one less                | nothing: runs parts of a large batch on an idle core   |
  * | timer    | 1                       | what expires in queues, batches whose waiting is over  |
  * | manager  | 1                       | version states, publishing maps                        |
  * | load     | --num_load_threads      | a version from its files to the end of its warm-up     |
@@ -49,9 +50,10 @@ struct srv_server {
     struct srv_grpc *grpc;
     int n_nets; /* set before the first map is published, then read-only */
     struct srv_net *nets[SRV_MAX_NETS];
-    _Atomic bool draining;       /* not ready; still answering */
-    struct rt_budget run_memory; /* of all runs of all versions */
-    struct srv_budget in_flight; /* what requests hold, against max_bytes_in_flight */
+    _Atomic bool draining;        /* not ready; still answering */
+    struct rt_budget run_memory;  /* of all runs of all versions */
+    struct rt_parallel *parallel; /* likewise: the cores that they share */
+    struct srv_budget in_flight;  /* what requests hold, against max_bytes_in_flight */
 };
 
 /* Blocks until a signal ends the server. The exit code of the process. */

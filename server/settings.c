@@ -47,20 +47,34 @@ static void tell_without_effect(const char *where, const ProtobufCMessage *m,
 
 /* ---- sessions ---- */
 
-/* `threads`: what the message asks for, 0: nothing. */
+/* What numbers of threads ask for where our own flags say nothing; 0: nothing. */
+struct threads {
+    int64_t all; /* that run models */
+    int64_t run; /* of them, in one run */
+};
+
+static void use_threads(struct srv_options *o, const struct threads *t)
+{
+    if (!o->num_workers && t->all > 0)
+        o->num_workers = t->all;
+    if (!o->cores_per_run && t->run > 0)
+        o->cores_per_run = t->run;
+}
+
 static void read_session(struct srv_options *o, const session_message *m, const char *where,
-                         int64_t *threads)
+                         struct threads *threads)
 {
     static const char *const known[] = {"intra_op_parallelism_threads",
                                         "inter_op_parallelism_threads", "log_device_placement",
                                         "allow_soft_placement", NULL};
-    *threads = larger(m->intra_op_parallelism_threads, m->inter_op_parallelism_threads);
+    threads->all = larger(m->intra_op_parallelism_threads, m->inter_op_parallelism_threads);
+    threads->run = m->intra_op_parallelism_threads;
     if (m->log_device_placement)
         o->log_device_placement = true;
     tell_without_effect(where, &m->base, known);
 }
 
-static enum rt_status read_session_file(struct srv_options *o, int64_t *threads,
+static enum rt_status read_session_file(struct srv_options *o, struct threads *threads,
                                         struct rt_error *err)
 {
     ProtobufCMessage *m = NULL;
@@ -76,7 +90,8 @@ static enum rt_status read_session_file(struct srv_options *o, int64_t *threads,
 static enum rt_status threads_of_flags(struct srv_options *o, struct rt_error *err)
 {
     int64_t both = o->tensorflow_session_parallelism, intra = o->tensorflow_intra_op_parallelism,
-            inter = o->tensorflow_inter_op_parallelism, threads = 0;
+            inter = o->tensorflow_inter_op_parallelism;
+    struct threads threads = {0};
     if (both > 0 && intra > 0 && inter > 0)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Either configure server_options.tensorflow_session_parallelism or "
@@ -89,11 +104,10 @@ static enum rt_status threads_of_flags(struct srv_options *o, struct rt_error *e
             return st;
     }
     if (larger(intra, inter) > 0)
-        threads = larger(intra, inter);
+        threads = (struct threads){.all = larger(intra, inter), .run = intra};
     else if (both > 0)
-        threads = both;
-    if (!o->num_workers && threads > 0)
-        o->num_workers = threads;
+        threads = (struct threads){.all = both, .run = both};
+    use_threads(o, &threads);
     return RT_OK;
 }
 
@@ -129,11 +143,10 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
         return rt_fail(err, RT_UNIMPLEMENTED,
                        "%s: experimental_fixed_input_tensors are not available", where);
     tell_without_effect(where, &m->base, known);
-    int64_t threads = 0;
+    struct threads threads = {0};
     if (m->session_config)
         read_session(o, m->session_config, "--platform_config_file: session_config", &threads);
-    if (!o->num_workers && threads > 0)
-        o->num_workers = threads;
+    use_threads(o, &threads);
     o->enable_batching = m->batching_parameters ? SRV_YES : SRV_UNSAID;
     o->enable_model_warmup = m->enable_model_warmup;
     o->enable_per_model_batching_parameters = m->enable_per_model_batching_params;
@@ -326,6 +339,8 @@ void srv_settings_threads(struct srv_options *o, int n_cores)
     int share = n_cores / 4 > 1 ? n_cores / 4 : 1;
     if (!o->num_workers)
         o->num_workers = n_cores;
+    if (!o->cores_per_run)
+        o->cores_per_run = o->num_workers;
     if (!o->num_rest_threads)
         o->num_rest_threads = at_most(share, o->rest_api_num_threads);
     if (!o->num_grpc_threads)

@@ -263,8 +263,8 @@ class Commands(Case):
         code, out, _ = command("run", os.path.join(model, "1"), "--inputs", "-",
                                text_in='{"inputs": 2.0}')
         self.assertEqual(json.loads(out), {"outputs": 4.0})
-        code, out, _ = command("run", model, "--bench", "--batch", "4", "--threads=2",
-                               "--seconds=1", "--json")
+        code, out, _ = command("run", model, "--bench", "--batch", "4", "--callers=2",
+                               "--threads=2", "--seconds=1", "--json")
         self.assertEqual(code, 0)
         self.assertEqual(sorted(json.loads(out)), ["load_s", "median_ms", "p99_ms"])
         code, _, err = command("run", model, "--signature", "none", "--inputs", "-",

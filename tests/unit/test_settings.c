@@ -48,14 +48,22 @@ static void without_files_the_settings_are_the_flags(void **state)
     assert_int_equal(o.num_grpc_threads, 4);
 }
 
-static void parallelism_is_the_number_of_workers(void **state)
+static void parallelism_is_the_number_of_workers_and_the_cores_of_a_run(void **state)
 {
     (void)state;
     assert_ok(RESOLVE("--tensorflow_session_parallelism=3"), &err);
     assert_int_equal(o.num_workers, 3);
+    assert_int_equal(o.cores_per_run, 3);
     assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--tensorflow_inter_op_parallelism=5"),
               &err);
     assert_int_equal(o.num_workers, 5);
+    assert_int_equal(o.cores_per_run, 2);
+    assert_ok(RESOLVE("--tensorflow_inter_op_parallelism=5"), &err);
+    srv_settings_threads(&o, 16);
+    assert_int_equal(o.num_workers, 5);
+    assert_int_equal(o.cores_per_run, 5);
+    assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--cores_per_run=4"), &err);
+    assert_int_equal(o.cores_per_run, 4);
     assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--tensorflow_session_parallelism=7"),
               &err);
     assert_int_equal(o.num_workers, 2); /* intra and inter come before session */
@@ -97,6 +105,7 @@ static void a_session_file_counts_where_no_flag_does(void **state)
                             "device_count { key: 'CPU' value: 1 }");
     assert_ok(RESOLVE(flag("tensorflow_session_config_file", path)), &err);
     assert_int_equal(o.num_workers, 3);
+    assert_int_equal(o.cores_per_run, 3);
     assert_true(o.log_device_placement);
     assert_ok(
         RESOLVE(flag("tensorflow_session_config_file", path), "--tensorflow_session_parallelism=8"),
@@ -226,7 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_files_the_settings_are_the_flags),
-        cmocka_unit_test(parallelism_is_the_number_of_workers),
+        cmocka_unit_test(parallelism_is_the_number_of_workers_and_the_cores_of_a_run),
         cmocka_unit_test(all_three_parallelisms_are_refused),
         cmocka_unit_test(numbers_of_network_threads_are_limits),
         cmocka_unit_test(a_session_file_counts_where_no_flag_does),
