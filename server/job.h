@@ -23,9 +23,10 @@ struct srv_job {
     struct srv_net *net;
     struct srv_version *version; /* held by net until the job is over */
     const struct rt_model_signature *signature;
-    /* Not NULL: a call by names of tensors that the model has no plan for yet; `signature` then has
-     * no call. A worker calls this, which makes the plan, takes a while, and sets `signature` and
-     * this to NULL; the job is submitted again then, to `then`, its `done`. */
+    /* Not NULL: something that takes a while comes first, and a worker does it: a long body is
+     * decoded (`signature` and feeds are not known before), or a plan made for a call by names of
+     * tensors (`signature` has no call before). It sets this to NULL; the job is submitted again
+     * then, to `then`, its `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *adhoc;

@@ -27,8 +27,7 @@ static void done(struct srv_job *job)
     srv_rest_finished(r);
 }
 
-/* What the JSON says is wrong comes first, whether or not there is such a model. */
-static enum rt_status decode(struct srv_rest_request *r, struct rt_tensor *examples)
+static enum rt_status read_examples(struct srv_rest_request *r, struct rt_tensor *examples)
 {
     struct srv_json_doc doc;
     size_t left = srv_budget_left(&r->server->in_flight);
@@ -41,28 +40,29 @@ static enum rt_status decode(struct srv_rest_request *r, struct rt_tensor *examp
     return srv_rest_decoded(r, left, st);
 }
 
-bool srv_rest_examples(struct srv_rest_request *r)
+static enum rt_status decode(struct srv_rest_request *r)
 {
     struct srv_inference *inf = &r->inference;
     struct rt_tensor examples = {.dtype = 0};
+    enum rt_status st = read_examples(r, &examples);
 
-    srv_inference_init(inf, r->route.api, SRV_ENTRY_REST, &r->server->options, r->arena, &r->job);
-    inf->spec = r->route.spec;
-    enum rt_status st = decode(r, &examples);
     if (!st)
-        st = srv_rest_admit(r);
-    if (st)
-        rt_tensor_clear(&examples);
-    else
-        r->job.feeds[0] = examples;
-    if (!st && !srv_rest_charge(r, srv_inference_feed_bytes(inf)))
-        st = srv_rest_no_room(r, srv_inference_feed_bytes(inf), "the request as tensors");
+        st = r->found;
+    if (!st)
+        st = srv_inference_resolve(inf, &r->err);
     if (st) {
-        srv_inference_clear(inf);
-        srv_rest_fail(r, st);
-        return false;
+        rt_tensor_clear(&examples);
+        return st;
     }
+    r->job.feeds[0] = examples;
+    const size_t bytes = srv_inference_feed_bytes(inf);
+    if (!srv_rest_charge(r, bytes))
+        return srv_rest_no_room(r, bytes, "the request as tensors");
     r->job.body_bytes = r->charged;
-    srv_rest_submit(r, done);
-    return true;
+    return RT_OK;
+}
+
+bool srv_rest_examples(struct srv_rest_request *r)
+{
+    return srv_rest_inference(r, decode, done);
 }

@@ -6,16 +6,16 @@
 enum {
     LEAST_BYTES = 1024,        /* smaller answers are sent as they are */
     LEVEL = 1,                 /* numbers as text hardly get smaller by more effort */
-    MOST_INFLATED = 100 << 20, /* as in TensorFlow Serving; the loop's other requests wait */
+    MOST_INFLATED = 100 << 20, /* as in TensorFlow Serving */
 };
 
-enum rt_status srv_rest_inflate(struct srv_rest_call *req)
+enum rt_status srv_rest_inflate(struct srv_rest_request *r)
 {
-    struct srv_rest_request *r = &req->pub;
     struct rt_bytes out;
     z_stream z = {0};
     enum rt_status st = RT_OK;
     int zr = Z_OK;
+    r->gzip = false;
     rt_bytes_init(&out, r->body.limit < MOST_INFLATED ? r->body.limit : MOST_INFLATED);
     if (r->body.n > UINT32_MAX || inflateInit2(&z, 15 + 32) != Z_OK)
         return rt_fail_memory(&r->err, "a compressed body", r->body.n);

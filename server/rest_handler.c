@@ -154,11 +154,6 @@ static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_list_remove(&req->conn->link);
-    enum rt_status st = req->gzip && r->body.n ? srv_rest_inflate(req) : RT_OK;
-    if (st) {
-        srv_rest_fail(r, st);
-        return srv_rest_send(req);
-    }
     req->in_handler = true;
     bool is_job = dispatch(r, req->browser);
     req->in_handler = false;
@@ -221,7 +216,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->mhd = mhd;
     req->stage = STAGE_NEW;
     req->in_handler = req->finished = req->overdue = false;
-    req->gzip = req->close = req->browser = req->expects = req->bad_lengths = false;
+    r->gzip = req->close = req->browser = req->expects = req->bad_lengths = false;
     req->bad_header = req->chunked = req->accepts_gzip = req->deflated = false;
     req->tells_id = r->server->options.access_log;
     req->n_lengths = req->n_encodings = req->n_hosts = 0;

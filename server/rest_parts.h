@@ -84,7 +84,7 @@ struct srv_rest_call {
     int refs; /* libmicrohttpd's request, and its response while our buffer is in it */
     enum srv_rest_stage stage;
     bool in_handler, finished, overdue;
-    bool gzip, close, browser, expects;
+    bool close, browser, expects;
     bool started; /* counted in rest->in_flight */
     int64_t waiting_since;
     uint64_t swallowed;
@@ -161,11 +161,6 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *ve
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);
 /* ---- rest_gzip.c ---- */
 
-/*
- * Replaces the body by what it holds compressed. As in TensorFlow Serving whatever is wrong with
- * it, its size included, leaves an empty body.
- */
-enum rt_status srv_rest_inflate(struct srv_rest_call *req);
 /* Any thread, once the answer is set: compresses it where the client takes that and it pays. */
 void srv_rest_deflate(struct srv_rest_call *req);
 

@@ -24,15 +24,26 @@ static void done(struct srv_job *job)
     srv_rest_finished(r);
 }
 
-static enum rt_status decode(struct srv_rest_request *r, const struct srv_json_doc *doc)
+static enum rt_status decode(struct srv_rest_request *r)
 {
+    struct srv_inference *inf = &r->inference;
     struct srv_job *job = &r->job;
-    size_t left = srv_budget_left(&r->server->in_flight);
-    enum rt_status st = srv_json_decode_predict(
-        doc, job->signature->def, r->inference.spec.signature, left, job->feeds, &r->form, &r->err);
+    struct srv_json_doc doc;
+    enum rt_status st = srv_json_check(&doc, rt_span_of(r->body.p, r->body.n), &r->err);
+    if (!st)
+        st = srv_json_signature(&doc, r->arena, &inf->spec.signature, &r->err);
+    if (!st)
+        st = r->found;
+    if (!st)
+        st = srv_inference_resolve(inf, &r->err);
+    if (st)
+        return st;
+    const size_t left = srv_budget_left(&r->server->in_flight);
+    st = srv_json_decode_predict(&doc, job->signature->def, inf->spec.signature, left, job->feeds,
+                                 &r->form, &r->err);
     if (st)
         return srv_rest_decoded(r, left, st);
-    size_t bytes = srv_inference_feed_bytes(&r->inference);
+    const size_t bytes = srv_inference_feed_bytes(inf);
     if (!srv_rest_charge(r, bytes))
         return srv_rest_no_room(r, bytes, "the request as tensors");
     job->body_bytes = r->charged;
@@ -41,22 +52,5 @@ static enum rt_status decode(struct srv_rest_request *r, const struct srv_json_d
 
 bool srv_rest_predict(struct srv_rest_request *r)
 {
-    struct srv_inference *inf = &r->inference;
-    struct srv_json_doc doc;
-    srv_inference_init(inf, SRV_PREDICT, SRV_ENTRY_REST, &r->server->options, r->arena, &r->job);
-    inf->spec = r->route.spec;
-    enum rt_status st = srv_json_check(&doc, rt_span_of(r->body.p, r->body.n), &r->err);
-    if (!st)
-        st = srv_json_signature(&doc, r->arena, &inf->spec.signature, &r->err);
-    if (!st)
-        st = srv_rest_admit(r);
-    if (!st)
-        st = decode(r, &doc);
-    if (st) {
-        srv_inference_clear(inf);
-        srv_rest_fail(r, st);
-        return false;
-    }
-    srv_rest_submit(r, done);
-    return true;
+    return srv_rest_inference(r, decode, done);
 }

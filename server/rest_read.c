@@ -113,7 +113,7 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         break;
     case 16:
         if (strcasecmp(key, "Content-Encoding") == 0)
-            req->gzip = strstr(value, "gzip") != NULL;
+            r->gzip = strstr(value, "gzip") != NULL;
         break;
     case 17:
         if (strcasecmp(key, "Transfer-Encoding") == 0) {

@@ -26,12 +26,15 @@ struct srv_rest_request {
     struct rt_span uri; /* raw, query included; in the arena */
     struct srv_route route;
     struct rt_bytes body;
+    bool gzip;                 /* the body is compressed, until srv_rest_inflate */
     char id[SRV_REST_ID_ROOM]; /* X-Request-Id; empty where nobody asks for one */
     int64_t received_ns;
 
     struct srv_job job; /* owner: this request */
     struct srv_inference inference;
     enum srv_json_form form;
+    enum rt_status found; /* of its version; r->err has the text */
+    enum rt_status (*decode)(struct srv_rest_request *r);
 
     /* the answer */
     enum rt_status code;
@@ -63,10 +66,18 @@ static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 
-/* Of an inference whose spec is set: its version, held, and its signature. */
-enum rt_status srv_rest_admit(struct srv_rest_request *r);
-/* The feeds are filled. `done` calls srv_rest_finished. */
-void srv_rest_submit(struct srv_rest_request *r, void (*done)(struct srv_job *job));
+/*
+ * An inference: its version is found and held, its body decoded, its job submitted. `decode` fills
+ * the job's signature and feeds from the body: what the JSON says is wrong comes first, then
+ * r->found, then the rest. It is called here for a short body, on a worker for a long one, so that
+ * the loop's other requests do not wait. `done` calls srv_rest_finished. Returns as a handler.
+ */
+bool srv_rest_inference(struct srv_rest_request *r,
+                        enum rt_status (*decode)(struct srv_rest_request *r),
+                        void (*done)(struct srv_job *job));
+/* Replaces the body by what it holds compressed. As in TensorFlow Serving whatever is wrong with
+ * it, its size included, leaves an empty body. Any thread. */
+enum rt_status srv_rest_inflate(struct srv_rest_request *r);
 
 /* Any thread: the job is over and the answer set; the loop sends it. */
 void srv_rest_finished(struct srv_rest_request *r);

@@ -199,6 +199,43 @@ class RestTest(unittest.TestCase):
         self.error(400, "The document is empty", "POST", PREDICT, body,
                    ["Content-Encoding: gzip"])
 
+    def test_long_bodies_are_read_by_workers_and_answered_as_short_ones_are(self):
+        n = 60000  # 300 KB and more
+        rows = [float(i % 100) for i in range(n)]
+        body = json.dumps({"instances": rows}).encode()
+        self.assertGreater(len(body), 256 << 10)
+        want = [x / 2 + 2 for x in rows]
+        columns = json.dumps({"inputs": rows}).encode()
+        packed = gzip.compress(os.urandom(4096).hex().encode())  # no JSON in it
+        with Server() as server:
+            def ask(path, data, *headers):
+                status, _, got = server.ask("POST", path, data, headers)
+                return status, json.loads(got)
+            zipped = gzip.compress(json.dumps({"instances": [1.0] * 100000, "x": os.urandom(
+                4096).hex()}).encode())
+            for _ in range(3):
+                self.assertEqual(ask(PREDICT, body), (200, {"predictions": want}))
+                self.assertEqual(ask(PREDICT, columns), (200, {"outputs": want}))
+                self.assertEqual(ask(PREDICT, zipped, "Content-Encoding: gzip"),
+                                 (200, {"predictions": [2.5] * 100000}))
+            status, got = ask(PREDICT, body[:-1])
+            self.assertEqual(status, 400)
+            self.assertIn("JSON Parse error", got["error"])
+            self.assertEqual(ask(PREDICT, packed, "Content-Encoding: gzip")[0], 400)
+            wrong = json.dumps({"signature_name": "none", "instances": rows}).encode()
+            self.assertEqual(ask(PREDICT, wrong),
+                             ask(PREDICT, b'{"signature_name": "none", "instances": [1]}'))
+            status, got = ask("/v1/models/nobody:predict", body)
+            self.assertEqual((status, "nobody" in got["error"]), (404, True))
+            status, got = ask(MODEL + ":regress", json.dumps(
+                {"examples": [{"x": v} for v in rows]}).encode())
+            self.assertEqual(status, 400)
+            for _ in range(5):  # who does not wait for the answer
+                with server.connect() as s:
+                    s.sendall(head("POST", PREDICT, len(body)) + body)
+            self.assertEqual(ask(PREDICT, body), (200, {"predictions": want}))
+            wait_for(lambda: server.bytes_in_flight() == 0, 10 * SLOW, "the bytes to come back")
+
     def test_pipelined_requests_are_answered_in_order(self):
         with self.server.connect() as s:
             sent = b""
