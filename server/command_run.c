@@ -6,44 +6,13 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/thread.h"
 #include "runtime/parallel.h"
-#include "server/command.h"
+#include "server/command_run.h"
 #include "server/inference.h"
-#include "server/json_tensor.h"
 #include "server/number.h"
 
-enum {
-    MAX_SHAPES = 64,
-    MAX_THREADS = 256,
-    WARM_RUNS = 3,
-    MIN_RUNS = 30,
-    MAX_RUNS = 1000000, /* kept per thread */
-};
+enum { MAX_THREADS = 256 };
 #define MAX_INPUT_BYTES ((size_t)4 << 30)
-
-struct given_shape {
-    const char *alias;
-    size_t alias_len;
-    struct rt_shape shape;
-};
-
-struct run {
-    const char *dir, *inputs, *signature;
-    bool bench, json;
-    struct rt_tuning tuning;
-    int64_t batch, n_threads, n_callers;
-    int64_t seconds_ms;
-    int n_shapes;
-    struct given_shape shapes[MAX_SHAPES];
-
-    struct rt_arena *arena;
-    struct rt_model *model;
-    const struct rt_model_signature *s;
-    int64_t load_ns;
-    struct rt_tensor *feeds;
-    enum srv_json_form form;
-};
 
 static const char usage[] =
     "usage: slipway run DIR --inputs FILE.json [--signature NAME]\n"
@@ -64,21 +33,23 @@ static const char usage[] =
     "  --threads N       cores that the runs use, in all (1)\n"
     "  --callers N       runs at a time (1)\n"
     "  --seconds S       how long to measure (3)\n"
+    "  --on_line         measure once for each line of standard input, a number of milliseconds\n"
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
     "  --fusion on|off   join element-wise steps to what stands before them (on)\n"
     "  --winograd on|off 3x3 convolutions by tiles (on)\n"
     "  --precision P     float32, or bf16: constant weights in bfloat16 (float32)\n"
-    "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"load_s\": ...}\n"
+    "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"cpu_ms\": ..., \"runs\": ...,\n"
+    "                    \"load_s\": ...}\n"
     "  --help, --version\n";
 
 /* ---- arguments ---- */
 
-static bool parse_shape(struct run *r, const char *text)
+static bool parse_shape(struct srv_run *r, const char *text)
 {
     const char *p = strchr(text, '=');
-    if (!p || r->n_shapes == MAX_SHAPES)
+    if (!p || r->n_shapes == SRV_RUN_SHAPES)
         return false;
-    struct given_shape *g = &r->shapes[r->n_shapes++];
+    struct srv_run_shape *g = &r->shapes[r->n_shapes++];
     g->alias = text;
     g->alias_len = (size_t)(p - text);
     do {
@@ -112,7 +83,7 @@ static bool parse_precision(const char *text, bool *bf16)
 }
 
 /* -1: go on; else the exit status. */
-static int parse_args(struct run *r, int argc, const char *const *argv)
+static int parse_args(struct srv_run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char *wrong = NULL, *wrong_value = NULL, *v = NULL;
@@ -134,6 +105,8 @@ static int parse_args(struct run *r, int argc, const char *const *argv)
             r->bench = true;
         else if (srv_args_is(&a, "--json"))
             r->json = true;
+        else if (srv_args_is(&a, "--on_line"))
+            r->on_line = true;
         else if ((v = srv_args_value(&a, "--inputs")))
             r->inputs = v;
         else if ((v = srv_args_value(&a, "--signature")))
@@ -197,7 +170,7 @@ static enum rt_status read_all(const char *path, struct rt_bytes *out, struct rt
     return out->failed ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s: too large", path) : RT_OK;
 }
 
-static enum rt_status choose_signature(struct run *r, struct rt_span name, struct rt_error *err)
+static enum rt_status choose_signature(struct srv_run *r, struct rt_span name, struct rt_error *err)
 {
     enum rt_status st = srv_find_signature(
         r->model, r->signature ? rt_span_str(r->signature) : name, r->arena, &r->s,
@@ -208,7 +181,7 @@ static enum rt_status choose_signature(struct run *r, struct rt_span name, struc
     return r->feeds ? RT_OK : rt_fail_memory(err, "feeds", 0);
 }
 
-static enum rt_status feeds_from_file(struct run *r, struct rt_error *err)
+static enum rt_status feeds_from_file(struct srv_run *r, struct rt_error *err)
 {
     struct rt_bytes text;
     struct srv_json_doc doc;
@@ -228,7 +201,7 @@ static enum rt_status feeds_from_file(struct run *r, struct rt_error *err)
     return st;
 }
 
-static enum rt_status shape_of_input(const struct run *r, const struct rt_tensor_spec *in,
+static enum rt_status shape_of_input(const struct srv_run *r, const struct rt_tensor_spec *in,
                                      struct rt_shape *out, struct rt_error *err)
 {
     const struct rt_shape *given = NULL;
@@ -324,7 +297,7 @@ static void put_random(void *data, enum rt_dtype t, int64_t n, bool ones, uint64
     }
 }
 
-static enum rt_status random_feeds(struct run *r, struct rt_error *err)
+static enum rt_status random_feeds(struct srv_run *r, struct rt_error *err)
 {
     enum rt_status st = choose_signature(r, (struct rt_span){0}, err);
     uint64_t state = 42;
@@ -356,7 +329,7 @@ static enum rt_status random_feeds(struct run *r, struct rt_error *err)
 
 /* ---- running ---- */
 
-static enum rt_status run_once(const struct run *r, struct rt_error *err)
+static enum rt_status run_once(const struct srv_run *r, struct rt_error *err)
 {
     const struct rt_signature *def = r->s->def;
     struct rt_tensor *fetches =
@@ -380,100 +353,9 @@ static enum rt_status run_once(const struct run *r, struct rt_error *err)
     return st;
 }
 
-struct bench_thread {
-    const struct run *run;
-    pthread_t thread;
-    int64_t *ns;
-    int64_t n, room;
-    enum rt_status status;
-    struct rt_error err;
-};
-
-static void *bench_thread(void *arg)
-{
-    struct bench_thread *t = arg;
-    const struct run *r = t->run;
-    int n_out = r->s->def->n_outputs;
-    struct rt_tensor *fetches = calloc((size_t)n_out + 1, sizeof *fetches);
-    if (!fetches) {
-        t->status = rt_fail_memory(&t->err, "fetches", 0);
-        return NULL;
-    }
-    int64_t end = RT_NEVER;
-    for (int64_t i = -WARM_RUNS; !t->status && t->n < t->room; i++) {
-        int64_t start = rt_now_ns();
-        if (i == 0)
-            end = start + r->seconds_ms * 1000000;
-        if (start >= end && t->n >= MIN_RUNS)
-            break;
-        t->status = rt_callable_run(r->s->call, r->feeds, fetches, NULL, &t->err);
-        int64_t took = rt_now_ns() - start;
-        if (i >= 0 && !t->status)
-            t->ns[t->n++] = took;
-        for (int k = 0; k < n_out; k++)
-            rt_tensor_clear(&fetches[k]);
-    }
-    free(fetches);
-    return NULL;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static void print_times(const struct run *r, int64_t *ns, int64_t n, int64_t wall_ns)
-{
-    qsort(ns, (size_t)n, sizeof *ns, by_size);
-    double median = n % 2 ? (double)ns[n / 2] : (double)(ns[n / 2 - 1] + ns[n / 2]) / 2;
-    double p99 = (double)ns[(n - 1) * 99 / 100];
-    double load_s = (double)r->load_ns / 1e9;
-    if (r->json) {
-        printf("{\"median_ms\":%.4f,\"p99_ms\":%.4f,\"load_s\":%.4f}\n", median / 1e6, p99 / 1e6,
-               load_s);
-        return;
-    }
-    printf("median %.4f ms, 99%% %.4f ms, load %.3f s; %lld runs, %.1f runs/s\n", median / 1e6,
-           p99 / 1e6, load_s, (long long)n, (double)n * 1e9 / (double)wall_ns);
-}
-
-static enum rt_status bench(const struct run *r, struct rt_error *err)
-{
-    int n_threads = (int)r->n_callers;
-    struct bench_thread *t = calloc((size_t)n_threads, sizeof *t);
-    int64_t room = MAX_RUNS / n_threads, n = 0;
-    int64_t *all = calloc((size_t)(room * n_threads), sizeof *all);
-    enum rt_status st = t && all ? RT_OK : rt_fail_memory(err, "the measurement", 0);
-    int64_t start = rt_now_ns();
-    int started = 0;
-    for (; !st && started < n_threads; started++) {
-        t[started] = (struct bench_thread){.run = r, .ns = all + started * room, .room = room};
-        if (rt_thread_start(&t[started].thread, "bench", bench_thread, &t[started])) {
-            st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "thread %d could not be started", started);
-            break;
-        }
-    }
-    for (int i = 0; i < started; i++)
-        pthread_join(t[i].thread, NULL);
-    int64_t wall = rt_now_ns() - start;
-    for (int i = 0; !st && i < started; i++) {
-        st = t[i].status;
-        if (st)
-            rt_error_copy(err, &t[i].err);
-        memmove(all + n, t[i].ns, (size_t)t[i].n * sizeof *all);
-        n += t[i].n;
-    }
-    if (!st)
-        print_times(r, all, n, wall);
-    free(all);
-    free(t);
-    return st;
-}
-
 int srv_command_run(int argc, const char *const *argv, const struct rt_registry *registry)
 {
-    struct run r = {0};
+    struct srv_run r = {0};
     int code = parse_args(&r, argc, argv);
     if (code >= 0)
         return code;
@@ -494,7 +376,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     if (!st)
         st = r.inputs ? feeds_from_file(&r, &err) : random_feeds(&r, &err);
     if (!st)
-        st = r.bench ? bench(&r, &err) : run_once(&r, &err);
+        st = r.bench ? srv_run_bench(&r, &err) : run_once(&r, &err);
     if (st)
         srv_command_failed("run", &err);
     for (int i = 0; r.feeds && i < r.s->def->n_inputs; i++)

@@ -1,0 +1,36 @@
+/* The parts of `slipway run`: what it was asked for, and what it does with a signature. */
+#ifndef SRV_COMMAND_RUN_H
+#define SRV_COMMAND_RUN_H
+
+#include "server/command.h"
+#include "server/json_tensor.h"
+
+enum { SRV_RUN_SHAPES = 64 };
+
+struct srv_run_shape {
+    const char *alias;
+    size_t alias_len;
+    struct rt_shape shape;
+};
+
+struct srv_run {
+    const char *dir, *inputs, *signature;
+    bool bench, json, on_line;
+    struct rt_tuning tuning;
+    int64_t batch, n_threads, n_callers; /* threads: of all callers together */
+    int64_t seconds_ms;
+    int n_shapes;
+    struct srv_run_shape shapes[SRV_RUN_SHAPES];
+
+    struct rt_arena *arena;
+    struct rt_model *model;
+    const struct rt_model_signature *s;
+    int64_t load_ns;
+    struct rt_tensor *feeds;
+    enum srv_json_form form;
+};
+
+/* --bench: again and again, and prints how long it took. */
+enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err);
+
+#endif
