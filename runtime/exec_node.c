@@ -8,7 +8,7 @@
 #include "runtime/resource.h"
 #include "runtime/trace.h"
 
-static enum rt_status fail_at(const struct pl_node *n, struct rt_error *err)
+enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err)
 {
     char tail[300];
     snprintf(tail, sizeof tail, "\n\t [[{{node %.250s}}]]", n->name);
@@ -169,11 +169,8 @@ static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in
 static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, struct rt_tensor *in,
                                 struct rt_tensor *out, struct rt_error *err)
 {
-    struct rt_tensor *now = calloc((size_t)n->n_in * 2 + 1, sizeof *now), *next;
+    struct rt_tensor *now = c->loop, *next = now + n->n_in;
     enum rt_status st = RT_OK;
-    if (!now)
-        return rt_fail_memory(err, n->name, (size_t)n->n_in * sizeof *now);
-    next = now + n->n_in;
     for (int k = 0; k < n->n_in; k++)
         rt_tensor_ref(&now[k], &in[k]);
     for (;;) {
@@ -205,8 +202,8 @@ static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, s
             out[k] = now[k];
         else
             rt_tensor_clear(&now[k]);
+        now[k] = (struct rt_tensor){0};
     }
-    free(now);
     return st;
 }
 
@@ -296,7 +293,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     if (st) {
         for (int o = 0; o < n->n_out; o++)
             rt_tensor_clear(&out[o]);
-        fail_at(n, err);
+        rt_exec_fail_at(n, err);
     } else if (trace) {
         rt_trace_ran(trace, n, out, start_ns);
     }

@@ -292,6 +292,7 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
             p->effects |= (uint8_t)(1u << n->effect);
         if (n->kind == PL_OP && n->def && pl_is_token(n->def))
             p->tokens = true;
+        p->loops |= n->kind == PL_WHILE;
     }
     p->constant = rt_arena_array(p->arena, (size_t)p->n_values + 1, sizeof *p->constant);
     if (!p->constant)
@@ -501,6 +502,11 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
     }
     if (!st)
         st = pl_finish(&g, out, err);
+    /* Copies between devices, and what runs once, are left to tier 0. */
+    if (!st && !(*out)->tokens && s->n_devices <= 1 && !q->is_load &&
+        !s->options.tuning.no_specialise)
+        (*out)->segment = rt_arena_array(g.arena, (size_t)(*out)->n_nodes + 1,
+                                         sizeof *(*out)->segment); /* NULL: never compiled */
     clear_graph(&g);
     if (st)
         rt_arena_free(g.arena);
@@ -515,6 +521,7 @@ void rt_plan_free(struct rt_plan *p)
         next = c->next;
         rt_context_free(c);
     }
+    rt_segments_free(p);
     for (int i = 0; i < p->n_nodes; i++) {
         struct pl_node *n = &p->node[i];
         rt_tensor_clear(&n->value);

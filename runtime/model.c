@@ -14,6 +14,7 @@ enum {
     INIT_S = 600,   /* init and restore may take that long, a warm-up that: a loop without end in */
     WARM_UP_S = 30, /* a model must not hold the loader */
     WARM_UP_BYTES = 256 << 20, /* of one input */
+    WARM_UP_ROUNDS = 8,
 };
 
 /* ---- feeds of a call that the loader itself makes ---- */
@@ -205,8 +206,27 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
     return RT_OK;
 }
 
-/* One run of zeros (empty strings), batch 1, unknown dimensions 1. */
-static enum rt_status warm_up(struct rt_model_signature *s, struct rt_error *err)
+/* Runs until nothing more wants to be compiled: what stands behind a segment, and loops' bodies,
+ * is seen with its shapes only when it runs. */
+static enum rt_status warm_run(struct rt_session *session, struct rt_callable *call,
+                               const struct rt_tensor *in, struct rt_tensor *out, int n_out,
+                               struct rt_error *err)
+{
+    const int64_t end = rt_now_ns() + WARM_UP_S * INT64_C(1000000000);
+    enum rt_status st = RT_OK;
+    for (int round = 0; round < WARM_UP_ROUNDS && !st; round++) {
+        for (int k = 0; k < n_out; k++)
+            rt_tensor_clear(&out[k]);
+        st = rt_callable_run(call, in, out, &(struct rt_run_options){.deadline_ns = end}, err);
+        if (rt_session_compile(session) == 0 || rt_now_ns() > end)
+            break;
+    }
+    return st;
+}
+
+/* Zeros (empty strings), batch 1, unknown dimensions 1. */
+static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s,
+                              struct rt_error *err)
 {
     int n_in = s->def->n_inputs, n_out = s->def->n_outputs;
     struct rt_tensor *t = calloc((size_t)(n_in + n_out) + 1, sizeof *t);
@@ -232,11 +252,18 @@ static enum rt_status warm_up(struct rt_model_signature *s, struct rt_error *err
         if (!st && t[k].data && want != RT_STRING)
             memset(t[k].data, 0, rt_tensor_bytes(&t[k]));
     }
-    if (!st)
-        st = rt_callable_run(
-            s->call, t, t + n_in,
-            &(struct rt_run_options){.deadline_ns = rt_now_ns() + WARM_UP_S * INT64_C(1000000000)},
-            err);
+    if (!st) {
+        struct rt_shape *shapes = calloc((size_t)n_in + 1, sizeof *shapes);
+        struct rt_error why = {0}; /* what cannot be compiled is told by the run */
+        for (int k = 0; shapes && k < n_in; k++) {
+            shapes[k].rank = t[k].rank;
+            memcpy(shapes[k].dim, t[k].dim, sizeof t[k].dim);
+        }
+        if (shapes)
+            (void)rt_callable_compile(s->call, shapes, &why);
+        free(shapes);
+        st = warm_run(m->session, s->call, t, t + n_in, n_out, err);
+    }
     for (int k = 0; k < n_in + n_out; k++)
         rt_tensor_clear(&t[k]);
     free(t);
@@ -327,12 +354,14 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     st = prepare_signatures(m, err); /* with the rest as constants */
     if (!st)
         st = judge_signatures(m, err);
+    rt_session_compile_at_once(m->session, true);
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];
-        if (s->call && !s->writes && warm_up(s, &why) != RT_OK && options->on_warm_up_failure)
+        if (s->call && !s->writes && warm_up(m, s, &why) != RT_OK && options->on_warm_up_failure)
             options->on_warm_up_failure(options->arg, s->def->name, &why);
     }
+    rt_session_compile_at_once(m->session, false);
     if (!st)
         st = seal(m, options->load_all_variables, err);
     if (st)

@@ -11,6 +11,7 @@
  *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
  *   place.c     devices, copies where a tensor crosses
  *   finish.c    order, value indexes, last uses: the struct rt_plan
+ *   layout.h    the plan, or parts of it, compiled for exact shapes
  *
  * The stages work on a pl_graph, which is thrown away; the plan is immutable and shared by any
  * number of contexts, but for its cache of prepared kernels (prepared.c) and of idle contexts,
@@ -168,10 +169,23 @@ struct rt_plan {
     bool tokens;     /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
     struct rt_token_plan *token; /* exec_token.c's, when `tokens` */
     int max_in, max_out;
+    /* Per node, and one more: the segment that begins there, if one does (segment.c); NULL when
+     * nothing of this plan is ever compiled. Pointers change under the session's layout_mu. */
+    _Atomic(struct rt_segment *) *segment;
+    bool loops; /* a PL_WHILE is inside */
     struct rt_mutex mu;
     struct rt_context *idle; /* guarded by mu */
     int n_idle;
 };
+
+/* A plan in use: freed when retired and nobody runs it any more. */
+struct rt_plan_box {
+    struct rt_plan *plan;
+    int generation;
+    atomic_int refs;
+};
+struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
+void rt_plan_box_unref(struct rt_plan_box *b); /* NULL is fine */
 
 /* Runs one node of one output on constants, while a plan is built. `in` is borrowed. */
 enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
@@ -187,6 +201,7 @@ void rt_plan_free(struct rt_plan *p);
 /* What all contexts of one request share. */
 struct rt_run_shared {
     struct rt_session *session;
+    struct rt_plan_box *box; /* of the outermost plan; NULL: what runs is not worth compiling */
     struct rt_pool *pool;
     int64_t deadline_ns;
     const _Atomic bool *cancelled;
@@ -212,6 +227,11 @@ struct rt_context {
     size_t scratch_room;
     void *extra; /* rt_scratch */
     size_t extra_room;
+    void *block; /* of frames: what lies in it lives for one segment of one run */
+    size_t block_room;
+    struct rt_frame *frames;   /* the last used first */
+    int retirements;           /* of the session, when frames were last looked through */
+    struct rt_tensor *loop;    /* 2 * max_in, when the plan loops */
     struct rt_stream **stream; /* per device of the session, NULL entries */
 };
 
@@ -238,7 +258,19 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err); /* onc
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err);
 
+/* The same on the context's values: inputs taken from there, outputs put there. */
+enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
+                                struct rt_error *err);
+/* Adds " [[{{node NAME}}]]" if there is none. */
+enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err);
+
 enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);
+/*
+ * TensorFlow computes with subnormal numbers flushed to zero (both as results and as operands), and
+ * so do we: some loops are ten times slower on them. Only for the time of a run.
+ */
+unsigned rt_flush_subnormals(void);
+void rt_restore_subnormals(unsigned before);
 /* A tensor in the memory of device `d`, which is not the host. */
 enum rt_status rt_device_tensor(struct rt_device *d, struct rt_stream *s, struct rt_tensor *t,
                                 enum rt_dtype dtype, int rank, const int64_t *dim,
@@ -270,11 +302,38 @@ void rt_prepared_cache_clear(struct rt_prepared_cache *c);
 enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
                                struct rt_prepared **out, struct rt_error *err);
 void rt_prepared_free(struct rt_prepared *p);
+/*
+ * In two halves, from what is known of the inputs: the shapes, and then the kernel. `info`: n_in
+ * inputs, with values as rt_infer (for the second half: as rt_prep) may see them, then n_out
+ * outputs, which are filled in.
+ */
+enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, int n_key,
+                                 const int64_t *key, struct rt_info *info, struct rt_prepared **out,
+                                 struct rt_error *err);
+enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
+                                  struct rt_error *err);
 /* Chooses among the candidates and prepares the choice: kernel, state, release and scratch_bytes
  * of prep->self (choose.c). */
 enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels,
                                 int n);
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
+
+/* ---- small values that are known before a run (known.c) ---- */
+
+void rt_info_of(struct rt_info *x, const struct rt_tensor *t); /* shape and value */
+bool rt_shape_is_exact(const struct rt_shape *s);
+/* Evaluates a pure node of one small plain output, if its inputs are known or only their shapes
+ * matter. */
+bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
+                  const struct rt_info *out, struct rt_tensor *result);
+
+/* ---- layouts (layout.h), as far as sessions and plans see them ---- */
+
+/* Makes the layout of a plan's first segment for feeds of these shapes. */
+enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shapes,
+                                  struct rt_error *err);
+void rt_segments_free(struct rt_plan *p);
+void rt_wants_free(struct rt_session *s);
 void rt_packs_clear(struct rt_map *packs);
 
 /* ---- the session's, for the stages ---- */
@@ -296,6 +355,14 @@ struct rt_session {
     struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
     int n_pools;
     uint64_t entropy;
+    struct rt_mutex layout_mu; /* guards what follows, and every segment of every plan */
+    struct rt_layout **layout;
+    int n_layouts, layout_room;
+    size_t layout_bytes;
+    struct rt_want *wanted, **wanted_end;
+    int n_wanted;
+    bool compiles_at_once;  /* a miss is wanted the first time: while loading */
+    atomic_int retirements; /* of layouts: contexts drop theirs when it has changed */
 };
 
 /* The resource of a handle-making node, made on first use; *out gets a reference. */

@@ -1,8 +1,8 @@
 /*
  * What kernels prepared for a node, per shapes of its inputs (and values that shape its outputs).
- * A node keeps a bounded number; beyond that a state is made for one run and dropped again.
- * Readers walk the list without a lock: entries are only ever put in front, and live as long as
- * the plan.
+ * Both tiers make it here. For tier 0 a node keeps a bounded number; beyond that a state is made
+ * for one run and dropped again. Readers walk the list without a lock: entries are only ever put in
+ * front, and live as long as the plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,7 @@ enum { MAX_KEPT = 8, MAX_VALUE_ELEMENTS = 64 };
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
     atomic_int n;
+    _Atomic uint64_t packed; /* of all that were ever made, layouts' too */
     struct rt_mutex mu;
 };
 
@@ -244,35 +245,28 @@ static void fill_info(struct rt_info *x, const struct rt_tensor *t)
     x->value = NULL;
 }
 
-static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
-                              int n_key, struct rt_prepared **out, struct rt_error *err)
+enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, int n_key,
+                                 const int64_t *key, struct rt_info *info, struct rt_prepared **out,
+                                 struct rt_error *err)
 {
     int n_in = n->n_in, n_out = n->n_out;
     size_t size = sizeof(struct rt_prepared) + (size_t)(n_key > 0 ? n_key : 0) * sizeof(int64_t) +
                   (size_t)n_out * (RT_MAX_RANK * sizeof(int64_t) + 2) + 16;
     struct rt_prepared *p = calloc(1, size);
-    struct rt_info *info = calloc((size_t)(n_in + n_out) + 1, sizeof *info);
     enum rt_status st = RT_OK;
-    if (!p || !info) {
-        st = rt_fail_memory(err, n->name, size);
-        goto fail;
-    }
-    p->plan = (struct rt_plan *)(uintptr_t)c->plan;
+    if (!p)
+        return rt_fail_memory(err, n->name, size);
+    p->plan = (struct rt_plan *)(uintptr_t)plan;
     p->node = n;
     p->dim = (void *)(p + 1);
     p->key = (int64_t *)(p->dim + n_out);
     p->alias = (int8_t *)(p->key + (n_key > 0 ? n_key : 0));
     p->rank = p->alias + n_out;
     if (n_key > 0)
-        memcpy(p->key, c->key, (size_t)n_key * sizeof *p->key);
+        memcpy(p->key, key, (size_t)n_key * sizeof *p->key);
     p->n_key = n_key;
-    for (int k = 0; k < n_in; k++) {
-        fill_info(&info[k], &in[k]);
-        if (rt_op_reads_value(n->def->op, k, n_in))
-            info[k].value = &in[k];
-    }
     for (int k = 0; k < n_out; k++) {
-        info[n_in + k].dtype = (enum rt_dtype)n->def->out_dtype[k];
+        info[n_in + k] = (struct rt_info){.dtype = (enum rt_dtype)n->def->out_dtype[k]};
         info[n_in + k].shape.rank = -1;
         p->alias[k] = -1;
     }
@@ -303,26 +297,53 @@ static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const str
             goto fail;
         }
     }
-    for (int k = 0; k < n_in && k < 64; k++)
-        if (n->const_in >> k & 1)
-            info[k].value = &in[k];
-    struct rt_prep prep = {.node = n->def,
-                           .n_in = n_in,
-                           .n_out = n_out,
-                           .in = info,
-                           .out = info + n_in,
-                           .tuning = &p->plan->session->options.tuning,
-                           .self = p,
-                           .err = err};
-    st = rt_choose_kernel(&prep, n->kernels, n->n_kernels);
-    if (st)
-        goto fail;
-    free(info);
     *out = p;
     return RT_OK;
 fail:
-    free(info);
     rt_prepared_free(p);
+    return st;
+}
+
+enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
+                                  struct rt_error *err)
+{
+    struct pl_node *n = p->node;
+    struct rt_prep prep = {.node = n->def,
+                           .n_in = n->n_in,
+                           .n_out = n->n_out,
+                           .in = info,
+                           .out = info + n->n_in,
+                           .tuning = &p->plan->session->options.tuning,
+                           .self = p,
+                           .err = err};
+    const enum rt_status st = rt_choose_kernel(&prep, n->kernels, n->n_kernels);
+    if (!st && p->packed)
+        atomic_fetch_or_explicit(&n->prepared->packed, p->packed, memory_order_relaxed);
+    return st;
+}
+
+static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
+                              int n_key, struct rt_prepared **out, struct rt_error *err)
+{
+    struct rt_info *info = calloc((size_t)(n->n_in + n->n_out) + 1, sizeof *info);
+    struct rt_prepared *p = NULL;
+    if (!info)
+        return rt_fail_memory(err, n->name, sizeof *info);
+    for (int k = 0; k < n->n_in; k++) {
+        fill_info(&info[k], &in[k]);
+        if (rt_op_reads_value(n->def->op, k, n->n_in))
+            info[k].value = &in[k];
+    }
+    enum rt_status st = rt_prepared_infer(c->plan, n, n_key, c->key, info, &p, err);
+    for (int k = 0; k < n->n_in && k < 64; k++)
+        if (n->const_in >> k & 1)
+            info[k].value = &in[k];
+    if (!st && (st = rt_prepared_choose(p, info, err)) != RT_OK) {
+        rt_prepared_free(p);
+        p = NULL;
+    }
+    free(info);
+    *out = p;
     return st;
 }
 
@@ -341,7 +362,7 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const st
                 *out = p;
                 return RT_OK;
             }
-    struct rt_prepared *p;
+    struct rt_prepared *p = NULL;
     enum rt_status st = prepare(c, n, in, n_key, &p, err);
     if (st)
         return st;
@@ -361,8 +382,5 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const st
 
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input)
 {
-    for (struct rt_prepared *p = atomic_load(&c->first); p; p = p->next)
-        if (p->packed >> input & 1)
-            return true;
-    return false;
+    return atomic_load_explicit(&c->packed, memory_order_relaxed) >> input & 1;
 }

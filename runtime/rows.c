@@ -10,7 +10,7 @@
 
 #include "runtime/plan.h"
 
-enum { MAX_VALUE_ELEMENTS = 256, SMALL_DIM = 4 };
+enum { SMALL_DIM = 4 };
 
 /* ---- stock rules ---- */
 
@@ -115,54 +115,12 @@ struct walk {
 
 static bool walk_plan(struct walk *w, struct rt_error *err);
 
-static void set_info(struct rt_info *x, const struct rt_tensor *t)
-{
-    x->dtype = (enum rt_dtype)t->dtype;
-    x->shape.rank = t->rank;
-    memcpy(x->shape.dim, t->dim, sizeof t->dim);
-    x->value = t;
-}
-
-static bool is_exact(const struct rt_shape *s)
-{
-    for (int d = 0; d < s->rank; d++)
-        if (s->dim[d] < 0)
-            return false;
-    return s->rank >= 0;
-}
-
-/* A node of small plain output whose inputs are known, or of which only shapes matter. */
 static void evaluate(struct walk *w, struct pl_node *n, const struct rt_info *in)
 {
-    const struct rt_info *out = &w->info[n->first_value];
-    bool by_shape = n->def->op->rows == rt_rows_shape;
-    if (n->n_out != 1 || n->effect != RT_PURE || !rt_dtype_is_plain(out->dtype))
-        return;
-    if (is_exact(&out->shape) && rt_count(out->shape.rank, out->shape.dim) > MAX_VALUE_ELEMENTS)
-        return;
-    struct rt_tensor *t = calloc((size_t)n->n_in + 1, sizeof *t), result = {0};
-    if (!t)
-        return;
-    bool known = true;
-    for (int k = 0; k < n->n_in && known; k++) {
-        if (in[k].value)
-            t[k] = *in[k].value;
-        else if (by_shape && is_exact(&in[k].shape)) {
-            t[k].dtype = (uint8_t)in[k].dtype;
-            t[k].rank = (int8_t)in[k].shape.rank;
-            memcpy(t[k].dim, in[k].shape.dim, sizeof t[k].dim);
-        } else
-            known = false;
-        if (known && in[k].value &&
-            (rt_tensor_is_lazy(in[k].value) || rt_tensor_count(in[k].value) > 4096))
-            known = false;
-    }
-    struct rt_error err = {0};
-    if (known && rt_plan_fold(w->plan->session, n, t, &result, &err) == RT_OK) {
-        w->value[n->first_value] = result;
-        set_info(&w->info[n->first_value], &w->value[n->first_value]);
-    }
-    free(t);
+    struct rt_info *out = &w->info[n->first_value];
+    struct rt_tensor *result = &w->value[n->first_value];
+    if (n->n_out == 1 && rt_plan_know(w->plan->session, n, in, out, result))
+        rt_info_of(out, result);
 }
 
 static bool walk_op(struct walk *w, struct pl_node *n)
@@ -293,7 +251,7 @@ static bool walk_plan(struct walk *w, struct rt_error *err)
             any |= w->dep[n->in_value[k]].kind != RT_DEP_NONE;
         switch ((enum pl_kind)n->kind) {
         case PL_CONST:
-            set_info(&w->info[n->first_value], &n->value);
+            rt_info_of(&w->info[n->first_value], &n->value);
             break;
         case PL_OP:
             if (n->def && !walk_op(w, n))

@@ -5,8 +5,8 @@
 #include <sys/random.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/layout.h"
 #include "runtime/parallel.h"
-#include "runtime/plan.h"
 #include "runtime/resource.h"
 #include "runtime/trace.h"
 
@@ -15,13 +15,7 @@ enum {
     MAX_IDLE_CONTEXTS = 8,
     LEAST_POOL_BYTES = 1 << 20,
     KEEP_SCRATCH_BYTES = 64 << 20,
-};
-
-/* A plan in use: freed when retired and nobody runs it any more. */
-struct plan_box {
-    struct rt_plan *plan;
-    int generation;
-    atomic_int refs;
+    KEEP_SCRATCH_MOST = 256 << 20,
 };
 
 struct rt_callable {
@@ -32,18 +26,20 @@ struct rt_callable {
     bool is_load;
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
-    struct plan_box *box; /* guarded by mu */
+    struct rt_plan_box *box; /* guarded by mu */
 };
 
 /* ---- contexts and running a plan ---- */
 
 void rt_context_drop_scratch(struct rt_context *c)
 {
-    rt_budget_give(c->plan->session->options.budget, c->scratch_room + c->extra_room);
+    rt_budget_give(c->plan->session->options.budget,
+                   c->scratch_room + c->extra_room + c->block_room);
     free(c->scratch);
     free(c->extra);
-    c->scratch = c->extra = NULL;
-    c->scratch_room = c->extra_room = 0;
+    free(c->block);
+    c->scratch = c->extra = c->block = NULL;
+    c->scratch_room = c->extra_room = c->block_room = 0;
 }
 
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
@@ -81,6 +77,7 @@ void rt_context_free(struct rt_context *c)
     free(c->stream);
     free(c->value);
     free(c->key);
+    rt_frames_free(c);
     rt_context_drop_scratch(c);
     free(c);
 }
@@ -89,7 +86,8 @@ static struct rt_context *context_new(const struct rt_plan *p)
 {
     struct rt_context *c = calloc(1, sizeof *c);
     const struct rt_session *s = p->session;
-    size_t n = (size_t)p->n_values + 2 * (size_t)p->max_in + (size_t)p->max_out + 1;
+    size_t n =
+        (size_t)p->n_values + (p->loops ? 4 : 2) * (size_t)p->max_in + (size_t)p->max_out + 1;
     if (!c)
         return NULL;
     c->plan = p;
@@ -101,6 +99,7 @@ static struct rt_context *context_new(const struct rt_plan *p)
     c->in = c->value + p->n_values;
     c->temp = c->in + p->max_in;
     c->out = c->temp + p->max_in;
+    c->loop = p->loops ? c->out + p->max_out : NULL;
     if (s->n_devices > 1) {
         c->stream = calloc((size_t)s->n_devices, sizeof(void *));
         if (!c->stream) {
@@ -128,15 +127,22 @@ static struct rt_context *context_take(struct rt_plan *p)
 
 static void context_give(struct rt_plan *p, struct rt_context *c)
 {
+    const int retirements = atomic_load_explicit(&p->session->retirements, memory_order_relaxed);
     for (int v = 0; v < p->n_values; v++)
         if (c->value[v].buf)
             rt_tensor_clear(&c->value[v]);
         else
             c->value[v].dtype = 0;
-    if (c->scratch_room + c->extra_room > KEEP_SCRATCH_BYTES)
-        rt_context_drop_scratch(c);
+    if (c->retirements != retirements) {
+        c->retirements = retirements;
+        rt_frames_drop_retired(c);
+    }
+    const size_t held = c->scratch_room + c->extra_room + c->block_room;
     rt_mutex_lock(&p->mu);
     bool keep = p->n_idle < MAX_IDLE_CONTEXTS;
+    /* The first to be taken again keeps much: what costs are the page faults of fresh memory. */
+    if (held > (p->n_idle ? KEEP_SCRATCH_BYTES : KEEP_SCRATCH_MOST))
+        rt_context_drop_scratch(c);
     if (keep) {
         c->next = p->idle;
         p->idle = c;
@@ -290,13 +296,16 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     s->library = library;
     rt_mutex_init(&s->mu);
     rt_mutex_init(&s->pool_mu);
+    rt_mutex_init(&s->layout_mu);
+    s->wanted_end = &s->wanted;
+    s->compiles_at_once = options->compiles_inline;
     if (getrandom(&s->entropy, sizeof s->entropy, GRND_NONBLOCK) != sizeof s->entropy)
         s->entropy = (uint64_t)(uintptr_t)s;
     *out = s;
     return RT_OK;
 }
 
-static void box_unref(struct plan_box *b)
+void rt_plan_box_unref(struct rt_plan_box *b)
 {
     if (b && atomic_fetch_sub(&b->refs, 1) == 1) {
         rt_plan_free(b->plan);
@@ -308,7 +317,7 @@ static void callable_free(struct rt_callable *c)
 {
     if (!c)
         return;
-    box_unref(c->box);
+    rt_plan_box_unref(c->box);
     rt_mutex_clear(&c->mu);
     free(c->feeds);
     free(c->fetches);
@@ -322,6 +331,7 @@ void rt_session_free(struct rt_session *s)
 {
     if (!s)
         return;
+    rt_wants_free(s);
     for (size_t i = 0; i < s->callables.n; i++)
         callable_free(s->callables.entry[i].value);
     rt_map_clear(&s->callables);
@@ -337,6 +347,8 @@ void rt_session_free(struct rt_session *s)
     rt_library_free(s->library);
     rt_mutex_clear(&s->mu);
     rt_mutex_clear(&s->pool_mu);
+    rt_mutex_clear(&s->layout_mu);
+    free(s->layout);
     free((void *)(uintptr_t)s->devices);
     free(s);
 }
@@ -458,20 +470,21 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     return RT_OK;
 }
 
-static struct plan_box *box_ref(struct plan_box *b)
+struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b)
 {
     atomic_fetch_add(&b->refs, 1);
     return b;
 }
 
 /* The callable's plan, made or made again when a frozen variable was written since. */
-static enum rt_status get_plan(struct rt_callable *c, struct plan_box **out, struct rt_error *err)
+static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
+                               struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     rt_mutex_lock(&c->mu);
     int now = atomic_load(&c->session->generation);
     if (!c->box || c->box->generation != now) {
-        struct plan_box *b = calloc(1, sizeof *b);
+        struct rt_plan_box *b = calloc(1, sizeof *b);
         struct pl_request q;
         callable_request(c, &q);
         st = b ? rt_plan_build(c->session, &q, 0, &b->plan, err)
@@ -481,12 +494,12 @@ static enum rt_status get_plan(struct rt_callable *c, struct plan_box **out, str
         else {
             b->generation = now;
             atomic_init(&b->refs, 1);
-            box_unref(c->box);
+            rt_plan_box_unref(c->box);
             c->box = b;
         }
     }
     if (!st)
-        *out = box_ref(c->box);
+        *out = rt_plan_box_ref(c->box);
     rt_mutex_unlock(&c->mu);
     return st;
 }
@@ -519,14 +532,14 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
                      "more than %d different sets of feeds and fetches in one session",
                      MAX_CALLABLES);
-    struct plan_box *b = NULL;
+    struct rt_plan_box *b = NULL;
     if (!c && !st) {
         st = callable_new(s, spec, &c, err);
         if (!st && (st = get_plan(c, &b, err)) != RT_OK) {
             callable_free(c);
             c = NULL;
         }
-        box_unref(b);
+        rt_plan_box_unref(b);
         if (!st) {
             rt_mutex_lock(&s->mu);
             struct rt_callable *other = rt_map_getn(&s->callables, key.p, key.n);
@@ -540,7 +553,7 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
         }
     } else if (c) {
         st = get_plan(c, &b, err);
-        box_unref(b);
+        rt_plan_box_unref(b);
     }
     rt_bytes_clear(&key);
     if (!st)
@@ -575,11 +588,7 @@ static void pool_give(struct rt_session *s, struct rt_pool *p)
         rt_pool_unref(p);
 }
 
-/*
- * TensorFlow computes with subnormal numbers flushed to zero (both as results and as operands), and
- * so do we: some loops are ten times slower on them. Only for the time of a run.
- */
-static unsigned flush_subnormals(void)
+unsigned rt_flush_subnormals(void)
 {
 #if defined(__x86_64__)
     unsigned before = __builtin_ia32_stmxcsr();
@@ -590,7 +599,7 @@ static unsigned flush_subnormals(void)
 #endif
 }
 
-static void restore_subnormals(unsigned before)
+void rt_restore_subnormals(unsigned before)
 {
 #if defined(__x86_64__)
     __builtin_ia32_ldmxcsr(before);
@@ -605,7 +614,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
 {
     struct rt_session *s = c->session;
     struct rt_trace *trace = options ? options->trace : NULL;
-    struct plan_box *b = NULL;
+    struct rt_plan_box *b = NULL;
     if (c->n_fetches)
         memset(fetches, 0, (size_t)c->n_fetches * sizeof *fetches);
     for (int k = 0; k < c->n_feeds; k++)
@@ -618,10 +627,11 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
         return st;
     struct rt_pool *pool = pool_take(s);
     if (!pool) {
-        box_unref(b);
+        rt_plan_box_unref(b);
         return rt_fail_memory(err, "a run", 0);
     }
     struct rt_run_shared shared = {.session = s,
+                                   .box = b,
                                    .pool = pool,
                                    .deadline_ns = options ? options->deadline_ns : 0,
                                    .cancelled = options ? options->cancelled : NULL,
@@ -631,9 +641,9 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     if (trace && trace->wants_graph)
         rt_trace_plan(trace, b->plan);
     rt_parallel_enter(s->options.parallel);
-    unsigned before = flush_subnormals();
+    unsigned before = rt_flush_subnormals();
     st = rt_plan_run(b->plan, &shared, feeds, fetches, err);
-    restore_subnormals(before);
+    rt_restore_subnormals(before);
     for (int k = 0; k < c->n_fetches && !st; k++)
         st = rt_tensor_load(&fetches[k], err);
     rt_parallel_leave(s->options.parallel);
@@ -643,7 +653,20 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->nodes_run, shared.nodes_run, memory_order_relaxed);
     pool_give(s, pool);
-    box_unref(b);
+    rt_plan_box_unref(b);
+    return st;
+}
+
+enum rt_status rt_callable_compile(struct rt_callable *c, const struct rt_shape *shapes,
+                                   struct rt_error *err)
+{
+    struct rt_plan_box *b = NULL;
+    enum rt_status st = get_plan(c, &b, err);
+    if (st)
+        return st;
+    if (b->plan->segment)
+        st = rt_segment_compile(b->plan, shapes, err);
+    rt_plan_box_unref(b);
     return st;
 }
 
@@ -670,11 +693,11 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch)
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why)
 {
-    struct plan_box *b = NULL;
+    struct rt_plan_box *b = NULL;
     if (get_plan(c, &b, why))
         return false;
     bool yes = rt_plan_is_rowwise(b->plan, shapes, why);
-    box_unref(b);
+    rt_plan_box_unref(b);
     return yes;
 }
 
@@ -723,11 +746,11 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
 {
     enum rt_status st = RT_OK;
     for (int i = 0; i < n && !st; i++) {
-        struct plan_box *b = NULL;
+        struct rt_plan_box *b = NULL;
         st = get_plan(callables[i], &b, err);
         if (!st)
             st = load_constants(b->plan, err);
-        box_unref(b);
+        rt_plan_box_unref(b);
     }
     for (size_t i = 0; i < s->slots.n && !st && load_all; i++) {
         struct rt_object *o = s->slots.entry[i].value;
@@ -762,7 +785,13 @@ enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spe
 
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
 {
+    rt_mutex_lock(&s->layout_mu);
+    const int n_layouts = s->n_layouts;
+    const size_t layout_bytes = s->layout_bytes;
+    rt_mutex_unlock(&s->layout_mu);
     *out = (struct rt_session_stats){.packed_bytes = atomic_load(&s->packed_bytes),
+                                     .n_layouts = n_layouts,
+                                     .layout_bytes = layout_bytes,
                                      .runs = atomic_load(&s->runs),
                                      .nodes_run = atomic_load(&s->nodes_run)};
 }

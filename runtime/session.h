@@ -25,6 +25,11 @@ struct rt_session_options {
     struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
+    /* Called, on a thread that runs, when rt_session_compile has something to do; may be NULL. It
+     * must not call into the session. */
+    void (*wants_compile)(void *arg);
+    void *compile_arg;
+    bool compiles_inline; /* at the first sight, on the thread that runs: for tools and tests */
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */
     int n_devices;
 };
@@ -72,6 +77,17 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
                                struct rt_tensor *fetches, const struct rt_run_options *options,
                                struct rt_error *err);
 
+/*
+ * Compiles what was found to recur since the last time (plans run slower until then, and answer the
+ * same). Returns how many there were. Takes a while; any thread, beside runs.
+ */
+int rt_session_compile(struct rt_session *s);
+/* Whether once is enough to recur: while a model is loaded. */
+void rt_session_compile_at_once(struct rt_session *s, bool yes);
+/* The same, now, for feeds of these shapes (all dimensions known). */
+enum rt_status rt_callable_compile(struct rt_callable *c, const struct rt_shape *shapes,
+                                   struct rt_error *err);
+
 bool rt_callable_writes(const struct rt_callable *c); /* changes state or blocks: runs alone */
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
@@ -111,6 +127,8 @@ enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spe
 struct rt_session_stats {
     int64_t packed_bytes; /* constants in the forms that kernels packed them into */
     int64_t runs, nodes_run;
+    int n_layouts; /* compiled for exact shapes */
+    size_t layout_bytes;
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);
 

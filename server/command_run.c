@@ -36,6 +36,7 @@ static const char usage[] =
     "  --on_line         measure once for each line of standard input, a number of milliseconds\n"
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
     "  --fusion on|off   join element-wise steps to what stands before them (on)\n"
+    "  --specialise on|off  compile for the shapes that are run (on)\n"
     "  --winograd on|off 3x3 convolutions by tiles (on)\n"
     "  --precision P     float32, or bf16: constant weights in bfloat16 (float32)\n"
     "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"cpu_ms\": ..., \"runs\": ...,\n"
@@ -122,6 +123,8 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             r->seconds_ms = seconds * 1000;
         } else if ((v = srv_args_value(&a, "--fusion")))
             wrong = parse_switch(v, &r->tuning.no_fusion) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--specialise")))
+            wrong = parse_switch(v, &r->tuning.no_specialise) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--winograd")))
             wrong = parse_switch(v, &r->tuning.no_winograd) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--precision")))
@@ -364,7 +367,11 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     const char *dir = NULL;
     struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
     struct rt_model_options options = {
-        .session = {.registry = registry, .parallel = parallel, .tuning = r.tuning},
+        /* What is measured is what a server does once it has seen these shapes. */
+        .session = {.registry = registry,
+                    .parallel = parallel,
+                    .tuning = r.tuning,
+                    .compiles_inline = r.bench},
         .allow_unsupported_signatures = true,
         .warm_up = r.bench};
     enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)

@@ -33,7 +33,7 @@ static void rows_each_own(struct rt_rows *r)
 
 #define SAME(symbol, op_)                                                                          \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = (op_), .infer = infer_each, .rows = rows_each_own},                         \
+        .op = {.name = (op_), .infer = infer_each, .rows = rows_each_own, .is_view = true},        \
         .kernels = PASS(op_, #symbol),                                                             \
     };
 SAME(identity, "Identity")
@@ -72,7 +72,7 @@ static enum rt_status ensure_run(struct rt_run *r)
 }
 
 const struct kn_entry kn_ensure_shape = {
-    .op = {.name = "EnsureShape", .infer = ensure_infer, .rows = rows_each_own},
+    .op = {.name = "EnsureShape", .infer = ensure_infer, .rows = rows_each_own, .is_view = true},
     .kernels = KN_KERNELS({.op = "EnsureShape",
                            .device = "CPU",
                            .name = "ensure_shape",

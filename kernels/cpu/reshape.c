@@ -100,7 +100,11 @@ static enum rt_status reshape_run(struct rt_run *r)
 }
 
 const struct kn_entry kn_reshape = {
-    .op = {.name = "Reshape", .shape_in = 2, .infer = reshape_infer, .rows = rt_rows_reshape},
+    .op = {.name = "Reshape",
+           .shape_in = 2,
+           .infer = reshape_infer,
+           .rows = rt_rows_reshape,
+           .is_view = true},
     .kernels = VIEW("Reshape", "reshape", reshape_run),
 };
 
@@ -138,7 +142,11 @@ static enum rt_status expand_run(struct rt_run *r)
 }
 
 const struct kn_entry kn_expand_dims = {
-    .op = {.name = "ExpandDims", .shape_in = 2, .infer = expand_infer, .rows = rt_rows_reshape},
+    .op = {.name = "ExpandDims",
+           .shape_in = 2,
+           .infer = expand_infer,
+           .rows = rt_rows_reshape,
+           .is_view = true},
     .kernels = VIEW("ExpandDims", "expand_dims", expand_run),
 };
 
@@ -183,6 +191,6 @@ static enum rt_status squeeze_run(struct rt_run *r)
 }
 
 const struct kn_entry kn_squeeze = {
-    .op = {.name = "Squeeze", .infer = squeeze_infer, .rows = rt_rows_reshape},
+    .op = {.name = "Squeeze", .infer = squeeze_infer, .rows = rt_rows_reshape, .is_view = true},
     .kernels = VIEW("Squeeze", "squeeze", squeeze_run),
 };

@@ -1,0 +1,384 @@
+/*
+ * Which layouts there are. A miss is remembered by a hash of its shapes; the second one of the same
+ * shapes asks for a layout, which somebody else's thread makes (rt_session_compile). The least used
+ * go when there are too many: they stay right, so whoever runs one ends with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/layout.h"
+
+enum {
+    MAX_PER_SEGMENT = 48,
+    MAX_PER_SESSION = 256,
+    MAX_IN_ALL = 2048, /* of the process */
+    MAX_SEEN = 32,
+    MAX_WANTED = 64,
+};
+static const size_t max_session_bytes = (size_t)256 << 20;
+
+static atomic_int n_in_all;
+
+enum sight { SEEN, ASKED, REFUSED };
+
+struct rt_segment {
+    int begin, n_live;
+    int *live; /* values that are there at its begin and read behind it */
+    struct rt_layout *first;
+    int n;
+    struct {
+        uint64_t hash; /* 0: unused */
+        enum sight sight;
+    } seen[MAX_SEEN];
+    int next_seen;
+};
+
+struct rt_want {
+    struct rt_want *next;
+    struct rt_plan_box *box;
+    struct rt_plan *plan;
+    uint64_t hash;
+    int begin, n_live;
+    struct rt_live live[];
+};
+
+bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c)
+{
+    for (int k = 0; k < l->n_live; k++) {
+        const struct rt_live *x = &l->live[k];
+        const struct rt_tensor *t = &c->value[x->value];
+        if (t->dtype != x->dtype || t->rank != x->shape.rank)
+            return false;
+        for (int d = 0; d < t->rank; d++)
+            if (t->dim[d] != x->shape.dim[d])
+                return false;
+    }
+    return true;
+}
+
+static struct rt_segment *segment_new(struct rt_plan *p, int begin)
+{
+    struct rt_segment *g = calloc(1, sizeof *g);
+    bool *live = calloc((size_t)p->n_values + 1, sizeof *live);
+    if (!g || !live || !(g->live = calloc((size_t)p->n_values + 1, sizeof *g->live))) {
+        free(g);
+        free(live);
+        return NULL;
+    }
+    g->begin = begin;
+    for (int i = begin; i < p->n_nodes; i++)
+        for (int k = 0; k < p->node[i].n_in; k++)
+            live[p->node[i].in_value[k]] = true;
+    for (int k = 0; k < p->n_fetches; k++)
+        live[p->fetch_value[k]] = true;
+    for (int i = 0; i < p->n_nodes; i++)
+        if (i < begin || p->node[i].kind == PL_FEED)
+            for (int o = 0; o < p->node[i].n_out; o++) {
+                int v = p->node[i].first_value + o;
+                if (live[v] && !p->constant[v])
+                    g->live[g->n_live++] = v;
+            }
+    free(live);
+    return g;
+}
+
+static struct rt_segment *segment_at(struct rt_plan *p, int begin)
+{
+    struct rt_segment *g = atomic_load_explicit(&p->segment[begin], memory_order_relaxed);
+    if (!g && (g = segment_new(p, begin)))
+        atomic_store_explicit(&p->segment[begin], g, memory_order_release);
+    return g;
+}
+
+static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *value)
+{
+    uint64_t h = 0;
+    for (int k = 0; k < g->n_live; k++) {
+        const struct rt_tensor *t = &value[g->live[k]];
+        uint64_t x = rt_hash(t->dim, (size_t)(t->rank > 0 ? t->rank : 0) * sizeof *t->dim);
+        h = (h ^ x ^ (uint64_t)t->dtype << 8 ^ (uint64_t)t->rank) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 29;
+    }
+    return h | 1;
+}
+
+/* ---- what is wanted ---- */
+
+static struct rt_want *want_new(struct rt_context *c, const struct rt_segment *g)
+{
+    struct rt_want *w = calloc(1, sizeof *w + (size_t)g->n_live * sizeof *w->live);
+    if (!w)
+        return NULL;
+    w->plan = (struct rt_plan *)(uintptr_t)c->plan;
+    w->box = rt_plan_box_ref(c->shared->box);
+    w->begin = g->begin;
+    w->n_live = g->n_live;
+    for (int k = 0; k < g->n_live; k++) {
+        const struct rt_tensor *t = &c->value[g->live[k]];
+        w->live[k] = (struct rt_live){.value = g->live[k], .dtype = t->dtype};
+        w->live[k].shape.rank = t->rank;
+        memcpy(w->live[k].shape.dim, t->dim, sizeof t->dim);
+    }
+    return w;
+}
+
+/* True: a layout is wanted now. Under layout_mu. */
+static bool missed(struct rt_session *s, struct rt_context *c, struct rt_segment *g)
+{
+    const uint64_t hash = hash_of(g, c->value);
+    int at = 0;
+    while (at < MAX_SEEN && g->seen[at].hash != hash)
+        at++;
+    bool again = at < MAX_SEEN;
+    if (!again) {
+        at = g->next_seen;
+        g->next_seen = (at + 1) % MAX_SEEN;
+        g->seen[at].hash = hash;
+        g->seen[at].sight = SEEN;
+    }
+    if (g->seen[at].sight != SEEN || (!again && !s->compiles_at_once) || s->n_wanted >= MAX_WANTED)
+        return false;
+    struct rt_want *w = want_new(c, g);
+    if (!w)
+        return false;
+    w->hash = hash;
+    g->seen[at].sight = ASKED;
+    *s->wanted_end = w;
+    s->wanted_end = &w->next;
+    s->n_wanted++;
+    return true;
+}
+
+static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
+{
+    struct rt_session *s = c->shared->session;
+    struct rt_plan *p = (struct rt_plan *)(uintptr_t)c->plan;
+    struct rt_layout *l = NULL;
+    rt_mutex_lock(&s->layout_mu);
+    struct rt_segment *g = segment_at(p, begin);
+    for (struct rt_layout **at = g ? &g->first : NULL; at && *at; at = &(*at)->next)
+        if (rt_segment_fits(*at, c)) {
+            l = *at;
+            *at = l->next;
+            l->next = g->first;
+            g->first = l;
+            atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+            atomic_store_explicit(&l->used, atomic_load(&s->runs), memory_order_relaxed);
+            break;
+        }
+    if (g && !l)
+        *wanted = missed(s, c, g);
+    rt_mutex_unlock(&s->layout_mu);
+    return l;
+}
+
+struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
+{
+    struct rt_session *s = c->shared->session;
+    bool wanted = false, ignored = false;
+    struct rt_layout *l = find(c, begin, &wanted);
+    if (wanted && s->options.compiles_inline) {
+        rt_session_compile(s);
+        l = find(c, begin, &ignored);
+    } else if (wanted && s->options.wants_compile) {
+        s->options.wants_compile(s->options.compile_arg);
+    }
+    return l;
+}
+
+/* ---- making and keeping ---- */
+
+static void forget(struct rt_session *s, struct rt_layout *l)
+{
+    struct rt_segment *g = atomic_load(&l->plan->segment[l->begin]);
+    struct rt_layout **at = &g->first;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    g->n--;
+    for (int k = 0; k < s->n_layouts; k++)
+        if (s->layout[k] == l) {
+            s->layout[k] = s->layout[--s->n_layouts];
+            break;
+        }
+    s->layout_bytes -= l->bytes;
+    atomic_fetch_sub(&n_in_all, 1);
+    atomic_store(&l->retired, true);
+    atomic_fetch_add(&s->retirements, 1);
+    for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
+        if (g->seen[k].sight == ASKED)
+            g->seen[k].hash = 0;
+    rt_layout_unref(l);
+}
+
+static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of)
+{
+    struct rt_layout *least = NULL;
+    for (int k = 0; k < s->n_layouts; k++) {
+        struct rt_layout *l = s->layout[k];
+        if (of && (l->plan->segment[l->begin] != of))
+            continue;
+        if (!least || atomic_load(&l->used) < atomic_load(&least->used))
+            least = l;
+    }
+    return least;
+}
+
+static bool is_same(const struct rt_layout *a, const struct rt_layout *b)
+{
+    for (int k = 0; k < a->n_live; k++) {
+        const struct rt_live *x = &a->live[k], *y = &b->live[k];
+        if (x->dtype != y->dtype || x->shape.rank != y->shape.rank ||
+            memcmp(x->shape.dim, y->shape.dim,
+                   (size_t)(x->shape.rank > 0 ? x->shape.rank : 0) * sizeof *x->shape.dim) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Takes the reference. */
+static void publish(struct rt_session *s, struct rt_layout *l)
+{
+    rt_mutex_lock(&s->layout_mu);
+    struct rt_segment *g = segment_at(l->plan, l->begin);
+    bool keep = g != NULL;
+    for (struct rt_layout *x = g ? g->first : NULL; x && keep; x = x->next)
+        keep = !is_same(x, l);
+    if (keep && g->n >= MAX_PER_SEGMENT)
+        forget(s, least_used(s, g));
+    while (keep && s->n_layouts &&
+           (s->n_layouts >= MAX_PER_SESSION || s->layout_bytes + l->bytes > max_session_bytes ||
+            atomic_load(&n_in_all) >= MAX_IN_ALL))
+        forget(s, least_used(s, NULL));
+    keep = keep && atomic_load(&n_in_all) < MAX_IN_ALL;
+    if (keep && s->n_layouts == s->layout_room) {
+        int room = s->layout_room ? s->layout_room * 2 : 16;
+        struct rt_layout **more = realloc(s->layout, (size_t)room * sizeof(void *));
+        keep = more != NULL;
+        if (more) {
+            s->layout = more;
+            s->layout_room = room;
+        }
+    }
+    if (keep) {
+        s->layout[s->n_layouts++] = l;
+        s->layout_bytes += l->bytes;
+        atomic_fetch_add(&n_in_all, 1);
+        atomic_store(&l->used, atomic_load(&s->runs));
+        l->next = g->first;
+        g->first = l;
+        g->n++;
+        if (l->end < l->plan->n_nodes)
+            segment_at(l->plan, l->end);
+    }
+    rt_mutex_unlock(&s->layout_mu);
+    if (!keep)
+        rt_layout_unref(l);
+}
+
+static void refuse(struct rt_session *s, const struct rt_want *w)
+{
+    rt_mutex_lock(&s->layout_mu);
+    struct rt_segment *g = segment_at(w->plan, w->begin);
+    for (int k = 0; g && k < MAX_SEEN; k++)
+        if (g->seen[k].hash == w->hash)
+            g->seen[k].sight = REFUSED;
+    rt_mutex_unlock(&s->layout_mu);
+}
+
+static struct rt_want *want_take(struct rt_session *s)
+{
+    rt_mutex_lock(&s->layout_mu);
+    struct rt_want *w = s->wanted;
+    if (w) {
+        s->wanted = w->next;
+        s->n_wanted--;
+        if (!w->next)
+            s->wanted_end = &s->wanted;
+    }
+    rt_mutex_unlock(&s->layout_mu);
+    return w;
+}
+
+static void want_free(struct rt_want *w)
+{
+    rt_plan_box_unref(w->box);
+    free(w);
+}
+
+int rt_session_compile(struct rt_session *s)
+{
+    const unsigned before = rt_flush_subnormals();
+    struct rt_want *w;
+    int n = 0;
+    for (; (w = want_take(s)); n++) {
+        struct rt_error err = {0};
+        struct rt_layout *l;
+        if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
+            publish(s, l);
+        else
+            refuse(s, w); /* runs of these shapes say what is wrong themselves */
+        want_free(w);
+    }
+    rt_restore_subnormals(before);
+    return n;
+}
+
+void rt_session_compile_at_once(struct rt_session *s, bool yes)
+{
+    rt_mutex_lock(&s->layout_mu);
+    s->compiles_at_once = yes || s->options.compiles_inline;
+    rt_mutex_unlock(&s->layout_mu);
+}
+
+enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shapes,
+                                  struct rt_error *err)
+{
+    struct rt_live *live = calloc((size_t)p->n_feeds + 1, sizeof *live);
+    struct rt_layout *l;
+    int n = 0;
+    if (!live)
+        return rt_fail_memory(err, "a layout", 0);
+    rt_mutex_lock(&p->session->layout_mu);
+    struct rt_segment *g = segment_at(p, 0);
+    rt_mutex_unlock(&p->session->layout_mu);
+    for (int j = 0; g && j < g->n_live; j++) /* in this order they are compared */
+        for (int k = 0; k < p->n_feeds; k++)
+            if (p->feed_value[k] == g->live[j])
+                live[n++] = (struct rt_live){
+                    .value = g->live[j], .dtype = p->feed_dtype[k], .shape = shapes[k]};
+    const unsigned before = rt_flush_subnormals();
+    enum rt_status st =
+        g ? rt_layout_new(p, 0, live, n, &l, err) : rt_fail_memory(err, "a layout", 0);
+    rt_restore_subnormals(before);
+    if (!st)
+        publish(p->session, l);
+    free(live);
+    return st;
+}
+
+/* ---- ends ---- */
+
+void rt_segments_free(struct rt_plan *p)
+{
+    if (!p->segment)
+        return;
+    rt_mutex_lock(&p->session->layout_mu);
+    for (int i = 0; i <= p->n_nodes; i++) {
+        struct rt_segment *g = atomic_load(&p->segment[i]);
+        if (!g)
+            continue;
+        while (g->first)
+            forget(p->session, g->first);
+        free(g->live);
+        free(g);
+        atomic_store(&p->segment[i], NULL);
+    }
+    rt_mutex_unlock(&p->session->layout_mu);
+}
+
+void rt_wants_free(struct rt_session *s)
+{
+    for (struct rt_want *w; (w = want_take(s));)
+        want_free(w);
+}
