@@ -23,15 +23,17 @@ struct section {
     _Alignas(64) atomic_int left; /* helpers that may touch it */
 };
 
-/* What helper.job is when it is no section. NULL: looking for one. */
-static struct section asleep;
+/* What helper.job is: one of these, or a section that it is called to, with CALLED_UP if it slept.
+ * A helper first makes it BUSY and then touches the section: until then the call can be taken
+ * back. */
+enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
 
 struct helper {
-    _Alignas(64) _Atomic(struct section *) job;
+    _Alignas(64) atomic_uintptr_t job;
     struct rt_parallel *p;
     pthread_t thread;
     struct rt_mutex mu;
-    struct rt_cond wake; /* job is not `asleep` any more, or the pool is stopping */
+    struct rt_cond wake; /* job is not ASLEEP any more, or the pool is stopping */
 };
 
 struct rt_parallel {
@@ -125,118 +127,131 @@ static void leave_section(struct rt_parallel *p, struct section *s)
     rt_cond_broadcast(&p->done);
 }
 
-/* The next section; NULL: none came for a while, or the core is wanted (and given). */
-static struct section *look(struct helper *h, bool *has_core)
+static uintptr_t job_of(struct helper *h)
+{
+    return atomic_load_explicit(&h->job, memory_order_acquire);
+}
+
+static bool change_job(struct helper *h, uintptr_t from, uintptr_t to)
+{
+    return atomic_compare_exchange_strong_explicit(&h->job, &from, to, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
+/* Waits for a call, awake. False: none came for a while, or the core is wanted (and given). */
+static bool look(struct helper *h, bool *has_core)
 {
     const int64_t until = rt_now_ns() + LOOK_NS;
-    for (int i = 1;; i++) {
-        struct section *s = atomic_load_explicit(&h->job, memory_order_acquire);
-        if (s)
-            return s;
+    for (int i = 1; job_of(h) == LOOKING; i++) {
         if (yield_core(h->p)) {
             *has_core = false;
-            return NULL;
+            return false;
         }
         if (i % LOOKS == 0 && rt_now_ns() > until)
-            return NULL;
+            return false;
         pause_core();
     }
+    return true;
 }
 
-/* Sleeps without a core till it is called: whoever does took one for it. NULL: the pool ends. */
-static struct section *sleep_on(struct helper *h)
+/* Waits for a call, without a core: whoever calls takes one for it. False: the pool ends. */
+static bool sleep_on(struct helper *h)
 {
-    struct section *s;
     rt_mutex_lock(&h->mu);
-    while ((s = atomic_load_explicit(&h->job, memory_order_acquire)) == &asleep &&
-           !atomic_load_explicit(&h->p->stopping, memory_order_relaxed))
+    while (job_of(h) == ASLEEP && !atomic_load_explicit(&h->p->stopping, memory_order_relaxed))
         rt_cond_wait(&h->wake, &h->mu);
     rt_mutex_unlock(&h->mu);
-    return s == &asleep ? NULL : s;
+    return job_of(h) != ASLEEP || !atomic_load_explicit(&h->p->stopping, memory_order_relaxed);
 }
 
-/* What a helper that found nothing, or gave its core away, does next. */
-static struct section *rest(struct helper *h, bool *has_core)
+/* Takes what it is called to, if it still is. */
+static struct section *take_call(struct helper *h, bool *has_core)
 {
-    struct section *s = NULL;
-    if (!atomic_compare_exchange_strong_explicit(&h->job, &s, &asleep, memory_order_acq_rel,
-                                                 memory_order_acquire))
-        return s; /* just given to it */
-    if (*has_core)
-        give_core(h->p);
-    *has_core = true;
-    return sleep_on(h);
+    const uintptr_t job = job_of(h);
+    if (job == LOOKING || job == ASLEEP || !change_job(h, job, BUSY))
+        return NULL;
+    if (job & CALLED_UP)
+        *has_core = true;
+    return (struct section *)(job & ~(uintptr_t)CALLED_UP);
 }
 
 static void *helper_main(void *arg)
 {
     struct helper *h = arg;
     struct rt_parallel *p = h->p;
-    bool has_core = true;
+    bool has_core = false;
 
     inside = true;
 #if defined(__x86_64__)
     /* Subnormals are zero here as they are to the thread that runs the plan (session.c). */
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040u);
 #endif
-    struct section *s = sleep_on(h);
-    while (s) {
-        has_core = help(p, s, has_core);
-        atomic_store_explicit(&h->job, has_core ? NULL : &asleep, memory_order_release);
-        leave_section(p, s);
-        if (!has_core) {
-            has_core = true;
-            s = sleep_on(h);
-            continue;
+    while (job_of(h) != ASLEEP || sleep_on(h)) {
+        struct section *s = take_call(h, &has_core);
+        if (s) {
+            has_core = help(p, s, has_core);
+            atomic_store_explicit(&h->job, has_core ? LOOKING : ASLEEP, memory_order_release);
+            leave_section(p, s);
+        } else if (job_of(h) == LOOKING && !look(h, &has_core) && change_job(h, LOOKING, ASLEEP)) {
+            if (has_core)
+                give_core(p);
+            has_core = false;
         }
-        s = look(h, &has_core);
-        if (!s)
-            s = rest(h, &has_core);
     }
     return NULL;
 }
 
 /* ---- a section ---- */
 
-static bool give_job(struct helper *h, struct section *from, struct section *s)
+static bool call(struct helper *h, uintptr_t from, struct section *s)
 {
-    return atomic_compare_exchange_strong_explicit(&h->job, &from, s, memory_order_acq_rel,
-                                                   memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->left, 1, memory_order_relaxed);
+    if (change_job(h, from, (uintptr_t)s | (from == ASLEEP ? CALLED_UP : 0)))
+        return true;
+    atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
+    return false;
 }
 
-/* Gives s to `wanted` helpers at most: to those that look for one, then to those that sleep, as far
- * as cores are free. The number of them. */
+/* Calls `wanted` helpers at most: those that look for a section, then those that sleep, as far as
+ * cores are free. The number of them. */
 static int call_helpers(struct rt_parallel *p, struct section *s, int wanted)
 {
     int n = 0;
-    for (int i = 0; i < p->n_helpers && n < wanted; i++) {
-        struct helper *h = &p->helper[i];
-        if (atomic_load_explicit(&h->job, memory_order_relaxed))
-            continue;
-        atomic_fetch_add_explicit(&s->left, 1, memory_order_relaxed);
-        if (give_job(h, NULL, s))
+    for (int i = 0; i < p->n_helpers && n < wanted; i++)
+        if (job_of(&p->helper[i]) == LOOKING && call(&p->helper[i], LOOKING, s))
             n++;
-        else
-            atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
-    }
     for (int i = 0; i < p->n_helpers && n < wanted; i++) {
         struct helper *h = &p->helper[i];
-        if (atomic_load_explicit(&h->job, memory_order_relaxed) != &asleep)
+        if (job_of(h) != ASLEEP)
             continue;
         if (!take_core(p))
             break;
-        atomic_fetch_add_explicit(&s->left, 1, memory_order_relaxed);
-        if (give_job(h, &asleep, s)) {
-            rt_mutex_lock(&h->mu);
-            rt_mutex_unlock(&h->mu);
-            rt_cond_signal(&h->wake);
-            n++;
-        } else {
-            atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
+        if (!call(h, ASLEEP, s)) {
             give_core(p);
+            continue;
         }
+        rt_mutex_lock(&h->mu);
+        rt_mutex_unlock(&h->mu);
+        rt_cond_signal(&h->wake);
+        n++;
     }
     return n;
+}
+
+/* All parts are taken: who has not come yet, because its core does something else, need not. */
+static void call_off(struct rt_parallel *p, struct section *s)
+{
+    for (int i = 0; i < p->n_helpers; i++) {
+        struct helper *h = &p->helper[i];
+        if (!atomic_load_explicit(&s->left, memory_order_relaxed))
+            return;
+        if (change_job(h, (uintptr_t)s, LOOKING)) {
+            atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
+        } else if (change_job(h, (uintptr_t)s | CALLED_UP, ASLEEP)) {
+            give_core(p);
+            atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
+        }
+    }
 }
 
 static void wait_for_helpers(struct rt_parallel *p, struct section *s)
@@ -277,6 +292,7 @@ void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*part)(void *arg, i
     while (do_part(&s))
         ;
     inside = false;
+    call_off(p, &s);
     wait_for_helpers(p, &s);
 }
 
@@ -295,7 +311,7 @@ int rt_parallel_free_width(struct rt_parallel *p)
     if (n < 0)
         n = 0;
     for (int i = 0; i < p->n_helpers && n < p->width - 1; i++)
-        n += !atomic_load_explicit(&p->helper[i].job, memory_order_relaxed);
+        n += atomic_load_explicit(&p->helper[i].job, memory_order_relaxed) == LOOKING;
     return n < p->width ? n + 1 : p->width;
 }
 
@@ -321,7 +337,7 @@ struct rt_parallel *rt_parallel_new(int cores, int width)
     for (; p->n_helpers < n; p->n_helpers++) {
         struct helper *h = &p->helper[p->n_helpers];
         h->p = p;
-        atomic_init(&h->job, &asleep);
+        atomic_init(&h->job, ASLEEP);
         rt_mutex_init(&h->mu);
         rt_cond_init(&h->wake);
         if (rt_thread_start(&h->thread, "slip-helper", helper_main, h)) {
