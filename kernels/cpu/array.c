@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/parallel.h"
+
 bool kn_known(const struct rt_infer *x, uint64_t values)
 {
     for (int k = 0; k < x->n_in; k++) {
@@ -405,6 +407,38 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
     return st;
 }
 
+/* Slices of the outermost dimension, over idle cores. */
+struct slices {
+    size_t size;
+    const struct kn_walk *walk;
+    char *dst;
+    const char *src;
+};
+
+static enum rt_status walk_slices(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct slices *s = arg;
+    const int64_t size = (int64_t)s->size;
+    struct kn_walk w = *s->walk;
+    w.dim[0] = to - from;
+    return walk_plain(s->size, &w, s->dst + from * w.dst[0] * size, s->src + from * w.src[0] * size,
+                      r);
+}
+
+static enum rt_status walk_parts(size_t size, struct kn_walk *w, char *dst, const char *src,
+                                 struct rt_run *r)
+{
+    struct slices s = {size, w, dst, src};
+    int64_t n = 1;
+    for (int i = 1; i < w->rank; i++)
+        n *= w->dim[i];
+    return kn_parallel_rows(r, w->dim[0], n,
+                            w->rank == 1     ? 64
+                            : w->src[0] == 1 ? 16
+                                             : 1,
+                            walk_slices, &s);
+}
+
 static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
                                const void *src, struct rt_run *r, struct rt_error *err)
 {
@@ -418,7 +452,8 @@ static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, 
             return RT_OK;
     simplify(walk, &w);
     if (rt_dtype_is_plain(dtype))
-        return walk_plain((size_t)size, &w, dst, src, r);
+        return r && w.rank ? walk_parts((size_t)size, &w, dst, src, r)
+                           : walk_plain((size_t)size, &w, dst, src, r);
     do {
         st = rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1, err);
         if (!st)

@@ -1,6 +1,9 @@
 #include "kernels/cpu/elementwise.h"
 
+#include <stdatomic.h>
 #include <string.h>
+
+#include "kernels/cpu/parallel.h"
 
 /* ---- shapes ---- */
 
@@ -87,14 +90,21 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
     return RT_OK;
 }
 
-enum rt_status kn_map_run(struct rt_run *r)
+/* Cuts fall on these: vectors begin where they would in one piece. */
+enum {
+    STEP = 64,
+    MAP_COST = 4, /* of an element: some take exponentials */
+};
+
+static enum rt_status map_part(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     kn_map_row *const *row = r->state;
     const size_t size_in = rt_dtype_size((enum rt_dtype)r->in[0].dtype);
     const size_t size_out = rt_dtype_size((enum rt_dtype)r->out[0].dtype);
-    int64_t n = rt_tensor_count(&r->in[0]);
-    const char *s = r->in[0].data;
-    char *d = r->out[0].data;
+    int64_t n = to - from;
+    const char *s = (const char *)r->in[0].data + (size_t)from * size_in;
+    char *d = (char *)r->out[0].data + (size_t)from * size_out;
+    (void)arg;
     for (; n > KN_CHUNK; n -= KN_CHUNK) {
         (*row)(d, s, KN_CHUNK);
         s += KN_CHUNK * size_in;
@@ -104,6 +114,14 @@ enum rt_status kn_map_run(struct rt_run *r)
     }
     (*row)(d, s, n);
     return RT_OK;
+}
+
+enum rt_status kn_map_run(struct rt_run *r)
+{
+    const int64_t n = rt_tensor_count(&r->in[0]);
+    if (!n || !rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
+        return map_part(r, NULL, 0, n);
+    return kn_parallel_rows(r, n, MAP_COST, STEP, map_part, NULL);
 }
 
 /* ---- two inputs ---- */
@@ -177,38 +195,40 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
 }
 
 /* Channels of an image by three numbers, and the like: a call per row would cost more than it. */
-static enum rt_status walk_short_rows(struct rt_run *r, const struct plan *k, bool *all_good)
+static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
+    const struct plan *k = r->state;
     _Alignas(64) char line[LINE_BYTES];
     const size_t size = (size_t)k->dim[0] * rt_dtype_size((enum rt_dtype)r->in[1].dtype);
-    const int64_t lines = k->repeats < k->n_rows ? k->repeats : k->n_rows;
-    const char *a = r->in[0].data;
-    char *d = r->out[0].data;
+    const int64_t lines = k->repeats < to - from ? k->repeats : to - from;
+    const char *a = (const char *)r->in[0].data + from * k->sa[1];
+    char *d = (char *)r->out[0].data + from * k->row_bytes;
     int64_t left = RT_WORK;
     bool good = true;
     for (int64_t i = 0; i < lines; i++)
         memcpy(line + (size_t)i * size, r->in[1].data, size);
-    for (int64_t row = 0; row < k->n_rows; row += lines) {
-        const int64_t n = k->n_rows - row < lines ? k->n_rows - row : lines;
+    for (int64_t row = from; row < to; row += lines) {
+        const int64_t n = to - row < lines ? to - row : lines;
         good &= k->row(d, a, line, n * k->dim[0], 1, 1);
         a += n * k->sa[1];
         d += n * k->row_bytes;
         if (rt_run_spend(r, &left, COST * n * k->dim[0]))
             return r->err->code;
     }
-    *all_good = good;
+    if (!good)
+        atomic_store((atomic_bool *)arg, true);
     return RT_OK;
 }
 
-/* One row, in chunks where it is long. */
+/* Elements [from, to) of one row, in chunks where they are many. */
 static enum rt_status walk_row(struct rt_run *r, const struct plan *k, char *d, const char *a,
-                               const char *b, int64_t *left, bool *good)
+                               const char *b, int64_t from, int64_t to, int64_t *left, bool *good)
 {
     const int64_t size_a = (int64_t)rt_dtype_size((enum rt_dtype)r->in[0].dtype);
     const int64_t size_b = (int64_t)rt_dtype_size((enum rt_dtype)r->in[1].dtype);
     const int64_t size_d = (int64_t)rt_dtype_size((enum rt_dtype)r->out[0].dtype);
-    for (int64_t i = 0; i < k->dim[0]; i += KN_CHUNK) {
-        const int64_t n = k->dim[0] - i < KN_CHUNK ? k->dim[0] - i : KN_CHUNK;
+    for (int64_t i = from; i < to; i += KN_CHUNK) {
+        const int64_t n = to - i < KN_CHUNK ? to - i : KN_CHUNK;
         *good &= k->row(d + i * size_d, a + i * size_a * k->sa0, b + i * size_b * k->sb0, n, k->sa0,
                         k->sb0);
         if (rt_run_spend(r, left, COST * n))
@@ -217,21 +237,36 @@ static enum rt_status walk_row(struct rt_run *r, const struct plan *k, char *d, 
     return RT_OK;
 }
 
-enum rt_status kn_binary_walk(struct rt_run *r, bool *all_good)
+static enum rt_status walk_only_row(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    int64_t left = RT_WORK;
+    bool good = true;
+    const enum rt_status st =
+        walk_row(r, r->state, r->out[0].data, r->in[0].data, r->in[1].data, from, to, &left, &good);
+    if (!good)
+        atomic_store((atomic_bool *)arg, true);
+    return st;
+}
+
+static enum rt_status walk_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct plan *k = r->state;
-    if (k->repeats)
-        return walk_short_rows(r, k, all_good);
     const char *a = r->in[0].data, *b = r->in[1].data;
-    char *d = r->out[0].data;
-    int64_t at[RT_MAX_RANK] = {0}, left = RT_WORK;
+    char *d = (char *)r->out[0].data + from * k->row_bytes;
+    int64_t at[RT_MAX_RANK] = {0}, left = RT_WORK, index = from;
     bool good = true;
-    for (int64_t row = 0; row < k->n_rows; row++) {
+    for (int i = 1; i < k->rank && index; i++) {
+        at[i] = index % k->dim[i];
+        index /= k->dim[i];
+        a += at[i] * k->sa[i];
+        b += at[i] * k->sb[i];
+    }
+    for (int64_t row = from; row < to; row++) {
         if (k->dim[0] <= KN_CHUNK) {
             good &= k->row(d, a, b, k->dim[0], k->sa0, k->sb0);
             if (rt_run_spend(r, &left, COST * k->dim[0]))
                 return r->err->code;
-        } else if (walk_row(r, k, d, a, b, &left, &good)) {
+        } else if (walk_row(r, k, d, a, b, 0, k->dim[0], &left, &good)) {
             return r->err->code;
         }
         d += k->row_bytes;
@@ -245,8 +280,28 @@ enum rt_status kn_binary_walk(struct rt_run *r, bool *all_good)
             at[i] = 0;
         }
     }
-    *all_good = good;
+    if (!good)
+        atomic_store((atomic_bool *)arg, true);
     return RT_OK;
+}
+
+enum rt_status kn_binary_walk(struct rt_run *r, bool *all_good)
+{
+    const struct plan *k = r->state;
+    atomic_bool bad = false;
+    enum rt_status st;
+
+    if (!rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
+        st = walk_rows(r, &bad, 0, k->n_rows);
+    else if (k->repeats)
+        st = kn_parallel_rows(r, k->n_rows, 2 * k->dim[0], k->repeats, walk_short_rows, &bad);
+    else if (k->n_rows == 1)
+        st = kn_parallel_rows(r, k->dim[0], 2, STEP, walk_only_row, &bad);
+    else
+        st = kn_parallel_rows(r, k->n_rows, 2 * k->dim[0], 1, walk_rows, &bad);
+    if (!st)
+        *all_good = !atomic_load(&bad);
+    return st;
 }
 
 enum rt_status kn_binary_run(struct rt_run *r)

@@ -4,6 +4,7 @@
 #include "kernels/cpu/reduce.h"
 
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/parallel.h"
 
 #include <math.h>
 #include <string.h>
@@ -329,6 +330,11 @@ static int64_t offset_of(const struct loop *l, int n, int64_t at)
     return offset;
 }
 
+static int64_t blocks_of(int64_t wide)
+{
+    return (wide + KN_REDUCE_WIDTH - 1) / KN_REDUCE_WIDTH;
+}
+
 /* What is long is added in parts, so that the run can be asked between them to end. */
 enum { LONG_LINE = 1 << 22 };
 
@@ -357,34 +363,41 @@ static enum rt_status add_columns(struct rt_run *r, const struct plan *k, union 
     return RT_OK;
 }
 
-static enum rt_status reduce_run(struct rt_run *r)
+/* Results stand in blocks of KN_REDUCE_WIDTH side by side: blocks [from, to). */
+static enum rt_status reduce_blocks(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct plan *k = r->state;
     const struct kn_reducer *f = k->reducer;
     const char *src = r->in[0].data;
-    char *dst = r->out[0].data;
     union kn_acc acc[KN_REDUCE_WIDTH];
     int64_t left = RT_WORK;
-    const int64_t wide = k->by_lines ? k->rows : k->inner; /* results side by side */
-    for (int64_t o = 0; o < k->kept_total; o++) {
+    const int64_t wide = k->by_lines ? k->rows : k->inner, per = blocks_of(wide);
+    (void)arg;
+    for (int64_t b = from; b < to; b++) {
+        const int64_t o = b / per, first = b % per * KN_REDUCE_WIDTH;
         const int64_t base = offset_of(k->kept, k->n_kept, o);
-        for (int64_t first = 0; first < wide; first += KN_REDUCE_WIDTH) {
-            const int64_t n = wide - first < KN_REDUCE_WIDTH ? wide - first : KN_REDUCE_WIDTH;
-            f->init(acc, n);
-            for (int64_t i = 0; k->count && i < k->reduced_total; i++) {
-                const int64_t at = base + offset_of(k->reduced, k->n_reduced, i);
-                const enum rt_status st =
-                    k->by_lines
-                        ? add_lines(r, k, acc, src + (at + first * k->inner) * k->in_size, n, &left)
-                        : add_columns(r, k, acc, src + (at + first) * k->in_size, n, &left);
-                if (st)
-                    return st;
-            }
-            f->finish(dst, acc, n, k->count);
-            dst += n * k->out_size;
+        const int64_t n = wide - first < KN_REDUCE_WIDTH ? wide - first : KN_REDUCE_WIDTH;
+        f->init(acc, n);
+        for (int64_t i = 0; k->count && i < k->reduced_total; i++) {
+            const int64_t at = base + offset_of(k->reduced, k->n_reduced, i);
+            const enum rt_status st =
+                k->by_lines
+                    ? add_lines(r, k, acc, src + (at + first * k->inner) * k->in_size, n, &left)
+                    : add_columns(r, k, acc, src + (at + first) * k->in_size, n, &left);
+            if (st)
+                return st;
         }
+        f->finish((char *)r->out[0].data + (o * wide + first) * k->out_size, acc, n, k->count);
     }
     return RT_OK;
+}
+
+static enum rt_status reduce_run(struct rt_run *r)
+{
+    const struct plan *k = r->state;
+    const int64_t wide = k->by_lines ? k->rows : k->inner, n = k->kept_total * blocks_of(wide);
+    const double all = (double)rt_tensor_count(&r->in[0]);
+    return kn_parallel_rows(r, n, n ? (int64_t)(all / (double)n) + 1 : 1, 1, reduce_blocks, NULL);
 }
 
 /* The row of a reducer's table for all of T, and a kernel around it. */

@@ -2,6 +2,7 @@
  * Softmax and LogSoftmax over the last axis.
  */
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec_math.h"
 
 #include <math.h>
@@ -190,20 +191,34 @@ static void softmax_part(struct rt_run *r, const struct softmax_plan *k, const v
     }
 }
 
-static enum rt_status softmax_run(struct rt_run *r)
+static enum rt_status softmax_some(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct softmax_plan *k = r->state;
-    const size_t row = k->n_rows ? (size_t)k->n * rt_dtype_size((enum rt_dtype)r->in[0].dtype) : 0;
-    const int64_t many = k->n > KN_CHUNK ? 1 : k->n_rows ? KN_CHUNK / k->n : 1;
-    for (int64_t i = 0; i < k->n_rows; i += many) {
+    const size_t row = (size_t)k->n * rt_dtype_size((enum rt_dtype)r->in[0].dtype);
+    const int64_t many = k->n > KN_CHUNK ? 1 : KN_CHUNK / k->n;
+    (void)arg;
+    for (int64_t i = from; i < to; i += many) {
         struct softmax_plan part = *k;
-        part.n_rows = k->n_rows - i < many ? k->n_rows - i : many;
+        part.n_rows = to - i < many ? to - i : many;
         softmax_part(r, &part, (const char *)r->in[0].data + (size_t)i * row,
                      (char *)r->out[0].data + (size_t)i * row);
-        if (i + many < k->n_rows && rt_run_check(r))
+        if (i + many < to && rt_run_check(r))
             return r->err->code;
     }
     return RT_OK;
+}
+
+static enum rt_status softmax_run(struct rt_run *r)
+{
+    const struct softmax_plan *k = r->state;
+    enum { COST = 8 };
+    if (!k->n_rows)
+        return RT_OK;
+    /* Short rows are done together, so many at a time; halves have room for one row. */
+    if (r->in[0].dtype != RT_F32)
+        return softmax_some(r, NULL, 0, k->n_rows);
+    return kn_parallel_rows(r, k->n_rows, COST * k->n, k->n < PIECE ? PIECE / k->n : 1,
+                            softmax_some, NULL);
 }
 
 static enum rt_status plain_prepare(struct rt_prep *p, void **state)

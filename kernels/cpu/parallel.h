@@ -1,0 +1,27 @@
+/*
+ * Loops of kernels over idle cores: a range of rows (of whatever) cut into parts. What is small
+ * stays in one piece, on this thread. A row's result must not depend on where the cuts are.
+ */
+#ifndef KN_CPU_PARALLEL_H
+#define KN_CPU_PARALLEL_H
+
+#include "runtime/op.h"
+
+/*
+ * Does rows [from, to). `r` is the part's own: its errors and its questions whether to go on are;
+ * not for what belongs to the whole run (rt_out*, rt_take, rt_scratch).
+ */
+typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int64_t to);
+
+/*
+ * rows for all of [0, n), cut at multiples of `step`; `work`: elements of one row that are read or
+ * written, an arithmetic step more costing as much. After the first failure rows are left out.
+ */
+enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
+                                kn_rows_fn *rows, void *arg);
+/*
+ * The same for parts that the caller has cut, some n of them: part i alone is [i, i + 1).
+ */
+enum rt_status kn_parallel_parts(struct rt_run *r, int64_t n, kn_rows_fn *part, void *arg);
+
+#endif
