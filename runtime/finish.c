@@ -11,11 +11,20 @@ enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 300000 };
 
 /* ---- sub-plans ---- */
 
-static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const struct rt_func_ref *f,
-                                int skip, bool is_body, int slot, struct rt_error *err)
+/* How a function of node `n` is planned; feeds and known are to be freed. */
+struct sub_request {
+    struct pl_request q;
+    struct rt_edge *feeds;
+    const struct rt_tensor **known;
+};
+
+static enum rt_status sub_request(const struct pl_graph *g, const struct pl_node *n,
+                                  const struct rt_func_ref *f, int skip, bool is_body,
+                                  struct sub_request *r, struct rt_error *err)
 {
     const struct rt_graph *body;
     enum rt_status st = rt_library_instantiate(g->session->library, f, &body, err);
+    *r = (struct sub_request){.feeds = NULL};
     if (st)
         return st;
     int n_args = n->n_in - skip;
@@ -29,22 +38,22 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
                        MAX_SUB_DEPTH);
     struct rt_edge *feeds = malloc(((size_t)n_args + 1) * sizeof *feeds);
     const struct rt_tensor **known = calloc((size_t)n_args + 1, sizeof *known);
-    if (!feeds || !known) {
-        st = rt_fail_memory(err, "a plan", (size_t)n_args);
-        goto end;
-    }
+    r->feeds = feeds;
+    r->known = known;
+    if (!feeds || !known)
+        return rt_fail_memory(err, "a plan", (size_t)n_args);
     for (int i = 0; i < n_args; i++) {
         feeds[i] = (struct rt_edge){body->arg[i], 0};
         const struct pl_node *from = &g->node[n->in[i + skip].node];
         if (from->kind == PL_CONST)
             known[i] = &from->value;
     }
-    if (n->kind == PL_WHILE) {
+    if (n->kind == PL_WHILE || pl_is(n, "While") || pl_is(n, "StatelessWhile")) {
         /* Only what every iteration hands on unchanged is known inside. */
         const struct rt_graph *loop;
         st = rt_library_instantiate(g->session->library, rt_attr_func(n->def, "body"), &loop, err);
         if (st)
-            goto end;
+            return st;
         for (int i = 0; i < n_args && i < loop->n_rets && i < loop->n_args; i++) {
             struct rt_edge e = loop->ret[i];
             for (int hops = 0; hops < loop->n_nodes && e.node != loop->arg[i]; hops++) {
@@ -57,27 +66,41 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
                 known[i] = NULL;
         }
     }
-    struct pl_request q = {.graph = body,
-                           .feeds = feeds,
-                           .n_feeds = n_args,
-                           .fetches = body->ret,
-                           .n_fetches = body->n_rets,
-                           .targets = body->ctrl_ret,
-                           .n_targets = body->n_ctrl_rets,
-                           .is_body = true,
-                           .known = known,
-                           .nodes_left = g->nodes_left,
-                           .is_load = g->is_load};
-    st = rt_plan_build(g->session, &q, g->depth + 1, &n->sub[slot], err);
-    if (st)
-        rt_fail_prefix(err, "in function '%s': ", body->name);
-    else {
+    r->q = (struct pl_request){.graph = body,
+                               .feeds = feeds,
+                               .n_feeds = n_args,
+                               .fetches = body->ret,
+                               .n_fetches = body->n_rets,
+                               .targets = body->ctrl_ret,
+                               .n_targets = body->n_ctrl_rets,
+                               .is_body = true,
+                               .known = known,
+                               .nodes_left = g->nodes_left,
+                               .is_load = g->is_load};
+    return RT_OK;
+}
+
+static void sub_request_clear(struct sub_request *r)
+{
+    free(r->feeds);
+    free(r->known);
+}
+
+static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const struct rt_func_ref *f,
+                                int skip, bool is_body, int slot, struct rt_error *err)
+{
+    struct sub_request r;
+    enum rt_status st = sub_request(g, n, f, skip, is_body, &r, err);
+    if (!st) {
+        st = rt_plan_build(g->session, &r.q, g->depth + 1, &n->sub[slot], err);
+        if (st)
+            rt_fail_prefix(err, "in function '%s': ", r.q.graph->name);
+    }
+    if (!st) {
         n->n_sub = slot + 1 > n->n_sub ? slot + 1 : n->n_sub;
         n->effects |= n->sub[slot]->effects;
     }
-end:
-    free(feeds);
-    free(known);
+    sub_request_clear(&r);
     return st;
 }
 
@@ -455,6 +478,60 @@ static void clear_graph(struct pl_graph *g)
     free(g->target);
 }
 
+/* The nodes of a request, before anything is fused or planned inside them. */
+static enum rt_status gather_nodes(struct pl_graph *g, const struct pl_request *q,
+                                   struct rt_error *err)
+{
+    bool again = true, frozen = false;
+    enum rt_status st = pl_cut(g, q, err);
+
+    /* Inlining shows reads of variables, these are constants, constants choose branches, and a
+     * branch that is chosen is a call again. */
+    for (int round = 0; !st && again && round < 32; round++) {
+        bool calls = false;
+        st = pl_inline(g, err);
+        if (!st)
+            st = pl_resolve(g, err);
+        if (!st)
+            st = pl_simplify(g, &calls, err);
+        if (!st)
+            st = pl_freeze(g, &frozen, err);
+        again = calls || frozen;
+    }
+    return st;
+}
+
+enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
+                              bool is_body, struct pl_graph *out, struct rt_error *err)
+{
+    int64_t nodes_left = *g->nodes_left;
+    struct sub_request r;
+    enum rt_status st = sub_request(g, &g->node[node], f, 0, is_body, &r, err);
+
+    *out = (struct pl_graph){.session = g->session,
+                             .serving = g->serving,
+                             .depth = g->depth + 1,
+                             .is_load = g->is_load,
+                             .nodes_left = &nodes_left};
+    if (!st && !(out->arena = rt_arena_new((size_t)1 << 31)))
+        st = rt_fail_memory(err, "a plan", 0);
+    if (!st)
+        st = gather_nodes(out, &r.q, err);
+    out->nodes_left = NULL;
+    sub_request_clear(&r);
+    if (st)
+        pl_graph_clear(out);
+    return st;
+}
+
+void pl_graph_clear(struct pl_graph *g)
+{
+    clear_graph(g);
+    if (g->arena)
+        rt_arena_free(g->arena);
+    *g = (struct pl_graph){0};
+}
+
 enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
                              struct rt_plan **out, struct rt_error *err)
 {
@@ -464,36 +541,25 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
                          .depth = depth,
                          .is_load = q->is_load,
                          .nodes_left = q->nodes_left ? q->nodes_left : &nodes_left};
+    const bool fuses = s->n_devices <= 1 && !s->options.tuning.no_fusion;
     enum rt_status st;
-    bool again = true, frozen = false;
     g.arena = rt_arena_new((size_t)1 << 31);
     if (!g.arena)
         return rt_fail_memory(err, "a plan", 0);
-    st = pl_cut(&g, q, err);
-    /* Inlining shows reads of variables, these are constants, constants choose branches, and a
-     * branch that is chosen is a call again. */
-    for (int round = 0; !st && again && round < 32; round++) {
-        bool calls = false;
-        st = pl_inline(&g, err);
-        if (!st)
-            st = pl_resolve(&g, err);
-        if (!st)
-            st = pl_simplify(&g, &calls, err);
-        if (!st)
-            st = pl_freeze(&g, &frozen, err);
-        again = calls || frozen;
-    }
+    st = gather_nodes(&g, q, err);
     *g.nodes_left -= g.n;
     if (!st && *g.nodes_left < 0)
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes with all functions in place",
                      MAX_ALL_NODES);
+    if (!st && fuses)
+        st = pl_fuse_loops(&g, err);
     if (!st)
         st = pl_sub_plans(&g, err);
     if (!st) {
         pl_prune(&g);
         if (!q->is_load)
             mark_written(&g);
-        if (s->n_devices <= 1 && !s->options.tuning.no_fusion)
+        if (fuses)
             st = pl_fuse(&g, err);
     }
     if (!st) {

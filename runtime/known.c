@@ -50,7 +50,7 @@ bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info 
         memcpy(t[k].dim, in[k].shape.dim, sizeof t[k].dim);
     }
     struct rt_error err = {0};
-    bool known = rt_plan_fold(s, n, t, result, &err) == RT_OK;
+    bool known = rt_plan_fold(s, n, t, 0, result, &err) == RT_OK;
     free(t);
     return known;
 }

@@ -8,6 +8,7 @@
  *   resolve.c   ops that make handles become constants that hold the session's resource
  *   simplify.c  folding, identities, equal nodes, constant branches
  *   freeze.c    reads of variables that nothing writes become constants
+ *   fuse_loop.c loops that are recurrent layers (cell.c knows the cells)
  *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
  *   place.c     devices, copies where a tensor crosses
  *   finish.c    order, value indexes, last uses: the struct rt_plan
@@ -131,7 +132,14 @@ enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_er
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* On the CPU only. */
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err);
+/* Before pl_sub_plans, which makes plans of the loops that are left. */
+enum rt_status pl_fuse_loops(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
+/* The nodes of a function of node `node`'s, as they would be when a plan is made of them. *out:
+ * pl_graph_clear it; on failure nothing is held. */
+enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
+                              bool is_body, struct pl_graph *out, struct rt_error *err);
+void pl_graph_clear(struct pl_graph *g);
 enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 void pl_prune(struct pl_graph *g);
 /* A condition's truth as TensorFlow sees it: scalars by value, strings and others by having
@@ -187,9 +195,9 @@ struct rt_plan_box {
 struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
 void rt_plan_box_unref(struct rt_plan_box *b); /* NULL is fine */
 
-/* Runs one node of one output on constants, while a plan is built. `in` is borrowed. */
+/* Output k_out of one node on constants, while a plan is built. `in` is borrowed. */
 enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
-                            struct rt_tensor *out, struct rt_error *err);
+                            int k_out, struct rt_tensor *out, struct rt_error *err);
 /* The plan that a pl_graph has become: order, value indexes, last uses. Takes g's nodes. */
 enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
 enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,

@@ -215,14 +215,14 @@ enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
 }
 
 enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
-                            struct rt_tensor *out, struct rt_error *err)
+                            int k_out, struct rt_tensor *out, struct rt_error *err)
 {
     /* A plan of this one node, for the time of the call. */
     struct rt_arena *arena = rt_arena_new((size_t)1 << 20);
     struct pl_graph g = {.session = s, .arena = arena, .n_fetches = 1};
     struct pl_edge fetch;
     struct rt_plan *p = NULL;
-    uint8_t dtype = n->def->out_dtype[0];
+    uint8_t dtype = n->def->out_dtype[k_out];
     enum rt_status st = RT_OK;
     if (!arena)
         return rt_fail_memory(err, n->name, 0);
@@ -253,7 +253,7 @@ enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struc
     }
     for (int k = 0; k < n->n_in; k++)
         self->in[k] = (struct pl_edge){k, 0};
-    fetch = (struct pl_edge){at, 0};
+    fetch = (struct pl_edge){at, k_out};
     g.fetch = &fetch;
     g.fetch_dtype = &dtype;
     st = pl_finish(&g, &p, err);

@@ -118,28 +118,76 @@ static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
     return bytes <= MAX_FOLDED_BYTES;
 }
 
-/* Runs the node on its constants. False: it could not be done now, leave it to the run. */
-static bool fold(struct pl_graph *g, int i)
+/* Output k of the node on its constants. False: it could not be made now, leave it to the run. */
+static bool fold(struct pl_graph *g, int i, int k, struct rt_tensor *out)
 {
     struct pl_node *n = &g->node[i];
-    struct rt_tensor *in = calloc((size_t)n->n_in + 1, sizeof *in), out = {0};
+    struct rt_tensor *in = calloc((size_t)n->n_in + 1, sizeof *in);
     struct rt_error err = {0};
     bool ok = false;
+
+    *out = (struct rt_tensor){0};
     if (!in)
         return false;
-    for (int k = 0; k < n->n_in; k++)
-        in[k] = g->node[n->in[k].node].value;
-    if (rt_plan_fold(g->session, n, in, &out, &err) == RT_OK &&
-        rt_tensor_bytes(&out) <= MAX_FOLDED_BYTES && out.dtype != RT_VARIANT &&
-        out.dtype != RT_RESOURCE) {
-        n->kind = PL_CONST;
-        n->value = out;
-        n->n_in = 0;
-        ok = true;
-    } else
-        rt_tensor_clear(&out);
+    for (int j = 0; j < n->n_in; j++)
+        in[j] = g->node[n->in[j].node].value;
+    ok = rt_plan_fold(g->session, n, in, k, out, &err) == RT_OK &&
+         rt_tensor_bytes(out) <= MAX_FOLDED_BYTES && out->dtype != RT_VARIANT &&
+         out->dtype != RT_RESOURCE;
+    if (!ok)
+        rt_tensor_clear(out);
     free(in);
     return ok;
+}
+
+static bool fold_node(struct pl_graph *g, int i)
+{
+    struct rt_tensor out;
+
+    if (!fold(g, i, 0, &out))
+        return false;
+    g->node[i].kind = PL_CONST;
+    g->node[i].value = out;
+    g->node[i].n_in = 0;
+    return true;
+}
+
+/* Of a node with several outputs those that are read become constants of their own. */
+static bool fold_outputs(struct pl_graph *g, int i)
+{
+    enum { MOST = 8 };
+    int made[MOST] = {0}, n_out = g->node[i].n_out;
+    bool any = false;
+
+    if (n_out > MOST)
+        return false;
+    for (int j = 0, n = g->n; j < n; j++)
+        for (int k = 0; g->node[j].kind != PL_GONE && k < g->node[j].n_in; k++) {
+            const struct pl_edge e = g->node[j].in[k];
+            struct rt_tensor out;
+            if (e.node != i || made[e.out] < 0)
+                continue;
+            if (!made[e.out]) {
+                struct rt_error err = {0};
+                made[e.out] = -1;
+                if (!fold(g, i, e.out, &out))
+                    continue;
+                const int c = pl_add(g, &err); /* may move the nodes */
+                if (c < 0) {
+                    rt_tensor_clear(&out);
+                    return any;
+                }
+                g->node[c].kind = PL_CONST;
+                g->node[c].name = g->node[i].name;
+                g->node[c].depth = g->node[i].depth;
+                g->node[c].n_out = 1;
+                g->node[c].value = out;
+                made[e.out] = c;
+                any = true;
+            }
+            g->node[j].in[k] = (struct pl_edge){made[e.out], 0};
+        }
+    return any;
 }
 
 static bool fold_all(struct pl_graph *g)
@@ -151,10 +199,10 @@ static bool fold_all(struct pl_graph *g)
         again = false;
         for (int i = g->n - 1; i >= 0; i--) {
             struct pl_node *n = &g->node[i];
-            if (!is_pure_op(n) || n->n_ctrl || n->n_out != 1 || n->n_in == 0 || n->n_sub ||
+            if (!is_pure_op(n) || n->n_ctrl || n->n_out < 1 || n->n_in == 0 || n->n_sub ||
                 !all_constant(g, n))
                 continue;
-            if (fold(g, i))
+            if (n->n_out == 1 ? fold_node(g, i) : fold_outputs(g, i))
                 again = any = true;
         }
     }

@@ -1,0 +1,575 @@
+/*
+ * Recurrent layers: a While whose body is an LSTM or GRU cell, reading one element of a list per
+ * step and writing one, becomes one node (_LSTM, _GRU) that makes the products of all inputs at
+ * once and keeps nothing but the state from step to step.
+ *
+ * Before the loop's functions become plans, they are made graphs of nodes as they would be then,
+ * looked at, and thrown away. The loop's bounds and the list's length stay inputs of the node,
+ * which counts its steps and refuses what the loop would.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cell.h"
+#include "runtime/fuse.h"
+
+enum { MAX_VARIABLES = 32, MAX_DEPTH = 8 };
+
+/* What an iteration does with a loop variable. */
+enum role {
+    ROLE_NONE,    /* nothing that is understood */
+    ROLE_KEPT,    /* hands it on */
+    ROLE_COUNTER, /* adds 1; it began at 0 */
+    ROLE_LIST,    /* writes the new state into it */
+    ROLE_H,
+    ROLE_C,
+};
+
+struct loop {
+    struct pl_graph *g; /* the While is node `at` of */
+    int at, n;
+    struct pl_graph body;
+    enum role role[MAX_VARIABLES];
+    int h, c, list;       /* variables; -1: none. `list` is written */
+    bool each;            /* at every step another element, not always the first */
+    struct pl_edge items; /* the tensor whose rows are read */
+    struct pl_edge limit[2];
+    int n_limits;
+    struct pl_cell cell;
+};
+
+static struct pl_edge input(const struct loop *l, int k)
+{
+    return l->g->node[l->at].in[k];
+}
+
+/* The loop variable that `e`, in the body or condition `g`, is; -1: none. */
+static int variable(const struct loop *l, const struct pl_graph *g, struct pl_edge e)
+{
+    return e.node < l->n && e.out == 0 &&
+                   (g->node[e.node].kind == PL_FEED || g->node[e.node].kind == PL_CONST)
+               ? e.node
+               : -1;
+}
+
+static bool is_counter(const struct loop *l, struct pl_edge e)
+{
+    const int k = variable(l, &l->body, e);
+    return k >= 0 && l->role[k] == ROLE_COUNTER;
+}
+
+/* ---- the body ---- */
+
+/* Nothing in it does more than compute; what must run beside it is constant by now. */
+static bool is_pure(const struct pl_graph *g)
+{
+    for (int k = 0; k < g->n_targets; k++) {
+        const struct pl_node *n = &g->node[g->target[k]];
+        if (n->kind != PL_CONST && n->kind != PL_GONE && !pl_is(n, "NoOp"))
+            return false;
+    }
+    for (int i = 0; i < g->n; i++)
+        if (g->node[i].kind == PL_OP && (g->node[i].effect != RT_PURE || g->node[i].n_ctrl))
+            return false;
+    return true;
+}
+
+static const struct pl_node *op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
+                                     int n_in)
+{
+    const struct pl_node *n = &g->node[e.node];
+
+    return pl_is(n, op) && e.out == 0 && n->n_in == n_in && !n->call && n->def ? n : NULL;
+}
+
+static void find_counters(struct loop *l)
+{
+    for (int k = 0; k < l->n; k++) {
+        const struct pl_edge e = l->body.fetch[k];
+        const struct pl_node *n = op_node(&l->body, e, "AddV2", 2);
+        int64_t one, start;
+        if (!n)
+            n = op_node(&l->body, e, "Add", 2);
+        if (variable(l, &l->body, e) == k)
+            l->role[k] = ROLE_KEPT;
+        else if (n)
+            for (int j = 0; j < 2; j++)
+                if (variable(l, &l->body, n->in[j]) == k && l->body.node[k].kind == PL_FEED &&
+                    pl_int_constant(&l->body, n->in[1 - j], &one) && one == 1 &&
+                    pl_int_constant(l->g, input(l, k), &start) && start == 0)
+                    l->role[k] = ROLE_COUNTER;
+    }
+}
+
+/* A constant partial shape of matrices that does not speak of their rows: unknown, [-1,-1] or
+ * [-1,cols]. */
+static bool is_free_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols)
+{
+    int64_t dim[2], all;
+
+    if (pl_int_constant(g, e, &all))
+        return all == -1;
+    return pl_ints_constant(g, e, 2, dim) && dim[0] == -1 && (dim[1] == -1 || dim[1] == cols);
+}
+
+static bool is_float_list(const struct pl_node *n)
+{
+    return rt_attr_dtype(n->def, "element_dtype") == RT_F32;
+}
+
+/* The list that is written: TensorListSetItem(variable, counter or 0, new state). */
+static bool find_list(struct loop *l)
+{
+    l->list = -1;
+    for (int k = 0; k < l->n; k++) {
+        const struct pl_node *n = op_node(&l->body, l->body.fetch[k], "TensorListSetItem", 3);
+        int64_t first;
+        if (!n || l->role[k])
+            continue;
+        if (l->list >= 0 || variable(l, &l->body, n->in[0]) != k ||
+            l->body.node[k].kind != PL_FEED || !is_float_list(n) ||
+            rt_attr_bool(n->def, "resize_if_index_out_of_bounds"))
+            return false;
+        l->each = is_counter(l, n->in[1]);
+        if (!l->each && (!pl_int_constant(&l->body, n->in[1], &first) || first != 0))
+            return false;
+        l->list = k;
+        l->role[k] = ROLE_LIST;
+    }
+    return true;
+}
+
+/* The variables of the state and the cell between them. */
+static bool find_state(struct loop *l)
+{
+    for (int k = 0; k < l->n; k++) {
+        const struct pl_edge h = {k, 0}, e = l->body.fetch[k];
+        if (l->role[k] || l->body.node[k].kind != PL_FEED ||
+            !pl_find_cell(&l->body, e, h, &l->cell))
+            continue;
+        l->h = k;
+        l->role[k] = ROLE_H;
+        if (l->list >= 0) {
+            const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
+            if (item.node != e.node || item.out != e.out)
+                return false;
+        }
+        if (l->cell.kind != PL_LSTM)
+            return true;
+        l->c = variable(l, &l->body, l->cell.c);
+        if (l->c < 0 || l->role[l->c] || l->body.node[l->c].kind != PL_FEED ||
+            l->body.fetch[l->c].node != l->cell.c_new.node ||
+            l->body.fetch[l->c].out != l->cell.c_new.out)
+            return false;
+        l->role[l->c] = ROLE_C;
+        return true;
+    }
+    return false;
+}
+
+/* x is the counter's element of a list that is made of a tensor before the loop. */
+static bool find_items(struct loop *l)
+{
+    const struct pl_node *n = op_node(&l->body, l->cell.x, "TensorListGetItem", 3);
+
+    if (!n || !is_float_list(n) || !is_counter(l, n->in[1]) ||
+        !is_free_shape(&l->body, n->in[2], l->cell.depth))
+        return false;
+    const int k = variable(l, &l->body, n->in[0]);
+    if (k < 0 || l->role[k] != ROLE_KEPT)
+        return false;
+    n = op_node(l->g, input(l, k), "TensorListFromTensor", 2);
+    if (!n || !is_float_list(n) || n->n_ctrl || !is_free_shape(l->g, n->in[1], l->cell.depth))
+        return false;
+    l->items = n->in[0];
+    return true;
+}
+
+/* None, a constant, or a variable that stays as it is. */
+static bool is_fixed(const struct loop *l, struct pl_edge e)
+{
+    const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
+
+    return e.node < 0 || (k >= 0 ? l->role[k] == ROLE_KEPT : pl_is_constant(&l->body, e));
+}
+
+static bool find_body(struct loop *l)
+{
+    if (!is_pure(&l->body) || l->body.n_fetches != l->n)
+        return false;
+    find_counters(l);
+    if (!find_list(l) || !find_state(l) || !find_items(l))
+        return false;
+    for (int k = 0; k < l->n; k++)
+        if (l->role[k] == ROLE_NONE)
+            return false;
+    const struct pl_cell *c = &l->cell;
+    return is_fixed(l, c->w) && is_fixed(l, c->r) && is_fixed(l, c->r_new) &&
+           is_fixed(l, c->bias) && is_fixed(l, c->r_bias);
+}
+
+/* ---- the condition ---- */
+
+static bool find_limits(struct loop *l, const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = op_node(g, e, "LogicalAnd", 2);
+
+    if (n)
+        return find_limits(l, g, n->in[0]) && find_limits(l, g, n->in[1]);
+    n = op_node(g, e, "Less", 2);
+    if (!n || l->n_limits == 2 || !is_counter(l, n->in[0]))
+        return false;
+    const int k = variable(l, g, n->in[1]);
+    int64_t v;
+    if (k >= 0) {
+        if (l->role[k] != ROLE_KEPT)
+            return false;
+        l->limit[l->n_limits++] = input(l, k);
+        return true;
+    }
+    /* A constant of the condition's own becomes one of the plan. */
+    struct rt_error err = {0};
+    if (!pl_int_constant(g, n->in[1], &v) || v == INT64_MAX)
+        return false;
+    const int c = pl_add(l->g, &err);
+    if (c < 0)
+        return false;
+    struct pl_node *own = &l->g->node[c];
+    own->kind = PL_CONST;
+    own->name = l->g->node[l->at].name;
+    own->n_out = 1;
+    rt_tensor_ref(&own->value, &g->node[n->in[1].node].value);
+    l->limit[l->n_limits++] = (struct pl_edge){c, 0};
+    return true;
+}
+
+/* ---- what stands around the loop ---- */
+
+static bool is_turn(const struct pl_graph *g, const struct pl_node *n)
+{
+    int64_t perm[3];
+
+    return pl_is(n, "Transpose") && n->n_in == 2 && n->n_ctrl == 0 &&
+           pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
+}
+
+/* Whether `e` is how many rows the list has: StridedSlice(Shape(items), [0], [1], [1]), one value.
+ */
+static bool is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
+{
+    const struct pl_node *n = op_node(g, e, "StridedSlice", 4);
+    int64_t begin, end, step;
+
+    if (!n || n->n_ctrl || !pl_ints_constant(g, n->in[1], 1, &begin) || begin != 0 ||
+        !pl_ints_constant(g, n->in[2], 1, &end) || end != 1 ||
+        !pl_ints_constant(g, n->in[3], 1, &step) || step != 1 ||
+        rt_attr_int(n->def, "shrink_axis_mask") != 1 || rt_attr_int(n->def, "new_axis_mask") ||
+        rt_attr_int(n->def, "ellipsis_mask"))
+        return false;
+    const struct pl_node *shape = op_node(g, n->in[0], "Shape", 1);
+    return shape && shape->n_ctrl == 0 && shape->in[0].node == items.node &&
+           shape->in[0].out == items.out;
+}
+
+/* Who reads the list that is written: TensorListStack alone. */
+struct readers {
+    bool turned;         /* all that reads the stack is a Transpose to [batch, time] */
+    bool any;            /* there is a stack */
+    unsigned char *mark; /* per node: */
+};
+enum { MARK_STACK = 1, MARK_TURN };
+
+/* length: the list's, -1 when it is not a constant. */
+static bool is_stack(const struct loop *l, const struct pl_node *n, int64_t length)
+{
+    const int64_t want = pl_is(n, "TensorListStack") ? rt_attr_int(n->def, "num_elements") : 0;
+
+    return pl_is(n, "TensorListStack") && is_float_list(n) && n->n_in == 2 && n->n_ctrl == 0 &&
+           (want == -1 || want == length) && is_free_shape(l->g, n->in[1], l->cell.units);
+}
+
+/* Reads an output of the loop that the new node does not have. */
+static bool is_foreign(const struct loop *l, struct pl_edge e)
+{
+    return e.node == l->at && e.out != l->h && e.out != l->c;
+}
+
+static bool find_stacks(const struct loop *l, int64_t length, struct readers *r)
+{
+    const struct pl_graph *g = l->g;
+
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++) {
+            if (!is_foreign(l, g->node[i].in[k]))
+                continue;
+            if (l->list < 0 || g->node[i].in[k].out != l->list || k != 0 ||
+                !is_stack(l, &g->node[i], length))
+                return false;
+            r->any = true;
+            r->mark[i] = MARK_STACK;
+        }
+    for (int k = 0; k < g->n_fetches; k++)
+        if (is_foreign(l, g->fetch[k]))
+            return false;
+    for (int k = 0; k < g->n_targets; k++)
+        if (r->mark[g->target[k]])
+            return false;
+    return true;
+}
+
+static bool find_readers(const struct loop *l, int64_t length, struct readers *r)
+{
+    const struct pl_graph *g = l->g;
+
+    r->turned = true;
+    if (!find_stacks(l, length, r))
+        return false;
+    for (int i = 0; i < g->n; i++) {
+        const struct pl_node *n = &g->node[i];
+        for (int k = 0; n->kind != PL_GONE && k < n->n_ctrl; k++)
+            if (r->mark[n->ctrl[k]] == MARK_STACK)
+                return false;
+        for (int k = 0; n->kind != PL_GONE && k < n->n_in; k++)
+            if (r->mark[n->in[k].node] == MARK_STACK) {
+                r->turned = r->turned && k == 0 && is_turn(g, n);
+                r->mark[i] = is_turn(g, n) ? MARK_TURN : 0;
+            }
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        if (r->mark[g->fetch[k].node] == MARK_STACK)
+            r->turned = false;
+    return true;
+}
+
+/* ---- the new node ---- */
+
+/* An edge of the body as one of the plan: what a variable was given, or the same constant. */
+static struct pl_edge outside(struct loop *l, struct pl_edge e, struct rt_error *err)
+{
+    const int k = variable(l, &l->body, e);
+
+    if (k >= 0)
+        return input(l, k);
+    const int c = pl_add(l->g, err);
+    if (c < 0)
+        return (struct pl_edge){-1, 0};
+    struct pl_node *n = &l->g->node[c], *from = &l->body.node[e.node];
+    n->kind = PL_CONST;
+    n->frozen = from->frozen;
+    n->def = from->frozen ? from->def : NULL;
+    n->name = l->g->node[l->at].name;
+    n->n_out = 1;
+    rt_tensor_ref(&n->value, &from->value);
+    return (struct pl_edge){c, 0};
+}
+
+static struct pl_edge constant(struct loop *l, struct rt_tensor *t, struct rt_error *err)
+{
+    const int c = pl_add(l->g, err);
+
+    if (c < 0) {
+        rt_tensor_clear(t);
+        return (struct pl_edge){-1, 0};
+    }
+    l->g->node[c].kind = PL_CONST;
+    l->g->node[c].name = l->g->node[l->at].name;
+    l->g->node[c].n_out = 1;
+    l->g->node[c].value = *t;
+    return (struct pl_edge){c, 0};
+}
+
+static struct pl_edge no_bias(struct loop *l, int64_t n, struct rt_error *err)
+{
+    struct rt_tensor t = {0};
+
+    if (rt_tensor_new(&t, NULL, RT_F32, 1, &n, err))
+        return (struct pl_edge){-1, 0};
+    memset(t.data, 0, rt_tensor_bytes(&t));
+    return constant(l, &t, err);
+}
+
+/* The limit that says: as many as there are. */
+static struct pl_edge no_limit(struct loop *l, struct rt_error *err)
+{
+    struct rt_tensor t = {0};
+
+    if (rt_tensor_new(&t, NULL, RT_I64, 0, NULL, err))
+        return (struct pl_edge){-1, 0};
+    *(int64_t *)t.data = INT64_MAX;
+    return constant(l, &t, err);
+}
+
+static uint8_t dtype_of(const struct loop *l, struct pl_edge e)
+{
+    const struct pl_node *n = &l->g->node[e.node];
+    return n->kind == PL_CONST ? n->value.dtype : n->def->out_dtype[e.out];
+}
+
+static enum rt_status put(struct loop *l, struct pl_edge items, struct pl_edge length, bool by_time,
+                          const struct readers *r, struct rt_error *err)
+{
+    const struct pl_cell *c = &l->cell;
+    const bool is_lstm = c->kind == PL_LSTM;
+    const int64_t cols = c->units * (is_lstm ? 4 : 3);
+    char *order = rt_arena_printf(l->g->arena, "%s", c->order);
+    struct pl_edge in[9];
+    uint8_t in_dtype[9];
+    int n = 0;
+
+    if (!order)
+        return rt_fail_memory(err, "a plan", 0);
+    const struct rt_attr attr[] = {
+        {.type = RT_ATTR_INT, .v.i = c->units},
+        {.type = RT_ATTR_INT, .v.i = c->depth},
+        {.type = RT_ATTR_INT, .v.i = c->x_row},
+        {.type = RT_ATTR_INT, .v.i = c->h_row},
+        {.type = RT_ATTR_STRING, .n = strlen(order), .v.s = order},
+        {.type = RT_ATTR_BOOL, .v.b = by_time},
+        {.type = RT_ATTR_BOOL, .v.b = !r->turned},
+        {.type = RT_ATTR_INT,
+         .v.i = !r->any   ? 0
+                : l->each ? 1
+                          : 2},
+        {.type = RT_ATTR_FLOAT, .v.f = c->forget_bias},
+        {.type = RT_ATTR_BOOL, .v.b = c->kind == PL_GRU},
+    };
+    in[n++] = items;
+    in[n++] = input(l, l->h);
+    if (is_lstm)
+        in[n++] = input(l, l->c);
+    in[n++] = outside(l, c->w, err);
+    in[n++] = outside(l, c->r, err);
+    in[n++] = c->bias.node >= 0 ? outside(l, c->bias, err) : no_bias(l, cols, err);
+    if (c->kind == PL_GRU)
+        in[n++] = c->r_bias.node >= 0 ? outside(l, c->r_bias, err) : no_bias(l, cols, err);
+    else if (c->kind == PL_GRU_BEFORE)
+        in[n++] = outside(l, c->r_new, err);
+    in[n++] = l->limit[0];
+    in[n++] = l->limit[l->n_limits - 1];
+    in[n++] = length;
+    for (int k = 0; k < n; k++) {
+        if (in[k].node < 0)
+            return RT_RESOURCE_EXHAUSTED;
+        in_dtype[k] = dtype_of(l, in[k]);
+    }
+    static const uint8_t out_dtype[3] = {RT_F32, RT_F32, RT_F32};
+    return pl_make_own(l->g, l->at,
+                       &(struct pl_own){.op = is_lstm ? "_LSTM" : "_GRU",
+                                        .n_in = n,
+                                        .n_out = is_lstm ? 3 : 2,
+                                        .in = in,
+                                        .in_dtype = in_dtype,
+                                        .out_dtype = out_dtype,
+                                        .attr = attr},
+                       err);
+}
+
+/* An edge from the loop, or from what only hands its list on, comes from the new node. */
+static struct pl_edge redirected(const struct loop *l, const struct readers *r, struct pl_edge e)
+{
+    const int mark = e.node < 0 ? 0 : r->mark[e.node];
+
+    if (mark == MARK_STACK || (mark == MARK_TURN && r->turned))
+        return (struct pl_edge){l->at, 0};
+    if (e.node == l->at)
+        e.out = e.out == l->h ? 1 : 2;
+    return e;
+}
+
+/* n: the nodes that there were before the new constants. */
+static void rewire(const struct loop *l, const struct readers *r, int n)
+{
+    struct pl_graph *g = l->g;
+
+    for (int i = 0; i < n; i++) {
+        const bool is_going = r->mark[i] == MARK_STACK || (r->mark[i] == MARK_TURN && r->turned);
+        for (int k = 0; !is_going && i != l->at && k < g->node[i].n_in; k++)
+            g->node[i].in[k] = redirected(l, r, g->node[i].in[k]);
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        g->fetch[k] = redirected(l, r, g->fetch[k]);
+    for (int i = 0; i < n; i++)
+        if (r->mark[i] == MARK_STACK)
+            g->node[i].kind = PL_GONE;
+}
+
+/* ---- the pass ---- */
+
+/* The list that is written was made just for the loop; *length: how long, *n its value or -1. */
+static bool find_length(const struct loop *l, struct pl_edge *length, int64_t *n)
+{
+    const struct pl_node *list =
+        l->list < 0 ? NULL : op_node(l->g, input(l, l->list), "TensorListReserve", 2);
+
+    if (!list || !is_float_list(list) || list->n_ctrl ||
+        !is_free_shape(l->g, list->in[0], l->cell.units))
+        return false;
+    *length = list->in[1];
+    if (!pl_int_constant(l->g, *length, n))
+        *n = -1;
+    return true;
+}
+
+static enum rt_status replace(struct loop *l, struct pl_edge length, const struct readers *r,
+                              struct rt_error *err)
+{
+    const int n = l->g->n;
+    const struct pl_edge all = no_limit(l, err);
+
+    if (all.node < 0)
+        return RT_RESOURCE_EXHAUSTED;
+    for (int k = 0; k < l->n_limits; k++)
+        if (is_length(l->g, l->limit[k], l->items))
+            l->limit[k] = all;
+    if (is_length(l->g, length, l->items))
+        length = all;
+    const struct pl_node *from = &l->g->node[l->items.node];
+    const bool by_batch = l->items.out == 0 && is_turn(l->g, from);
+    const enum rt_status st = put(l, by_batch ? from->in[0] : l->items, length, !by_batch, r, err);
+    if (!st)
+        rewire(l, r, n);
+    return st;
+}
+
+/* Looks at the loop of node `at`; one that is not understood is left as it is. */
+static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
+{
+    struct loop l = {.g = g, .at = at, .n = g->node[at].n_in, .h = -1, .c = -1, .list = -1};
+    struct pl_graph cond = {0};
+    struct readers r = {0};
+    struct pl_edge length;
+    struct rt_error why = {0};
+    enum rt_status st = RT_OK;
+    int64_t n;
+
+    if (l.n > MAX_VARIABLES || g->node[at].n_out != l.n ||
+        pl_look_inside(g, at, rt_attr_func(g->node[at].def, "body"), true, &l.body, &why))
+        return RT_OK;
+    if (!find_body(&l) ||
+        pl_look_inside(g, at, rt_attr_func(g->node[at].def, "cond"), false, &cond, &why))
+        goto end;
+    if (cond.n_fetches != 1 || !is_pure(&cond) || !find_limits(&l, &cond, cond.fetch[0]) ||
+        !find_length(&l, &length, &n))
+        goto end;
+    r.mark = calloc((size_t)g->n + 1, 1);
+    if (!r.mark)
+        st = rt_fail_memory(err, "a plan", (size_t)g->n);
+    else if (find_readers(&l, n, &r))
+        st = replace(&l, length, &r, err);
+end:
+    free(r.mark);
+    pl_graph_clear(&l.body);
+    pl_graph_clear(&cond);
+    return st;
+}
+
+enum rt_status pl_fuse_loops(struct pl_graph *g, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    for (int i = 0, n = g->n; i < n && !st && g->depth < MAX_DEPTH; i++)
+        if ((pl_is(&g->node[i], "While") || pl_is(&g->node[i], "StatelessWhile")) &&
+            !g->node[i].call)
+            st = fuse(g, i, err);
+    return st;
+}

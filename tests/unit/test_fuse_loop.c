@@ -1,0 +1,296 @@
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "kernels/kernels.h"
+#include "runtime/session.h"
+
+/*
+ * Loops that become recurrent layers (runtime/fuse_loop.c, kernels/cpu/rnn.c): what Keras exports
+ * against TensorFlow's answers, other shapes and damaged graphs against the loop run as it is.
+ */
+
+#define LOOPS "tests/goldens/loops/"
+
+static struct rt_registry *registry;
+
+static int set_up(void **state)
+{
+    (void)state;
+    registry = rt_registry_new();
+    return registry && kn_register(registry) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rt_registry_free(registry);
+    return 0;
+}
+
+struct golden {
+    char *graph;
+    size_t n_graph;
+    char fetch[200];
+    struct rt_tensor x, y;
+};
+
+static char *read_all(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *p = malloc(1 << 20);
+    assert_non_null(p);
+    *n = fread(p, 1, 1 << 20, f);
+    assert_true(*n > 0 && *n < 1 << 20);
+    fclose(f);
+    return p;
+}
+
+static void read_tensor(FILE *f, struct rt_tensor *t)
+{
+    struct rt_error err;
+    int64_t dim[RT_MAX_RANK];
+    char type;
+    int rank;
+    assert_int_equal(fscanf(f, " %c %d", &type, &rank), 2);
+    assert_true(rank > 0 && rank <= RT_MAX_RANK);
+    for (int i = 0; i < rank; i++)
+        assert_int_equal(fscanf(f, "%" SCNd64, &dim[i]), 1);
+    assert_ok(rt_tensor_new(t, NULL, type == 'i' ? RT_I32 : RT_F32, rank, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(t); i++)
+        if (type == 'i')
+            assert_int_equal(fscanf(f, "%" SCNd32, (int32_t *)t->data + i), 1);
+        else
+            assert_int_equal(fscanf(f, "%f", (float *)t->data + i), 1);
+}
+
+static void read_golden(const char *name, struct golden *g)
+{
+    char path[300];
+    snprintf(path, sizeof path, LOOPS "%s.pb", name);
+    g->graph = read_all(path, &g->n_graph);
+    snprintf(path, sizeof path, LOOPS "%s.txt", name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%199s", g->fetch), 1);
+    read_tensor(f, &g->x);
+    read_tensor(f, &g->y);
+    fclose(f);
+}
+
+static void clear_golden(struct golden *g)
+{
+    free(g->graph);
+    rt_tensor_clear(&g->x);
+    rt_tensor_clear(&g->y);
+}
+
+/* What the graph makes of x; *nodes: how many nodes ran. */
+static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
+                          bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
+{
+    const struct rt_session_options options = {.registry = registry,
+                                               .tuning = {.no_fusion = no_fusion}};
+    const char *feed = "x:0";
+    const struct rt_call_spec spec = {
+        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    struct rt_session_stats stats = {0};
+    *y = (struct rt_tensor){0};
+    enum rt_status st = rt_library_import(&l, graph, registry, err);
+    if (!st)
+        st = rt_session_new(&s, l, &options, err);
+    if (!st)
+        st = rt_session_prepare(s, &spec, &c, err);
+    if (!st)
+        st = rt_callable_run(c, x, y, NULL, err);
+    if (s)
+        rt_session_stats(s, &stats);
+    *nodes = stats.nodes_run;
+    rt_session_free(s);
+    return st;
+}
+
+/* Both failed, or both gave the same within a tolerance. */
+static void expect_same(enum rt_status a, const struct rt_tensor *x, enum rt_status b,
+                        const struct rt_tensor *y, const char *what)
+{
+    if ((a != 0) != (b != 0))
+        fail_msg("%s: status %d as it is, %d fused", what, (int)a, (int)b);
+    if (a)
+        return;
+    assert_int_equal(x->dtype, y->dtype);
+    assert_int_equal(x->rank, y->rank);
+    assert_memory_equal(x->dim, y->dim, (size_t)x->rank * sizeof *x->dim);
+    for (int64_t i = 0; x->dtype == RT_F32 && i < rt_tensor_count(x); i++) {
+        const float p = ((const float *)x->data)[i], q = ((const float *)y->data)[i];
+        if (!(fabsf(p - q) <= 1e-4f * (1 + fabsf(p))) && !(isnan(p) && isnan(q)) && p != q)
+            fail_msg("%s: element %d is %g, fused %g", what, (int)i, (double)p, (double)q);
+    }
+}
+
+static void each_golden(void (*test)(const char *name, const struct golden *g))
+{
+    DIR *d = opendir(LOOPS);
+    assert_non_null(d);
+    int n = 0;
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        char name[256];
+        const size_t len = strlen(e->d_name);
+        if (len < 4 || strcmp(e->d_name + len - 3, ".pb") != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)(len - 3), e->d_name);
+        struct golden g;
+        read_golden(name, &g);
+        test(name, &g);
+        clear_golden(&g);
+        n++;
+    }
+    closedir(d);
+    assert_true(n >= 30);
+}
+
+/* Loops that must not be left: nodes counted once per step would be many more. */
+static bool is_recognised(const char *name)
+{
+    static const char *const others[] = {"hard", "mask", "cells", "simple"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strstr(name, others[i]))
+            return false;
+    return true;
+}
+
+static void against_tensorflow(const char *name, const struct golden *g)
+{
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        struct rt_error err;
+        struct rt_tensor y;
+        int64_t nodes;
+        assert_ok(ask((struct rt_span){(unsigned char *)g->graph, g->n_graph}, g->fetch, &g->x,
+                      no_fusion, &y, &nodes, &err),
+                  &err);
+        expect_same(RT_OK, &g->y, RT_OK, &y, name);
+        if (!no_fusion && is_recognised(name) && nodes > 40)
+            fail_msg("%s: %d nodes ran", name, (int)nodes);
+        rt_tensor_clear(&y);
+    }
+}
+
+static void keras_layers_answer_as_in_tensorflow(void **state)
+{
+    (void)state;
+    each_golden(against_tensorflow);
+}
+
+/* ---- other shapes ---- */
+
+static void shaped(const char *name, const struct golden *g)
+{
+    const int64_t dims[][2] = {{0, 4}, {1, 1}, {1, 7}, {2, 0}, {5, 7}, {100, 3}, {1, 200}, {9, 1}};
+    const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
+    if (!is_recognised(name))
+        return;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        struct rt_error err;
+        struct rt_tensor x, a, b;
+        int64_t nodes;
+        char what[300];
+        assert_ok(rt_tensor_new(&x, NULL, RT_F32, 3,
+                                (int64_t[]){dims[i][0], dims[i][1], g->x.dim[2]}, &err),
+                  &err);
+        for (int64_t k = 0; k < rt_tensor_count(&x); k++)
+            ((float *)x.data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
+        if (rt_tensor_count(&x) > 30)
+            ((float *)x.data)[30] = i % 2 ? INFINITY : NAN;
+        const enum rt_status p = ask(graph, g->fetch, &x, true, &a, &nodes, &err);
+        const enum rt_status q = ask(graph, g->fetch, &x, false, &b, &nodes, &err);
+        snprintf(what, sizeof what, "%s, batch %d, %d steps", name, (int)dims[i][0],
+                 (int)dims[i][1]);
+        expect_same(p, &a, q, &b, what);
+        rt_tensor_clear(&x);
+        rt_tensor_clear(&a);
+        rt_tensor_clear(&b);
+    }
+}
+
+static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
+{
+    (void)state;
+    each_golden(shaped);
+}
+
+/* ---- damaged graphs ---- */
+
+static char *find(char *from, const char *end, const char *text)
+{
+    const size_t n = strlen(text);
+    for (; from + n <= end; from++)
+        if (memcmp(from, text, n) == 0)
+            return from;
+    return NULL;
+}
+
+/* Each op of the first kind becomes one of the second, one at a time. Both are preceded by their
+ * length in the file, so that only names as long as each other can be put in place. */
+static void damaged(const char *name, const struct golden *g)
+{
+    static const char *const change[][2] = {
+        {"\x04Tanh", "\x04Relu"},
+        {"\x03Mul", "\x03Sub"},
+        {"\x07Sigmoid", "\x07Softmax"},
+        {"while_placeholder_2", "while_placeholder_3"},
+        {"while_placeholder_3", "while_placeholder_2"},
+        {"split:output:0", "split:output:1"},
+        {"split:output:2", "split:output:3"},
+        {"mul_2:z:0", "add_1:z:0"},
+        {"mul_1:z:0", "mul_2:z:0"},
+    };
+    if (!is_recognised(name) || strstr(name, "both"))
+        return;
+    for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
+        char *graph = malloc(g->n_graph), *at = graph;
+        assert_non_null(graph);
+        for (;; at++) {
+            memcpy(graph, g->graph, g->n_graph);
+            at = find(at, graph + g->n_graph, change[i][0]);
+            if (!at)
+                break;
+            memcpy(at, change[i][1], strlen(change[i][1]));
+            struct rt_error err;
+            struct rt_tensor a, b;
+            int64_t nodes;
+            char what[300];
+            const struct rt_span span = {(unsigned char *)graph, g->n_graph};
+            const enum rt_status p = ask(span, g->fetch, &g->x, true, &a, &nodes, &err);
+            const enum rt_status q = ask(span, g->fetch, &g->x, false, &b, &nodes, &err);
+            snprintf(what, sizeof what, "%s with %s instead of %s at %d", name, change[i][1],
+                     change[i][0], (int)(at - graph));
+            expect_same(p, &a, q, &b, what);
+            rt_tensor_clear(&a);
+            rt_tensor_clear(&b);
+        }
+        free(graph);
+    }
+}
+
+static void graphs_that_differ_in_one_place_answer_as_the_loop_does(void **state)
+{
+    (void)state;
+    each_golden(damaged);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keras_layers_answer_as_in_tensorflow),
+        cmocka_unit_test(other_batches_and_lengths_answer_as_the_loop_does),
+        cmocka_unit_test(graphs_that_differ_in_one_place_answer_as_the_loop_does),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
