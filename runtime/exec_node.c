@@ -111,6 +111,8 @@ static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_
         st = make_outputs(c, n, p, in, last_use, out, err);
     if (!st)
         st = rt_context_scratch(c, &c->scratch, &c->scratch_room, p->scratch_bytes, n->name, err);
+    if (!st && c->shared->trace)
+        rt_trace_kernel(c->shared->trace, n, p->kernel, in);
     if (!st) {
         struct rt_run r = {.node = n->def,
                            .state = p->state,

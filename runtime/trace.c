@@ -35,13 +35,46 @@ static const char *op_of(const struct pl_node *n)
     }
 }
 
+static struct rt_trace_output *copy_shapes(struct rt_trace *t, const struct rt_tensor *from, int n,
+                                           int *n_copied)
+{
+    struct rt_trace_output *to = rt_arena_array(t->arena, (size_t)n + 1, sizeof *to);
+    *n_copied = 0;
+    for (int k = 0; to && k < n; k++) {
+        if (!from[k].dtype)
+            continue;
+        struct rt_trace_output *x = &to[(*n_copied)++];
+        x->dtype = (enum rt_dtype)from[k].dtype;
+        x->shape.rank = from[k].rank;
+        for (int d = 0; d < from[k].rank; d++)
+            x->shape.dim[d] = from[k].dim[d];
+    }
+    return to;
+}
+
+void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct rt_kernel *k,
+                     const struct rt_tensor *in)
+{
+    struct rt_trace_node *x;
+
+    t->begun = NULL;
+    if (!t->wants_kernels || t->n_nodes >= MAX_NODES || !(x = rt_arena_alloc(t->arena, sizeof *x)))
+        return;
+    x->node = n->def;
+    x->kernel = k->name;
+    x->inputs = copy_shapes(t, in, n->n_in, &x->n_inputs);
+    if (x->inputs)
+        t->begun = x;
+}
+
 void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_tensor *out,
                   int64_t start_ns)
 {
-    struct rt_trace_node *x;
+    struct rt_trace_node *x = t->begun;
     int64_t end = rt_trace_now();
 
-    if (t->n_nodes >= MAX_NODES || !(x = rt_arena_alloc(t->arena, sizeof *x))) {
+    t->begun = NULL;
+    if (t->n_nodes >= MAX_NODES || (!x && !(x = rt_arena_alloc(t->arena, sizeof *x)))) {
         t->is_cut = true;
         return;
     }
@@ -50,19 +83,10 @@ void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_t
     x->device = n->device;
     x->start_ns = start_ns;
     x->end_ns = end;
-    x->outputs = rt_arena_array(t->arena, (size_t)n->n_out + 1, sizeof *x->outputs);
+    x->outputs = copy_shapes(t, out, n->n_out, &x->n_outputs);
     if (!x->name || !x->outputs) {
         t->is_cut = true;
         return;
-    }
-    for (int o = 0; o < n->n_out; o++) {
-        if (!out[o].dtype)
-            continue;
-        struct rt_trace_output *to = &x->outputs[x->n_outputs++];
-        to->dtype = (enum rt_dtype)out[o].dtype;
-        to->shape.rank = out[o].rank;
-        for (int d = 0; d < out[o].rank; d++)
-            to->shape.dim[d] = out[o].dim[d];
     }
     if (t->last)
         t->last->next = x;

@@ -8,7 +8,7 @@
 #ifndef RT_TRACE_H
 #define RT_TRACE_H
 
-#include "runtime/graph.h"
+#include "runtime/op.h"
 
 struct rt_trace_output {
     enum rt_dtype dtype;
@@ -22,6 +22,12 @@ struct rt_trace_node {
     int64_t start_ns, end_ns; /* CLOCK_REALTIME */
     int n_outputs;
     struct rt_trace_output *outputs;
+    /* With wants_kernels only, and of nodes that have a kernel; `node` is the plan's, which lives
+     * as long as the callable. */
+    const struct rt_node *node;
+    const char *kernel;
+    int n_inputs;
+    struct rt_trace_output *inputs;
 };
 
 struct rt_trace_graph_node {
@@ -32,10 +38,11 @@ struct rt_trace_graph_node {
 
 struct rt_trace {
     struct rt_arena *arena;
-    bool wants_times, wants_graph;
+    bool wants_times, wants_graph, wants_kernels;
     bool is_cut;
     int n_nodes;
     struct rt_trace_node *first, *last;
+    struct rt_trace_node *begun; /* the runtime's: what rt_trace_kernel said of the next one */
     int n_graph_nodes;
     struct rt_trace_graph_node *graph;
 };
@@ -44,6 +51,9 @@ struct rt_trace {
 struct rt_plan;
 struct pl_node;
 int64_t rt_trace_now(void);
+/* Before a kernel runs, for the next rt_trace_ran. */
+void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct rt_kernel *k,
+                     const struct rt_tensor *in);
 void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_tensor *out,
                   int64_t start_ns);
 void rt_trace_plan(struct rt_trace *t, const struct rt_plan *p);

@@ -11,7 +11,7 @@
 #include "server/inference.h"
 #include "server/number.h"
 
-enum { MAX_THREADS = 256 };
+enum { MAX_THREADS = 256, MAX_PROFILED = 10000 };
 #define MAX_INPUT_BYTES ((size_t)4 << 30)
 
 static const char usage[] =
@@ -19,6 +19,7 @@ static const char usage[] =
     "       slipway run DIR --bench [--batch N] [--threads N] [--callers N] [--seconds S]\n"
     "                   [--signature NAME] [--inputs FILE.json] [--shape ALIAS=D0xD1...]... "
     "[--json]\n"
+    "       slipway run DIR --profile [--runs N] [--profile_trace FILE] [--batch N] ...\n"
     "Runs a signature of the SavedModel in DIR (a version's or a model's directory) without a\n"
     "server.\n"
     "  --inputs FILE     a REST predict body ({\"instances\": ...} or {\"inputs\": ...}); -: "
@@ -29,6 +30,11 @@ static const char usage[] =
     "                    without --inputs on random ones: integers 0 to 999, aliases with "
     "\"mask\"\n"
     "                    all ones\n"
+    "  --profile         print where the time of a run goes: by op with what is fused into it,\n"
+    "                    and by node, with the arithmetic and the bytes of tensors per second\n"
+    "  --runs N          how many runs are profiled (20)\n"
+    "  --profile_trace F the last of them as a Chrome trace in file F (chrome://tracing, "
+    "Perfetto)\n"
     "  --batch N         rows of a random input (1)\n"
     "  --threads N       cores that the runs use, in all (1)\n"
     "  --callers N       runs at a time (1)\n"
@@ -90,6 +96,7 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
     const char *wrong = NULL, *wrong_value = NULL, *v = NULL;
     r->batch = r->n_threads = r->n_callers = 1;
     r->seconds_ms = 3000;
+    r->n_runs = 20;
     for (a.i = 1; a.i < argc && !wrong && !a.missing; a.i++) {
         const char *arg = argv[a.i];
         int64_t seconds = 0;
@@ -104,6 +111,8 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         }
         if (srv_args_is(&a, "--bench"))
             r->bench = true;
+        else if (srv_args_is(&a, "--profile"))
+            r->profile = true;
         else if (srv_args_is(&a, "--json"))
             r->json = true;
         else if (srv_args_is(&a, "--on_line"))
@@ -118,7 +127,12 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             wrong = parse_count(v, MAX_THREADS, &r->n_threads) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--callers")))
             wrong = parse_count(v, MAX_THREADS, &r->n_callers) ? NULL : arg;
-        else if ((v = srv_args_value(&a, "--seconds"))) {
+        else if ((v = srv_args_value(&a, "--runs")))
+            wrong = parse_count(v, MAX_PROFILED, &r->n_runs) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--profile_trace"))) {
+            r->profile_trace = v;
+            r->profile = true;
+        } else if ((v = srv_args_value(&a, "--seconds"))) {
             wrong = parse_count(v, 3600, &seconds) ? NULL : arg;
             r->seconds_ms = seconds * 1000;
         } else if ((v = srv_args_value(&a, "--fusion")))
@@ -146,8 +160,10 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         fprintf(stderr, "slipway run: cannot use argument %s\n", wrong);
     else if (!r->dir)
         fprintf(stderr, "slipway run: no directory given\n");
-    else if (!r->bench && !r->inputs)
-        fprintf(stderr, "slipway run: --inputs FILE.json or --bench is wanted\n");
+    else if (!r->bench && !r->profile && !r->inputs)
+        fprintf(stderr, "slipway run: --inputs FILE.json, --bench or --profile is wanted\n");
+    else if (r->bench && r->profile)
+        fprintf(stderr, "slipway run: --bench and --profile are two things\n");
     else
         return -1;
     fputs(usage, stderr);
@@ -373,7 +389,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
                     .tuning = r.tuning,
                     .compiles_inline = r.bench},
         .allow_unsupported_signatures = true,
-        .warm_up = r.bench};
+        .warm_up = r.bench || r.profile};
     enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)
                                             : rt_fail_memory(&err, "arena or threads", 0);
     int64_t start = rt_now_ns();
@@ -383,7 +399,9 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     if (!st)
         st = r.inputs ? feeds_from_file(&r, &err) : random_feeds(&r, &err);
     if (!st)
-        st = r.bench ? srv_run_bench(&r, &err) : run_once(&r, &err);
+        st = r.bench     ? srv_run_bench(&r, &err)
+             : r.profile ? srv_run_profile(&r, &err)
+                         : run_once(&r, &err);
     if (st)
         srv_command_failed("run", &err);
     for (int i = 0; r.feeds && i < r.s->def->n_inputs; i++)

@@ -15,10 +15,11 @@ struct srv_run_shape {
 
 struct srv_run {
     const char *dir, *inputs, *signature;
-    bool bench, json, on_line;
+    const char *profile_trace; /* NULL: none */
+    bool bench, profile, json, on_line;
     struct rt_tuning tuning;
     int64_t batch, n_threads, n_callers; /* threads: of all callers together */
-    int64_t seconds_ms;
+    int64_t seconds_ms, n_runs;
     int n_shapes;
     struct srv_run_shape shapes[SRV_RUN_SHAPES];
 
@@ -32,5 +33,8 @@ struct srv_run {
 
 /* --bench: again and again, and prints how long it took. */
 enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err);
+
+/* --profile: where the time goes. */
+enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err);
 
 #endif

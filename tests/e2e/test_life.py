@@ -254,6 +254,35 @@ class Commands(Case):
             wait_for(lambda: f"here {self.folder}; for this model alone give "
                              f"--model_base_path={self.path('m')}" in server.log(), 10, "the hint")
 
+    def test_profile(self):
+        model = os.path.join(MODELS, "digits")
+        trace = self.path("trace.json")
+        code, out, _ = command("run", model, "--profile", "--runs=3", "--batch=2", f"--profile_trace={trace}")
+        self.assertEqual(code, 0)
+        self.assertIn("conv2d.", out)
+        self.assertIn("GFLOP/s", out)
+        with open(trace, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        self.assertIn("Softmax", [e["cat"] for e in events])
+        for e in events:
+            self.assertEqual(e["ph"], "X")
+            self.assertGreaterEqual(e["ts"], 0)
+            self.assertGreaterEqual(e["dur"], 0)
+        code, out, _ = command("run", model, "--profile", "--runs=2", "--batch=2", "--json", "--fusion=off")
+        self.assertEqual(code, 0)
+        found = json.loads(out)
+        self.assertEqual(sorted(n["op"] for n in found["nodes"]).count("Conv2D"), 2)
+        self.assertAlmostEqual(sum(o["share"] for o in found["ops"]), 1)
+        first = next(n for n in found["nodes"] if n["shapes"].startswith("float[2,8,8,1] float[3,3,1,16]"))
+        self.assertEqual(first["flops"], 2 * (2 * 8 * 8 * 16) * 9)  # two for each of the output's sums of nine
+        self.assertEqual(first["bytes"], 4 * (2 * 64 + 9 * 16 + 2 * 64 * 16))
+        self.assertEqual(found["flops"], sum(n["flops"] for n in found["nodes"]))
+        code, _, err = command("run", model, "--profile", "--bench")
+        self.assertEqual(code, 2)
+        code, _, err = command("run", model, "--profile", "--runs=1", f"--profile_trace={self.folder}/no/file")
+        self.assertEqual(code, 1)
+        self.assertIn("no/file: No such file or directory", err)
+
     def test_run(self):
         model = os.path.join(MODELS, "half_plus_two")
         code, out, _ = command("run", model, "--inputs", "-",
@@ -266,7 +295,12 @@ class Commands(Case):
         code, out, _ = command("run", model, "--bench", "--batch", "4", "--callers=2",
                                "--threads=2", "--seconds=1", "--json")
         self.assertEqual(code, 0)
-        self.assertEqual(sorted(json.loads(out)), ["load_s", "median_ms", "p99_ms"])
+        self.assertEqual(sorted(json.loads(out)), ["cpu_ms", "load_s", "median_ms", "p99_ms", "runs"])
+        code, out, _ = command("run", model, "--bench", "--on_line", "--json", text_in="1\n2\n")
+        self.assertEqual((code, len(out.splitlines())), (0, 2))
+        code, _, err = command("run", model, "--bench", "--on_line", text_in="soon\n")
+        self.assertEqual(code, 1)
+        self.assertIn("--on_line: not milliseconds: soon", err)
         code, _, err = command("run", model, "--signature", "none", "--inputs", "-",
                                text_in='{"inputs": 2.0}')
         self.assertEqual(code, 1)

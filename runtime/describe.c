@@ -1,0 +1,104 @@
+#include "runtime/describe.h"
+
+#include <string.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/chain.h"
+
+/* ---- what was fused ---- */
+
+static const char *chain_step_name(int64_t op)
+{
+    switch (op) {
+#define X(name, kernel)                                                                            \
+    case RT_CHAIN_##name:                                                                          \
+        return #name;
+        RT_CHAIN_UNARY(X)
+        RT_CHAIN_BINARY(X)
+#undef X
+    case RT_CHAIN_BiasAdd:
+        return "BiasAdd";
+    default:
+        return "?";
+    }
+}
+
+static const char *chain_text(const struct rt_node *n, struct rt_arena *arena)
+{
+    const int64_t *step;
+    const size_t n_words = rt_attr_ints(n, "steps", &step),
+                 words = sizeof(struct rt_chain_step) / 8;
+    struct rt_bytes text;
+    rt_bytes_init(&text, 4096);
+    for (size_t i = 0; i + words <= n_words; i += words) {
+        if (i)
+            rt_bytes_addc(&text, ' ');
+        rt_bytes_adds(&text, chain_step_name(step[i]));
+    }
+    const char *out = rt_arena_strndup(arena, text.p ? text.p : "", text.n);
+    rt_bytes_clear(&text);
+    return out;
+}
+
+const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena)
+{
+    if (n && strcmp(n->schema->name, "_Chain") == 0)
+        return chain_text(n, arena);
+    for (int k = 0; n && k < n->n_extra; k++)
+        if (strcmp(n->extra[k].name, "_tail") == 0 && n->extra[k].value.type == RT_ATTR_STRING)
+            return n->extra[k].value.v.s;
+    return "";
+}
+
+/* ---- arithmetic ---- */
+
+static double count(const struct rt_shape *s)
+{
+    double n = 1;
+    for (int d = 0; d < s->rank; d++)
+        n *= (double)s->dim[d];
+    return s->rank < 0 ? 0 : n;
+}
+
+int64_t rt_trace_bytes(const struct rt_trace_output *t)
+{
+    if (t->shape.rank < 0 || !rt_dtype_is_plain(t->dtype))
+        return 0;
+    return (int64_t)count(&t->shape) * (int64_t)rt_dtype_size(t->dtype);
+}
+
+/* Each element of `of` meets all of the filter but its last dimension, which is of's channels. */
+static double convolution(const struct rt_shape *of, const struct rt_shape *filter)
+{
+    if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)
+        return 0;
+    return 2 * count(of) * count(filter) / (double)filter->dim[filter->rank - 1];
+}
+
+/* Each element of `out` is a sum along one of a's two last dimensions. */
+static double product(const struct rt_shape *out, const struct rt_shape *a, bool transposed)
+{
+    if (a->rank < 2)
+        return 0;
+    return 2 * count(out) * (double)a->dim[a->rank - (transposed ? 2 : 1)];
+}
+
+double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
+                     const struct rt_trace_output *out, int n_out)
+{
+    const char *op = n ? n->schema->name : "";
+    if (n_in < 2 || n_out < 1)
+        return 0;
+    const struct rt_shape *a = &in[0].shape, *b = &in[1].shape, *y = &out[0].shape;
+    if (strcmp(op, "Conv2D") == 0 || strcmp(op, "Conv3D") == 0)
+        return convolution(y, b);
+    if (strcmp(op, "DepthwiseConv2dNative") == 0)
+        return b->rank == 4 ? 2 * count(y) * (double)(b->dim[0] * b->dim[1]) : 0;
+    if (strcmp(op, "Conv2DBackpropInput") == 0 && n_in > 2)
+        return convolution(&in[2].shape, b);
+    if (strcmp(op, "MatMul") == 0)
+        return product(y, a, rt_attr_bool(n, "transpose_a"));
+    if (strncmp(op, "BatchMatMul", strlen("BatchMatMul")) == 0)
+        return product(y, a, rt_attr_bool(n, "adj_x"));
+    return 0;
+}

@@ -1,0 +1,405 @@
+/*
+ * `slipway run --profile`: where the time of a run goes, node by node and summed by op. Runs are
+ * traced one after another; of each node the faster half of its times is averaged, so that what
+ * else the machine did is left out.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/map.h"
+#include "runtime/describe.h"
+#include "server/command_run.h"
+
+enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
+#define MAX_TRACE_BYTES ((size_t)1 << 30)
+
+/* A node, or an op with what was fused into it. */
+struct row {
+    const char *name, *op, *fused, *kernel, *shapes; /* of an op: name and shapes NULL */
+    int64_t *ns;         /* of a node: per run, what it called not counted */
+    struct row *sum;     /* of a node: its op */
+    int64_t calls;       /* of the last run */
+    double flops, bytes; /* the same */
+    double mean_ns;      /* of the faster half of the runs */
+};
+
+struct table {
+    struct rt_map map; /* key -> struct row */
+    struct row **row;
+    size_t n, room;
+};
+
+struct profile {
+    const struct srv_run *run;
+    struct rt_arena *arena;
+    int n_runs;
+    int64_t *run_ns, *plain_ns; /* of each run, traced and not */
+    double mean_ns, plain_mean_ns, node_ns;
+    struct table nodes, ops;
+    struct rt_arena *trace_arena;
+    struct rt_trace trace; /* of the last run */
+    int64_t origin_ns;     /* when its first node began */
+    json_t *events;        /* of the last run; NULL: not wanted */
+};
+
+/* ---- collecting ---- */
+
+static struct row *row_of(struct profile *p, struct table *t, const char *key)
+{
+    struct row *r = rt_map_get(&t->map, key);
+    if (r)
+        return r;
+    if (t->n == t->room) {
+        size_t room = t->room ? t->room * 2 : 256;
+        struct row **more = rt_arena_array(p->arena, room, sizeof *more);
+        if (!more)
+            return NULL;
+        if (t->n)
+            memcpy(more, t->row, t->n * sizeof *more);
+        t->row = more;
+        t->room = room;
+    }
+    r = rt_arena_alloc(p->arena, sizeof *r);
+    if (!r || !(r->ns = rt_arena_array(p->arena, (size_t)p->n_runs, sizeof *r->ns)) ||
+        !rt_map_put(&t->map, key, r))
+        return NULL;
+    return t->row[t->n++] = r;
+}
+
+static void add_shapes(struct rt_bytes *to, const struct rt_trace_output *x, int n)
+{
+    char room[256];
+    for (int k = 0; k < n; k++) {
+        if (k)
+            rt_bytes_addc(to, ' ');
+        rt_bytes_addf(to, "%s%s", rt_dtype_name(x[k].dtype),
+                      rt_shape_text(room, sizeof room, x[k].shape.rank, x[k].shape.dim));
+    }
+}
+
+static const char *shapes_text(struct profile *p, const struct rt_trace_node *n)
+{
+    struct rt_bytes text;
+    rt_bytes_init(&text, 4096);
+    add_shapes(&text, n->inputs, n->n_inputs);
+    rt_bytes_adds(&text, " -> ");
+    add_shapes(&text, n->outputs, n->n_outputs);
+    const char *out = rt_arena_strndup(p->arena, text.p ? text.p : "", text.n);
+    rt_bytes_clear(&text);
+    return out;
+}
+
+static double bytes_of(const struct rt_trace_node *n)
+{
+    double bytes = 0;
+    for (int k = 0; k < n->n_inputs; k++)
+        bytes += (double)rt_trace_bytes(&n->inputs[k]);
+    for (int k = 0; k < n->n_outputs; k++)
+        bytes += (double)rt_trace_bytes(&n->outputs[k]);
+    return bytes;
+}
+
+static void add_to(struct row *r, double flops, double bytes)
+{
+    r->calls++;
+    r->flops += flops;
+    r->bytes += bytes;
+}
+
+static void forget_amounts(struct row *r)
+{
+    r->calls = 0;
+    r->flops = r->bytes = 0;
+}
+
+static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, int64_t ns)
+{
+    struct row *r = row_of(p, &p->nodes, n->name), *o;
+    if (!r)
+        return false;
+    if (!r->op) {
+        r->name = rt_arena_strdup(p->arena, n->name);
+        r->op = n->op;
+        r->fused = rt_node_fused(n->node, p->arena);
+        r->shapes = shapes_text(p, n);
+    }
+    r->kernel = n->kernel ? n->kernel : "";
+    if (!r->name || !r->fused || !r->shapes)
+        return false;
+    char *key = rt_arena_printf(p->trace_arena, "%s %s", r->op, r->fused);
+    if (!key || !(o = row_of(p, &p->ops, key)))
+        return false;
+    o->op = r->op;
+    o->fused = r->fused;
+    const double flops = rt_node_flops(n->node, n->inputs, n->n_inputs, n->outputs, n->n_outputs);
+    const double bytes = bytes_of(n);
+    r->ns[run] += ns;
+    r->sum = o;
+    add_to(r, flops, bytes);
+    add_to(o, flops, bytes);
+    if (p->events && run == p->n_runs - 1)
+        return !json_array_append_new(
+            p->events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:s, s:s, s:s, s:s, s:f, "
+                                 "s:f}}",
+                                 "name", r->name, "cat", r->op, "ph", "X", "ts",
+                                 (double)(n->start_ns - p->origin_ns) / 1e3, "dur",
+                                 (double)(n->end_ns - n->start_ns) / 1e3, "pid", 1, "tid", 1,
+                                 "args", "op", r->op, "fused", r->fused, "kernel", r->kernel,
+                                 "shapes", shapes_text(p, n), "flops", flops, "bytes", bytes));
+    return true;
+}
+
+/* Nodes come in the order in which they ended; a node contains those before it that began later
+ * than it did, and their time is not its own. */
+static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
+{
+    const struct rt_trace_node **open =
+        rt_arena_array(p->trace_arena, (size_t)p->trace.n_nodes + 1, sizeof(*open));
+    bool ok = open != NULL;
+    int n_open = 0;
+    for (size_t i = 0; i < p->nodes.n; i++)
+        forget_amounts(p->nodes.row[i]);
+    for (size_t i = 0; i < p->ops.n; i++)
+        forget_amounts(p->ops.row[i]);
+    p->origin_ns = INT64_MAX;
+    for (const struct rt_trace_node *n = p->trace.first; n; n = n->next)
+        if (n->start_ns < p->origin_ns)
+            p->origin_ns = n->start_ns;
+    for (const struct rt_trace_node *n = p->trace.first; n && ok; n = n->next) {
+        int64_t inside = 0;
+        while (n_open && open[n_open - 1]->start_ns >= n->start_ns) {
+            n_open--;
+            inside += open[n_open]->end_ns - open[n_open]->start_ns;
+        }
+        open[n_open++] = n;
+        ok = add_node(p, run, n, n->end_ns - n->start_ns - inside);
+    }
+    return ok ? RT_OK : rt_fail_memory(err, "the profile", 0);
+}
+
+static enum rt_status run_once(struct profile *p, struct rt_trace *trace, int64_t *ns,
+                               struct rt_error *err)
+{
+    const struct srv_run *r = p->run;
+    const int n_out = r->s->def->n_outputs;
+    const struct rt_run_options options = {.trace = trace};
+    struct rt_tensor *fetches = calloc((size_t)n_out + 1, sizeof *fetches);
+    if (!fetches)
+        return rt_fail_memory(err, "fetches", 0);
+    const int64_t start = rt_now_ns();
+    enum rt_status st = rt_callable_run(r->s->call, r->feeds, fetches, &options, err);
+    *ns = rt_now_ns() - start;
+    for (int k = 0; k < n_out; k++)
+        rt_tensor_clear(&fetches[k]);
+    free(fetches);
+    return st;
+}
+
+static enum rt_status collect(struct profile *p, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    int64_t ns;
+    for (int i = 0; i < WARM_RUNS && !st; i++)
+        st = run_once(p, NULL, &ns, err);
+    for (int i = 0; i < p->n_runs && !st; i++) {
+        rt_arena_reset(p->trace_arena);
+        p->trace =
+            (struct rt_trace){.arena = p->trace_arena, .wants_times = true, .wants_kernels = true};
+        st = run_once(p, NULL, &p->plain_ns[i], err);
+        if (!st)
+            st = run_once(p, &p->trace, &p->run_ns[i], err);
+        if (!st)
+            st = add_run(p, i, err);
+    }
+    return st;
+}
+
+/* ---- means ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct row *x = *(struct row *const *)a, *y = *(struct row *const *)b;
+    return x->mean_ns > y->mean_ns ? -1 : x->mean_ns < y->mean_ns;
+}
+
+/* Of the faster half; sorts. */
+static double mean(int64_t *ns, int n)
+{
+    const int half = (n + 1) / 2;
+    double sum = 0;
+    qsort(ns, (size_t)n, sizeof *ns, by_size);
+    for (int i = 0; i < half; i++)
+        sum += (double)ns[i];
+    return sum / half;
+}
+
+static void average(struct profile *p)
+{
+    p->mean_ns = mean(p->run_ns, p->n_runs);
+    p->plain_mean_ns = mean(p->plain_ns, p->n_runs);
+    for (size_t i = 0; i < p->nodes.n; i++) {
+        struct row *r = p->nodes.row[i];
+        r->mean_ns = mean(r->ns, p->n_runs);
+        r->sum->mean_ns += r->mean_ns;
+        p->node_ns += r->mean_ns;
+    }
+    if (p->nodes.n) {
+        qsort(p->nodes.row, p->nodes.n, sizeof(*p->nodes.row), by_time);
+        qsort(p->ops.row, p->ops.n, sizeof(*p->ops.row), by_time);
+    }
+}
+
+/* ---- as text ---- */
+
+static void print_rate(double amount, double ns)
+{
+    if (amount > 0 && ns > 0)
+        printf(" %9.1f", amount / ns);
+    else
+        printf(" %9s", "-");
+}
+
+static void print_row(const struct profile *p, const struct row *r)
+{
+    printf("%10.4f %5.1f%% %6lld", r->mean_ns / 1e6, 100 * r->mean_ns / p->node_ns,
+           (long long)r->calls);
+    print_rate(r->flops, r->mean_ns);
+    print_rate(r->bytes, r->mean_ns);
+    printf("  %s%s%s%s", r->op, *r->fused ? " [" : "", r->fused, *r->fused ? "]" : "");
+    if (r->name)
+        printf("  %s  %s  %s", r->kernel, r->name, r->shapes);
+    printf("\n");
+}
+
+static void print_table(const struct profile *p, const struct table *t, size_t most,
+                        const char *what)
+{
+    double rest = 0;
+    printf("\n%10s %6s %6s %9s %9s  %s\n", "ms", "share", "calls", "GFLOP/s", "GB/s", what);
+    for (size_t i = 0; i < t->n; i++)
+        if (i < most)
+            print_row(p, t->row[i]);
+        else
+            rest += t->row[i]->mean_ns;
+    if (t->n > most)
+        printf("%10.4f %5.1f%%         of %zu others (--json: all)\n", rest / 1e6,
+               100 * rest / p->node_ns, t->n - most);
+}
+
+static double total_flops(const struct profile *p)
+{
+    double flops = 0;
+    for (size_t i = 0; i < p->ops.n; i++)
+        flops += p->ops.row[i]->flops;
+    return flops;
+}
+
+static void print_text(const struct profile *p, const struct rt_session_stats *stats)
+{
+    const double flops = total_flops(p);
+    printf("%s, %s: %.4f ms a run, %.4f with the profile, of which %.4f in %zu nodes; the faster "
+           "half of %d runs\n",
+           p->run->dir, p->run->s->def->name, p->plain_mean_ns / 1e6, p->mean_ns / 1e6,
+           p->node_ns / 1e6, p->nodes.n, p->n_runs);
+    printf("%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants\n", flops / 1e9,
+           flops / p->plain_mean_ns, (double)stats->packed_bytes / 1e6);
+    if (p->trace.is_cut)
+        printf("only the first %d nodes of a run were looked at\n", p->trace.n_nodes);
+    print_table(p, &p->ops, SIZE_MAX, "op [with what was fused into it]");
+    print_table(p, &p->nodes, MAX_SHOWN, "op  kernel  node  shapes");
+}
+
+/* ---- as JSON ---- */
+
+static json_t *json_rows(const struct profile *p, const struct table *t)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < t->n; i++) {
+        const struct row *r = t->row[i];
+        json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "op", r->op, "fused", r->fused,
+                              "calls", (json_int_t)r->calls, "ms", r->mean_ns / 1e6, "share",
+                              r->mean_ns / p->node_ns, "flops", r->flops, "bytes", r->bytes);
+        if (o && r->name) {
+            json_object_set_new(o, "name", json_string(r->name));
+            json_object_set_new(o, "kernel", json_string(r->kernel));
+            json_object_set_new(o, "shapes", json_string(r->shapes));
+        }
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
+static enum rt_status print_json(const struct profile *p, const struct rt_session_stats *stats,
+                                 struct rt_error *err)
+{
+    json_t *o = json_pack("{s:i, s:f, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "runs", p->n_runs,
+                          "run_ms", p->plain_mean_ns / 1e6, "profiled_ms", p->mean_ns / 1e6,
+                          "nodes_ms", p->node_ns / 1e6, "flops", total_flops(p), "packed_bytes",
+                          (json_int_t)stats->packed_bytes, "is_cut", p->trace.is_cut, "ops",
+                          json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
+    if (!o)
+        return rt_fail_memory(err, "the profile", 0);
+    json_dumpf(o, stdout, JSON_INDENT(1));
+    putchar('\n');
+    json_decref(o);
+    return RT_OK;
+}
+
+/* The last run as a Chrome trace: chrome://tracing and Perfetto read it. */
+static enum rt_status write_trace(const struct profile *p, struct rt_error *err)
+{
+    const char *path = p->run->profile_trace;
+    json_t *o = json_pack("{s:s, s:O}", "displayTimeUnit", "ns", "traceEvents", p->events);
+    FILE *f = o ? fopen(path, "w") : NULL;
+    bool ok = f && json_dumpf(o, f, JSON_COMPACT) == 0;
+    const int error = errno;
+    ok = (!f || fclose(f) == 0) && ok;
+    json_decref(o);
+    return ok ? RT_OK : rt_fail(err, RT_UNAVAILABLE, "%s: %s", path, strerror(error));
+}
+
+enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err)
+{
+    struct profile p = {.run = r,
+                        .n_runs = (int)r->n_runs,
+                        .arena = rt_arena_new(SIZE_MAX),
+                        .trace_arena = rt_arena_new(MAX_TRACE_BYTES)};
+    enum rt_status st = p.arena && p.trace_arena ? RT_OK : rt_fail_memory(err, "the profile", 0);
+    rt_map_init(&p.nodes.map);
+    rt_map_init(&p.ops.map);
+    if (!st) {
+        p.run_ns = rt_arena_array(p.arena, (size_t)p.n_runs, sizeof *p.run_ns);
+        p.plain_ns = rt_arena_array(p.arena, (size_t)p.n_runs, sizeof *p.plain_ns);
+        p.events = r->profile_trace ? json_array() : NULL;
+        if (!p.run_ns || !p.plain_ns || (r->profile_trace && !p.events))
+            st = rt_fail_memory(err, "the profile", 0);
+    }
+    if (!st)
+        st = collect(&p, err);
+    if (!st) {
+        average(&p);
+        struct rt_session_stats stats;
+        rt_session_stats(r->model->session, &stats);
+        if (r->json)
+            st = print_json(&p, &stats, err);
+        else
+            print_text(&p, &stats);
+    }
+    if (!st && p.events)
+        st = write_trace(&p, err);
+    json_decref(p.events);
+    rt_map_clear(&p.nodes.map);
+    rt_map_clear(&p.ops.map);
+    rt_arena_free(p.trace_arena);
+    rt_arena_free(p.arena);
+    return st;
+}
