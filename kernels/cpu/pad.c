@@ -77,7 +77,7 @@ static enum rt_status pad_run(struct rt_run *r)
         return st;
     struct rt_tensor *o = &r->out[0];
     if (rt_tensor_count(o) == rt_tensor_count(t))
-        return kn_view(r, 0, 0, t->rank, t->dim);
+        return kn_view(r, 0, 0, p.shape.rank, p.shape.dim); /* without elements they may differ */
     if (rt_tensor_count(o) == 0)
         return RT_OK;
     st = pad_with(r, o->data, rt_tensor_count(o));

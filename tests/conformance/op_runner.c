@@ -6,6 +6,10 @@
  *   'R' feeds fetches targets (int32 each), then per feed: name, tensor; then the names
  *
  * Each is answered by a status (int32) and its text; 'R', when that is 0, by the fetched tensors.
+ * Arguments: what rt_tuning leaves out, by name: no_fusion no_winograd no_autotune no_specialise,
+ * and bf16. Unless no_specialise is among them, a run is one of the compiled plan where there can
+ * be one for the shapes fed.
+ *
  * A tensor: dtype, rank (int32), dims (int64), then bytes, or for strings each with its length.
  */
 #include "kernels/kernels.h"
@@ -109,7 +113,8 @@ static void put_status(enum rt_status st, const struct rt_error *err)
     put_text(text, strlen(text));
 }
 
-static struct rt_session *open_session(const struct rt_registry *registry)
+static struct rt_session *open_session(const struct rt_registry *registry,
+                                       const struct rt_tuning *tuning)
 {
     struct rt_error err = {0};
     struct rt_library *library = NULL;
@@ -118,7 +123,7 @@ static struct rt_session *open_session(const struct rt_registry *registry)
     char *graph = get_text(&n);
     enum rt_status st = rt_library_import(&library, rt_span_of(graph, (size_t)n), registry, &err);
     if (st == RT_OK) {
-        const struct rt_session_options options = {.registry = registry};
+        const struct rt_session_options options = {.registry = registry, .tuning = *tuning};
         st = rt_session_new(&session, library, &options, &err);
         if (st)
             rt_library_free(library);
@@ -170,8 +175,29 @@ static void run_once(struct rt_session *session)
         free(name[i]);
 }
 
-int main(void)
+static void read_tuning(struct rt_tuning *t, int n, char **names)
 {
+    const struct {
+        const char *name;
+        bool *flag;
+    } all[] = {{"no_fusion", &t->no_fusion},
+               {"no_winograd", &t->no_winograd},
+               {"no_autotune", &t->no_autotune},
+               {"no_specialise", &t->no_specialise},
+               {"bf16", &t->bf16}};
+    for (int i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < sizeof all / sizeof *all && strcmp(all[k].name, names[i]) != 0)
+            k++;
+        must(k < sizeof all / sizeof *all, "an unknown argument");
+        *all[k].flag = true;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct rt_tuning tuning = {.no_autotune = false};
+    read_tuning(&tuning, argc - 1, argv + 1);
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
@@ -179,7 +205,7 @@ int main(void)
         must(c == 'G' || c == 'R', "an unknown request");
         if (c == 'G') {
             rt_session_free(session);
-            session = open_session(registry);
+            session = open_session(registry, &tuning);
         } else {
             run_once(session);
         }

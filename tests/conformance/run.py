@@ -131,11 +131,11 @@ def as_array(value):
 class Runner:
     """op_runner as a child process; started again when it has died."""
 
-    def __init__(self, path, tf):
-        self.path, self.tf, self.child, self.graph = path, tf, None, None
+    def __init__(self, path, tf, tuning=()):
+        self.path, self.tf, self.tuning, self.child, self.graph = path, tf, tuning, None, None
 
     def start(self):
-        self.child = subprocess.Popen([self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.child = subprocess.Popen([self.path, *self.tuning], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if self.graph is not None:
             return self.send_graph()
 

@@ -381,6 +381,8 @@ def pad(g, op):
     yield case(g.values("float32", (0, 2)), np.int32([[1, 1], [1, 1]]))
     yield case(g.values("float32", (2, 1, 2, 1, 2)), np.int32([[1, 1], [0, 1], [0, 0], [2, 0], [0, 1]]))
     yield case(g.values("float32", ()), np.zeros((0, 2), I32))
+    yield case(g.values("float32", (0, 6)), np.int32([[0, 0], [1, 2]]))
+    yield case(g.values("float32", (2, 0)), np.int32([[1, 0], [0, 0]]))
     if op == "PadV2":
         yield Case(x, np.int32([[1, 2], [0, 1]]), np.float32([1]))
 
