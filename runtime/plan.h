@@ -293,6 +293,8 @@ struct rt_prepared {
     void (*release)(void *state);
     size_t scratch_bytes;
     uint64_t packed; /* bit k: input k is used in packed form, its plain bytes are not needed */
+    const char *why; /* this kernel */
+    struct pl_trial *trial; /* not NULL: made to be tried, its packed forms are made up */
     int n_key;
     int64_t *key;
     bool is_cached;
@@ -324,6 +326,11 @@ enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *i
  * of prep->self (choose.c). */
 enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels,
                                 int n);
+struct pl_chooser;                       /* what a session's choices share */
+struct pl_chooser *pl_chooser_new(void); /* NULL: out of memory */
+void pl_chooser_free(struct pl_chooser *c);
+void pl_chooser_seal(struct rt_session *s);  /* from now on by rule, or as before */
+int pl_chooser_trials(struct rt_session *s); /* nodes that were timed so far */
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
 
 /* ---- small values that are known before a run (known.c) ---- */
@@ -342,6 +349,20 @@ enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shap
                                   struct rt_error *err);
 void rt_segments_free(struct rt_plan *p);
 void rt_wants_free(struct rt_session *s);
+/* ---- trials (trial.c) ---- */
+
+struct rt_pack {
+    void *data;
+    size_t bytes;
+    struct rt_pack *next; /* of a trial */
+};
+/* The index of the best of a node's kernels; -1: it cannot be tried. What it takes is taken from
+ * *left_ns. */
+int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
+             int64_t *left_ns);
+/* rt_prep_pack of a trial. */
+enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes,
+                             const struct rt_pack **out);
 void rt_packs_clear(struct rt_map *packs);
 
 /* ---- the session's, for the stages ---- */
@@ -359,6 +380,7 @@ struct rt_session {
     bool serving;              /* guarded by mu, changed while nothing else runs */
     _Atomic int generation;    /* raised when a frozen variable was written */
     _Atomic int64_t runs, nodes_run, packed_bytes;
+    struct pl_chooser *chooser;
     struct rt_mutex pool_mu;
     struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
     int n_pools;

@@ -285,7 +285,10 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     s->options = *options;
     s->n_devices = options->n_devices + 1;
     struct rt_device **devices = calloc((size_t)s->n_devices, sizeof *devices);
-    if (!devices) {
+    s->chooser = pl_chooser_new();
+    if (!devices || !s->chooser) {
+        pl_chooser_free(s->chooser);
+        free(devices);
         free(s);
         return rt_fail_memory(err, "a session", sizeof *devices);
     }
@@ -335,6 +338,7 @@ void rt_session_free(struct rt_session *s)
     for (size_t i = 0; i < s->callables.n; i++)
         callable_free(s->callables.entry[i].value);
     rt_map_clear(&s->callables);
+    pl_chooser_free(s->chooser);
     rt_packs_clear(&s->packs);
     for (size_t i = 0; i < s->slots.n; i++)
         rt_object_unref(s->slots.entry[i].value);
@@ -757,6 +761,7 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
         if (o->type == &rt_variable_type)
             st = rt_variable_load((struct rt_variable *)o, err);
     }
+    pl_chooser_seal(s);
     return st;
 }
 

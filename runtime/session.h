@@ -15,6 +15,7 @@
 struct rt_session;
 struct rt_callable;
 struct rt_parallel;
+struct rt_autotune;
 
 struct rt_session_options {
     const struct rt_registry *registry; /* must outlive the session */
@@ -30,6 +31,7 @@ struct rt_session_options {
     void (*wants_compile)(void *arg);
     void *compile_arg;
     bool compiles_inline; /* at the first sight, on the thread that runs: for tools and tests */
+    struct rt_autotune *autotune; /* what timing found out before; must outlive; NULL: nothing */
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */
     int n_devices;
 };

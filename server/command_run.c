@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/autotune.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
@@ -44,6 +45,8 @@ static const char usage[] =
     "  --fusion on|off   join element-wise steps to what stands before them (on)\n"
     "  --specialise on|off  compile for the shapes that are run (on)\n"
     "  --winograd on|off 3x3 convolutions by tiles (on)\n"
+    "  --autotune on|off time kernels that could do the same and take the fastest (on)\n"
+    "  --autotune_cache FILE  keep what timing found\n"
     "  --precision P     float32, or bf16: constant weights in bfloat16 (float32)\n"
     "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"cpu_ms\": ..., \"runs\": ...,\n"
     "                    \"load_s\": ...}\n"
@@ -141,6 +144,10 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             wrong = parse_switch(v, &r->tuning.no_specialise) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--winograd")))
             wrong = parse_switch(v, &r->tuning.no_winograd) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--autotune")))
+            wrong = parse_switch(v, &r->tuning.no_autotune) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--autotune_cache")))
+            r->autotune_cache = v;
         else if ((v = srv_args_value(&a, "--precision")))
             wrong = parse_precision(v, &r->tuning.bf16) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--shape")))
@@ -382,11 +389,13 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     struct rt_error err = {.arena = r.arena};
     const char *dir = NULL;
     struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
+    struct rt_autotune *autotune = rt_autotune_new(r.autotune_cache);
     struct rt_model_options options = {
         /* What is measured is what a server does once it has seen these shapes. */
         .session = {.registry = registry,
                     .parallel = parallel,
                     .tuning = r.tuning,
+                    .autotune = autotune,
                     .compiles_inline = r.bench},
         .allow_unsupported_signatures = true,
         .warm_up = r.bench || r.profile};
@@ -407,6 +416,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     for (int i = 0; r.feeds && i < r.s->def->n_inputs; i++)
         rt_tensor_clear(&r.feeds[i]);
     rt_model_free(r.model);
+    rt_autotune_free(autotune);
     rt_parallel_free(parallel);
     rt_arena_free(r.arena);
     return st ? SRV_EXIT_FAILED : SRV_EXIT_OK;

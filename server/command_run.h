@@ -14,7 +14,7 @@ struct srv_run_shape {
 };
 
 struct srv_run {
-    const char *dir, *inputs, *signature;
+    const char *dir, *inputs, *signature, *autotune_cache;
     const char *profile_trace; /* NULL: none */
     bool bench, profile, json, on_line;
     struct rt_tuning tuning;

@@ -226,6 +226,11 @@ static const struct row rows[] = {
     {"precision", TEXT, OURS, AT(precision), "float32", NULL, ANY,
      "float32, or bf16: constant matrices and filters of float32 models are kept and, where the "
      "processor can, multiplied in bfloat16; sums and results stay float32"},
+    {"autotune", SWITCH, OURS, AT(autotune), "on", NULL, ANY,
+     "time kernels that could do the same while a version is loaded, and take the fastest; off: by "
+     "a rule, so that replicas round alike"},
+    {"autotune_cache", TEXT, OURS, AT(autotune_cache), "", NULL, ANY,
+     "a file in which what timing found is kept; servers may share it"},
     {"log_device_placement", BOOLEAN, OURS, AT(log_device_placement), "false", NULL, ANY,
      "log where each node runs"},
     {"access_log", BOOLEAN, OURS, AT(access_log), "false", NULL, ANY, "one line per request"},

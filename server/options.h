@@ -74,6 +74,8 @@ struct srv_options {
     bool allow_unsupported_signatures;
     bool fusion, winograd;
     const char *precision; /* "float32" or "bf16" */
+    bool fusion, winograd, autotune;
+    const char *autotune_cache;
     bool log_device_placement;
     bool access_log;
     const char *log_format; /* "text" or "json" */

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/autotune.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
@@ -422,6 +423,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     s->options = *options;
     s->registry = registry;
     s->run_memory.limit = run_memory(options);
+    s->autotune = rt_autotune_new(options->autotune_cache);
     atomic_store(&s->map, &nothing);
     enum rt_status st = settle(s, &err);
     s->in_flight.limit = s->options.max_bytes_in_flight;
@@ -450,6 +452,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     }
     if (stopped >= 0)
         close(stopped);
+    rt_autotune_free(s->autotune);
     rt_arena_free(s->settings);
     free(s);
     close(signals);

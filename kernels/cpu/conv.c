@@ -612,6 +612,7 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
      .device = "CPU",                                                                              \
      .name = name_ ".onednn",                                                                      \
      .types = DNNL_TYPES,                                                                          \
+     .flags = RT_K_TIMED,                                                                          \
      .can = can_dnnl,                                                                              \
      .prepare = prepare_dnnl,                                                                      \
      .run = run},                                                                                  \
@@ -629,10 +630,19 @@ const struct kn_entry kn_conv2d = {
            .tail = tail},
     .kernels = KN_KERNELS({.op = "Conv2D",
                            .device = "CPU",
-                           .name = "conv2d.winograd",
+                           .name = "conv2d.winograd4",
                            .types = RT_T(RT_F32),
-                           .can = kn_winograd_can,
-                           .prepare = kn_winograd_prepare,
+                           .flags = RT_K_TIMED,
+                           .can = kn_winograd4_can,
+                           .prepare = kn_winograd4_prepare,
+                           .run = kn_winograd_conv},
+                          {.op = "Conv2D",
+                           .device = "CPU",
+                           .name = "conv2d.winograd2",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_winograd2_can,
+                           .prepare = kn_winograd2_prepare,
                            .run = kn_winograd_conv},
                           ROWS("Conv2D", "conv2d", PLAIN_TYPES)),
 };

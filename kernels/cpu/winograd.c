@@ -1,6 +1,10 @@
 #include "kernels/cpu/winograd.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "kernels/cpu/types.h"
 
 struct kn_winograd_loops {
     int panel; /* columns of the weights that lie together */
@@ -220,4 +224,64 @@ void kn_winograd_run(const struct kn_winograd *w, const float *src, const float 
             }
         }
     }
+}
+
+/* ---- how exact it is ---- */
+
+/* One output pixel, summed directly; x: its 3x3 window, `row` floats between rows. */
+KN_CLONES static void sum_window(const float *x, int64_t row, const float *filter, int64_t ci,
+                                 int64_t co, float *restrict y)
+{
+    memset(y, 0, (size_t)co * sizeof *y);
+    for (int64_t i = 0; i < 9; i++)
+        for (int64_t c = 0; c < ci; c++) {
+            const float v = x[i / 3 * row + i % 3 * ci + c];
+            const float *restrict f = filter + (i * ci + c) * co;
+            for (int64_t o = 0; o < co; o++)
+                y[o] += v * f[o];
+        }
+}
+
+double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed)
+{
+    const int64_t a = w->m + 2, last = w->m - 1;
+    const int64_t pixel[][2] = {{0, 0}, {last / 2, last}, {last, last}};
+    struct kn_winograd one = {.m = w->m,
+                              .batch = 1,
+                              .in_h = a,
+                              .in_w = a,
+                              .out_h = w->m,
+                              .out_w = w->m,
+                              .ci = w->ci,
+                              .co = w->co};
+    double most = 0, apart = 0;
+    uint32_t seed = 1;
+
+    if (!kn_winograd_solve(&one))
+        return NAN;
+    const size_t n_x = (size_t)(a * a * w->ci), n_y = (size_t)(w->m * w->m * w->co);
+    const size_t scratch = (kn_winograd_scratch_bytes(&one) + 63) / 64 * 64;
+    const size_t floats = (n_x + n_y + (size_t)w->co) * sizeof(float);
+    char *room = aligned_alloc(64, scratch + (floats + 63) / 64 * 64);
+    if (!room)
+        return NAN;
+    float *x = (void *)(room + scratch), *y = x + n_x, *right = y + n_y;
+    for (size_t i = 0; i < n_x; i++) {
+        seed = seed * 1664525 + 1013904223;
+        x[i] = (float)(int32_t)seed / (float)INT32_MAX;
+    }
+    kn_winograd_run(&one, x, packed, y, room, NULL, NULL);
+    for (size_t k = 0; k < sizeof pixel / sizeof *pixel && !isnan(apart); k++) {
+        const int64_t i = pixel[k][0], j = pixel[k][1];
+        sum_window(x + (i * a + j) * w->ci, a * w->ci, filter, w->ci, w->co, right);
+        for (int64_t o = 0; o < w->co; o++) {
+            const double v = (double)right[o];
+            const double d = fabs(v - (double)y[(i * w->m + j) * w->co + o]);
+            most = fmax(most, fabs(v));
+            if (!(d <= apart))
+                apart = d; /* a NaN stays */
+        }
+    }
+    free(room);
+    return most > 0 || isnan(apart) ? apart / most : apart;
 }

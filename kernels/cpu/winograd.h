@@ -46,6 +46,12 @@ int kn_winograd_panel(const struct kn_winograd *w);
 size_t kn_winograd_pack_bytes(const struct kn_winograd *w);
 /* filter [3, 3, ci, co] to the transformed form; dst 64-byte aligned. */
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst);
+/*
+ * How far sums by tiles are from direct ones for this filter and the same made-up image: the
+ * largest difference as a part of the largest magnitude. NaN where the filter has one, or memory
+ * is short.
+ */
+double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed);
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
 /*
  * src [batch, in_h, in_w, ci] to dst [batch, out_h, out_w, co]. `finish` (NULL: none) is called

@@ -18,8 +18,9 @@ enum {
      * enough of them even in one picture to pay for their larger weights. */
     LARGE_SIDE = 20,
 };
+static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
 
-static bool solve(const struct kn_conv_shape *g, struct kn_winograd *w)
+static bool solve(const struct kn_conv_shape *g, int m, struct kn_winograd *w)
 {
     const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
 
@@ -30,7 +31,7 @@ static bool solve(const struct kn_conv_shape *g, struct kn_winograd *w)
     if (g->groups != 1 || g->ci < LEAST_CHANNELS || g->co < LEAST_CHANNELS || g->batch < 0)
         return false;
     *w = (struct kn_winograd){
-        .m = y->out >= LARGE_SIDE && x->out >= LARGE_SIDE ? 4 : 2,
+        .m = m,
         .batch = g->batch ? g->batch : 1,
         .in_h = y->in,
         .in_w = x->in,
@@ -44,7 +45,7 @@ static bool solve(const struct kn_conv_shape *g, struct kn_winograd *w)
     return kn_winograd_solve(w);
 }
 
-int kn_winograd_can(const struct rt_prep *p)
+static int can(const struct rt_prep *p, int m)
 {
     struct rt_error ignored = {.arena = NULL};
     struct rt_prep quiet = *p;
@@ -53,9 +54,20 @@ int kn_winograd_can(const struct rt_prep *p)
 
     quiet.err = &ignored;
     if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
-        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g))
+        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !solve(&g, m, &w))
         return 0;
-    return solve(&g, &w) ? 3 : 0;
+    const int by_rule = w.out_h >= LARGE_SIDE && w.out_w >= LARGE_SIDE ? 4 : 2;
+    return m == by_rule ? 3 : 1;
+}
+
+int kn_winograd2_can(const struct rt_prep *p)
+{
+    return can(p, 2);
+}
+
+int kn_winograd4_can(const struct rt_prep *p)
+{
+    return can(p, 4);
 }
 
 /* What the bytes of a packed filter depend on. */
@@ -75,10 +87,13 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     if (!kn_winograd_solve(&w))
         return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
     kn_winograd_pack(&w, src->data, dst);
+    const double apart = kn_winograd_error(&w, src->data, dst);
+    if (!(apart <= MOST_APART))
+        return rt_fail(err, RT_FAILED_PRECONDITION, "sums by tiles would be %g apart", apart);
     return RT_OK;
 }
 
-enum rt_status kn_winograd_prepare(struct rt_prep *p, void **state)
+static enum rt_status prepare(struct rt_prep *p, int m, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
     struct kn_conv_shape g;
@@ -88,7 +103,7 @@ enum rt_status kn_winograd_prepare(struct rt_prep *p, void **state)
     enum rt_status st = kn_conv_prepare(p, &g);
     if (st)
         return st;
-    if (!solve(&g, &s->w))
+    if (!solve(&g, m, &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
     kn_tail_read(&s->tail, p->node);
@@ -103,6 +118,16 @@ enum rt_status kn_winograd_prepare(struct rt_prep *p, void **state)
     p->scratch_bytes = kn_winograd_scratch_bytes(&s->w);
     *state = s;
     return st;
+}
+
+enum rt_status kn_winograd2_prepare(struct rt_prep *p, void **state)
+{
+    return prepare(p, 2, state);
+}
+
+enum rt_status kn_winograd4_prepare(struct rt_prep *p, void **state)
+{
+    return prepare(p, 4, state);
 }
 
 struct finish {

@@ -1,0 +1,55 @@
+/*
+ * What timing found out: which kernel of a node is the fastest, by processor, op, attributes,
+ * types and shapes. Remembered as long as the process lives and, with a file, beyond; several
+ * servers may share the file.
+ *
+ * The file is text: a first line with its version, then lines of a key, a tab and a kernel's name.
+ * It is input like any other: what is no such line is left out, a name that is none of a node's
+ * kernels is not heeded, and sizes are bounded.
+ *
+ * Threads: any.
+ */
+#ifndef RT_AUTOTUNE_H
+#define RT_AUTOTUNE_H
+
+#include "runtime/base/span.h"
+#include "runtime/op.h"
+
+enum {
+    RT_AUTOTUNE_KEY = 480, /* bytes of a key, its NUL among them */
+    RT_AUTOTUNE_NAME = 64, /* of a kernel's name */
+    RT_AUTOTUNE_MOST = 16384,
+    RT_AUTOTUNE_FILE_BYTES = 8 << 20,
+};
+
+struct rt_autotune;
+/* `path` NULL: no file. It is read now; one that is not there, or is no such file, is as an empty
+ * one (which the log says of the latter). NULL: out of memory. */
+struct rt_autotune *rt_autotune_new(const char *path);
+void rt_autotune_free(struct rt_autotune *a); /* NULL is fine */
+
+/*
+ * A node's key: printable, without blanks. `names` are those of the kernels to choose from. False:
+ * attributes or a length that no key is made of.
+ */
+bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names, int width,
+                     char key[RT_AUTOTUNE_KEY]);
+/* The kernel's name; empty: not known. */
+void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
+void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
+/* The file as it is now and what is known here, written if that is more than is in the file. */
+enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
+
+/* Lines of a file into `a`: how many were taken. *bad: how many were left out; -1: it is no such
+ * file. */
+int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
+
+/* For tests: what a run is said to have taken instead of what the clock says. */
+
+void rt_autotune_inject(struct rt_autotune *a,
+                        int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch),
+                        void *arg);
+int64_t rt_autotune_time(struct rt_autotune *a, const struct rt_kernel *k, int64_t batch,
+                         int64_t ns);
+
+#endif

@@ -1,0 +1,367 @@
+/*
+ * Candidates for one node, run on made-up data of its shapes to see which takes the least time, in
+ * the thread's own time: what else the machine does counts little. Their constants are made up too,
+ * of the sizes that packing would give them: nothing is packed for a kernel that is not chosen.
+ *
+ * Between runs the second-level cache is filled with other bytes, for in a run of the whole model
+ * other nodes come between. Where rows are independent a few rows at a time count as much as one.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/autotune.h"
+#include "runtime/plan.h"
+
+enum {
+    MOST = 16,
+    ROWS = 4,   /* the batch that counts beside the one given */
+    ROUNDS = 3, /* at most */
+    MOST_BYTES = 256 << 20,
+};
+static const int64_t long_ns = 10000000; /* all candidates once: then no second round, no rows */
+
+struct pl_trial {
+    struct rt_pack *pack; /* a chain, shared by the candidates where sizes are equal */
+    size_t other_bytes;
+    char *other; /* what fills the cache */
+};
+
+struct candidate {
+    const struct rt_kernel *kernel;
+    struct rt_prepared *prepared;
+    int64_t best_ns; /* at this batch */
+    double score;    /* sum over batches of its time by the best one's */
+    bool out;
+};
+
+struct tensors {
+    int n_in, n_out;
+    struct rt_tensor *in; /* n_in, then n_out */
+    struct rt_info *info;
+};
+
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- made-up bytes ---- */
+
+/* Ordinary numbers of either sign, of moderate size, whether read as float, double or halves. */
+static void make_up(void *data, size_t bytes)
+{
+    uint32_t x = 1, *p = data;
+    for (size_t i = 0; i < bytes / sizeof *p; i++) {
+        x = x * 1664525 + 1013904223;
+        p[i] = 0x3c803c80u | (x & 0x807f0000u) | (x >> 9 & 0x807fu);
+    }
+    memset((char *)data + bytes / sizeof *p * sizeof *p, 0, bytes % sizeof *p);
+}
+
+enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes, const struct rt_pack **out)
+{
+    struct pl_trial *t = p->self->trial;
+
+    for (struct rt_pack *k = t->pack; k; k = k->next)
+        if (k->bytes == bytes) {
+            *out = k;
+            p->self->packed |= UINT64_C(1) << input;
+            return RT_OK;
+        }
+    struct rt_pack *k = calloc(1, sizeof *k);
+    if (!k || bytes > MOST_BYTES || posix_memalign(&k->data, 64, (bytes + 127) & ~(size_t)63)) {
+        free(k);
+        return rt_fail_memory(p->err, "a trial", bytes);
+    }
+    make_up(k->data, bytes);
+    k->bytes = bytes;
+    k->next = t->pack;
+    t->pack = k;
+    *out = k;
+    p->self->packed |= UINT64_C(1) << input;
+    return RT_OK;
+}
+
+static void trial_clear(struct pl_trial *t)
+{
+    for (struct rt_pack *k = t->pack, *next; k; k = next) {
+        next = k->next;
+        free(k->data);
+        free(k);
+    }
+    free(t->other);
+}
+
+static void fill_cache(struct pl_trial *t, const struct rt_tensor *in)
+{
+    const size_t warm = 1 << 20;
+    volatile char *at = in->data;
+
+    for (size_t i = 0; t->other && i < t->other_bytes; i += 64)
+        t->other[i]++;
+    /* The node before it has just left its input. */
+    const size_t bytes = rt_tensor_bytes(in);
+    for (size_t i = 0; at && i < bytes && i < warm; i += 64)
+        (void)at[i];
+}
+
+/* ---- shapes ---- */
+
+static bool is_float(enum rt_dtype d)
+{
+    return d == RT_F32 || d == RT_F16 || d == RT_BF16 || d == RT_F64;
+}
+
+static bool is_constant(const struct rt_prep *prep, int k)
+{
+    return k < 64 && (prep->self->node->const_in >> k & 1);
+}
+
+static bool new_tensor(struct rt_tensor *t, const struct rt_info *x, size_t *bytes)
+{
+    struct rt_error ignored = {.arena = NULL};
+    const int64_t n = x->shape.rank < 0 ? -1 : rt_count(x->shape.rank, x->shape.dim);
+
+    if (!is_float(x->dtype) || n <= 0 || n > (int64_t)(MOST_BYTES - *bytes) / 8 ||
+        rt_tensor_new(t, NULL, x->dtype, x->shape.rank, x->shape.dim, &ignored))
+        return false;
+    *bytes += rt_tensor_bytes(t);
+    make_up(t->data, rt_tensor_bytes(t));
+    return true;
+}
+
+/* Inputs and outputs at `rows` times the first axis of the inputs that are no constants. False: a
+ * type or size that is not tried. */
+static bool make_tensors(const struct rt_prep *prep, int64_t rows, struct tensors *t)
+{
+    const int n = prep->n_in + prep->n_out;
+    struct rt_error ignored = {.arena = NULL};
+    size_t bytes = 0;
+
+    *t = (struct tensors){.n_in = prep->n_in, .n_out = prep->n_out};
+    t->in = calloc((size_t)n + 1, sizeof *t->in);
+    t->info = calloc((size_t)n + 1, sizeof *t->info);
+    int8_t *alias = calloc((size_t)n + 1, 1);
+    if (!t->in || !t->info || !alias) {
+        free(alias);
+        return false;
+    }
+    memcpy(t->info, prep->in, (size_t)prep->n_in * sizeof *t->info);
+    memcpy(t->info + prep->n_in, prep->out, (size_t)prep->n_out * sizeof *t->info);
+    for (int k = 0; k < prep->n_in && rows > 1; k++)
+        if (!is_constant(prep, k) && t->info[k].shape.rank > 0 && t->info[k].shape.dim[0] == 1)
+            t->info[k].shape.dim[0] = rows;
+    bool ok = true;
+    if (rows > 1) {
+        for (int k = 0; k < prep->n_out; k++)
+            t->info[prep->n_in + k].shape.rank = -1;
+        struct rt_infer x = {.node = prep->node,
+                             .n_in = prep->n_in,
+                             .n_out = prep->n_out,
+                             .in = t->info,
+                             .out = t->info + prep->n_in,
+                             .alias = alias,
+                             .err = &ignored};
+        ok = prep->node->op->infer(&x) == RT_OK;
+    }
+    free(alias);
+    for (int k = 0; k < n && ok; k++) {
+        if (k < prep->n_in && is_constant(prep, k) && prep->in[k].value)
+            rt_tensor_ref(&t->in[k], prep->in[k].value);
+        else
+            ok = new_tensor(&t->in[k], &t->info[k], &bytes);
+    }
+    return ok;
+}
+
+static void tensors_clear(struct tensors *t)
+{
+    for (int k = 0; t->in && k < t->n_in + t->n_out; k++)
+        rt_tensor_clear(&t->in[k]);
+    free(t->in);
+    free(t->info);
+}
+
+/* ---- running ---- */
+
+static bool prepare(const struct rt_prep *from, struct candidate *c, const struct tensors *t,
+                    struct pl_trial *trial, struct rt_error *err)
+{
+    struct rt_prepared *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return false;
+    p->plan = from->self->plan;
+    p->node = from->self->node;
+    p->kernel = c->kernel;
+    p->trial = trial;
+    struct rt_prep prep = {.node = from->node,
+                           .n_in = t->n_in,
+                           .n_out = t->n_out,
+                           .in = t->info,
+                           .out = t->info + t->n_in,
+                           .tuning = from->tuning,
+                           .self = p,
+                           .err = err};
+    c->prepared = p;
+    if (c->kernel->can && c->kernel->can(&prep) <= 0)
+        return false;
+    if (c->kernel->prepare && c->kernel->prepare(&prep, &p->state))
+        return false;
+    p->release = prep.release;
+    p->scratch_bytes = prep.scratch_bytes;
+    for (int k = 0; k < t->n_in; k++)
+        if (is_constant(from, k) && !(p->packed >> k & 1) && rt_tensor_load(&t->in[k], err))
+            return false;
+    return true;
+}
+
+/* What it took; -1: it failed. */
+static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, struct tensors *t,
+                        struct pl_trial *trial)
+{
+    struct rt_session *s = prep->self->plan->session;
+    struct rt_error err = {.arena = NULL};
+    struct rt_run_shared shared = {.session = s};
+    struct rt_context context = {.plan = prep->self->plan, .shared = &shared, .in = t->in};
+    struct rt_run r = {.node = prep->node,
+                       .state = c->prepared->state,
+                       .n_in = t->n_in,
+                       .n_out = t->n_out,
+                       .in = t->in,
+                       .out = t->in + t->n_in,
+                       .ctx = &context,
+                       .err = &err};
+    int64_t ns = -1;
+
+    if (rt_context_scratch(&context, &context.scratch, &context.scratch_room,
+                           c->prepared->scratch_bytes, prep->node->name, &err))
+        return -1;
+    if (c->prepared->scratch_bytes)
+        memset(context.scratch, 0, c->prepared->scratch_bytes);
+    r.scratch = context.scratch;
+    fill_cache(trial, t->in);
+    const int64_t start = cpu_ns();
+    if (c->kernel->run(&r) == RT_OK)
+        ns = cpu_ns() - start;
+    rt_context_drop_scratch(&context);
+    return ns < 0 ? ns
+                  : rt_autotune_time(s->options.autotune, c->kernel, t->n_in ? t->in[0].dim[0] : 1,
+                                     ns);
+}
+
+/* One round of those that are still in; the sum of what it took. */
+static int64_t one_round(const struct rt_prep *prep, struct candidate *c, int n, struct tensors *t,
+                         struct pl_trial *trial)
+{
+    int64_t sum = 0;
+
+    for (int k = 0; k < n; k++) {
+        if (c[k].out)
+            continue;
+        const int64_t ns = run_once(prep, &c[k], t, trial);
+        c[k].out = ns < 0;
+        if (ns >= 0 && ns < c[k].best_ns)
+            c[k].best_ns = ns;
+        sum += ns > 0 ? ns : 0;
+    }
+    return sum;
+}
+
+static int64_t best_of(const struct candidate *c, int n, int *n_left)
+{
+    int64_t best = INT64_MAX;
+
+    *n_left = 0;
+    for (int k = 0; k < n; k++) {
+        *n_left += !c[k].out;
+        if (!c[k].out && c[k].best_ns < best)
+            best = c[k].best_ns;
+    }
+    return best < 1 ? 1 : best;
+}
+
+static void drop_slow(struct candidate *c, int n, double factor)
+{
+    int n_left;
+    const double most = (double)best_of(c, n, &n_left) * factor;
+
+    for (int k = 0; k < n; k++)
+        c[k].out = c[k].out || (double)c[k].best_ns > most;
+}
+
+/* Adds to each one's score at this many rows. How long one run of each took; -1: not to be tried.
+ */
+static int64_t try_rows(const struct rt_prep *prep, struct candidate *c, int n, int64_t rows,
+                        struct pl_trial *trial)
+{
+    struct rt_error err = {.arena = NULL};
+    struct tensors t;
+    int64_t took = 0, first = -1;
+    int n_left = 2;
+    const bool ok = make_tensors(prep, rows, &t);
+
+    for (int k = 0; k < n && ok; k++) {
+        c[k].best_ns = INT64_MAX;
+        if (!c[k].out)
+            c[k].out = !prepare(prep, &c[k], &t, trial, &err);
+    }
+    for (int round = 0; round < (rows > 1 ? 1 : ROUNDS) && ok && n_left > 1; round++) {
+        took += one_round(prep, c, n, &t, trial);
+        first = round ? first : took;
+        if (took > long_ns)
+            break;
+        drop_slow(c, n, rows > 1 ? 8 : round ? 1.5 : 2);
+        best_of(c, n, &n_left);
+    }
+    const double best = (double)best_of(c, n, &n_left);
+    for (int k = 0; k < n; k++) {
+        if (ok && !c[k].out)
+            c[k].score += (double)c[k].best_ns / best;
+        rt_prepared_free(c[k].prepared);
+        c[k].prepared = NULL;
+    }
+    tensors_clear(&t);
+    return n_left ? first : -1;
+}
+
+int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
+             int64_t *left_ns)
+{
+    const struct rt_info *in = prep->in;
+    struct pl_trial trial = {.other_bytes = 4 << 20};
+    struct candidate c[MOST] = {0};
+    const int64_t start = cpu_ns();
+    int best = -1, n_left = 0;
+
+    for (int k = 0; k < n; k++)
+        if (n > MOST || kernels[k]->run == NULL)
+            return -1;
+    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (cache > 0 && cache < 8 << 20)
+        trial.other_bytes = 2 * (size_t)cache;
+    trial.other = calloc(1, trial.other_bytes);
+    for (int k = 0; k < n; k++)
+        c[k].kernel = kernels[k];
+    const int64_t one = try_rows(prep, c, n, 1, &trial);
+    best_of(c, n, &n_left);
+    if (one >= 0 && one < long_ns && n_left > 1 && prep->n_in && in->shape.rank > 0 &&
+        in->shape.dim[0] == 1 && prep->node->op->rows && prep->node->op->infer) {
+        struct candidate few[MOST];
+        memcpy(few, c, sizeof few);
+        if (try_rows(prep, few, n, ROWS, &trial) >= 0)
+            memcpy(c, few, sizeof c);
+    }
+    /* The first one is the rule's: others must be better by more than noise. */
+    for (int k = 0; k < n; k++)
+        if (!c[k].out && c[k].score > 0 &&
+            (best < 0 || c[k].score < c[best].score * (best == 0 ? 0.98 : 1)))
+            best = k;
+    trial_clear(&trial);
+    *left_ns -= cpu_ns() - start;
+    return best;
+}
