@@ -180,6 +180,8 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     s->chooser->left_ns -= before - left;
     s->chooser->trials++;
     rt_mutex_unlock(&s->chooser->mu);
+    RT_LOG(RT_LOG_DEBUG, "autotune: %s: %s, in %lld us", key,
+           best < 0 ? "cannot be tried" : c->kernel[best]->name, (long long)(before - left) / 1000);
     if (best < 0)
         return "by rule, it cannot be tried";
     put_first(c, best);

@@ -72,7 +72,6 @@ struct srv_options {
     int64_t request_log_file_bytes, request_log_file_ms;
     double golden_tolerance; /* where a version says nothing */
     bool allow_unsupported_signatures;
-    bool fusion, winograd;
     const char *precision; /* "float32" or "bf16" */
     bool fusion, winograd, autotune;
     const char *autotune_cache;

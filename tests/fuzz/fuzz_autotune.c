@@ -1,0 +1,24 @@
+/* A file of what timing found: what is taken of it is what is written, and is read again. */
+#include <stdlib.h>
+
+#include "runtime/autotune.h"
+#include "runtime/base/log.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char name[RT_AUTOTUNE_NAME];
+    int bad = 0, again = 0;
+
+    atomic_store(&rt_log_level, -1);
+    struct rt_autotune *a = rt_autotune_new(NULL);
+    if (!a)
+        return 0;
+    const int taken = rt_autotune_read(a, rt_span_of(data, size), &bad);
+    if (taken < 0 || (bad < 0 && taken) ||
+        rt_autotune_read(a, rt_span_of(data, size), &again) != taken || again != bad)
+        abort();
+    rt_autotune_find(a, "key", name);
+    rt_autotune_free(a);
+    return 0;
+}
