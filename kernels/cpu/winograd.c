@@ -15,7 +15,6 @@ struct kn_winograd_loops {
 };
 
 enum {
-    ROWS = 6,        /* of a product, held in registers */
     LINE = 16,       /* floats in a cache line */
     LEAST_TILES = 48 /* in a block: transformed weights are read once per block */
 };
@@ -24,6 +23,7 @@ enum {
 #define TARGET
 #define LANES 4
 #define WIDE  2
+#define ROWS  6
 #include "kernels/cpu/winograd_loops.h"
 
 #if defined(__x86_64__)
@@ -31,12 +31,14 @@ enum {
 #define TARGET      __attribute__((target("avx2,fma")))
 #define LANES       8
 #define WIDE        2
+#define ROWS        6
 #include "kernels/cpu/winograd_loops.h"
 
 #define LOOPS(name) avx512_##name
 #define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
 #define LANES       16
-#define WIDE        4
+#define WIDE        2
+#define ROWS        14
 #include "kernels/cpu/winograd_loops.h"
 #endif
 

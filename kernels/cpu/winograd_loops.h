@@ -4,6 +4,7 @@
  *   TARGET       the attribute that selects the instruction set
  *   LANES        floats in a vector
  *   WIDE         vectors side by side in a panel of the product
+ *   ROWS         of a product, whose sums are held in registers
  */
 
 typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -134,21 +135,34 @@ TARGET static void LOOPS(output)(int m, const float *p, int64_t step, int64_t co
 
 /* ---- the product ---- */
 
-/* c [rows, wide vectors] = a [rows, k] x b, where b holds k rows of a panel. */
+/*
+ * c [rows, wide vectors] = a [rows, k] x b, where b holds k rows of a panel. Rows are addressed in
+ * fours from pointers that move along, which leaves registers for the sums. `next`: a panel that
+ * will be wanted soon.
+ */
 INLINE void LOOPS(corner)(const float *a, int64_t lda, const float *b, float *c, int64_t ldc,
-                          int64_t k, const int rows, const int wide)
+                          int64_t k, const float *next, const int rows, const int wide)
 {
     VEC sum[ROWS][WIDE];
+    const float *from[(ROWS + 3) / 4];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < wide; j++)
             sum[i][j] = (VEC){0};
+    for (int i = 0; i < rows; i += 4)
+        from[i / 4] = a + i * lda;
     for (int64_t l = 0; l < k; l++) {
         VEC w[WIDE];
         for (int j = 0; j < wide; j++)
-            w[j] = VLOAD(b + l * PANEL + j * LANES);
+            w[j] = VLOAD(b + j * LANES);
+        for (int j = 0; j < PANEL; j += LINE)
+            __builtin_prefetch(next + j, 0, 2);
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < wide; j++)
-                sum[i][j] += a[i * lda + l] * w[j];
+                sum[i][j] += from[i / 4][i % 4 * lda] * w[j];
+        for (int i = 0; i < rows; i += 4)
+            from[i / 4]++;
+        b += PANEL;
+        next += PANEL;
     }
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < wide; j++)
@@ -156,14 +170,10 @@ INLINE void LOOPS(corner)(const float *a, int64_t lda, const float *b, float *c,
 }
 
 #define CORNER(r, w)                                                                               \
-    case (r)*8 + (w):                                                                              \
-        LOOPS(corner)(ar, lda, b, cr, ldc, k, r, w);                                               \
+    case (r)*4 + (w):                                                                              \
+        LOOPS(corner)(ar, lda, b, cr, ldc, k, next, r, w);                                         \
         break;
-#if WIDE == 4
-#define CORNERS(r) CORNER(r, 1) CORNER(r, 2) CORNER(r, 3) CORNER(r, 4)
-#else
 #define CORNERS(r) CORNER(r, 1) CORNER(r, 2)
-#endif
 
 TARGET static void LOOPS(product)(const float *a, int64_t lda, const float *b, float *c,
                                   int64_t ldc, int64_t rows, int64_t k, int64_t n)
@@ -171,15 +181,21 @@ TARGET static void LOOPS(product)(const float *a, int64_t lda, const float *b, f
     const int64_t parts = (rows + ROWS - 1) / ROWS; /* of even height */
     for (int64_t j = 0; j < n; j += PANEL, b += k * PANEL) {
         const int wide = (int)((n - j < PANEL ? n - j : PANEL) / LANES);
-        const float *ar = a;
+        const float *ar = a, *next = b + k * PANEL;
         float *cr = c + j;
         for (int64_t i = 0; i < parts; i++) {
             const int64_t r = rows / parts + (i < rows % parts);
-            switch (r * 8 + wide) {
-                CORNERS(1) CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
+            switch (r * 4 + wide) {
+                CORNERS(1)
+                CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
+#if ROWS == 14
+                    CORNERS(7) CORNERS(8) CORNERS(9) CORNERS(10) CORNERS(11) CORNERS(12) CORNERS(13)
+                        CORNERS(14)
+#endif
             }
             ar += r * lda;
             cr += r * ldc;
+            next = b;
         }
     }
 }
@@ -198,3 +214,4 @@ static const struct kn_winograd_loops LOOPS(loops) = {PANEL, LOOPS(input), LOOPS
 #undef TARGET
 #undef LANES
 #undef WIDE
+#undef ROWS

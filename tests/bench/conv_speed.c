@@ -209,8 +209,8 @@ static double one_layer(const struct layer *l, int64_t batch, int rounds, double
 int main(int argc, char **argv)
 {
     const char *net = argc > 1 ? argv[1] : "resnet50";
-    const int64_t batch = argc > 2 ? atoi(argv[2]) : 1;
-    const int rounds = argc > 3 ? atoi(argv[3]) : 20;
+    const int64_t batch = argc > 2 ? strtoll(argv[2], NULL, 10) : 1;
+    const int rounds = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 20;
     double direct = 0, best = 0;
 
     if (batch < 1 || rounds < 1 || !kn_dnnl_engine())
