@@ -216,6 +216,7 @@ struct rt_run_shared {
     const _Atomic bool *const *all_cancelled; /* as in rt_run_options */
     int n_all_cancelled;
     int depth;   /* of sub-plan calls */
+    bool alone;  /* stays on its thread */
     bool moving; /* the next plan's feeds are held by its caller alone and may be taken */
     int64_t nodes_run;
     struct rt_trace *trace; /* NULL: nobody wants the times of nodes */

@@ -100,7 +100,8 @@ enum rt_status rt_run_check(struct rt_run *r)
 
 static struct rt_parallel *parallel_of(const struct rt_run *r)
 {
-    return r->ctx->shared->session->options.parallel;
+    const struct rt_run_shared *s = r->ctx->shared;
+    return s->alone ? NULL : s->session->options.parallel;
 }
 
 int rt_run_width(const struct rt_run *r)

@@ -226,7 +226,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
 {
     struct rt_session *s = prep->self->plan->session;
     struct rt_error err = {.arena = NULL};
-    struct rt_run_shared shared = {.session = s};
+    struct rt_run_shared shared = {.session = s, .alone = true};
     struct rt_context context = {.plan = prep->self->plan, .shared = &shared, .in = t->in};
     struct rt_run r = {.node = prep->node,
                        .state = c->prepared->state,

@@ -187,7 +187,8 @@ TARGET static void LOOPS(product)(const float *a, int64_t lda, const float *b, f
             const int64_t r = rows / parts + (i < rows % parts);
             switch (r * 4 + wide) {
                 CORNERS(1)
-                CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
+                CORNERS(2)
+                CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
 #if ROWS == 14
                     CORNERS(7) CORNERS(8) CORNERS(9) CORNERS(10) CORNERS(11) CORNERS(12) CORNERS(13)
                         CORNERS(14)
