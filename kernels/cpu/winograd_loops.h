@@ -173,7 +173,15 @@ INLINE void LOOPS(corner)(const float *a, int64_t lda, const float *b, float *c,
     case (r)*4 + (w):                                                                              \
         LOOPS(corner)(ar, lda, b, cr, ldc, k, next, r, w);                                         \
         break;
-#define CORNERS(r) CORNER(r, 1) CORNER(r, 2)
+#define CORNERS(r)  CORNER(r, 1) CORNER(r, 2)
+#define SIX_CORNERS CORNERS(1) CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
+#if ROWS == 6
+#define ALL_CORNERS SIX_CORNERS
+#else
+#define ALL_CORNERS                                                                                \
+    SIX_CORNERS CORNERS(7) CORNERS(8) CORNERS(9) CORNERS(10) CORNERS(11) CORNERS(12) CORNERS(13)   \
+        CORNERS(14)
+#endif
 
 TARGET static void LOOPS(product)(const float *a, int64_t lda, const float *b, float *c,
                                   int64_t ldc, int64_t rows, int64_t k, int64_t n)
@@ -186,13 +194,7 @@ TARGET static void LOOPS(product)(const float *a, int64_t lda, const float *b, f
         for (int64_t i = 0; i < parts; i++) {
             const int64_t r = rows / parts + (i < rows % parts);
             switch (r * 4 + wide) {
-                CORNERS(1)
-                CORNERS(2)
-                CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
-#if ROWS == 14
-                    CORNERS(7) CORNERS(8) CORNERS(9) CORNERS(10) CORNERS(11) CORNERS(12) CORNERS(13)
-                        CORNERS(14)
-#endif
+                ALL_CORNERS
             }
             ar += r * lda;
             cr += r * ldc;
@@ -211,6 +213,8 @@ static const struct kn_winograd_loops LOOPS(loops) = {PANEL, LOOPS(input), LOOPS
 #undef INLINE
 #undef CORNER
 #undef CORNERS
+#undef SIX_CORNERS
+#undef ALL_CORNERS
 #undef LOOPS
 #undef TARGET
 #undef LANES
