@@ -392,7 +392,10 @@ struct rt_session {
     size_t layout_bytes;
     struct rt_want *wanted, **wanted_end;
     int n_wanted;
-    bool compiles_at_once;  /* a miss is wanted the first time: while loading */
+    bool compiles_at_once;           /* a miss is wanted the first time: while loading */
+    atomic_bool ends;                /* nothing more is worth compiling */
+    struct rt_session *next_wanting; /* of the compiler, as what follows */
+    bool is_wanting;
     atomic_int retirements; /* of layouts: contexts drop theirs when it has changed */
 };
 

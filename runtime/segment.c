@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/compiler.h"
 #include "runtime/layout.h"
 
 enum {
@@ -180,8 +181,8 @@ struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
     if (wanted && s->options.compiles_inline) {
         rt_session_compile(s);
         l = find(c, begin, &ignored);
-    } else if (wanted && s->options.wants_compile) {
-        s->options.wants_compile(s->options.compile_arg);
+    } else if (wanted && s->options.compiler) {
+        rt_compiler_want(s->options.compiler, s);
     }
     return l;
 }
@@ -311,7 +312,7 @@ int rt_session_compile(struct rt_session *s)
     const unsigned before = rt_flush_subnormals();
     struct rt_want *w;
     int n = 0;
-    for (; (w = want_take(s)); n++) {
+    for (; !atomic_load(&s->ends) && (w = want_take(s)); n++) {
         struct rt_error err = {0};
         struct rt_layout *l;
         if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/compiler.h"
 #include "runtime/layout.h"
 #include "runtime/parallel.h"
 #include "runtime/resource.h"
@@ -334,6 +335,8 @@ void rt_session_free(struct rt_session *s)
 {
     if (!s)
         return;
+    if (s->options.compiler)
+        rt_compiler_forget(s->options.compiler, s);
     rt_wants_free(s);
     for (size_t i = 0; i < s->callables.n; i++)
         callable_free(s->callables.entry[i].value);

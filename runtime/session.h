@@ -12,6 +12,7 @@
 #include "runtime/graph.h"
 #include "runtime/op.h"
 
+struct rt_compiler;
 struct rt_session;
 struct rt_callable;
 struct rt_parallel;
@@ -26,10 +27,8 @@ struct rt_session_options {
     struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
-    /* Called, on a thread that runs, when rt_session_compile has something to do; may be NULL. It
-     * must not call into the session. */
-    void (*wants_compile)(void *arg);
-    void *compile_arg;
+    struct rt_compiler *compiler; /* calls rt_session_compile when there is something to do; NULL:
+                                     somebody else does */
     bool compiles_inline; /* at the first sight, on the thread that runs: for tools and tests */
     struct rt_autotune *autotune; /* what timing found out before; must outlive; NULL: nothing */
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */

@@ -99,9 +99,16 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
 
+    struct rt_session *session = l->calls->prove ? load->loaded->session : NULL;
+    if (session) /* the shapes of its own requests are worth compiling */
+        rt_session_compile_at_once(session, true);
     enum rt_status st = l->calls->prove
                             ? l->calls->prove(l->server, &v, load->dir, &l->cancelled, &load->err)
                             : RT_OK;
+    if (session) {
+        rt_session_compile(session);
+        rt_session_compile_at_once(session, false);
+    }
     if (st) {
         l->calls->free(load->loaded);
         load->loaded = NULL;
@@ -129,9 +136,11 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
                     .budget = &l->server->run_memory,
                     .parallel = l->server->parallel,
+                    .compiler = l->server->compiler,
                     .tuning = {.no_fusion = !o->fusion,
                                .no_winograd = !o->winograd,
                                .no_autotune = !o->autotune,
+                               .no_specialise = !o->specialise,
                                .bf16 = wants_bf16(o, load)},
                     .autotune = l->server->autotune,
                     .log_device_placement = o->log_device_placement},

@@ -220,6 +220,8 @@ static const struct row rows[] = {
      ANY, "serve a model without those of its signatures that could not run"},
     {"fusion", SWITCH, OURS, AT(fusion), "on", NULL, ANY,
      "join element-wise steps to the product or convolution before them"},
+    {"specialise", SWITCH, OURS, AT(specialise), "on", NULL, ANY,
+     "compile models for the shapes that recur, beside the requests"},
     {"winograd", SWITCH, OURS, AT(winograd), "on", NULL, ANY,
      "3x3 convolutions by tiles: faster, rounds differently, weights take up to four times the "
      "memory"},

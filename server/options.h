@@ -73,7 +73,7 @@ struct srv_options {
     double golden_tolerance; /* where a version says nothing */
     bool allow_unsupported_signatures;
     const char *precision; /* "float32" or "bf16" */
-    bool fusion, winograd, autotune;
+    bool fusion, winograd, autotune, specialise;
     const char *autotune_cache;
     bool log_device_placement;
     bool access_log;

@@ -17,6 +17,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
+#include "runtime/compiler.h"
 #include "runtime/parallel.h"
 #include "server/sample.h"
 #include "server/grpc.h"
@@ -160,6 +161,9 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     if (!s->parallel)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%lld helper threads could not be started",
                        (long long)cores);
+    s->compiler = o->specialise ? rt_compiler_new() : NULL;
+    if (o->specialise && !s->compiler)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
     enum rt_status st = srv_scheduler_new(s, (int)o->num_workers, &s->scheduler, err);
     if (!st && wants_rest(o))
         st = srv_rest_start(s, &s->rest, err);
@@ -399,6 +403,7 @@ static void stop_parts(struct srv_server *s)
     srv_request_log_free(s->request_log);
     if (s->metrics)
         srv_metrics_free(s->metrics);
+    rt_compiler_free(s->compiler);
     rt_parallel_free(s->parallel);
 }
 

@@ -54,6 +54,7 @@ struct srv_server {
     struct rt_budget run_memory;  /* of all runs of all versions */
     struct rt_parallel *parallel; /* likewise: the cores that they share */
     struct rt_autotune *autotune; /* of all versions */
+    struct rt_compiler *compiler; /* likewise; NULL: --specialise=off */
     struct srv_budget in_flight;  /* what requests hold, against max_bytes_in_flight */
 };
 

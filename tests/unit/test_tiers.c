@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
+#include "runtime/compiler.h"
 #include "runtime/session.h"
 #include "runtime/trace.h"
 #include "tests/support/graph_def.h"
@@ -431,32 +432,30 @@ static void shapes_may_change_on_many_threads(void **state)
         pthread_join(r[i].thread, NULL);
 }
 
-static void count_wants(void *arg)
+static void run_rows(struct fixture *x, int n)
 {
-    ++*(int *)arg;
+    struct rt_tensor t = rows(n), y;
+    assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
+    rt_tensor_clear(&y);
+    rt_tensor_clear(&t);
 }
 
 static void a_shape_is_compiled_when_it_recurs(void **state)
 {
     struct fixture *x = *state;
-    int wants = 0;
     struct rt_library *l = NULL;
     const char *feed = "x", *fetch = "y";
-    struct rt_session_options options = {
-        .registry = x->ops, .wants_compile = count_wants, .compile_arg = &wants};
+    struct rt_session_options options = {.registry = x->ops};
     struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     constants(x);
     node(x, "y", "Neg", "x", "T=float");
     assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
     assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
     assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
-    for (int i = 0; i < 4; i++) {
-        struct rt_tensor t = rows(3), y;
-        assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
-        rt_tensor_clear(&y);
-        rt_tensor_clear(&t);
-        assert_int_equal(wants, i > 0);
-    }
+    run_rows(x, 3);
+    assert_int_equal(rt_session_compile(x->tier[1]), 0);
+    for (int i = 0; i < 4; i++)
+        run_rows(x, 3);
     assert_int_equal(layouts(x), 0);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
@@ -465,6 +464,33 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_ok(rt_callable_compile(x->call[1], &shape, &x->err), &x->err);
     assert_ok(rt_callable_compile(x->call[1], &shape, &x->err), &x->err);
     assert_int_equal(layouts(x), 2);
+}
+
+static void a_compiler_does_so_beside_the_runs(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_compiler *compiler = rt_compiler_new();
+    const char *feed = "x", *fetch = "y";
+    struct rt_session_options options = {.registry = x->ops, .compiler = compiler};
+    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "y", "Tanh", "n", "T=float");
+    for (int round = 0; round < 3; round++) {
+        struct rt_library *l = NULL;
+        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
+        assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
+        assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
+        for (int i = 0; i < 40; i++)
+            run_rows(x, i % 10);
+        if (round < 2) {
+            rt_compiler_wait(compiler);
+            assert_int_equal(layouts(x), 10);
+        } /* else it may be at it still */
+        rt_session_free(x->tier[1]);
+        x->tier[1] = NULL;
+    }
+    rt_compiler_free(compiler);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -483,6 +509,7 @@ int main(void)
         TEST(a_trace_tells_of_every_step),
         TEST(shapes_may_change_on_many_threads),
         TEST(a_shape_is_compiled_when_it_recurs),
+        TEST(a_compiler_does_so_beside_the_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

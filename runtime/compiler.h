@@ -1,0 +1,22 @@
+/*
+ * A thread of low priority that compiles the plans of any number of sessions for the shapes that
+ * recur (runtime/layout.h), so that nobody's run waits for it. Sessions name it in their options.
+ *
+ * Owner: outlives the sessions; a session that is freed is forgotten.
+ */
+#ifndef RT_COMPILER_H
+#define RT_COMPILER_H
+
+struct rt_compiler;
+struct rt_session;
+
+struct rt_compiler *rt_compiler_new(void);    /* NULL: no memory, or no thread */
+void rt_compiler_free(struct rt_compiler *c); /* NULL is fine */
+/* Returns when nothing is wanted any more. */
+void rt_compiler_wait(struct rt_compiler *c);
+
+/* For sessions: this one has something to compile; it ends (what is under way is waited for). */
+void rt_compiler_want(struct rt_compiler *c, struct rt_session *s);
+void rt_compiler_forget(struct rt_compiler *c, struct rt_session *s);
+
+#endif
