@@ -167,9 +167,9 @@ struct rt_frame *rt_frame_find(struct rt_context *c, int begin)
 static enum rt_status patch(struct rt_context *c, struct rt_frame *f, int first, int n,
                             struct rt_error *err)
 {
-    const struct rt_patch *p = f->layout->patch + first;
-    for (int k = 0; k < n; k++) {
-        struct rt_tensor *from = &c->value[p[k].value], *to = &f->arg[p[k].arg];
+    for (int k = first; k < first + n; k++) {
+        const struct rt_patch *p = &f->layout->patch[k];
+        struct rt_tensor *from = &c->value[p->value], *to = &f->arg[p->arg];
         if (!from->data && from->buf) {
             enum rt_status st = rt_tensor_load(from, err);
             if (st)
