@@ -24,6 +24,27 @@ void pl_uses_free(struct pl_uses *u);
 /* Output 0 of a constant without control inputs. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 
+/*
+ * Activation functions of one value, as networks spell them out in nodes (fuse_activation.c): what
+ * node `x` makes is read by these nodes only, and all that leaves them is one value. True: which,
+ * for an "_tail" attribute, and the nodes; the last of them makes the value.
+ */
+enum { PL_MOST_ACTIVATION = 12 };
+struct pl_activation {
+    const char *name;
+    bool has_number;
+    float number;
+    int n, node[PL_MOST_ACTIVATION];
+};
+struct pl_readers {
+    int *first, *node; /* value i is read by node[first[i]] .. node[first[i + 1] - 1], a node once
+                          per edge; of the nodes that there were when it was made */
+};
+struct pl_readers *pl_readers_new(const struct pl_graph *g, struct rt_error *err);
+void pl_readers_free(struct pl_readers *r);
+bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
+                        const struct pl_readers *r, int x, struct pl_activation *out);
+
 enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);
 

@@ -1,9 +1,12 @@
 /*
  * Puts element-wise steps behind the product or convolution that they follow: what is scaled,
- * shifted and cut off at zero while it is in the cache need not be written and read again.
+ * shifted, added to and activated while it is in the cache need not be written and read again.
  *
  * The steps become the node's tail (rt_op.tail in op.h). Only where nothing else sees the values
- * in between, and the operands of the steps are constant vectors over the last axis.
+ * in between. Multiplications and additions of constant vectors over the last axis, batch
+ * normalisation among them, become one scale and one shift, summed up in double; then one addition
+ * of another tensor may follow, and an activation. A residual may turn out to be broadcast: the
+ * kernels then do what the addition would have done.
  */
 #include "runtime/fuse.h"
 
@@ -12,13 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STEPS = 4 };
-
 struct tail {
-    int n, n_operands;
-    char text[MAX_STEPS * 8];
-    struct pl_edge operand[MAX_STEPS];
-    bool done; /* nothing may follow */
+    int64_t channels;
+    int rank;
+    double *scale, *shift; /* `channels` each */
+    bool has_scale, has_shift;
+    struct pl_edge residual; /* node -1: none */
+    bool residual_first;
+    struct pl_activation act; /* n 0: none */
+    int last;                 /* node whose value the tail makes so far */
+};
+
+struct pass {
+    struct pl_graph *g;
+    struct pl_uses uses;
+    struct pl_readers *readers;
+    struct rt_error *err;
 };
 
 static bool is_float_op(const struct pl_node *n)
@@ -46,13 +58,17 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
     return n->def->op->tail(n->def, in, rank);
 }
 
-/* A constant float vector along the last axis of an output of this rank. */
+/* A constant float vector along the last axis of an output of this rank, or one number. */
 static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
 {
     if (!pl_is_constant(g, e))
         return false;
     const struct rt_tensor *t = &g->node[e.node].value;
-    if (t->dtype != RT_F32 || t->rank < 1 || t->rank > rank || t->dim[t->rank - 1] != channels)
+    if (t->dtype != RT_F32 || t->rank > rank)
+        return false;
+    if (t->rank == 0)
+        return true;
+    if (t->dim[t->rank - 1] != channels && t->dim[t->rank - 1] != 1)
         return false;
     for (int i = 0; i < t->rank - 1; i++)
         if (t->dim[i] != 1)
@@ -60,53 +76,89 @@ static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channe
     return true;
 }
 
-static bool add_step(struct tail *t, const char *name, const struct pl_edge *operand)
+/* The constant's bytes for as long as *t is held. */
+static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, struct rt_tensor *t,
+                                struct rt_error *err)
 {
-    if (t->n == MAX_STEPS || t->done)
-        return false;
-    const size_t used = strlen(t->text);
-    snprintf(t->text + used, sizeof t->text - used, "%s%s", t->n++ ? " " : "", name);
-    if (operand)
-        t->operand[t->n_operands++] = *operand;
-    t->done = !operand; /* an activation ends it */
+    *t = (struct rt_tensor){0};
+    rt_tensor_ref(t, &g->node[e.node].value);
+    const enum rt_status st = rt_tensor_load(t, err);
+    if (st)
+        rt_tensor_clear(t);
+    return st;
+}
+
+/* ---- scale and shift ---- */
+
+/* Such factors can go into the weights: their products with any usual weight are normal numbers. */
+static bool is_fit(const struct tail *t)
+{
+    for (int64_t c = 0; c < t->channels; c++) {
+        const double s = fabs(t->scale[c]);
+        if (!(s == 0 || (s > 0x1p-60 && s < 0x1p60)) || !(fabs(t->shift[c]) < 0x1p120))
+            return false;
+    }
     return true;
 }
 
-/* ---- batch normalisation by constants: a mul and an add ---- */
-
-static int add_constant(struct pl_graph *g, int like, struct rt_tensor *t, struct rt_error *err)
+/* y = x * mul + add, where an empty tensor stands for 1 and 0. False: better left alone; the tail
+ * is as before. */
+static bool add_vectors(struct tail *t, const struct rt_tensor *mul, const struct rt_tensor *add,
+                        double sign)
 {
-    const int c = pl_add(g, err); /* may move the nodes */
-    if (c < 0) {
-        rt_tensor_clear(t);
-        return -1;
+    const size_t bytes = (size_t)t->channels * sizeof(double);
+    double *old = malloc(2 * bytes);
+
+    if (!old)
+        return false;
+    memcpy(old, t->scale, bytes);
+    memcpy(old + t->channels, t->shift, bytes);
+    for (int64_t c = 0; c < t->channels; c++) {
+        const int64_t km = mul && rt_tensor_count(mul) > 1 ? c : 0;
+        const int64_t ka = add && rt_tensor_count(add) > 1 ? c : 0;
+        if (mul) {
+            t->scale[c] *= (double)((const float *)mul->data)[km];
+            t->shift[c] *= (double)((const float *)mul->data)[km];
+        }
+        if (add)
+            t->shift[c] += sign * (double)((const float *)add->data)[ka];
     }
-    struct pl_node *n = &g->node[c];
-    n->kind = PL_CONST;
-    n->name = g->node[like].name;
-    n->depth = g->node[like].depth;
-    n->n_out = 1;
-    n->value = *t;
-    return c;
+    const bool fit = is_fit(t);
+    if (fit) {
+        t->has_scale = t->has_scale || mul;
+        t->has_shift = t->has_shift || add;
+    } else {
+        memcpy(t->scale, old, bytes);
+        memcpy(t->shift, old + t->channels, bytes);
+    }
+    free(old);
+    return fit;
 }
 
+/* ---- batch normalisation by constants ---- */
+
 /* Whether node i normalises by constants along its last axis and only its output 0 is used. */
-static bool is_normalisation(const struct pl_graph *g, int i, int from, int64_t channels)
+static bool is_normalisation(const struct pass *p, int i, const struct tail *t)
 {
+    const struct pl_graph *g = p->g;
     const struct pl_node *n = &g->node[i];
 
-    if (!is_float_op(n) || n->n_in != 5 || n->in[0].node != from || n->in[0].out != 0 ||
+    if (!is_float_op(n) || n->n_in != 5 || t->rank < 4 || n->in[0].node != t->last ||
+        n->in[0].out != 0 ||
         !(pl_is(n, "FusedBatchNormV3") || pl_is(n, "FusedBatchNormV2") ||
           pl_is(n, "FusedBatchNorm")) ||
         rt_attr_bool(n->def, "is_training") || rt_attr_str(n->def, "data_format").p[1] == 'C')
         return false;
     for (int k = 1; k < 5; k++)
-        if (!is_vector(g, n->in[k], channels, 1))
+        if (!is_vector(g, n->in[k], t->channels, 1) || g->node[n->in[k].node].value.rank != 1 ||
+            g->node[n->in[k].node].value.dim[0] != t->channels)
             return false;
-    for (int j = 0; j < g->n; j++)
-        for (int k = 0; g->node[j].kind != PL_GONE && k < g->node[j].n_in; k++)
-            if (g->node[j].in[k].node == i && g->node[j].in[k].out != 0)
+    for (int j = p->readers->first[i]; j < p->readers->first[i + 1]; j++) {
+        const struct pl_node *reader = &g->node[p->readers->node[j]];
+        for (int k = 0; k < reader->n_in; k++)
+            if (reader->in[k].node == i && reader->in[k].out != 0)
                 return false;
+    }
     for (int k = 0; k < g->n_fetches; k++)
         if (g->fetch[k].node == i && g->fetch[k].out != 0)
             return false;
@@ -114,101 +166,156 @@ static bool is_normalisation(const struct pl_graph *g, int i, int from, int64_t 
 }
 
 /* y = (x - mean) / sqrt(variance + epsilon) * scale + offset, as x * factor + shift. */
-static enum rt_status normalisation_constants(struct pl_graph *g, int i, int64_t channels,
-                                              struct pl_edge *mul, struct pl_edge *add,
-                                              struct rt_error *err)
+static enum rt_status take_normalisation(struct pass *p, int i, struct tail *t, bool *taken)
 {
-    const float epsilon = rt_attr_float(g->node[i].def, "epsilon");
+    const struct pl_node *n = &p->g->node[i];
     struct rt_tensor in[5] = {{0}}, factor = {0}, shift = {0};
     enum rt_status st = RT_OK;
 
-    for (int k = 1; k < 5 && !st; k++) {
-        rt_tensor_ref(&in[k], &g->node[g->node[i].in[k].node].value);
-        st = rt_tensor_load(&in[k], err);
-    }
+    *taken = false;
+    if (t->residual.node >= 0 || !is_normalisation(p, i, t))
+        return RT_OK;
+    const double epsilon = (double)rt_attr_float(n->def, "epsilon");
+    for (int k = 1; k < 5 && !st; k++)
+        st = vector_of(p->g, n->in[k], &in[k], p->err);
     if (!st)
-        st = rt_tensor_new(&factor, NULL, RT_F32, 1, &channels, err);
+        st = rt_tensor_new(&factor, NULL, RT_F32, 1, &t->channels, p->err);
     if (!st)
-        st = rt_tensor_new(&shift, NULL, RT_F32, 1, &channels, err);
-    for (int64_t c = 0; c < channels && !st; c++) {
+        st = rt_tensor_new(&shift, NULL, RT_F32, 1, &t->channels, p->err);
+    for (int64_t c = 0; c < t->channels && !st; c++) {
         const double f =
-            ((float *)in[1].data)[c] / sqrt((double)((float *)in[4].data)[c] + epsilon);
+            (double)((float *)in[1].data)[c] / sqrt((double)((float *)in[4].data)[c] + epsilon);
         ((float *)factor.data)[c] = (float)f;
-        ((float *)shift.data)[c] = (float)(((float *)in[2].data)[c] - ((float *)in[3].data)[c] * f);
+        ((float *)shift.data)[c] =
+            (float)((double)((float *)in[2].data)[c] - (double)((float *)in[3].data)[c] * f);
     }
+    if (!st)
+        *taken = add_vectors(t, &factor, &shift, 1);
     for (int k = 1; k < 5; k++)
         rt_tensor_clear(&in[k]);
-    if (st) {
-        rt_tensor_clear(&factor);
-        rt_tensor_clear(&shift);
-        return st;
-    }
-    *mul = (struct pl_edge){add_constant(g, i, &factor, err), 0};
-    *add = (struct pl_edge){add_constant(g, i, &shift, err), 0};
-    return mul->node < 0 || add->node < 0 ? RT_RESOURCE_EXHAUSTED : RT_OK;
-}
-
-static enum rt_status take_normalisation(struct pl_graph *g, int i, int from, struct tail *t,
-                                         int64_t channels, bool *taken, struct rt_error *err)
-{
-    struct pl_edge mul, add;
-
-    *taken = t->n + 2 <= MAX_STEPS && !t->done && is_normalisation(g, i, from, channels);
-    if (!*taken)
-        return RT_OK;
-    const enum rt_status st = normalisation_constants(g, i, channels, &mul, &add, err);
-    if (!st) {
-        add_step(t, "mul", &mul);
-        add_step(t, "add", &add);
-    }
+    rt_tensor_clear(&factor);
+    rt_tensor_clear(&shift);
     return st;
 }
 
-/* ---- the pass ---- */
+/* ---- steps ---- */
 
-/* Whether `n`, the only user of node `from`, becomes the next step. */
-static bool take_step(const struct pl_graph *g, const struct pl_node *n, int from, struct tail *t,
-                      int64_t channels, int rank)
+/* Node n, the only reader of the tail's value, by a vector. */
+static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struct tail *t,
+                                  bool *taken)
 {
-    if (!is_float_op(n))
+    *taken = false;
+    if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0)
+        return RT_OK;
+    const int other = n->in[0].node == t->last ? 1 : 0;
+    if (n->in[1 - other].out != 0 || !is_vector(p->g, n->in[other], t->channels, t->rank))
+        return RT_OK;
+    const bool mul = pl_is(n, "Mul"), add = pl_is(n, "AddV2") || pl_is(n, "Add");
+    const bool sub = pl_is(n, "Sub") && other == 1;
+    const bool bias = pl_is(n, "BiasAdd") && other == 1 &&
+                      rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") &&
+                      p->g->node[n->in[1].node].value.rank == 1 &&
+                      p->g->node[n->in[1].node].value.dim[0] == t->channels;
+    if (!mul && !add && !sub && !bias)
+        return RT_OK;
+    struct rt_tensor v;
+    const enum rt_status st = vector_of(p->g, n->in[other], &v, p->err);
+    if (st)
+        return st;
+    *taken = add_vectors(t, mul ? &v : NULL, mul ? NULL : &v, sub ? -1 : 1);
+    rt_tensor_clear(&v);
+    return RT_OK;
+}
+
+/* Node n adds something else to the tail's value, which it alone reads. */
+static bool take_residual(const struct pl_graph *g, const struct pl_node *n, struct tail *t)
+{
+    if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0 ||
+        !(pl_is(n, "AddV2") || pl_is(n, "Add")))
         return false;
-    if (pl_is(n, "Relu") || pl_is(n, "Relu6"))
-        return add_step(t, pl_is(n, "Relu") ? "relu" : "relu6", NULL);
-    if (n->n_in != 2)
+    const int other = n->in[0].node == t->last ? 1 : 0;
+    if (n->in[1 - other].out != 0 || n->in[other].node == t->last ||
+        g->node[n->in[other].node].kind == PL_CONST)
         return false;
-    const int other = n->in[0].node == from ? 1 : 0;
-    if (n->in[1 - other].out != 0 || !is_vector(g, n->in[other], channels, rank))
-        return false;
-    if (pl_is(n, "BiasAdd"))
-        return other == 1 && rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") &&
-               g->node[n->in[1].node].value.rank == 1 && add_step(t, "add", &n->in[1]);
-    if (pl_is(n, "AddV2") || pl_is(n, "Add"))
-        return add_step(t, "add", &n->in[other]);
-    return pl_is(n, "Mul") && add_step(t, "mul", &n->in[other]);
+    t->residual = n->in[other];
+    t->residual_first = other == 0;
+    return true;
+}
+
+/* ---- the result ---- */
+
+/* A new constant; -1: no memory. */
+static int add_constant(struct pl_graph *g, int like, const double *v, int64_t n,
+                        struct rt_error *err)
+{
+    struct rt_tensor t = {0};
+    if (rt_tensor_new(&t, NULL, RT_F32, 1, &n, err))
+        return -1;
+    for (int64_t i = 0; i < n; i++)
+        ((float *)t.data)[i] = (float)v[i];
+    const int c = pl_add(g, err); /* may move the nodes */
+    if (c < 0) {
+        rt_tensor_clear(&t);
+        return -1;
+    }
+    struct pl_node *node = &g->node[c];
+    node->kind = PL_CONST;
+    node->name = g->node[like].name;
+    node->depth = g->node[like].depth;
+    node->n_out = 1;
+    node->value = t;
+    return c;
+}
+
+static char *text_of(struct rt_arena *arena, const struct tail *t)
+{
+    char number[32] = "";
+    if (t->act.has_number)
+        snprintf(number, sizeof number, "=%a", (double)t->act.number);
+    char *text = rt_arena_printf(arena, "%s%s%s%s%s%s", t->has_scale ? " mul" : "",
+                                 t->has_shift ? " add" : "",
+                                 t->residual.node < 0 ? ""
+                                 : t->residual_first  ? " residual_first"
+                                                      : " residual",
+                                 t->act.n ? " " : "", t->act.n ? t->act.name : "", number);
+    return text ? text + 1 : NULL;
 }
 
 /* The head with its tail, where the chain's last node was. */
-static enum rt_status put(struct pl_graph *g, int head, int last, const struct tail *t,
-                          struct rt_error *err)
+static enum rt_status put(struct pass *p, int head, const struct tail *t)
 {
-    struct pl_node *n = &g->node[last];
+    struct pl_graph *g = p->g;
+    struct pl_edge operand[3];
+    int n_operands = 0;
+
+    for (int k = 0; k < 2; k++) {
+        if (!(k ? t->has_shift : t->has_scale))
+            continue;
+        const int c = add_constant(g, head, k ? t->shift : t->scale, t->channels, p->err);
+        if (c < 0)
+            return p->err->code;
+        operand[n_operands++] = (struct pl_edge){c, 0};
+    }
+    if (t->residual.node >= 0)
+        operand[n_operands++] = t->residual;
+    struct pl_node *n = &g->node[t->last];
     const struct pl_node h = g->node[head];
-    const int n_in = h.n_in + t->n_operands;
+    const int n_in = h.n_in + n_operands;
     struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
     struct rt_named_attr *extra =
         rt_arena_array(g->arena, (size_t)h.def->n_extra + 1, sizeof *extra);
     struct pl_edge *in = rt_arena_array(g->arena, (size_t)n_in, sizeof *in);
     uint8_t *dtype = rt_arena_array(g->arena, (size_t)n_in, 1);
-    char *text = rt_arena_printf(g->arena, "%s", t->text);
+    const char *text = text_of(g->arena, t);
 
     if (!def || !extra || !in || !dtype || !text)
-        return rt_fail_memory(err, "a plan", 0);
+        return rt_fail_memory(p->err, "a plan", 0);
     if (h.def->n_extra)
         memcpy(extra, h.def->extra, (size_t)h.def->n_extra * sizeof *extra);
     extra[h.def->n_extra] = (struct rt_named_attr){
         .name = "_tail", .value = {.type = RT_ATTR_STRING, .n = strlen(text), .v.s = text}};
     for (int k = 0; k < n_in; k++) {
-        in[k] = k < h.n_in ? h.in[k] : t->operand[k - h.n_in];
+        in[k] = k < h.n_in ? h.in[k] : operand[k - h.n_in];
         dtype[k] = k < h.n_in ? h.def->in_dtype[k] : RT_F32;
     }
     *def = *h.def;
@@ -225,43 +332,70 @@ static enum rt_status put(struct pl_graph *g, int head, int last, const struct t
     return RT_OK;
 }
 
-/* Follows the chain behind node `head` and puts it there as a tail. */
-static enum rt_status fuse(struct pl_graph *g, int head, const int *uses, const int *user,
-                           int64_t channels, int rank, struct rt_error *err)
+/* Follows the chain behind node `head`; the nodes that it takes in are gone, but for the last. */
+static enum rt_status follow(struct pass *p, int head, struct tail *t)
 {
-    struct tail t = {0};
-    int last = head;
+    struct pl_graph *g = p->g;
 
-    while (uses[last] == 1) {
-        const int next = user[last];
+    for (t->last = head;;) {
+        if (pl_find_activation(g, &p->uses, p->readers, t->last, &t->act)) {
+            g->node[t->last].kind = PL_GONE;
+            for (int k = 0; k < t->act.n - 1; k++)
+                g->node[t->act.node[k]].kind = PL_GONE;
+            t->last = t->act.node[t->act.n - 1];
+            return RT_OK;
+        }
+        t->act.n = 0;
+        if (p->uses.n[t->last] != 1)
+            return RT_OK;
+        const int next = p->uses.user[t->last];
         bool taken = false;
-        const enum rt_status st = take_normalisation(g, next, last, &t, channels, &taken, err);
+        enum rt_status st = take_normalisation(p, next, t, &taken);
+        if (!st && !taken)
+            st = take_vector(p, &g->node[next], t, &taken);
         if (st)
             return st;
-        if (!taken && !take_step(g, &g->node[next], last, &t, channels, rank))
-            break;
-        last = next;
+        if (!taken && !take_residual(g, &g->node[next], t))
+            return RT_OK;
+        g->node[t->last].kind = PL_GONE;
+        t->last = next;
     }
-    if (!t.n)
-        return RT_OK;
-    const enum rt_status st = put(g, head, last, &t, err);
-    for (int k = head; k != last && !st; k = user[k])
-        g->node[k].kind = PL_GONE;
+}
+
+static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
+{
+    struct tail t = {.channels = channels, .rank = rank, .residual = {-1, 0}};
+
+    t.scale = malloc((size_t)channels * 2 * sizeof *t.scale);
+    if (!t.scale)
+        return rt_fail_memory(p->err, "a plan", (size_t)channels * 2 * sizeof *t.scale);
+    t.shift = t.scale + channels;
+    for (int64_t c = 0; c < channels; c++) {
+        t.scale[c] = 1;
+        t.shift[c] = 0;
+    }
+    enum rt_status st = follow(p, head, &t);
+    if (!st && t.last != head)
+        st = put(p, head, &t);
+    free(t.scale);
     return st;
 }
 
 enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err)
 {
     const int n = g->n; /* more are added behind */
-    struct pl_uses uses;
-    enum rt_status st = pl_uses_count(&uses, g, err);
+    struct pass p = {.g = g, .err = err};
+    enum rt_status st = pl_uses_count(&p.uses, g, err);
 
+    if (!st && !(p.readers = pl_readers_new(g, err)))
+        st = RT_RESOURCE_EXHAUSTED;
     for (int i = 0; i < n && !st; i++) {
         int rank = 0;
         const int64_t channels = head_channels(g, &g->node[i], &rank);
         if (channels > 0)
-            st = fuse(g, i, uses.n, uses.user, channels, rank, err);
+            st = fuse(&p, i, channels, rank);
     }
-    pl_uses_free(&uses);
+    pl_readers_free(p.readers);
+    pl_uses_free(&p.uses);
     return st;
 }

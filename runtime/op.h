@@ -97,11 +97,13 @@ struct rt_op {
     void (*rows)(struct rt_rows *r); /* NULL: not proved */
     /*
      * Ops whose CPU kernels take a tail: element-wise steps on output 0, done while it is in the
-     * cache (runtime/fuse.c). They are named in the node's extra attribute "_tail", from "mul",
-     * "add", "relu", "relu6", with blanks between; each mul and add has one more input behind the
-     * schema's, as many floats as the output's last axis is long. Returns that length and the
-     * output's rank if this node takes a tail, else 0. Of `in` only constants have a shape. NULL:
-     * never.
+     * cache (runtime/fuse_tail.c). They stand in the node's extra attribute "_tail" with blanks
+     * between, in this order, each at most once: "mul", "add", "residual" (or "residual_first":
+     * the first operand of its addition), and an activation (fuse_activation.c), perhaps with
+     * "=NUMBER". The first three have one more input each behind the schema's: mul and add
+     * constants of as many finite floats as the output's last axis is long, residual a tensor
+     * that is broadcast with the output. Returns that length and the output's rank if this node
+     * takes a tail, else 0. Of `in` only constants have a shape. NULL: never.
      */
     int64_t (*tail)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*

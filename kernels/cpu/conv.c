@@ -2,6 +2,8 @@
  * Convolutions over two or three spatial axes: Conv2D, Conv3D, DepthwiseConv2dNative, and their
  * transposes Conv2DBackpropInput and Conv3DBackpropInputV2; their shapes are in conv_shape.c.
  */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
@@ -111,23 +113,47 @@ PLAIN(RT_I32, int32_t, uint32_t)
 
 /* ---- state ---- */
 
+struct filter_format { /* what the bytes of a packed filter depend on */
+    dnnl_memory_desc_t md;
+    int64_t groups, ci, co;
+    int n_spatial;
+    bool transposed, bf16;
+    int64_t size[KN_MAX_SPATIAL];
+    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
+};
+
+/*
+ * Executions of oneDNN: `images` images each or, where one image is too much for one, `rows` rows
+ * of outputs along the first axis. The first and the last rows have their padding, those between
+ * have none, so that there are up to three kinds.
+ */
+enum { FIRST, MIDDLE, LAST, N_PARTS };
+struct part {
+    struct kn_conv_shape g;
+    struct kn_dnnl dnnl;
+    _Atomic(struct kn_dnnl *) unclipped; /* the same without activation, made when NaN was met */
+};
+
 struct conv {
     struct kn_conv_shape g;
     enum rt_dtype dtype;
     int i_src, i_filter;
     int64_t n_src, n_filter, n_dst; /* elements */
-    struct kn_tail tail;
-    bool tail_after;              /* by our own loop: not as post-ops */
-    bool empty;                   /* nothing to sum: the output is zero */
-    int64_t images;               /* of one execution of dnnl: a large batch runs in blocks */
-    int64_t rows;                 /* > 0: of one execution, outputs along the first axis */
-    struct kn_conv_shape part;    /* what dnnl was made for: g, or such a block */
-    size_t rows_at;               /* in scratch: a block's input with its padding */
-    struct kn_dnnl dnnl, reorder; /* prim NULL: loops; reorder: filter that is no constant */
-    const struct rt_pack *filter; /* packed constant */
+    struct kn_tail tail;            /* what oneDNN does not do */
+    int bias;                       /* input that oneDNN adds; 0: none */
+    bool clips;                     /* oneDNN does the activation */
+    atomic_int met_nan;
+    bool empty; /* nothing to sum: the output is zero */
+    int64_t images;
+    int64_t rows; /* 0: whole images */
+    bool by_library;
+    struct part part[N_PARTS]; /* whole images: the first alone */
+    struct kn_dnnl reorder;    /* filter that is no constant */
+    struct filter_format format;
+    const struct rt_pack *filter;                /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
-    bool bf16;                                   /* dnnl multiplies bfloat16 */
-    size_t bf16_at; /* in scratch: the input of one execution, rounded */
+    size_t bf16_at;           /* in scratch: the input of one execution, rounded */
+    size_t odd_at, odd_bytes; /* what an odd tail wants of it */
 };
 
 static int64_t count(const struct rt_shape *s)
@@ -151,11 +177,16 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
     c->dtype = p->out[0].dtype;
     c->i_src = c->g.transposed ? 2 : 0;
     c->i_filter = 1;
-    kn_tail_read(&c->tail, p->node);
-    c->tail_after = c->tail.n > 0;
     c->n_src = count(&p->in[c->i_src].shape);
     c->n_filter = count(&p->in[c->i_filter].shape);
-    c->n_dst = count(&p->out[0].shape);
+    if (c->g.transposed) {
+        c->n_dst = count(&p->out[0].shape);
+    } else {
+        struct rt_shape own;
+        kn_conv_out_shape(p->node, &c->g, &own);
+        c->odd_bytes = kn_tail_prepare(&c->tail, p, &own);
+        c->n_dst = count(&own);
+    }
     c->empty = !c->n_src || !c->n_filter || !c->n_dst;
     *out = c;
     return RT_OK;
@@ -176,13 +207,19 @@ static size_t place_floats(struct conv *c, size_t used, bool filter_too)
     return used;
 }
 
+static void place_rest(struct conv *c, struct rt_prep *p, size_t used, bool filter_too)
+{
+    c->odd_at = place_floats(c, used, filter_too);
+    p->scratch_bytes = c->odd_at + c->odd_bytes;
+}
+
 static enum rt_status prepare_plain(struct rt_prep *p, void **state)
 {
     struct conv *c = NULL;
     const enum rt_status st = prepare_shape(p, &c);
     if (st)
         return st;
-    p->scratch_bytes = place_floats(c, 0, true);
+    place_rest(c, p, 0, true);
     *state = c;
     return RT_OK;
 }
@@ -207,78 +244,133 @@ static enum rt_status run_loops(const struct conv *c, const void *src, const voi
     return plain_RT_F32(&w, x, filter, y, back, r);
 }
 
+/* Room for where a part reads, what it reads with, where it writes, and its bias. */
+struct work {
+    const struct conv *c;
+    struct rt_run *r;
+    const float *src, *filter;
+    float *dst;
+    char *room;
+};
+
+static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
+                               const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
+                               bool clips);
+
+/* NaN was met by an activation that makes it 0: the part without it, kept for the next time. */
+static enum rt_status unclipped(const struct conv *c, struct part *p, const struct kn_dnnl **out,
+                                struct rt_run *r)
+{
+    struct kn_dnnl *d = atomic_load(&p->unclipped), *other = NULL;
+
+    *out = d;
+    if (d)
+        return RT_OK;
+    d = calloc(1, sizeof *d);
+    if (!d)
+        return rt_fail_memory(r->err, r->node->name, sizeof *d);
+    const dnnl_status_t s = make_part(c, d, &p->g, &c->format.md, false);
+    if (s) {
+        free(d);
+        return kn_dnnl_fail(r->err, s, r->node->name);
+    }
+    if (!atomic_compare_exchange_strong(&p->unclipped, &other, d)) {
+        kn_dnnl_clear(d);
+        free(d);
+        d = other;
+    }
+    *out = d;
+    return RT_OK;
+}
+
+/* So many runs with NaN, and the faster way is not tried any more. */
+enum { MOST_NAN = 8 };
+
 static int64_t row_of(const struct conv *c) /* elements of the input, along the first axis */
 {
     return c->n_src / c->g.batch / c->g.axis[0].in;
 }
 
-/* n elements of input as dnnl wants them. */
-static const void *rounded(const struct conv *c, const float *x, int64_t n, char *room)
+/* Elements of the input that an execution reads. */
+static int64_t part_input(const struct conv *c, const struct part *p)
 {
-    if (!c->bf16)
-        return x;
-    kn_bf16_round(x, (void *)(room + c->bf16_at), n);
-    return room + c->bf16_at;
+    return (c->rows ? 1 : c->images) * p->g.axis[0].in * row_of(c);
 }
 
-/* The input of `rows` outputs from `first` on, zeros where it lies outside. */
-static void copy_rows(const struct conv *c, const float *image, int64_t first, float *to)
+/* One execution on the `n` outputs from `at` on, and what of the tail follows it. */
+static enum rt_status run_part(const struct work *w, struct part *p, const float *src, int64_t at,
+                               int64_t n)
 {
-    const struct kn_axis *a = &c->g.axis[0];
-    const int64_t row = row_of(c), n = c->part.axis[0].in;
-    const int64_t at = first * a->stride - a->lo;
-    const int64_t from = at < 0 ? (-at < n ? -at : n) : 0;
-    const int64_t inside = a->in - at < n ? a->in - at : n, end = inside > from ? inside : from;
-
-    memset(to, 0, (size_t)(from * row) * sizeof *to);
-    if (end > from)
-        memcpy(to + from * row, image + (at + from) * row,
-               (size_t)((end - from) * row) * sizeof *to);
-    memset(to + end * row, 0, (size_t)((n - end) * row) * sizeof *to);
-}
-
-static enum rt_status run_rows(const struct conv *c, const void **data, char *room,
-                               struct rt_run *r)
-{
-    const float *src = data[0], *dst = data[2];
-    const int64_t out = c->g.axis[0].out, line = c->n_dst / c->g.batch / out;
-    float *block = (void *)(room + c->rows_at);
+    struct conv *c = w->r->state;
+    const float *bias = c->bias ? w->r->in[c->bias].data : NULL;
+    const void *data[KN_DNNL_ARGS] = {src, w->filter, w->dst + at, bias};
+    const bool clips =
+        c->clips && atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN;
+    const struct kn_dnnl *d = &p->dnnl;
     enum rt_status st = RT_OK;
 
-    for (int64_t n = 0; n < c->g.batch && !st; n++)
-        for (int64_t done = 0; done < out && !st; done += c->rows) {
-            /* The last block may overlap the one before it. */
-            const int64_t first = done < out - c->rows ? done : out - c->rows;
-            copy_rows(c, src + n * (c->n_src / c->g.batch), first, block);
-            data[2] = dst + (n * out + first) * line;
-            data[0] = rounded(c, block, c->part.axis[0].in * row_of(c), room);
-            st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
-            if (!st)
-                st = rt_run_check(r);
-        }
-    data[0] = src;
-    data[2] = dst;
+    if (c->format.bf16) {
+        kn_bf16_round(src, (void *)(w->room + c->bf16_at), part_input(c, p));
+        data[0] = w->room + c->bf16_at;
+    }
+    if (clips)
+        kn_tail_quiet();
+    if (clips || !c->clips)
+        st = kn_dnnl_run(d, data, w->room, w->r->err, w->r->node->name);
+    if (c->clips && !st && (!clips || kn_tail_met_nan())) {
+        atomic_fetch_add_explicit(&c->met_nan, clips, memory_order_relaxed);
+        st = unclipped(c, p, &d, w->r);
+        void *room = w->room;
+        if (!st && d->scratch_bytes > p->dnnl.scratch_bytes)
+            room = rt_scratch(w->r, d->scratch_bytes);
+        if (!st && !room && d->scratch_bytes)
+            st = w->r->err->code;
+        if (!st)
+            st = kn_dnnl_run(d, data, room, w->r->err, w->r->node->name);
+    } else if (clips) {
+        return st;
+    }
+    if (!st)
+        kn_tail_apply(&c->tail, w->r, KN_TAIL_ALL, w->dst + at, at, n / c->g.co, c->g.co);
     return st;
 }
 
-static enum rt_status run_blocks(const struct conv *c, const void **data, char *room,
-                                 struct rt_run *r)
+static enum rt_status run_rows(const struct work *w)
 {
-    const float *src = data[0], *dst = data[2];
+    struct conv *c = w->r->state;
+    const struct kn_axis *a = &c->g.axis[0];
+    const int64_t line = c->n_dst / c->g.batch / a->out, row = row_of(c);
+    enum rt_status st = RT_OK;
+
+    for (int64_t n = 0; n < c->g.batch && !st; n++)
+        for (int64_t done = 0; done < a->out && !st; done += c->rows) {
+            /* The last block may overlap the one before it. */
+            const bool last = done + c->rows >= a->out;
+            const int64_t first = last ? a->out - c->rows : done;
+            struct part *p = &c->part[last ? LAST : done ? MIDDLE : FIRST];
+            const int64_t from = first * a->stride - a->lo + p->g.axis[0].lo;
+            st = run_part(w, p, w->src + (n * a->in + from) * row, (n * a->out + first) * line,
+                          c->rows * line);
+            if (!st)
+                st = rt_run_check(w->r);
+        }
+    return st;
+}
+
+static enum rt_status run_images(const struct work *w)
+{
+    struct conv *c = w->r->state;
     const int64_t src_size = c->n_src / c->g.batch, dst_size = c->n_dst / c->g.batch;
     enum rt_status st = RT_OK;
 
     for (int64_t done = 0; done < c->g.batch && !st; done += c->images) {
         /* The last block may overlap the one before it. */
         const int64_t i = done < c->g.batch - c->images ? done : c->g.batch - c->images;
-        data[0] = rounded(c, src + i * src_size, c->images * src_size, room);
-        data[2] = dst + i * dst_size;
-        st = kn_dnnl_run(&c->dnnl, data, room, r->err, r->node->name);
+        st =
+            run_part(w, &c->part[FIRST], w->src + i * src_size, i * dst_size, c->images * dst_size);
         if (!st && done + c->images < c->g.batch)
-            st = rt_run_check(r);
+            st = rt_run_check(w->r);
     }
-    data[0] = src;
-    data[2] = dst;
     return st;
 }
 
@@ -286,18 +378,11 @@ static enum rt_status run(struct rt_run *r)
 {
     const struct conv *c = r->state;
     const void *src = r->in[c->i_src].data, *filter = r->in[c->i_filter].data;
-    void *dst = r->out[0].data;
     char *room = r->scratch;
+    void *dst = kn_tail_output(&c->tail, r, c->tail.odd ? room + c->odd_at : NULL);
     enum rt_status st = RT_OK;
 
-    if (c->empty) {
-        if (c->n_dst) {
-            memset(dst, 0, rt_tensor_bytes(&r->out[0]));
-            kn_tail_apply(&c->tail, r, dst, c->n_dst / c->g.co, c->g.co);
-        }
-        return RT_OK;
-    }
-    if (is_half(c->dtype)) {
+    if (is_half(c->dtype) && !c->empty) {
         kn_to_float(c->dtype, src, (void *)(room + c->src_at), c->n_src);
         src = room + c->src_at;
         if (!c->filter) {
@@ -306,38 +391,33 @@ static enum rt_status run(struct rt_run *r)
         }
         dst = room + c->dst_at;
     }
-    if (!c->dnnl.prim) {
+    if (c->empty && c->n_dst) {
+        memset(dst, 0, (size_t)c->n_dst * rt_dtype_size(c->dtype));
+    } else if (!c->empty && !c->by_library) {
         st = run_loops(c, src, filter, dst, r);
-    } else {
-        const void *data[KN_DNNL_ARGS] = {
-            src, c->filter ? rt_pack_data(c->filter) : room + c->packed_at, dst};
-        if (!c->tail_after)
-            kn_tail_data(&c->tail, r, data + 3);
+    } else if (!c->empty) {
+        const struct work w = {.c = c,
+                               .r = r,
+                               .src = src,
+                               .filter = c->filter ? rt_pack_data(c->filter)
+                                                   : (void *)(room + c->packed_at),
+                               .dst = dst,
+                               .room = room};
         if (!c->filter) {
-            const void *move[] = {filter, data[1]};
+            const void *move[] = {filter, w.filter};
             st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
         }
         if (!st)
-            st = c->rows ? run_rows(c, data, room, r) : run_blocks(c, data, room, r);
+            st = c->rows ? run_rows(&w) : run_images(&w);
     }
-    if (!st && c->tail_after)
-        kn_tail_apply(&c->tail, r, dst, c->n_dst / c->g.co, c->g.co);
-    else if (!st)
-        kn_tail_finish(&c->tail, dst, c->n_dst);
-    if (!st && is_half(c->dtype))
+    if (!st && !c->by_library && c->n_dst)
+        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, dst, 0, c->n_dst / c->g.co, c->g.co);
+    if (!st && is_half(c->dtype) && !c->empty)
         kn_from_float(c->dtype, dst, r->out[0].data, c->n_dst);
-    return st;
+    return st ? st : kn_tail_spread(&c->tail, r, dst);
 }
 
 /* ---- oneDNN ---- */
-
-struct filter_format { /* what the bytes of a packed filter depend on */
-    dnnl_memory_desc_t md;
-    int64_t groups, ci, co;
-    int n_spatial;
-    bool transposed, bf16;
-    int64_t size[KN_MAX_SPATIAL];
-};
 
 /* The filter as TensorFlow keeps it, under oneDNN's logical order
  * [groups,] output channels, input channels, spatial. */
@@ -367,31 +447,82 @@ static dnnl_status_t filter_md(const struct filter_format *f, dnnl_memory_desc_t
                : dnnl_memory_desc_init_by_strides(md, n, dim, dnnl_f32, stride);
 }
 
-/* Images whose products take some ten milliseconds. */
-static int64_t images_of_block(const struct kn_conv_shape *g)
+static double products_of_row(const struct kn_conv_shape *g)
 {
-    const double most = 4e8;
-    double image = (double)g->co * (double)g->ci / (double)g->groups;
-    for (int i = 0; i < g->n_spatial; i++)
-        image *= (double)g->axis[i].size * (double)(g->transposed ? g->axis[i].in : g->axis[i].out);
-    if (image * (double)g->batch <= 2 * most)
-        return g->batch;
-    const int64_t n = (int64_t)(most / image);
-    return n < 1 ? 1 : n < g->batch ? n : g->batch;
-}
-
-/* Whether one image alone is too much for one execution: it is then done so many outputs of the
- * first axis at a time. Their input is copied with its padding, so that all blocks are alike. */
-static int64_t rows_of_block(const struct kn_conv_shape *g)
-{
-    const double most = 4e8;
     double row = (double)g->co * (double)g->ci / (double)g->groups * (double)g->axis[0].size;
     for (int i = 1; i < g->n_spatial; i++)
-        row *= (double)g->axis[i].size * (double)g->axis[i].out;
-    if (g->transposed || row * (double)g->axis[0].out <= 2 * most)
-        return 0;
-    const int64_t n = (int64_t)(most / row);
-    return n < 4 ? (g->axis[0].out < 4 ? 0 : 4) : n;
+        row *= (double)g->axis[i].size * (double)(g->transposed ? g->axis[i].in : g->axis[i].out);
+    return row;
+}
+
+/*
+ * How much one execution does: products of some ten milliseconds at most, so that it can be asked
+ * between them whether to go on; and where the tail is done by our own loops, outputs that lie in
+ * the cache still, unless the filter then had to be read too often.
+ */
+enum { PRODUCTS = 400000000, CACHED = 65536, FILTER_CACHED = 131072 };
+
+/* Blocks of at most `most` (if that is one or more) out of n, all of nearly one size. */
+static int64_t even_blocks(int64_t n, double most)
+{
+    if (most < 1)
+        most = 1;
+    if (most >= (double)n)
+        return n;
+    const int64_t blocks = (n + (int64_t)most - 1) / (int64_t)most;
+    return (n + blocks - 1) / blocks;
+}
+
+/* What rows of outputs from `first` on read, and their padding. */
+static struct kn_conv_shape rows_shape(const struct conv *c, int64_t first)
+{
+    struct kn_conv_shape g = c->g;
+    struct kn_axis *a = &g.axis[0];
+    const int64_t from = first * a->stride - a->lo;
+    const int64_t end = from + (c->rows - 1) * a->stride + (a->size - 1) * a->dilation + 1;
+
+    a->lo = from < 0 ? -from : 0;
+    a->hi = end > a->in ? end - a->in : 0;
+    a->in = end - from - a->lo - a->hi;
+    a->out = c->rows;
+    g.batch = 1;
+    return g;
+}
+
+static void choose_blocks(struct conv *c)
+{
+    const struct kn_conv_shape *g = &c->g;
+    const int64_t out = g->transposed ? g->axis[0].in : g->axis[0].out;
+    const double row = products_of_row(g), image = row * (double)out;
+    const double line = (double)c->n_dst / (double)g->batch / (double)out;
+    const bool after = kn_tail_any(&c->tail) && !c->clips;
+
+    c->rows = 0;
+    c->images = image * (double)g->batch <= 2.0 * PRODUCTS
+                    ? g->batch
+                    : even_blocks(g->batch, PRODUCTS / image);
+    if (after)
+        c->images = even_blocks(c->images, 2 * CACHED / (line * (double)out));
+    if (g->transposed || c->images > 1)
+        return;
+    double most = (double)out;
+    if (image > 2.0 * PRODUCTS)
+        most = PRODUCTS / row < 4 ? 4 : PRODUCTS / row;
+    if (after && line * (double)out > 3 * CACHED && c->n_filter <= FILTER_CACHED &&
+        CACHED / line < most)
+        most = CACHED / line;
+    c->rows = even_blocks(out, most);
+    if (c->rows == out) {
+        c->rows = 0;
+        return;
+    }
+    /* Padding must lie within the first and the last block. */
+    const struct kn_conv_shape second =
+        rows_shape(c, c->rows < out - c->rows ? c->rows : out - c->rows);
+    const struct kn_conv_shape early = rows_shape(c, (out - 1) / c->rows * c->rows - c->rows);
+    const struct kn_conv_shape first = rows_shape(c, 0), last = rows_shape(c, out - c->rows);
+    if (second.axis[0].lo || early.axis[0].hi || first.axis[0].in < 1 || last.axis[0].in < 1)
+        c->rows = 0;
 }
 
 static dnnl_status_t image_md(const struct kn_conv_shape *g, int64_t images, bool wide,
@@ -416,13 +547,16 @@ static void filter_format(const struct kn_conv_shape *g, struct filter_format *f
         f->size[i] = g->axis[i].size;
 }
 
-static dnnl_status_t make_conv(struct conv *c, struct filter_format *f, bool with_tail)
+/* `filter`: NULL: the layout is the library's choice. */
+static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
+                               const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
+                               bool clips)
 {
     dnnl_primitive_attr_t attr = NULL;
-    const struct kn_conv_shape *g = &c->part;
-    struct kn_dnnl *d = &c->dnnl;
+    const dnnl_dims_t channels = {g->co};
+    const int64_t images = c->rows ? 1 : c->images;
     dnnl_dims_t stride, dilation, lo, hi;
-    dnnl_memory_desc_t src, filter, dst;
+    dnnl_memory_desc_t src, any, dst, bias;
     union {
         dnnl_convolution_desc_t forward;
         dnnl_deconvolution_desc_t back;
@@ -435,46 +569,42 @@ static dnnl_status_t make_conv(struct conv *c, struct filter_format *f, bool wit
         lo[i] = a->lo;
         hi[i] = a->hi;
     }
-    dnnl_status_t s = image_md(g, c->images, !g->transposed, f->bf16 ? dnnl_bf16 : dnnl_f32, &src);
+    dnnl_status_t s =
+        image_md(g, images, !g->transposed, c->format.bf16 ? dnnl_bf16 : dnnl_f32, &src);
     if (!s)
-        s = image_md(g, c->images, g->transposed, dnnl_f32, &dst);
+        s = image_md(g, images, g->transposed, dnnl_f32, &dst);
+    if (!s && !filter)
+        s = filter_md(&c->format, &any, true);
     if (!s)
-        s = filter_md(f, &filter, true);
+        s = dnnl_memory_desc_init_by_tag(&bias, 1, channels, dnnl_f32, dnnl_a);
     if (!s && g->transposed)
-        s = dnnl_dilated_deconvolution_forward_desc_init(&desc.back, dnnl_forward_inference,
-                                                         dnnl_deconvolution_direct, &src, &filter,
-                                                         NULL, &dst, stride, dilation, lo, hi);
+        s = dnnl_dilated_deconvolution_forward_desc_init(
+            &desc.back, dnnl_forward_inference, dnnl_deconvolution_direct, &src,
+            filter ? filter : &any, NULL, &dst, stride, dilation, lo, hi);
     else if (!s)
-        s = dnnl_dilated_convolution_forward_desc_init(&desc.forward, dnnl_forward_inference,
-                                                       dnnl_convolution_direct, &src, &filter, NULL,
-                                                       &dst, stride, dilation, lo, hi);
-    if (!s && with_tail)
-        s = kn_tail_attr(&c->tail, g->n_spatial + 2, g->co, &attr);
+        s = dnnl_dilated_convolution_forward_desc_init(
+            &desc.forward, dnnl_forward_inference, dnnl_convolution_direct, &src,
+            filter ? filter : &any, c->bias ? &bias : NULL, &dst, stride, dilation, lo, hi);
+    if (!s && clips) {
+        s = kn_dnnl_attr(&attr);
+        if (!s)
+            s = kn_tail_clip(&c->tail, attr);
+    }
     if (!s)
         s = kn_dnnl_make(d, &desc, attr);
     dnnl_primitive_attr_destroy(attr);
     if (s)
         return s;
-    d->n = 3;
+    d->n = c->bias ? 4 : 3;
     d->arg[0] = DNNL_ARG_SRC;
     d->arg[1] = DNNL_ARG_WEIGHTS;
     d->arg[2] = DNNL_ARG_DST;
+    d->arg[3] = DNNL_ARG_BIAS;
     d->md[0] = src;
-    d->md[1] = f->md = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
+    d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
     d->md[2] = dst;
-    if (with_tail)
-        kn_tail_args(&c->tail, g->n_spatial + 2, g->co, d);
+    d->md[3] = bias;
     return s;
-}
-
-static dnnl_status_t make_fitting(struct conv *c, struct filter_format *f)
-{
-    dnnl_status_t s = dnnl_unimplemented;
-    if (c->tail.n) {
-        s = make_conv(c, f, true);
-        c->tail_after = s != dnnl_success;
-    }
-    return s ? make_conv(c, f, false) : s;
 }
 
 /* Few channels, and those of a depthwise convolution, are moved more than multiplied. */
@@ -488,6 +618,7 @@ static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const 
                                   struct rt_error *err)
 {
     const struct filter_format *f = fmt;
+    const float *scale = (const void *)(f + 1);
     const int64_t n = rt_tensor_count(src);
     struct rt_buffer *wide = NULL;
     const void *bytes = src->data;
@@ -496,91 +627,169 @@ static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const 
     const dnnl_status_t s = filter_md(f, &from, false);
     if (s)
         return kn_dnnl_fail(err, s, "filter");
-    if (src->dtype != RT_F32) {
+    if (src->dtype != RT_F32 || f->n_scale) {
         wide = rt_buffer_new(NULL, RT_F32, (size_t)n * sizeof(float), err);
         if (!wide)
             return RT_RESOURCE_EXHAUSTED;
-        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), n);
         bytes = atomic_load(&wide->data);
     }
+    if (src->dtype != RT_F32)
+        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), n);
+    else if (f->n_scale)
+        kn_tail_scale(atomic_load(&wide->data), src->data, scale, n / f->co, f->co);
     const enum rt_status st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
     rt_buffer_unref(wide);
     return st;
 }
 
+static void clear_parts(struct conv *c)
+{
+    for (int i = 0; i < N_PARTS; i++) {
+        struct kn_dnnl *d = atomic_exchange(&c->part[i].unclipped, NULL);
+        kn_dnnl_clear(&c->part[i].dnnl);
+        if (d)
+            kn_dnnl_clear(d);
+        free(d);
+    }
+}
+
 static void release(void *state)
 {
     struct conv *c = state;
-    kn_dnnl_clear(&c->dnnl);
+    clear_parts(c);
     kn_dnnl_clear(&c->reorder);
+}
+
+/* All parts, with one layout of the filter. */
+static dnnl_status_t make_parts(struct conv *c)
+{
+    const struct kn_axis *a = &c->g.axis[0];
+
+    choose_blocks(c);
+    c->part[FIRST].g = c->rows ? rows_shape(c, 0) : c->g;
+    dnnl_status_t s = make_part(c, &c->part[FIRST].dnnl, &c->part[FIRST].g, NULL, c->clips);
+    if (s)
+        return s;
+    c->format.md = c->part[FIRST].dnnl.md[1];
+    for (int i = MIDDLE; c->rows && i < N_PARTS && !s; i++) {
+        c->part[i].g = rows_shape(c, i == LAST ? a->out - c->rows : c->rows);
+        if (i == MIDDLE && 2 * c->rows >= a->out)
+            continue;
+        s = make_part(c, &c->part[i].dnnl, &c->part[i].g, &c->format.md, c->clips);
+    }
+    return s;
+}
+
+static size_t parts_scratch(const struct conv *c)
+{
+    size_t most = 0;
+    for (int i = 0; i < N_PARTS; i++)
+        most = c->part[i].dnnl.scratch_bytes > most ? c->part[i].dnnl.scratch_bytes : most;
+    return most;
+}
+
+/* The filter's key, with the scale behind it; packed. */
+static enum rt_status pack(struct conv *c, struct rt_prep *p, const float *scale)
+{
+    const size_t n = scale ? (size_t)c->g.co * sizeof *scale : 0;
+    struct filter_format *f = malloc(sizeof *f + n);
+
+    if (!f)
+        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
+    memcpy(f, &c->format, sizeof *f);
+    f->n_scale = scale ? c->g.co : 0;
+    if (scale)
+        memcpy(f + 1, scale, n);
+    const enum rt_status st =
+        rt_prep_pack(p, c->i_filter, f, sizeof *f + n, dnnl_memory_desc_get_size(&f->md),
+                     pack_filter, &c->filter);
+    free(f);
+    return st;
+}
+
+/* Shares the tail out: what oneDNN does in its own loops, what remains for ours. */
+static void share_tail(struct conv *c, bool folds)
+{
+    if (c->tail.scale && !folds)
+        return;
+    c->bias = c->tail.shift;
+    c->tail.scale = c->tail.shift = 0;
+    c->clips = kn_tail_is_clipping(&c->tail);
+}
+
+static dnnl_status_t try_parts(struct conv *c)
+{
+    dnnl_status_t s = make_parts(c);
+    if (s && c->clips) {
+        clear_parts(c);
+        c->clips = false;
+        s = make_parts(c);
+    }
+    return s;
 }
 
 static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
 {
-    struct filter_format f;
     struct conv *c = NULL;
     enum rt_status st = prepare_shape(p, &c);
 
     if (st)
         return st;
     *state = c;
+    place_rest(c, p, 0, true);
     if (c->empty)
         return RT_OK;
-    c->images = images_of_block(&c->g);
-    c->rows = c->images == 1 ? rows_of_block(&c->g) : 0;
-    c->part = c->g;
-    if (c->rows) {
-        struct kn_axis *a = &c->part.axis[0];
-        a->out = c->rows;
-        a->in = (c->rows - 1) * a->stride + (a->size - 1) * a->dilation + 1;
-        a->lo = a->hi = 0;
+    const struct kn_tail whole = c->tail;
+    const float *scale = kn_tail_vector(p, whole.scale);
+    const bool folds = scale && p->in[c->i_filter].value;
+    share_tail(c, folds);
+    filter_format(&c->g, &c->format);
+    c->format.bf16 = p->tuning->bf16 && pays_in_bf16(&c->g, c->dtype);
+    dnnl_status_t s = try_parts(c);
+    if (s && c->format.bf16) {
+        clear_parts(c);
+        c->format.bf16 = false;
+        c->clips = kn_tail_is_clipping(&c->tail) && !c->tail.scale;
+        s = try_parts(c);
     }
-    filter_format(&c->g, &f);
-    f.bf16 = p->tuning->bf16 && pays_in_bf16(&c->g, c->dtype);
-    dnnl_status_t s = make_fitting(c, &f);
-    if (s && f.bf16) {
-        f.bf16 = false;
-        s = make_fitting(c, &f);
-    }
-    c->bf16 = f.bf16;
-    if (s == dnnl_unimplemented || s == dnnl_invalid_arguments) {
-        p->scratch_bytes = place_floats(c, 0, true); /* the loops can */
-        return RT_OK;
-    }
-    if (s)
+    if (s) {
+        clear_parts(c);
+        c->tail = whole;
+        c->clips = false;
+        if (s == dnnl_unimplemented || s == dnnl_invalid_arguments)
+            return RT_OK; /* the loops can */
         return kn_dnnl_fail(p->err, s, p->node->name);
+    }
     p->release = release;
-
-    const size_t packed = dnnl_memory_desc_get_size(&f.md);
-    st = rt_prep_pack(p, c->i_filter, &f, sizeof f, packed, pack_filter, &c->filter);
+    c->by_library = true;
+    st = pack(c, p, folds ? scale : NULL);
     if (st)
         return st;
-    size_t used = c->dnnl.scratch_bytes;
+    if (!c->filter && folds)
+        return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
+    size_t used = parts_scratch(c);
     if (!c->filter) {
         dnnl_memory_desc_t from;
-        dnnl_status_t made = filter_md(&f, &from, false);
+        dnnl_status_t made = filter_md(&c->format, &from, false);
         if (!made)
-            made = kn_dnnl_make_reorder(&c->reorder, &from, &f.md);
+            made = kn_dnnl_make_reorder(&c->reorder, &from, &c->format.md);
         if (made)
             return kn_dnnl_fail(p->err, made, p->node->name);
         if (c->reorder.scratch_bytes > used)
             used = c->reorder.scratch_bytes;
         used = (used + 63) / 64 * 64;
         c->packed_at = used;
-        used += packed;
+        used += dnnl_memory_desc_get_size(&c->format.md);
     }
     used = (used + 63) / 64 * 64;
-    if (c->rows) {
-        c->rows_at = used;
-        used += ((size_t)(c->part.axis[0].in * row_of(c)) * sizeof(float) + 63) / 64 * 64;
-    }
-    if (c->bf16) {
-        const int64_t n =
-            c->rows ? c->part.axis[0].in * row_of(c) : c->n_src / c->g.batch * c->images;
+    if (c->format.bf16) {
+        int64_t most = 0;
+        for (int i = 0; i < N_PARTS; i++)
+            most = part_input(c, &c->part[i]) > most ? part_input(c, &c->part[i]) : most;
         c->bf16_at = used;
-        used += ((size_t)n * sizeof(struct kn_bfloat) + 63) / 64 * 64;
+        used += ((size_t)most * sizeof(struct kn_bfloat) + 63) / 64 * 64;
     }
-    p->scratch_bytes = place_floats(c, used, !c->filter);
+    place_rest(c, p, used, !c->filter);
     return RT_OK;
 }
 
@@ -594,6 +803,17 @@ static int can_dnnl(const struct rt_prep *p)
 
 #define DNNL_TYPES  (RT_T(RT_F32) | KN_SET(KN_HALFS))
 #define PLAIN_TYPES (DNNL_TYPES | RT_T(RT_F64) | RT_T(RT_I32))
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const enum rt_status st = kn_conv_infer(x);
+    return st ? st : kn_tail_infer(x);
+}
+
+static void rows(struct rt_rows *r)
+{
+    kn_tail_rows(r, rt_rows_first);
+}
 
 static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
@@ -623,11 +843,7 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
 #define KERNELS(op_, name_, plain) KN_KERNELS(ROWS(op_, name_, plain))
 
 const struct kn_entry kn_conv2d = {
-    .op = {.name = "Conv2D",
-           .check = kn_conv_check,
-           .infer = kn_conv_infer,
-           .rows = rt_rows_first,
-           .tail = tail},
+    .op = {.name = "Conv2D", .check = kn_conv_check, .infer = infer, .rows = rows, .tail = tail},
     .kernels = KN_KERNELS({.op = "Conv2D",
                            .device = "CPU",
                            .name = "conv2d.winograd4",
@@ -647,18 +863,14 @@ const struct kn_entry kn_conv2d = {
                           ROWS("Conv2D", "conv2d", PLAIN_TYPES)),
 };
 const struct kn_entry kn_conv3d = {
-    .op = {.name = "Conv3D",
-           .check = kn_conv_check,
-           .infer = kn_conv_infer,
-           .rows = rt_rows_first,
-           .tail = tail},
+    .op = {.name = "Conv3D", .check = kn_conv_check, .infer = infer, .rows = rows, .tail = tail},
     .kernels = KERNELS("Conv3D", "conv3d", PLAIN_TYPES & ~RT_T(RT_I32)),
 };
 const struct kn_entry kn_depthwise_conv2d_native = {
     .op = {.name = "DepthwiseConv2dNative",
            .check = kn_conv_check,
-           .infer = kn_conv_infer,
-           .rows = rt_rows_first,
+           .infer = infer,
+           .rows = rows,
            .tail = tail},
     .kernels = KERNELS("DepthwiseConv2dNative", "depthwise", PLAIN_TYPES & ~RT_T(RT_I32)),
 };

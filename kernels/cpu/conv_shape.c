@@ -225,8 +225,10 @@ static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
     return RT_OK;
 }
 
-static void out_shape(const struct kn_conv_shape *g, bool first, struct rt_shape *o)
+void kn_conv_out_shape(const struct rt_node *n, const struct kn_conv_shape *g, struct rt_shape *o)
 {
+    const bool first = kn_channels_first(n);
+
     o->rank = g->n_spatial + 2;
     o->dim[0] = g->batch;
     o->dim[kn_channel_axis(first, g->n_spatial)] = g->co;
@@ -250,7 +252,7 @@ enum rt_status kn_conv_infer(struct rt_infer *x)
     if (!st)
         st = solve(&g, x->node, in, filter, x->err);
     if (!st)
-        out_shape(&g, kn_channels_first(x->node), o);
+        kn_conv_out_shape(x->node, &g, o);
     return st;
 }
 

@@ -33,5 +33,7 @@ void kn_conv_rows_transposed(struct rt_rows *r);
 /* The node's shape with exact inputs, in prepare. Refuses what TensorFlow's CPU kernels leave out,
  * the formats with channels first among it. */
 enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *out);
+/* The output's shape, of a convolution that is no transpose. */
+void kn_conv_out_shape(const struct rt_node *n, const struct kn_conv_shape *g, struct rt_shape *o);
 
 #endif

@@ -263,6 +263,7 @@ struct gemm_state {
     bool plain;
     struct kn_tail tail;
     int64_t a_bytes, b_bytes, c_bytes; /* converted copies in scratch; 0: computed in place */
+    size_t odd_at;                     /* in scratch: what an odd tail starts from */
 };
 
 static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)
@@ -272,8 +273,9 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
         return prep->err->code;
     plan(&s->p, prep);
     s->plain = plain;
-    kn_tail_read(&s->tail, prep->node);
     const struct kn_gemm *g = &s->p.g;
+    const struct rt_shape own = {.rank = 2, .dim = {g->m, g->n}};
+    const size_t odd = prep->node->n_extra ? kn_tail_prepare(&s->tail, prep, &own) : 0;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
     if (s->p.ta != g->dtype) /* no product of dims overflows here: the tensors exist */
         s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;
@@ -284,7 +286,8 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     if (bytes < 0)
         return rt_fail(prep->err, RT_RESOURCE_EXHAUSTED, "%s: the matrices are too large",
                        prep->node->name);
-    prep->scratch_bytes = (size_t)(bytes + s->a_bytes + s->b_bytes + s->c_bytes);
+    s->odd_at = ((size_t)(bytes + s->a_bytes + s->b_bytes + s->c_bytes) + 63) / 64 * 64;
+    prep->scratch_bytes = s->odd_at + odd;
     *state = s;
     return RT_OK;
 }
@@ -338,6 +341,14 @@ static enum rt_status multiply(const struct gemm_state *s, const char *a, const 
     return st;
 }
 
+static enum rt_status finish(const struct gemm_state *s, struct rt_run *r, void *c)
+{
+    if (!kn_tail_any(&s->tail))
+        return RT_OK;
+    kn_tail_apply(&s->tail, r, KN_TAIL_ALL, c, 0, s->p.batches * s->p.g.m, s->p.g.n);
+    return kn_tail_spread(&s->tail, r, c);
+}
+
 static enum rt_status run_gemm(struct rt_run *r)
 {
     const struct gemm_state *s = r->state;
@@ -345,16 +356,15 @@ static enum rt_status run_gemm(struct rt_run *r)
     const int64_t size_a = (int64_t)rt_dtype_size(p->ta), size_b = (int64_t)rt_dtype_size(p->tb);
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
     const char *a = r->in[0].data, *b = r->in[1].data;
-    char *c = r->out[0].data;
+    char *c = s->tail.odd ? (char *)r->scratch + s->odd_at : r->out[0].data;
+    const void *made = c;
     int64_t at[MAX_BATCH_RANK] = {0}, left = RT_WORK, work = kn_gemm_work(&p->g);
 
     if (!step_c)
         return RT_OK;
     if (!p->g.k) { /* sums over nothing; the operands have no bytes */
-        memset(c, 0, rt_tensor_bytes(&r->out[0]));
-        if (s->tail.n)
-            kn_tail_apply(&s->tail, r, r->out[0].data, p->batches * p->g.m, p->g.n);
-        return RT_OK;
+        memset(c, 0, (size_t)(p->batches * step_c));
+        return finish(s, r, c);
     }
     for (int64_t i = 0; i < p->batches; i++, c += step_c) {
         if (multiply(s, a, b, c, r))
@@ -371,9 +381,7 @@ static enum rt_status run_gemm(struct rt_run *r)
         if (rt_run_spend(r, &left, work))
             return r->err->code;
     }
-    if (s->tail.n)
-        kn_tail_apply(&s->tail, r, r->out[0].data, p->batches * p->g.m, p->g.n);
-    return RT_OK;
+    return finish(s, r, (float *)(uintptr_t)made);
 }
 
 /* ---- constant right-hand matrix, packed ---- */
@@ -424,6 +432,17 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
     return in[1].shape.rank == 2 ? in[1].shape.dim[rt_attr_bool(n, "transpose_b") ? 0 : 1] : 0;
 }
 
+static enum rt_status infer_tail(struct rt_infer *x)
+{
+    const enum rt_status st = infer(x);
+    return st ? st : kn_tail_infer(x);
+}
+
+static void rows_tail(struct rt_rows *r)
+{
+    kn_tail_rows(r, rows);
+}
+
 /* BatchMatMulV3's three types are free of each other; these go together. */
 static bool takes_mixed(const struct rt_node *n)
 {
@@ -438,7 +457,7 @@ static bool takes_mixed(const struct rt_node *n)
 
 #define PRODUCT(symbol, op_, name_, attr, all, tail_, takes_)                                      \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = op_, .infer = infer, .rows = rows, .tail = tail_},                          \
+        .op = {.name = op_, .infer = infer_tail, .rows = rows_tail, .tail = tail_},                \
         .kernels = KN_KERNELS({.op = op_,                                                          \
                                .device = "CPU",                                                    \
                                .name = name_ ".packed",                                            \

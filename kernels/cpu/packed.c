@@ -1,5 +1,6 @@
 #include "kernels/cpu/packed.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Below this many weights packing gains nothing; above, a product with few rows only streams them
@@ -9,7 +10,8 @@ enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 /* What packed bytes depend on. */
 struct format {
     dnnl_memory_desc_t md;
-    bool turned; /* the source is [n, k] */
+    bool turned;     /* the source is [n, k] */
+    int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
 };
 
 /* A matrix of so many weights is read from memory in every product. */
@@ -27,6 +29,18 @@ bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g)
            (RT_T(g->dtype) & (RT_T(RT_F32) | KN_SET(KN_HALFS)));
 }
 
+static void scale_columns(const struct format *f, const float *src, float *dst)
+{
+    const float *scale = (const void *)(f + 1);
+    const int64_t k = f->md.dims[0], n = f->md.dims[1];
+
+    if (!f->turned)
+        kn_tail_scale(dst, src, scale, k, n);
+    for (int64_t i = 0; f->turned && i < n; i++)
+        for (int64_t j = 0; j < k; j++)
+            dst[i * k + j] = src[i * k + j] * scale[i];
+}
+
 static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
                            struct rt_error *err)
 {
@@ -40,13 +54,16 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     const dnnl_status_t s = dnnl_memory_desc_init_by_strides(&from, 2, dims, dnnl_f32, strides);
     if (s)
         return kn_dnnl_fail(err, s, "packing");
-    if (src->dtype != RT_F32) {
+    if (src->dtype != RT_F32 || f->n_scale) {
         wide = rt_buffer_new(NULL, RT_F32, (size_t)(k * n) * sizeof(float), err);
         if (!wide)
             return RT_RESOURCE_EXHAUSTED;
-        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), k * n);
         bytes = atomic_load(&wide->data);
     }
+    if (src->dtype != RT_F32)
+        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), k * n);
+    else if (f->n_scale)
+        scale_columns(f, src->data, atomic_load(&wide->data));
     const enum rt_status st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
     rt_buffer_unref(wide);
     return st;
@@ -77,7 +94,6 @@ static enum rt_status prepare_panels(struct kn_packed *s, struct rt_prep *p, int
     kn_bf16_panels(&f.panels, g->k, g->n);
     f.turned = g->tb != KN_AS_IS;
     s->panels = f.panels;
-    s->tail_after = s->tail.n > 0;
     return rt_prep_pack(p, input, &f, sizeof f, kn_bf16_panels_bytes(&f.panels), pack_panels,
                         &s->b);
 }
@@ -92,39 +108,65 @@ static int64_t rows_of_block(const struct kn_gemm *g)
     return rows < 64 ? (g->m < 64 ? g->m : 64) : rows < g->m ? rows : g->m;
 }
 
-static dnnl_status_t make(struct kn_dnnl *d, const struct kn_gemm *g, int64_t rows,
-                          const struct kn_tail *tail, bool bf16)
+static dnnl_status_t make(const struct kn_packed *s, struct kn_dnnl *d)
 {
+    const struct kn_gemm *g = &s->g;
     dnnl_primitive_attr_t attr = NULL;
-    const dnnl_data_type_t in = bf16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_dims_t a = {rows, g->k}, b = {g->k, g->n}, c = {rows, g->n};
+    const dnnl_data_type_t in = s->bf16 ? dnnl_bf16 : dnnl_f32;
+    const dnnl_dims_t a = {s->rows, g->k}, b = {g->k, g->n}, c = {s->rows, g->n}, v = {1, g->n};
     const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
-    dnnl_memory_desc_t ma, mb, mc;
+    dnnl_memory_desc_t ma, mb, mc, mv;
     dnnl_matmul_desc_t desc;
 
-    dnnl_status_t s = dnnl_memory_desc_init_by_strides(&ma, 2, a, in, strides);
-    if (!s)
-        s = dnnl_memory_desc_init_by_tag(&mb, 2, b, in, dnnl_format_tag_any);
-    if (!s)
-        s = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
-    if (!s)
-        s = dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc);
-    if (!s && tail->n)
-        s = kn_tail_attr(tail, 2, g->n, &attr);
-    if (!s)
-        s = kn_dnnl_make(d, &desc, attr);
+    dnnl_status_t st = dnnl_memory_desc_init_by_strides(&ma, 2, a, in, strides);
+    if (!st)
+        st = dnnl_memory_desc_init_by_tag(&mb, 2, b, in, dnnl_format_tag_any);
+    if (!st)
+        st = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
+    if (!st)
+        st = dnnl_memory_desc_init_by_tag(&mv, 2, v, dnnl_f32, dnnl_ab);
+    if (!st)
+        st = dnnl_matmul_desc_init(&desc, &ma, &mb, s->bias ? &mv : NULL, &mc);
+    if (!st && s->clips) {
+        st = kn_dnnl_attr(&attr);
+        if (!st)
+            st = kn_tail_clip(&s->tail, attr);
+    }
+    if (!st)
+        st = kn_dnnl_make(d, &desc, attr);
     dnnl_primitive_attr_destroy(attr);
-    if (s)
-        return s;
-    d->n = 3;
+    if (st)
+        return st;
+    d->n = s->bias ? 4 : 3;
     d->arg[0] = DNNL_ARG_SRC;
     d->arg[1] = DNNL_ARG_WEIGHTS;
     d->arg[2] = DNNL_ARG_DST;
+    d->arg[3] = DNNL_ARG_BIAS;
     d->md[0] = ma;
     d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
     d->md[2] = mc;
-    kn_tail_args(tail, 2, g->n, d);
-    return s;
+    d->md[3] = mv;
+    return st;
+}
+
+/* The weights' key, with the scale behind it; packed. */
+static enum rt_status pack_weights(struct kn_packed *s, struct rt_prep *p, int input,
+                                   const float *scale)
+{
+    const size_t n = scale ? (size_t)s->g.n * sizeof *scale : 0;
+    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
+
+    if (!f)
+        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
+    f->md = s->dnnl.md[1];
+    f->turned = s->g.tb != KN_AS_IS;
+    f->n_scale = scale ? s->g.n : 0;
+    if (scale)
+        memcpy(f + 1, scale, n);
+    const enum rt_status st =
+        rt_prep_pack(p, input, f, sizeof *f + n, dnnl_memory_desc_get_size(&f->md), pack, &s->b);
+    free(f);
+    return st;
 }
 
 static size_t padded(size_t n)
@@ -134,12 +176,11 @@ static size_t padded(size_t n)
 
 static dnnl_status_t make_fitting(struct kn_packed *s)
 {
-    s->tail_after = false;
-    dnnl_status_t made = make(&s->dnnl, &s->g, s->rows, &s->tail, s->bf16);
-    if (made == dnnl_unimplemented && s->tail.n) {
-        const struct kn_tail none = {.n = 0};
-        made = make(&s->dnnl, &s->g, s->rows, &none, s->bf16);
-        s->tail_after = true;
+    s->clips = kn_tail_is_clipping(&s->tail) && !s->tail.scale;
+    dnnl_status_t made = make(s, &s->dnnl);
+    if (made == dnnl_unimplemented && s->clips) {
+        s->clips = false;
+        made = make(s, &s->dnnl);
     }
     return made;
 }
@@ -147,18 +188,23 @@ static dnnl_status_t make_fitting(struct kn_packed *s)
 enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
                                  const struct kn_gemm *g, size_t *scratch)
 {
-    struct format f;
-    enum rt_status st = RT_OK;
+    const struct rt_shape own = {.rank = 2, .dim = {g->m, g->n}};
 
     s->g = *g;
-    kn_tail_read(&s->tail, p->node);
     s->rows = rows_of_block(g);
-    *scratch = 0;
+    const size_t odd = kn_tail_prepare(&s->tail, p, &own);
+    const struct kn_tail whole = s->tail;
+    const float *scale = kn_tail_vector(p, whole.scale);
+    *scratch = odd;
     if (in_panels(p, g)) {
-        st = prepare_panels(s, p, input, g);
+        const enum rt_status st = prepare_panels(s, p, input, g);
         if (st || s->b)
             return st;
         s->panels.width = 0;
+    }
+    if (scale || !whole.scale) {
+        s->bias = whole.shift;
+        s->tail.scale = s->tail.shift = 0;
     }
     s->bf16 = p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies();
     dnnl_status_t made = make_fitting(s);
@@ -168,22 +214,22 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
     }
     if (made && made != dnnl_unimplemented)
         return kn_dnnl_fail(p->err, made, p->node->name);
-    if (!made) {
-        memset(&f, 0, sizeof f); /* compared as bytes */
-        f.md = s->dnnl.md[1];
-        f.turned = g->tb != KN_AS_IS;
-        st = rt_prep_pack(p, input, &f, sizeof f, dnnl_memory_desc_get_size(&f.md), pack, &s->b);
-        if (st) {
-            kn_packed_clear(s);
-            return st;
-        }
+    const enum rt_status st = made ? RT_OK : pack_weights(s, p, input, scale);
+    if (st) {
+        kn_packed_clear(s);
+        return st;
     }
     if (!s->b) {
         kn_packed_clear(s);
-        *scratch = (size_t)kn_gemm_scratch(g);
+        s->tail = whole;
+        s->bias = 0;
+        s->clips = false;
+        s->odd_at = padded((size_t)kn_gemm_scratch(g));
+        *scratch = s->odd_at + odd;
         return RT_OK;
     }
-    *scratch = padded(s->dnnl.scratch_bytes);
+    s->scratch_bytes = s->dnnl.scratch_bytes;
+    *scratch = padded(s->scratch_bytes);
     if (s->bf16) {
         s->a_at = *scratch;
         *scratch += padded((size_t)(g->m * g->k) * sizeof(struct kn_bfloat));
@@ -193,6 +239,8 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         s->c_at = s->a_at + padded((size_t)(g->m * g->k) * sizeof(float));
         *scratch = s->c_at + padded((size_t)(g->m * g->n) * sizeof(float));
     }
+    s->odd_at = *scratch;
+    *scratch += odd;
     return RT_OK;
 }
 
@@ -201,28 +249,74 @@ void kn_packed_clear(struct kn_packed *s)
     kn_dnnl_clear(&s->dnnl);
 }
 
+/* A product whose activation made 0 of NaN, again without it. Rare: the library's object is made
+ * for this run alone. */
+static enum rt_status run_unclipped(const struct kn_packed *s, const void *const *data,
+                                    struct rt_run *r)
+{
+    struct kn_packed plain = *s;
+
+    plain.clips = false;
+    plain.dnnl = (struct kn_dnnl){.prim = NULL};
+    const dnnl_status_t made = make(&plain, &plain.dnnl);
+    if (made)
+        return kn_dnnl_fail(r->err, made, r->node->name);
+    void *room = rt_scratch(r, plain.dnnl.scratch_bytes + 1);
+    const enum rt_status st =
+        room ? kn_dnnl_run(&plain.dnnl, data, room, r->err, r->node->name) : r->err->code;
+    kn_dnnl_clear(&plain.dnnl);
+    return st;
+}
+
+static enum rt_status run_blocks(const struct kn_packed *s, const void **data, void *room,
+                                 struct rt_run *r)
+{
+    const struct kn_gemm *g = &s->g;
+    const size_t size = s->bf16 ? sizeof(struct kn_bfloat) : sizeof(float);
+    const char *from = data[0];
+    float *to = (float *)(uintptr_t)data[2];
+    enum rt_status st = RT_OK;
+
+    for (int64_t done = 0; done < g->m && !st; done += s->rows) {
+        /* The last block may overlap the one before it. */
+        const int64_t i = done < g->m - s->rows ? done : g->m - s->rows;
+        data[0] = from + (size_t)(g->ta ? i : i * g->k) * size;
+        data[2] = to + i * g->n;
+        if (s->clips)
+            kn_tail_quiet();
+        st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
+        const bool again = s->clips && !st && kn_tail_met_nan();
+        if (again)
+            st = run_unclipped(s, data, r);
+        if (!st && (again || !s->clips))
+            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, to + i * g->n, i * g->n, s->rows, g->n);
+        if (!st && done + s->rows < g->m)
+            st = rt_run_check(r);
+    }
+    data[2] = to;
+    return st;
+}
+
 enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
                              void *scratch, struct rt_run *r)
 {
     const struct kn_gemm *g = &s->g;
     char *room = scratch;
+    enum rt_status st = RT_OK;
 
-    if (!s->b) {
-        if (kn_gemm_blocks(g, false, a, b, c, scratch, r))
-            return r->err->code;
-        kn_tail_apply(&s->tail, r, c, g->m, g->n);
-        return RT_OK;
-    }
-    if (s->panels.width) {
-        if (kn_bf16_product(&s->panels, g->m, a, rt_pack_data(s->b), c, r))
-            return r->err->code;
-        kn_tail_apply(&s->tail, r, c, g->m, g->n);
-        return RT_OK;
+    if (s->tail.odd)
+        c = room + s->odd_at;
+    if (!s->b || s->panels.width) {
+        st = s->b ? kn_bf16_product(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
+                  : kn_gemm_blocks(g, false, a, b, c, scratch, r);
+        if (!st && kn_tail_any(&s->tail))
+            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, c, 0, g->m, g->n);
+        return st ? st : kn_tail_spread(&s->tail, r, c);
     }
     const bool wide = g->dtype != RT_F32;
     const void *data[KN_DNNL_ARGS] = {a, rt_pack_data(s->b), c};
-    if (!s->tail_after)
-        kn_tail_data(&s->tail, r, data + 3);
+    if (s->bias)
+        data[3] = r->in[s->bias].data;
     if (wide) {
         kn_to_float(g->dtype, a, (void *)(room + s->a_at), g->m * g->k);
         data[0] = room + s->a_at;
@@ -232,25 +326,8 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
         kn_bf16_round(a, (void *)(room + s->a_at), g->m * g->k);
         data[0] = room + s->a_at;
     }
-    const size_t size = s->bf16 ? sizeof(struct kn_bfloat) : sizeof(float);
-    const char *from = data[0];
-    float *to = (float *)(uintptr_t)data[2];
-    enum rt_status st = RT_OK;
-    for (int64_t done = 0; done < g->m && !st; done += s->rows) {
-        /* The last block may overlap the one before it. */
-        const int64_t i = done < g->m - s->rows ? done : g->m - s->rows;
-        data[0] = from + (size_t)(g->ta ? i : i * g->k) * size;
-        data[2] = to + i * g->n;
-        st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
-        if (!st && done + s->rows < g->m)
-            st = rt_run_check(r);
-    }
-    data[2] = to;
-    if (!st && s->tail_after)
-        kn_tail_apply(&s->tail, r, c, g->m, g->n);
-    else if (!st)
-        kn_tail_finish(&s->tail, c, g->m * g->n);
+    st = run_blocks(s, data, room, r);
     if (!st && wide)
         kn_from_float(g->dtype, data[2], c, g->m * g->n);
-    return st;
+    return st ? st : kn_tail_spread(&s->tail, r, c);
 }

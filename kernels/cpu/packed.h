@@ -15,8 +15,11 @@ struct kn_packed {
     struct kn_dnnl dnnl; /* of `rows` rows: a large product runs in blocks, to be asked between them
                             whether it should go on */
     int64_t rows;
-    struct kn_tail tail;          /* of the node, done with the product */
-    bool tail_after;              /* by our own loop: not as post-ops */
+    struct kn_tail tail;          /* what oneDNN does not do of the node's */
+    int bias;                     /* input that oneDNN adds; 0: none */
+    bool clips;                   /* oneDNN does the activation */
+    size_t scratch_bytes;         /* of oneDNN */
+    size_t odd_at;                /* in scratch: what an odd tail starts from */
     const struct rt_pack *b;      /* NULL: the runtime keeps none; the product is a plain one */
     size_t a_at, c_at;            /* float copies of half operands in scratch; a in bfloat16 */
     bool bf16;                    /* dnnl multiplies bfloat16 */

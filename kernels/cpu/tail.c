@@ -1,121 +1,369 @@
 #include "kernels/cpu/tail.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/types.h"
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
-static bool has_operand(enum kn_tail_op op)
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/vec_math.h"
+
+/* ---- the attribute ---- */
+
+static const char *const act_name[KN_N_ACTS] = {
+    [KN_ACT_NONE] = "",
+    [KN_ACT_RELU] = "relu",
+    [KN_ACT_RELU6] = "relu6",
+    [KN_ACT_SIGMOID] = "sigmoid",
+    [KN_ACT_TANH] = "tanh",
+    [KN_ACT_ELU] = "elu",
+    [KN_ACT_LEAKY_RELU] = "leaky_relu",
+    [KN_ACT_SWISH] = "swish",
+    [KN_ACT_HARD_SIGMOID] = "hard_sigmoid",
+    [KN_ACT_HARD_SWISH] = "hard_swish",
+    [KN_ACT_GELU_ERF] = "gelu_erf",
+    [KN_ACT_GELU_ERFC] = "gelu_erfc",
+    [KN_ACT_GELU_TANH] = "gelu_tanh",
+};
+
+static const char *text_of(const struct rt_node *n)
 {
-    return op == KN_TAIL_MUL || op == KN_TAIL_ADD;
+    for (int i = 0; i < n->n_extra; i++)
+        if (strcmp(n->extra[i].name, "_tail") == 0)
+            return n->extra[i].value.v.s;
+    return "";
 }
 
-void kn_tail_read(struct kn_tail *t, const struct rt_node *n)
+static bool word_is(const char *s, size_t len, const char *word)
 {
-    static const char *const name[] = {"mul", "add", "relu", "relu6"};
+    return strlen(word) == len && memcmp(s, word, len) == 0;
+}
+
+static void read_tail(struct kn_tail *t, const struct rt_node *n)
+{
     int input = n->schema->n_in;
 
-    t->n = 0;
-    for (int i = 0; i < n->n_extra; i++) {
-        if (strcmp(n->extra[i].name, "_tail") != 0)
-            continue;
-        for (const char *s = n->extra[i].value.v.s; *s && t->n < KN_TAIL_STEPS;) {
-            const size_t len = strcspn(s, " ");
-            for (int k = 0; k < 4; k++)
-                if (strlen(name[k]) == len && memcmp(name[k], s, len) == 0) {
-                    t->step[t->n].op = (enum kn_tail_op)k;
-                    t->step[t->n++].input = has_operand((enum kn_tail_op)k) ? input++ : 0;
-                }
-            s += len + (s[len] == ' ');
+    memset(t, 0, sizeof *t);
+    for (const char *s = text_of(n); *s;) {
+        const size_t all = strcspn(s, " "), len = strcspn(s, " =");
+        if (word_is(s, len, "mul"))
+            t->scale = input++;
+        else if (word_is(s, len, "add"))
+            t->shift = input++;
+        else if (word_is(s, len, "residual") || word_is(s, len, "residual_first")) {
+            t->first = len > 8;
+            t->residual = input++;
         }
+        for (int k = 1; k < KN_N_ACTS; k++)
+            if (word_is(s, len, act_name[k]))
+                t->act = (enum kn_activation)k;
+        if (len < all)
+            t->alpha = strtof(s + len + 1, NULL);
+        s += all + (s[all] == ' ');
     }
+}
+
+/* ---- shapes ---- */
+
+static enum rt_status widen(const struct kn_tail *t, const struct rt_shape *own,
+                            const struct rt_shape *residual, struct rt_shape *out,
+                            struct rt_error *err)
+{
+    if (own->rank < 0 || residual->rank < 0) {
+        out->rank = -1;
+        return RT_OK;
+    }
+    const struct rt_shape mine = *own;
+    return t->first ? kn_broadcast(out, residual, &mine, err)
+                    : kn_broadcast(out, &mine, residual, err);
+}
+
+enum rt_status kn_tail_infer(struct rt_infer *x)
+{
+    struct kn_tail t;
+
+    if (!x->node->n_extra)
+        return RT_OK;
+    read_tail(&t, x->node);
+    if (!t.residual)
+        return RT_OK;
+    const struct rt_shape own = x->out[0].shape;
+    return widen(&t, &own, &x->in[t.residual].shape, &x->out[0].shape, x->err);
+}
+
+void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
+{
+    struct kn_tail t;
+
+    read_tail(&t, r->node);
+    struct rt_rows bare = *r;
+    bare.n_in = t.residual ? t.residual : r->n_in; /* the vectors are constants */
+    own(&bare);
+    if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
+        return;
+    const struct rt_dep mine = r->out_dep[0], *other = &r->in_dep[t.residual];
+    const struct rt_shape *s = &r->in[t.residual].shape;
+    r->out_dep[0] = (struct rt_dep){RT_DEP_MIXED, 0};
+    if (!kn_shape_eq(s, &r->out[0].shape))
+        return;
+    if (mine.kind == RT_DEP_NONE && other->kind == RT_DEP_NONE)
+        r->out_dep[0].kind = RT_DEP_NONE;
+    else if (mine.kind == RT_DEP_ROWS && other->kind == RT_DEP_ROWS && mine.axis == 0 &&
+             other->axis == 0 && s->rank > 0 && s->dim[0] == r->n_rows)
+        r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, 0};
+}
+
+size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, const struct rt_shape *own)
+{
+    read_tail(t, p->node);
+    t->own = *own;
+    t->odd = t->residual &&
+             (!kn_shape_eq(own, &p->in[t->residual].shape) || !kn_shape_eq(own, &p->out[0].shape));
+    return t->odd ? ((size_t)kn_shape_count(own) * sizeof(float) + 127) / 64 * 64 : 0;
+}
+
+float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch)
+{
+    return t->odd ? scratch : r->out[0].data;
+}
+
+const float *kn_tail_vector(const struct rt_prep *p, int input)
+{
+    return input && p->in[input].value ? p->in[input].value->data : NULL;
 }
 
 /* ---- loops ---- */
 
-KN_CLONES static void scale(float *restrict y, const float *restrict v, int64_t n)
+KN_CLONES static void scale_row(float *restrict y, const float *restrict v, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         y[i] *= v[i];
 }
-KN_CLONES static void shift(float *restrict y, const float *restrict v, int64_t n)
+KN_CLONES static void add_row(float *restrict y, const float *restrict v, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         y[i] += v[i];
 }
-KN_CLONES static void cut(float *y, float most, int64_t n)
+KN_CLONES static void scale_add_row(float *restrict y, const float *restrict s,
+                                    const float *restrict v, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const float v = y[i] < 0 ? 0 : y[i]; /* NaN stays */
-        y[i] = v > most ? most : v;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = y[i] * s[i] + v[i];
+}
+
+/* NAME: y = EXPR(y); NAME_sum: y = EXPR(y + r). `a` is the activation's number. */
+#define ACTIVATION(NAME, EXPR)                                                                     \
+    KN_CLONES static void NAME(float *y, int64_t n, float a)                                       \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float x = y[i];                                                                  \
+            y[i] = EXPR;                                                                           \
+        }                                                                                          \
+    }                                                                                              \
+    KN_CLONES static void NAME##_sum(float *restrict y, const float *restrict r, int64_t n,        \
+                                     float a)                                                      \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float x = y[i] + r[i];                                                           \
+            y[i] = EXPR;                                                                           \
+        }                                                                                          \
+    }
+/* y = r + y */
+KN_CLONES static void act_plain_sum(float *restrict y, const float *restrict r, int64_t n, float a)
+{
+    (void)a;
+    for (int64_t i = 0; i < n; i++)
+        y[i] += r[i];
+}
+static inline float relu6(float x) /* NaN stays */
+{
+    const float v = x < 0 ? 0 : x;
+    return v > 6 ? 6 : v;
+}
+static inline float gelu_tanh(float x)
+{
+    return 0.5f * x * (1.0f + kn_tanh_f32(0.7978845608f * (x + 0.044715f * (x * x * x))));
+}
+ACTIVATION(act_relu, x < 0 ? 0 : x)
+ACTIVATION(act_relu6, relu6(x))
+ACTIVATION(act_sigmoid, kn_sigmoid_f32(x))
+ACTIVATION(act_tanh, kn_tanh_f32(x))
+ACTIVATION(act_elu, kn_select(x < 0, kn_expm1_f32(x), x))
+ACTIVATION(act_leaky, x < 0 ? a * x : x)
+ACTIVATION(act_swish, x *kn_sigmoid_f32(a *x))
+ACTIVATION(act_hard_sigmoid, relu6(x + 3) * (1.0f / 6))
+ACTIVATION(act_hard_swish, x *(relu6(x + 3) * (1.0f / 6)))
+ACTIVATION(act_gelu_erf, 0.5f * x * (1.0f + kn_erf_f32(x * 0.7071067812f)))
+ACTIVATION(act_gelu_erfc, 0.5f * x * kn_erfc_f32(x * -0.7071067812f))
+ACTIVATION(act_gelu_tanh, gelu_tanh(x))
+#undef ACTIVATION
+
+static void (*const act[KN_N_ACTS])(float *y, int64_t n, float a) = {
+    [KN_ACT_RELU] = act_relu,
+    [KN_ACT_RELU6] = act_relu6,
+    [KN_ACT_SIGMOID] = act_sigmoid,
+    [KN_ACT_TANH] = act_tanh,
+    [KN_ACT_ELU] = act_elu,
+    [KN_ACT_LEAKY_RELU] = act_leaky,
+    [KN_ACT_SWISH] = act_swish,
+    [KN_ACT_HARD_SIGMOID] = act_hard_sigmoid,
+    [KN_ACT_HARD_SWISH] = act_hard_swish,
+    [KN_ACT_GELU_ERF] = act_gelu_erf,
+    [KN_ACT_GELU_ERFC] = act_gelu_erfc,
+    [KN_ACT_GELU_TANH] = act_gelu_tanh,
+};
+static void (*const act_sum[KN_N_ACTS])(float *restrict y, const float *restrict r, int64_t n,
+                                        float a) = {
+    [KN_ACT_NONE] = act_plain_sum,
+    [KN_ACT_RELU] = act_relu_sum,
+    [KN_ACT_RELU6] = act_relu6_sum,
+    [KN_ACT_SIGMOID] = act_sigmoid_sum,
+    [KN_ACT_TANH] = act_tanh_sum,
+    [KN_ACT_ELU] = act_elu_sum,
+    [KN_ACT_LEAKY_RELU] = act_leaky_sum,
+    [KN_ACT_SWISH] = act_swish_sum,
+    [KN_ACT_HARD_SIGMOID] = act_hard_sigmoid_sum,
+    [KN_ACT_HARD_SWISH] = act_hard_swish_sum,
+    [KN_ACT_GELU_ERF] = act_gelu_erf_sum,
+    [KN_ACT_GELU_ERFC] = act_gelu_erfc_sum,
+    [KN_ACT_GELU_TANH] = act_gelu_tanh_sum,
+};
+
+KN_CLONES static void product_row(float *restrict d, const float *restrict s,
+                                  const float *restrict v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        d[i] = s[i] * v[i];
+}
+
+void kn_tail_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++)
+        product_row(d + i * cols, s + i * cols, v, cols);
+}
+
+static void vectors(const struct kn_tail *t, const struct rt_run *r, float *y, int64_t rows,
+                    int64_t cols)
+{
+    const float *s = t->scale ? r->in[t->scale].data : NULL;
+    const float *v = t->shift ? r->in[t->shift].data : NULL;
+
+    for (int64_t i = 0; i < rows && (s || v); i++, y += cols)
+        if (s && v)
+            scale_add_row(y, s, v, cols);
+        else if (s)
+            scale_row(y, s, cols);
+        else
+            add_row(y, v, cols);
+}
+
+/* What two steps of a tail pass over together: it stays in the nearest cache. */
+enum { CHUNK = 4096 };
+
+void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, float *y, int64_t at,
+                   int64_t rows, int64_t cols)
+{
+    const bool rest = (parts & KN_TAIL_REST) && !t->odd && (t->residual || t->act);
+    const float *other = rest && t->residual ? (const float *)r->in[t->residual].data + at : NULL;
+    const bool two = (parts & KN_TAIL_VECTORS) && (t->scale || t->shift);
+    const int64_t block = rest && two && cols > 0 && cols < CHUNK ? CHUNK / cols : rows;
+
+    for (int64_t i = 0; i < rows; i += block) {
+        const int64_t n = rows - i < block ? rows - i : block;
+        float *p = y + i * cols;
+        if (two)
+            vectors(t, r, p, n, cols);
+        if (other)
+            act_sum[t->act](p, other + i * cols, n * cols, t->alpha);
+        else if (rest)
+            act[t->act](p, n * cols, t->alpha);
     }
 }
 
-void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, float *y, int64_t rows,
-                   int64_t cols)
+enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const float *y)
 {
-    for (int64_t i = 0; t->n && i < rows; i++, y += cols)
-        for (int k = 0; k < t->n; k++) {
-            const float *v = t->step[k].input ? r->in[t->step[k].input].data : NULL;
-            if (t->step[k].op == KN_TAIL_MUL)
-                scale(y, v, cols);
-            else if (t->step[k].op == KN_TAIL_ADD)
-                shift(y, v, cols);
-            else
-                cut(y, t->step[k].op == KN_TAIL_RELU6 ? 6 : __builtin_inff(), cols);
+    const struct rt_tensor *out = &r->out[0], *other = &r->in[t->residual];
+    const float *b = other->data;
+    float *d = out->data;
+    int64_t at[RT_MAX_RANK] = {0}, step_a[RT_MAX_RANK], step_b[RT_MAX_RANK], ia = 0, ib = 0;
+    int64_t size_a = 1, size_b = 1;
+    const int64_t n = rt_tensor_count(out);
+
+    if (!t->odd)
+        return RT_OK;
+    for (int i = out->rank - 1; i >= 0; i--) {
+        const int ka = i - (out->rank - t->own.rank), kb = i - (out->rank - other->rank);
+        const int64_t da = ka < 0 ? 1 : t->own.dim[ka], db = kb < 0 ? 1 : other->dim[kb];
+        step_a[i] = da == 1 ? 0 : size_a;
+        step_b[i] = db == 1 ? 0 : size_b;
+        size_a *= da;
+        size_b *= db;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = y[ia] + b[ib];
+        for (int k = out->rank - 1; k >= 0; k--) {
+            ia += step_a[k];
+            ib += step_b[k];
+            if (++at[k] < out->dim[k])
+                break;
+            ia -= step_a[k] * out->dim[k];
+            ib -= step_b[k] * out->dim[k];
+            at[k] = 0;
         }
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
+    if (t->act)
+        act[t->act](d, n, t->alpha);
+    return RT_OK;
 }
 
-void kn_tail_finish(const struct kn_tail *t, float *y, int64_t n)
+/* ---- oneDNN's part ---- */
+
+bool kn_tail_is_clipping(const struct kn_tail *t)
 {
-    if (t->n && !has_operand(t->step[t->n - 1].op))
-        cut(y, t->step[t->n - 1].op == KN_TAIL_RELU6 ? 6 : __builtin_inff(), n);
+#if defined(__SSE__)
+    return (t->act == KN_ACT_RELU || t->act == KN_ACT_RELU6) && !t->residual;
+#else
+    (void)t;
+    return false;
+#endif
 }
 
-/* ---- post-ops ---- */
-
-static dnnl_status_t vector_md(int rank, int64_t channels, dnnl_memory_desc_t *md)
-{
-    dnnl_dims_t dim = {1, channels, 1, 1, 1}, stride = {channels, 1, 1, 1, 1};
-    return dnnl_memory_desc_init_by_strides(md, rank, dim, dnnl_f32, stride);
-}
-
-dnnl_status_t kn_tail_attr(const struct kn_tail *t, int rank, int64_t channels,
-                           dnnl_primitive_attr_t *out)
+dnnl_status_t kn_tail_clip(const struct kn_tail *t, dnnl_primitive_attr_t attr)
 {
     dnnl_post_ops_t ops = NULL;
-    dnnl_memory_desc_t md;
 
-    dnnl_status_t s = kn_dnnl_attr(out);
+    dnnl_status_t s = dnnl_post_ops_create(&ops);
     if (!s)
-        s = dnnl_post_ops_create(&ops);
+        s = t->act == KN_ACT_RELU6
+                ? dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_bounded_relu, 6, 0)
+                : dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
     if (!s)
-        s = vector_md(rank, channels, &md);
-    for (int k = 0; !s && k < t->n; k++) {
-        if (has_operand(t->step[k].op))
-            s = dnnl_post_ops_append_binary(
-                ops, t->step[k].op == KN_TAIL_MUL ? dnnl_binary_mul : dnnl_binary_add, &md);
-    }
-    if (!s)
-        s = dnnl_primitive_attr_set_post_ops(*out, ops);
+        s = dnnl_primitive_attr_set_post_ops(attr, ops);
     dnnl_post_ops_destroy(ops);
     return s;
 }
 
-void kn_tail_args(const struct kn_tail *t, int rank, int64_t channels, struct kn_dnnl *d)
+#if defined(__SSE__)
+void kn_tail_quiet(void)
 {
-    for (int k = 0; k < t->n; k++) {
-        if (!has_operand(t->step[k].op))
-            continue;
-        d->arg[d->n] = DNNL_ARG_ATTR_MULTIPLE_POST_OP(k) | DNNL_ARG_SRC_1;
-        vector_md(rank, channels, &d->md[d->n++]);
-    }
+    _mm_setcsr(_mm_getcsr() & ~(unsigned)_MM_EXCEPT_INVALID);
 }
-
-int kn_tail_data(const struct kn_tail *t, const struct rt_run *r, const void **data)
+bool kn_tail_met_nan(void)
 {
-    int n = 0;
-    for (int k = 0; k < t->n; k++)
-        if (has_operand(t->step[k].op))
-            data[n++] = r->in[t->step[k].input].data;
-    return n;
+    return _mm_getcsr() & _MM_EXCEPT_INVALID;
 }
+#else
+void kn_tail_quiet(void)
+{
+}
+bool kn_tail_met_nan(void)
+{
+    return false;
+}
+#endif

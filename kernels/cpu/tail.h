@@ -1,6 +1,16 @@
 /*
- * Tails (see rt_op.tail): steps on a product's or convolution's output, as oneDNN's post-ops or by
- * a loop over one row at a time.
+ * Tails (see rt_op.tail): what follows a product or a convolution, in this order, each part being
+ * there or not:
+ *
+ *     y = activation(x * scale + shift + residual)
+ *
+ * scale and shift are constant vectors over the last axis. A kernel that packs its weights folds
+ * the scale into them and lets oneDNN add the shift as its bias; the rest is done here, by loops
+ * over what was just made.
+ *
+ * The residual is another tensor, of the output's shape in every network that there is. A tensor
+ * that has to be broadcast, or makes the output larger, is `odd`: the kernel then writes to
+ * scratch memory, and kn_tail_spread makes the output from it.
  */
 #ifndef KN_CPU_TAIL_H
 #define KN_CPU_TAIL_H
@@ -8,34 +18,77 @@
 #include "kernels/cpu/dnnl.h"
 #include "runtime/op.h"
 
-enum kn_tail_op { KN_TAIL_MUL, KN_TAIL_ADD, KN_TAIL_RELU, KN_TAIL_RELU6 };
-enum { KN_TAIL_STEPS = 4 };
-
-struct kn_tail {
-    int n;
-    struct {
-        enum kn_tail_op op;
-        int input; /* of mul and add */
-    } step[KN_TAIL_STEPS];
+enum kn_activation {
+    KN_ACT_NONE,
+    KN_ACT_RELU,
+    KN_ACT_RELU6,
+    KN_ACT_SIGMOID,
+    KN_ACT_TANH,
+    KN_ACT_ELU,
+    KN_ACT_LEAKY_RELU,   /* alpha: below zero */
+    KN_ACT_SWISH,        /* alpha: x * sigmoid(alpha * x) */
+    KN_ACT_HARD_SIGMOID, /* relu6(x + 3) / 6 */
+    KN_ACT_HARD_SWISH,   /* x times that */
+    KN_ACT_GELU_ERF,
+    KN_ACT_GELU_ERFC,
+    KN_ACT_GELU_TANH,
+    KN_N_ACTS,
 };
 
+struct kn_tail {
+    int scale, shift, residual; /* which input; 0: none */
+    enum kn_activation act;
+    float alpha;
+    bool first; /* the residual is the addition's first operand */
+    bool odd;
+    struct rt_shape own; /* the output without the residual */
+};
+
+/* Whether there is anything to do. */
+static inline bool kn_tail_any(const struct kn_tail *t)
+{
+    return t->scale || t->shift || t->residual || t->act;
+}
+
+/* rt_op.infer, after the op's own: out[0] becomes what the residual makes of it. */
+enum rt_status kn_tail_infer(struct rt_infer *x);
+/* rt_op.rows, after the op's own (which sees the schema's inputs only). */
+void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r));
+
 /*
- * Activations do not become post-ops: oneDNN's make 0 of NaN, TensorFlow's keep it. An activation
- * is always the last step; kn_tail_finish does it, in a pass of its own.
+ * In prepare. `own`: the output's shape without the residual. Returns the scratch bytes that the
+ * kernel must add to its own and hand to kn_tail_output (0: none).
  */
-void kn_tail_read(struct kn_tail *t, const struct rt_node *n);
-/* y [rows, cols] in place. */
-void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, float *y, int64_t rows,
-                   int64_t cols);
-/* The activation alone, on n elements. */
-void kn_tail_finish(const struct kn_tail *t, float *y, int64_t n);
-/* Attributes with the steps, but for the activation, as post-ops on an output of this rank (in
- * oneDNN's order, where axis 1 has the channels); *out must be destroyed. */
-dnnl_status_t kn_tail_attr(const struct kn_tail *t, int rank, int64_t channels,
-                           dnnl_primitive_attr_t *out);
-/* Appends the steps' operands to the primitive's arguments. */
-void kn_tail_args(const struct kn_tail *t, int rank, int64_t channels, struct kn_dnnl *d);
-/* Their bytes, in the same order; returns how many. */
-int kn_tail_data(const struct kn_tail *t, const struct rt_run *r, const void **data);
+size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, const struct rt_shape *own);
+/* Where the kernel writes: the output, or, if the tail is odd, `scratch`. */
+float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch);
+
+/* What of the tail kn_tail_apply does. */
+enum {
+    KN_TAIL_VECTORS = 1, /* scale and shift */
+    KN_TAIL_REST = 2,    /* residual and activation, unless the tail is odd */
+    KN_TAIL_ALL = 3,
+};
+/* On `rows` rows of `cols` elements at y, which stand `at` elements behind the output's start. */
+void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, float *y, int64_t at,
+                   int64_t rows, int64_t cols);
+/* The end of an odd tail: the output from what kn_tail_output gave. Of others: nothing. */
+enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const float *y);
+
+/* d = s * v, v over the last axis: for weights that are packed with the scale. */
+void kn_tail_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
+/* A constant's floats, for prepare: the scale (`input` of the tail), NULL without one. */
+const float *kn_tail_vector(const struct rt_prep *p, int input);
+
+/*
+ * Whether oneDNN does the activation as a post-op. Its maximum of NaN and 0 is 0, TensorFlow's is
+ * NaN; but comparing NaN raises the processor's invalid flag, so that a run without the flag has
+ * met none. kn_tail_quiet lowers it before, kn_tail_met_nan asks for it after a run; then the
+ * activation must be done again from what it was given. False on processors without such a flag.
+ */
+bool kn_tail_is_clipping(const struct kn_tail *t);
+dnnl_status_t kn_tail_clip(const struct kn_tail *t, dnnl_primitive_attr_t attr);
+void kn_tail_quiet(void);
+bool kn_tail_met_nan(void);
 
 #endif

@@ -1,5 +1,9 @@
 #include "kernels/cpu/winograd_conv.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/tail.h"
 #include "kernels/cpu/winograd.h"
@@ -9,6 +13,7 @@ struct state {
     struct kn_tail tail;
     const struct rt_pack *filter;
     bool empty;
+    size_t odd_at; /* in scratch: what an odd tail starts from */
 };
 
 enum {
@@ -75,6 +80,7 @@ struct format {
     char name[8];
     int m, panel;
     int64_t ci, co;
+    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
 };
 
 static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -86,11 +92,43 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 
     if (!kn_winograd_solve(&w))
         return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
-    kn_winograd_pack(&w, src->data, dst);
-    const double apart = kn_winograd_error(&w, src->data, dst);
+    struct rt_buffer *scaled = NULL;
+    const float *filter = src->data;
+    if (f->n_scale) {
+        scaled = rt_buffer_new(NULL, RT_F32, (size_t)(9 * w.ci * w.co) * sizeof(float), err);
+        if (!scaled)
+            return RT_RESOURCE_EXHAUSTED;
+        kn_tail_scale(atomic_load(&scaled->data), filter, (const void *)(f + 1), 9 * w.ci, w.co);
+        filter = atomic_load(&scaled->data);
+    }
+    kn_winograd_pack(&w, filter, dst);
+    const double apart = kn_winograd_error(&w, filter, dst);
+    rt_buffer_unref(scaled);
     if (!(apart <= MOST_APART))
         return rt_fail(err, RT_FAILED_PRECONDITION, "sums by tiles would be %g apart", apart);
     return RT_OK;
+}
+
+/* The filter's key, with the scale behind it; packed. */
+static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
+{
+    const size_t n = scale ? (size_t)s->w.co * sizeof *scale : 0;
+    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
+
+    if (!f)
+        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
+    memcpy(f->name, "wino", 5);
+    f->m = s->w.m;
+    f->panel = kn_winograd_panel(&s->w);
+    f->ci = s->w.ci;
+    f->co = s->w.co;
+    f->n_scale = scale ? s->w.co : 0;
+    if (scale)
+        memcpy(f + 1, scale, n);
+    const enum rt_status st =
+        rt_prep_pack(p, 1, f, sizeof *f + n, kn_winograd_pack_bytes(&s->w), pack, &s->filter);
+    free(f);
+    return st;
 }
 
 static enum rt_status prepare(struct rt_prep *p, int m, void **state)
@@ -106,16 +144,17 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     if (!solve(&g, m, &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
-    kn_tail_read(&s->tail, p->node);
-    const struct format f = {.name = "wino",
-                             .m = s->w.m,
-                             .panel = kn_winograd_panel(&s->w),
-                             .ci = s->w.ci,
-                             .co = s->w.co};
-    st = rt_prep_pack(p, 1, &f, sizeof f, kn_winograd_pack_bytes(&s->w), pack, &s->filter);
+    struct rt_shape own;
+    kn_conv_out_shape(p->node, &g, &own);
+    const size_t odd = kn_tail_prepare(&s->tail, p, &own);
+    const float *scale = kn_tail_vector(p, s->tail.scale);
+    st = pack_filter(s, p, scale);
+    if (scale)
+        s->tail.scale = 0;
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    p->scratch_bytes = kn_winograd_scratch_bytes(&s->w);
+    s->odd_at = (kn_winograd_scratch_bytes(&s->w) + 63) / 64 * 64;
+    p->scratch_bytes = s->odd_at + odd;
     *state = s;
     return st;
 }
@@ -133,12 +172,13 @@ enum rt_status kn_winograd4_prepare(struct rt_prep *p, void **state)
 struct finish {
     const struct state *s;
     struct rt_run *r;
+    const float *dst;
 };
 
 static void finish(void *arg, float *y, int64_t pixels)
 {
     const struct finish *f = arg;
-    kn_tail_apply(&f->s->tail, f->r, y, pixels, f->s->w.co);
+    kn_tail_apply(&f->s->tail, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->w.co);
 }
 
 static bool ends(void *arg)
@@ -149,14 +189,16 @@ static bool ends(void *arg)
 enum rt_status kn_winograd_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
-    struct finish f = {s, r};
+    float *dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at);
+    struct finish f = {s, r, dst};
 
     if (s->empty)
         return RT_OK;
     struct kn_winograd w = s->w;
     w.ends = ends;
     w.ends_arg = r;
-    kn_winograd_run(&w, r->in[0].data, rt_pack_data(s->filter), r->out[0].data, r->scratch,
-                    s->tail.n ? finish : NULL, &f);
-    return rt_run_check(r);
+    kn_winograd_run(&w, r->in[0].data, rt_pack_data(s->filter), dst, r->scratch,
+                    kn_tail_any(&s->tail) ? finish : NULL, &f);
+    const enum rt_status st = rt_run_check(r);
+    return st ? st : kn_tail_spread(&s->tail, r, dst);
 }
