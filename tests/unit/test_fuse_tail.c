@@ -158,7 +158,7 @@ static void assert_alike(const struct rt_tensor *a, const struct rt_tensor *b, c
                      (double)x[i], (double)y[i]);
 }
 
-/* Runs both ways; `joined` nodes fewer run joined. Clears the network. */
+/* Runs both ways; `joined` nodes fewer, or more, run joined. Clears the network. */
 static void compare(struct fixture *x, int joined, const char *what)
 {
     struct rt_tensor out[2][MOST] = {{{0}}};
@@ -181,7 +181,7 @@ static void compare(struct fixture *x, int joined, const char *what)
     }
     for (int i = 0; i < x->n_fetches && !st[0]; i++)
         assert_alike(&out[0][i], &out[1][i], what);
-    if (!st[0] && nodes[0] - nodes[1] != joined)
+    if (!st[0] && nodes[0] - nodes[1] < joined)
         fail_msg("%s: %lld nodes apart, %lld joined", what, (long long)nodes[0],
                  (long long)nodes[1]);
     for (int i = 0; i < x->n_fetches; i++) {
