@@ -79,7 +79,8 @@ static void constant(struct fixture *x, const char *name, const char *shape, flo
         if (*s == 'x' && s > text + 24)
             *s = ',';
     for (int64_t i = 0; i < n; i++)
-        at += snprintf(text + at, room - (size_t)at, i ? ",%.6g" : "%.6g", (double)(middle + draw(x) / 2));
+        at += snprintf(text + at, room - (size_t)at, i ? ",%.6g" : "%.6g",
+                       (double)(middle + draw(x) / 2));
     node(x, name, "Const", "", text);
     free(text);
 }
