@@ -122,7 +122,8 @@ static enum rt_status run(struct fixture *x, bool fusion, struct rt_tensor *out,
     struct rt_session *s = NULL;
     struct rt_callable *call = NULL;
     struct rt_session_stats stats;
-    const struct rt_session_options o = {.registry = x->ops, .tuning = {.no_fusion = !fusion}};
+    const struct rt_session_options o = {.registry = x->ops,
+                                         .tuning = {.no_fusion = !fusion, .no_autotune = true}};
     const struct rt_call_spec spec = {
         .feeds = x->feed, .fetches = x->fetch, .n_feeds = x->n_feeds, .n_fetches = x->n_fetches};
     assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
