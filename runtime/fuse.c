@@ -83,8 +83,18 @@ enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, s
 
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
 {
-    enum rt_status st = pl_fuse_tails(g, err);
+    /* What is written out in many nodes comes before what takes single ones: first what only
+     * stands in the way of the others, then norms, which contain steps that a tail could take, then
+     * tails, and chains last, since they take every element-wise node that is left. */
+    static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
+        pl_fuse_units,
+        pl_fuse_norms,
+        pl_fuse_tails,
+        pl_fuse_chains,
+    };
+    enum rt_status st = RT_OK;
 
-    /* Last, since it takes every element-wise node that is left. */
-    return st ? st : pl_fuse_chains(g, err);
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !st; i++)
+        st = passes[i](g, err);
+    return st;
 }

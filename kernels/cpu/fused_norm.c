@@ -1,0 +1,256 @@
+/*
+ * "_LayerNorm" (runtime/fuse_norm.c): (x - mean) / sqrt(variance + epsilon), both along one axis,
+ * times a scale and with an offset added that are vectors over the last one.
+ *
+ * Along the last axis, which is what models do, a row is read, centred and written while it is in
+ * the cache. Whatever else the shapes may say goes element by element.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/elementwise.h"
+
+enum {
+    LANES = 32,
+    PART = 1 << 14, /* elements that are worth another thread */
+};
+
+/* Inputs 1 and 2, -1: not there. */
+struct inputs {
+    int scale, offset;
+};
+
+static struct inputs inputs_of(const struct rt_node *n)
+{
+    struct inputs in = {-1, -1};
+    int k = 1;
+    if (rt_attr_bool(n, "scale"))
+        in.scale = k++;
+    if (rt_attr_bool(n, "offset"))
+        in.offset = k;
+    return in;
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape;
+    const int64_t axis = rt_attr_int(x->node, "axis");
+    struct rt_shape out = *in;
+
+    if (in->rank < 0)
+        return RT_OK;
+    if (axis < -in->rank || axis >= in->rank)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "Invalid reduction dimension (%lld for input with %d dimension(s)",
+                       (long long)axis, in->rank);
+    for (int k = 1; k < x->n_in; k++) {
+        const struct rt_shape before = out;
+        const enum rt_status st = kn_broadcast(&out, &before, &x->in[k].shape, x->err);
+        if (st)
+            return st;
+    }
+    x->out[0].shape = out;
+    if (kn_shape_eq(in, &out))
+        x->alias[0] = 0;
+    return RT_OK;
+}
+
+/* What is normalised must lie within a row of the batch; scale and offset go along the last axis
+ * and are the same for all rows. */
+static void rows(struct rt_rows *r)
+{
+    const int rank = r->in[0].shape.rank, out_rank = r->out[0].shape.rank;
+    const int64_t axis = rt_attr_int(r->node, "axis");
+    const struct rt_dep d = r->in_dep[0];
+
+    for (int k = 1; k < r->n_in; k++)
+        if (r->in_dep[k].kind != RT_DEP_NONE)
+            return;
+    if (rank < 0 || out_rank < rank || d.kind != RT_DEP_ROWS ||
+        d.axis == (axis < 0 ? axis + rank : axis) || (r->n_in > 1 && d.axis == rank - 1))
+        return;
+    r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, d.axis + out_rank - rank};
+}
+
+struct norm {
+    float epsilon;
+    bool is_plain;               /* along the last axis, everything as long as that */
+    int64_t n_rows, n;           /* of x, along its last axis */
+    int64_t outer, along, inner; /* x by the axis that is normalised */
+    int64_t out_n, scale_n, offset_n;
+    float *one, *zero; /* for a scale or an offset that is not there */
+    struct inputs in;
+};
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    struct norm *k = rt_prep_alloc(p, sizeof *k);
+    const struct rt_shape *x = &p->in[0].shape, *out = &p->out[0].shape;
+    int64_t axis = rt_attr_int(p->node, "axis");
+
+    if (!k)
+        return p->err->code;
+    axis = axis < 0 ? axis + x->rank : axis;
+    k->epsilon = rt_attr_float(p->node, "epsilon");
+    k->in = inputs_of(p->node);
+    *state = k;
+    if (rt_count(out->rank, out->dim) <= 0)
+        return RT_OK; /* nothing to do, and what lengths there are may be anything */
+    k->n = x->dim[x->rank - 1];
+    k->out_n = out->dim[out->rank - 1];
+    k->n_rows = 1;
+    k->outer = k->inner = 1;
+    k->along = x->dim[axis];
+    for (int i = 0; i < x->rank; i++) {
+        k->n_rows *= i < x->rank - 1 ? x->dim[i] : 1;
+        k->outer *= i < axis ? x->dim[i] : 1;
+        k->inner *= i > axis ? x->dim[i] : 1;
+    }
+    const struct rt_shape *s = k->in.scale < 0 ? NULL : &p->in[k->in.scale].shape;
+    const struct rt_shape *o = k->in.offset < 0 ? NULL : &p->in[k->in.offset].shape;
+    k->scale_n = s ? s->dim[s->rank - 1] : k->out_n;
+    k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
+    k->is_plain =
+        axis == x->rank - 1 && k->out_n == k->n && k->scale_n == k->n && k->offset_n == k->n;
+    k->one = rt_prep_alloc(p, (size_t)k->out_n * 2 * sizeof(float));
+    if (!k->one)
+        return p->err->code;
+    k->zero = k->one + k->out_n;
+    for (int64_t i = 0; i < k->out_n; i++) {
+        k->one[i] = 1;
+        k->zero[i] = -0.0f; /* added to -0.0 it leaves that as it is */
+    }
+    if (!k->is_plain)
+        p->scratch_bytes = (size_t)k->outer * (size_t)k->inner * 2 * sizeof(float);
+    return RT_OK;
+}
+
+KN_CLONES static void normalise(float *y, const float *x, const float *restrict scale,
+                                const float *restrict offset, int64_t n_rows, int64_t n,
+                                float epsilon)
+{
+    for (int64_t r = 0; r < n_rows; r++, x += n, y += n) {
+        float sum[LANES] = {0}, squares[LANES] = {0};
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES)
+            for (int l = 0; l < LANES; l++)
+                sum[l] += x[i + l];
+        for (; i < n; i++)
+            sum[0] += x[i];
+        for (int step = LANES / 2; step; step /= 2)
+            for (int l = 0; l < step; l++)
+                sum[l] += sum[l + step];
+        const float mean = sum[0] / (float)n;
+        for (i = 0; i + LANES <= n; i += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const float d = x[i + l] - mean;
+                squares[l] += d * d;
+            }
+        for (; i < n; i++)
+            squares[0] += (x[i] - mean) * (x[i] - mean);
+        for (int step = LANES / 2; step; step /= 2)
+            for (int l = 0; l < step; l++)
+                squares[l] += squares[l + step];
+        const float factor = 1 / sqrtf(squares[0] / (float)n + epsilon);
+        KN_IVDEP
+        for (i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * (factor * scale[i]) + offset[i];
+    }
+}
+
+struct job {
+    const struct norm *k;
+    float *y;
+    const float *x, *scale, *offset;
+    int64_t per_part, left; /* rows */
+};
+
+static void run_part(void *arg, int64_t i)
+{
+    const struct job *j = arg;
+    const int64_t first = i * j->per_part, left = j->left - first;
+    normalise(j->y + first * j->k->n, j->x + first * j->k->n, j->scale, j->offset,
+              left < j->per_part ? left : j->per_part, j->k->n, j->k->epsilon);
+}
+
+static enum rt_status run_plain(struct rt_run *r, struct job *j)
+{
+    const struct norm *k = j->k;
+    const int64_t round = KN_CHUNK * (int64_t)rt_run_width(r) / k->n + 1;
+
+    j->per_part = PART / k->n + 1;
+    for (int64_t done = 0; done < k->n_rows; done += round) {
+        j->left = k->n_rows - done < round ? k->n_rows - done : round;
+        const int64_t parts = (j->left + j->per_part - 1) / j->per_part;
+        if (parts == 1 || rt_run_width(r) == 1)
+            normalise(j->y, j->x, j->scale, j->offset, j->left, k->n, k->epsilon);
+        else
+            rt_run_parallel(r, parts, run_part, j);
+        j->x += round * k->n;
+        j->y += round * k->n;
+        if (done + round < k->n_rows && rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* Any axis; scale, offset or x may be one long where the others are not. */
+static enum rt_status run_any(struct rt_run *r, const struct job *j)
+{
+    const struct norm *k = j->k;
+    float *mean = r->scratch, *factor = mean + k->outer * k->inner;
+    int64_t left = RT_WORK;
+
+    for (int64_t i = 0; i < k->outer * k->inner; i++) {
+        const float *x = j->x + i / k->inner * k->along * k->inner + i % k->inner;
+        double sum = 0, squares = 0;
+        for (int64_t a = 0; a < k->along; a++)
+            sum += x[a * k->inner];
+        mean[i] = (float)(sum / (double)k->along);
+        for (int64_t a = 0; a < k->along; a++)
+            squares += (double)(x[a * k->inner] - mean[i]) * (x[a * k->inner] - mean[i]);
+        factor[i] = 1 / sqrtf((float)(squares / (double)k->along) + k->epsilon);
+        if (rt_run_spend(r, &left, 4 * k->along))
+            return r->err->code;
+    }
+    for (int64_t row = 0; row < k->n_rows; row++) {
+        for (int64_t c = 0; c < k->out_n; c++) {
+            const int64_t at = row * k->n + (k->n == 1 ? 0 : c);
+            const int64_t of = at / (k->along * k->inner) * k->inner + at % k->inner;
+            j->y[row * k->out_n + c] =
+                (j->x[at] - mean[of]) * (factor[of] * j->scale[k->scale_n == 1 ? 0 : c]) +
+                j->offset[k->offset_n == 1 ? 0 : c];
+        }
+        if (rt_run_spend(r, &left, 16 * k->out_n))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct norm *k = r->state;
+    struct job j = {.k = k,
+                    .y = r->out[0].data,
+                    .x = r->in[0].data,
+                    .scale = k->in.scale < 0 ? k->one : r->in[k->in.scale].data,
+                    .offset = k->in.offset < 0 ? k->zero : r->in[k->in.offset].data};
+
+    if (!rt_tensor_count(&r->out[0]))
+        return RT_OK;
+    return k->is_plain ? run_plain(r, &j) : run_any(r, &j);
+}
+
+static const struct rt_schema schema = {
+    .name = "_LayerNorm",
+    .attr = (const struct rt_attr_schema[]){{.name = "axis", .type = RT_ATTR_INT},
+                                            {.name = "epsilon", .type = RT_ATTR_FLOAT},
+                                            {.name = "scale", .type = RT_ATTR_BOOL},
+                                            {.name = "offset", .type = RT_ATTR_BOOL}},
+    .n_attr = 4,
+};
+
+const struct kn_entry kn_layer_norm = {
+    .op = {.name = "_LayerNorm", .infer = infer, .rows = rows, .own = &schema},
+    .kernels = KN_CPU("_LayerNorm", "layer_norm", 0, prepare, run),
+};

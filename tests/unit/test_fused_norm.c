@@ -1,0 +1,301 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "kernels/kernels.h"
+#include "runtime/session.h"
+#include "tests/support/graph_def.h"
+
+/*
+ * Layer normalisation as one node (runtime/fuse_norm.c) and products with 1 (fuse_unit.c), against
+ * the same graph with every node by itself.
+ */
+
+static struct rt_registry *registry;
+static struct rt_error err;
+static uint64_t seed = 99;
+
+static int set_up(void **state)
+{
+    (void)state;
+    registry = rt_registry_new();
+    return registry && kn_register(registry) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rt_registry_free(registry);
+    return 0;
+}
+
+static float draw(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (float)(seed >> 40) / (1 << 22) - 2;
+}
+
+/* x in, y out, and `also` unless NULL; returns how many nodes one run took. */
+static int64_t run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
+                   bool no_fusion, enum rt_status want, struct rt_tensor *y)
+{
+    static const char *const feeds[] = {"x:0"};
+    const char *fetches[] = {"y:0", also};
+    const struct rt_session_options options = {.registry = registry,
+                                               .tuning = {.no_fusion = no_fusion}};
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = also ? 2 : 1};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    struct rt_tensor out[2] = {{0}};
+    struct rt_session_stats stats;
+
+    assert_ok(rt_library_import(&l, gd_span(g), registry, &err), &err);
+    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    assert_int_equal(rt_callable_run(c, x, out, NULL, &err), want);
+    rt_session_stats(s, &stats);
+    rt_tensor_clear(&out[1]);
+    *y = out[0];
+    rt_session_free(s);
+    return stats.nodes_run;
+}
+
+static void expect_near(const struct rt_tensor *a, const struct rt_tensor *b)
+{
+    float most = 1;
+    assert_int_equal(a->rank, b->rank);
+    assert_memory_equal(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
+        const float v = fabsf(((float *)a->data)[i]);
+        most = v < INFINITY && v > most ? v : most;
+    }
+    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
+        const float p = ((float *)a->data)[i], q = ((float *)b->data)[i];
+        if (!(fabsf(p - q) <= 1e-5f * most) && !(isnan(p) && isnan(q)) && p != q)
+            fail_msg("element %lld: %g and %g", (long long)i, (double)p, (double)q);
+    }
+}
+
+struct form {
+    const char *name;
+    const char *nodes[14][3]; /* name, op, inputs; "s" and "o" are constants */
+};
+#define MOMENTS                                                                                    \
+    {"mean", "Mean", "x axis"}, {"d2", "SquaredDifference", "x mean"}, {"var", "Mean", "d2 axis"}, \
+    {                                                                                              \
+        "ve", "AddV2", "var eps"                                                                   \
+    }
+static const struct form forms[] = {
+    {"Keras 3",
+     {MOMENTS,
+      {"r", "Rsqrt", "ve"},
+      {"m", "Mul", "r s"},
+      {"neg", "Neg", "mean"},
+      {"nm", "Mul", "neg m"},
+      {"sh", "AddV2", "nm o"},
+      {"xm", "Mul", "x m"},
+      {"y", "AddV2", "xm sh"}}},
+    {"tf.nn",
+     {MOMENTS,
+      {"r", "Rsqrt", "ve"},
+      {"m", "Mul", "s r"},
+      {"mm", "Mul", "mean m"},
+      {"sh", "Sub", "o mm"},
+      {"xm", "Mul", "m x"},
+      {"y", "Add", "sh xm"}}},
+    {"by hand",
+     {{"mean", "Mean", "x axis"},
+      {"d", "Sub", "x mean"},
+      {"d2", "Square", "d"},
+      {"var", "Mean", "d2 axis"},
+      {"ve", "AddV2", "eps var"},
+      {"r", "Sqrt", "ve"},
+      {"n", "RealDiv", "d r"},
+      {"ns", "Mul", "s n"},
+      {"y", "AddV2", "ns o"}}},
+    {"without an offset",
+     {MOMENTS,
+      {"r", "Rsqrt", "ve"},
+      {"d", "Sub", "x mean"},
+      {"n", "Mul", "d r"},
+      {"y", "Mul", "n s"}}},
+    {"bare", {MOMENTS, {"r", "Rsqrt", "ve"}, {"d", "Sub", "x mean"}, {"y", "Mul", "r d"}}},
+};
+
+static void write(struct rt_bytes *g, const struct form *f, int axis, const char *n,
+                  const char *scale, const char *offset)
+{
+    char text[4096];
+    rt_bytes_init(g, 1 << 20);
+    gd_node(g, "x", "Placeholder", "", "dtype=float");
+    snprintf(text, sizeof text, "dtype=int32 value=int32<1>:%d", axis);
+    gd_node(g, "axis", "Const", "", text);
+    gd_node(g, "eps", "Const", "", "dtype=float value=float<>:0.001");
+    snprintf(text, sizeof text, "dtype=float value=float<%s>:%s", n, scale);
+    gd_node(g, "s", "Const", "", text);
+    snprintf(text, sizeof text, "dtype=float value=float<%s>:%s", n, offset);
+    gd_node(g, "o", "Const", "", text);
+    for (int i = 0; i < 14 && f->nodes[i][0]; i++)
+        gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2],
+                strcmp(f->nodes[i][1], "Mean") == 0 ? "T=float Tidx=int32 keep_dims=true"
+                                                    : "T=float");
+}
+
+static struct rt_tensor numbers(int rank, const int64_t *dim)
+{
+    struct rt_tensor t;
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, rank, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&t); i++)
+        ((float *)t.data)[i] = draw() + 3;
+    return t;
+}
+
+static void compare(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
+                    int64_t want_nodes)
+{
+    struct rt_tensor alone, joined;
+    run(g, x, also, true, RT_OK, &alone);
+    const int64_t nodes = run(g, x, also, false, RT_OK, &joined);
+    if (want_nodes)
+        assert_int_equal(nodes, want_nodes);
+    else
+        assert_true(nodes > 1);
+    expect_near(&alone, &joined);
+    rt_tensor_clear(&alone);
+    rt_tensor_clear(&joined);
+}
+
+static void every_way_to_write_it_is_one_node(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{2, 3, 5}, {1, 1, 5}, {0, 4, 5}, {40, 30, 5}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+            for (int axis = -1; axis <= 2; axis += 3) {
+                struct rt_bytes g;
+                struct rt_tensor x = numbers(3, shapes[k]);
+                for (int64_t j = 0; j < rt_tensor_count(&x) && k == 3; j += 97)
+                    ((float *)x.data)[j] = j % 2 ? NAN : j % 3 ? INFINITY : -1e30f;
+                write(&g, &forms[i], axis, k % 2 ? "5" : "1,1,5", "1,2,-0.5,0,3", "0,-1,7,2,0.1");
+                compare(&g, &x, NULL, 1);
+                rt_tensor_clear(&x);
+                rt_bytes_clear(&g);
+            }
+}
+
+static void long_rows_and_many_are_right(void **state)
+{
+    (void)state;
+    char scale[3000] = "", offset[3000] = "";
+    for (int i = 0; i < 333; i++) {
+        snprintf(scale + strlen(scale), 8, "%s%d", i ? "," : "", i % 7);
+        snprintf(offset + strlen(offset), 8, "%s%d", i ? "," : "", i % 5);
+    }
+    struct rt_bytes g;
+    struct rt_tensor x = numbers(2, (int64_t[]){2000, 333});
+    write(&g, &forms[0], 1, "333", scale, offset);
+    compare(&g, &x, NULL, 1);
+    rt_tensor_clear(&x);
+    rt_bytes_clear(&g);
+}
+
+/* The axis is not the last, or scale and offset are of another length or rank. */
+static void odd_shapes_are_right(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank, axis;
+        int64_t dim[4];
+        const char *n, *values;
+    } cases[] = {
+        {3, 1, {2, 6, 3}, "3", "1,2,3"}, {3, -3, {2, 6, 3}, "1,1,1,3", "1,2,3"},
+        {2, 1, {4, 1}, "3", "1,2,3"},    {2, 1, {4, 7}, "1", "2"},
+        {1, 0, {3}, "1,1,3", "1,2,3"},   {4, 2, {2, 3, 4, 3}, "3", "1,2,3"},
+        {2, 0, {4, 1}, "3", "1,2,3"},
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+            struct rt_bytes g;
+            struct rt_tensor x = numbers(cases[k].rank, cases[k].dim);
+            write(&g, &forms[i], cases[k].axis, cases[k].n, cases[k].values, cases[k].values);
+            compare(&g, &x, NULL, 1);
+            rt_tensor_clear(&x);
+            rt_bytes_clear(&g);
+        }
+}
+
+static void what_no_run_accepts_is_refused_alike(void **state)
+{
+    (void)state;
+    struct rt_tensor y;
+    struct rt_bytes g;
+    struct rt_tensor x = numbers(2, (int64_t[]){4, 5});
+    write(&g, &forms[1], 2, "5", "1,2,3,4,5", "1,2,3,4,5");
+    for (int fused = 0; fused < 2; fused++) {
+        run(&g, &x, NULL, !fused, RT_INVALID_ARGUMENT, &y);
+        assert_non_null(strstr(rt_error_text(&err), "Invalid reduction dimension (2 for input"));
+    }
+    rt_bytes_clear(&g);
+    write(&g, &forms[1], 1, "3", "1,2,3", "1,2,3");
+    for (int fused = 0; fused < 2; fused++) {
+        run(&g, &x, NULL, !fused, RT_INVALID_ARGUMENT, &y);
+        assert_non_null(strstr(rt_error_text(&err), "Incompatible shapes"));
+    }
+    rt_bytes_clear(&g);
+    rt_tensor_clear(&x);
+}
+
+static void what_others_see_is_left_as_it_is(void **state)
+{
+    (void)state;
+    static const char *const seen[] = {"mean:0", "var:0", "xm:0", "sh:0", "r:0"};
+    struct rt_tensor x = numbers(2, (int64_t[]){4, 5});
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+        struct rt_bytes g;
+        write(&g, &forms[0], -1, "5", "1,2,3,4,5", "1,2,3,4,5");
+        compare(&g, &x, seen[i], 0);
+        rt_bytes_clear(&g);
+    }
+    rt_tensor_clear(&x);
+}
+
+static void products_with_one_are_left_out(void **state)
+{
+    (void)state;
+    enum { LINE = 5000 };
+    struct rt_bytes g;
+    char name[16], in[32];
+    struct rt_tensor x = numbers(2, (int64_t[]){4, 5});
+    rt_bytes_init(&g, 1 << 22);
+    gd_node(&g, "x", "Placeholder", "", "dtype=float");
+    gd_node(&g, "one", "Const", "", "dtype=float value=float<>:1");
+    gd_node(&g, "ones", "Const", "", "dtype=float value=float<1,1,1>:1");
+    for (int i = LINE; i > 0; i--) { /* readers stand before what they read */
+        snprintf(name, sizeof name, "n%d", i);
+        if (i > 1)
+            snprintf(in, sizeof in, i % 2 ? "n%d one" : "one n%d", i - 1);
+        gd_node(&g, name, i % 3 && i % 2 ? "RealDiv" : "Mul", i > 1 ? in : "x one", "T=float");
+    }
+    snprintf(in, sizeof in, "n%d ones", LINE); /* this one changes the shape */
+    gd_node(&g, "wide", "Mul", in, "T=float");
+    gd_node(&g, "y", "Neg", "wide", "T=float");
+    compare(&g, &x, NULL, 1);
+    compare(&g, &x, "n7:0", 0);
+    rt_bytes_clear(&g);
+    rt_tensor_clear(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_way_to_write_it_is_one_node),
+        cmocka_unit_test(long_rows_and_many_are_right),
+        cmocka_unit_test(odd_shapes_are_right),
+        cmocka_unit_test(what_no_run_accepts_is_refused_alike),
+        cmocka_unit_test(what_others_see_is_left_as_it_is),
+        cmocka_unit_test(products_with_one_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
