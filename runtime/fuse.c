@@ -84,13 +84,12 @@ enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, s
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
 {
     /* What is written out in many nodes comes before what takes single ones: first what only
-     * stands in the way of the others, then norms, which contain steps that a tail could take, then
-     * tails, and chains last, since they take every element-wise node that is left. */
+     * stands in the way of the others, then attention and norms, which contain steps that a tail
+     * could take, then tails, and chains last, since they take every element-wise node that is
+     * left. */
     static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
-        pl_fuse_units,
-        pl_fuse_norms,
-        pl_fuse_tails,
-        pl_fuse_chains,
+        pl_fuse_units, pl_fuse_masks, pl_fuse_attention,
+        pl_fuse_norms, pl_fuse_tails, pl_fuse_chains,
     };
     enum rt_status st = RT_OK;
 

@@ -1,6 +1,8 @@
 /*
  * Softmax and LogSoftmax over the last axis.
  */
+#include "kernels/cpu/softmax.h"
+
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec_math.h"
@@ -68,8 +70,8 @@ KN_CLONES static void exp_all(float *d, const float *s, int64_t n)
         d[i] = kn_exp_f32(s[i]);
 }
 
-/* Rows of n values; d may be s. Short rows share the calls of exp_all. */
-static void softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm)
+/* Short rows share the calls of exp_all. */
+void kn_softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm)
 {
     const int64_t together = n < PIECE ? PIECE / n : 1;
     float piece[PIECE];
@@ -135,7 +137,7 @@ struct softmax_plan {
         for (int64_t r = 0; r < k->n_rows; r++, d += k->n, s += k->n) {                            \
             for (int64_t i = 0; i < k->n; i++)                                                     \
                 row[i] = KN_GET(dt, s[i]);                                                         \
-            softmax_f32(row, row, 1, k->n, k->logarithm);                                          \
+            kn_softmax_f32(row, row, 1, k->n, k->logarithm);                                       \
             for (int64_t i = 0; i < k->n; i++)                                                     \
                 d[i] = KN_PUT(dt, row[i]);                                                         \
         }                                                                                          \
@@ -176,7 +178,7 @@ static void softmax_part(struct rt_run *r, const struct softmax_plan *k, const v
 {
     switch (r->in[0].dtype) {
     case RT_F32:
-        softmax_f32(d, s, k->n_rows, k->n, k->logarithm);
+        kn_softmax_f32(d, s, k->n_rows, k->n, k->logarithm);
         break;
     case RT_F64:
         for (int64_t i = 0; i < k->n_rows; i++)

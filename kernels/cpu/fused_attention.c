@@ -1,0 +1,316 @@
+/*
+ * "_Attention" (runtime/attention.h): each head's scores are made, masked, normalised and used by a
+ * block of rows at a time, which stays in the cache. Heads are read where they lie in [B,T,N,H]:
+ * their rows are N * H apart. Heads and blocks are shared out over the cores.
+ */
+#include <string.h>
+
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/softmax.h"
+#include "runtime/attention.h"
+
+extern const struct kn_binary kn_binary_mul, kn_binary_div, kn_binary_add_v2;
+
+enum {
+    BLOCK = 1 << 15, /* scores that are at work at a time */
+    BLOCK_ROWS = 32, /* at least so many rows of them, or packing the keys would not pay */
+    SLOTS = 16,      /* parts at work at a time, each with scores of its own */
+    ROUND = 1 << 28  /* multiplications after which it is asked whether the run should end */
+};
+
+/* ---- shapes ---- */
+
+static const struct rt_attention_step *steps_of(const struct rt_node *n, int *n_steps)
+{
+    const int64_t *v = NULL;
+    *n_steps = (int)(rt_attr_ints(n, "steps", &v) / 3);
+    return (const struct rt_attention_step *)(const void *)v;
+}
+
+static enum rt_status check_dim(const struct rt_shape *s, int axis, int64_t want,
+                                struct rt_error *err)
+{
+    char text[160];
+    if (want < 0 || s->dim[axis] < 0 || s->dim[axis] == want)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Expected dimension %lld at axis %d of the input shaped %s but got dimension "
+                   "%lld",
+                   (long long)want, axis, rt_shape_text(text, sizeof text, s->rank, s->dim),
+                   (long long)s->dim[axis]);
+}
+
+static enum rt_status check_rank(int k, int rank, struct rt_error *err)
+{
+    return rank == 4 ? RT_OK
+                     : rt_fail(err, RT_INVALID_ARGUMENT,
+                               "Expected input %d to have rank %d but got: %d", k, 4, rank);
+}
+
+/* The scores' shape before the steps and behind them. Operands may widen what is 1 long. */
+static enum rt_status set_scores(const struct rt_node *n, const struct rt_info *in,
+                                 struct rt_shape *before, struct rt_shape *behind,
+                                 struct rt_error *err)
+{
+    const struct rt_shape *q = &in[0].shape, *k = &in[1].shape;
+    int n_steps;
+    const struct rt_attention_step *s = steps_of(n, &n_steps);
+    enum rt_status st = check_rank(0, q->rank, err);
+
+    if (!st)
+        st = check_rank(1, k->rank, err);
+    for (int i = 0; i < 4 && !st; i++)
+        st = i == 1 ? RT_OK : check_dim(k, i, q->dim[i], err);
+    *before = (struct rt_shape){4, {q->dim[0], q->dim[2], q->dim[1], k->dim[1]}};
+    *behind = *before;
+    for (int j = 0; j < n_steps && !st; j++) {
+        const struct rt_shape last = *behind;
+        st = kn_broadcast(behind, &last, &in[s[j].a].shape, err);
+    }
+    return st ? st : check_rank(0, behind->rank, err);
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const struct rt_shape *v = &x->in[2].shape;
+    struct rt_shape before, s;
+
+    for (int k = 0; k < x->n_in; k++)
+        if (x->in[k].shape.rank < 0)
+            return RT_OK;
+    enum rt_status st = set_scores(x->node, x->in, &before, &s, x->err);
+    if (!st)
+        st = check_rank(1, v->rank, x->err);
+    const int64_t want[3] = {s.dim[0], s.dim[3], s.dim[1]};
+    for (int i = 0; i < 3 && !st; i++)
+        st = check_dim(v, i, want[i], x->err);
+    x->out[0].shape = (struct rt_shape){4, {s.dim[0], s.dim[2], s.dim[1], v->dim[3]}};
+    return st;
+}
+
+/* Queries, keys and values of a row make the row's context, with what the steps bring for it. */
+static void rows(struct rt_rows *r)
+{
+    for (int k = 0; k < r->n_in; k++) {
+        const int axis = 4 - r->in[k].shape.rank; /* of the scores, where the operand's begin */
+        const bool varies = r->in_dep[k].kind == RT_DEP_ROWS && r->in_dep[k].axis == 0;
+        if (r->in[k].shape.rank < 0)
+            return;
+        if (varies && axis == 0)
+            continue;
+        if (k < 3 || r->in_dep[k].kind != RT_DEP_NONE || (axis <= 0 && r->in[k].shape.dim[0] != 1))
+            return;
+    }
+    r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, 0};
+}
+
+/* ---- prepare ---- */
+
+struct step {
+    enum rt_attention_op op;
+    int a, b;          /* inputs */
+    int64_t stride[4]; /* of a, for batch, head, query, key */
+};
+
+struct attention {
+    int64_t from[4], dim[4]; /* scores [B,N,T,S] before the steps, and behind them */
+    int64_t h, d;            /* the lengths of a head's query, and of its value */
+    bool widens;             /* the two are not the same */
+    int64_t rows, blocks;    /* of scores at a time, and how many of those make a head */
+    int64_t slot;            /* floats of one part's scores */
+    int n_steps;
+    struct step step[RT_ATTENTION_MOST];
+};
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    struct attention *k = rt_prep_alloc(p, sizeof *k);
+    struct rt_shape before, behind;
+
+    if (!k)
+        return p->err->code;
+    const enum rt_status st = set_scores(p->node, p->in, &before, &behind, p->err);
+    if (st)
+        return st;
+    memcpy(k->from, before.dim, sizeof k->from);
+    memcpy(k->dim, behind.dim, sizeof k->dim);
+    k->widens = memcmp(k->from, k->dim, sizeof k->dim) != 0;
+    k->h = p->in[0].shape.dim[3];
+    k->d = p->in[2].shape.dim[3];
+    const struct rt_attention_step *s = steps_of(p->node, &k->n_steps);
+    for (int j = 0; j < k->n_steps; j++) {
+        const struct rt_shape *o = &p->in[s[j].a].shape;
+        int64_t stride = 1;
+        k->step[j] =
+            (struct step){.op = (enum rt_attention_op)s[j].op, .a = (int)s[j].a, .b = (int)s[j].b};
+        for (int i = o->rank - 1; i >= 0; i--) {
+            k->step[j].stride[4 - o->rank + i] = o->dim[i] == 1 ? 0 : stride;
+            stride *= o->dim[i];
+        }
+    }
+    *state = k;
+    if (rt_count(p->out[0].shape.rank, p->out[0].shape.dim) <= 0)
+        return RT_OK;
+    const int64_t t = k->dim[2], width = k->dim[3] > 0 ? k->dim[3] : 1;
+    k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
+    if (k->rows > t || k->widens)
+        k->rows = t;
+    k->blocks = (t + k->rows - 1) / k->rows;
+    int64_t more = 0;
+    if (__builtin_mul_overflow(k->rows, width, &k->slot) ||
+        (k->widens && __builtin_mul_overflow(k->from[2], k->from[3], &more)) ||
+        __builtin_add_overflow(k->slot, more, &k->slot) || k->slot > INT64_MAX / 8 / SLOTS)
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
+    k->slot = (k->slot + 15) & ~INT64_C(15);
+    p->scratch_bytes = (size_t)k->slot * SLOTS * sizeof(float);
+    return RT_OK;
+}
+
+/* ---- run ---- */
+
+KN_CLONES static void choose(float *d, const bool *c, int64_t n, float other, bool keep)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float x = d[i];
+        d[i] = c[i] == keep ? x : other;
+    }
+}
+
+/* The step on rows t.. of a head's scores, `rows` of them. */
+static void run_step(const struct rt_run *r, const struct attention *k, const struct step *s,
+                     int64_t b, int64_t head, int64_t t, int64_t n_rows, float *score)
+{
+    const int64_t offset = b * s->stride[0] + head * s->stride[1] + t * s->stride[2];
+    const bool alike = !s->stride[2] && !s->stride[3]; /* one operand for all */
+    const int64_t n = alike ? n_rows * k->dim[3] : k->dim[3], step = s->stride[3] != 0;
+
+    if (s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE) {
+        const bool *c = (const bool *)r->in[s->a].data + offset;
+        const bool keep = s->op == RT_ATTENTION_KEEP;
+        const float other = *(const float *)r->in[s->b].data;
+        for (int64_t i = 0; i < (alike ? 1 : n_rows); i++, c += s->stride[2], score += n) {
+            if (step)
+                choose(score, c, n, other, keep);
+            else if (*c != keep)
+                for (int64_t j = 0; j < n; j++)
+                    score[j] = other;
+        }
+        return;
+    }
+    const struct kn_binary *const op = s->op == RT_ATTENTION_MUL   ? &kn_binary_mul
+                                       : s->op == RT_ATTENTION_DIV ? &kn_binary_div
+                                                                   : &kn_binary_add_v2;
+    const float *v = (const float *)r->in[s->a].data + offset;
+    for (int64_t i = 0; i < (alike ? 1 : n_rows); i++, v += s->stride[2], score += n)
+        op->row[RT_F32](score, score, v, n, 1, step);
+}
+
+static void product(const struct kn_gemm *g, const float *a, const float *b, float *c)
+{
+    if (g->k)
+        kn_gemm_run(g, a, b, c, NULL);
+    else
+        for (int64_t i = 0; i < g->m; i++)
+            memset(c + i * g->ldc, 0, (size_t)g->n * sizeof *c);
+}
+
+/* From [from_t, from_s] to [t, s], where one is 1 long and the other is not. */
+static void widen(const struct attention *k, const float *from, float *to)
+{
+    const int64_t row = k->from[2] == 1 ? 0 : k->from[3], col = k->from[3] == 1 ? 0 : 1;
+    for (int64_t t = 0; t < k->dim[2]; t++)
+        for (int64_t s = 0; s < k->dim[3]; s++)
+            *to++ = from[t * row + s * col];
+}
+
+/* Rows of the unit: a block of a head of an element of the batch. */
+static void run_unit(const struct rt_run *r, const struct attention *k, int64_t unit, float *score)
+{
+    const int64_t b = unit / k->blocks / k->dim[1], head = unit / k->blocks % k->dim[1];
+    const int64_t first = unit % k->blocks * k->rows;
+    const int64_t n_rows = k->dim[2] - first < k->rows ? k->dim[2] - first : k->rows;
+    const int64_t from_b = k->from[0] == 1 ? 0 : b, from_head = k->from[1] == 1 ? 0 : head;
+    const int64_t apart = k->from[1] * k->h, out_apart = k->dim[1] * k->d;
+    const float *q = (const float *)r->in[0].data +
+                     (from_b * k->from[2] + (k->widens ? 0 : first)) * apart + from_head * k->h;
+    const float *key =
+        (const float *)r->in[1].data + from_b * k->from[3] * apart + from_head * k->h;
+    const float *v = (const float *)r->in[2].data + b * k->dim[3] * out_apart + head * k->d;
+    float *out = (float *)r->out[0].data + (b * k->dim[2] + first) * out_apart + head * k->d;
+    const struct kn_gemm scores = {.dtype = RT_F32,
+                                   .tb = KN_TRANS,
+                                   .m = k->widens ? k->from[2] : n_rows,
+                                   .n = k->from[3],
+                                   .k = k->h,
+                                   .lda = apart,
+                                   .ldb = apart,
+                                   .ldc = k->from[3]};
+    const struct kn_gemm context = {.dtype = RT_F32,
+                                    .m = n_rows,
+                                    .n = k->d,
+                                    .k = k->dim[3],
+                                    .lda = k->dim[3],
+                                    .ldb = out_apart,
+                                    .ldc = out_apart};
+
+    if (k->dim[3]) {
+        float *const made = k->widens ? score + k->dim[2] * k->dim[3] : score;
+        product(&scores, q, key, made);
+        if (k->widens)
+            widen(k, made, score);
+        for (int j = 0; j < k->n_steps; j++)
+            run_step(r, k, &k->step[j], b, head, first, n_rows, score);
+        kn_softmax_f32(score, score, n_rows, k->dim[3], false);
+    }
+    product(&context, score, v, out);
+}
+
+struct job {
+    const struct rt_run *r;
+    int64_t first, end, per_part; /* units */
+};
+
+static void run_part(void *arg, int64_t i)
+{
+    const struct job *j = arg;
+    const struct attention *k = j->r->state;
+    const int64_t first = j->first + i * j->per_part;
+    for (int64_t u = first; u < first + j->per_part && u < j->end; u++)
+        run_unit(j->r, k, u, (float *)j->r->scratch + i * k->slot);
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct attention *k = r->state;
+
+    if (!rt_tensor_count(&r->out[0]))
+        return RT_OK;
+    const int64_t units = k->dim[0] * k->dim[1] * k->blocks;
+    const int64_t cost = k->rows * k->dim[3] * (k->h + k->d) + 1;
+    const int64_t parts = rt_run_width(r) == 1 ? 1 : SLOTS;
+    const int64_t round = ROUND / cost * parts > parts ? ROUND / cost * parts : parts;
+    struct job j = {.r = r};
+    for (; j.first < units; j.first += round) {
+        j.end = units - j.first < round ? units : j.first + round;
+        j.per_part = (j.end - j.first + parts - 1) / parts;
+        if (parts == 1)
+            run_part(&j, 0);
+        else
+            rt_run_parallel(r, (j.end - j.first + j.per_part - 1) / j.per_part, run_part, &j);
+        if (j.end < units && rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static const struct rt_schema schema = {
+    .name = "_Attention",
+    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST}},
+    .n_attr = 1,
+};
+
+const struct kn_entry kn_attention = {
+    .op = {.name = "_Attention", .infer = infer, .rows = rows, .own = &schema},
+    .kernels = KN_CPU("_Attention", "attention", 0, prepare, run),
+};

@@ -1,0 +1,11 @@
+/* Softmax of rows of float32. */
+#ifndef KN_CPU_SOFTMAX_H
+#define KN_CPU_SOFTMAX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Rows of n values, n > 0; d may be s. `logarithm`: its logarithm. */
+void kn_softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm);
+
+#endif

@@ -1,0 +1,316 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "kernels/kernels.h"
+#include "runtime/session.h"
+#include "tests/support/graph_def.h"
+
+/*
+ * Attention as one node (runtime/fuse_attention.c) against the same graph with every node by
+ * itself. Feeds: q, k, v, and a mask.
+ */
+
+static struct rt_registry *registry;
+static struct rt_error err;
+static uint64_t seed = 7;
+
+static int set_up(void **state)
+{
+    (void)state;
+    registry = rt_registry_new();
+    return registry && kn_register(registry) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rt_registry_free(registry);
+    return 0;
+}
+
+static uint64_t draw(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return seed >> 33;
+}
+
+static struct rt_tensor numbers(const int64_t *dim)
+{
+    struct rt_tensor t;
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 4, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&t); i++)
+        ((float *)t.data)[i] = (float)(draw() % 2001) / 500 - 2;
+    return t;
+}
+
+static struct rt_tensor mask_of(enum rt_dtype dtype, int rank, const int64_t *dim)
+{
+    struct rt_tensor t;
+    assert_ok(rt_tensor_new(&t, NULL, dtype, rank, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&t); i++)
+        if (dtype == RT_BOOL)
+            ((bool *)t.data)[i] = draw() % 3 != 0;
+        else
+            ((float *)t.data)[i] = draw() % 3 ? 0 : -1e9f;
+    return t;
+}
+
+struct form {
+    enum rt_dtype mask;
+    const char *nodes[9][4]; /* name, op, inputs, attributes */
+};
+#define SCORES                                                                                     \
+    {                                                                                              \
+        "s", "Einsum", "q k", "N=2 T=float equation='BTNH,BSNH->BNTS'"                             \
+    }
+#define CONTEXT                                                                                    \
+    {"p", "Softmax", "a", "T=float"},                                                              \
+    {                                                                                              \
+        "y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BTNH'"                             \
+    }
+static const struct form forms[] = {
+    /* Keras 3 */
+    {RT_BOOL,
+     {SCORES,
+      {"m", "Mul", "s scale", "T=float"},
+      {"shape", "Shape", "m", "T=float out_type=int32"},
+      {"ones", "Fill", "shape true", "T=bool index_type=int32"},
+      {"both", "LogicalAnd", "ones mask", ""},
+      {"a", "SelectV2", "both m low", "T=float"},
+      CONTEXT}},
+    /* tf_keras: keys first, and what is to be hidden is added */
+    {RT_F32,
+     {{"s", "Einsum", "k q", "N=2 T=float equation='aecd,abcd->acbe'"},
+      {"a", "AddV2", "mask s", "T=float"},
+      {"p", "Softmax", "a", "T=float"},
+      {"y", "Einsum", "p v", "N=2 T=float equation='acbe,aecd->abcd'"}}},
+    /* what is hidden is named */
+    {RT_BOOL,
+     {SCORES,
+      {"m", "RealDiv", "s scale", "T=float"},
+      {"a", "SelectV2", "mask low m", "T=float"},
+      CONTEXT}},
+    {RT_F32, {SCORES, {"a", "Add", "s mask", "T=float"}, CONTEXT}},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+static void write(struct rt_bytes *g, const struct form *f)
+{
+    rt_bytes_init(g, 1 << 16);
+    gd_node(g, "q", "Placeholder", "", "dtype=float");
+    gd_node(g, "k", "Placeholder", "", "dtype=float");
+    gd_node(g, "v", "Placeholder", "", "dtype=float");
+    gd_node(g, "mask", "Placeholder", "", f->mask == RT_BOOL ? "dtype=bool" : "dtype=float");
+    gd_node(g, "scale", "Const", "", "dtype=float value=float<>:0.35");
+    gd_node(g, "low", "Const", "", "dtype=float value=float<>:-3e38");
+    gd_node(g, "true", "Const", "", "dtype=bool value=bool<>:1");
+    for (int i = 0; i < 9 && f->nodes[i][0]; i++)
+        gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2], f->nodes[i][3]);
+}
+
+static struct rt_callable *open(const struct rt_bytes *g, const char *also, bool no_fusion,
+                                struct rt_session **s)
+{
+    static const char *const feeds[] = {"q:0", "k:0", "v:0", "mask:0"};
+    const char *fetches[] = {"y:0", also};
+    const struct rt_session_options options = {
+        .registry = registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .n_feeds = 4, .fetches = fetches, .n_fetches = also ? 2 : 1};
+    struct rt_library *l = NULL;
+    struct rt_callable *c;
+    assert_ok(rt_library_import(&l, gd_span(g), registry, &err), &err);
+    assert_ok(rt_session_new(s, l, &options, &err), &err);
+    assert_ok(rt_session_prepare(*s, &spec, &c, &err), &err);
+    return c;
+}
+
+/* Fills *y; returns how many nodes ran, -1 on a refusal. */
+static int64_t run(const struct rt_bytes *g, const struct rt_tensor in[4], const char *also,
+                   bool no_fusion, struct rt_tensor *y)
+{
+    struct rt_session *s;
+    struct rt_callable *c = open(g, also, no_fusion, &s);
+    struct rt_tensor out[2] = {{0}};
+    struct rt_session_stats stats;
+    const enum rt_status st = rt_callable_run(c, in, out, NULL, &err);
+    rt_session_stats(s, &stats);
+    rt_tensor_clear(&out[1]);
+    *y = out[0];
+    rt_session_free(s);
+    return st ? -1 : stats.nodes_run;
+}
+
+static void expect_near(const struct rt_tensor *a, const struct rt_tensor *b)
+{
+    assert_int_equal(a->rank, b->rank);
+    assert_memory_equal(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
+        const float p = ((float *)a->data)[i], q = ((float *)b->data)[i];
+        if (p != q && !(fabsf(p - q) <= 1e-5f) && !(isnan(p) && isnan(q)))
+            fail_msg("element %lld: %g and %g", (long long)i, (double)p, (double)q);
+    }
+}
+
+/* want: nodes of the joined run, 0: more than one. */
+static void compare(const struct form *f, const struct rt_tensor in[4], const char *also,
+                    int64_t want)
+{
+    struct rt_tensor alone, joined;
+    struct rt_bytes g;
+    write(&g, f);
+    const int64_t before = run(&g, in, also, true, &alone);
+    const int64_t nodes = run(&g, in, also, false, &joined);
+    assert_true((before < 0) == (nodes < 0));
+    if (before > 0) {
+        if (want)
+            assert_int_equal(nodes, want);
+        else
+            assert_true(nodes > 1);
+        expect_near(&alone, &joined);
+    }
+    rt_tensor_clear(&alone);
+    rt_tensor_clear(&joined);
+    rt_bytes_clear(&g);
+}
+
+struct sizes {
+    int64_t b, t, s, n, h, d;
+    int mask_rank;
+    int64_t mask[4];
+};
+
+static void try_sizes(const struct form *f, const struct sizes *z, bool odd)
+{
+    struct rt_tensor in[4] = {
+        numbers((int64_t[]){z->b, z->t, z->n, z->h}), numbers((int64_t[]){z->b, z->s, z->n, z->h}),
+        numbers((int64_t[]){z->b, z->s, z->n, z->d}), mask_of(f->mask, z->mask_rank, z->mask)};
+    for (int64_t i = 0; odd && i < rt_tensor_count(&in[2]); i += 17)
+        ((float *)in[2].data)[i] = i % 2 ? NAN : -INFINITY;
+    for (int64_t i = 0; odd && i < rt_tensor_count(&in[0]); i += 61)
+        ((float *)in[0].data)[i] = i % 2 ? NAN : INFINITY;
+    compare(f, in, NULL, 1);
+    for (int k = 0; k < 4; k++)
+        rt_tensor_clear(&in[k]);
+}
+
+static void every_form_is_one_node(void **state)
+{
+    (void)state;
+    static const struct sizes sizes[] = {
+        {2, 5, 7, 3, 8, 4, 4, {2, 1, 1, 7}},
+        {1, 40, 40, 4, 16, 16, 4, {1, 1, 40, 40}},
+        {3, 1, 9, 2, 5, 6, 2, {1, 9}},
+        {2, 300, 150, 2, 8, 8, 1, {150}},
+        {1, 3, 3, 1, 1, 1, 0, {0}},
+        {2, 4, 1, 2, 3, 3, 4, {2, 2, 4, 1}},
+        {0, 4, 5, 2, 3, 3, 4, {1, 1, 1, 5}},
+        {2, 4, 5, 2, 0, 3, 4, {1, 1, 4, 1}},
+        {2, 4, 0, 2, 3, 3, 4, {1, 1, 4, 1}},
+        {2, 0, 5, 2, 3, 3, 4, {1, 1, 1, 5}},
+        {2, 1300, 40, 1, 4, 4, 4, {2, 1, 1300, 1}},
+    };
+    for (int f = 0; f < FORMS; f++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            try_sizes(&forms[f], &sizes[k], false);
+            try_sizes(&forms[f], &sizes[k], true);
+        }
+}
+
+/* Scores that are 1 long where the mask is not, and values that fit what comes of it. */
+static void a_mask_may_widen_the_scores(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FORMS; f++)
+        for (int axis = 0; axis < 4; axis++) {
+            int64_t q[] = {2, 5, 3, 4}, k[] = {2, 6, 3, 4}, v[] = {2, 6, 3, 8};
+            int64_t mask[] = {1, 1, 1, 1};
+            mask[axis] = 4;
+            if (axis == 0) {
+                q[0] = k[0] = 1;
+                v[0] = 4;
+            } else if (axis == 1) {
+                q[2] = k[2] = 1;
+                v[2] = 4;
+            } else if (axis == 2) {
+                q[1] = 1;
+            } else {
+                k[1] = 1;
+                v[1] = 4;
+            }
+            struct rt_tensor in[4] = {numbers(q), numbers(k), numbers(v),
+                                      mask_of(forms[f].mask, 4, mask)};
+            compare(&forms[f], in, NULL, 1);
+            for (int j = 0; j < 4; j++)
+                rt_tensor_clear(&in[j]);
+        }
+}
+
+static void shapes_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static const int64_t wrong[][4][4] = {
+        {{2, 5, 3, 4}, {2, 6, 3, 5}, {2, 6, 3, 4}, {1, 1, 1, 1}},
+        {{2, 5, 3, 4}, {2, 6, 2, 4}, {2, 6, 3, 4}, {1, 1, 1, 1}},
+        {{2, 5, 3, 4}, {1, 6, 3, 4}, {2, 6, 3, 4}, {1, 1, 1, 1}},
+        {{2, 5, 3, 4}, {2, 6, 3, 4}, {2, 5, 3, 4}, {1, 1, 1, 1}},
+        {{2, 5, 3, 4}, {2, 6, 3, 4}, {2, 6, 3, 4}, {1, 1, 1, 5}},
+    };
+    for (int f = 0; f < FORMS; f++)
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            struct rt_tensor in[4] = {numbers(wrong[k][0]), numbers(wrong[k][1]),
+                                      numbers(wrong[k][2]), mask_of(forms[f].mask, 4, wrong[k][3])};
+            struct rt_tensor y;
+            struct rt_bytes g;
+            write(&g, &forms[f]);
+            assert_int_equal(run(&g, in, NULL, true, &y), -1);
+            assert_int_equal(run(&g, in, NULL, false, &y), -1);
+            assert_int_equal(err.code, RT_INVALID_ARGUMENT);
+            rt_bytes_clear(&g);
+            for (int j = 0; j < 4; j++)
+                rt_tensor_clear(&in[j]);
+        }
+}
+
+static void what_others_see_is_left_as_it_is(void **state)
+{
+    (void)state;
+    static const char *const seen[] = {"s:0", "m:0", "a:0", "p:0", "both:0"};
+    struct rt_tensor in[4] = {numbers((int64_t[]){2, 5, 3, 4}), numbers((int64_t[]){2, 6, 3, 4}),
+                              numbers((int64_t[]){2, 6, 3, 4}),
+                              mask_of(RT_BOOL, 4, (int64_t[]){2, 1, 1, 6})};
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
+        compare(&forms[0], in, seen[i], 0);
+    for (int j = 0; j < 4; j++)
+        rt_tensor_clear(&in[j]);
+}
+
+static void it_is_proved_row_by_row(void **state)
+{
+    (void)state;
+    const struct rt_shape shapes[4] = {
+        {4, {-1, 5, 2, 4}}, {4, {-1, 6, 2, 4}}, {4, {-1, 6, 2, 4}}, {4, {-1, 1, 1, 6}}};
+    for (int f = 0; f < FORMS; f++) {
+        struct rt_session *s;
+        struct rt_bytes g;
+        write(&g, &forms[f]);
+        struct rt_callable *c = open(&g, NULL, false, &s);
+        if (!rt_callable_is_rowwise(c, shapes, &err))
+            fail_msg("%s", rt_error_text(&err));
+        rt_session_free(s);
+        rt_bytes_clear(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_is_one_node),
+        cmocka_unit_test(a_mask_may_widen_the_scores),
+        cmocka_unit_test(shapes_that_do_not_fit_are_refused),
+        cmocka_unit_test(what_others_see_is_left_as_it_is),
+        cmocka_unit_test(it_is_proved_row_by_row),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
