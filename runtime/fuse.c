@@ -44,18 +44,19 @@ bool pl_is_constant(const struct pl_graph *g, struct pl_edge e)
 enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, struct rt_error *err)
 {
     const struct rt_op *op = rt_registry_op(g->session->options.registry, o->op);
+    const struct rt_schema *schema = op && op->own ? op->own : rt_schema_find(o->op);
     struct pl_node *n = &g->node[at];
 
-    if (!op || !op->own)
-        return rt_fail(err, RT_NOT_FOUND, "no op '%s' of the runtime's own", o->op);
+    if (!op || !schema)
+        return rt_fail(err, RT_NOT_FOUND, "no op '%s'", o->op);
     struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
-    struct rt_attr *attr = rt_arena_array(g->arena, (size_t)op->own->n_attr + 1, sizeof *attr);
+    struct rt_attr *attr = rt_arena_array(g->arena, (size_t)schema->n_attr + 1, sizeof *attr);
     struct pl_edge *in = rt_arena_array(g->arena, (size_t)o->n_in + 1, sizeof *in);
     uint8_t *dtype = rt_arena_array(g->arena, (size_t)(o->n_in + o->n_out) + 1, 1);
     if (!def || !attr || !in || !dtype)
         return rt_fail_memory(err, "a plan", 0);
-    if (op->own->n_attr)
-        memcpy(attr, o->attr, op->own->n_attr * sizeof *attr);
+    if (schema->n_attr)
+        memcpy(attr, o->attr, schema->n_attr * sizeof *attr);
     if (o->n_in) {
         memcpy(in, o->in, (size_t)o->n_in * sizeof *in);
         memcpy(dtype, o->in_dtype, (size_t)o->n_in);
@@ -63,7 +64,7 @@ enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, s
     memcpy(dtype + o->n_in, o->out_dtype, (size_t)o->n_out);
     *def = (struct rt_node){.name = n->name,
                             .device = "",
-                            .schema = op->own,
+                            .schema = schema,
                             .op = op,
                             .attr = attr,
                             .id = -1,
@@ -88,7 +89,7 @@ enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
      * could take, then tails, and chains last, since they take every element-wise node that is
      * left. */
     static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
-        pl_fuse_units, pl_fuse_masks, pl_fuse_attention,
+        pl_fuse_units, pl_fuse_dense, pl_fuse_masks,  pl_fuse_attention,
         pl_fuse_norms, pl_fuse_tails, pl_fuse_chains,
     };
     enum rt_status st = RT_OK;

@@ -47,6 +47,7 @@ bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
 
 enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);

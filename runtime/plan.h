@@ -110,8 +110,9 @@ struct pl_request {
 
 int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node, -1: no memory */
 /*
- * Makes node `at` an op of the runtime's own (rt_op.own): kind, def, effect, inputs and outputs;
- * name and depth are left alone. `attr`: by that schema's index, copied (what it points to is not).
+ * Makes node `at` an op of the runtime's own (rt_op.own), or one of TensorFlow's whose inputs are
+ * single tensors: kind, def, effect, inputs and outputs; name and depth are left alone. `attr`: all
+ * of them by the schema's index, copied (what they point to is not).
  * Types and edges are copied; old control inputs stay. NOT_FOUND: no such op is registered.
  */
 struct pl_own {

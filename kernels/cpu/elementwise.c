@@ -119,7 +119,9 @@ static enum rt_status map_part(struct rt_run *r, void *arg, int64_t from, int64_
 enum rt_status kn_map_run(struct rt_run *r)
 {
     const int64_t n = rt_tensor_count(&r->in[0]);
-    if (!n || !rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
+    if (!n)
+        return RT_OK; /* there may be no memory either */
+    if (!rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
         return map_part(r, NULL, 0, n);
     return kn_parallel_rows(r, n, MAP_COST, STEP, map_part, NULL);
 }

@@ -224,6 +224,12 @@ static void widen(const struct attention *k, const float *from, float *to)
             *to++ = from[t * row + s * col];
 }
 
+/* Where input i has this element; one without elements has no place. */
+static const float *at(const struct rt_run *r, int i, int64_t offset)
+{
+    return r->in[i].data ? (const float *)r->in[i].data + offset : NULL;
+}
+
 /* Rows of the unit: a block of a head of an element of the batch. */
 static void run_unit(const struct rt_run *r, const struct attention *k, int64_t unit, float *score)
 {
@@ -232,11 +238,10 @@ static void run_unit(const struct rt_run *r, const struct attention *k, int64_t 
     const int64_t n_rows = k->dim[2] - first < k->rows ? k->dim[2] - first : k->rows;
     const int64_t from_b = k->from[0] == 1 ? 0 : b, from_head = k->from[1] == 1 ? 0 : head;
     const int64_t apart = k->from[1] * k->h, out_apart = k->dim[1] * k->d;
-    const float *q = (const float *)r->in[0].data +
-                     (from_b * k->from[2] + (k->widens ? 0 : first)) * apart + from_head * k->h;
-    const float *key =
-        (const float *)r->in[1].data + from_b * k->from[3] * apart + from_head * k->h;
-    const float *v = (const float *)r->in[2].data + b * k->dim[3] * out_apart + head * k->d;
+    const float *q =
+        at(r, 0, (from_b * k->from[2] + (k->widens ? 0 : first)) * apart + from_head * k->h);
+    const float *key = at(r, 1, from_b * k->from[3] * apart + from_head * k->h);
+    const float *v = at(r, 2, b * k->dim[3] * out_apart + head * k->d);
     float *out = (float *)r->out[0].data + (b * k->dim[2] + first) * out_apart + head * k->d;
     const struct kn_gemm scores = {.dtype = RT_F32,
                                    .tb = KN_TRANS,

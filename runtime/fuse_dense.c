@@ -1,0 +1,253 @@
+/*
+ * Dense layers on more than two axes, as frameworks write them out, become one product:
+ *
+ *   Keras' Tensordot: x is transposed by what changes nothing, made a matrix with a shape that is
+ *   computed from its own, multiplied, and given its axes back. That is BatchMatMulV2(x, w), whose
+ *   rows also are proved to stay apart, which those of a computed shape cannot be.
+ *
+ *   A bias behind the Reshape that splits the product's last axis (attention's heads) goes before
+ *   it, where it can become the product's tail.
+ *
+ * What no run accepts (x of another rank than the permutation has elements) is not looked for.
+ */
+#include "runtime/fuse.h"
+
+#include <string.h>
+
+static const struct pl_node *as(const struct pl_graph *g, struct pl_edge e, const char *op,
+                                int n_in)
+{
+    const struct pl_node *n = &g->node[e.node];
+    return e.out == 0 && pl_is(n, op) && n->def && !n->call && n->n_in == n_in && n->n_ctrl == 0
+               ? n
+               : NULL;
+}
+
+static bool same(struct pl_edge a, struct pl_edge b)
+{
+    return a.node == b.node && a.out == b.out;
+}
+
+/* The integers of a constant of at most one axis; how many, -1: it is no such thing. */
+static int integers(const struct pl_graph *g, struct pl_edge e, int64_t v[RT_MAX_RANK])
+{
+    if (!pl_is_constant(g, e))
+        return -1;
+    const struct rt_tensor *t = &g->node[e.node].value;
+    if ((t->dtype != RT_I32 && t->dtype != RT_I64) || t->rank > 1 || rt_tensor_is_lazy(t) ||
+        rt_tensor_count(t) > RT_MAX_RANK)
+        return -1;
+    for (int i = 0; i < rt_tensor_count(t); i++)
+        v[i] = t->dtype == RT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+    return (int)rt_tensor_count(t);
+}
+
+/* e is the integers first, first + 1, .. below end. */
+static bool counts(const struct pl_graph *g, struct pl_edge e, int first, int end)
+{
+    int64_t v[RT_MAX_RANK];
+    const int n = integers(g, e, v);
+    for (int i = 0; i < n; i++)
+        if (v[i] != first + i)
+            return false;
+    return n == end - first;
+}
+
+static bool is_zero(const struct pl_graph *g, struct pl_edge e)
+{
+    return counts(g, e, 0, 1);
+}
+
+/* A float matrix that is constant. */
+static const struct rt_tensor *matrix(const struct pl_graph *g, struct pl_edge e)
+{
+    if (!pl_is_constant(g, e))
+        return NULL;
+    const struct rt_tensor *t = &g->node[e.node].value;
+    return t->dtype == RT_F32 && t->rank == 2 ? t : NULL;
+}
+
+/* ---- Tensordot ---- */
+
+/* Axes first .. of x's shape, below end. */
+static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
+                             int first, int end)
+{
+    const struct pl_node *n = as(g, e, "GatherV2", 3);
+    const struct pl_node *shape = n ? as(g, n->in[0], "Shape", 1) : NULL;
+    return shape && same(shape->in[0], x) && rt_attr_int(n->def, "batch_dims") == 0 &&
+           counts(g, n->in[1], first, end) && is_zero(g, n->in[2]);
+}
+
+/* Their product. */
+static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, int first,
+                            int end)
+{
+    const struct pl_node *n = as(g, e, "Prod", 2);
+    return n && !rt_attr_bool(n->def, "keep_dims") && is_zero(g, n->in[1]) &&
+           is_part_of_shape(g, n->in[0], x, first, end);
+}
+
+/* Node i is x times a constant matrix along x's last axis. */
+static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, struct pl_edge *w)
+{
+    int64_t perm[RT_MAX_RANK], units[RT_MAX_RANK];
+    const struct pl_node *n = as(g, (struct pl_edge){i, 0}, "Reshape", 2);
+    const struct pl_node *product = n ? as(g, n->in[0], "MatMul", 2) : NULL;
+
+    if (!product || product->def->out_dtype[0] != RT_F32 ||
+        rt_attr_bool(product->def, "transpose_a") || rt_attr_bool(product->def, "transpose_b"))
+        return false;
+    const struct rt_tensor *m = matrix(g, product->in[1]);
+    const struct pl_node *flat = as(g, product->in[0], "Reshape", 2);
+    const struct pl_node *moved = flat ? as(g, flat->in[0], "Transpose", 2) : NULL;
+    const struct pl_node *size = flat ? as(g, flat->in[1], "Pack", 2) : NULL;
+    const struct pl_node *back = as(g, n->in[1], "ConcatV2", 3);
+    if (!m || !moved || !size || !back || rt_attr_int(size->def, "axis") != 0)
+        return false;
+    const int rank = integers(g, moved->in[1], perm);
+    *x = moved->in[0];
+    *w = product->in[1];
+    return rank >= 2 && counts(g, moved->in[1], 0, rank) &&
+           is_size_of_part(g, size->in[0], *x, 0, rank - 1) &&
+           is_size_of_part(g, size->in[1], *x, rank - 1, rank) &&
+           is_part_of_shape(g, back->in[0], *x, 0, rank - 1) &&
+           integers(g, back->in[1], units) == 1 && units[0] == m->dim[1] &&
+           g->node[back->in[1].node].value.rank == 1 && is_zero(g, back->in[2]);
+}
+
+static enum rt_status put_product(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
+                                  struct rt_error *err)
+{
+    static const uint8_t dtype[2] = {RT_F32, RT_F32};
+    const struct rt_schema *schema = rt_schema_find("BatchMatMulV2");
+    struct rt_attr attr[16] = {{0}};
+    const struct pl_edge in[2] = {x, w};
+
+    for (int i = 0; i < schema->n_attr && i < 16; i++) {
+        const bool is_type = schema->attr[i].type == RT_ATTR_TYPE;
+        attr[i] = (struct rt_attr){.type = schema->attr[i].type};
+        if (is_type)
+            attr[i].v.t = RT_F32;
+    }
+    const struct pl_own own = {.op = "BatchMatMulV2",
+                               .n_in = 2,
+                               .n_out = 1,
+                               .in = in,
+                               .in_dtype = dtype,
+                               .out_dtype = dtype,
+                               .attr = attr};
+    return pl_make_own(g, at, &own, err);
+}
+
+/* ---- biases behind a Reshape ---- */
+
+/* The length of the last axis of what e's node makes, if that is a product with a constant. */
+static int64_t product_length(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = as(g, e, "MatMul", 2);
+    const bool is_batch = !n;
+    if (is_batch)
+        n = as(g, e, "BatchMatMulV2", 2);
+    const struct rt_tensor *m = n ? matrix(g, n->in[1]) : NULL;
+    return m ? m->dim[rt_attr_bool(n->def, is_batch ? "adj_y" : "transpose_b") ? 0 : 1] : 0;
+}
+
+/*
+ * Node i adds a constant to a product whose last axis a Reshape has split: *bias, one that goes
+ * along that axis. The constant's axes are the last ones of the new shape, and together as long.
+ */
+static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
+{
+    int64_t shape[RT_MAX_RANK], length = 1;
+    const struct pl_node *n = as(g, (struct pl_edge){i, 0}, "AddV2", 2);
+
+    if (!n || n->def->out_dtype[0] != RT_F32)
+        return false;
+    for (*which = 0; *which < 2; ++*which) {
+        const struct pl_edge from = n->in[*which], other = n->in[1 - *which];
+        const struct pl_node *split = as(g, from, "Reshape", 2);
+        if (!split || uses->n[from.node] != 1 || uses->n[split->in[0].node] != 1 ||
+            !pl_is_constant(g, other))
+            continue;
+        const struct rt_tensor *c = &g->node[other.node].value;
+        const int64_t want = product_length(g, split->in[0]);
+        const int rank = integers(g, split->in[1], shape);
+        if (want <= 0 || c->dtype != RT_F32 || c->rank < 1 || c->rank > rank)
+            return false;
+        for (int k = 0; k < c->rank; k++) {
+            if (c->dim[k] <= 0 || c->dim[k] != shape[rank - c->rank + k] ||
+                __builtin_mul_overflow(length, c->dim[k], &length))
+                return false;
+        }
+        return length == want;
+    }
+    return false;
+}
+
+/* The sum takes the Reshape's place, and the Reshape that of the sum. */
+static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_error *err)
+{
+    const int split = g->node[sum].in[which].node;
+    const struct rt_tensor *c = &g->node[g->node[sum].in[1 - which].node].value;
+    struct rt_tensor flat;
+
+    rt_tensor_ref(&flat, c);
+    flat.dim[0] = rt_tensor_count(c);
+    flat.rank = 1;
+    const int bias = pl_add(g, err); /* may move the nodes */
+    if (bias < 0) {
+        rt_tensor_clear(&flat);
+        return err->code;
+    }
+    struct pl_node *b = &g->node[bias], *s = &g->node[sum], *r = &g->node[split];
+    b->kind = PL_CONST;
+    b->name = s->name;
+    b->depth = s->depth;
+    b->n_out = 1;
+    b->value = flat;
+
+    const struct rt_node *def = s->def;
+    const char *name = s->name;
+    const struct pl_edge product = r->in[0], shape = r->in[1];
+    s->def = r->def;
+    s->name = r->name;
+    s->in[0] = (struct pl_edge){split, 0};
+    s->in[1] = shape;
+    r->def = def;
+    r->name = name;
+    r->in[which] = product;
+    r->in[1 - which] = (struct pl_edge){bias, 0};
+    return RT_OK;
+}
+
+enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
+{
+    struct pl_uses uses;
+    bool changed = false;
+    enum rt_status st = RT_OK;
+
+    if (!rt_registry_op(g->session->options.registry, "BatchMatMulV2"))
+        return RT_OK;
+    for (int i = 0; i < g->n && !st; i++) {
+        struct pl_edge x, w;
+        if (is_tensordot(g, i, &x, &w)) {
+            st = put_product(g, i, x, w, err);
+            changed = true;
+        }
+    }
+    if (changed)
+        pl_prune(g); /* shapes that nobody computes any more would count as readers */
+    if (!st)
+        st = pl_uses_count(&uses, g, err);
+    if (st)
+        return st;
+    const int n = g->n; /* constants are added behind */
+    for (int i = 0; i < n && !st; i++) {
+        int which;
+        if (is_split_bias(g, &uses, i, &which))
+            st = swap(g, i, which, err);
+    }
+    pl_uses_free(&uses);
+    return st;
+}
