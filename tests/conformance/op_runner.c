@@ -123,7 +123,8 @@ static struct rt_session *open_session(const struct rt_registry *registry,
     char *graph = get_text(&n);
     enum rt_status st = rt_library_import(&library, rt_span_of(graph, (size_t)n), registry, &err);
     if (st == RT_OK) {
-        const struct rt_session_options options = {.registry = registry, .tuning = *tuning};
+        const struct rt_session_options options = {
+            .registry = registry, .tuning = *tuning, .compiles_inline = true};
         st = rt_session_new(&session, library, &options, &err);
         if (st)
             rt_library_free(library);

@@ -312,29 +312,45 @@ def different_texts(theirs, ours):
 CASES_PER_GRAPH = 200  # a session of ours keeps a limited number of plans
 
 
-def check_op(tf, runner, spec, report):
+# Node by node, and as a compiled plan: a node alone must give the same bits both ways.
+TIERS = (("no_autotune", "no_specialise"), ("no_autotune",))
+
+
+def same_bits(theirs, ours):
+    if isinstance(theirs, Refusal) or isinstance(ours, Refusal):
+        return isinstance(theirs, Refusal) == isinstance(ours, Refusal)
+    return all(a.shape == b.shape and (a.tobytes() == b.tobytes() if a.dtype != object else (a == b).all())
+               for a, b in zip(theirs, ours))
+
+
+def check_op(tf, runners, spec, report):
     cases = list(spec.cases())
     wrong, texts = [], []
     for first in range(0, len(cases), CASES_PER_GRAPH):
-        check_cases(tf, runner, cases[first : first + CASES_PER_GRAPH], wrong, texts)
+        check_cases(tf, runners, cases[first : first + CASES_PER_GRAPH], wrong, texts)
     report(spec.op, len(cases), wrong, texts)
 
 
-def check_cases(tf, runner, cases, wrong, texts):
+def check_cases(tf, runners, cases, wrong, texts):
     graph = tf.Graph()
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = -1
     with graph.as_default():
         built = [build_case(tf, case, i) for i, case in enumerate(cases)]
-        refusal = runner.load(graph.as_graph_def().SerializeToString())
+        refusal = [runner.load(graph.as_graph_def().SerializeToString()) for runner in runners][0]
         if refusal:
             wrong += [f"graph: {refusal}"] * len(cases)
             return
         with tf.compat.v1.Session(graph=graph, config=config) as session:
             for b in built:
-                theirs, ours = run_theirs(tf, session, b), runner.run(b)
+                theirs = run_theirs(tf, session, b)
+                ours, compiled = (runner.run(b) for runner in runners)
                 problem = compare(b.case, theirs, ours)
+                if not problem and b.case.check:
+                    problem = compare(b.case, theirs, compiled)
+                elif not problem and not all(map(same_bits, ours, compiled)):
+                    problem = f"compiled: {compare(b.case, theirs, compiled) or 'other bits'}"
                 if problem:
                     wrong.append(f"{b.case}: {problem}")
                 texts += different_texts(theirs, ours)
@@ -376,7 +392,7 @@ def main():
     import tensorflow as tf
 
     tf.compat.v1.disable_eager_execution()
-    runner = Runner(options.runner, tf)
+    runners = [Runner(options.runner, tf, tuning) for tuning in TIERS]
     totals = collections.Counter()
 
     def report(op, n, wrong, texts):
@@ -394,7 +410,7 @@ def main():
     for s in specs:
         if re.fullmatch(options.only or ".*", s.op):
             try:
-                check_op(tf, runner, s, report)
+                check_op(tf, runners, s, report)
             except Exception as e:  # a broken specification must not hide the others
                 report(s.op, 1, [f"the specification fails: {type(e).__name__}: {e}"], [])
     print(f"{totals['cases'] - totals['wrong']} of {totals['cases']} cases agree, "
