@@ -20,6 +20,7 @@ static const char usage[] =
     "       slipway run DIR --bench [--batch N] [--threads N] [--callers N] [--seconds S]\n"
     "                   [--signature NAME] [--inputs FILE.json] [--shape ALIAS=D0xD1...]... "
     "[--json]\n"
+    "       slipway run DIR --compare [--precision bf16] [--fusion off] [--batch N] ...\n"
     "       slipway run DIR --profile [--runs N] [--profile_trace FILE] [--batch N] ...\n"
     "Runs a signature of the SavedModel in DIR (a version's or a model's directory) without a\n"
     "server.\n"
@@ -36,6 +37,10 @@ static const char usage[] =
     "  --runs N          how many runs are profiled (20)\n"
     "  --profile_trace F the last of them as a Chrome trace in file F (chrome://tracing, "
     "Perfetto)\n"
+    "  --compare         print how far the answers are from those in float32, node by node: of\n"
+    "                    each output the largest magnitude, the largest difference, that as a\n"
+    "                    part of the former, the mean difference, how many elements differ, and\n"
+    "                    in how many rows the largest element is the same one\n"
     "  --batch N         rows of a random input (1)\n"
     "  --threads N       cores that the runs use, in all (1)\n"
     "  --callers N       runs at a time (1)\n"
@@ -116,6 +121,8 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             r->bench = true;
         else if (srv_args_is(&a, "--profile"))
             r->profile = true;
+        else if (srv_args_is(&a, "--compare"))
+            r->compare = true;
         else if (srv_args_is(&a, "--json"))
             r->json = true;
         else if (srv_args_is(&a, "--on_line"))
@@ -167,10 +174,11 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         fprintf(stderr, "slipway run: cannot use argument %s\n", wrong);
     else if (!r->dir)
         fprintf(stderr, "slipway run: no directory given\n");
-    else if (!r->bench && !r->profile && !r->inputs)
-        fprintf(stderr, "slipway run: --inputs FILE.json, --bench or --profile is wanted\n");
-    else if (r->bench && r->profile)
-        fprintf(stderr, "slipway run: --bench and --profile are two things\n");
+    else if (!r->bench && !r->profile && !r->compare && !r->inputs)
+        fprintf(stderr,
+                "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
+    else if (r->bench + r->profile + r->compare > 1)
+        fprintf(stderr, "slipway run: --bench, --profile and --compare are three things\n");
     else
         return -1;
     fputs(usage, stderr);
@@ -396,7 +404,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
                     .parallel = parallel,
                     .tuning = r.tuning,
                     .autotune = autotune,
-                    .compiles_inline = r.bench},
+                    .compiles_inline = r.bench || r.compare},
         .allow_unsupported_signatures = true,
         .warm_up = r.bench || r.profile};
     enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)
@@ -410,6 +418,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     if (!st)
         st = r.bench     ? srv_run_bench(&r, &err)
              : r.profile ? srv_run_profile(&r, &err)
+             : r.compare ? srv_run_compare(&r, dir, registry, &err)
                          : run_once(&r, &err);
     if (st)
         srv_command_failed("run", &err);

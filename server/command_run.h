@@ -16,7 +16,7 @@ struct srv_run_shape {
 struct srv_run {
     const char *dir, *inputs, *signature, *autotune_cache;
     const char *profile_trace; /* NULL: none */
-    bool bench, profile, json, on_line;
+    bool bench, profile, compare, json, on_line;
     struct rt_tuning tuning;
     int64_t batch, n_threads, n_callers; /* threads: of all callers together */
     int64_t seconds_ms, n_runs;
@@ -36,5 +36,10 @@ enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err);
 
 /* --profile: where the time goes. */
 enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err);
+
+/* --compare: how far the answers are from those in float32 without fusion and the like. `dir`: of
+ * the version. */
+enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
+                               const struct rt_registry *registry, struct rt_error *err);
 
 #endif

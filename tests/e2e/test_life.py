@@ -283,6 +283,20 @@ class Commands(Case):
         self.assertEqual(code, 1)
         self.assertIn("no/file: No such file or directory", err)
 
+    def test_compare(self):
+        model = os.path.join(MODELS, "digits")
+        for precision in "float32", "bf16":
+            code, out, _ = command("run", model, "--compare", f"--precision={precision}", "--batch=3")
+            self.assertEqual(code, 0)
+            head, line = out.splitlines()[0], out.splitlines()[-1].split()
+            self.assertTrue(head.startswith("output ") and head.endswith("same argmax"), head)
+            self.assertEqual(line[1:3], ["float", "[3,10]"])
+            self.assertLess(float(line[5]), 1e-5 if precision == "float32" else 0.05)  # max rel
+            self.assertEqual(line[-1], "3")
+        code, _, err = command("run", model, "--compare", "--precision=int8")
+        self.assertEqual(code, 2)
+        self.assertIn("--precision cannot be int8", err)
+
     def test_run(self):
         model = os.path.join(MODELS, "half_plus_two")
         code, out, _ = command("run", model, "--inputs", "-",
