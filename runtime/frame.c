@@ -8,7 +8,7 @@
 #include "runtime/layout.h"
 #include "runtime/trace.h"
 
-enum { MAX_FRAMES = 32, MAX_FRAME_BYTES = 8 << 20 };
+enum { MAX_FRAMES = 32, MAX_FRAME_BYTES = 8 << 20, USED_STEP = 64 };
 
 struct bound_step {
     enum rt_status (*run)(struct rt_run *r);
@@ -139,6 +139,9 @@ struct rt_frame *rt_frame_find(struct rt_context *c, int begin)
             c->frames = f;
             break;
         }
+    const int64_t now = atomic_load_explicit(&c->shared->session->runs, memory_order_relaxed);
+    if (f && now - atomic_load_explicit(&f->layout->used, memory_order_relaxed) > USED_STEP)
+        atomic_store_explicit(&f->layout->used, now, memory_order_relaxed);
     bool bound = f && f->block == c->block;
     if (!f) {
         struct rt_layout *l = rt_segment_layout(c, begin);

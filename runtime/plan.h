@@ -181,7 +181,8 @@ struct rt_plan {
     /* Per node, and one more: the segment that begins there, if one does (segment.c); NULL when
      * nothing of this plan is ever compiled. Pointers change under the session's layout_mu. */
     _Atomic(struct rt_segment *) *segment;
-    bool loops; /* a PL_WHILE is inside */
+    _Atomic uint64_t *compiled; /* of a callable's plan: bit per number of rows of its feeds */
+    bool loops;                 /* a PL_WHILE is inside */
     struct rt_mutex mu;
     struct rt_context *idle; /* guarded by mu */
     int n_idle;
@@ -346,9 +347,12 @@ bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info 
 
 /* ---- layouts (layout.h), as far as sessions and plans see them ---- */
 
+enum { RT_COMPILED_ROWS = 1024 }; /* more are not told of */
 /* Makes the layout of a plan's first segment for feeds of these shapes. */
 enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shapes,
                                   struct rt_error *err);
+/* Wants it. */
+void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes);
 void rt_segments_free(struct rt_plan *p);
 void rt_wants_free(struct rt_session *s);
 /* ---- trials (trial.c) ---- */

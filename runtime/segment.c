@@ -15,6 +15,9 @@ enum {
     MAX_IN_ALL = 2048, /* of the process */
     MAX_SEEN = 32,
     MAX_WANTED = 64,
+    /* Runs of the session since its last use, before a layout makes room for a new one: shapes that
+     * are more than can be kept are not compiled over and over. */
+    STILL_USED = 2000,
 };
 static const size_t max_session_bytes = (size_t)256 << 20;
 
@@ -123,6 +126,26 @@ static struct rt_want *want_new(struct rt_context *c, const struct rt_segment *g
     return w;
 }
 
+static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of);
+
+/* Whether another layout of this segment would be kept. Under layout_mu. */
+static bool has_room(struct rt_session *s, const struct rt_segment *g)
+{
+    const struct rt_layout *l =
+        g->n >= MAX_PER_SEGMENT ? least_used(s, g)
+        : s->n_layouts >= MAX_PER_SESSION || s->layout_bytes >= max_session_bytes
+            ? least_used(s, NULL)
+            : NULL;
+    return !l || atomic_load(&s->runs) - atomic_load(&l->used) > STILL_USED;
+}
+
+static void enqueue(struct rt_session *s, struct rt_want *w)
+{
+    *s->wanted_end = w;
+    s->wanted_end = &w->next;
+    s->n_wanted++;
+}
+
 /* True: a layout is wanted now. Under layout_mu. */
 static bool missed(struct rt_session *s, struct rt_context *c, struct rt_segment *g)
 {
@@ -137,16 +160,15 @@ static bool missed(struct rt_session *s, struct rt_context *c, struct rt_segment
         g->seen[at].hash = hash;
         g->seen[at].sight = SEEN;
     }
-    if (g->seen[at].sight != SEEN || (!again && !s->compiles_at_once) || s->n_wanted >= MAX_WANTED)
+    if (g->seen[at].sight != SEEN || (!again && !s->compiles_at_once) ||
+        s->n_wanted >= MAX_WANTED || !has_room(s, g))
         return false;
     struct rt_want *w = want_new(c, g);
     if (!w)
         return false;
     w->hash = hash;
     g->seen[at].sight = ASKED;
-    *s->wanted_end = w;
-    s->wanted_end = &w->next;
-    s->n_wanted++;
+    enqueue(s, w);
     return true;
 }
 
@@ -189,6 +211,27 @@ struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
 
 /* ---- making and keeping ---- */
 
+/* The rows of the first feed, where they are told of; -1. */
+static int64_t rows_of(const struct rt_layout *l)
+{
+    const struct rt_plan *p = l->plan;
+    if (!p->compiled || l->begin || !l->n_live || l->live[0].shape.rank < 1)
+        return -1;
+    return l->live[0].shape.dim[0] < RT_COMPILED_ROWS ? l->live[0].shape.dim[0] : -1;
+}
+
+static void tell_rows(const struct rt_layout *l, bool compiled)
+{
+    const int64_t rows = rows_of(l);
+    if (rows < 0)
+        return;
+    _Atomic uint64_t *word = &l->plan->compiled[rows / 64];
+    if (compiled)
+        atomic_fetch_or(word, UINT64_C(1) << rows % 64);
+    else
+        atomic_fetch_and(word, ~(UINT64_C(1) << rows % 64));
+}
+
 static void forget(struct rt_session *s, struct rt_layout *l)
 {
     struct rt_segment *g = atomic_load(&l->plan->segment[l->begin]);
@@ -203,6 +246,11 @@ static void forget(struct rt_session *s, struct rt_layout *l)
             break;
         }
     s->layout_bytes -= l->bytes;
+    bool others = false;
+    for (const struct rt_layout *x = g->first; x; x = x->next)
+        others |= rows_of(x) == rows_of(l);
+    if (!others)
+        tell_rows(l, false);
     atomic_fetch_sub(&n_in_all, 1);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
@@ -269,6 +317,7 @@ static void publish(struct rt_session *s, struct rt_layout *l)
         l->next = g->first;
         g->first = l;
         g->n++;
+        tell_rows(l, true);
         if (l->end < l->plan->n_nodes)
             segment_at(l->plan, l->end);
     }
@@ -332,30 +381,58 @@ void rt_session_compile_at_once(struct rt_session *s, bool yes)
     rt_mutex_unlock(&s->layout_mu);
 }
 
+/* In the order in which a segment's live values are compared. */
+static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct rt_live *live)
+{
+    int n = 0;
+    rt_mutex_lock(&p->session->layout_mu);
+    struct rt_segment *g = segment_at(p, 0);
+    rt_mutex_unlock(&p->session->layout_mu);
+    for (int j = 0; g && j < g->n_live; j++)
+        for (int k = 0; k < p->n_feeds; k++)
+            if (p->feed_value[k] == g->live[j])
+                live[n++] = (struct rt_live){
+                    .value = g->live[j], .dtype = p->feed_dtype[k], .shape = shapes[k]};
+    return g ? n : -1;
+}
+
 enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shapes,
                                   struct rt_error *err)
 {
     struct rt_live *live = calloc((size_t)p->n_feeds + 1, sizeof *live);
     struct rt_layout *l;
-    int n = 0;
-    if (!live)
-        return rt_fail_memory(err, "a layout", 0);
-    rt_mutex_lock(&p->session->layout_mu);
-    struct rt_segment *g = segment_at(p, 0);
-    rt_mutex_unlock(&p->session->layout_mu);
-    for (int j = 0; g && j < g->n_live; j++) /* in this order they are compared */
-        for (int k = 0; k < p->n_feeds; k++)
-            if (p->feed_value[k] == g->live[j])
-                live[n++] = (struct rt_live){
-                    .value = g->live[j], .dtype = p->feed_dtype[k], .shape = shapes[k]};
+    const int n = live ? live_feeds(p, shapes, live) : -1;
     const unsigned before = rt_flush_subnormals();
     enum rt_status st =
-        g ? rt_layout_new(p, 0, live, n, &l, err) : rt_fail_memory(err, "a layout", 0);
+        n >= 0 ? rt_layout_new(p, 0, live, n, &l, err) : rt_fail_memory(err, "a layout", 0);
     rt_restore_subnormals(before);
     if (!st)
         publish(p->session, l);
     free(live);
     return st;
+}
+
+void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
+{
+    struct rt_session *s = b->plan->session;
+    struct rt_want *w = calloc(1, sizeof *w + ((size_t)b->plan->n_feeds + 1) * sizeof *w->live);
+    const int n = w ? live_feeds(b->plan, shapes, w->live) : -1;
+    if (n < 0) {
+        free(w);
+        return;
+    }
+    w->plan = b->plan;
+    w->box = rt_plan_box_ref(b);
+    w->n_live = n;
+    rt_mutex_lock(&s->layout_mu);
+    const bool room = s->n_wanted < MAX_WANTED;
+    if (room)
+        enqueue(s, w);
+    rt_mutex_unlock(&s->layout_mu);
+    if (!room)
+        want_free(w);
+    else if (s->options.compiler)
+        rt_compiler_want(s->options.compiler, s);
 }
 
 /* ---- ends ---- */

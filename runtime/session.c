@@ -28,6 +28,7 @@ struct rt_callable {
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
     struct rt_plan_box *box; /* guarded by mu */
+    _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
 
 /* ---- contexts and running a plan ---- */
@@ -500,6 +501,7 @@ static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
             free(b);
         else {
             b->generation = now;
+            b->plan->compiled = c->compiled;
             atomic_init(&b->refs, 1);
             rt_plan_box_unref(c->box);
             c->box = b;
@@ -675,6 +677,21 @@ enum rt_status rt_callable_compile(struct rt_callable *c, const struct rt_shape 
         st = rt_segment_compile(b->plan, shapes, err);
     rt_plan_box_unref(b);
     return st;
+}
+
+void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes)
+{
+    struct rt_error none = {0};
+    struct rt_plan_box *b = NULL;
+    if (get_plan(c, &b, &none) == RT_OK && b->plan->segment)
+        rt_segment_want(b, shapes);
+    rt_plan_box_unref(b);
+}
+
+bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows)
+{
+    return rows >= 0 && rows < RT_COMPILED_ROWS &&
+           atomic_load_explicit(&c->compiled[rows / 64], memory_order_relaxed) >> rows % 64 & 1;
 }
 
 bool rt_callable_writes(const struct rt_callable *c)

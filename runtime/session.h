@@ -89,6 +89,12 @@ void rt_session_compile_at_once(struct rt_session *s, bool yes);
 enum rt_status rt_callable_compile(struct rt_callable *c, const struct rt_shape *shapes,
                                    struct rt_error *err);
 
+/* The same, by whoever compiles: at the next rt_session_compile. */
+void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes);
+/* Whether feeds of so many rows (of whatever inner shape) were compiled, for the first part of the
+ * plan at least. Never waits; may be out of date. */
+bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
+
 bool rt_callable_writes(const struct rt_callable *c); /* changes state or blocks: runs alone */
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);

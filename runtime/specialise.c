@@ -13,6 +13,8 @@ enum {
     MAX_NODES = 4096, /* of a segment: placing takes the square of it */
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,
+    STATE_BYTES = 32 << 10,
+    SMALL_STATE_BYTES = 512,
 };
 
 enum role {
@@ -629,7 +631,11 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     l->block_bytes = rt_layout_place(l->extent, l->n_extents);
     if (l->block_bytes == SIZE_MAX)
         return no_memory(w);
-    l->bytes = sizeof *l + (size_t)l->n_args * (sizeof *l->arg + 1) +
+    size_t states = 0; /* what a library keeps for a shape is its own secret */
+    for (int k = 0; k < l->n_steps; k++)
+        if (l->step[k].prepared)
+            states += l->step[k].prepared->release ? STATE_BYTES : SMALL_STATE_BYTES;
+    l->bytes = states + sizeof *l + (size_t)l->n_args * (sizeof *l->arg + 1) +
                (size_t)l->n_steps * (sizeof *l->step + sizeof(struct rt_prepared)) +
                (size_t)l->n_extents * sizeof *l->extent + (size_t)l->n_patches * sizeof *l->patch +
                (size_t)n_live * sizeof *l->live;

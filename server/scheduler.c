@@ -21,6 +21,7 @@ enum {
     PATIENCE_NS = 1000000000,
     TOTAL_FACTOR = 4, /* all queues together hold as much as this many full ones */
     MAX_IDLE_BUCKETS = 64,
+    MAX_WANTED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,
 };
 
@@ -400,6 +401,12 @@ static void forget_oldest(struct srv_lane *l)
     free(oldest);
 }
 
+/* Of the bucket's calls, which all are one. */
+static bool is_compiled(const void *call, int64_t rows)
+{
+    return rt_callable_is_compiled(call, rows);
+}
+
 /* The job's bucket, made if need be. NULL: out of memory. */
 static struct bucket *bucket_of(struct srv_scheduler *s, struct srv_job *job) RT_REQUIRES(s->mu)
 {
@@ -422,6 +429,8 @@ static struct bucket *bucket_of(struct srv_scheduler *s, struct srv_job *job) RT
     }
     srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
                          job->signature->writes);
+    b->core.prefers = is_compiled;
+    b->core.of = job->signature->call;
     b->hash = hash;
     b->queue = q;
     b->has_rows = job->n_rows > 0;
@@ -731,6 +740,32 @@ void srv_scheduler_free(struct srv_scheduler *s)
     stop(s, s->n_workers, true);
 }
 
+/* Batches are padded to these sizes, so their shapes are known before the first comes. */
+static void want_sizes(const struct srv_lane *l, const struct rt_model *m)
+{
+    for (int i = 0; i < m->n_signatures; i++) {
+        const struct rt_model_signature *sig = &m->signatures[i];
+        const bool merges = l->batching.mode == SRV_BATCHING_ALL ||
+                            (l->batching.mode == SRV_BATCHING_PROVED && sig->rowwise);
+        struct rt_shape *shapes = sig->call && merges && l->policy.n_sizes
+                                      ? calloc((size_t)sig->def->n_inputs + 1, sizeof *shapes)
+                                      : NULL;
+        bool known = shapes != NULL;
+        for (int k = 0; known && k < sig->def->n_inputs; k++) {
+            shapes[k] = sig->def->inputs[k].shape;
+            known = shapes[k].rank >= 1;
+            for (int d = 1; d < shapes[k].rank; d++)
+                known = known && shapes[k].dim[d] >= 0;
+        }
+        for (int n = 0; known && n < l->policy.n_sizes && n < MAX_WANTED_SIZES; n++) {
+            for (int k = 0; k < sig->def->n_inputs; k++)
+                shapes[k].dim[0] = l->policy.sizes[n];
+            rt_callable_want(sig->call, shapes);
+        }
+        free(shapes);
+    }
+}
+
 enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, struct srv_lane **out,
                             struct rt_error *err)
 {
@@ -746,6 +781,7 @@ enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, stru
         return st;
     }
     srv_batching_policy(&l->batching, &l->policy);
+    want_sizes(l, v->loaded);
     l->scheduler = s;
     l->version = v;
     rt_mutex_lock(&s->mu);

@@ -316,6 +316,19 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     l->virtual_ns = later(l->virtual_ns, out->charged_ns);
 }
 
+/* Where a few rows less make a number that is preferred, that number: the rest runs next. */
+static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
+{
+    int64_t rows = 0, best = 0;
+    for (const struct srv_core_job *j = b->head; j && j->rows && rows + j->rows <= limit;
+         j = j->next) {
+        rows += j->rows;
+        if (b->prefers(b->of, rows))
+            best = rows;
+    }
+    return best && best < rows && best >= rows - rows / 4 ? best : limit;
+}
+
 /* Moves jobs of `b` from its queue into the batch, as many as should run together. */
 static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
                  struct srv_core_batch *out, struct srv_core_job **late)
@@ -331,6 +344,8 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
         if (share < limit && per_row * (double)share > start)
             limit = max64(share, 1);
     }
+    if (b->prefers && b->merges && !fixed && !b->lane->policy->n_sizes)
+        limit = preferred(b, limit);
     for (struct srv_core_job *j = b->head, *next; j; j = next) {
         next = j->next;
         if (is_late(b, j, now)) {

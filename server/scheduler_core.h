@@ -70,6 +70,9 @@ struct srv_core_bucket {
     int64_t max_rows; /* 0: the policy's */
     int64_t used_ns;  /* when a job last came */
     struct srv_cost cost;
+    /* Whether runs of so many rows are the faster ones; NULL: all are alike. */
+    bool (*prefers)(const void *of, int64_t rows);
+    const void *of;
 };
 
 struct srv_core_lane {

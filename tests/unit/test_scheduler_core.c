@@ -68,6 +68,30 @@ static void take_none(struct world *w, int64_t now)
     assert_null(late);
 }
 
+static bool is_even(const void *of, int64_t rows)
+{
+    (void)of;
+    return rows % 2 == 0;
+}
+
+static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.bucket[0].prefers = is_even;
+    for (int i = 0; i < 5; i++)
+        put(&w, 0, 1, RT_NEVER, 10);
+    take(&w, 10, 0, 4);
+    take(&w, 10, 0, 1); /* none less: as it is */
+    put(&w, 0, 1, RT_NEVER, 10);
+    put(&w, 0, 2, RT_NEVER, 10);
+    take(&w, 10, 0, 2); /* one would be preferred never, three are too few to cut */
+    for (int i = 0; i < 9; i++)
+        put(&w, 0, 1, RT_NEVER, 10);
+    take(&w, 10, 0, 8);
+}
+
 static void a_lone_job_starts_at_once(void **state)
 {
     (void)state;
@@ -619,6 +643,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lone_job_starts_at_once),
+        cmocka_unit_test(a_number_of_rows_that_is_preferred_is_made_with_few_less),
         cmocka_unit_test(what_queued_meanwhile_runs_together_in_order_up_to_the_row_limit),
         cmocka_unit_test(a_job_larger_than_the_limit_runs_by_itself),
         cmocka_unit_test(jobs_without_rows_and_buckets_that_do_not_merge_run_singly),
