@@ -83,6 +83,13 @@ static double product(const struct rt_shape *out, const struct rt_shape *a, bool
     return 2 * count(out) * (double)a->dim[a->rank - (transposed ? 2 : 1)];
 }
 
+/* A layer's steps: each multiplies the input and the state by the weights of all gates. */
+static double recurrent(const struct rt_node *n, const struct rt_shape *x, int gates)
+{
+    const double units = (double)rt_attr_int(n, "units"), depth = (double)rt_attr_int(n, "depth");
+    return depth > 0 ? 2 * count(x) / depth * (depth + units) * gates * units : 0;
+}
+
 double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out)
 {
@@ -100,5 +107,7 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
         return product(y, a, rt_attr_bool(n, "transpose_a"));
     if (strncmp(op, "BatchMatMul", strlen("BatchMatMul")) == 0)
         return product(y, a, rt_attr_bool(n, "adj_x"));
+    if (strcmp(op, "_LSTM") == 0 || strcmp(op, "_GRU") == 0)
+        return recurrent(n, a, op[1] == 'L' ? 4 : 3);
     return 0;
 }

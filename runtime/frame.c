@@ -278,6 +278,8 @@ static enum rt_status run_step(struct rt_context *c, struct rt_frame *f, int k,
     f->step[k].r.err = err;
     switch ((enum rt_step_kind)s->kind) {
     case RT_STEP_KERNEL:
+        if (trace)
+            rt_trace_kernel(trace, &l->plan->node[s->node], s->prepared->kernel, f->step[k].r.in);
         st = run_kernel(c, f, k, err);
         if (st)
             rt_exec_fail_at(&l->plan->node[s->node], err);

@@ -123,6 +123,8 @@ void rt_frames_drop_retired(struct rt_context *c);
 /* A layout whose live values are as in this context, with a reference; NULL: there is none, and it
  * is wanted if it was missed before. */
 struct rt_layout *rt_segment_layout(struct rt_context *c, int begin);
+/* The one that was asked for last, with a reference; NULL: there is none. */
+struct rt_layout *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c);
 
 #endif

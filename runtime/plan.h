@@ -298,6 +298,7 @@ struct rt_prepared {
     uint64_t packed; /* bit k: input k is used in packed form, its plain bytes are not needed */
     const char *why; /* this kernel */
     struct pl_trial *trial; /* not NULL: made to be tried, its packed forms are made up */
+    size_t packed_bytes;
     int n_key;
     int64_t *key;
     bool is_cached;
@@ -335,6 +336,8 @@ void pl_chooser_free(struct pl_chooser *c);
 void pl_chooser_seal(struct rt_session *s);  /* from now on by rule, or as before */
 int pl_chooser_trials(struct rt_session *s); /* nodes that were timed so far */
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
+/* The state that was made last; NULL: none was. */
+const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
 
 /* ---- small values that are known before a run (known.c) ---- */
 

@@ -175,6 +175,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     if (!st) {
         *out = k;
         p->self->packed |= UINT64_C(1) << input;
+        p->self->packed_bytes += bytes;
     }
     return st;
 }
@@ -381,4 +382,9 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const st
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input)
 {
     return atomic_load_explicit(&c->packed, memory_order_relaxed) >> input & 1;
+}
+
+const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c)
+{
+    return atomic_load_explicit(&c->first, memory_order_acquire);
 }

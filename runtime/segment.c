@@ -209,6 +209,18 @@ struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
     return l;
 }
 
+struct rt_layout *rt_segment_last(struct rt_plan *p, int begin)
+{
+    struct rt_session *s = p->session;
+    struct rt_layout *l = NULL;
+    rt_mutex_lock(&s->layout_mu);
+    struct rt_segment *g = p->segment ? atomic_load(&p->segment[begin]) : NULL;
+    if (g && (l = g->first))
+        atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    rt_mutex_unlock(&s->layout_mu);
+    return l;
+}
+
 /* ---- making and keeping ---- */
 
 /* The rows of the first feed, where they are told of; -1. */

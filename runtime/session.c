@@ -6,6 +6,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/compiler.h"
+#include "runtime/describe.h"
 #include "runtime/layout.h"
 #include "runtime/parallel.h"
 #include "runtime/resource.h"
@@ -692,6 +693,17 @@ bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows)
 {
     return rows >= 0 && rows < RT_COMPILED_ROWS &&
            atomic_load_explicit(&c->compiled[rows / 64], memory_order_relaxed) >> rows % 64 & 1;
+}
+
+enum rt_status rt_callable_describe(struct rt_callable *c, struct rt_arena *arena,
+                                    struct rt_described_plan *out, struct rt_error *err)
+{
+    struct rt_plan_box *b = NULL;
+    enum rt_status st = get_plan(c, &b, err);
+    if (!st)
+        st = rt_plan_describe(b->plan, arena, out, err);
+    rt_plan_box_unref(b);
+    return st;
 }
 
 bool rt_callable_writes(const struct rt_callable *c)

@@ -13,7 +13,7 @@ int64_t rt_trace_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static const char *op_of(const struct pl_node *n)
+const char *rt_trace_op(const struct pl_node *n)
 {
     switch ((enum pl_kind)n->kind) {
     case PL_CONST:
@@ -79,7 +79,7 @@ void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_t
         return;
     }
     x->name = rt_arena_strdup(t->arena, n->name ? n->name : "");
-    x->op = op_of(n); /* the schema's: as long as the process */
+    x->op = rt_trace_op(n); /* the schema's: as long as the process */
     x->device = n->device;
     x->start_ns = start_ns;
     x->end_ns = end;
@@ -101,7 +101,7 @@ static bool copy_node(struct rt_trace *t, const struct rt_plan *p, const struct 
     struct rt_trace_graph_node *to = &t->graph[t->n_graph_nodes];
 
     to->name = rt_arena_strdup(t->arena, n->name ? n->name : "");
-    to->op = op_of(n);
+    to->op = rt_trace_op(n);
     to->device = n->device;
     to->inputs = rt_arena_array(t->arena, (size_t)n->n_in + 1, sizeof *to->inputs);
     if (!to->name || !to->inputs)

@@ -51,6 +51,7 @@ struct rt_trace {
 struct rt_plan;
 struct pl_node;
 int64_t rt_trace_now(void);
+const char *rt_trace_op(const struct pl_node *n); /* its name, as long as the process */
 /* Before a kernel runs, for the next rt_trace_ran. */
 void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct rt_kernel *k,
                      const struct rt_tensor *in);

@@ -22,9 +22,11 @@ enum {
 
 static const char usage[] =
     "usage: slipway inspect DIR [--tags TAG,TAG...] [--json]\n"
+    "       slipway inspect DIR --plan [--batch N] ...\n"
     "Prints what the SavedModel in DIR (a version's or a model's directory) holds: tag sets,\n"
     "signatures, ops, variables, whether each signature may be batched, and what could not run.\n"
     "Exit status 1 if anything that a signature, restore or init needs could not run.\n"
+    "  --plan            instead what a signature is compiled to: see --plan --help\n"
     "  --tags, --json, --help, --version\n";
 
 struct op_count {
@@ -432,6 +434,9 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
     struct srv_args a = {.argc = argc, .argv = argv};
     const char *dir = NULL, *wrong = NULL, *tags_text = "serve", *v;
     bool json = false;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--plan") == 0)
+            return srv_command_run(argc, argv, registry);
     for (a.i = 1; a.i < argc && !wrong && !a.missing; a.i++) {
         if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
             fputs(usage, stdout);

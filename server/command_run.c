@@ -57,6 +57,17 @@ static const char usage[] =
     "                    \"load_s\": ...}\n"
     "  --help, --version\n";
 
+static const char plan_usage[] =
+    "usage: slipway inspect DIR --plan [--batch N] [--shape ALIAS=D0xD1...]... [--inputs "
+    "FILE.json]\n"
+    "                   [--signature NAME] [--json]\n"
+    "Prints what a signature of the SavedModel in DIR is compiled to for these shapes: the nodes\n"
+    "that run, in their order, with what was fused into each, its kernel, why that one, the bytes\n"
+    "of packed constants, and where its outputs lie in memory.\n"
+    "  As of `slipway run`: --batch, --shape, --inputs, --signature, --threads, --fusion,\n"
+    "  --specialise, --winograd, --autotune, --autotune_cache, --precision\n"
+    "  --json, --help, --version\n";
+
 /* ---- arguments ---- */
 
 static bool parse_shape(struct srv_run *r, const char *text)
@@ -110,7 +121,7 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         int64_t seconds = 0;
         v = NULL;
         if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
-            fputs(usage, stdout);
+            fputs(r->plan ? plan_usage : usage, stdout);
             return SRV_EXIT_OK;
         }
         if (srv_args_is(&a, "--version")) {
@@ -123,6 +134,8 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             r->profile = true;
         else if (srv_args_is(&a, "--compare"))
             r->compare = true;
+        else if (r->plan && srv_args_is(&a, "--plan"))
+            continue;
         else if (srv_args_is(&a, "--json"))
             r->json = true;
         else if (srv_args_is(&a, "--on_line"))
@@ -166,22 +179,24 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         wrong_value = wrong ? v : NULL;
     }
     if (a.missing)
-        fprintf(stderr, "slipway run: %s wants a value\n", a.missing);
+        fprintf(stderr, "slipway %s: %s wants a value\n", r->command, a.missing);
     else if (wrong_value)
-        fprintf(stderr, "slipway run: %.*s cannot be %s\n", (int)strcspn(wrong, "="), wrong,
-                wrong_value);
+        fprintf(stderr, "slipway %s: %.*s cannot be %s\n", r->command, (int)strcspn(wrong, "="),
+                wrong, wrong_value);
     else if (wrong)
-        fprintf(stderr, "slipway run: cannot use argument %s\n", wrong);
+        fprintf(stderr, "slipway %s: cannot use argument %s\n", r->command, wrong);
     else if (!r->dir)
-        fprintf(stderr, "slipway run: no directory given\n");
-    else if (!r->bench && !r->profile && !r->compare && !r->inputs)
+        fprintf(stderr, "slipway %s: no directory given\n", r->command);
+    else if (!r->bench && !r->profile && !r->compare && !r->plan && !r->inputs)
         fprintf(stderr,
                 "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
-    else if (r->bench + r->profile + r->compare > 1)
-        fprintf(stderr, "slipway run: --bench, --profile and --compare are three things\n");
+    else if (r->bench + r->profile + r->compare + r->plan > 1)
+        fprintf(stderr,
+                "slipway %s: --bench, --profile, --compare and --plan are different things\n",
+                r->command);
     else
         return -1;
-    fputs(usage, stderr);
+    fputs(r->plan ? plan_usage : usage, stderr);
     return SRV_EXIT_USAGE;
 }
 
@@ -389,7 +404,7 @@ static enum rt_status run_once(const struct srv_run *r, struct rt_error *err)
 
 int srv_command_run(int argc, const char *const *argv, const struct rt_registry *registry)
 {
-    struct srv_run r = {0};
+    struct srv_run r = {.command = argv[0], .plan = strcmp(argv[0], "inspect") == 0};
     int code = parse_args(&r, argc, argv);
     if (code >= 0)
         return code;
@@ -404,7 +419,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
                     .parallel = parallel,
                     .tuning = r.tuning,
                     .autotune = autotune,
-                    .compiles_inline = r.bench || r.compare},
+                    .compiles_inline = r.bench || r.profile || r.compare || r.plan},
         .allow_unsupported_signatures = true,
         .warm_up = r.bench || r.profile};
     enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)
@@ -419,9 +434,10 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
         st = r.bench     ? srv_run_bench(&r, &err)
              : r.profile ? srv_run_profile(&r, &err)
              : r.compare ? srv_run_compare(&r, dir, registry, &err)
+             : r.plan    ? srv_run_plan(&r, &err)
                          : run_once(&r, &err);
     if (st)
-        srv_command_failed("run", &err);
+        srv_command_failed(r.command, &err);
     for (int i = 0; r.feeds && i < r.s->def->n_inputs; i++)
         rt_tensor_clear(&r.feeds[i]);
     rt_model_free(r.model);

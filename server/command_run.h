@@ -14,9 +14,10 @@ struct srv_run_shape {
 };
 
 struct srv_run {
+    const char *command; /* "run", or "inspect" with `plan` */
     const char *dir, *inputs, *signature, *autotune_cache;
     const char *profile_trace; /* NULL: none */
-    bool bench, profile, compare, json, on_line;
+    bool bench, profile, compare, plan, json, on_line;
     struct rt_tuning tuning;
     int64_t batch, n_threads, n_callers; /* threads: of all callers together */
     int64_t seconds_ms, n_runs;
@@ -41,5 +42,11 @@ enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err);
  * the version. */
 enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
                                const struct rt_registry *registry, struct rt_error *err);
+
+/* `slipway inspect --plan`: what the signature was compiled to. */
+enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err);
+
+/* For tables: a node's name without the names of the calls before it ("PartitionedCall/"). */
+const char *srv_run_short_name(const char *name);
 
 #endif

@@ -260,6 +260,21 @@ static void average(struct profile *p)
 
 /* ---- as text ---- */
 
+const char *srv_run_short_name(const char *name)
+{
+    static const char call[] = "PartitionedCall";
+    for (;;) {
+        const char *p = strncmp(name, "Stateful", 8) == 0 ? name + 8 : name;
+        if (strncmp(p, call, sizeof call - 1) != 0)
+            return name;
+        p += sizeof call - 1;
+        p += strspn(p, "_0123456789");
+        if (*p != '/')
+            return name;
+        name = p + 1;
+    }
+}
+
 static void print_rate(double amount, double ns)
 {
     if (amount > 0 && ns > 0)
@@ -276,7 +291,7 @@ static void print_row(const struct profile *p, const struct row *r)
     print_rate(r->bytes, r->mean_ns);
     printf("  %s%s%s%s", r->op, *r->fused ? " [" : "", r->fused, *r->fused ? "]" : "");
     if (r->name)
-        printf("  %s  %s  %s", r->kernel, r->name, r->shapes);
+        printf("  %s  %s  %s", r->kernel, srv_run_short_name(r->name), r->shapes);
     printf("\n");
 }
 

@@ -297,6 +297,36 @@ class Commands(Case):
         self.assertEqual(code, 2)
         self.assertIn("--precision cannot be int8", err)
 
+    def test_the_plan_is_told(self):
+        model = os.path.join(MODELS, "digits")
+        code, out, _ = command("inspect", model, "--plan", "--batch=2")
+        self.assertEqual(code, 0)
+        self.assertIn("input pixels: float[2,8,8,1]\n", out)
+        self.assertRegex(out, r"\n  Conv2D \[.*relu\]  functional_1/conv2d_1/convolution\n +kernel conv2d\.")
+        self.assertRegex(out, r"\n +to   float\[2,8,8,16\] block at \d+\n")
+        code, out, _ = command("inspect", "--plan", model, "--batch=2", "--fusion=off", "--json")
+        self.assertEqual(code, 0)
+        plan = json.loads(out)
+        self.assertEqual(plan["segments"], 1)
+        runs = [n for n in plan["nodes"] if n["runs"]]
+        self.assertIn("BiasAdd", [n["op"] for n in runs])
+        conv = next(n for n in runs if n["op"] == "Conv2D")
+        self.assertEqual(conv["outputs"][0]["shape"], [2, 8, 8, 16])
+        self.assertEqual(conv["inputs"][1]["where"], "constant")
+        self.assertTrue(conv["kernel"].startswith("conv2d."), conv)
+        for n in runs:
+            for value in n["outputs"]:
+                if value["where"] in ("block", "in place"):
+                    self.assertLess(value["offset"], plan["block_bytes"])
+        code, out, _ = command("inspect", "--plan", model, "--specialise=off", "--json")
+        plan = json.loads(out)
+        self.assertEqual((code, plan["segments"], plan["block_bytes"]), (0, 0, 0))
+        self.assertTrue(all(n["kernel"] for n in plan["nodes"] if n["op"] == "Conv2D"))
+        self.assertEqual(command("inspect", "--plan", "--help")[0], 0)
+        code, _, err = command("inspect", "--plan", model, "--shape", "pixels=3x3x1")
+        self.assertEqual(code, 1)
+        self.assertIn("slipway inspect: ", err)
+
     def test_run(self):
         model = os.path.join(MODELS, "half_plus_two")
         code, out, _ = command("run", model, "--inputs", "-",

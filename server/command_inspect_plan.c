@@ -1,0 +1,194 @@
+/* `slipway inspect --plan`: the compiled plan of a signature, node by node. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/describe.h"
+#include "server/command_run.h"
+
+enum { RUNS = 2 }; /* the first meets the shapes, the second runs what was compiled for them */
+
+struct told {
+    const struct srv_run *run;
+    struct rt_described_plan plan;
+    struct rt_session_stats stats;
+};
+
+static const char *where_name(enum rt_where w)
+{
+    switch (w) {
+    case RT_WHERE_CONSTANT:
+        return "constant";
+    case RT_WHERE_FEED:
+        return "feed";
+    case RT_WHERE_BLOCK:
+        return "block";
+    case RT_WHERE_IN_PLACE:
+        return "in place";
+    case RT_WHERE_OWN:
+        return "own";
+    case RT_WHERE_VIEW:
+        return "view";
+    case RT_WHERE_UNKNOWN:
+        break;
+    }
+    return "pool";
+}
+
+static void print_values(const struct rt_described_value *v, int n, bool is_out)
+{
+    char room[256];
+    for (int k = 0; k < n; k++) {
+        printf("%s%s", k ? ", " : "", rt_dtype_name(v[k].dtype));
+        printf("%s", v[k].shape.rank < 0
+                         ? "[?]"
+                         : rt_shape_text(room, sizeof room, v[k].shape.rank, v[k].shape.dim));
+        if (!is_out && v[k].from)
+            printf(" %s", srv_run_short_name(v[k].from));
+        if (!is_out)
+            continue;
+        printf(" %s", where_name(v[k].where));
+        if (v[k].where == RT_WHERE_BLOCK || v[k].where == RT_WHERE_IN_PLACE)
+            printf(" at %zu", v[k].offset);
+    }
+}
+
+static void print_node(const struct rt_described_node *d)
+{
+    const int indent = 2 + 2 * d->depth;
+    printf("%*s%s%s%s%s  %s\n", indent, "", d->op, *d->fused ? " [" : "", d->fused,
+           *d->fused ? "]" : "", srv_run_short_name(d->name));
+    if (d->kernel) {
+        printf("%*skernel %s", indent + 4, "", d->kernel);
+        if (d->why)
+            printf(", %s", d->why);
+        if (*d->others)
+            printf("; not %s", d->others);
+        if (d->packed_bytes)
+            printf("; packed %zu bytes from %zu", d->packed_bytes, d->plain_bytes);
+        if (d->scratch_bytes)
+            printf("; scratch %zu bytes", d->scratch_bytes);
+        if (d->flops > 0)
+            printf("; %.4f GFLOP", d->flops / 1e9);
+        printf("\n");
+    }
+    if (d->n_in) {
+        printf("%*sfrom ", indent + 4, "");
+        print_values(d->in, d->n_in, false);
+        printf("\n");
+    }
+    if (d->n_out) {
+        printf("%*sto   ", indent + 4, "");
+        print_values(d->out, d->n_out, true);
+        printf("%s\n", d->segment < 0 ? " (not compiled)" : "");
+    }
+}
+
+static void count(const struct told *t, int *n_steps, int *n_constants, int *n_views, int *n_known)
+{
+    *n_steps = *n_constants = *n_views = *n_known = 0;
+    for (int i = 0; i < t->plan.n_nodes; i++) {
+        const struct rt_described_node *d = &t->plan.node[i];
+        if (d->is_step)
+            ++*n_steps;
+        else if (d->n_out && d->out[0].where == RT_WHERE_CONSTANT)
+            ++*n_constants;
+        else if (d->n_out && d->out[0].where == RT_WHERE_VIEW)
+            ++*n_views;
+        else if (d->n_out && d->out[0].where != RT_WHERE_FEED)
+            ++*n_known;
+    }
+}
+
+static void print_text(const struct told *t)
+{
+    int n_steps, n_constants, n_views, n_known;
+    count(t, &n_steps, &n_constants, &n_views, &n_known);
+    printf("plan of %s, %s\n", t->run->dir, t->run->s->def->name);
+    for (int i = 0; i < t->run->s->def->n_inputs; i++) {
+        const struct rt_tensor *f = &t->run->feeds[i];
+        char room[256];
+        printf("  input %s: %s%s\n", t->run->s->def->inputs[i].alias,
+               rt_dtype_name((enum rt_dtype)f->dtype),
+               rt_shape_text(room, sizeof room, f->rank, f->dim));
+    }
+    printf(
+        "  %d nodes: %d that run, %d constants (%zu bytes, %lld packed), %d views, %d known from "
+        "the shapes or not needed\n",
+        t->plan.n_nodes, n_steps, n_constants, t->plan.constant_bytes,
+        (long long)t->stats.packed_bytes, n_views, n_known);
+    printf("  %d compiled segments, the largest block %zu bytes\n\n", t->plan.n_segments,
+           t->plan.block_bytes);
+    for (int i = 0; i < t->plan.n_nodes; i++)
+        if (t->plan.node[i].is_step)
+            print_node(&t->plan.node[i]);
+}
+
+/* ---- as JSON ---- */
+
+static json_t *json_values(const struct rt_described_value *v, int n, bool is_out)
+{
+    json_t *a = json_array();
+    for (int k = 0; k < n; k++) {
+        json_t *shape = v[k].shape.rank < 0 ? json_null() : json_array();
+        for (int d = 0; d < v[k].shape.rank; d++)
+            json_array_append_new(shape, json_integer(v[k].shape.dim[d]));
+        json_t *o = json_pack("{s:s, s:o, s:s?, s:s}", "dtype", rt_dtype_name(v[k].dtype), "shape",
+                              shape, "from", v[k].from, "where", where_name(v[k].where));
+        if (is_out && (v[k].where == RT_WHERE_BLOCK || v[k].where == RT_WHERE_IN_PLACE))
+            json_object_set_new(o, "offset", json_integer((json_int_t)v[k].offset));
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
+static json_t *json_node(const struct rt_described_node *d)
+{
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:b, s:s?, s:s?, s:s, s:o, s:o, s:I, s:I, s:I, s:f}", "name",
+        d->name, "op", d->op, "fused", d->fused, "depth", d->depth, "segment", d->segment, "runs",
+        d->is_step, "kernel", d->kernel, "why", d->why, "others", d->others, "inputs",
+        json_values(d->in, d->n_in, false), "outputs", json_values(d->out, d->n_out, true),
+        "plain_bytes", (json_int_t)d->plain_bytes, "packed_bytes", (json_int_t)d->packed_bytes,
+        "scratch_bytes", (json_int_t)d->scratch_bytes, "flops", d->flops);
+}
+
+static enum rt_status print_json(const struct told *t, struct rt_error *err)
+{
+    json_t *nodes = json_array();
+    for (int i = 0; i < t->plan.n_nodes; i++)
+        json_array_append_new(nodes, json_node(&t->plan.node[i]));
+    json_t *o = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o}", "dir", t->run->dir, "signature",
+                          t->run->s->def->name, "segments", t->plan.n_segments, "block_bytes",
+                          (json_int_t)t->plan.block_bytes, "constant_bytes",
+                          (json_int_t)t->plan.constant_bytes, "packed_bytes",
+                          (json_int_t)t->stats.packed_bytes, "nodes", nodes);
+    if (!o)
+        return rt_fail_memory(err, "the plan as JSON", 0);
+    json_dumpf(o, stdout, JSON_INDENT(1));
+    putchar('\n');
+    json_decref(o);
+    return RT_OK;
+}
+
+enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
+{
+    struct told t = {.run = r};
+    const int n_out = r->s->def->n_outputs;
+    struct rt_tensor *fetches = rt_arena_array(r->arena, (size_t)n_out + 1, sizeof *fetches);
+    enum rt_status st = fetches ? RT_OK : rt_fail_memory(err, "fetches", 0);
+    for (int i = 0; i < RUNS && !st; i++) {
+        st = rt_callable_run(r->s->call, r->feeds, fetches, NULL, err);
+        for (int k = 0; k < n_out; k++)
+            rt_tensor_clear(&fetches[k]);
+    }
+    if (!st)
+        st = rt_callable_describe(r->s->call, r->arena, &t.plan, err);
+    if (st)
+        return st;
+    rt_session_stats(r->model->session, &t.stats);
+    if (r->json)
+        return print_json(&t, err);
+    print_text(&t);
+    return RT_OK;
+}
