@@ -102,9 +102,11 @@ static enum rt_status map_part(struct rt_run *r, void *arg, int64_t from, int64_
     const size_t size_in = rt_dtype_size((enum rt_dtype)r->in[0].dtype);
     const size_t size_out = rt_dtype_size((enum rt_dtype)r->out[0].dtype);
     int64_t n = to - from;
+    (void)arg;
+    if (n == 0) /* and no memory */
+        return RT_OK;
     const char *s = (const char *)r->in[0].data + (size_t)from * size_in;
     char *d = (char *)r->out[0].data + (size_t)from * size_out;
-    (void)arg;
     for (; n > KN_CHUNK; n -= KN_CHUNK) {
         (*row)(d, s, KN_CHUNK);
         s += KN_CHUNK * size_in;

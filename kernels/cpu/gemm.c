@@ -234,12 +234,58 @@ static CBLAS_TRANSPOSE blas(enum kn_trans t)
     return t == KN_AS_IS ? CblasNoTrans : t == KN_TRANS ? CblasTrans : CblasConjTrans;
 }
 
+/* y += x [8] times 8 rows of b, which are read side by side from one end to the other. */
+KN_CLONES static void add_rows(const float *restrict x, const float *restrict b, int64_t ldb,
+                               float *restrict y, int64_t n)
+{
+    const float *b1 = b + ldb, *b2 = b1 + ldb, *b3 = b2 + ldb, *b4 = b3 + ldb;
+    const float *b5 = b4 + ldb, *b6 = b5 + ldb, *b7 = b6 + ldb;
+
+    for (int64_t j = 0; j < n; j++)
+        y[j] += ((x[0] * b[j] + x[1] * b1[j]) + (x[2] * b2[j] + x[3] * b3[j])) +
+                ((x[4] * b4[j] + x[5] * b5[j]) + (x[6] * b6[j] + x[7] * b7[j]));
+}
+
+KN_CLONES static void add_row(float x, const float *restrict b, float *restrict y, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        y[j] += x * b[j];
+}
+
+/*
+ * Few rows times a matrix that comes from memory: it is read once, at the memory's speed. OpenBLAS
+ * does as well for one row; for more it copies the matrix first.
+ */
+enum { FEW_ROWS = 8, LARGE = 1 << 18 };
+
+static bool is_stream(const struct kn_gemm *g)
+{
+    return !g->ta && !g->tb && g->n >= 16 &&
+           (g->m == 1 || (g->m <= FEW_ROWS && g->n >= LARGE / g->k));
+}
+
+static void stream(const struct kn_gemm *g, const float *a, const float *b, float *c)
+{
+    int64_t l = 0;
+
+    for (int64_t i = 0; i < g->m; i++)
+        memset(c + i * g->ldc, 0, (size_t)g->n * sizeof *c);
+    for (; l + 8 <= g->k; l += 8)
+        for (int64_t i = 0; i < g->m; i++)
+            add_rows(a + i * g->lda + l, b + l * g->ldb, g->ldb, c + i * g->ldc, g->n);
+    for (; l < g->k; l++)
+        for (int64_t i = 0; i < g->m; i++)
+            add_row(a[i * g->lda + l], b + l * g->ldb, c + i * g->ldc, g->n);
+}
+
 static void run_float(const struct kn_gemm *g, const float *a, const float *b, float *c)
 {
     const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
 
     /* One row or one column is a product of a matrix and a vector: no packing of the matrix. */
-    if (m == 1 && !g->ta)
+    if (is_stream(g))
+        stream(g, a, b, c);
+    else if (m == 1 && !g->ta)
         cblas_sgemv(CblasRowMajor, g->tb ? CblasNoTrans : CblasTrans, g->tb ? n : k, g->tb ? k : n,
                     1, b, (int)g->ldb, a, 1, 0, c, 1);
     else if (n == 1 && (g->tb || g->ldb == 1))
