@@ -10,9 +10,11 @@
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tail.h"
 #include "kernels/cpu/winograd_conv.h"
 #include "kernels/entry.h"
+#include "runtime/parallel.h"
 
 /* ---- the obvious loops ---- */
 
@@ -125,7 +127,7 @@ struct filter_format { /* what the bytes of a packed filter depend on */
 /*
  * Executions of oneDNN: `images` images each or, where one image is too much for one, `rows` rows
  * of outputs along the first axis. The first and the last rows have their padding, those between
- * have none, so that there are up to three kinds.
+ * have none, so that there are up to three kinds; the last may be fewer.
  */
 enum { FIRST, MIDDLE, LAST, N_PARTS };
 struct part {
@@ -133,6 +135,13 @@ struct part {
     struct kn_dnnl dnnl;
     _Atomic(struct kn_dnnl *) unclipped; /* the same without activation, made when NaN was met */
 };
+struct cut {
+    int64_t images;
+    int64_t rows; /* 0: whole images */
+    struct part part[N_PARTS];
+};
+/* One after the other on one core; and so that several have as much to do each. */
+enum { ALONE, SHARED, N_CUTS };
 
 struct conv {
     struct kn_conv_shape g;
@@ -144,16 +153,16 @@ struct conv {
     bool clips;                     /* oneDNN does the activation */
     atomic_int met_nan;
     bool empty; /* nothing to sum: the output is zero */
-    int64_t images;
-    int64_t rows; /* 0: whole images */
     bool by_library;
-    struct part part[N_PARTS]; /* whole images: the first alone */
-    struct kn_dnnl reorder;    /* filter that is no constant */
+    struct cut cut[N_CUTS];
+    int n_slots;            /* executions at a time of the shared cut; 0: there is none */
+    struct kn_dnnl reorder; /* filter that is no constant */
     struct filter_format format;
     const struct rt_pack *filter;                /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
-    size_t bf16_at;           /* in scratch: the input of one execution, rounded */
-    size_t odd_at, odd_bytes; /* what an odd tail wants of it */
+    size_t bf16_at;                            /* in scratch: the input of one execution, rounded */
+    size_t slots_at, slot_bytes, slot_bf16_at; /* the same for each slot */
+    size_t odd_at, odd_bytes;                  /* what an odd tail wants of it */
 };
 
 static int64_t count(const struct rt_shape *s)
@@ -244,13 +253,13 @@ static enum rt_status run_loops(const struct conv *c, const void *src, const voi
     return plain_RT_F32(&w, x, filter, y, back, r);
 }
 
-/* Room for where a part reads, what it reads with, where it writes, and its bias. */
+/* Where a part reads, what it reads with, where it writes. */
 struct work {
-    const struct conv *c;
-    struct rt_run *r;
     const float *src, *filter;
     float *dst;
-    char *room;
+    char *room; /* scratch for the executions of one core */
+    size_t bf16_at;
+    atomic_bool *met_nan; /* of a shared cut: the run begins anew on one core. Else NULL */
 };
 
 static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
@@ -294,84 +303,130 @@ static int64_t row_of(const struct conv *c) /* elements of the input, along the 
 /* Elements of the input that an execution reads. */
 static int64_t part_input(const struct conv *c, const struct part *p)
 {
-    return (c->rows ? 1 : c->images) * p->g.axis[0].in * row_of(c);
+    return p->g.batch * p->g.axis[0].in * row_of(c);
 }
 
 /* One execution on the `n` outputs from `at` on, and what of the tail follows it. */
-static enum rt_status run_part(const struct work *w, struct part *p, const float *src, int64_t at,
-                               int64_t n)
+static enum rt_status run_part(struct rt_run *r, const struct work *w, struct part *p,
+                               const float *src, int64_t at, int64_t n)
 {
-    struct conv *c = w->r->state;
-    const float *bias = c->bias ? w->r->in[c->bias].data : NULL;
+    struct conv *c = r->state;
+    const float *bias = c->bias ? r->in[c->bias].data : NULL;
     const void *data[KN_DNNL_ARGS] = {src, w->filter, w->dst + at, bias};
     const bool clips =
-        c->clips && atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN;
+        c->clips &&
+        (w->met_nan || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN);
     const struct kn_dnnl *d = &p->dnnl;
     enum rt_status st = RT_OK;
 
     if (c->format.bf16) {
-        kn_bf16_round(src, (void *)(w->room + c->bf16_at), part_input(c, p));
-        data[0] = w->room + c->bf16_at;
+        kn_bf16_round(src, (void *)(w->room + w->bf16_at), part_input(c, p));
+        data[0] = w->room + w->bf16_at;
     }
     if (clips)
         kn_tail_quiet();
     if (clips || !c->clips)
-        st = kn_dnnl_run(d, data, w->room, w->r->err, w->r->node->name);
+        st = kn_dnnl_run(d, data, w->room, r->err, r->node->name);
+    if (clips && !st && w->met_nan) {
+        if (kn_tail_met_nan())
+            atomic_store(w->met_nan, true);
+        return st;
+    }
     if (c->clips && !st && (!clips || kn_tail_met_nan())) {
         atomic_fetch_add_explicit(&c->met_nan, clips, memory_order_relaxed);
-        st = unclipped(c, p, &d, w->r);
+        st = unclipped(c, p, &d, r);
         void *room = w->room;
         if (!st && d->scratch_bytes > p->dnnl.scratch_bytes)
-            room = rt_scratch(w->r, d->scratch_bytes);
+            room = rt_scratch(r, d->scratch_bytes);
         if (!st && !room && d->scratch_bytes)
-            st = w->r->err->code;
+            st = r->err->code;
         if (!st)
-            st = kn_dnnl_run(d, data, room, w->r->err, w->r->node->name);
+            st = kn_dnnl_run(d, data, room, r->err, r->node->name);
     } else if (clips) {
         return st;
     }
     if (!st)
-        kn_tail_apply(&c->tail, w->r, KN_TAIL_ALL, w->dst + at, at, n / c->g.co, c->g.co);
+        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, w->dst + at, at, n / c->g.co, c->g.co);
     return st;
 }
 
-static enum rt_status run_rows(const struct work *w)
+static int64_t blocks_of(const struct conv *c, const struct cut *cut)
 {
-    struct conv *c = w->r->state;
+    return cut->rows ? (c->g.axis[0].out + cut->rows - 1) / cut->rows : 1;
+}
+
+static int64_t n_executions(const struct conv *c, const struct cut *cut)
+{
+    return cut->rows ? c->g.batch * blocks_of(c, cut)
+                     : (c->g.batch + cut->images - 1) / cut->images;
+}
+
+static enum rt_status run_one(struct rt_run *r, const struct work *w, struct cut *cut, int64_t i)
+{
+    const struct conv *c = r->state;
     const struct kn_axis *a = &c->g.axis[0];
-    const int64_t line = c->n_dst / c->g.batch / a->out, row = row_of(c);
-    enum rt_status st = RT_OK;
+    const int64_t src_size = c->n_src / c->g.batch, dst_size = c->n_dst / c->g.batch;
 
-    for (int64_t n = 0; n < c->g.batch && !st; n++)
-        for (int64_t done = 0; done < a->out && !st; done += c->rows) {
-            /* The last block may overlap the one before it. */
-            const bool last = done + c->rows >= a->out;
-            const int64_t first = last ? a->out - c->rows : done;
-            struct part *p = &c->part[last ? LAST : done ? MIDDLE : FIRST];
-            const int64_t from = first * a->stride - a->lo + p->g.axis[0].lo;
-            st = run_part(w, p, w->src + (n * a->in + from) * row, (n * a->out + first) * line,
-                          c->rows * line);
-            if (!st)
-                st = rt_run_check(w->r);
-        }
-    return st;
+    if (cut->rows) {
+        const int64_t blocks = blocks_of(c, cut), image = i / blocks, block = i % blocks;
+        const int64_t line = dst_size / a->out, first = block * cut->rows;
+        struct part *p = &cut->part[!block ? FIRST : block == blocks - 1 ? LAST : MIDDLE];
+        const int64_t from = first * a->stride - a->lo + p->g.axis[0].lo;
+        return run_part(r, w, p, w->src + image * src_size + from * row_of(c),
+                        image * dst_size + first * line, p->g.axis[0].out * line);
+    }
+    const int64_t first = i * cut->images;
+    struct part *p = &cut->part[c->g.batch - first < cut->images ? LAST : FIRST];
+    return run_part(r, w, p, w->src + first * src_size, first * dst_size, p->g.batch * dst_size);
 }
 
-static enum rt_status run_images(const struct work *w)
+static enum rt_status run_alone(struct rt_run *r, const struct work *w)
 {
-    struct conv *c = w->r->state;
-    const int64_t src_size = c->n_src / c->g.batch, dst_size = c->n_dst / c->g.batch;
+    struct conv *c = r->state;
+    const int64_t n = n_executions(c, &c->cut[ALONE]);
     enum rt_status st = RT_OK;
 
-    for (int64_t done = 0; done < c->g.batch && !st; done += c->images) {
-        /* The last block may overlap the one before it. */
-        const int64_t i = done < c->g.batch - c->images ? done : c->g.batch - c->images;
-        st =
-            run_part(w, &c->part[FIRST], w->src + i * src_size, i * dst_size, c->images * dst_size);
-        if (!st && done + c->images < c->g.batch)
-            st = rt_run_check(w->r);
+    for (int64_t i = 0; i < n && !st; i++) {
+        st = run_one(r, w, &c->cut[ALONE], i);
+        if (!st && i < n - 1)
+            st = rt_run_check(r);
     }
     return st;
+}
+
+static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct conv *c = r->state;
+    struct work w = *(const struct work *)arg;
+
+    if (atomic_load_explicit(w.met_nan, memory_order_relaxed) ||
+        (i >= c->n_slots && rt_run_check(r)))
+        return r->err->code;
+    w.room += (size_t)slot * c->slot_bytes;
+    return run_one(r, &w, &c->cut[SHARED], i);
+}
+
+static enum rt_status run_cut(struct rt_run *r, struct work *w)
+{
+    const struct conv *c = r->state;
+    atomic_bool met_nan = false;
+    char *room = w->room;
+
+    if (c->n_slots &&
+        (!c->clips || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN) &&
+        rt_run_width(r) > 1) {
+        w->room = room + c->slots_at;
+        w->bf16_at = c->slot_bf16_at;
+        w->met_nan = &met_nan;
+        const enum rt_status st =
+            kn_parallel_parts(r, n_executions(c, &c->cut[SHARED]), c->n_slots, run_shared, w);
+        if (st || !atomic_load(&met_nan))
+            return st;
+    }
+    w->room = room;
+    w->bf16_at = c->bf16_at;
+    w->met_nan = NULL;
+    return run_alone(r, w);
 }
 
 static enum rt_status run(struct rt_run *r)
@@ -396,19 +451,17 @@ static enum rt_status run(struct rt_run *r)
     } else if (!c->empty && !c->by_library) {
         st = run_loops(c, src, filter, dst, r);
     } else if (!c->empty) {
-        const struct work w = {.c = c,
-                               .r = r,
-                               .src = src,
-                               .filter = c->filter ? rt_pack_data(c->filter)
-                                                   : (void *)(room + c->packed_at),
-                               .dst = dst,
-                               .room = room};
+        struct work w = {.src = src,
+                         .filter =
+                             c->filter ? rt_pack_data(c->filter) : (void *)(room + c->packed_at),
+                         .dst = dst,
+                         .room = room};
         if (!c->filter) {
             const void *move[] = {filter, w.filter};
             st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
         }
         if (!st)
-            st = c->rows ? run_rows(&w) : run_images(&w);
+            st = run_cut(r, &w);
     }
     if (!st && !c->by_library && c->n_dst)
         kn_tail_apply(&c->tail, r, KN_TAIL_ALL, dst, 0, c->n_dst / c->g.co, c->g.co);
@@ -461,6 +514,8 @@ static double products_of_row(const struct kn_conv_shape *g)
  * the cache still, unless the filter then had to be read too often.
  */
 enum { PRODUCTS = 400000000, CACHED = 65536, FILTER_CACHED = 131072 };
+/* Products that are worth another core. */
+enum { SHARE = 2000000 };
 
 /* Blocks of at most `most` (if that is one or more) out of n, all of nearly one size. */
 static int64_t even_blocks(int64_t n, double most)
@@ -474,22 +529,53 @@ static int64_t even_blocks(int64_t n, double most)
 }
 
 /* What rows of outputs from `first` on read, and their padding. */
-static struct kn_conv_shape rows_shape(const struct conv *c, int64_t first)
+static struct kn_conv_shape rows_shape(const struct conv *c, int64_t first, int64_t rows)
 {
     struct kn_conv_shape g = c->g;
     struct kn_axis *a = &g.axis[0];
     const int64_t from = first * a->stride - a->lo;
-    const int64_t end = from + (c->rows - 1) * a->stride + (a->size - 1) * a->dilation + 1;
+    const int64_t end = from + (rows - 1) * a->stride + (a->size - 1) * a->dilation + 1;
 
     a->lo = from < 0 ? -from : 0;
     a->hi = end > a->in ? end - a->in : 0;
     a->in = end - from - a->lo - a->hi;
-    a->out = c->rows;
+    a->out = rows;
     g.batch = 1;
     return g;
 }
 
-static void choose_blocks(struct conv *c)
+/* The shape of the part's executions; false: the cut has none of it. */
+static bool part_shape(const struct conv *c, const struct cut *cut, int part,
+                       struct kn_conv_shape *g)
+{
+    const int64_t blocks = blocks_of(c, cut), out = c->g.axis[0].out;
+
+    if (cut->rows) {
+        const int64_t last = (blocks - 1) * cut->rows;
+        *g = part == LAST ? rows_shape(c, last, out - last)
+                          : rows_shape(c, part == FIRST ? 0 : cut->rows, cut->rows);
+        return part != MIDDLE || blocks > 2;
+    }
+    *g = c->g;
+    g->batch = part == FIRST ? cut->images : c->g.batch % cut->images;
+    return part != MIDDLE && g->batch;
+}
+
+/* Whether so many rows at a time are right: padding must lie within the first and the last of
+ * more than two blocks, and none may lie in it wholly. */
+static bool can_cut_rows(const struct conv *c, const struct cut *cut)
+{
+    const int64_t blocks = blocks_of(c, cut);
+    struct kn_conv_shape g;
+
+    for (int i = 0; i < N_PARTS; i++)
+        if (part_shape(c, cut, i, &g) && g.axis[0].in < 1)
+            return false;
+    return blocks < 3 || (!rows_shape(c, cut->rows, cut->rows).axis[0].lo &&
+                          !rows_shape(c, (blocks - 2) * cut->rows, cut->rows).axis[0].hi);
+}
+
+static void choose_blocks(const struct conv *c, struct cut *cut)
 {
     const struct kn_conv_shape *g = &c->g;
     const int64_t out = g->transposed ? g->axis[0].in : g->axis[0].out;
@@ -497,13 +583,13 @@ static void choose_blocks(struct conv *c)
     const double line = (double)c->n_dst / (double)g->batch / (double)out;
     const bool after = kn_tail_any(&c->tail) && !c->clips;
 
-    c->rows = 0;
-    c->images = image * (double)g->batch <= 2.0 * PRODUCTS
-                    ? g->batch
-                    : even_blocks(g->batch, PRODUCTS / image);
+    cut->rows = 0;
+    cut->images = image * (double)g->batch <= 2.0 * PRODUCTS
+                      ? g->batch
+                      : even_blocks(g->batch, PRODUCTS / image);
     if (after)
-        c->images = even_blocks(c->images, 2 * CACHED / (line * (double)out));
-    if (g->transposed || c->images > 1)
+        cut->images = even_blocks(cut->images, 2 * CACHED / (line * (double)out));
+    if (g->transposed || cut->images > 1)
         return;
     double most = (double)out;
     if (image > 2.0 * PRODUCTS)
@@ -511,24 +597,43 @@ static void choose_blocks(struct conv *c)
     if (after && line * (double)out > 3 * CACHED && c->n_filter <= FILTER_CACHED &&
         CACHED / line < most)
         most = CACHED / line;
-    c->rows = even_blocks(out, most);
-    if (c->rows == out) {
-        c->rows = 0;
-        return;
-    }
-    /* Padding must lie within the first and the last block. */
-    const struct kn_conv_shape second =
-        rows_shape(c, c->rows < out - c->rows ? c->rows : out - c->rows);
-    const struct kn_conv_shape early = rows_shape(c, (out - 1) / c->rows * c->rows - c->rows);
-    const struct kn_conv_shape first = rows_shape(c, 0), last = rows_shape(c, out - c->rows);
-    if (second.axis[0].lo || early.axis[0].hi || first.axis[0].in < 1 || last.axis[0].in < 1)
-        c->rows = 0;
+    cut->rows = even_blocks(out, most);
+    if (cut->rows == out || !can_cut_rows(c, cut))
+        cut->rows = 0;
 }
 
-static dnnl_status_t image_md(const struct kn_conv_shape *g, int64_t images, bool wide,
-                              dnnl_data_type_t type, dnnl_memory_desc_t *md)
+/*
+ * The same for `width` cores: as many blocks as there are cores, or many more; of whole images if
+ * they come out even, else of rows. False: there is too little to do for two.
+ */
+static bool share_blocks(const struct conv *c, int width, struct cut *cut)
 {
-    dnnl_dims_t dim = {images, wide ? g->ci : g->co};
+    const struct kn_conv_shape *g = &c->g;
+    const double all = products_of_row(g) * (double)g->batch *
+                       (double)(g->transposed ? g->axis[0].in : g->axis[0].out);
+    const int64_t most = all / SHARE < width ? (int64_t)(all / SHARE) : width;
+
+    if (most < 2)
+        return false;
+    choose_blocks(c, cut);
+    const int64_t n = n_executions(c, cut);
+    if (n >= 2 * most || n == most)
+        return true;
+    cut->rows = 0;
+    if (g->batch % most == 0 || g->batch >= 4 * most || g->transposed) {
+        const int64_t images = (g->batch + most - 1) / most;
+        cut->images = images < cut->images ? images : cut->images;
+        return n_executions(c, cut) > 1;
+    }
+    cut->images = 1;
+    cut->rows = even_blocks(g->axis[0].out, (double)(g->axis[0].out * g->batch / most));
+    return cut->rows < g->axis[0].out ? can_cut_rows(c, cut) : g->batch > 1 && !(cut->rows = 0);
+}
+
+static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_data_type_t type,
+                              dnnl_memory_desc_t *md)
+{
+    dnnl_dims_t dim = {g->batch, wide ? g->ci : g->co};
     for (int i = 0; i < g->n_spatial; i++)
         dim[2 + i] = wide ? g->axis[i].in : g->axis[i].out;
     return dnnl_memory_desc_init_by_tag(md, g->n_spatial + 2, dim, type,
@@ -554,7 +659,6 @@ static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
 {
     dnnl_primitive_attr_t attr = NULL;
     const dnnl_dims_t channels = {g->co};
-    const int64_t images = c->rows ? 1 : c->images;
     dnnl_dims_t stride, dilation, lo, hi;
     dnnl_memory_desc_t src, any, dst, bias;
     union {
@@ -569,10 +673,9 @@ static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
         lo[i] = a->lo;
         hi[i] = a->hi;
     }
-    dnnl_status_t s =
-        image_md(g, images, !g->transposed, c->format.bf16 ? dnnl_bf16 : dnnl_f32, &src);
+    dnnl_status_t s = image_md(g, !g->transposed, c->format.bf16 ? dnnl_bf16 : dnnl_f32, &src);
     if (!s)
-        s = image_md(g, images, g->transposed, dnnl_f32, &dst);
+        s = image_md(g, g->transposed, dnnl_f32, &dst);
     if (!s && !filter)
         s = filter_md(&c->format, &any, true);
     if (!s)
@@ -642,11 +745,11 @@ static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const 
     return st;
 }
 
-static void clear_parts(struct conv *c)
+static void clear_cut(struct cut *cut)
 {
     for (int i = 0; i < N_PARTS; i++) {
-        struct kn_dnnl *d = atomic_exchange(&c->part[i].unclipped, NULL);
-        kn_dnnl_clear(&c->part[i].dnnl);
+        struct kn_dnnl *d = atomic_exchange(&cut->part[i].unclipped, NULL);
+        kn_dnnl_clear(&cut->part[i].dnnl);
         if (d)
             kn_dnnl_clear(d);
         free(d);
@@ -656,36 +759,71 @@ static void clear_parts(struct conv *c)
 static void release(void *state)
 {
     struct conv *c = state;
-    clear_parts(c);
+    for (int i = 0; i < N_CUTS; i++)
+        clear_cut(&c->cut[i]);
     kn_dnnl_clear(&c->reorder);
 }
 
-/* All parts, with one layout of the filter. */
-static dnnl_status_t make_parts(struct conv *c)
+/* `filter`: as in make_part; the parts after the first have the first's layout. */
+static dnnl_status_t make_cut(const struct conv *c, struct cut *cut,
+                              const dnnl_memory_desc_t *filter)
 {
-    const struct kn_axis *a = &c->g.axis[0];
+    dnnl_status_t s = dnnl_success;
 
-    choose_blocks(c);
-    c->part[FIRST].g = c->rows ? rows_shape(c, 0) : c->g;
-    dnnl_status_t s = make_part(c, &c->part[FIRST].dnnl, &c->part[FIRST].g, NULL, c->clips);
-    if (s)
-        return s;
-    c->format.md = c->part[FIRST].dnnl.md[1];
-    for (int i = MIDDLE; c->rows && i < N_PARTS && !s; i++) {
-        c->part[i].g = rows_shape(c, i == LAST ? a->out - c->rows : c->rows);
-        if (i == MIDDLE && 2 * c->rows >= a->out)
-            continue;
-        s = make_part(c, &c->part[i].dnnl, &c->part[i].g, &c->format.md, c->clips);
+    for (int i = 0; i < N_PARTS && !s; i++) {
+        struct part *p = &cut->part[i];
+        if (part_shape(c, cut, i, &p->g))
+            s = make_part(c, &p->dnnl, &p->g, i == FIRST ? filter : &cut->part[FIRST].dnnl.md[1],
+                          c->clips);
     }
     return s;
 }
 
-static size_t parts_scratch(const struct conv *c)
+static dnnl_status_t make_parts(struct conv *c)
+{
+    choose_blocks(c, &c->cut[ALONE]);
+    const dnnl_status_t s = make_cut(c, &c->cut[ALONE], NULL);
+    if (!s)
+        c->format.md = c->cut[ALONE].part[FIRST].dnnl.md[1];
+    return s;
+}
+
+/* The cut for several cores, if it pays and the library has it with this layout of the filter. */
+static void make_shared(struct conv *c, int width)
+{
+    struct cut *cut = &c->cut[SHARED];
+
+    if (width < 2 || !share_blocks(c, width, cut))
+        return;
+    if (make_cut(c, cut, &c->format.md)) {
+        clear_cut(cut);
+        return;
+    }
+    const int64_t n = n_executions(c, cut);
+    c->n_slots = n < width ? (int)n : width;
+}
+
+static size_t padded(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+static size_t cut_scratch(const struct cut *cut)
 {
     size_t most = 0;
     for (int i = 0; i < N_PARTS; i++)
-        most = c->part[i].dnnl.scratch_bytes > most ? c->part[i].dnnl.scratch_bytes : most;
-    return most;
+        most = cut->part[i].dnnl.scratch_bytes > most ? cut->part[i].dnnl.scratch_bytes : most;
+    return padded(most);
+}
+
+/* For the rounded input of one execution. */
+static size_t cut_bf16(const struct conv *c, const struct cut *cut)
+{
+    int64_t most = 0;
+    for (int i = 0; c->format.bf16 && i < N_PARTS; i++)
+        if (cut->part[i].dnnl.prim && part_input(c, &cut->part[i]) > most)
+            most = part_input(c, &cut->part[i]);
+    return padded((size_t)most * sizeof(struct kn_bfloat));
 }
 
 /* The filter's key, with the scale behind it; packed. */
@@ -721,7 +859,7 @@ static dnnl_status_t try_parts(struct conv *c)
 {
     dnnl_status_t s = make_parts(c);
     if (s && c->clips) {
-        clear_parts(c);
+        clear_cut(&c->cut[ALONE]);
         c->clips = false;
         s = make_parts(c);
     }
@@ -747,13 +885,13 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     c->format.bf16 = p->tuning->bf16 && pays_in_bf16(&c->g, c->dtype);
     dnnl_status_t s = try_parts(c);
     if (s && c->format.bf16) {
-        clear_parts(c);
+        clear_cut(&c->cut[ALONE]);
         c->format.bf16 = false;
         c->clips = kn_tail_is_clipping(&c->tail) && !c->tail.scale;
         s = try_parts(c);
     }
     if (s) {
-        clear_parts(c);
+        clear_cut(&c->cut[ALONE]);
         c->tail = whole;
         c->clips = false;
         if (s == dnnl_unimplemented || s == dnnl_invalid_arguments)
@@ -767,7 +905,8 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
         return st;
     if (!c->filter && folds)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    size_t used = parts_scratch(c);
+    make_shared(c, rt_prep_width(p));
+    size_t used = cut_scratch(&c->cut[ALONE]);
     if (!c->filter) {
         dnnl_memory_desc_t from;
         dnnl_status_t made = filter_md(&c->format, &from, false);
@@ -777,17 +916,17 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
             return kn_dnnl_fail(p->err, made, p->node->name);
         if (c->reorder.scratch_bytes > used)
             used = c->reorder.scratch_bytes;
-        used = (used + 63) / 64 * 64;
+        used = padded(used);
         c->packed_at = used;
-        used += dnnl_memory_desc_get_size(&c->format.md);
+        used += padded(dnnl_memory_desc_get_size(&c->format.md));
     }
-    used = (used + 63) / 64 * 64;
-    if (c->format.bf16) {
-        int64_t most = 0;
-        for (int i = 0; i < N_PARTS; i++)
-            most = part_input(c, &c->part[i]) > most ? part_input(c, &c->part[i]) : most;
-        c->bf16_at = used;
-        used += ((size_t)most * sizeof(struct kn_bfloat) + 63) / 64 * 64;
+    c->bf16_at = used;
+    used += cut_bf16(c, &c->cut[ALONE]);
+    if (c->n_slots) {
+        c->slot_bf16_at = cut_scratch(&c->cut[SHARED]);
+        c->slot_bytes = c->slot_bf16_at + cut_bf16(c, &c->cut[SHARED]);
+        c->slots_at = used;
+        used += (size_t)c->n_slots * c->slot_bytes;
     }
     place_rest(c, p, used, !c->filter);
     return RT_OK;

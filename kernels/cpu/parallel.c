@@ -15,7 +15,7 @@ struct job {
     atomic_bool failed;
 };
 
-static void part(void *arg, int64_t i)
+static void do_rows(void *arg, int64_t i)
 {
     struct job *j = arg;
     const int64_t from = i * j->per_part, left = j->n - from;
@@ -32,7 +32,7 @@ static void part(void *arg, int64_t i)
 
 static enum rt_status run(struct job *j)
 {
-    rt_run_parallel(j->r, (j->n + j->per_part - 1) / j->per_part, part, j);
+    rt_run_parallel(j->r, (j->n + j->per_part - 1) / j->per_part, do_rows, j);
     return atomic_load(&j->failed) ? j->r->err->code : RT_OK;
 }
 
@@ -54,8 +54,39 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
     return run(&j);
 }
 
-enum rt_status kn_parallel_parts(struct rt_run *r, int64_t n, kn_rows_fn *rows, void *arg)
+/* ---- parts with slots ---- */
+
+struct parts {
+    struct rt_run *r;
+    kn_part_fn *part;
+    void *arg;
+    int64_t n;
+    _Atomic int64_t next;
+    atomic_bool failed;
+};
+
+/* What one core does: parts, until none is left. */
+static void do_parts(void *arg, int64_t slot)
 {
-    struct job j = {.r = r, .rows = rows, .arg = arg, .n = n, .per_part = 1};
-    return run(&j);
+    struct parts *p = arg;
+    struct rt_error err = {.arena = NULL};
+    struct rt_run own = *p->r;
+    int64_t i;
+
+    own.err = &err;
+    while (!atomic_load_explicit(&p->failed, memory_order_relaxed) &&
+           (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->n)
+        if (p->part(&own, p->arg, i, slot)) {
+            if (!atomic_exchange(&p->failed, true))
+                rt_error_copy(p->r->err, &err);
+            return;
+        }
+}
+
+enum rt_status kn_parallel_parts(struct rt_run *r, int64_t n, int64_t slots, kn_part_fn *part,
+                                 void *arg)
+{
+    struct parts p = {.r = r, .part = part, .arg = arg, .n = n};
+    rt_run_parallel(r, n < slots ? n : slots, do_parts, &p);
+    return atomic_load(&p.failed) ? r->err->code : RT_OK;
 }

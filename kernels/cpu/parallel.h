@@ -20,8 +20,11 @@ typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);
 /*
- * The same for parts that the caller has cut, some n of them: part i alone is [i, i + 1).
+ * Parts that the caller has cut: part(r, arg, i, slot) for each i below n, at most `slots` at a
+ * time, each of them with a slot below that to itself (scratch, for one).
  */
-enum rt_status kn_parallel_parts(struct rt_run *r, int64_t n, kn_rows_fn *part, void *arg);
+typedef enum rt_status kn_part_fn(struct rt_run *r, void *arg, int64_t i, int64_t slot);
+enum rt_status kn_parallel_parts(struct rt_run *r, int64_t n, int64_t slots, kn_part_fn *part,
+                                 void *arg);
 
 #endif
