@@ -1,7 +1,14 @@
 #include "kernels/cpu/packed.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/cpu/parallel.h"
+#include "runtime/parallel.h"
+
+/* Products that are worth another core. */
+enum { SHARE = 2000000 };
 
 /* Below this many weights packing gains nothing; above, a product with few rows only streams them
  * from memory, which OpenBLAS does better. */
@@ -108,18 +115,22 @@ static int64_t rows_of_block(const struct kn_gemm *g)
     return rows < 64 ? (g->m < 64 ? g->m : 64) : rows < g->m ? rows : g->m;
 }
 
-static dnnl_status_t make(const struct kn_packed *s, struct kn_dnnl *d)
+/* `packed`: the weights' layout, NULL: the library's choice. */
+static dnnl_status_t make(const struct kn_packed *s, int64_t rows, const dnnl_memory_desc_t *packed,
+                          struct kn_dnnl *d)
 {
     const struct kn_gemm *g = &s->g;
     dnnl_primitive_attr_t attr = NULL;
     const dnnl_data_type_t in = s->bf16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_dims_t a = {s->rows, g->k}, b = {g->k, g->n}, c = {s->rows, g->n}, v = {1, g->n};
+    const dnnl_dims_t a = {rows, g->k}, b = {g->k, g->n}, c = {rows, g->n}, v = {1, g->n};
     const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
     dnnl_memory_desc_t ma, mb, mc, mv;
     dnnl_matmul_desc_t desc;
 
     dnnl_status_t st = dnnl_memory_desc_init_by_strides(&ma, 2, a, in, strides);
-    if (!st)
+    if (packed)
+        mb = *packed;
+    else if (!st)
         st = dnnl_memory_desc_init_by_tag(&mb, 2, b, in, dnnl_format_tag_any);
     if (!st)
         st = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
@@ -177,12 +188,38 @@ static size_t padded(size_t n)
 static dnnl_status_t make_fitting(struct kn_packed *s)
 {
     s->clips = kn_tail_is_clipping(&s->tail) && !s->tail.scale;
-    dnnl_status_t made = make(s, &s->dnnl);
+    dnnl_status_t made = make(s, s->rows, NULL, &s->dnnl);
     if (made == dnnl_unimplemented && s->clips) {
         s->clips = false;
-        made = make(s, &s->dnnl);
+        made = make(s, s->rows, NULL, &s->dnnl);
     }
     return made;
+}
+
+/* Rows for each of several cores, if it pays and the library has it with this layout of the
+ * weights. */
+static void make_shared(struct kn_packed *s, int width)
+{
+    const struct kn_gemm *g = &s->g;
+    const double all = (double)g->m * (double)g->n * (double)g->k;
+    const int64_t most = all / SHARE < width ? (int64_t)(all / SHARE) : width;
+
+    if (most < 2 || g->m < 2)
+        return;
+    s->share_rows = (g->m + most - 1) / most;
+    if (s->share_rows > s->rows)
+        s->share_rows = s->rows;
+    const int64_t n = (g->m + s->share_rows - 1) / s->share_rows, rest = g->m % s->share_rows;
+    if (make(s, s->share_rows, &s->dnnl.md[1], &s->share[0]) ||
+        (rest && make(s, rest, &s->dnnl.md[1], &s->share[1]))) {
+        kn_dnnl_clear(&s->share[0]);
+        return;
+    }
+    s->n_slots = n < width ? n : width;
+    s->slot_bytes = s->share[0].scratch_bytes;
+    if (rest && s->share[1].scratch_bytes > s->slot_bytes)
+        s->slot_bytes = s->share[1].scratch_bytes;
+    s->slot_bytes = padded(s->slot_bytes);
 }
 
 enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
@@ -228,8 +265,10 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         *scratch = s->odd_at + odd;
         return RT_OK;
     }
+    make_shared(s, rt_prep_width(p));
     s->scratch_bytes = s->dnnl.scratch_bytes;
-    *scratch = padded(s->scratch_bytes);
+    s->slots_at = padded(s->scratch_bytes);
+    *scratch = s->slots_at + (size_t)s->n_slots * s->slot_bytes;
     if (s->bf16) {
         s->a_at = *scratch;
         *scratch += padded((size_t)(g->m * g->k) * sizeof(struct kn_bfloat));
@@ -247,6 +286,8 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
 void kn_packed_clear(struct kn_packed *s)
 {
     kn_dnnl_clear(&s->dnnl);
+    kn_dnnl_clear(&s->share[0]);
+    kn_dnnl_clear(&s->share[1]);
 }
 
 /* A product whose activation made 0 of NaN, again without it. Rare: the library's object is made
@@ -258,7 +299,7 @@ static enum rt_status run_unclipped(const struct kn_packed *s, const void *const
 
     plain.clips = false;
     plain.dnnl = (struct kn_dnnl){.prim = NULL};
-    const dnnl_status_t made = make(&plain, &plain.dnnl);
+    const dnnl_status_t made = make(&plain, s->rows, &s->dnnl.md[1], &plain.dnnl);
     if (made)
         return kn_dnnl_fail(r->err, made, r->node->name);
     void *room = rt_scratch(r, plain.dnnl.scratch_bytes + 1);
@@ -268,33 +309,88 @@ static enum rt_status run_unclipped(const struct kn_packed *s, const void *const
     return st;
 }
 
-static enum rt_status run_blocks(const struct kn_packed *s, const void **data, void *room,
-                                 struct rt_run *r)
+static void rows_from(const struct kn_packed *s, const void *const *data, int64_t first,
+                      const void **out)
 {
     const struct kn_gemm *g = &s->g;
     const size_t size = s->bf16 ? sizeof(struct kn_bfloat) : sizeof(float);
-    const char *from = data[0];
-    float *to = (float *)(uintptr_t)data[2];
+
+    memcpy(out, data, KN_DNNL_ARGS * sizeof *out);
+    out[0] = (const char *)data[0] + (size_t)(g->ta ? first : first * g->k) * size;
+    out[2] = (const float *)data[2] + first * g->n;
+}
+
+static enum rt_status run_blocks(const struct kn_packed *s, const void *const *data, void *room,
+                                 struct rt_run *r)
+{
+    const struct kn_gemm *g = &s->g;
     enum rt_status st = RT_OK;
 
     for (int64_t done = 0; done < g->m && !st; done += s->rows) {
         /* The last block may overlap the one before it. */
         const int64_t i = done < g->m - s->rows ? done : g->m - s->rows;
-        data[0] = from + (size_t)(g->ta ? i : i * g->k) * size;
-        data[2] = to + i * g->n;
+        const void *block[KN_DNNL_ARGS];
+        rows_from(s, data, i, block);
         if (s->clips)
             kn_tail_quiet();
-        st = kn_dnnl_run(&s->dnnl, data, room, r->err, r->node->name);
+        st = kn_dnnl_run(&s->dnnl, block, room, r->err, r->node->name);
         const bool again = s->clips && !st && kn_tail_met_nan();
         if (again)
-            st = run_unclipped(s, data, r);
+            st = run_unclipped(s, block, r);
         if (!st && (again || !s->clips))
-            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, to + i * g->n, i * g->n, s->rows, g->n);
+            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], i * g->n, s->rows,
+                          g->n);
         if (!st && done + s->rows < g->m)
             st = rt_run_check(r);
     }
-    data[2] = to;
     return st;
+}
+
+struct shared {
+    const struct kn_packed *s;
+    const void *const *data;
+    char *room;
+    atomic_bool met_nan; /* the product begins anew on one core */
+};
+
+static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct shared *x = arg;
+    const struct kn_packed *s = x->s;
+    const struct kn_gemm *g = &s->g;
+    const int64_t first = i * s->share_rows, left = g->m - first;
+    const struct kn_dnnl *d = &s->share[left < s->share_rows];
+    const void *block[KN_DNNL_ARGS];
+
+    if (atomic_load_explicit(&x->met_nan, memory_order_relaxed) ||
+        (i >= s->n_slots && rt_run_check(r)))
+        return r->err->code;
+    rows_from(s, x->data, first, block);
+    if (s->clips)
+        kn_tail_quiet();
+    const enum rt_status st =
+        kn_dnnl_run(d, block, x->room + (size_t)slot * s->slot_bytes, r->err, r->node->name);
+    if (s->clips && !st && kn_tail_met_nan())
+        atomic_store(&x->met_nan, true);
+    else if (!s->clips && !st)
+        kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], first * g->n,
+                      left < s->share_rows ? left : s->share_rows, g->n);
+    return st;
+}
+
+/* On idle cores, or on this one. */
+static enum rt_status run_rows(const struct kn_packed *s, const void *const *data, char *room,
+                               struct rt_run *r)
+{
+    struct shared x = {.s = s, .data = data, .room = room + s->slots_at};
+
+    if (s->n_slots && rt_run_width(r) > 1) {
+        const enum rt_status st = kn_parallel_parts(r, (s->g.m + s->share_rows - 1) / s->share_rows,
+                                                    s->n_slots, run_shared, &x);
+        if (st || !atomic_load(&x.met_nan))
+            return st;
+    }
+    return run_blocks(s, data, room, r);
 }
 
 enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
@@ -326,7 +422,7 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
         kn_bf16_round(a, (void *)(room + s->a_at), g->m * g->k);
         data[0] = room + s->a_at;
     }
-    st = run_blocks(s, data, room, r);
+    st = run_rows(s, data, room, r);
     if (!st && wide)
         kn_from_float(g->dtype, data[2], c, g->m * g->n);
     return st ? st : kn_tail_spread(&s->tail, r, c);

@@ -15,6 +15,10 @@ struct kn_packed {
     struct kn_dnnl dnnl; /* of `rows` rows: a large product runs in blocks, to be asked between them
                             whether it should go on */
     int64_t rows;
+    /* The same for several cores: of `share_rows` rows, and of those that are left. */
+    struct kn_dnnl share[2];
+    int64_t share_rows, n_slots;  /* n_slots executions at a time; 0: on one core only */
+    size_t slots_at, slot_bytes;  /* in scratch: oneDNN's, for each of them */
     struct kn_tail tail;          /* what oneDNN does not do of the node's */
     int bias;                     /* input that oneDNN adds; 0: none */
     bool clips;                   /* oneDNN does the activation */
