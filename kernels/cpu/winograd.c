@@ -141,15 +141,35 @@ void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *d
         }
 }
 
-static int64_t patch_floats(const struct kn_winograd *w)
+size_t kn_winograd_patch_bytes(const struct kn_winograd *w)
 {
-    return n_products(w) * (w->ci > w->co ? w->ci : w->co);
+    return (size_t)(n_products(w) * (w->ci > w->co ? w->ci : w->co)) * sizeof(float);
+}
+
+size_t kn_winograd_block_bytes(const struct kn_winograd *w)
+{
+    return (size_t)(n_products(w) * (step_of(w, w->ci) + step_of(w, w->co))) * sizeof(float);
 }
 
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
 {
-    const int64_t floats = n_products(w) * (step_of(w, w->ci) + step_of(w, w->co));
-    return (size_t)(floats + patch_floats(w)) * sizeof(float);
+    return kn_winograd_block_bytes(w) + kn_winograd_patch_bytes(w);
+}
+
+int64_t kn_winograd_blocks(const struct kn_winograd *w)
+{
+    return (w->batch * w->tiles_h * w->tiles_w - 1) / w->block + 1;
+}
+
+int64_t kn_winograd_block_tiles(const struct kn_winograd *w, int64_t block)
+{
+    const int64_t left = w->batch * w->tiles_h * w->tiles_w - block * w->block;
+    return left < w->block ? left : w->block;
+}
+
+int64_t kn_winograd_products(const struct kn_winograd *w)
+{
+    return n_products(w);
 }
 
 struct tile {
@@ -187,44 +207,72 @@ static const float *inputs_of(const struct kn_winograd *w, const float *src, str
     return patch;
 }
 
+void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,
+                        int64_t to, float *room, float *patch)
+{
+    for (int64_t i = from; i < to; i++) {
+        int64_t row;
+        const float *x = inputs_of(w, src, tile_at(w, block * w->block + i), patch, &row);
+        w->loops->input(w->m, x, row, w->ci, room + i * w->ci, step_of(w, w->ci));
+    }
+}
+
+void kn_winograd_multiply(const struct kn_winograd *w, const float *packed, int64_t tiles,
+                          int64_t from, int64_t to, float *room)
+{
+    const int64_t in_step = step_of(w, w->ci), out_step = step_of(w, w->co);
+    const int64_t matrix = (int64_t)(kn_winograd_pack_bytes(w) / sizeof(float)) / n_products(w);
+    float *v = room, *p = v + n_products(w) * in_step;
+
+    for (int64_t k = from; k < to; k++)
+        w->loops->product(v + k * in_step, w->ci, packed + k * matrix, p + k * out_step, w->co,
+                          tiles, w->ci, w->co);
+}
+
+void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
+                         int64_t to, const float *room, float *patch,
+                         void (*finish)(void *arg, float *y, int64_t pixels), void *arg)
+{
+    const int64_t m = w->m, co = w->co, out_step = step_of(w, co);
+    const float *p = room + n_products(w) * step_of(w, w->ci);
+
+    for (int64_t i = from; i < to; i++) {
+        const struct tile t = tile_at(w, block * w->block + i);
+        const int64_t rows = w->out_h - t.y < m ? w->out_h - t.y : m;
+        const int64_t columns = w->out_w - t.x < m ? w->out_w - t.x : m;
+        float *y = dst + ((t.image * w->out_h + t.y) * w->out_w + t.x) * co;
+        const bool whole = rows == m && columns == m;
+        w->loops->output(w->m, p + i * co, out_step, co, whole ? y : patch,
+                         whole ? w->out_w * co : m * co);
+        for (int64_t j = 0; j < rows; j++) {
+            float *to_row = y + j * w->out_w * co;
+            if (!whole)
+                memcpy(to_row, patch + j * m * co, (size_t)(columns * co) * sizeof *to_row);
+            if (finish)
+                finish(arg, to_row, columns);
+        }
+    }
+}
+
+void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const float *packed,
+                           float *dst, int64_t block, void *scratch,
+                           void (*finish)(void *arg, float *y, int64_t pixels), void *arg)
+{
+    const int64_t tiles = kn_winograd_block_tiles(w, block);
+    float *room = scratch, *patch = room + kn_winograd_block_bytes(w) / sizeof(float);
+
+    kn_winograd_inputs(w, src, block, 0, tiles, room, patch);
+    kn_winograd_multiply(w, packed, tiles, 0, n_products(w), room);
+    kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, finish, arg);
+}
+
 void kn_winograd_run(const struct kn_winograd *w, const float *src, const float *packed, float *dst,
                      void *scratch, void (*finish)(void *arg, float *y, int64_t pixels), void *arg)
 {
-    const struct kn_winograd_loops *loops = w->loops;
-    const int64_t m = w->m, ci = w->ci, co = w->co, products = n_products(w);
-    const int64_t tiles = w->batch * w->tiles_h * w->tiles_w;
-    const int64_t in_step = step_of(w, ci), out_step = step_of(w, co);
-    const int64_t matrix = (int64_t)(kn_winograd_pack_bytes(w) / sizeof(float)) / products;
-    float *v = scratch, *p = v + products * in_step, *patch = p + products * out_step;
-
-    for (int64_t first = 0; first < tiles; first += w->block) {
+    for (int64_t i = 0; i < kn_winograd_blocks(w); i++) {
         if (w->ends && w->ends(w->ends_arg))
             return;
-        const int64_t n = tiles - first < w->block ? tiles - first : w->block;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t row;
-            const float *from = inputs_of(w, src, tile_at(w, first + i), patch, &row);
-            loops->input(w->m, from, row, ci, v + i * ci, in_step);
-        }
-        for (int64_t k = 0; k < products; k++)
-            loops->product(v + k * in_step, ci, packed + k * matrix, p + k * out_step, co, n, ci,
-                           co);
-        for (int64_t i = 0; i < n; i++) {
-            const struct tile t = tile_at(w, first + i);
-            const int64_t rows = w->out_h - t.y < m ? w->out_h - t.y : m;
-            const int64_t columns = w->out_w - t.x < m ? w->out_w - t.x : m;
-            float *y = dst + ((t.image * w->out_h + t.y) * w->out_w + t.x) * co;
-            const bool whole = rows == m && columns == m;
-            loops->output(w->m, p + i * co, out_step, co, whole ? y : patch,
-                          whole ? w->out_w * co : m * co);
-            for (int64_t j = 0; j < rows; j++) {
-                float *to = y + j * w->out_w * co;
-                if (!whole)
-                    memcpy(to, patch + j * m * co, (size_t)(columns * co) * sizeof *to);
-                if (finish)
-                    finish(arg, to, columns);
-            }
-        }
+        kn_winograd_one_block(w, src, packed, dst, i, scratch, finish, arg);
     }
 }
 

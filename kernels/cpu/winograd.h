@@ -61,4 +61,26 @@ size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
 void kn_winograd_run(const struct kn_winograd *w, const float *src, const float *packed, float *dst,
                      void *scratch, void (*finish)(void *arg, float *y, int64_t pixels), void *arg);
 
+/*
+ * The same in pieces, for several cores. Blocks are independent; in each of them the inputs of its
+ * tiles come first, then the products, then the outputs: ranges [from, to) of them in any order.
+ * `room`: kn_winograd_block_bytes of the block; `patch`: kn_winograd_patch_bytes of whoever calls.
+ */
+int64_t kn_winograd_blocks(const struct kn_winograd *w);
+int64_t kn_winograd_block_tiles(const struct kn_winograd *w, int64_t block);
+int64_t kn_winograd_products(const struct kn_winograd *w);
+size_t kn_winograd_block_bytes(const struct kn_winograd *w);
+size_t kn_winograd_patch_bytes(const struct kn_winograd *w);
+/* scratch: kn_winograd_scratch_bytes. */
+void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const float *packed,
+                           float *dst, int64_t block, void *scratch,
+                           void (*finish)(void *arg, float *y, int64_t pixels), void *arg);
+void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,
+                        int64_t to, float *room, float *patch);
+void kn_winograd_multiply(const struct kn_winograd *w, const float *packed, int64_t tiles,
+                          int64_t from, int64_t to, float *room);
+void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
+                         int64_t to, const float *room, float *patch,
+                         void (*finish)(void *arg, float *y, int64_t pixels), void *arg);
+
 #endif

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "kernels/cpu/conv_shape.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tail.h"
 #include "kernels/cpu/winograd.h"
+#include "runtime/parallel.h"
 
 struct state {
     struct kn_winograd w;
@@ -14,6 +16,10 @@ struct state {
     const struct rt_pack *filter;
     bool empty;
     size_t odd_at; /* in scratch: what an odd tail starts from */
+    /* Cores at a time; 0: one. Each has blocks of its own, with all their scratch memory, or all
+     * work on one block after the other, each with a patch. */
+    int n_slots;
+    bool by_blocks;
 };
 
 enum {
@@ -131,6 +137,26 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     return st;
 }
 
+/* Products that are worth another core. */
+enum { SHARE = 2000000 };
+
+/* How the work is cut over `width` cores; the bytes of scratch memory for that. */
+static size_t share(struct state *s, int width)
+{
+    const struct kn_winograd *w = &s->w;
+    const int64_t blocks = kn_winograd_blocks(w);
+    const double all = (double)blocks * (double)w->block * (double)kn_winograd_products(w) *
+                       (double)w->ci * (double)w->co;
+    const int most = all / SHARE < (double)width ? (int)(all / SHARE) : width;
+
+    if (most < 2)
+        return kn_winograd_scratch_bytes(w);
+    s->n_slots = most;
+    s->by_blocks = blocks == most || blocks >= 3 * (int64_t)most;
+    return s->by_blocks ? (size_t)most * kn_winograd_scratch_bytes(w)
+                        : kn_winograd_block_bytes(w) + (size_t)most * kn_winograd_patch_bytes(w);
+}
+
 static enum rt_status prepare(struct rt_prep *p, int m, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
@@ -153,7 +179,7 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
         s->tail.scale = 0;
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    s->odd_at = (kn_winograd_scratch_bytes(&s->w) + 63) / 64 * 64;
+    s->odd_at = (share(s, rt_prep_width(p)) + 63) / 64 * 64;
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
     return st;
@@ -186,19 +212,124 @@ static bool ends(void *arg)
     return rt_run_check(arg) != RT_OK;
 }
 
+/* ---- on several cores ---- */
+
+struct job {
+    const struct state *s;
+    const float *src, *packed;
+    float *dst;
+    char *scratch;
+    int64_t block, tiles; /* of those that all work on */
+    int64_t step;         /* tiles or products of a part */
+    bool has_tail;
+};
+
+static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    struct finish f = {j->s, r, j->dst};
+    void *scratch = j->scratch + (size_t)slot * kn_winograd_scratch_bytes(&j->s->w);
+
+    if (i >= j->s->n_slots && rt_run_check(r))
+        return r->err->code;
+    kn_winograd_one_block(&j->s->w, j->src, j->packed, j->dst, i, scratch,
+                          j->has_tail ? finish : NULL, &f);
+    return RT_OK;
+}
+
+static float *patch_of(const struct job *j, int64_t slot)
+{
+    return (void *)(j->scratch + kn_winograd_block_bytes(&j->s->w) +
+                    (size_t)slot * kn_winograd_patch_bytes(&j->s->w));
+}
+
+static int64_t end_of(const struct job *j, int64_t i, int64_t n)
+{
+    return (i + 1) * j->step < n ? (i + 1) * j->step : n;
+}
+
+static enum rt_status some_inputs(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    (void)r;
+    kn_winograd_inputs(&j->s->w, j->src, j->block, i * j->step, end_of(j, i, j->tiles),
+                       (void *)j->scratch, patch_of(j, slot));
+    return RT_OK;
+}
+
+static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    (void)r;
+    (void)slot;
+    kn_winograd_multiply(&j->s->w, j->packed, j->tiles, i * j->step,
+                         end_of(j, i, kn_winograd_products(&j->s->w)), (void *)j->scratch);
+    return RT_OK;
+}
+
+static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    struct finish f = {j->s, r, j->dst};
+    kn_winograd_outputs(&j->s->w, j->dst, j->block, i * j->step, end_of(j, i, j->tiles),
+                        (void *)j->scratch, patch_of(j, slot), j->has_tail ? finish : NULL, &f);
+    return RT_OK;
+}
+
+/* One stage of a block: n tiles or products, in some parts per core. */
+static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t parts_per_core,
+                            kn_part_fn *part)
+{
+    const int64_t parts = j->s->n_slots * parts_per_core;
+    j->step = (n + parts - 1) / parts;
+    return kn_parallel_parts(r, (n + j->step - 1) / j->step, j->s->n_slots, part, j);
+}
+
+static enum rt_status run_shared(struct rt_run *r, struct job *j)
+{
+    const struct kn_winograd *w = &j->s->w;
+    const int64_t blocks = kn_winograd_blocks(w);
+    enum rt_status st = RT_OK;
+
+    if (j->s->by_blocks)
+        return kn_parallel_parts(r, blocks, j->s->n_slots, whole_block, j);
+    for (j->block = 0; j->block < blocks && !st; j->block++) {
+        j->tiles = kn_winograd_block_tiles(w, j->block);
+        st = stage(r, j, j->tiles, 1, some_inputs);
+        if (!st)
+            st = stage(r, j, kn_winograd_products(w), 4, some_products);
+        if (!st)
+            st = stage(r, j, j->tiles, 1, some_outputs);
+        if (!st)
+            st = rt_run_check(r);
+    }
+    return st;
+}
+
+static enum rt_status run_alone(struct rt_run *r, const struct job *j)
+{
+    struct finish f = {j->s, r, j->dst};
+    struct kn_winograd w = j->s->w;
+
+    w.ends = ends;
+    w.ends_arg = r;
+    kn_winograd_run(&w, j->src, j->packed, j->dst, j->scratch, j->has_tail ? finish : NULL, &f);
+    return rt_run_check(r);
+}
+
 enum rt_status kn_winograd_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
-    float *dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at);
-    struct finish f = {s, r, dst};
+    struct job j = {.s = s,
+                    .src = r->in[0].data,
+                    .packed = rt_pack_data(s->filter),
+                    .dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at),
+                    .scratch = r->scratch,
+                    .has_tail = kn_tail_any(&s->tail)};
 
     if (s->empty)
         return RT_OK;
-    struct kn_winograd w = s->w;
-    w.ends = ends;
-    w.ends_arg = r;
-    kn_winograd_run(&w, r->in[0].data, rt_pack_data(s->filter), dst, r->scratch,
-                    kn_tail_any(&s->tail) ? finish : NULL, &f);
-    const enum rt_status st = rt_run_check(r);
-    return st ? st : kn_tail_spread(&s->tail, r, dst);
+    const enum rt_status st =
+        s->n_slots && rt_run_width(r) > 1 ? run_shared(r, &j) : run_alone(r, &j);
+    return st ? st : kn_tail_spread(&s->tail, r, j.dst);
 }

@@ -153,6 +153,8 @@ static void convolutions_do_not_depend_on_the_cores(void **state)
 #define SAME "padding='SAME'"
     static const struct conv cases[] = {
         {"Conv2D", 1, 14, 64, 64, 3, ONE SAME},
+        {"Conv2D", 2, 56, 64, 64, 3, ONE SAME},
+        {"Conv2D", 1, 29, 128, 96, 3, ONE SAME},
         {"Conv2D", 1, 15, 48, 40, 3, TWO SAME},
         {"Conv2D", 3, 14, 64, 48, 3, ONE "padding='VALID'"},
         {"Conv2D", 8, 7, 64, 64, 1, ONE SAME},
