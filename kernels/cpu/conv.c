@@ -139,6 +139,9 @@ struct cut {
     int64_t images;
     int64_t rows; /* 0: whole images */
     struct part part[N_PARTS];
+    /* > 0: all images by so many output channels at a time, the first part: where the filter is
+     * larger than what it is multiplied with, each core reads its share of it. */
+    int64_t channels;
 };
 /* One after the other on one core; and so that several have as much to do each. */
 enum { ALONE, SHARED, N_CUTS };
@@ -160,9 +163,10 @@ struct conv {
     struct filter_format format;
     const struct rt_pack *filter;                /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
-    size_t bf16_at;                            /* in scratch: the input of one execution, rounded */
-    size_t slots_at, slot_bytes, slot_bf16_at; /* the same for each slot */
-    size_t odd_at, odd_bytes;                  /* what an odd tail wants of it */
+    size_t bf16_at;              /* in scratch: the input of one execution, rounded */
+    size_t slots_at, slot_bytes; /* the same for each slot */
+    size_t slot_bf16_at;         /* in a slot; or a part's output channels */
+    size_t odd_at, odd_bytes;    /* what an odd tail wants of it */
 };
 
 static int64_t count(const struct rt_shape *s)
@@ -406,6 +410,58 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
     return run_one(r, &w, &c->cut[SHARED], i);
 }
 
+static int64_t n_slices(const struct conv *c, const struct cut *cut)
+{
+    return (c->g.co + cut->channels - 1) / cut->channels;
+}
+
+static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct conv *c = r->state;
+    const struct work *w = arg;
+    struct cut *cut = &c->cut[SHARED];
+    const int64_t at = i * cut->channels, left = c->g.co - at, pixels = c->n_dst / c->g.co;
+    const struct part *p = &cut->part[left > cut->channels ? FIRST : LAST];
+    const int64_t n = p->g.co;
+    dnnl_memory_desc_t ignored;
+    const size_t filter_at = kn_dnnl_slice(&c->format.md, 0, at, n, &ignored);
+    char *room = w->room + (size_t)slot * c->slot_bytes;
+    float *own = (void *)(room + c->slot_bf16_at);
+    const void *data[KN_DNNL_ARGS] = {w->src, (const char *)w->filter + filter_at, own,
+                                      c->bias ? (const float *)r->in[c->bias].data + at : NULL};
+
+    if (c->clips)
+        kn_tail_quiet();
+    const enum rt_status st = kn_dnnl_run(&p->dnnl, data, room, r->err, r->node->name);
+    if (c->clips && !st && kn_tail_met_nan())
+        atomic_store(w->met_nan, true);
+    for (int64_t k = 0; k < pixels; k++)
+        memcpy(w->dst + k * c->g.co + at, own + k * n, (size_t)n * sizeof *own);
+    return st;
+}
+
+static enum rt_status run_tail(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct conv *c = r->state;
+    const struct work *w = arg;
+    kn_tail_apply(&c->tail, r, KN_TAIL_ALL, w->dst + from * c->g.co, from * c->g.co, to - from,
+                  c->g.co);
+    return RT_OK;
+}
+
+static enum rt_status run_parts(struct rt_run *r, struct work *w)
+{
+    const struct conv *c = r->state;
+    const struct cut *cut = &c->cut[SHARED];
+
+    if (!cut->channels)
+        return kn_parallel_parts(r, n_executions(c, cut), c->n_slots, run_shared, w);
+    const enum rt_status st = kn_parallel_parts(r, n_slices(c, cut), c->n_slots, run_channels, w);
+    if (st || c->clips || !kn_tail_any(&c->tail))
+        return st;
+    return kn_parallel_rows(r, c->n_dst / c->g.co, 2 * c->g.co, 1, run_tail, w);
+}
+
 static enum rt_status run_cut(struct rt_run *r, struct work *w)
 {
     const struct conv *c = r->state;
@@ -418,8 +474,7 @@ static enum rt_status run_cut(struct rt_run *r, struct work *w)
         w->room = room + c->slots_at;
         w->bf16_at = c->slot_bf16_at;
         w->met_nan = &met_nan;
-        const enum rt_status st =
-            kn_parallel_parts(r, n_executions(c, &c->cut[SHARED]), c->n_slots, run_shared, w);
+        const enum rt_status st = run_parts(r, w);
         if (st || !atomic_load(&met_nan))
             return st;
     }
@@ -515,7 +570,7 @@ static double products_of_row(const struct kn_conv_shape *g)
  */
 enum { PRODUCTS = 400000000, CACHED = 65536, FILTER_CACHED = 131072 };
 /* Products that are worth another core. */
-enum { SHARE = 2000000 };
+enum { SHARE = 2000000, LEAST_CHANNELS = 64 };
 
 /* Blocks of at most `most` (if that is one or more) out of n, all of nearly one size. */
 static int64_t even_blocks(int64_t n, double most)
@@ -788,12 +843,50 @@ static dnnl_status_t make_parts(struct conv *c)
     return s;
 }
 
+/* As many output channels for each of `width` cores. */
+static bool share_channels(const struct conv *c, int width, struct cut *cut)
+{
+    const struct kn_conv_shape *g = &c->g;
+    const int64_t block = kn_dnnl_block(&c->format.md, 0);
+
+    if (g->transposed || g->groups > 1 || c->format.bf16 || !block ||
+        n_executions(c, &c->cut[ALONE]) > 1 || c->n_filter < 2 * (c->n_src + c->n_dst) ||
+        (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * SHARE)
+        return false;
+    const int64_t blocks = (g->co + block - 1) / block;
+    cut->channels = (blocks + width - 1) / width * block;
+    if (cut->channels < LEAST_CHANNELS)
+        cut->channels = (LEAST_CHANNELS + block - 1) / block * block;
+    const int64_t parts = (g->co + cut->channels - 1) / cut->channels;
+    dnnl_status_t s = parts > 1 ? dnnl_success : dnnl_unimplemented;
+    for (int i = FIRST; i <= LAST && !s; i += LAST - FIRST) {
+        struct part *p = &cut->part[i];
+        const int64_t from = i == FIRST ? 0 : (parts - 1) * cut->channels;
+        dnnl_memory_desc_t filter;
+        p->g = *g;
+        p->g.co = i == FIRST ? cut->channels : g->co - from;
+        kn_dnnl_slice(&c->format.md, 0, from, p->g.co, &filter);
+        s = make_part(c, &p->dnnl, &p->g, &filter, c->clips);
+    }
+    if (s) {
+        clear_cut(cut);
+        cut->channels = 0;
+    }
+    return !s;
+}
+
 /* The cut for several cores, if it pays and the library has it with this layout of the filter. */
 static void make_shared(struct conv *c, int width)
 {
     struct cut *cut = &c->cut[SHARED];
 
-    if (width < 2 || !share_blocks(c, width, cut))
+    if (width < 2)
+        return;
+    if (share_channels(c, width, cut)) {
+        c->n_slots = (int)n_slices(c, cut);
+        return;
+    }
+    if (!share_blocks(c, width, cut))
         return;
     if (make_cut(c, cut, &c->format.md)) {
         clear_cut(cut);
@@ -925,6 +1018,9 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     if (c->n_slots) {
         c->slot_bf16_at = cut_scratch(&c->cut[SHARED]);
         c->slot_bytes = c->slot_bf16_at + cut_bf16(c, &c->cut[SHARED]);
+        if (c->cut[SHARED].channels)
+            c->slot_bytes +=
+                padded((size_t)(c->n_dst / c->g.co * c->cut[SHARED].channels) * sizeof(float));
         c->slots_at = used;
         used += (size_t)c->n_slots * c->slot_bytes;
     }

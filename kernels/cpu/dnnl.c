@@ -132,6 +132,31 @@ dnnl_memory_desc_t kn_dnnl_md(const struct kn_dnnl *p, int arg)
     return *dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg);
 }
 
+int64_t kn_dnnl_block(const dnnl_memory_desc_t *md, int dim)
+{
+    const dnnl_blocking_desc_t *b = &md->format_desc.blocking;
+    int64_t block = 1;
+
+    if (md->format_kind != dnnl_blocked || md->offset0 || md->extra.flags)
+        return 0;
+    for (int i = 0; i < b->inner_nblks; i++)
+        if (b->inner_idxs[i] == dim)
+            block *= b->inner_blks[i];
+    return block;
+}
+
+size_t kn_dnnl_slice(const dnnl_memory_desc_t *whole, int dim, int64_t from, int64_t n,
+                     dnnl_memory_desc_t *slice)
+{
+    const int64_t block = kn_dnnl_block(whole, dim);
+
+    *slice = *whole;
+    slice->dims[dim] = n;
+    slice->padded_dims[dim] = (n + block - 1) / block * block;
+    return (size_t)(from / block * whole->format_desc.blocking.strides[dim]) *
+           dnnl_data_type_size(whole->data_type);
+}
+
 /* ---- executing ---- */
 
 static void set_free(struct set *e)

@@ -47,6 +47,12 @@ void kn_dnnl_clear(struct kn_dnnl *p);
 /* data[i] for arg[i]; what the primitive only reads is not written. */
 enum rt_status kn_dnnl_run(const struct kn_dnnl *p, const void *const *data, void *scratch,
                            struct rt_error *err, const char *what);
+/* How many indices of dimension `dim` stand together in a layout; 0: it is not that simple. */
+int64_t kn_dnnl_block(const dnnl_memory_desc_t *md, int dim);
+/* The part of packed bytes that is indices [from, from + n) of `dim`, `from` a multiple of that
+ * block: its layout, and where it begins in bytes. */
+size_t kn_dnnl_slice(const dnnl_memory_desc_t *whole, int dim, int64_t from, int64_t n,
+                     dnnl_memory_desc_t *slice);
 /* A primitive that copies between layouts; data: source, destination. */
 dnnl_status_t kn_dnnl_make_reorder(struct kn_dnnl *p, const dnnl_memory_desc_t *from,
                                    const dnnl_memory_desc_t *to);

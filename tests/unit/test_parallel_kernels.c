@@ -158,6 +158,8 @@ static void convolutions_do_not_depend_on_the_cores(void **state)
         {"Conv2D", 1, 15, 48, 40, 3, TWO SAME},
         {"Conv2D", 3, 14, 64, 48, 3, ONE "padding='VALID'"},
         {"Conv2D", 8, 7, 64, 64, 1, ONE SAME},
+        {"Conv2D", 1, 7, 512, 320, 1, ONE SAME},
+        {"Conv2D", 1, 7, 160, 352, 3, TWO SAME},
         {"Conv2D", 1, 28, 64, 128, 1, TWO SAME},
         {"Conv2D", 1, 61, 3, 32, 7, TWO SAME},
         {"Conv2D", 2, 17, 32, 32, 3, ONE "dilations=[1,2,2,1] " SAME},
@@ -170,7 +172,8 @@ static void convolutions_do_not_depend_on_the_cores(void **state)
         for (int tail = 0; tail < 2; tail++)
             a_convolution(x, &cases[i], tail, false);
     a_convolution(x, &cases[0], true, true);
-    a_convolution(x, &cases[3], true, true);
+    a_convolution(x, &cases[6], true, true);
+    a_convolution(x, &cases[7], true, true);
 }
 
 static void a_product(struct fixture *x, int64_t m, int64_t k, int64_t n, bool tail, bool nan)
