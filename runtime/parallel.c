@@ -8,7 +8,7 @@
 #include "runtime/base/thread.h"
 
 enum {
-    LOOK_NS = 100000,  /* about what it takes to wake a thread, twice */
+    LOOK_NS = 100000, /* about what it takes to wake a thread, twice */
     LOOKS = 64,       /* between two looks at the clock */
     SLEEPS = 1 << 30, /* in section.left: its caller sleeps until that comes to 0 */
     MAX_CORES = 4096,
