@@ -89,8 +89,8 @@ enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
      * could take, then tails, and chains last, since they take every element-wise node that is
      * left. */
     static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
-        pl_fuse_units, pl_fuse_dense, pl_fuse_masks,  pl_fuse_attention,
-        pl_fuse_norms, pl_fuse_tails, pl_fuse_chains,
+        pl_fuse_units, pl_fuse_dense, pl_fuse_masks, pl_fuse_attention,
+        pl_fuse_norms, pl_fuse_pads,  pl_fuse_tails, pl_fuse_chains,
     };
     enum rt_status st = RT_OK;
 

@@ -45,6 +45,7 @@ void pl_readers_free(struct pl_readers *r);
 bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
                         const struct pl_readers *r, int x, struct pl_activation *out);
 
+enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err); /* before tails */
 enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);

@@ -7,6 +7,10 @@
  * normalisation among them, become one scale and one shift, summed up in double; then one addition
  * of another tensor may follow, and an activation. A residual may turn out to be broadcast: the
  * kernels then do what the addition would have done.
+ *
+ * A Reshape in between, that is known to keep rows together (its last dimensions, together as long
+ * as a row, are constants), changes places with the steps behind it: frameworks write a product of
+ * three-dimensional tensors as Reshape, MatMul, Reshape, addition.
  */
 #include "runtime/fuse.h"
 
@@ -24,6 +28,9 @@ struct tail {
     bool residual_first;
     struct pl_activation act; /* n 0: none */
     int last;                 /* node whose value the tail makes so far */
+    int reshape;              /* that changes places; -1: none. rank is 0 then */
+    int n_row;                /* its last dimensions: what a row became */
+    int64_t row[RT_MAX_RANK];
 };
 
 struct pass {
@@ -86,6 +93,19 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     if (st)
         rt_tensor_clear(t);
     return st;
+}
+
+/* The same for the tail's value as it stands: a constant that goes along its rows. */
+static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct tail *t)
+{
+    if (t->reshape < 0)
+        return is_vector(g, e, t->channels, t->rank);
+    if (!pl_is_constant(g, e))
+        return false;
+    const struct rt_tensor *v = &g->node[e.node].value;
+    return v->dtype == RT_F32 &&
+           (v->rank == 0 ||
+            (v->rank == t->n_row && memcmp(v->dim, t->row, (size_t)v->rank * sizeof *v->dim) == 0));
 }
 
 /* ---- scale and shift ---- */
@@ -208,7 +228,7 @@ static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struc
     if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0)
         return RT_OK;
     const int other = n->in[0].node == t->last ? 1 : 0;
-    if (n->in[1 - other].out != 0 || !is_vector(p->g, n->in[other], t->channels, t->rank))
+    if (n->in[1 - other].out != 0 || !fits_rows(p->g, n->in[other], t))
         return RT_OK;
     const bool mul = pl_is(n, "Mul"), add = pl_is(n, "AddV2") || pl_is(n, "Add");
     const bool sub = pl_is(n, "Sub") && other == 1;
@@ -230,7 +250,7 @@ static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struc
 /* Node n adds something else to the tail's value, which it alone reads. */
 static bool take_residual(const struct pl_graph *g, const struct pl_node *n, struct tail *t)
 {
-    if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0 ||
+    if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0 || t->reshape >= 0 ||
         !(pl_is(n, "AddV2") || pl_is(n, "Add")))
         return false;
     const int other = n->in[0].node == t->last ? 1 : 0;
@@ -240,6 +260,65 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
     t->residual = n->in[other];
     t->residual_first = other == 0;
     return true;
+}
+
+/* ---- a Reshape in between ---- */
+
+/* Puts what is known of the integers in `e`, from the last one on, in front of dim[*n - 1], up to
+ * `room` of them. False: not all of them are known. */
+static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
+                          int room)
+{
+    if (!pl_is_constant(g, e))
+        return false;
+    const struct rt_tensor *t = &g->node[e.node].value;
+    if (t->rank > 1 || !t->data || rt_tensor_is_lazy(t) ||
+        (t->dtype != RT_I32 && t->dtype != RT_I64))
+        return false;
+    for (int64_t i = rt_tensor_count(t) - 1; i >= 0 && *n < room; i--)
+        dim[room - ++*n] =
+            t->dtype == RT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+    return true;
+}
+
+/* Node i, the only reader of the tail's value, only gives its rows other dimensions. */
+static bool take_reshape(const struct pl_graph *g, int i, struct tail *t)
+{
+    const struct pl_node *n = &g->node[i];
+    int64_t dim[RT_MAX_RANK], product = 1, first;
+    int known = 0, zero = 0;
+
+    if (!is_float_op(n) || !pl_is(n, "Reshape") || n->n_in != 2 || n->in[0].node != t->last ||
+        n->in[0].out != 0 || n->in[1].node == t->last || t->reshape >= 0 || t->residual.node >= 0)
+        return false;
+    const struct pl_node *shape = &g->node[n->in[1].node];
+    if (pl_is(shape, "Pack") && shape->n_in > 0 && rt_attr_int(shape->def, "axis") == 0) {
+        for (int k = shape->n_in - 1;
+             k >= 0 && last_integers(g, shape->in[k], dim, &known, RT_MAX_RANK);)
+            k--;
+    } else if (pl_is(shape, "ConcatV2") && shape->n_in > 2 &&
+               last_integers(g, shape->in[shape->n_in - 1], &first, &zero, 1) && zero == 1 &&
+               first == 0) {
+        for (int k = shape->n_in - 2;
+             k >= 0 && last_integers(g, shape->in[k], dim, &known, RT_MAX_RANK);)
+            k--;
+    } else {
+        last_integers(g, n->in[1], dim, &known, RT_MAX_RANK);
+    }
+    for (int k = 1; k <= known; k++) {
+        const int64_t d = dim[RT_MAX_RANK - k];
+        if (d < 1 || d > t->channels || __builtin_mul_overflow(product, d, &product) ||
+            product > t->channels)
+            return false;
+        if (product == t->channels) {
+            t->reshape = i;
+            t->rank = 0;
+            t->n_row = k;
+            memcpy(t->row, dim + RT_MAX_RANK - k, (size_t)k * sizeof *dim);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- the result ---- */
@@ -281,6 +360,30 @@ static char *text_of(struct rt_arena *arena, const struct tail *t)
     return text ? text + 1 : NULL;
 }
 
+/* The Reshape of the head's new value, where the chain's last node was. */
+static enum rt_status put_reshape(struct pass *p, int head, const struct tail *t)
+{
+    struct pl_graph *g = p->g;
+    const struct pl_node r = g->node[t->reshape];
+    struct pl_node *n = &g->node[t->last];
+    struct pl_edge *in = rt_arena_array(g->arena, 2, sizeof *in);
+
+    if (!in)
+        return rt_fail_memory(p->err, "a plan", 0);
+    in[0] = (struct pl_edge){head, 0};
+    in[1] = r.in[1];
+    g->node[head].kind = PL_OP;
+    n->kind = PL_OP;
+    n->def = r.def;
+    n->name = r.name;
+    n->depth = r.depth;
+    n->effect = r.effect;
+    n->in = in;
+    n->n_in = 2;
+    n->n_out = r.n_out;
+    return RT_OK;
+}
+
 /* The head with its tail, where the chain's last node was. */
 static enum rt_status put(struct pass *p, int head, const struct tail *t)
 {
@@ -298,7 +401,7 @@ static enum rt_status put(struct pass *p, int head, const struct tail *t)
     }
     if (t->residual.node >= 0)
         operand[n_operands++] = t->residual;
-    struct pl_node *n = &g->node[t->last];
+    struct pl_node *n = &g->node[t->reshape < 0 ? t->last : head];
     const struct pl_node h = g->node[head];
     const int n_in = h.n_in + n_operands;
     struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
@@ -329,7 +432,7 @@ static enum rt_status put(struct pass *p, int head, const struct tail *t)
     n->in = in;
     n->n_in = n_in;
     n->n_out = h.n_out;
-    return RT_OK;
+    return t->reshape < 0 ? RT_OK : put_reshape(p, head, t);
 }
 
 /* Follows the chain behind node `head`; the nodes that it takes in are gone, but for the last. */
@@ -355,7 +458,7 @@ static enum rt_status follow(struct pass *p, int head, struct tail *t)
             st = take_vector(p, &g->node[next], t, &taken);
         if (st)
             return st;
-        if (!taken && !take_residual(g, &g->node[next], t))
+        if (!taken && !take_residual(g, &g->node[next], t) && !take_reshape(g, next, t))
             return RT_OK;
         g->node[t->last].kind = PL_GONE;
         t->last = next;
@@ -364,7 +467,8 @@ static enum rt_status follow(struct pass *p, int head, struct tail *t)
 
 static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
 {
-    struct tail t = {.channels = channels, .rank = rank, .residual = {-1, 0}};
+    struct pl_graph *g = p->g;
+    struct tail t = {.channels = channels, .rank = rank, .residual = {-1, 0}, .reshape = -1};
 
     t.scale = malloc((size_t)channels * 2 * sizeof *t.scale);
     if (!t.scale)
@@ -375,8 +479,10 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
         t.shift[c] = 0;
     }
     enum rt_status st = follow(p, head, &t);
-    if (!st && t.last != head)
+    if (!st && (t.has_scale || t.has_shift || t.residual.node >= 0 || t.act.n))
         st = put(p, head, &t);
+    else if (t.reshape >= 0) /* nothing came of it */
+        g->node[head].kind = g->node[t.reshape].kind = PL_OP;
     free(t.scale);
     return st;
 }

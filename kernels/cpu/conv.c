@@ -197,7 +197,7 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
     } else {
         struct rt_shape own;
         kn_conv_out_shape(p->node, &c->g, &own);
-        c->odd_bytes = kn_tail_prepare(&c->tail, p, &own);
+        c->odd_bytes = kn_tail_prepare(&c->tail, p);
         c->n_dst = count(&own);
     }
     c->empty = !c->n_src || !c->n_filter || !c->n_dst;

@@ -274,8 +274,7 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     plan(&s->p, prep);
     s->plain = plain;
     const struct kn_gemm *g = &s->p.g;
-    const struct rt_shape own = {.rank = 2, .dim = {g->m, g->n}};
-    const size_t odd = prep->node->n_extra ? kn_tail_prepare(&s->tail, prep, &own) : 0;
+    const size_t odd = kn_tail_prepare(&s->tail, prep);
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
     if (s->p.ta != g->dtype) /* no product of dims overflows here: the tensors exist */
         s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;
@@ -426,10 +425,11 @@ static enum rt_status run_packed(struct rt_run *r)
 
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
+/* A product with one matrix for all rows has at least this rank. */
 static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
     *rank = 2;
-    return in[1].shape.rank == 2 ? in[1].shape.dim[rt_attr_bool(n, "transpose_b") ? 0 : 1] : 0;
+    return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
 }
 
 static enum rt_status infer_tail(struct rt_infer *x)
@@ -494,6 +494,6 @@ static int can_gemm(const struct rt_prep *prep)
 
 PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail, NULL);
 PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
-PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
+PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, tail, NULL);
 PRODUCT(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
         KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL, takes_mixed);

@@ -225,11 +225,9 @@ static void make_shared(struct kn_packed *s, int width)
 enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
                                  const struct kn_gemm *g, size_t *scratch)
 {
-    const struct rt_shape own = {.rank = 2, .dim = {g->m, g->n}};
-
     s->g = *g;
     s->rows = rows_of_block(g);
-    const size_t odd = kn_tail_prepare(&s->tail, p, &own);
+    const size_t odd = kn_tail_prepare(&s->tail, p);
     const struct kn_tail whole = s->tail;
     const float *scale = kn_tail_vector(p, whole.scale);
     *scratch = odd;

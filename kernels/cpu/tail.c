@@ -84,13 +84,33 @@ enum rt_status kn_tail_infer(struct rt_infer *x)
 {
     struct kn_tail t;
 
-    if (!x->node->n_extra)
-        return RT_OK;
     read_tail(&t, x->node);
     if (!t.residual)
         return RT_OK;
     const struct rt_shape own = x->out[0].shape;
     return widen(&t, &own, &x->in[t.residual].shape, &x->out[0].shape, x->err);
+}
+
+/* The output's shape as it was without a tail; rank -1: not known. */
+static struct rt_shape own_shape(const struct rt_node *n, const struct rt_info *in)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_node bare = *n;
+    struct rt_info out = {.dtype = (enum rt_dtype)n->out_dtype[0], .shape.rank = -1};
+    int8_t alias = -1;
+
+    bare.n_extra = 0;
+    bare.n_in = n->schema->n_in;
+    struct rt_infer x = {.node = &bare,
+                         .n_in = bare.n_in,
+                         .n_out = 1,
+                         .in = in,
+                         .out = &out,
+                         .alias = &alias,
+                         .err = &ignored};
+    if (n->op->infer(&x))
+        out.shape.rank = -1;
+    return out.shape;
 }
 
 void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
@@ -104,24 +124,25 @@ void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
         return;
     const struct rt_dep mine = r->out_dep[0], *other = &r->in_dep[t.residual];
-    const struct rt_shape *s = &r->in[t.residual].shape;
+    const struct rt_shape *s = &r->in[t.residual].shape, shape = own_shape(r->node, r->in);
     r->out_dep[0] = (struct rt_dep){RT_DEP_MIXED, 0};
-    if (!kn_shape_eq(s, &r->out[0].shape))
+    if (!kn_shape_eq(s, &r->out[0].shape) || !kn_shape_eq(s, &shape))
         return;
     if (mine.kind == RT_DEP_NONE && other->kind == RT_DEP_NONE)
         r->out_dep[0].kind = RT_DEP_NONE;
-    else if (mine.kind == RT_DEP_ROWS && other->kind == RT_DEP_ROWS && mine.axis == 0 &&
-             other->axis == 0 && s->rank > 0 && s->dim[0] == r->n_rows)
-        r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, 0};
+    else if (mine.kind == RT_DEP_ROWS && other->kind == RT_DEP_ROWS && mine.axis == other->axis)
+        r->out_dep[0] = mine;
 }
 
-size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, const struct rt_shape *own)
+size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p)
 {
     read_tail(t, p->node);
-    t->own = *own;
-    t->odd = t->residual &&
-             (!kn_shape_eq(own, &p->in[t->residual].shape) || !kn_shape_eq(own, &p->out[0].shape));
-    return t->odd ? ((size_t)kn_shape_count(own) * sizeof(float) + 127) / 64 * 64 : 0;
+    if (!t->residual)
+        return 0;
+    t->own = own_shape(p->node, p->in);
+    t->odd =
+        !kn_shape_eq(&t->own, &p->in[t->residual].shape) || !kn_shape_eq(&t->own, &p->out[0].shape);
+    return t->odd ? ((size_t)kn_shape_count(&t->own) * sizeof(float) + 127) / 64 * 64 : 0;
 }
 
 float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch)

@@ -55,11 +55,9 @@ enum rt_status kn_tail_infer(struct rt_infer *x);
 /* rt_op.rows, after the op's own (which sees the schema's inputs only). */
 void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r));
 
-/*
- * In prepare. `own`: the output's shape without the residual. Returns the scratch bytes that the
- * kernel must add to its own and hand to kn_tail_output (0: none).
- */
-size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, const struct rt_shape *own);
+/* In prepare. Returns the scratch bytes that the kernel must add to its own and hand to
+ * kn_tail_output (0: none). */
+size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p);
 /* Where the kernel writes: the output, or, if the tail is odd, `scratch`. */
 float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch);
 

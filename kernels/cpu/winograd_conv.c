@@ -170,9 +170,7 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     if (!solve(&g, m, &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
-    struct rt_shape own;
-    kn_conv_out_shape(p->node, &g, &own);
-    const size_t odd = kn_tail_prepare(&s->tail, p, &own);
+    const size_t odd = kn_tail_prepare(&s->tail, p);
     const float *scale = kn_tail_vector(p, s->tail.scale);
     st = pack_filter(s, p, scale);
     if (scale)

@@ -562,6 +562,128 @@ static void of_two_convolutions_one_takes_the_sum(void **state)
     compare(x, 4, "a projection");
 }
 
+/* ---- padding ---- */
+
+static void padding_with_zeros_joins_a_convolution(void **state)
+{
+    static const struct {
+        const char *pad, *value, *attrs;
+        bool depthwise;
+        int joined;
+    } c[] = {
+        {"0,0,1,1,1,1,0,0", NULL, "padding='VALID' strides=[1,2,2,1]", false, 1},
+        {"0,0,0,2,2,0,0,0", NULL, "padding='VALID' strides=[1,1,1,1]", true, 1},
+        {"0,0,0,1,0,1,0,0", NULL, "padding='VALID' strides=[1,2,2,1]", true, 1},
+        {"0,0,1,1,1,1,0,0", "0", "padding='VALID' strides=[1,1,1,1]", false, 1},
+        {"0,0,1,1,1,1,0,0", "-0", "padding='VALID' strides=[1,1,1,1]", false, 1},
+        {"0,0,1,0,0,1,0,0", NULL,
+         "padding='EXPLICIT' explicit_paddings=[0,0,1,2,0,1,0,0] strides=[1,1,1,1]", false, 1},
+        {"0,0,4,3,4,4,0,0", NULL, "padding='VALID' strides=[1,1,1,1] dilations=[1,2,2,1]", false,
+         1},
+        /* These stay: another value, another axis, SAME, more than the window. */
+        {"0,0,1,1,1,1,0,0", "2", "padding='VALID' strides=[1,1,1,1]", false, 0},
+        {"0,0,1,1,1,1,0,0", "nan", "padding='VALID' strides=[1,1,1,1]", false, 0},
+        {"1,0,1,1,1,1,0,0", NULL, "padding='VALID' strides=[1,1,1,1]", false, 0},
+        {"0,0,1,1,1,1,8,4", NULL, "padding='VALID' strides=[1,1,1,1]", false, 0},
+        {"0,0,1,1,1,1,0,0", NULL, "padding='SAME' strides=[1,1,1,1]", false, 0},
+        {"0,0,3,3,0,0,0,0", NULL, "padding='VALID' strides=[1,1,1,1]", false, 0},
+    };
+    struct fixture *x = *state;
+    char text[160];
+
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int64_t batch = 0; batch < 3; batch++) {
+            const int64_t dim[] = {batch, 13, 12, c[i].pad[12] == '8' ? 8 : 20};
+            feed(x, "x", 4, dim);
+            snprintf(text, sizeof text, "dtype=int32 value=int32<4,2>:%s", c[i].pad);
+            node(x, "paddings", "Const", "", text);
+            if (c[i].value) {
+                snprintf(text, sizeof text, "dtype=float value=float<>:%s", c[i].value);
+                node(x, "value", "Const", "", text);
+            }
+            node(x, "padded", c[i].value ? "PadV2" : "Pad",
+                 c[i].value ? "x paddings value" : "x paddings", "T=float Tpaddings=int32");
+            constant(x, "w", c[i].depthwise ? "3x3x20x1" : "3x3x20x16", 0);
+            snprintf(text, sizeof text, "T=float %s", c[i].attrs);
+            node(x, "head", c[i].depthwise ? "DepthwiseConv2dNative" : "Conv2D", "padded w", text);
+            node(x, "out", "Relu6", "head", "T=float");
+            fetch(x, "out");
+            compare(x, 1 + c[i].joined, c[i].pad);
+        }
+    /* Read by somebody else too. */
+    const int64_t dim[] = {2, 9, 9, 20};
+    feed(x, "x", 4, dim);
+    node(x, "paddings", "Const", "", "dtype=int32 value=int32<4,2>:0,0,1,1,1,1,0,0");
+    node(x, "padded", "Pad", "x paddings", "T=float Tpaddings=int32");
+    constant(x, "w", "3x3x20x16", 0);
+    node(x, "head", "Conv2D", "padded w", "T=float padding='VALID' strides=[1,1,1,1]");
+    fetch(x, "head");
+    fetch(x, "padded");
+    compare(x, 0, "a fetched padding");
+}
+
+/* ---- Reshape behind a product ---- */
+
+static void steps_behind_a_reshape_join_the_product(void **state)
+{
+    static const struct {
+        const char *last, *bias; /* the last dimensions, and what is added */
+        int joined;
+    } c[] = {
+        {"64", "64", 3},       {"4,16", "4x16", 3}, {"1,64", "1x64", 0}, {"4,16", "16", 0},
+        {"2,4,16", "16", 0},   {"128", "128", 0},   {"32", "32", 0},     {"64", "1x64", 0},
+        {"4,16", "1x4x16", 0}, {"16,4", "4x16", 0}, {"-1", "64", 0},     {"4,-1", "16", 0},
+        {"64", "2x3x64", 0},
+    };
+    struct fixture *x = *state;
+    char text[80];
+
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int form = 0; form < 3; form++)
+            for (int64_t batch = 0; batch < 7; batch += 6) {
+                const int64_t dim[] = {batch, 96};
+                constant(x, "w", "96x64", 0);
+                constant(x, "b", c[i].bias, 0);
+                feed(x, "x", 2, dim);
+                node(x, "head", form == 2 ? "BatchMatMulV2" : "MatMul", "x w", "T=float");
+                snprintf(text, sizeof text, "dtype=int32 value=int32<%d>:%s%s",
+                         (strchr(c[i].last, ',')
+                              ? strrchr(c[i].last, ',') != strchr(c[i].last, ',') ? 3 : 2
+                              : 1) +
+                             (form ? 0 : 2),
+                         form    ? ""
+                         : batch ? "2,3,"
+                                 : "0,3,",
+                         c[i].last);
+                node(x, "last", "Const", "", text);
+                if (form) { /* [rows of x] and what is constant */
+                    node(x, "shape", "Shape", "x", "T=float");
+                    node(x, "zero", "Const", "", "dtype=int32 value=int32<>:0");
+                    node(x, "nought", "Const", "", "dtype=int32 value=int32<1>:0");
+                    node(x, "one", "Const", "", "dtype=int32 value=int32<1>:1");
+                    node(x, "rows", "StridedSlice", "shape nought one one",
+                         "T=int32 Index=int32 begin_mask=0 end_mask=0 ellipsis_mask=0 "
+                         "new_axis_mask=0 shrink_axis_mask=0");
+                    node(x, "to", "ConcatV2", "rows last zero", "T=int32 N=2");
+                }
+                node(x, "wide", "Reshape", form ? "head to" : "head last", "T=float");
+                node(x, "sum", "AddV2", "wide b", "T=float");
+                const int n = activation(x, 11, "sum");
+                fetch(x, "out");
+                snprintf(text, sizeof text, "%s + %s, form %d", c[i].last, c[i].bias, form);
+                compare(x, c[i].joined ? n + 1 : 0, text);
+            }
+    /* Nothing behind it. */
+    const int64_t dim[] = {6, 96};
+    constant(x, "w", "96x64", 0);
+    feed(x, "x", 2, dim);
+    node(x, "head", "MatMul", "x w", "T=float");
+    node(x, "to", "Const", "", "dtype=int32 value=int32<3>:2,3,64");
+    node(x, "wide", "Reshape", "head to", "T=float");
+    fetch(x, "wide");
+    compare(x, 0, "a bare Reshape");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -574,6 +696,8 @@ int main(void)
         TEST(vectors_that_do_not_fit_stay_nodes),
         TEST(a_value_that_others_see_stays),
         TEST(of_two_convolutions_one_takes_the_sum),
+        TEST(padding_with_zeros_joins_a_convolution),
+        TEST(steps_behind_a_reshape_join_the_product),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
