@@ -116,19 +116,25 @@ static void fetch(struct fixture *x, const char *name)
 
 /* ---- runs ---- */
 
-static enum rt_status run(struct fixture *x, bool fusion, struct rt_tensor *out, int64_t *nodes)
+static struct rt_session *open_session(struct fixture *x, bool fusion, struct rt_callable **call)
 {
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
-    struct rt_callable *call = NULL;
-    struct rt_session_stats stats;
     const struct rt_session_options o = {.registry = x->ops,
                                          .tuning = {.no_fusion = !fusion, .no_autotune = true}};
     const struct rt_call_spec spec = {
         .feeds = x->feed, .fetches = x->fetch, .n_feeds = x->n_feeds, .n_fetches = x->n_fetches};
     assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
     assert_ok(rt_session_new(&s, l, &o, &x->err), &x->err);
-    assert_ok(rt_session_prepare(s, &spec, &call, &x->err), &x->err);
+    assert_ok(rt_session_prepare(s, &spec, call, &x->err), &x->err);
+    return s;
+}
+
+static enum rt_status run(struct fixture *x, bool fusion, struct rt_tensor *out, int64_t *nodes)
+{
+    struct rt_callable *call = NULL;
+    struct rt_session_stats stats;
+    struct rt_session *s = open_session(x, fusion, &call);
     const enum rt_status st = rt_callable_run(call, x->in, out, NULL, &x->err);
     rt_session_stats(s, &stats);
     *nodes = stats.nodes_run;
@@ -562,6 +568,70 @@ static void of_two_convolutions_one_takes_the_sum(void **state)
     compare(x, 4, "a projection");
 }
 
+/* ---- a session's life ---- */
+
+static void nan_now_and_then_is_never_lost(void **state)
+{
+    struct fixture *x = *state;
+    int64_t dim[4];
+
+    for (int h = 0; h < N_HEADS; h++) {
+        struct rt_callable *call[2];
+        struct rt_session *s[2];
+        struct rt_tensor out[2] = {{0}};
+
+        x->plain = true;
+        add_head(x, (enum head)h, 2, dim);
+        vector(x, "b", (enum head)h, 0);
+        node(x, "biased", "BiasAdd", "head b", "T=float");
+        node(x, "out", "Relu", "biased", "T=float");
+        fetch(x, "out");
+        for (int k = 0; k < 2; k++)
+            s[k] = open_session(x, k == 1, &call[k]);
+        for (int i = 0; i < 24; i++) {
+            float *v = x->in[0].data;
+            v[17] = i % 3 == 1 ? NAN : 1;
+            v[5] = i % 7 == 2 ? -INFINITY : 2;
+            for (int k = 0; k < 2; k++)
+                assert_ok(rt_callable_run(call[k], x->in, &out[k], NULL, &x->err), &x->err);
+            assert_alike(&out[0], &out[1], head_name[h]);
+            rt_tensor_clear(&out[0]);
+            rt_tensor_clear(&out[1]);
+        }
+        rt_session_free(s[0]);
+        rt_session_free(s[1]);
+        clear(x);
+    }
+    x->plain = false;
+}
+
+static void rows_stay_apart_with_a_residual(void **state)
+{
+    struct fixture *x = *state;
+    const int64_t dim[] = {2, 8, 8, 4};
+    const struct rt_shape shape[] = {{.rank = 4, .dim = {-1, 8, 8, 4}},
+                                     {.rank = 4, .dim = {-1, 8, 8, 4}}};
+
+    for (int k = 0; k < 2; k++) {
+        struct rt_callable *call;
+        feed(x, "x", 4, dim);
+        feed(x, "y", 4, dim);
+        constant(x, "w", "3x3x4x4", 0);
+        constant(x, "w2", "1x1x4x4", 0);
+        node(x, "zero", "Const", "", "dtype=int32 value=int32<1>:0");
+        node(x, "turned", "ReverseV2", "y zero", "T=float Tidx=int32");
+        node(x, "head", "Conv2D", "x w", "T=float padding='SAME' strides=[1,1,1,1]");
+        node(x, "sum", "AddV2", k ? "head turned" : "y head", "T=float");
+        node(x, "r", "Relu", "sum", "T=float");
+        node(x, "out", "Conv2D", "r w2", "T=float padding='SAME' strides=[1,1,1,1]");
+        fetch(x, "out");
+        struct rt_session *s = open_session(x, true, &call);
+        assert_int_equal(rt_callable_is_rowwise(call, shape, &x->err), k == 0);
+        rt_session_free(s);
+        clear(x);
+    }
+}
+
 /* ---- padding ---- */
 
 static void padding_with_zeros_joins_a_convolution(void **state)
@@ -696,6 +766,8 @@ int main(void)
         TEST(vectors_that_do_not_fit_stay_nodes),
         TEST(a_value_that_others_see_stays),
         TEST(of_two_convolutions_one_takes_the_sum),
+        TEST(nan_now_and_then_is_never_lost),
+        TEST(rows_stay_apart_with_a_residual),
         TEST(padding_with_zeros_joins_a_convolution),
         TEST(steps_behind_a_reshape_join_the_product),
     };
