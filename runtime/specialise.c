@@ -97,6 +97,15 @@ static enum rt_status gather(struct work *w, const struct pl_node *n)
     return RT_OK;
 }
 
+/* A kernel may be prepared for a value that infer reads only when it is known. */
+static bool has_values(const struct work *w, const struct pl_node *n)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (rt_op_reads_value(n->def->op, k, n->n_in) && !w->info[k].value)
+            return false;
+    return true;
+}
+
 static bool find_value(struct work *w, struct pl_node *n)
 {
     struct value *out = &w->value[n->first_value];
@@ -152,6 +161,7 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
         return RT_OK;
     }
     st = gather(w, n);
+    simple = simple && has_values(w, n);
     if (!st)
         st = rt_prepared_infer(w->plan, n, 0, NULL, w->info, &p, w->err);
     if (st)

@@ -8,6 +8,8 @@
 #include "runtime/base/half.h"
 #include "runtime/file.h"
 #include "runtime/session.h"
+#include "tests/support/graph_def.h"
+#include "tests/support/op.h"
 
 /*
  * Random graphs with TensorFlow's answers (tests/conformance/random_run.py --record), run node by
@@ -325,9 +327,41 @@ static void every_way_to_run_a_graph_gives_tensorflows_answers(void **state)
     assert_true(n > 0 && n_compiled >= n);
 }
 
+/* Its shape is known without the value of the axes, its kernel is not. */
+static void what_reads_a_value_that_is_fed_runs_node_by_node(void **state)
+{
+    (void)state;
+    static const char *const feeds[] = {"x:0", "axes:0"}, *const fetch = "y:0";
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .fetches = &fetch, .n_feeds = 2, .n_fetches = 1};
+    const struct rt_session_options options = {.registry = ops, .compiles_inline = true};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c = NULL;
+    struct rt_bytes g;
+    rt_bytes_init(&g, 1 << 16);
+    gd_node(&g, "x", "Placeholder", "", "dtype=float");
+    gd_node(&g, "axes", "Placeholder", "", "dtype=int32");
+    gd_node(&g, "n", "Neg", "x", "T=float");
+    gd_node(&g, "r", "Sum", "n axes", "T=float Tidx=int32 keep_dims=true");
+    gd_node(&g, "y", "Neg", "r", "T=float");
+    assert_ok(rt_library_import(&l, gd_span(&g), ops, &err), &err);
+    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    struct rt_tensor y, in[] = {op_tensor(RT_F32, 0, NULL, (float[]){7}), op_ints(0, NULL)};
+    assert_ok(rt_callable_run(c, in, &y, NULL, &err), &err);
+    assert_true(y.rank == 0 && *(float *)y.data == 7);
+    rt_tensor_clear(&y);
+    rt_tensor_clear(&in[0]);
+    rt_tensor_clear(&in[1]);
+    rt_session_free(s);
+    rt_bytes_clear(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_reads_a_value_that_is_fed_runs_node_by_node),
         cmocka_unit_test(every_way_to_run_a_graph_gives_tensorflows_answers),
     };
     ops = rt_registry_new();
