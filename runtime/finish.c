@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/loop.h"
 #include "runtime/resource.h"
 
 enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 300000 };
@@ -479,11 +480,10 @@ static void clear_graph(struct pl_graph *g)
 }
 
 /* The nodes of a request, before anything is fused or planned inside them. */
-static enum rt_status gather_nodes(struct pl_graph *g, const struct pl_request *q,
-                                   struct rt_error *err)
+static enum rt_status settle(struct pl_graph *g, struct rt_error *err)
 {
     bool again = true, frozen = false;
-    enum rt_status st = pl_cut(g, q, err);
+    enum rt_status st = RT_OK;
 
     /* Inlining shows reads of variables, these are constants, constants choose branches, and a
      * branch that is chosen is a call again. */
@@ -499,6 +499,24 @@ static enum rt_status gather_nodes(struct pl_graph *g, const struct pl_request *
         again = calls || frozen;
     }
     return st;
+}
+
+static enum rt_status gather_nodes(struct pl_graph *g, const struct pl_request *q,
+                                   struct rt_error *err)
+{
+    const enum rt_status st = pl_cut(g, q, err);
+    return st ? st : settle(g, err);
+}
+
+/* Loops that are layers. A plan without a frame left is one that can be simplified. */
+static enum rt_status fuse_loops(struct pl_graph *g, struct rt_error *err)
+{
+    bool changed = false;
+    enum rt_status st = pl_fuse_frames(g, &changed, err);
+
+    if (!st && changed)
+        st = settle(g, err);
+    return st ? st : pl_fuse_loops(g, err);
 }
 
 enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
@@ -552,7 +570,7 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes with all functions in place",
                      MAX_ALL_NODES);
     if (!st && fuses)
-        st = pl_fuse_loops(&g, err);
+        st = fuse_loops(&g, err);
     if (!st)
         st = pl_sub_plans(&g, err);
     if (!st) {

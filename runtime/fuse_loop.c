@@ -10,41 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cell.h"
-#include "runtime/fuse.h"
+#include "runtime/loop.h"
 
-enum { MAX_VARIABLES = 32, MAX_DEPTH = 8 };
-
-/* What an iteration does with a loop variable. */
-enum role {
-    ROLE_NONE,    /* nothing that is understood */
-    ROLE_KEPT,    /* hands it on */
-    ROLE_COUNTER, /* adds 1; it began at 0 */
-    ROLE_LIST,    /* writes the new state into it */
-    ROLE_H,
-    ROLE_C,
-};
-
-struct loop {
-    struct pl_graph *g; /* the While is node `at` of */
-    int at, n;
-    struct pl_graph body;
-    enum role role[MAX_VARIABLES];
-    int h, c, list;       /* variables; -1: none. `list` is written */
-    bool each;            /* at every step another element, not always the first */
-    struct pl_edge items; /* the tensor whose rows are read */
-    struct pl_edge limit[2];
-    int n_limits;
-    struct pl_cell cell;
-};
-
-static struct pl_edge input(const struct loop *l, int k)
-{
-    return l->g->node[l->at].in[k];
-}
+enum { MAX_DEPTH = 8 };
 
 /* The loop variable that `e`, in the body or condition `g`, is; -1: none. */
-static int variable(const struct loop *l, const struct pl_graph *g, struct pl_edge e)
+static int variable(const struct pl_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     return e.node < l->n && e.out == 0 &&
                    (g->node[e.node].kind == PL_FEED || g->node[e.node].kind == PL_CONST)
@@ -52,7 +23,7 @@ static int variable(const struct loop *l, const struct pl_graph *g, struct pl_ed
                : -1;
 }
 
-static bool is_counter(const struct loop *l, struct pl_edge e)
+static bool is_counter(const struct pl_loop *l, struct pl_edge e)
 {
     const int k = variable(l, &l->body, e);
     return k >= 0 && l->role[k] == ROLE_COUNTER;
@@ -60,8 +31,14 @@ static bool is_counter(const struct loop *l, struct pl_edge e)
 
 /* ---- the body ---- */
 
+/* What a frame's loop has instead of lists; which of them there are is seen when each is found. */
+static bool is_array_op(const struct pl_node *n)
+{
+    return pl_is(n, "TensorArrayReadV3") || pl_is(n, "TensorArrayWriteV3");
+}
+
 /* Nothing in it does more than compute; what must run beside it is constant by now. */
-static bool is_pure(const struct pl_graph *g)
+static bool is_pure(const struct pl_graph *g, bool is_frame)
 {
     for (int k = 0; k < g->n_targets; k++) {
         const struct pl_node *n = &g->node[g->target[k]];
@@ -69,34 +46,36 @@ static bool is_pure(const struct pl_graph *g)
             return false;
     }
     for (int i = 0; i < g->n; i++)
-        if (g->node[i].kind == PL_OP && (g->node[i].effect != RT_PURE || g->node[i].n_ctrl))
+        if (g->node[i].kind == PL_OP &&
+            ((g->node[i].effect != RT_PURE && !(is_frame && is_array_op(&g->node[i]))) ||
+             g->node[i].n_ctrl))
             return false;
     return true;
 }
 
-static const struct pl_node *op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                     int n_in)
+const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
+                                 int n_in)
 {
     const struct pl_node *n = &g->node[e.node];
 
     return pl_is(n, op) && e.out == 0 && n->n_in == n_in && !n->call && n->def ? n : NULL;
 }
 
-static void find_counters(struct loop *l)
+static void find_counters(struct pl_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
         const struct pl_edge e = l->body.fetch[k];
-        const struct pl_node *n = op_node(&l->body, e, "AddV2", 2);
+        const struct pl_node *n = pl_op_node(&l->body, e, "AddV2", 2);
         int64_t one, start;
         if (!n)
-            n = op_node(&l->body, e, "Add", 2);
+            n = pl_op_node(&l->body, e, "Add", 2);
         if (variable(l, &l->body, e) == k)
             l->role[k] = ROLE_KEPT;
         else if (n)
             for (int j = 0; j < 2; j++)
                 if (variable(l, &l->body, n->in[j]) == k && l->body.node[k].kind == PL_FEED &&
                     pl_int_constant(&l->body, n->in[1 - j], &one) && one == 1 &&
-                    pl_int_constant(l->g, input(l, k), &start) && start == 0)
+                    pl_int_constant(l->g, l->start[k], &start) && start == 0)
                     l->role[k] = ROLE_COUNTER;
     }
 }
@@ -117,12 +96,63 @@ static bool is_float_list(const struct pl_node *n)
     return rt_attr_dtype(n->def, "element_dtype") == RT_F32;
 }
 
+bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
+{
+    const struct pl_node *n = pl_op_node(g, e, "StridedSlice", 4);
+    int64_t begin, end, step;
+
+    if (!n || n->n_ctrl || !pl_ints_constant(g, n->in[1], 1, &begin) || begin != 0 ||
+        !pl_ints_constant(g, n->in[2], 1, &end) || end != 1 ||
+        !pl_ints_constant(g, n->in[3], 1, &step) || step != 1 ||
+        rt_attr_int(n->def, "shrink_axis_mask") != 1 || rt_attr_int(n->def, "new_axis_mask") ||
+        rt_attr_int(n->def, "ellipsis_mask"))
+        return false;
+    const struct pl_node *shape = pl_op_node(g, n->in[0], "Shape", 1);
+    return shape && shape->n_ctrl == 0 && shape->in[0].node == items.node &&
+           shape->in[0].out == items.out;
+}
+
+/* Variable k, which stays as it is; -1: it is something else. */
+static int kept(const struct pl_loop *l, struct pl_edge e)
+{
+    const int k = variable(l, &l->body, e);
+    return k >= 0 && l->role[k] == ROLE_KEPT ? k : -1;
+}
+
+/* A TensorArray of floats, whose elements say nothing of their rows. */
+static bool is_float_array(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = pl_op_node(g, e, "TensorArrayV3", 1);
+    return n && rt_attr_dtype(n->def, "dtype") == RT_F32 && n->n_ctrl == 0;
+}
+
+/* TensorArrayWriteV3(kept, counter, new state, variable): the flow is the variable. */
+static bool find_array(struct pl_loop *l)
+{
+    for (int k = 0; k < l->n; k++) {
+        const struct pl_node *n = pl_op_node(&l->body, l->body.fetch[k], "TensorArrayWriteV3", 4);
+        if (!n || l->role[k])
+            continue;
+        const int array = kept(l, n->in[0]);
+        if (l->list >= 0 || variable(l, &l->body, n->in[3]) != k || array < 0 ||
+            !is_counter(l, n->in[1]) || !is_float_array(l->g, l->start[array]) ||
+            l->start[k].node != l->start[array].node || l->start[k].out != 1)
+            return false;
+        l->list = k;
+        l->role[k] = ROLE_LIST;
+        l->each = true;
+    }
+    return true;
+}
+
 /* The list that is written: TensorListSetItem(variable, counter or 0, new state). */
-static bool find_list(struct loop *l)
+static bool find_list(struct pl_loop *l)
 {
     l->list = -1;
+    if (l->is_frame)
+        return find_array(l);
     for (int k = 0; k < l->n; k++) {
-        const struct pl_node *n = op_node(&l->body, l->body.fetch[k], "TensorListSetItem", 3);
+        const struct pl_node *n = pl_op_node(&l->body, l->body.fetch[k], "TensorListSetItem", 3);
         int64_t first;
         if (!n || l->role[k])
             continue;
@@ -140,7 +170,7 @@ static bool find_list(struct loop *l)
 }
 
 /* The variables of the state and the cell between them. */
-static bool find_state(struct loop *l)
+static bool find_state(struct pl_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
         const struct pl_edge h = {k, 0}, e = l->body.fetch[k];
@@ -167,10 +197,42 @@ static bool find_state(struct loop *l)
     return false;
 }
 
-/* x is the counter's element of a list that is made of a tensor before the loop. */
-static bool find_items(struct loop *l)
+/* Range(0, the length of `items`, 1): an array's every index. */
+static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
-    const struct pl_node *n = op_node(&l->body, l->cell.x, "TensorListGetItem", 3);
+    const struct pl_node *n = pl_op_node(g, e, "Range", 3);
+    int64_t first, step;
+
+    return n && n->n_ctrl == 0 && pl_int_constant(g, n->in[0], &first) && first == 0 &&
+           pl_int_constant(g, n->in[2], &step) && step == 1 && pl_is_length(g, n->in[1], items);
+}
+
+/* x is the counter's element of a TensorArray that got a tensor's rows before the loop. */
+static bool find_array_items(struct pl_loop *l)
+{
+    const struct pl_node *n = pl_op_node(&l->body, l->cell.x, "TensorArrayReadV3", 3);
+
+    if (!n || !is_counter(l, n->in[1]))
+        return false;
+    const int array = kept(l, n->in[0]), flow = kept(l, n->in[2]);
+    if (array < 0 || flow < 0 || !is_float_array(l->g, l->start[array]))
+        return false;
+    n = pl_op_node(l->g, l->start[flow], "TensorArrayScatterV3", 4);
+    if (!n || n->n_ctrl || n->in[0].node != l->start[array].node || n->in[0].out != 0 ||
+        n->in[3].node != l->start[array].node || n->in[3].out != 1 ||
+        !is_every_index(l->g, n->in[1], n->in[2]))
+        return false;
+    l->items = n->in[2];
+    l->arrays = l->start[array];
+    return true;
+}
+
+/* x is the counter's element of a list that is made of a tensor before the loop. */
+static bool find_items(struct pl_loop *l)
+{
+    if (l->is_frame)
+        return find_array_items(l);
+    const struct pl_node *n = pl_op_node(&l->body, l->cell.x, "TensorListGetItem", 3);
 
     if (!n || !is_float_list(n) || !is_counter(l, n->in[1]) ||
         !is_free_shape(&l->body, n->in[2], l->cell.depth))
@@ -178,7 +240,7 @@ static bool find_items(struct loop *l)
     const int k = variable(l, &l->body, n->in[0]);
     if (k < 0 || l->role[k] != ROLE_KEPT)
         return false;
-    n = op_node(l->g, input(l, k), "TensorListFromTensor", 2);
+    n = pl_op_node(l->g, l->start[k], "TensorListFromTensor", 2);
     if (!n || !is_float_list(n) || n->n_ctrl || !is_free_shape(l->g, n->in[1], l->cell.depth))
         return false;
     l->items = n->in[0];
@@ -186,16 +248,16 @@ static bool find_items(struct loop *l)
 }
 
 /* None, a constant, or a variable that stays as it is. */
-static bool is_fixed(const struct loop *l, struct pl_edge e)
+static bool is_fixed(const struct pl_loop *l, struct pl_edge e)
 {
     const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
 
     return e.node < 0 || (k >= 0 ? l->role[k] == ROLE_KEPT : pl_is_constant(&l->body, e));
 }
 
-static bool find_body(struct loop *l)
+bool pl_loop_find(struct pl_loop *l)
 {
-    if (!is_pure(&l->body) || l->body.n_fetches != l->n)
+    if (!is_pure(&l->body, l->is_frame) || l->body.n_fetches != l->n)
         return false;
     find_counters(l);
     if (!find_list(l) || !find_state(l) || !find_items(l))
@@ -210,13 +272,13 @@ static bool find_body(struct loop *l)
 
 /* ---- the condition ---- */
 
-static bool find_limits(struct loop *l, const struct pl_graph *g, struct pl_edge e)
+bool pl_loop_limits(struct pl_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
-    const struct pl_node *n = op_node(g, e, "LogicalAnd", 2);
+    const struct pl_node *n = pl_op_node(g, e, "LogicalAnd", 2);
 
     if (n)
-        return find_limits(l, g, n->in[0]) && find_limits(l, g, n->in[1]);
-    n = op_node(g, e, "Less", 2);
+        return pl_loop_limits(l, g, n->in[0]) && pl_loop_limits(l, g, n->in[1]);
+    n = pl_op_node(g, e, "Less", 2);
     if (!n || l->n_limits == 2 || !is_counter(l, n->in[0]))
         return false;
     const int k = variable(l, g, n->in[1]);
@@ -224,7 +286,7 @@ static bool find_limits(struct loop *l, const struct pl_graph *g, struct pl_edge
     if (k >= 0) {
         if (l->role[k] != ROLE_KEPT)
             return false;
-        l->limit[l->n_limits++] = input(l, k);
+        l->limit[l->n_limits++] = l->start[k];
         return true;
     }
     /* A constant of the condition's own becomes one of the plan. */
@@ -253,24 +315,6 @@ static bool is_turn(const struct pl_graph *g, const struct pl_node *n)
            pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
 }
 
-/* Whether `e` is how many rows the list has: StridedSlice(Shape(items), [0], [1], [1]), one value.
- */
-static bool is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
-{
-    const struct pl_node *n = op_node(g, e, "StridedSlice", 4);
-    int64_t begin, end, step;
-
-    if (!n || n->n_ctrl || !pl_ints_constant(g, n->in[1], 1, &begin) || begin != 0 ||
-        !pl_ints_constant(g, n->in[2], 1, &end) || end != 1 ||
-        !pl_ints_constant(g, n->in[3], 1, &step) || step != 1 ||
-        rt_attr_int(n->def, "shrink_axis_mask") != 1 || rt_attr_int(n->def, "new_axis_mask") ||
-        rt_attr_int(n->def, "ellipsis_mask"))
-        return false;
-    const struct pl_node *shape = op_node(g, n->in[0], "Shape", 1);
-    return shape && shape->n_ctrl == 0 && shape->in[0].node == items.node &&
-           shape->in[0].out == items.out;
-}
-
 /* Who reads the list that is written: TensorListStack alone. */
 struct readers {
     bool turned;         /* all that reads the stack is a Transpose to [batch, time] */
@@ -280,7 +324,7 @@ struct readers {
 enum { MARK_STACK = 1, MARK_TURN };
 
 /* length: the list's, -1 when it is not a constant. */
-static bool is_stack(const struct loop *l, const struct pl_node *n, int64_t length)
+static bool is_stack(const struct pl_loop *l, const struct pl_node *n, int64_t length)
 {
     const int64_t want = pl_is(n, "TensorListStack") ? rt_attr_int(n->def, "num_elements") : 0;
 
@@ -289,12 +333,12 @@ static bool is_stack(const struct loop *l, const struct pl_node *n, int64_t leng
 }
 
 /* Reads an output of the loop that the new node does not have. */
-static bool is_foreign(const struct loop *l, struct pl_edge e)
+static bool is_foreign(const struct pl_loop *l, struct pl_edge e)
 {
     return e.node == l->at && e.out != l->h && e.out != l->c;
 }
 
-static bool find_stacks(const struct loop *l, int64_t length, struct readers *r)
+static bool find_stacks(const struct pl_loop *l, int64_t length, struct readers *r)
 {
     const struct pl_graph *g = l->g;
 
@@ -317,7 +361,7 @@ static bool find_stacks(const struct loop *l, int64_t length, struct readers *r)
     return true;
 }
 
-static bool find_readers(const struct loop *l, int64_t length, struct readers *r)
+static bool find_readers(const struct pl_loop *l, int64_t length, struct readers *r)
 {
     const struct pl_graph *g = l->g;
 
@@ -344,12 +388,12 @@ static bool find_readers(const struct loop *l, int64_t length, struct readers *r
 /* ---- the new node ---- */
 
 /* An edge of the body as one of the plan: what a variable was given, or the same constant. */
-static struct pl_edge outside(struct loop *l, struct pl_edge e, struct rt_error *err)
+static struct pl_edge outside(struct pl_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);
 
     if (k >= 0)
-        return input(l, k);
+        return l->start[k];
     const int c = pl_add(l->g, err);
     if (c < 0)
         return (struct pl_edge){-1, 0};
@@ -363,7 +407,7 @@ static struct pl_edge outside(struct loop *l, struct pl_edge e, struct rt_error 
     return (struct pl_edge){c, 0};
 }
 
-static struct pl_edge constant(struct loop *l, struct rt_tensor *t, struct rt_error *err)
+static struct pl_edge constant(struct pl_loop *l, struct rt_tensor *t, struct rt_error *err)
 {
     const int c = pl_add(l->g, err);
 
@@ -378,7 +422,7 @@ static struct pl_edge constant(struct loop *l, struct rt_tensor *t, struct rt_er
     return (struct pl_edge){c, 0};
 }
 
-static struct pl_edge no_bias(struct loop *l, int64_t n, struct rt_error *err)
+static struct pl_edge no_bias(struct pl_loop *l, int64_t n, struct rt_error *err)
 {
     struct rt_tensor t = {0};
 
@@ -389,7 +433,7 @@ static struct pl_edge no_bias(struct loop *l, int64_t n, struct rt_error *err)
 }
 
 /* The limit that says: as many as there are. */
-static struct pl_edge no_limit(struct loop *l, struct rt_error *err)
+struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};
 
@@ -399,14 +443,13 @@ static struct pl_edge no_limit(struct loop *l, struct rt_error *err)
     return constant(l, &t, err);
 }
 
-static uint8_t dtype_of(const struct loop *l, struct pl_edge e)
+static uint8_t dtype_of(const struct pl_loop *l, struct pl_edge e)
 {
     const struct pl_node *n = &l->g->node[e.node];
     return n->kind == PL_CONST ? n->value.dtype : n->def->out_dtype[e.out];
 }
 
-static enum rt_status put(struct loop *l, struct pl_edge items, struct pl_edge length, bool by_time,
-                          const struct readers *r, struct rt_error *err)
+enum rt_status pl_loop_put(struct pl_loop *l, const struct pl_loop_put *p, struct rt_error *err)
 {
     const struct pl_cell *c = &l->cell;
     const bool is_lstm = c->kind == PL_LSTM;
@@ -424,19 +467,16 @@ static enum rt_status put(struct loop *l, struct pl_edge items, struct pl_edge l
         {.type = RT_ATTR_INT, .v.i = c->x_row},
         {.type = RT_ATTR_INT, .v.i = c->h_row},
         {.type = RT_ATTR_STRING, .n = strlen(order), .v.s = order},
-        {.type = RT_ATTR_BOOL, .v.b = by_time},
-        {.type = RT_ATTR_BOOL, .v.b = !r->turned},
-        {.type = RT_ATTR_INT,
-         .v.i = !r->any   ? 0
-                : l->each ? 1
-                          : 2},
+        {.type = RT_ATTR_BOOL, .v.b = p->by_time},
+        {.type = RT_ATTR_BOOL, .v.b = p->y_by_time},
+        {.type = RT_ATTR_INT, .v.i = p->keep},
         {.type = RT_ATTR_FLOAT, .v.f = c->forget_bias},
         {.type = RT_ATTR_BOOL, .v.b = c->kind == PL_GRU},
     };
-    in[n++] = items;
-    in[n++] = input(l, l->h);
+    in[n++] = p->items;
+    in[n++] = l->start[l->h];
     if (is_lstm)
-        in[n++] = input(l, l->c);
+        in[n++] = l->start[l->c];
     in[n++] = outside(l, c->w, err);
     in[n++] = outside(l, c->r, err);
     in[n++] = c->bias.node >= 0 ? outside(l, c->bias, err) : no_bias(l, cols, err);
@@ -446,7 +486,7 @@ static enum rt_status put(struct loop *l, struct pl_edge items, struct pl_edge l
         in[n++] = outside(l, c->r_new, err);
     in[n++] = l->limit[0];
     in[n++] = l->limit[l->n_limits - 1];
-    in[n++] = length;
+    in[n++] = p->length;
     for (int k = 0; k < n; k++) {
         if (in[k].node < 0)
             return RT_RESOURCE_EXHAUSTED;
@@ -465,7 +505,7 @@ static enum rt_status put(struct loop *l, struct pl_edge items, struct pl_edge l
 }
 
 /* An edge from the loop, or from what only hands its list on, comes from the new node. */
-static struct pl_edge redirected(const struct loop *l, const struct readers *r, struct pl_edge e)
+static struct pl_edge redirected(const struct pl_loop *l, const struct readers *r, struct pl_edge e)
 {
     const int mark = e.node < 0 ? 0 : r->mark[e.node];
 
@@ -477,7 +517,7 @@ static struct pl_edge redirected(const struct loop *l, const struct readers *r, 
 }
 
 /* n: the nodes that there were before the new constants. */
-static void rewire(const struct loop *l, const struct readers *r, int n)
+static void rewire(const struct pl_loop *l, const struct readers *r, int n)
 {
     struct pl_graph *g = l->g;
 
@@ -496,10 +536,10 @@ static void rewire(const struct loop *l, const struct readers *r, int n)
 /* ---- the pass ---- */
 
 /* The list that is written was made just for the loop; *length: how long, *n its value or -1. */
-static bool find_length(const struct loop *l, struct pl_edge *length, int64_t *n)
+static bool find_length(const struct pl_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =
-        l->list < 0 ? NULL : op_node(l->g, input(l, l->list), "TensorListReserve", 2);
+        l->list < 0 ? NULL : pl_op_node(l->g, l->start[l->list], "TensorListReserve", 2);
 
     if (!list || !is_float_list(list) || list->n_ctrl ||
         !is_free_shape(l->g, list->in[0], l->cell.units))
@@ -510,22 +550,29 @@ static bool find_length(const struct loop *l, struct pl_edge *length, int64_t *n
     return true;
 }
 
-static enum rt_status replace(struct loop *l, struct pl_edge length, const struct readers *r,
+static enum rt_status replace(struct pl_loop *l, struct pl_edge length, const struct readers *r,
                               struct rt_error *err)
 {
     const int n = l->g->n;
-    const struct pl_edge all = no_limit(l, err);
+    const struct pl_edge all = pl_no_limit(l, err);
 
     if (all.node < 0)
         return RT_RESOURCE_EXHAUSTED;
     for (int k = 0; k < l->n_limits; k++)
-        if (is_length(l->g, l->limit[k], l->items))
+        if (pl_is_length(l->g, l->limit[k], l->items))
             l->limit[k] = all;
-    if (is_length(l->g, length, l->items))
+    if (pl_is_length(l->g, length, l->items))
         length = all;
     const struct pl_node *from = &l->g->node[l->items.node];
     const bool by_batch = l->items.out == 0 && is_turn(l->g, from);
-    const enum rt_status st = put(l, by_batch ? from->in[0] : l->items, length, !by_batch, r, err);
+    const struct pl_loop_put p = {.items = by_batch ? from->in[0] : l->items,
+                                  .length = length,
+                                  .by_time = !by_batch,
+                                  .y_by_time = !r->turned,
+                                  .keep = !r->any   ? PL_KEEP_NONE
+                                          : l->each ? PL_KEEP_EACH
+                                                    : PL_KEEP_LAST};
+    const enum rt_status st = pl_loop_put(l, &p, err);
     if (!st)
         rewire(l, r, n);
     return st;
@@ -534,7 +581,7 @@ static enum rt_status replace(struct loop *l, struct pl_edge length, const struc
 /* Looks at the loop of node `at`; one that is not understood is left as it is. */
 static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
 {
-    struct loop l = {.g = g, .at = at, .n = g->node[at].n_in, .h = -1, .c = -1, .list = -1};
+    struct pl_loop l = {.g = g, .at = at, .n = g->node[at].n_in, .h = -1, .c = -1, .list = -1};
     struct pl_graph cond = {0};
     struct readers r = {0};
     struct pl_edge length;
@@ -542,14 +589,15 @@ static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
     enum rt_status st = RT_OK;
     int64_t n;
 
-    if (l.n > MAX_VARIABLES || g->node[at].n_out != l.n ||
+    if (l.n > PL_LOOP_VARIABLES || g->node[at].n_out != l.n ||
         pl_look_inside(g, at, rt_attr_func(g->node[at].def, "body"), true, &l.body, &why))
         return RT_OK;
-    if (!find_body(&l) ||
+    memcpy(l.start, g->node[at].in, (size_t)l.n * sizeof *l.start);
+    if (!pl_loop_find(&l) ||
         pl_look_inside(g, at, rt_attr_func(g->node[at].def, "cond"), false, &cond, &why))
         goto end;
-    if (cond.n_fetches != 1 || !is_pure(&cond) || !find_limits(&l, &cond, cond.fetch[0]) ||
-        !find_length(&l, &length, &n))
+    if (cond.n_fetches != 1 || !is_pure(&cond, false) ||
+        !pl_loop_limits(&l, &cond, cond.fetch[0]) || !find_length(&l, &length, &n))
         goto end;
     r.mark = calloc((size_t)g->n + 1, 1);
     if (!r.mark)

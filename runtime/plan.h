@@ -8,7 +8,7 @@
  *   resolve.c   ops that make handles become constants that hold the session's resource
  *   simplify.c  folding, identities, equal nodes, constant branches
  *   freeze.c    reads of variables that nothing writes become constants
- *   fuse_loop.c loops that are recurrent layers (cell.c knows the cells)
+ *   fuse_frame.c, fuse_loop.c  loops that are recurrent layers (cell.c knows the cells)
  *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
  *   place.c     devices, copies where a tensor crosses
  *   finish.c    order, value indexes, last uses: the struct rt_plan

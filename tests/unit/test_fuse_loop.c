@@ -159,7 +159,8 @@ static void each_golden(void (*test)(const char *name, const struct golden *g))
 /* Loops that must not be left: nodes counted once per step would be many more. */
 static bool is_recognised(const char *name)
 {
-    static const char *const others[] = {"hard", "mask", "cells", "simple"};
+    static const char *const others[] = {"hard",   "mask",    "cells",
+                                         "simple", "tf1_gru", "tf1_lstm_length"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(name, others[i]))
             return false;
@@ -250,6 +251,17 @@ static void damaged(const char *name, const struct golden *g)
         {"split:output:2", "split:output:3"},
         {"mul_2:z:0", "add_1:z:0"},
         {"mul_1:z:0", "mul_2:z:0"},
+        /* of frames */
+        {"while/Identity_3", "while/Identity_4"},
+        {"while/Identity_4", "while/Identity_3"},
+        {"while/Identity_1", "while/Identity_2"},
+        {"rnn/Minimum", "rnn/Maximum"},
+        {"\x07Minimum", "\x07Maximum"},
+        {"while/Exit_4", "while/Exit_2"},
+        {"while/Merge_1", "while/Merge_2"},
+        {"rnn/TensorArray_1", "rnn/TensorArray:1"},
+        {"rnn/strided_slice_1", "rnn/strided_slice:0"},
+        {"cell/split:2", "cell/split:1"},
     };
     if (!is_recognised(name) || strstr(name, "both"))
         return;
