@@ -133,7 +133,7 @@ enum { FIRST, MIDDLE, LAST, N_PARTS };
 struct part {
     struct kn_conv_shape g;
     struct kn_dnnl dnnl;
-    _Atomic(struct kn_dnnl *) unclipped; /* the same without activation, made when NaN was met */
+    _Atomic(struct kn_dnnl *) bare; /* the same without activation, made when NaN was met */
 };
 struct cut {
     int64_t images;
@@ -153,7 +153,7 @@ struct conv {
     int64_t n_src, n_filter, n_dst; /* elements */
     struct kn_tail tail;            /* what oneDNN does not do */
     int bias;                       /* input that oneDNN adds; 0: none */
-    bool clips;                     /* oneDNN does the activation */
+    bool activates;                 /* oneDNN does the activation */
     atomic_int met_nan;
     bool empty; /* nothing to sum: the output is zero */
     bool by_library;
@@ -268,13 +268,13 @@ struct work {
 
 static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
                                const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
-                               bool clips);
+                               bool activates);
 
 /* NaN was met by an activation that makes it 0: the part without it, kept for the next time. */
-static enum rt_status unclipped(const struct conv *c, struct part *p, const struct kn_dnnl **out,
+static enum rt_status make_bare(const struct conv *c, struct part *p, const struct kn_dnnl **out,
                                 struct rt_run *r)
 {
-    struct kn_dnnl *d = atomic_load(&p->unclipped), *other = NULL;
+    struct kn_dnnl *d = atomic_load(&p->bare), *other = NULL;
 
     *out = d;
     if (d)
@@ -287,7 +287,7 @@ static enum rt_status unclipped(const struct conv *c, struct part *p, const stru
         free(d);
         return kn_dnnl_fail(r->err, s, r->node->name);
     }
-    if (!atomic_compare_exchange_strong(&p->unclipped, &other, d)) {
+    if (!atomic_compare_exchange_strong(&p->bare, &other, d)) {
         kn_dnnl_clear(d);
         free(d);
         d = other;
@@ -317,8 +317,8 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, struct pa
     struct conv *c = r->state;
     const float *bias = c->bias ? r->in[c->bias].data : NULL;
     const void *data[KN_DNNL_ARGS] = {src, w->filter, w->dst + at, bias};
-    const bool clips =
-        c->clips &&
+    const bool activates =
+        c->activates &&
         (w->met_nan || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN);
     const struct kn_dnnl *d = &p->dnnl;
     enum rt_status st = RT_OK;
@@ -327,18 +327,18 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, struct pa
         kn_bf16_round(src, (void *)(w->room + w->bf16_at), part_input(c, p));
         data[0] = w->room + w->bf16_at;
     }
-    if (clips)
+    if (activates)
         kn_tail_quiet();
-    if (clips || !c->clips)
+    if (activates || !c->activates)
         st = kn_dnnl_run(d, data, w->room, r->err, r->node->name);
-    if (clips && !st && w->met_nan) {
+    if (activates && !st && w->met_nan) {
         if (kn_tail_met_nan())
             atomic_store(w->met_nan, true);
         return st;
     }
-    if (c->clips && !st && (!clips || kn_tail_met_nan())) {
-        atomic_fetch_add_explicit(&c->met_nan, clips, memory_order_relaxed);
-        st = unclipped(c, p, &d, r);
+    if (c->activates && !st && (!activates || kn_tail_met_nan())) {
+        atomic_fetch_add_explicit(&c->met_nan, activates, memory_order_relaxed);
+        st = make_bare(c, p, &d, r);
         void *room = w->room;
         if (!st && d->scratch_bytes > p->dnnl.scratch_bytes)
             room = rt_scratch(r, d->scratch_bytes);
@@ -346,7 +346,7 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, struct pa
             st = r->err->code;
         if (!st)
             st = kn_dnnl_run(d, data, room, r->err, r->node->name);
-    } else if (clips) {
+    } else if (activates) {
         return st;
     }
     if (!st)
@@ -430,10 +430,10 @@ static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64
     const void *data[KN_DNNL_ARGS] = {w->src, (const char *)w->filter + filter_at, own,
                                       c->bias ? (const float *)r->in[c->bias].data + at : NULL};
 
-    if (c->clips)
+    if (c->activates)
         kn_tail_quiet();
     const enum rt_status st = kn_dnnl_run(&p->dnnl, data, room, r->err, r->node->name);
-    if (c->clips && !st && kn_tail_met_nan())
+    if (c->activates && !st && kn_tail_met_nan())
         atomic_store(w->met_nan, true);
     for (int64_t k = 0; k < pixels; k++)
         memcpy(w->dst + k * c->g.co + at, own + k * n, (size_t)n * sizeof *own);
@@ -457,7 +457,7 @@ static enum rt_status run_parts(struct rt_run *r, struct work *w)
     if (!cut->channels)
         return kn_parallel_parts(r, n_executions(c, cut), c->n_slots, run_shared, w);
     const enum rt_status st = kn_parallel_parts(r, n_slices(c, cut), c->n_slots, run_channels, w);
-    if (st || c->clips || !kn_tail_any(&c->tail))
+    if (st || c->activates || !kn_tail_any(&c->tail))
         return st;
     return kn_parallel_rows(r, c->n_dst / c->g.co, 2 * c->g.co, 1, run_tail, w);
 }
@@ -469,7 +469,7 @@ static enum rt_status run_cut(struct rt_run *r, struct work *w)
     char *room = w->room;
 
     if (c->n_slots &&
-        (!c->clips || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN) &&
+        (!c->activates || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN) &&
         rt_run_width(r) > 1) {
         w->room = room + c->slots_at;
         w->bf16_at = c->slot_bf16_at;
@@ -636,7 +636,7 @@ static void choose_blocks(const struct conv *c, struct cut *cut)
     const int64_t out = g->transposed ? g->axis[0].in : g->axis[0].out;
     const double row = products_of_row(g), image = row * (double)out;
     const double line = (double)c->n_dst / (double)g->batch / (double)out;
-    const bool after = kn_tail_any(&c->tail) && !c->clips;
+    const bool after = kn_tail_any(&c->tail) && !c->activates;
 
     cut->rows = 0;
     cut->images = image * (double)g->batch <= 2.0 * PRODUCTS
@@ -710,7 +710,7 @@ static void filter_format(const struct kn_conv_shape *g, struct filter_format *f
 /* `filter`: NULL: the layout is the library's choice. */
 static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
                                const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
-                               bool clips)
+                               bool activates)
 {
     dnnl_primitive_attr_t attr = NULL;
     const dnnl_dims_t channels = {g->co};
@@ -743,10 +743,10 @@ static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
         s = dnnl_dilated_convolution_forward_desc_init(
             &desc.forward, dnnl_forward_inference, dnnl_convolution_direct, &src,
             filter ? filter : &any, c->bias ? &bias : NULL, &dst, stride, dilation, lo, hi);
-    if (!s && clips) {
+    if (!s && activates) {
         s = kn_dnnl_attr(&attr);
         if (!s)
-            s = kn_tail_clip(&c->tail, attr);
+            s = kn_tail_post_op(&c->tail, attr);
     }
     if (!s)
         s = kn_dnnl_make(d, &desc, attr);
@@ -803,7 +803,7 @@ static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const 
 static void clear_cut(struct cut *cut)
 {
     for (int i = 0; i < N_PARTS; i++) {
-        struct kn_dnnl *d = atomic_exchange(&cut->part[i].unclipped, NULL);
+        struct kn_dnnl *d = atomic_exchange(&cut->part[i].bare, NULL);
         kn_dnnl_clear(&cut->part[i].dnnl);
         if (d)
             kn_dnnl_clear(d);
@@ -829,7 +829,7 @@ static dnnl_status_t make_cut(const struct conv *c, struct cut *cut,
         struct part *p = &cut->part[i];
         if (part_shape(c, cut, i, &p->g))
             s = make_part(c, &p->dnnl, &p->g, i == FIRST ? filter : &cut->part[FIRST].dnnl.md[1],
-                          c->clips);
+                          c->activates);
     }
     return s;
 }
@@ -866,7 +866,7 @@ static bool share_channels(const struct conv *c, int width, struct cut *cut)
         p->g = *g;
         p->g.co = i == FIRST ? cut->channels : g->co - from;
         kn_dnnl_slice(&c->format.md, 0, from, p->g.co, &filter);
-        s = make_part(c, &p->dnnl, &p->g, &filter, c->clips);
+        s = make_part(c, &p->dnnl, &p->g, &filter, c->activates);
     }
     if (s) {
         clear_cut(cut);
@@ -945,15 +945,15 @@ static void share_tail(struct conv *c, bool folds)
         return;
     c->bias = c->tail.shift;
     c->tail.scale = c->tail.shift = 0;
-    c->clips = kn_tail_is_clipping(&c->tail);
+    c->activates = kn_tail_has_post_op(&c->tail);
 }
 
 static dnnl_status_t try_parts(struct conv *c)
 {
     dnnl_status_t s = make_parts(c);
-    if (s && c->clips) {
+    if (s && c->activates) {
         clear_cut(&c->cut[ALONE]);
-        c->clips = false;
+        c->activates = false;
         s = make_parts(c);
     }
     return s;
@@ -980,13 +980,13 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     if (s && c->format.bf16) {
         clear_cut(&c->cut[ALONE]);
         c->format.bf16 = false;
-        c->clips = kn_tail_is_clipping(&c->tail) && !c->tail.scale;
+        c->activates = kn_tail_has_post_op(&c->tail) && !c->tail.scale;
         s = try_parts(c);
     }
     if (s) {
         clear_cut(&c->cut[ALONE]);
         c->tail = whole;
-        c->clips = false;
+        c->activates = false;
         if (s == dnnl_unimplemented || s == dnnl_invalid_arguments)
             return RT_OK; /* the loops can */
         return kn_dnnl_fail(p->err, s, p->node->name);

@@ -138,10 +138,10 @@ static dnnl_status_t make(const struct kn_packed *s, int64_t rows, const dnnl_me
         st = dnnl_memory_desc_init_by_tag(&mv, 2, v, dnnl_f32, dnnl_ab);
     if (!st)
         st = dnnl_matmul_desc_init(&desc, &ma, &mb, s->bias ? &mv : NULL, &mc);
-    if (!st && s->clips) {
+    if (!st && s->activates) {
         st = kn_dnnl_attr(&attr);
         if (!st)
-            st = kn_tail_clip(&s->tail, attr);
+            st = kn_tail_post_op(&s->tail, attr);
     }
     if (!st)
         st = kn_dnnl_make(d, &desc, attr);
@@ -187,10 +187,10 @@ static size_t padded(size_t n)
 
 static dnnl_status_t make_fitting(struct kn_packed *s)
 {
-    s->clips = kn_tail_is_clipping(&s->tail) && !s->tail.scale;
+    s->activates = kn_tail_has_post_op(&s->tail) && !s->tail.scale;
     dnnl_status_t made = make(s, s->rows, NULL, &s->dnnl);
-    if (made == dnnl_unimplemented && s->clips) {
-        s->clips = false;
+    if (made == dnnl_unimplemented && s->activates) {
+        s->activates = false;
         made = make(s, s->rows, NULL, &s->dnnl);
     }
     return made;
@@ -258,7 +258,7 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         kn_packed_clear(s);
         s->tail = whole;
         s->bias = 0;
-        s->clips = false;
+        s->activates = false;
         s->odd_at = padded((size_t)kn_gemm_scratch(g));
         *scratch = s->odd_at + odd;
         return RT_OK;
@@ -290,12 +290,11 @@ void kn_packed_clear(struct kn_packed *s)
 
 /* A product whose activation made 0 of NaN, again without it. Rare: the library's object is made
  * for this run alone. */
-static enum rt_status run_unclipped(const struct kn_packed *s, const void *const *data,
-                                    struct rt_run *r)
+static enum rt_status run_bare(const struct kn_packed *s, const void *const *data, struct rt_run *r)
 {
     struct kn_packed plain = *s;
 
-    plain.clips = false;
+    plain.activates = false;
     plain.dnnl = (struct kn_dnnl){.prim = NULL};
     const dnnl_status_t made = make(&plain, s->rows, &s->dnnl.md[1], &plain.dnnl);
     if (made)
@@ -329,13 +328,13 @@ static enum rt_status run_blocks(const struct kn_packed *s, const void *const *d
         const int64_t i = done < g->m - s->rows ? done : g->m - s->rows;
         const void *block[KN_DNNL_ARGS];
         rows_from(s, data, i, block);
-        if (s->clips)
+        if (s->activates)
             kn_tail_quiet();
         st = kn_dnnl_run(&s->dnnl, block, room, r->err, r->node->name);
-        const bool again = s->clips && !st && kn_tail_met_nan();
+        const bool again = s->activates && !st && kn_tail_met_nan();
         if (again)
-            st = run_unclipped(s, block, r);
-        if (!st && (again || !s->clips))
+            st = run_bare(s, block, r);
+        if (!st && (again || !s->activates))
             kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], i * g->n, s->rows,
                           g->n);
         if (!st && done + s->rows < g->m)
@@ -364,13 +363,13 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
         (i >= s->n_slots && rt_run_check(r)))
         return r->err->code;
     rows_from(s, x->data, first, block);
-    if (s->clips)
+    if (s->activates)
         kn_tail_quiet();
     const enum rt_status st =
         kn_dnnl_run(d, block, x->room + (size_t)slot * s->slot_bytes, r->err, r->node->name);
-    if (s->clips && !st && kn_tail_met_nan())
+    if (s->activates && !st && kn_tail_met_nan())
         atomic_store(&x->met_nan, true);
-    else if (!s->clips && !st)
+    else if (!s->activates && !st)
         kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], first * g->n,
                       left < s->share_rows ? left : s->share_rows, g->n);
     return st;

@@ -21,7 +21,7 @@ struct kn_packed {
     size_t slots_at, slot_bytes;  /* in scratch: oneDNN's, for each of them */
     struct kn_tail tail;          /* what oneDNN does not do of the node's */
     int bias;                     /* input that oneDNN adds; 0: none */
-    bool clips;                   /* oneDNN does the activation */
+    bool activates;               /* oneDNN does the activation */
     size_t scratch_bytes;         /* of oneDNN */
     size_t odd_at;                /* in scratch: what an odd tail starts from */
     const struct rt_pack *b;      /* NULL: the runtime keeps none; the product is a plain one */

@@ -345,25 +345,35 @@ enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const f
 
 /* ---- oneDNN's part ---- */
 
-bool kn_tail_is_clipping(const struct kn_tail *t)
+bool kn_tail_has_post_op(const struct kn_tail *t)
 {
 #if defined(__SSE__)
-    return (t->act == KN_ACT_RELU || t->act == KN_ACT_RELU6) && !t->residual;
+    return !t->residual && (t->act == KN_ACT_RELU || t->act == KN_ACT_RELU6 ||
+                            t->act == KN_ACT_SWISH || t->act == KN_ACT_HARD_SWISH);
 #else
     (void)t;
     return false;
 #endif
 }
 
-dnnl_status_t kn_tail_clip(const struct kn_tail *t, dnnl_primitive_attr_t attr)
+dnnl_status_t kn_tail_post_op(const struct kn_tail *t, dnnl_primitive_attr_t attr)
 {
+    dnnl_alg_kind_t kind = dnnl_eltwise_relu;
     dnnl_post_ops_t ops = NULL;
+    float alpha = 0;
 
+    if (t->act == KN_ACT_RELU6) {
+        kind = dnnl_eltwise_bounded_relu;
+        alpha = 6;
+    } else if (t->act == KN_ACT_SWISH) {
+        kind = dnnl_eltwise_swish;
+        alpha = t->alpha;
+    } else if (t->act == KN_ACT_HARD_SWISH) {
+        kind = dnnl_eltwise_hardswish;
+    }
     dnnl_status_t s = dnnl_post_ops_create(&ops);
     if (!s)
-        s = t->act == KN_ACT_RELU6
-                ? dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_bounded_relu, 6, 0)
-                : dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+        s = dnnl_post_ops_append_eltwise(ops, 1, kind, alpha, 0);
     if (!s)
         s = dnnl_primitive_attr_set_post_ops(attr, ops);
     dnnl_post_ops_destroy(ops);

@@ -79,14 +79,14 @@ void kn_tail_scale(float *d, const float *s, const float *v, int64_t rows, int64
 const float *kn_tail_vector(const struct rt_prep *p, int input);
 
 /*
- * Whether oneDNN does the activation as a post-op. Its maximum of NaN and 0 is 0, TensorFlow's is
- * NaN; but comparing NaN raises the processor's invalid flag, so that a run without the flag has
- * met none. The flag is a thread's own: kn_tail_quiet lowers it before, kn_tail_met_nan asks for it
- * after a run; then the activation must be done again from what it was given. False on processors
- * without such a flag.
+ * Whether oneDNN does the activation as a post-op. It makes numbers of NaN and infinity where
+ * TensorFlow makes NaN (its maximum of NaN and 0 is 0); but comparing NaN, or infinity times 0,
+ * raises the processor's invalid flag, so that a run without the flag has met neither. The flag is
+ * a thread's own: kn_tail_quiet lowers it before, kn_tail_met_nan asks for it after a run; then the
+ * activation must be done again from what it was given. False on processors without such a flag.
  */
-bool kn_tail_is_clipping(const struct kn_tail *t);
-dnnl_status_t kn_tail_clip(const struct kn_tail *t, dnnl_primitive_attr_t attr);
+bool kn_tail_has_post_op(const struct kn_tail *t);
+dnnl_status_t kn_tail_post_op(const struct kn_tail *t, dnnl_primitive_attr_t attr);
 void kn_tail_quiet(void);
 bool kn_tail_met_nan(void);
 
