@@ -227,7 +227,23 @@ static void states(struct page *p)
     rt_arena_free(arena);
 }
 
-enum of_version { QUEUED, WEIGHT_BYTES };
+enum of_version { QUEUED, WEIGHT_BYTES, PACKED_BYTES, LAYOUTS };
+
+static int64_t of_version(const struct srv_version *v, enum of_version what)
+{
+    struct rt_session_stats stats;
+    switch (what) {
+    case QUEUED:
+        return v->lane ? srv_lane_jobs(v->lane) : 0;
+    case WEIGHT_BYTES:
+        return v->loaded->weight_bytes;
+    case PACKED_BYTES:
+    case LAYOUTS:
+        break;
+    }
+    rt_session_stats(v->loaded->session, &stats);
+    return what == PACKED_BYTES ? stats.packed_bytes : stats.n_layouts;
+}
 
 static void versions(struct page *p, const char *name, const char *help, enum of_version what)
 {
@@ -235,12 +251,9 @@ static void versions(struct page *p, const char *name, const char *help, enum of
     for (int i = 0; p->map && i < p->map->n_models; i++)
         for (int k = 0; k < p->map->models[i].n_versions; k++) {
             const struct srv_version *v = p->map->models[i].versions[k];
-            int64_t value = what == WEIGHT_BYTES ? v->loaded->weight_bytes
-                            : v->lane            ? srv_lane_jobs(v->lane)
-                                                 : 0;
             start_labels(p, p->map->models[i].name);
             srv_text_label_int(&p->labels, "version", v->version);
-            rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, p->labels.p, value);
+            rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, p->labels.p, of_version(v, what));
         }
 }
 
@@ -278,6 +291,10 @@ static void gauges(struct page *p)
     versions(p, "slipway_queue_requests", "Requests that wait for a worker.", QUEUED);
     versions(p, "slipway_model_weight_bytes", "Bytes of a version's weights in its files.",
              WEIGHT_BYTES);
+    versions(p, "slipway_model_packed_bytes",
+             "Bytes of a version's constants in the forms that kernels read.", PACKED_BYTES);
+    versions(p, "slipway_model_layouts", "Shapes for which a version's plans are compiled.",
+             LAYOUTS);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);
     struct timespec cpu = {0};

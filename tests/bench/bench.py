@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Measures the server: bench.py front|start|swap|triton ... (./run bench). Prints ratios, medians of alternated runs.
+"""Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios, medians of alternated runs.
 
 front   half_plus_two Predict on one core, the load on another, against the bare echo servers of libmicrohttpd and gRPC,
         with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
 triton  the same against Triton's own front ends (tests/bench/triton/start.sh must run on the other core's pair).
 start   process start to the first right answer, half_plus_two.
+load    --model DIR (resnet50 of the engines' models): from a version judged complete and stable to AVAILABLE, and to compiled plans;
+        resident memory against the packed weights, with Winograd and without.
 swap    --model DIR: 20 swaps under constant load: failed requests, resident memory, p99 against the steady one.
 """
 import argparse
+import datetime
 import http.client
 import json
 import os
@@ -232,6 +235,58 @@ def swap(args):
           f"during {p99[1]:.1f} ms ({p99[1] / p99[0]:.2f} times)")
 
 
+def gauge(page, name):
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", page, re.M))
+
+
+def moment(log, text):
+    """When the log said so, in seconds; None: not yet."""
+    with open(log, encoding="utf-8") as file:
+        found = re.search(rf"^(\S+)Z INFO {text}", file.read(), re.M)
+    return datetime.datetime.fromisoformat(found[1]).timestamp() if found else None
+
+
+def load_once(args, folder, flags):
+    """(seconds to AVAILABLE, seconds until a plan is compiled, CPU seconds, resident MB, packed MB, weights MB)."""
+    base, log = os.path.join(folder, "m"), os.path.join(folder, "log")
+    shutil.rmtree(base, ignore_errors=True)
+    os.makedirs(base)
+    with open(log, "wb") as file:
+        process = subprocess.Popen([SLIPWAY, "serve", "--port=0", "--rest_api_port=18701", f"--models={folder}", *flags],
+                                   stdout=subprocess.DEVNULL, stderr=file)
+    try:
+        wait_port(18701)
+        shutil.copytree(args.model, os.path.join(folder, ".coming"))
+        before = cpu_s(process.pid)
+        os.rename(os.path.join(folder, ".coming"), os.path.join(base, "1"))
+        begin = end = compiled = None
+        limit = time.monotonic() + 300
+        while not (begin and end and compiled):
+            if time.monotonic() > limit:
+                sys.exit("not loaded after 300 s: " + open(log, encoding="utf-8").read())
+            time.sleep(0.005)
+            begin = begin or moment(log, "Loading servable version")
+            end = end or moment(log, "Successfully loaded servable version")
+            page = get(18701, "/monitoring/prometheus/metrics")[1].decode() if end else ""
+            compiled = time.time() if gauge(page, "slipway_model_layouts") else None
+        mb = [gauge(page, f"slipway_model_{what}_bytes") / 1e6 for what in ("packed", "weight")]
+        return end - begin, max(compiled - end, 0), cpu_s(process.pid) - before, resident(process.pid) * 1.048576, *mb
+    finally:
+        stop(process)
+
+
+def load(args):
+    args.model = os.path.abspath(args.model or os.path.join(ROOT, "build/bench-models/resnet50/1"))
+    for flags in ([], ["--winograd=off"]):
+        with tempfile.TemporaryDirectory(dir=args.work) as folder:
+            runs = [load_once(args, folder, flags) for _ in range(args.rounds)]
+        ready, compiled, cpu, memory, packed, weights = (statistics.median(r[k] for r in runs) for k in range(6))
+        limit = 1.3 * packed + 100  # without Winograd what is packed is as large as the weights that signatures use
+        print(f"{' '.join(flags) or 'as it is'}: AVAILABLE after {ready:.2f} s (limit 1.0), compiled {compiled:.2f} s later (limit "
+              f"2), CPU time {cpu:.2f} s; resident {memory:.0f} MB (limit {limit:.0f}: packed {packed:.0f}, in "
+              f"the files {weights:.0f})", flush=True)
+
+
 def available(base):
     try:
         states = json.loads(get(18701, f"/v1/models/{os.path.basename(base)}")[1])["model_version_status"]
@@ -271,10 +326,10 @@ def triton(args):
 def main():
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["front", "start", "swap", "triton"])
+    parser.add_argument("what", choices=["front", "start", "swap", "load", "triton"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--model", help="swap: a version's directory")
+    parser.add_argument("--model", help="swap, load: a version's directory")
     parser.add_argument("--body", help="swap: file with the request body")
     parser.add_argument("--data", default=BODY, help="swap: the request body")
     parser.add_argument("--clients", type=int, default=2)
@@ -282,9 +337,9 @@ def main():
     parser.add_argument("--swaps", type=int, default=20)
     parser.add_argument("--steady", type=float, default=20)
     parser.add_argument("--pause", type=float, default=2)
-    parser.add_argument("--work", help="swap, triton: folder for what they make")
+    parser.add_argument("--work", help="swap, load, triton: folder for what they make")
     args = parser.parse_args()
-    {"front": front, "start": start, "swap": swap, "triton": triton}[args.what](args)
+    {"front": front, "start": start, "swap": swap, "load": load, "triton": triton}[args.what](args)
 
 
 if __name__ == "__main__":

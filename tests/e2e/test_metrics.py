@@ -95,6 +95,8 @@ class Metrics(support.Case):
                                     model_path=path), 0)
         self.assertEqual(value_of(after, "slipway_models_loaded"), 3)
         self.assertGreater(value_of(after, "slipway_model_weight_bytes", model="digits"), 1000)
+        self.assertGreater(value_of(after, "slipway_model_packed_bytes", model="digits"), 1000)
+        self.assertGreaterEqual(value_of(after, "slipway_model_layouts", model="digits"), 1)
 
     def test_histograms_add_up_and_nothing_is_nan(self):
         self.server.predict("half_plus_two", [1.0])
