@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/parallel.h"
+
 /* ---- OpenBLAS's processor ---- */
 
 #if defined(__x86_64__)
@@ -385,8 +387,8 @@ static int64_t block_side(int64_t side, double share)
     return n < side ? n : side;
 }
 
-enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
-                              void *c, void *scratch, struct rt_run *r)
+static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const void *a, const void *b,
+                                  void *c, void *scratch, struct rt_run *r)
 {
     const double work = (double)g->m * (double)g->n * (double)g->k, most = block_work(g, plain);
     const size_t size = rt_dtype_size(g->dtype);
@@ -419,4 +421,61 @@ enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a
                 return r->err->code;
         }
     return RT_OK;
+}
+
+/* ---- on several cores ---- */
+
+struct shared {
+    const struct kn_gemm *g;
+    const char *a, *b;
+    char *c;
+};
+
+enum { SHARE_ROWS = 16, SHARE_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
+
+static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct shared *x = arg;
+    const int64_t size = (int64_t)rt_dtype_size(x->g->dtype);
+    struct kn_gemm part = *x->g;
+
+    part.m = to - from;
+    return blocks_here(&part, false, x->a + (part.ta ? from : from * part.lda) * size, x->b,
+                       x->c + from * part.ldc * size, NULL, r);
+}
+
+static enum rt_status some_columns(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct shared *x = arg;
+    const int64_t size = (int64_t)rt_dtype_size(x->g->dtype);
+    struct kn_gemm part = *x->g;
+
+    part.n = to - from;
+    return blocks_here(&part, false, x->a, x->b + (part.tb ? from * part.ldb : from) * size,
+                       x->c + from * size, NULL, r);
+}
+
+/* One part per core: the library copies the other matrix for each. */
+static int64_t share_of(int64_t n, int width, int64_t step)
+{
+    return ((n + width - 1) / width + step - 1) / step * step;
+}
+
+enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
+                              void *c, void *scratch, struct rt_run *r)
+{
+    struct shared x = {g, a, b, c};
+    const int width = rt_run_width(r);
+
+    if (width == 1 || plain || (g->dtype != RT_F32 && g->dtype != RT_F64) || !g->k || is_tiny(g))
+        return blocks_here(g, plain, a, b, c, scratch, r);
+    if (g->m >= 2 * SHARE_ROWS)
+        return kn_parallel_rows(r, g->m, (g->n * g->k) / PRODUCTS_OF_WORK + 1,
+                                share_of(g->m, width, SHARE_ROWS), some_rows, &x);
+    /* One row reads the matrix once: that is what there is to share. The columns of several would
+     * be added up in another order by the library where a part ends. */
+    if (g->m > 1)
+        return blocks_here(g, plain, a, b, c, scratch, r);
+    return kn_parallel_rows(r, g->n, g->m * g->k / PRODUCTS_OF_WORK + 1,
+                            share_of(g->n, width, SHARE_COLUMNS), some_columns, &x);
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/packed.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tail.h"
 #include "kernels/entry.h"
 
@@ -348,24 +349,24 @@ static enum rt_status finish(const struct gemm_state *s, struct rt_run *r, void 
     return kn_tail_spread(&s->tail, r, c);
 }
 
-static enum rt_status run_gemm(struct rt_run *r)
+/* Products [from, to) of the batch; arg: where the results begin. */
+static enum rt_status some_products(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct gemm_state *s = r->state;
     const struct product *p = &s->p;
     const int64_t size_a = (int64_t)rt_dtype_size(p->ta), size_b = (int64_t)rt_dtype_size(p->tb);
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
     const char *a = r->in[0].data, *b = r->in[1].data;
-    char *c = s->tail.odd ? (char *)r->scratch + s->odd_at : r->out[0].data;
-    const void *made = c;
-    int64_t at[MAX_BATCH_RANK] = {0}, left = RT_WORK, work = kn_gemm_work(&p->g);
+    char *c = (char *)arg + from * step_c;
+    int64_t at[MAX_BATCH_RANK] = {0}, left = RT_WORK, work = kn_gemm_work(&p->g), index = from;
 
-    if (!step_c)
-        return RT_OK;
-    if (!p->g.k) { /* sums over nothing; the operands have no bytes */
-        memset(c, 0, (size_t)(p->batches * step_c));
-        return finish(s, r, c);
+    for (int ax = p->rank - 1; ax >= 0; ax--) {
+        at[ax] = index % p->dim[ax];
+        index /= p->dim[ax];
+        a += at[ax] * p->step_a[ax] * size_a;
+        b += at[ax] * p->step_b[ax] * size_b;
     }
-    for (int64_t i = 0; i < p->batches; i++, c += step_c) {
+    for (int64_t i = from; i < to; i++, c += step_c) {
         if (multiply(s, a, b, c, r))
             return r->err->code;
         for (int ax = p->rank - 1; ax >= 0; ax--) {
@@ -380,7 +381,28 @@ static enum rt_status run_gemm(struct rt_run *r)
         if (rt_run_spend(r, &left, work))
             return r->err->code;
     }
-    return finish(s, r, (float *)(uintptr_t)made);
+    return RT_OK;
+}
+
+static enum rt_status run_gemm(struct rt_run *r)
+{
+    const struct gemm_state *s = r->state;
+    const struct product *p = &s->p;
+    const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
+    char *c = s->tail.odd ? (char *)r->scratch + s->odd_at : r->out[0].data;
+
+    if (!step_c)
+        return RT_OK;
+    if (!p->g.k) { /* sums over nothing; the operands have no bytes */
+        memset(c, 0, (size_t)(p->batches * step_c));
+        return finish(s, r, c);
+    }
+    /* One product is shared out by itself, and scratch memory is there for one at a time. */
+    const enum rt_status st =
+        p->batches == 1 || s->odd_at || s->plain
+            ? some_products(r, c, 0, p->batches)
+            : kn_parallel_rows(r, p->batches, kn_gemm_work(&p->g) / 16 + 1, 1, some_products, c);
+    return st ? st : finish(s, r, c);
 }
 
 /* ---- constant right-hand matrix, packed ---- */

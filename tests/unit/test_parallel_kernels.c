@@ -202,6 +202,27 @@ static void products_do_not_depend_on_the_cores(void **state)
         a_product(x, 1024, 70, 90, tail, false);
     }
     a_product(x, 128, 192, 256, true, true);
+    for (int rows = 1; rows <= 20; rows += 4) { /* a few of its own rows times a large matrix */
+        char attrs[80];
+        input(x);
+        snprintf(attrs, sizeof attrs, "dtype=int32 value=int32<2>:%d,2000", rows);
+        gd_node(&x->g, "from", "Const", "", "dtype=int32 value=int32<2>:0,0");
+        gd_node(&x->g, "size", "Const", "", attrs);
+        gd_node(&x->g, "s", "Slice", "x from size", "T=float Index=int32");
+        gd_node(&x->g, "y", "MatMul", "s x", "T=float");
+        same_bits(x, SHAPE(2000, 2000), false);
+    }
+    for (int turned = 0; turned < 2; turned++) { /* of two matrices that are no constants */
+        input(x);
+        gd_node(&x->g, "y", "BatchMatMulV2", "x x",
+                turned ? "T=float adj_x=false adj_y=true" : "T=float adj_x=true adj_y=false");
+        same_bits(x, SHAPE(12, 64, 128), false);
+        input(x);
+        gd_node(&x->g, "y", "MatMul", "x x",
+                turned ? "T=float transpose_a=false transpose_b=true"
+                       : "T=float transpose_a=true transpose_b=false");
+        same_bits(x, SHAPE(301, 333), false);
+    }
 }
 
 static void loops_over_memory_do_not_depend_on_the_cores(void **state)
