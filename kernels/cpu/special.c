@@ -31,11 +31,20 @@ static double upper_quantile(double q)
     if (!(z > 0))
         z = 0;
     for (int i = 0; i < 6; i++) {
-        const double tail = erfc(z * M_SQRT1_2) / 2;
-        const double density = exp(-z * z / 2) * 0.39894228040143268;
-        const double ratio = density / tail;    /* -d(log tail)/dz */
-        const double f = log(tail / q) / ratio; /* the step of Newton's method */
-        const double curve = ratio - z;         /* of log tail against its slope */
+        double ratio, off; /* -d(log tail)/dz; log(tail / q) */
+        if (z < 36) {
+            const double tail = erfc(z * M_SQRT1_2) / 2;
+            const double density = exp(-z * z / 2) * 0.39894228040143268;
+            ratio = density / tail;
+            off = log(tail / q);
+        } else { /* both may be subnormal, and are zero then; their logarithms are not */
+            const double u = 1 / (z * z);
+            const double series = 1 - u * (1 - u * (3 - u * (15 - u * (105 - u * 945))));
+            ratio = z / series;
+            off = log(series) - z * z / 2 - log(z * 2.5066282746310002) - log(q);
+        }
+        const double f = off / ratio;   /* the step of Newton's method */
+        const double curve = ratio - z; /* of log tail against its slope */
         const double step = f / (1 + f * curve / 2);
         z += step;
         if (fabs(step) < 1e-16 * z)

@@ -483,4 +483,6 @@ class TensorSet:
         return t.ref() in self.refs
 
 
+# Where sums cancel, what is left is noise.
+NOISE = 1e-5
 TOLERANCE = {"float32": 2e-4, "float64": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}  # of the largest magnitude; float64: made from float32

@@ -13,7 +13,7 @@ import zlib
 
 from run import ROOT, Refusal, Runner, compare_arrays, encode, np, packed  # first: it sets the environment
 
-from random_graph import TOLERANCE, RandomGraph
+from random_graph import NOISE, TOLERANCE, RandomGraph
 
 PLAIN = ("no_fusion", "no_winograd", "no_autotune")
 TUNINGS = {
@@ -41,7 +41,7 @@ def session(tf, graph):
 
 
 def tolerance(value):
-    return {"rtol": TOLERANCE[value.dtype.name]} if value.dtype.name in TOLERANCE else {}
+    return {"rtol": TOLERANCE[value.dtype.name], "atol": NOISE} if value.dtype.name in TOLERANCE else {}
 
 
 def same_bits(a, b):
@@ -118,7 +118,7 @@ def sample(tf, value):
     few = encode(tf, flat[np.arange(n) * flat.size // n] if n else flat[:0])
     number = struct.unpack("<i", few[:4])[0]
     head = struct.pack(f"<ii{value.ndim}q", number, value.ndim, *value.shape)
-    return head + struct.pack("<d", tolerance(value).get("rtol", 0) * (largest or 1)) + few
+    return head + struct.pack("<d", max(tolerance(value).get("rtol", 0) * largest, tolerance(value).get("atol", 0))) + few
 
 
 def record(tf, folder, seeds, steps):
