@@ -33,9 +33,35 @@ static void stream_free(void *s)
     dnnl_stream_destroy(s);
 }
 
+/*
+ * A model's layers, signatures and plans want the same primitives again and again, and each has
+ * 10 KB of code and more: the library's cache lets them share one. It would hold on to those of
+ * models that are gone, so it is emptied whenever half of what there was is gone.
+ */
+enum { CACHED = 4096 };
+static atomic_int n_made, most_made;
+
+static void count_made(void)
+{
+    const int n = atomic_fetch_add(&n_made, 1) + 1;
+    int most = atomic_load(&most_made);
+    while (n > most && !atomic_compare_exchange_weak(&most_made, &most, n))
+        ;
+}
+
+static void count_gone(void)
+{
+    const int n = atomic_fetch_sub(&n_made, 1) - 1;
+    int most = atomic_load(&most_made);
+    if (n > most / 2 || !atomic_compare_exchange_strong(&most_made, &most, n))
+        return;
+    dnnl_set_primitive_cache_capacity(0);
+    dnnl_set_primitive_cache_capacity(CACHED);
+}
+
 static void start(void)
 {
-    if (dnnl_set_primitive_cache_capacity(0) || pthread_key_create(&stream_key, stream_free))
+    if (dnnl_set_primitive_cache_capacity(CACHED) || pthread_key_create(&stream_key, stream_free))
         return;
     if (dnnl_engine_create(&engine, dnnl_cpu, 0))
         engine = NULL;
@@ -97,6 +123,7 @@ static dnnl_status_t take(struct kn_dnnl *p, const_dnnl_primitive_desc_t pd)
         p->idle = NULL;
         return s;
     }
+    count_made();
     p->scratch = *dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = dnnl_memory_desc_get_size(&p->scratch);
     return s;
@@ -194,8 +221,11 @@ void kn_dnnl_clear(struct kn_dnnl *p)
         set_free(atomic_load_explicit(&p->idle->set[i], memory_order_acquire));
     free(p->idle);
     p->idle = NULL;
+    if (!p->prim)
+        return;
     dnnl_primitive_destroy(p->prim);
     p->prim = NULL;
+    count_gone();
 }
 
 /* NULL: none is idle. */

@@ -3,8 +3,8 @@
  *
  * A primitive is made with scratch memory of the caller's (the library's own is shared between
  * threads and gives wrong answers) and by a thread of OpenMP width 1 (the width is fixed when it
- * is made, and again when it runs). The library's process-wide cache of primitives is off: who
- * makes one owns it.
+ * is made, and again when it runs). The library's process-wide cache lets those that are alike
+ * share their code, as long as somebody has one.
  *
  * Threads: a made primitive may be executed by any number of threads, each with its own scratch.
  */
