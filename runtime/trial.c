@@ -24,6 +24,7 @@ static const int64_t long_ns = 10000000; /* all candidates once: then no second 
 
 struct pl_trial {
     struct rt_pack *pack; /* a chain, shared by the candidates where sizes are equal */
+    size_t asked;         /* bytes of packs, by the candidate that is prepared */
     size_t other_bytes;
     char *other; /* what fills the cache */
 };
@@ -32,6 +33,7 @@ struct candidate {
     const struct rt_kernel *kernel;
     struct rt_prepared *prepared;
     int64_t best_ns; /* at this batch */
+    size_t packed;   /* bytes */
     double score;    /* sum over batches of its time by the best one's */
     bool out;
 };
@@ -66,6 +68,7 @@ enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes, const s
 {
     struct pl_trial *t = p->self->trial;
 
+    t->asked += bytes;
     for (struct rt_pack *k = t->pack; k; k = k->next)
         if (k->bytes == bytes) {
             *out = k;
@@ -208,12 +211,14 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
                            .self = p,
                            .err = err};
     c->prepared = p;
+    trial->asked = 0;
     if (c->kernel->can && c->kernel->can(&prep) <= 0)
         return false;
     if (c->kernel->prepare && c->kernel->prepare(&prep, &p->state))
         return false;
     p->release = prep.release;
     p->scratch_bytes = prep.scratch_bytes;
+    c->packed = trial->asked;
     for (int k = 0; k < t->n_in; k++)
         if (is_constant(from, k) && !(p->packed >> k & 1) && rt_tensor_load(&t->in[k], err))
             return false;
@@ -329,6 +334,21 @@ static int64_t try_rows(const struct rt_prep *prep, struct candidate *c, int n, 
     return n_left ? first : -1;
 }
 
+/* The best one of one row has the largest weights: more rows share their reading, so that it only
+ * gets better. */
+static bool is_settled(const struct candidate *c, int n)
+{
+    int best = 0, largest = 0;
+
+    for (int k = 0; k < n; k++) {
+        if (!c[k].out && (c[best].out || c[k].best_ns < c[best].best_ns))
+            best = k;
+        if (!c[k].out && (c[largest].out || c[k].packed > c[largest].packed))
+            largest = k;
+    }
+    return best == largest;
+}
+
 int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
              int64_t *left_ns)
 {
@@ -349,8 +369,9 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
         c[k].kernel = kernels[k];
     const int64_t one = try_rows(prep, c, n, 1, &trial);
     best_of(c, n, &n_left);
-    if (one >= 0 && one < long_ns && n_left > 1 && prep->n_in && in->shape.rank > 0 &&
-        in->shape.dim[0] == 1 && prep->node->op->rows && prep->node->op->infer) {
+    if (one >= 0 && one < long_ns && n_left > 1 && !is_settled(c, n) && prep->n_in &&
+        in->shape.rank > 0 && in->shape.dim[0] == 1 && prep->node->op->rows &&
+        prep->node->op->infer) {
         struct candidate few[MOST];
         memcpy(few, c, sizeof few);
         if (try_rows(prep, few, n, ROWS, &trial) >= 0)

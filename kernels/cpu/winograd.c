@@ -16,7 +16,7 @@ struct kn_winograd_loops {
 
 enum {
     LINE = 16,       /* floats in a cache line */
-    LEAST_TILES = 48 /* in a block: transformed weights are read once per block */
+    LEAST_TILES = 32 /* in a block: transformed weights are read once per block */
 };
 
 #define LOOPS(name) base_##name
@@ -78,8 +78,8 @@ bool kn_winograd_solve(struct kn_winograd *w)
     if (__builtin_mul_overflow(w->tiles_h, w->tiles_w, &tiles) ||
         __builtin_mul_overflow(tiles, w->batch, &tiles))
         return false;
-    /* The weights of a product are as many bytes as this many of its rows in and out. */
-    int64_t block = w->ci * w->co / (w->ci + w->co);
+    /* The weights of a product are as many bytes as twice this many of its rows in and out. */
+    int64_t block = w->ci * w->co / (w->ci + w->co) / 2;
     if (block < LEAST_TILES)
         block = LEAST_TILES;
     const int64_t blocks = (tiles - 1) / block + 1;
@@ -101,8 +101,11 @@ size_t kn_winograd_pack_bytes(const struct kn_winograd *w)
     return (size_t)(n_products(w) * w->ci * ((w->co + panel - 1) / panel * panel)) * sizeof(float);
 }
 
-/* G g G' of one 3x3 filter, in double: its rounding would be in every product. */
-static void filter_tile(int m, double g[3][3], double u[6][6])
+enum { PACKED = 8 }; /* filters transformed at a time; a panel has a multiple of it */
+
+/* G g G' of 3x3 filters side by side, in double: their rounding would be in every product.
+ * `tap` floats from one of the nine to the next, `matrix` from one product's value to the next. */
+KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, int64_t matrix)
 {
     static const double g2[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};
     static const double g4[6][3] = {{1.0 / 4, 0, 0},
@@ -114,31 +117,31 @@ static void filter_tile(int m, double g[3][3], double u[6][6])
     const double(*t)[3] = m == 4 ? g4 : g2;
 
     for (int i = 0; i < m + 2; i++) {
-        double row[3];
+        double row[3][PACKED];
         for (int j = 0; j < 3; j++)
-            row[j] = t[i][0] * g[0][j] + t[i][1] * g[1][j] + t[i][2] * g[2][j];
+            for (int o = 0; o < PACKED; o++)
+                row[j][o] = t[i][0] * (double)g[j * tap + o] +
+                            t[i][1] * (double)g[(3 + j) * tap + o] +
+                            t[i][2] * (double)g[(6 + j) * tap + o];
         for (int j = 0; j < m + 2; j++)
-            u[i][j] = row[0] * t[j][0] + row[1] * t[j][1] + row[2] * t[j][2];
+            for (int o = 0; o < PACKED; o++)
+                u[(i * (m + 2) + j) * matrix + o] =
+                    (float)(row[0][o] * t[j][0] + row[1][o] * t[j][1] + row[2][o] * t[j][2]);
     }
 }
 
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst)
 {
-    const int64_t panel = w->loops->panel, a = w->m + 2, ci = w->ci, co = w->co;
+    const int64_t panel = w->loops->panel, ci = w->ci, co = w->co;
     const int64_t columns = (co + panel - 1) / panel * panel, matrix = ci * columns;
 
     if (columns != co)
         memset(dst, 0, kn_winograd_pack_bytes(w));
-    for (int64_t c = 0; c < ci; c++)
-        for (int64_t o = 0; o < co; o++) {
-            double g[3][3], u[6][6];
-            for (int i = 0; i < 9; i++)
-                g[i / 3][i % 3] = (double)filter[(i * ci + c) * co + o];
-            filter_tile(w->m, g, u);
-            float *at = dst + (o / panel * ci + c) * panel + o % panel;
-            for (int64_t i = 0; i < a * a; i++)
-                at[i * matrix] = (float)u[i / a][i % a];
-        }
+    for (int64_t first = 0; first < co; first += panel)
+        for (int64_t c = 0; c < ci; c++)
+            for (int64_t o = first; o < first + panel && o < co; o += PACKED)
+                pack_some(w->m, filter + c * co + o, ci * co,
+                          dst + first * ci + c * panel + (o - first), matrix);
 }
 
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w)

@@ -28,6 +28,8 @@ enum {
     /* From this many outputs per side on, tiles of 4x4 hold few that lie outside, and there are
      * enough of them even in one picture to pay for their larger weights. */
     LARGE_SIDE = 20,
+    LEAST_FOURS =
+        100, /* outputs: of fewer, tiles of 4x4 read more weights than they save products */
 };
 static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
 
@@ -66,6 +68,8 @@ static int can(const struct rt_prep *p, int m)
     quiet.err = &ignored;
     if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
         kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !solve(&g, m, &w))
+        return 0;
+    if (m == 4 && (double)w.out_h * (double)w.out_w < LEAST_FOURS)
         return 0;
     const int by_rule = w.out_h >= LARGE_SIDE && w.out_w >= LARGE_SIDE ? 4 : 2;
     return m == by_rule ? 3 : 1;
