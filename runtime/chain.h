@@ -4,7 +4,10 @@
  * fuse_chain.c finds them, kernels/cpu/fused_chain.c runs them; this is the language between the
  * two. The attribute "steps" is a list of ints, three for each step: which one, and its operands.
  * An operand below the node's n_in is that input; n_in + j is the result of step j, which stands
- * before. The last step's result is the output. Every operand is used.
+ * before. The last step's result is the output.
+ *
+ * If the attribute "pieces" is not 0, operand 0 is that many inputs, the first ones, joined along
+ * "axis", and the others of them are no operands.
  */
 #ifndef RT_CHAIN_H
 #define RT_CHAIN_H

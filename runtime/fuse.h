@@ -53,5 +53,6 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err);
 
 #endif

@@ -186,16 +186,18 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
         step[j].b = settle(step[j].b, n, n_in);
     }
     memset(dtype, RT_F32, sizeof dtype);
-    const struct rt_attr attr = {.type = RT_ATTR_INT | RT_ATTR_LIST,
-                                 .n = (size_t)n * 3,
-                                 .v.ints = (const int64_t *)(const void *)step};
+    const struct rt_attr attr[3] = {{.type = RT_ATTR_INT | RT_ATTR_LIST,
+                                     .n = (size_t)n * 3,
+                                     .v.ints = (const int64_t *)(const void *)step},
+                                    {.type = RT_ATTR_INT},
+                                    {.type = RT_ATTR_INT}};
     const struct pl_own own = {.op = "_Chain",
                                .n_in = n_in,
                                .n_out = 1,
                                .in = in,
                                .in_dtype = dtype,
                                .out_dtype = &out_dtype,
-                               .attr = &attr};
+                               .attr = attr};
     const enum rt_status st = pl_make_own(p->g, member[0], &own, err);
     for (int j = 0; j < n && !st; j++) {
         p->step[member[j]] = -1;

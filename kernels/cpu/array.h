@@ -21,6 +21,9 @@ int64_t kn_shape_total(const struct rt_shape *s); /* -1: overflow */
 
 /* out 0 has input 0's shape. */
 enum rt_status kn_infer_copy(struct rt_infer *x);
+/* The shape of n inputs joined along an axis; unknown while one of theirs is. */
+enum rt_status kn_concat_shape(const struct rt_info *in, int n, int64_t axis, struct rt_shape *out,
+                               struct rt_error *err);
 /* every output is a scalar. */
 enum rt_status kn_infer_scalars(struct rt_infer *x);
 

@@ -16,14 +16,8 @@ static enum rt_status scalar(struct rt_error *err)
                    "ConcatOp : Can't concatenate scalars (use tf.stack instead)");
 }
 
-static enum rt_status concat_axis(const struct rt_node *node, const struct rt_tensor *t, int rank,
-                                  int *axis, struct rt_error *err)
+static enum rt_status check_axis(int64_t a, int rank, int *axis, struct rt_error *err)
 {
-    if (rt_tensor_count(t) != 1 || t->rank > 1)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "%s tensor should be a scalar integer, but got shape %s",
-                       axis_is_first(node) ? "concat_dim" : "axis", KN_TEXT(t));
-    const int64_t a = kn_int_at(t, 0);
     if (rank == 0 && a == 0)
         return scalar(err);
     if (a < -rank || a >= rank)
@@ -35,41 +29,63 @@ static enum rt_status concat_axis(const struct rt_node *node, const struct rt_te
     return RT_OK;
 }
 
-static enum rt_status concat_infer(struct rt_infer *x)
+static enum rt_status concat_axis(const struct rt_node *node, const struct rt_tensor *t, int rank,
+                                  int *axis, struct rt_error *err)
 {
-    const bool first = axis_is_first(x->node);
-    const int n = x->n_in - 1, ai = first ? 0 : n;
-    const struct rt_info *v = x->in + (first ? 1 : 0);
-    struct rt_shape *o = &x->out[0].shape;
+    if (rt_tensor_count(t) != 1 || t->rank > 1)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "%s tensor should be a scalar integer, but got shape %s",
+                       axis_is_first(node) ? "concat_dim" : "axis", KN_TEXT(t));
+    return check_axis(kn_int_at(t, 0), rank, axis, err);
+}
+
+enum rt_status kn_concat_shape(const struct rt_info *v, int n, int64_t at, struct rt_shape *out,
+                               struct rt_error *err)
+{
+    const struct rt_shape *s0 = &v[0].shape;
     int axis = 0;
 
-    if (!kn_known(x, 0) || !x->in[ai].value)
-        return RT_OK;
-    const struct rt_shape *s0 = &v[0].shape;
-    enum rt_status st = concat_axis(x->node, x->in[ai].value, s0->rank, &axis, x->err);
+    out->rank = -1;
+    for (int k = 0; k < n; k++)
+        if (!kn_shape_known(&v[k].shape))
+            return RT_OK;
+    enum rt_status st = check_axis(at, s0->rank, &axis, err);
     if (st)
         return st;
     struct rt_shape s = *s0;
     for (int k = 1; k < n; k++) {
         const struct rt_shape *sk = &v[k].shape;
         if (sk->rank == 0)
-            return scalar(x->err);
+            return scalar(err);
         if (sk->rank != s.rank)
-            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+            return rt_fail(err, RT_INVALID_ARGUMENT,
                            "ConcatOp : Ranks of all input tensors should match: shape[0] = %s vs. "
                            "shape[%d] = %s",
                            KN_TEXT(s0), k, KN_TEXT(sk));
         for (int i = 0; i < s.rank; i++)
             if (i != axis && sk->dim[i] != s.dim[i])
-                return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                return rt_fail(err, RT_INVALID_ARGUMENT,
                                "ConcatOp : Dimension %d in both shapes must be equal: shape[0] = "
                                "%s vs. shape[%d] = %s",
                                i, KN_TEXT(s0), k, KN_TEXT(sk));
         if (__builtin_add_overflow(s.dim[axis], sk->dim[axis], &s.dim[axis]))
-            return rt_fail(x->err, RT_INVALID_ARGUMENT, "ConcatOp : too many elements");
+            return rt_fail(err, RT_INVALID_ARGUMENT, "ConcatOp : too many elements");
     }
-    *o = s;
+    *out = s;
     return RT_OK;
+}
+
+static enum rt_status concat_infer(struct rt_infer *x)
+{
+    const bool first = axis_is_first(x->node);
+    const int n = x->n_in - 1, ai = first ? 0 : n;
+    const struct rt_info *v = x->in + (first ? 1 : 0);
+    int axis = 0;
+
+    if (!kn_known(x, 0) || !x->in[ai].value)
+        return RT_OK;
+    const enum rt_status st = concat_axis(x->node, x->in[ai].value, v[0].shape.rank, &axis, x->err);
+    return st ? st : kn_concat_shape(v, n, axis, &x->out[0].shape, x->err);
 }
 
 static enum rt_status concat_run(struct rt_run *r)

@@ -145,7 +145,7 @@ struct plan {
 };
 
 enum {
-    SHORT_ROW = 16,
+    SHORT_ROW = 128,
     LINE_BYTES = 4096,
     COST = 8, /* of an element, against rt_run_spend: some take powers and logarithms */
 };

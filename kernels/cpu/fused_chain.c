@@ -8,9 +8,13 @@
  * scratch. A nest joins neighbouring axes that all its operands go through alike. What is then
  * innermost is cut into tiles; an operand that repeats along short rows is written out once, as
  * long as a tile.
+ *
+ * The first operand may be a concatenation that was never made: its pieces are put together tile
+ * by tile.
  */
 #include <string.h>
 
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
 #include "runtime/chain.h"
 
@@ -51,14 +55,24 @@ static const struct rt_chain_step *steps_of(const struct rt_node *n, int *n_step
     return (const struct rt_chain_step *)(const void *)v;
 }
 
-/* Of each value: the n_in inputs, which are there, and the steps behind them. */
-static enum rt_status set_shapes(const struct rt_node *n, struct rt_shape *shape,
-                                 struct rt_error *err)
+/* How many inputs are pieces of value 0, if any. */
+static int pieces_of(const struct rt_node *n)
+{
+    return (int)rt_attr_int(n, "pieces");
+}
+
+/* Of each value: the inputs (0: of the pieces together), and the steps behind them. */
+static enum rt_status set_shapes(const struct rt_node *n, const struct rt_info *in,
+                                 struct rt_shape *shape, struct rt_error *err)
 {
     int n_steps;
     const struct rt_chain_step *s = steps_of(n, &n_steps);
     enum rt_status st = RT_OK;
 
+    for (int k = 0; k < n->n_in; k++)
+        shape[k] = in[k].shape;
+    if (pieces_of(n))
+        st = kn_concat_shape(in, pieces_of(n), rt_attr_int(n, "axis"), &shape[0], err);
     for (int j = 0; j < n_steps && !st; j++, s++) {
         struct rt_shape *out = &shape[n->n_in + j];
         if (s->b < 0) {
@@ -79,17 +93,26 @@ static enum rt_status infer(struct rt_infer *x)
     int n_steps;
 
     steps_of(x->node, &n_steps);
-    for (int k = 0; k < x->n_in; k++)
-        shape[k] = x->in[k].shape;
-    const enum rt_status st = set_shapes(x->node, shape, x->err);
+    const enum rt_status st = set_shapes(x->node, x->in, shape, x->err);
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
     /* An input that is written over was read in the same tile, or by a nest that ran before. */
-    for (int k = x->n_in - 1; k >= 0; k--)
+    for (int k = x->n_in - 1; k >= pieces_of(x->node); k--)
         if (!x->in[k].value && kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
             x->alias[0] = (int8_t)k;
     return RT_OK;
+}
+
+/* Rows of all pieces along one axis, which is not the one that joins them. */
+static struct rt_dep rows_of_pieces(const struct rt_rows *r, int rank)
+{
+    const struct rt_dep first = r->in_dep[0];
+    const int64_t axis = rt_attr_int(r->node, "axis");
+    for (int k = 0; k < pieces_of(r->node); k++)
+        if (r->in_dep[k].kind != RT_DEP_ROWS || r->in_dep[k].axis != first.axis)
+            return (struct rt_dep){RT_DEP_MIXED, 0};
+    return first.axis == (axis < 0 ? axis + rank : axis) ? (struct rt_dep){RT_DEP_MIXED, 0} : first;
 }
 
 /* Each step's rule by itself. */
@@ -101,12 +124,12 @@ static void rows(struct rt_rows *r)
     int n_steps;
     const struct rt_chain_step *s = steps_of(r->node, &n_steps);
 
-    for (int k = 0; k < r->n_in; k++) {
-        shape[k] = r->in[k].shape;
+    for (int k = 0; k < r->n_in; k++)
         dep[k] = r->in_dep[k];
-    }
-    if (set_shapes(r->node, shape, &err))
+    if (set_shapes(r->node, r->in, shape, &err))
         return;
+    if (pieces_of(r->node))
+        dep[0] = rows_of_pieces(r, shape[0].rank);
     for (int j = 0; j < n_steps; j++, s++) {
         const struct rt_info in[2] = {{.shape = shape[s->a]},
                                       {.shape = shape[s->b < 0 ? s->a : s->b]}};
@@ -143,6 +166,7 @@ enum kind {
     ONE,    /* one value for the whole tile */
     REPEAT, /* a short row, the same for all rows of the tile */
     SPREAD, /* one value per short row */
+    JOIN,   /* as ALONG, of what lies in pieces */
 };
 
 struct operand {
@@ -150,7 +174,7 @@ struct operand {
     int input;      /* -1: a nest's result, at `offset` of the scratch */
     int64_t offset; /* floats */
     int64_t stride[RT_MAX_RANK];
-    int buffer; /* of REPEAT and SPREAD */
+    int buffer; /* of REPEAT, SPREAD and JOIN */
 };
 
 struct step {
@@ -174,13 +198,18 @@ struct nest {
 struct chain {
     int n_nests;
     struct nest *nest;
+    int n_pieces;
+    int64_t *piece;      /* per piece: its elements in a row of the whole */
+    int64_t row, n_rows; /* of the whole: elements, and how many */
+    int64_t whole;       /* >= 0: where in the scratch it is put together before all else */
 };
 
 /* ---- prepare ---- */
 
 struct planner {
     const struct rt_chain_step *step;
-    int n_in, n_steps;
+    int n_in, n_steps, n_pieces;
+    bool needs_whole; /* the pieces together are spread over something larger */
     struct rt_shape shape[MOST_VALUES];
     int8_t nest[RT_CHAIN_MOST];    /* per step: the step that its nest ends with */
     int64_t offset[RT_CHAIN_MOST]; /* per such step: its result in the scratch */
@@ -310,7 +339,16 @@ static void set_dims(const struct planner *p, struct nest *n, const struct rt_sh
         n->dim[n->rank++] = 1; /* strides are 0 */
 }
 
-static void set_tiles(struct nest *n, int64_t count)
+/* Operand o is the pieces together, and the nest goes through them as they lie. */
+static bool can_join(const struct nest *n, const struct operand *o)
+{
+    for (int i = 0; i < n->rank; i++)
+        if (n->dim[i] != 1 && !o->stride[i])
+            return false;
+    return true;
+}
+
+static void set_tiles(struct planner *p, struct nest *n, int64_t count)
 {
     if (!count)
         return;
@@ -330,7 +368,13 @@ static void set_tiles(struct nest *n, int64_t count)
             o->kind = o->stride[1] ? ALONG : REPEAT;
         else
             o->kind = o->stride[1] ? SPREAD : ONE;
-        if (o->kind == REPEAT || o->kind == SPREAD)
+        if (p->n_pieces && o->input == 0) {
+            if (can_join(n, o))
+                o->kind = JOIN;
+            else
+                p->needs_whole = true;
+        }
+        if (o->kind == REPEAT || o->kind == SPREAD || o->kind == JOIN)
             o->buffer = n->n_buffers++;
     }
     n->per_length = (n->length + n->tile - 1) / n->tile;
@@ -359,21 +403,43 @@ static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct 
     }
     set_steps(p, n, end, seen);
     set_dims(p, n, &p->shape[p->n_in + end], seen);
-    set_tiles(n, count);
+    set_tiles(p, n, count);
+    return RT_OK;
+}
+
+/* Rows of the whole: the axis that joins the pieces, and those behind it. */
+static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, struct chain *c)
+{
+    const struct rt_shape *whole = &p->shape[0];
+    int64_t axis = rt_attr_int(prep->node, "axis"), unit = 1;
+
+    c->whole = -1;
+    c->n_pieces = p->n_pieces;
+    if (!c->n_pieces)
+        return RT_OK;
+    c->piece = rt_prep_alloc(prep, (size_t)c->n_pieces * sizeof *c->piece);
+    if (!c->piece)
+        return prep->err->code;
+    if (rt_count(whole->rank, whole->dim) <= 0)
+        return RT_OK;
+    axis = axis < 0 ? axis + whole->rank : axis;
+    c->n_rows = 1;
+    for (int i = 0; i < whole->rank; i++)
+        *(i < axis ? &c->n_rows : &unit) *= i == axis ? 1 : whole->dim[i];
+    for (int k = 0; k < c->n_pieces; k++)
+        c->row += c->piece[k] = unit * prep->in[k].shape.dim[axis];
     return RT_OK;
 }
 
 static enum rt_status prepare(struct rt_prep *prep, void **state)
 {
     struct chain *c = rt_prep_alloc(prep, sizeof *c);
-    struct planner p = {.n_in = prep->n_in};
+    struct planner p = {.n_in = prep->n_in, .n_pieces = pieces_of(prep->node)};
     int64_t scratch = 0; /* floats */
 
     p.step = steps_of(prep->node, &p.n_steps);
-    for (int k = 0; k < p.n_in; k++)
-        p.shape[k] = prep->in[k].shape;
-    enum rt_status st = set_shapes(prep->node, p.shape, prep->err);
-    if (st || !c)
+    enum rt_status st = set_shapes(prep->node, prep->in, p.shape, prep->err);
+    if (st || !c || set_pieces(prep, &p, c))
         return prep->err->code;
     set_nests(&p);
     for (int j = 0; j < p.n_steps; j++)
@@ -397,6 +463,10 @@ static enum rt_status prepare(struct rt_prep *prep, void **state)
         }
         st = plan_nest(prep, &p, n, j, count);
     }
+    if (p.needs_whole) {
+        c->whole = scratch;
+        scratch += c->row * c->n_rows;
+    }
     prep->scratch_bytes = (size_t)scratch * sizeof(float);
     *state = c;
     return st;
@@ -414,13 +484,56 @@ struct job {
 /* Where the operand's values for index `at` of the outer dims begin. */
 static const float *base_of(const struct job *j, const struct operand *o, int64_t at)
 {
+    const struct chain *c = j->r->state;
     const float *from =
         o->input >= 0 ? j->r->in[o->input].data : (const float *)j->r->scratch + o->offset;
+    if (o->input == 0 && c->n_pieces) {
+        if (o->kind == JOIN)
+            return NULL;
+        from = (const float *)j->r->scratch + c->whole;
+    }
     for (int d = j->n->outer; d < j->n->rank; d++) {
         from += at % j->n->dim[d] * o->stride[d];
         at /= j->n->dim[d];
     }
     return from;
+}
+
+/* Whole rows, which begin with a part of each piece. */
+KN_CLONES static void join_rows(float *restrict to, const float *restrict from, int64_t n_rows,
+                                int64_t row, int64_t n)
+{
+    for (int64_t i = 0; i < n_rows; i++, to += row, from += n)
+        for (int64_t k = 0; k < n; k++)
+            to[k] = from[k];
+}
+
+/* Elements first .. of the pieces together, `count` of them. */
+static void join(const struct rt_run *r, const struct chain *c, float *to, int64_t first,
+                 int64_t count)
+{
+    while (count) {
+        const int64_t at = first % c->row;
+        const int64_t n_rows = at || count < c->row ? 1 : count / c->row; /* 1: or part of it */
+        const int64_t end = at + count < c->row ? at + count : c->row;
+        int64_t begin = 0; /* of the piece in the row */
+        for (int k = 0; k < c->n_pieces; begin += c->piece[k++]) {
+            const int64_t lo = begin > at ? begin : at;
+            const int64_t hi = begin + c->piece[k] < end ? begin + c->piece[k] : end;
+            const float *from = r->in[k].data;
+            if (lo >= hi)
+                continue;
+            from += first / c->row * c->piece[k] + lo - begin;
+            if (n_rows > 1)
+                join_rows(to + lo, from, n_rows, c->row, c->piece[k]);
+            else
+                join_rows(to + lo - at, from, 1, c->row, hi - lo);
+        }
+        const int64_t done = n_rows > 1 ? n_rows * c->row : end - at;
+        to += done;
+        first += done;
+        count -= done;
+    }
 }
 
 /* Writes a tile's worth of what is not in memory like that. */
@@ -489,7 +602,9 @@ static void run_tiles(const struct job *j, int64_t first, int64_t end)
             if (o->buffer < 0)
                 continue;
             float *to = buffers + o->buffer * n->tile;
-            if (o->kind == SPREAD || written[k] != base[k]) {
+            if (o->kind == JOIN) {
+                join(j->r, j->r->state, to, outer * n->length + start, count);
+            } else if (o->kind == SPREAD || written[k] != base[k]) {
                 const int64_t all = o->kind == REPEAT && n->length > n->tile ? n->tile : count;
                 write_out(n, o, o->kind == SPREAD ? base[k] + start / n->dim[0] : base[k], to, all);
                 written[k] = base[k];
@@ -534,6 +649,8 @@ static enum rt_status run(struct rt_run *r)
     const struct chain *c = r->state;
     enum rt_status st = RT_OK;
 
+    if (c->whole >= 0)
+        join(r, c, (float *)r->scratch + c->whole, 0, c->row * c->n_rows);
     for (int i = 0; i < c->n_nests && !st; i++)
         if (c->nest[i].n_tiles)
             st = run_nest(r, &c->nest[i]);
@@ -544,8 +661,10 @@ static enum rt_status run(struct rt_run *r)
 
 static const struct rt_schema schema = {
     .name = "_Chain",
-    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST}},
-    .n_attr = 1,
+    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST},
+                                            {.name = "pieces", .type = RT_ATTR_INT},
+                                            {.name = "axis", .type = RT_ATTR_INT}},
+    .n_attr = 3,
 };
 
 const struct kn_entry kn_chain = {

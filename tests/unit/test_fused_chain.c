@@ -299,13 +299,122 @@ static void long_lines_are_cut_into_pieces(void **state)
     end(&x);
 }
 
+/* Like a DenseNet: each layer joins what came before, scales and cuts it off at zero. Pools stand
+ * for convolutions, which are not exact. */
+static void dense_block(struct run *x, int layers, int axis, const char *also)
+{
+    char name[MOST_NAME], in[64], text[64];
+    const char *last = "x0";
+    static char joined[MOST_NAME];
+    begin(x, 4);
+    snprintf(text, sizeof text, "dtype=int32 value=int32<>:%d", axis);
+    gd_node(&x->g, "axis", "Const", "", text);
+    for (int i = 0; i < layers; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        snprintf(in, sizeof in, "%s x1", last);
+        gd_node(&x->g, name, "Mul", in, "T=float");
+        snprintf(in, sizeof in, "m%d x2", i);
+        snprintf(name, sizeof name, "a%d", i);
+        gd_node(&x->g, name, "AddV2", in, "T=float");
+        snprintf(name, sizeof name, i == layers - 1 ? "y" : "r%d", i);
+        snprintf(in, sizeof in, "a%d", i);
+        gd_node(&x->g, name, "Relu", in, "T=float");
+        if (i == layers - 1)
+            break;
+        snprintf(in, sizeof in, "r%d", i);
+        snprintf(name, sizeof name, "p%d", i);
+        gd_node(&x->g, name, "MaxPool", in,
+                "T=float ksize=[1,3,3,1] strides=[1,1,1,1] padding='SAME' data_format='NHWC'");
+        snprintf(in, sizeof in, "%s p%d axis", last, i);
+        snprintf(joined, sizeof joined, "c%d", i);
+        gd_node(&x->g, joined, "ConcatV2", in, "N=2 T=float Tidx=int32");
+        last = joined;
+    }
+    if (also) {
+        x->n_fetches = 2;
+        x->fetches[1] = also;
+    }
+}
+
+static void what_only_chains_read_is_never_joined(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t dim[4];
+        int layers, axis;
+        int64_t scale; /* 1 long, or as long as all but the joined axis let it be */
+        int64_t most;
+    } cases[] = {
+        {{2, 5, 6, 3}, 2, 3, 1, 6},   {{1, 4, 4, 32}, 4, -1, 1, 14}, {{2, 3, 2, 7}, 3, 1, 7, 10},
+        {{3, 2, 2, 5}, 3, 0, 5, 10},  {{1, 3, 3, 300}, 4, 3, 1, 14}, {{0, 3, 3, 4}, 3, 3, 1, 10},
+        {{1, 2, 2, 64}, 7, 3, 1, 99}, {{2, 3, 5, 4}, 3, 2, 4, 10},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run x;
+        for (int k = 0; k < 3; k++) {
+            static const char *const also[] = {NULL, "c0:0", "m1:0"};
+            dense_block(&x, cases[i].layers, cases[i].axis, also[k]);
+            x.in[0] = random_tensor(4, cases[i].dim);
+            x.in[1] = random_tensor(1, &cases[i].scale);
+            x.in[2] = random_tensor(1, (int64_t[]){1});
+            x.in[3] = random_tensor(1, (int64_t[]){1});
+            compare(&x, k ? 0 : cases[i].most);
+            end(&x);
+        }
+    }
+}
+
+/* Joined along an axis of length 1 that a gate then spreads, and with a chain of smaller steps. */
+static void what_is_joined_may_be_spread(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2][4] = {
+        {{2, 1, 1, 5}, {2, 3, 4, 10}}, {{1, 1, 4, 3}, {2, 3, 4, 6}}, {{2, 3, 4, 5}, {1, 1, 1, 10}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct run x;
+        begin(&x, 3);
+        x.in[0] = random_tensor(4, shapes[i][0]);
+        x.in[1] = random_tensor(4, shapes[i][0]);
+        x.in[2] = random_tensor(4, shapes[i][1]);
+        gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:3");
+        gd_node(&x.g, "c", "ConcatV2", "x0 x1 axis", "N=2 T=float Tidx=int32");
+        gd_node(&x.g, "s", "Sigmoid", "c", "T=float");
+        gd_node(&x.g, "m", "Mul", "x2 s", "T=float");
+        gd_node(&x.g, "d", "Sub", "m c", "T=float");
+        gd_node(&x.g, "y", "Relu", "d", "T=float");
+        compare(&x, 2);
+        end(&x);
+    }
+}
+
+static void pieces_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    x.in[0] = random_tensor(2, (int64_t[]){3, 4});
+    x.in[1] = random_tensor(2, (int64_t[]){2, 4});
+    gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:1");
+    gd_node(&x.g, "c", "ConcatV2", "x0 x1 axis", "N=2 T=float Tidx=int32");
+    gd_node(&x.g, "s", "Neg", "c", "T=float");
+    gd_node(&x.g, "y", "Exp", "s", "T=float");
+    for (int fused = 0; fused < 2; fused++)
+        assert_fails(run_with(&x, !fused), RT_INVALID_ARGUMENT, &err,
+                     "ConcatOp : Dimension 0 in both shapes must be equal: shape[0] = [3,4] vs. "
+                     "shape[1] = [2,4]");
+    end(&x);
+}
+
 static void a_chain_is_proved_row_by_row(void **state)
 {
     (void)state;
     static const struct {
         const char *op, *inputs;
         bool proved;
-    } cases[] = {{"Mul", "a c", true}, {"Mul", "a t", false}};
+    } cases[] = {{"Mul", "a c", true},
+                 {"Mul", "a t", false},
+                 {"Mul", "j two", true},
+                 {"Mul", "j0 c", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct run x;
         const struct rt_shape shape = {2, {-1, 6}};
@@ -317,6 +426,11 @@ static void a_chain_is_proved_row_by_row(void **state)
         gd_node(&x.g, "c", "Const", "", "dtype=float value=float<6>:1,2,3,4,5,6");
         gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:0");
         gd_node(&x.g, "t", "Sum", "x0 axis", "T=float Tidx=int32");
+        gd_node(&x.g, "one", "Const", "", "dtype=int32 value=int32<>:1");
+        gd_node(&x.g, "zero", "Const", "", "dtype=int32 value=int32<>:0");
+        gd_node(&x.g, "two", "Const", "", "dtype=float value=float<>:2");
+        gd_node(&x.g, "j", "ConcatV2", "x0 a one", "N=2 T=float Tidx=int32");
+        gd_node(&x.g, "j0", "ConcatV2", "x0 a zero", "N=2 T=float Tidx=int32");
         gd_node(&x.g, "m", cases[i].op, cases[i].inputs, "T=float");
         gd_node(&x.g, "y", "Tanh", "m", "T=float");
         const struct rt_session_options options = {.registry = registry};
@@ -340,6 +454,9 @@ int main(void)
         cmocka_unit_test(a_bias_is_as_picky_as_alone),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(long_lines_are_cut_into_pieces),
+        cmocka_unit_test(what_only_chains_read_is_never_joined),
+        cmocka_unit_test(what_is_joined_may_be_spread),
+        cmocka_unit_test(pieces_that_do_not_fit_are_refused),
         cmocka_unit_test(a_chain_is_proved_row_by_row),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
