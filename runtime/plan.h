@@ -251,6 +251,8 @@ void rt_context_free(struct rt_context *c);
  * become at least `bytes`; what was there is not kept. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
                                   const char *what, struct rt_error *err);
+/* For free(): 64-byte aligned; what is large is mapped in large pages, if the system has them. */
+void *rt_large_alloc(size_t bytes);
 void rt_context_drop_scratch(struct rt_context *c);
 /* feeds and fetches as rt_callable_run. */
 enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,

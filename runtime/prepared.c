@@ -6,7 +6,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "runtime/plan.h"
 
@@ -111,19 +110,6 @@ static enum rt_status plain_bytes(const struct rt_tensor *src, struct rt_tensor 
     return src->buf->stream(src->buf, copy_window, &sink, err);
 }
 
-/* A large weight is read from one end to the other again and again: in large pages, where the
- * system has some, that goes a tenth faster. */
-static bool pack_memory(void **out, size_t bytes)
-{
-    const size_t huge = (size_t)2 << 20;
-
-    if (posix_memalign(out, bytes < huge ? 64 : huge, bytes) != 0)
-        return false;
-    if (bytes >= huge)
-        (void)madvise(*out, bytes / huge * huge, MADV_HUGEPAGE);
-    return true;
-}
-
 enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_t fmt_len,
                             size_t bytes,
                             enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
@@ -157,7 +143,8 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     if (!k) {
         struct rt_tensor plain = {0};
         k = calloc(1, sizeof *k);
-        if (!k || bytes > SIZE_MAX - 128 || !pack_memory(&k->data, (bytes + 127) & ~(size_t)63)) {
+        if (!k || bytes > SIZE_MAX - 128 ||
+            !(k->data = rt_large_alloc((bytes + 127) & ~(size_t)63))) {
             free(k);
             free(key);
             return rt_fail_memory(p->err, "a packed weight", bytes);

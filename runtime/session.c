@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 #include "runtime/base/bytes.h"
@@ -16,6 +17,7 @@ enum {
     MAX_CALLABLES = 256, /* kept per session; a client may ask for any set of fetches */
     MAX_IDLE_CONTEXTS = 8,
     LEAST_POOL_BYTES = 1 << 20,
+    LARGE_PAGE = 2 << 20,
     KEEP_SCRATCH_BYTES = 64 << 20,
     KEEP_SCRATCH_MOST = 256 << 20,
 };
@@ -45,6 +47,17 @@ void rt_context_drop_scratch(struct rt_context *c)
     c->scratch_room = c->extra_room = c->block_room = 0;
 }
 
+void *rt_large_alloc(size_t bytes)
+{
+    void *p = NULL;
+    const bool is_large = bytes >= 2 * LARGE_PAGE;
+    if (posix_memalign(&p, is_large ? LARGE_PAGE : 64, bytes ? bytes : 64) != 0)
+        return NULL;
+    if (is_large)
+        (void)madvise(p, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+    return p;
+}
+
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
                                   const char *what, struct rt_error *err)
 {
@@ -59,8 +72,8 @@ enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, 
     if (bytes > SIZE_MAX - 64 || (limit && bytes > limit) ||
         !rt_budget_take(s->options.budget, want))
         return rt_fail_memory(err, what, bytes);
-    if (posix_memalign(p, 64, want) != 0) {
-        *p = NULL;
+    *p = rt_large_alloc(want);
+    if (!*p) {
         rt_budget_give(s->options.budget, want);
         return rt_fail_memory(err, what, bytes);
     }

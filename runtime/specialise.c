@@ -157,7 +157,9 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
             *x = (struct rt_info){.dtype = (enum rt_dtype)n->def->out_dtype[o]};
             x->shape.rank = -1;
         }
-        *ends = n->n_out > 0;
+        *ends = n->n_out > 0 && n->effect != RT_PURE;
+        for (int o = 0; o < n->n_out; o++) /* of a list nobody asks the shape */
+            *ends |= n->def->out_dtype[o] != RT_VARIANT;
         return RT_OK;
     }
     st = gather(w, n);
