@@ -107,6 +107,8 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
         return product(y, a, rt_attr_bool(n, "transpose_a"));
     if (strncmp(op, "BatchMatMul", strlen("BatchMatMul")) == 0)
         return product(y, a, rt_attr_bool(n, "adj_x"));
+    if (strcmp(op, "_Attention") == 0 && n_in > 2 && a->rank == 4 && b->rank == 4)
+        return 4 * count(a) * (double)b->dim[1]; /* [B,T,N,H]: scores, and values by them */
     if (strcmp(op, "_LSTM") == 0 || strcmp(op, "_GRU") == 0)
         return recurrent(n, a, op[1] == 'L' ? 4 : 3);
     return 0;

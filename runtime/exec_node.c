@@ -261,7 +261,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     int branch = 0;
     c->shared->nodes_run++;
     struct rt_trace *trace = c->shared->trace;
-    int64_t start_ns = trace ? rt_trace_now() : 0;
+    int64_t start_ns = trace ? rt_trace_now(trace) : 0;
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)

@@ -272,7 +272,7 @@ static enum rt_status run_step(struct rt_context *c, struct rt_frame *f, int k,
     const struct rt_layout *l = f->layout;
     const struct rt_step *s = &l->step[k];
     struct rt_trace *trace = c->shared->trace;
-    int64_t start_ns = trace ? rt_trace_now() : 0;
+    int64_t start_ns = trace ? rt_trace_now(trace) : 0;
     enum rt_status st = RT_OK;
 
     f->step[k].r.err = err;

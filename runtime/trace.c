@@ -6,11 +6,11 @@
 
 enum { MAX_NODES = 100000 }; /* of a run: loops may take any number of steps */
 
-int64_t rt_trace_now(void)
+int64_t rt_trace_now(const struct rt_trace *t)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    struct timespec now;
+    clock_gettime(t->wants_cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 const char *rt_trace_op(const struct pl_node *n)
@@ -71,7 +71,7 @@ void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_t
                   int64_t start_ns)
 {
     struct rt_trace_node *x = t->begun;
-    int64_t end = rt_trace_now();
+    int64_t end = rt_trace_now(t);
 
     t->begun = NULL;
     if (t->n_nodes >= MAX_NODES || (!x && !(x = rt_arena_alloc(t->arena, sizeof *x)))) {

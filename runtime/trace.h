@@ -19,7 +19,7 @@ struct rt_trace_node {
     struct rt_trace_node *next; /* in the order in which they ended */
     const char *name, *op;
     int device;               /* of the session: 0 is the CPU */
-    int64_t start_ns, end_ns; /* CLOCK_REALTIME */
+    int64_t start_ns, end_ns; /* CLOCK_REALTIME, or the thread's processor time (wants_cpu) */
     int n_outputs;
     struct rt_trace_output *outputs;
     /* With wants_kernels only, and of nodes that have a kernel; `node` is the plan's, which lives
@@ -38,7 +38,7 @@ struct rt_trace_graph_node {
 
 struct rt_trace {
     struct rt_arena *arena;
-    bool wants_times, wants_graph, wants_kernels;
+    bool wants_times, wants_graph, wants_kernels, wants_cpu;
     bool is_cut;
     int n_nodes;
     struct rt_trace_node *first, *last;
@@ -50,7 +50,7 @@ struct rt_trace {
 /* For the runtime. */
 struct rt_plan;
 struct pl_node;
-int64_t rt_trace_now(void);
+int64_t rt_trace_now(const struct rt_trace *t);
 const char *rt_trace_op(const struct pl_node *n); /* its name, as long as the process */
 /* Before a kernel runs, for the next rt_trace_ran. */
 void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct rt_kernel *k,

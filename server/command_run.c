@@ -34,6 +34,8 @@ static const char usage[] =
     "                    all ones\n"
     "  --profile         print where the time of a run goes: by op with what is fused into it,\n"
     "                    and by node, with the arithmetic and the bytes of tensors per second\n"
+    "  --profile_clock C wall, or cpu: the processor time of the thread that calls, for a machine\n"
+    "                    that others use (wall)\n"
     "  --runs N          how many runs are profiled (20)\n"
     "  --profile_trace F the last of them as a Chrome trace in file F (chrome://tracing, "
     "Perfetto)\n"
@@ -102,6 +104,12 @@ static bool parse_switch(const char *text, bool *off)
     return *off || strcmp(text, "on") == 0;
 }
 
+static bool parse_clock(const char *text, bool *cpu)
+{
+    *cpu = strcmp(text, "cpu") == 0;
+    return *cpu || strcmp(text, "wall") == 0;
+}
+
 static bool parse_precision(const char *text, bool *bf16)
 {
     *bf16 = strcmp(text, "bf16") == 0;
@@ -168,6 +176,8 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             wrong = parse_switch(v, &r->tuning.no_autotune) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--autotune_cache")))
             r->autotune_cache = v;
+        else if ((v = srv_args_value(&a, "--profile_clock")))
+            wrong = parse_clock(v, &r->cpu_clock) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--precision")))
             wrong = parse_precision(v, &r->tuning.bf16) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--shape")))

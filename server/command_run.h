@@ -17,7 +17,7 @@ struct srv_run {
     const char *command; /* "run", or "inspect" with `plan` */
     const char *dir, *inputs, *signature, *autotune_cache;
     const char *profile_trace; /* NULL: none */
-    bool bench, profile, compare, plan, json, on_line;
+    bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
     int64_t batch, n_threads, n_callers; /* threads: of all callers together */
     int64_t seconds_ms, n_runs;

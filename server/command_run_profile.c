@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/base/map.h"
 #include "runtime/describe.h"
 #include "server/command_run.h"
@@ -180,6 +179,12 @@ static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
     return ok ? RT_OK : rt_fail_memory(err, "the profile", 0);
 }
 
+static int64_t now_ns(const struct srv_run *r)
+{
+    const struct rt_trace clock = {.wants_cpu = r->cpu_clock};
+    return rt_trace_now(&clock);
+}
+
 static enum rt_status run_once(struct profile *p, struct rt_trace *trace, int64_t *ns,
                                struct rt_error *err)
 {
@@ -189,9 +194,9 @@ static enum rt_status run_once(struct profile *p, struct rt_trace *trace, int64_
     struct rt_tensor *fetches = calloc((size_t)n_out + 1, sizeof *fetches);
     if (!fetches)
         return rt_fail_memory(err, "fetches", 0);
-    const int64_t start = rt_now_ns();
+    const int64_t start = now_ns(r);
     enum rt_status st = rt_callable_run(r->s->call, r->feeds, fetches, &options, err);
-    *ns = rt_now_ns() - start;
+    *ns = now_ns(r) - start;
     for (int k = 0; k < n_out; k++)
         rt_tensor_clear(&fetches[k]);
     free(fetches);
@@ -206,8 +211,10 @@ static enum rt_status collect(struct profile *p, struct rt_error *err)
         st = run_once(p, NULL, &ns, err);
     for (int i = 0; i < p->n_runs && !st; i++) {
         rt_arena_reset(p->trace_arena);
-        p->trace =
-            (struct rt_trace){.arena = p->trace_arena, .wants_times = true, .wants_kernels = true};
+        p->trace = (struct rt_trace){.arena = p->trace_arena,
+                                     .wants_times = true,
+                                     .wants_kernels = true,
+                                     .wants_cpu = p->run->cpu_clock};
         st = run_once(p, NULL, &p->plain_ns[i], err);
         if (!st)
             st = run_once(p, &p->trace, &p->run_ns[i], err);

@@ -268,7 +268,7 @@ class Commands(Case):
             self.assertEqual(e["ph"], "X")
             self.assertGreaterEqual(e["ts"], 0)
             self.assertGreaterEqual(e["dur"], 0)
-        code, out, _ = command("run", model, "--profile", "--runs=2", "--batch=2", "--json", "--fusion=off")
+        code, out, _ = command("run", model, "--profile", "--runs=2", "--batch=2", "--json", "--fusion=off", "--profile_clock=cpu")
         self.assertEqual(code, 0)
         found = json.loads(out)
         self.assertEqual(sorted(n["op"] for n in found["nodes"]).count("Conv2D"), 2)
