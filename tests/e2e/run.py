@@ -3,6 +3,7 @@
 
 The tests find the binary in $SLIPWAY, generated Python messages on their path, and in $SLIPWAY_SLOW
 (1, or more under sanitizers) by how much to stretch their time limits and to cut their rounds.
+$SLIPWAY_FLAGS is given to every server: SLIPWAY_FLAGS=--specialise=off runs them node by node.
 The last line is "N passed, M failed"."""
 import glob
 import os

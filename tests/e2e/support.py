@@ -13,6 +13,7 @@ import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODELS = os.path.join(ROOT, "models")
+EXTRA_FLAGS = os.environ.get("SLIPWAY_FLAGS", "").split()
 SLOW = float(os.environ.get("SLIPWAY_SLOW", "1"))
 
 
@@ -62,7 +63,7 @@ class Server:
         with open(self.out_path, "wb") as out, open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 [*program, f"--port={self.grpc_port}", f"--rest_api_port={self.rest_port}",
-                 *flags], stdout=out, stderr=log, stdin=subprocess.DEVNULL)
+                 *EXTRA_FLAGS, *flags], stdout=out, stderr=log, stdin=subprocess.DEVNULL)
         if wait:
             wait_for(self.is_ready, 30, "the server to be ready: " + self.log())
 
