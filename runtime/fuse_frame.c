@@ -443,7 +443,13 @@ enum rt_status pl_fuse_frames(struct pl_graph *g, bool *changed, struct rt_error
         int *copy = calloc((size_t)g->n + 1, sizeof *copy);
         if (f && copy) {
             *f = (struct frame){.cond = i, .copy = copy};
-            f->l = (struct pl_loop){.g = g, .is_frame = true, .h = -1, .c = -1, .list = -1};
+            f->l = (struct pl_loop){.g = g,
+                                    .is_frame = true,
+                                    .h = -1,
+                                    .c = -1,
+                                    .list = -1,
+                                    .output = -1,
+                                    .is_on = {-1, 0}};
             if (understood(f)) {
                 st = replace(f, err);
                 *changed = true;

@@ -169,27 +169,73 @@ static bool find_list(struct pl_loop *l)
     return true;
 }
 
+/*
+ * What variable k becomes where a step is not masked: SelectV2(mask, *e, k). True too where there
+ * is no mask. All masks of a loop are the same; Keras tiles each as often as the values are wide.
+ */
+static bool unmask(struct pl_loop *l, struct pl_edge *e, int k, int64_t units)
+{
+    const struct pl_node *n = pl_op_node(&l->body, *e, "SelectV2", 3);
+    int64_t times[2];
+
+    if (!n)
+        return l->is_on.node < 0;
+    if (variable(l, &l->body, n->in[2]) != k || l->body.node[k].kind != PL_FEED)
+        return false;
+    const struct pl_node *tile = pl_op_node(&l->body, n->in[0], "Tile", 2);
+    if (tile && (!pl_ints_constant(&l->body, tile->in[1], 2, times) || times[0] != 1 ||
+                 (times[1] != 1 && units && times[1] != units)))
+        return false;
+    const struct pl_edge on = tile ? tile->in[0] : n->in[0];
+    if (l->is_on.node >= 0 && (on.node != l->is_on.node || on.out != l->is_on.out))
+        return false;
+    l->is_on = on;
+    *e = n->in[1];
+    return true;
+}
+
+/* What is written is the new state, or where a step is masked what was written before. */
+static bool find_output(struct pl_loop *l, struct pl_edge h_new)
+{
+    const struct pl_node *write = &l->body.node[l->body.fetch[l->list].node];
+    struct pl_edge item = write->in[2];
+
+    if (l->is_on.node < 0)
+        return item.node == h_new.node && item.out == h_new.out;
+    for (int k = 0; k < l->n; k++)
+        if (!l->role[k] && l->body.fetch[k].node == item.node && l->body.fetch[k].out == item.out) {
+            l->output = k;
+            l->role[k] = ROLE_OUTPUT;
+            return unmask(l, &item, k, l->cell.units) && item.node == h_new.node &&
+                   item.out == h_new.out;
+        }
+    return false;
+}
+
 /* The variables of the state and the cell between them. */
 static bool find_state(struct pl_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
-        const struct pl_edge h = {k, 0}, e = l->body.fetch[k];
-        if (l->role[k] || l->body.node[k].kind != PL_FEED ||
+        const struct pl_edge h = {k, 0};
+        struct pl_edge e = l->body.fetch[k];
+        l->is_on.node = -1;
+        if (l->role[k] || l->body.node[k].kind != PL_FEED || !unmask(l, &e, k, 0) ||
             !pl_find_cell(&l->body, e, h, &l->cell))
             continue;
         l->h = k;
         l->role[k] = ROLE_H;
-        if (l->list >= 0) {
-            const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
-            if (item.node != e.node || item.out != e.out)
-                return false;
-        }
+        struct pl_edge again = l->body.fetch[k];
+        if (!unmask(l, &again, k, l->cell.units) || (l->list >= 0 && !find_output(l, e)))
+            return false;
         if (l->cell.kind != PL_LSTM)
             return true;
         l->c = variable(l, &l->body, l->cell.c);
-        if (l->c < 0 || l->role[l->c] || l->body.node[l->c].kind != PL_FEED ||
-            l->body.fetch[l->c].node != l->cell.c_new.node ||
-            l->body.fetch[l->c].out != l->cell.c_new.out)
+        if (l->c < 0 || l->role[l->c] || l->body.node[l->c].kind != PL_FEED)
+            return false;
+        struct pl_edge c = l->body.fetch[l->c];
+        const bool masked = l->is_on.node >= 0;
+        if (!unmask(l, &c, l->c, l->cell.units) || masked != (c.node != l->body.fetch[l->c].node) ||
+            c.node != l->cell.c_new.node || c.out != l->cell.c_new.out)
             return false;
         l->role[l->c] = ROLE_C;
         return true;
@@ -227,24 +273,30 @@ static bool find_array_items(struct pl_loop *l)
     return true;
 }
 
-/* x is the counter's element of a list that is made of a tensor before the loop. */
+/* `e` is the counter's element of a list that is made of a tensor, *items, before the loop. */
+static bool list_items(const struct pl_loop *l, struct pl_edge e, enum rt_dtype dtype, int64_t cols,
+                       struct pl_edge *items)
+{
+    const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
+
+    if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
+        !is_free_shape(&l->body, n->in[2], cols))
+        return false;
+    const int k = kept(l, n->in[0]);
+    n = k < 0 ? NULL : pl_op_node(l->g, l->start[k], "TensorListFromTensor", 2);
+    if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || n->n_ctrl ||
+        !is_free_shape(l->g, n->in[1], cols))
+        return false;
+    *items = n->in[0];
+    return true;
+}
+
 static bool find_items(struct pl_loop *l)
 {
     if (l->is_frame)
-        return find_array_items(l);
-    const struct pl_node *n = pl_op_node(&l->body, l->cell.x, "TensorListGetItem", 3);
-
-    if (!n || !is_float_list(n) || !is_counter(l, n->in[1]) ||
-        !is_free_shape(&l->body, n->in[2], l->cell.depth))
-        return false;
-    const int k = variable(l, &l->body, n->in[0]);
-    if (k < 0 || l->role[k] != ROLE_KEPT)
-        return false;
-    n = pl_op_node(l->g, l->start[k], "TensorListFromTensor", 2);
-    if (!n || !is_float_list(n) || n->n_ctrl || !is_free_shape(l->g, n->in[1], l->cell.depth))
-        return false;
-    l->items = n->in[0];
-    return true;
+        return l->is_on.node < 0 && find_array_items(l);
+    return list_items(l, l->cell.x, RT_F32, l->cell.depth, &l->items) &&
+           (l->is_on.node < 0 || list_items(l, l->is_on, RT_BOOL, 1, &l->masks));
 }
 
 /* None, a constant, or a variable that stays as it is. */
@@ -433,6 +485,16 @@ static struct pl_edge no_bias(struct pl_loop *l, int64_t n, struct rt_error *err
 }
 
 /* The limit that says: as many as there are. */
+/* An input that is not there: no steps are masked. */
+static struct pl_edge nothing(struct pl_loop *l, enum rt_dtype dtype, struct rt_error *err)
+{
+    struct rt_tensor t = {0};
+
+    if (rt_tensor_new(&t, NULL, dtype, 1, (int64_t[]){0}, err))
+        return (struct pl_edge){-1, 0};
+    return constant(l, &t, err);
+}
+
 struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -455,8 +517,8 @@ enum rt_status pl_loop_put(struct pl_loop *l, const struct pl_loop_put *p, struc
     const bool is_lstm = c->kind == PL_LSTM;
     const int64_t cols = c->units * (is_lstm ? 4 : 3);
     char *order = rt_arena_printf(l->g->arena, "%s", c->order);
-    struct pl_edge in[9];
-    uint8_t in_dtype[9];
+    struct pl_edge in[11];
+    uint8_t in_dtype[11];
     int n = 0;
 
     if (!order)
@@ -487,6 +549,8 @@ enum rt_status pl_loop_put(struct pl_loop *l, const struct pl_loop_put *p, struc
     in[n++] = l->limit[0];
     in[n++] = l->limit[l->n_limits - 1];
     in[n++] = p->length;
+    in[n++] = l->is_on.node >= 0 ? l->masks : nothing(l, RT_BOOL, err);
+    in[n++] = l->output >= 0 ? l->start[l->output] : nothing(l, RT_F32, err);
     for (int k = 0; k < n; k++) {
         if (in[k].node < 0)
             return RT_RESOURCE_EXHAUSTED;
@@ -581,7 +645,14 @@ static enum rt_status replace(struct pl_loop *l, struct pl_edge length, const st
 /* Looks at the loop of node `at`; one that is not understood is left as it is. */
 static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
 {
-    struct pl_loop l = {.g = g, .at = at, .n = g->node[at].n_in, .h = -1, .c = -1, .list = -1};
+    struct pl_loop l = {.g = g,
+                        .at = at,
+                        .n = g->node[at].n_in,
+                        .h = -1,
+                        .c = -1,
+                        .list = -1,
+                        .output = -1,
+                        .is_on = {-1, 0}};
     struct pl_graph cond = {0};
     struct readers r = {0};
     struct pl_edge length;

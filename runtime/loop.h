@@ -17,6 +17,7 @@ enum pl_role {
     ROLE_LIST,    /* writes the new state into it */
     ROLE_H,
     ROLE_C,
+    ROLE_OUTPUT, /* what was written last: a step that is masked writes it again */
 };
 
 struct pl_loop {
@@ -28,6 +29,9 @@ struct pl_loop {
         body; /* its first n nodes are the variables, its fetches what becomes of them */
     enum pl_role role[PL_LOOP_VARIABLES];
     int h, c, list;        /* variables; -1: none. `list` is written */
+    int output;            /* the same; there is one where steps are masked */
+    struct pl_edge is_on;  /* in the body: what masks a step, node -1: nothing */
+    struct pl_edge masks;  /* the tensor whose rows those are */
     bool each;             /* at every step another element, not always the first */
     struct pl_edge items;  /* the tensor whose rows are read */
     struct pl_edge arrays; /* of a frame: the TensorArray that is read, before it is filled */

@@ -49,24 +49,26 @@ const struct kn_rnn_loops *kn_rnn_loops_here(int which)
 /* What loops do with each step's output. */
 enum keep { KEEP_NONE, KEEP_EACH, KEEP_LAST };
 
-enum { X, H, C, LSTM_W = 3, GRU_W = 2, R_MORE = 5, LIMIT = 6, LENGTH = 8, N_IN };
+enum { X, H, C, LSTM_W = 3, GRU_W = 2, R_MORE = 5, LIMIT = 6, LENGTH = 8, MASK, BEFORE, N_IN };
 
 /*
  * r_more: the bias of the recurrent product, or, with the reset gate before it, the matrix of the
  * new state (r then holds that of the other two gates). bias, r_bias: a gate's with its columns.
  * Every edge of the loop that is left: limits are its bounds and how long the list is that it
- * writes; INT64_MAX: as many as x has.
+ * writes; INT64_MAX: as many as x has. mask [time, batch, 1]: where it is false a row of a step
+ * leaves the states as they are, and writes what it wrote last, `before` at first; both of one axis
+ * when there is none.
  */
 #define ARG(name_)                                                                                 \
     {                                                                                              \
         .name = (name_), .type_attr = -1, .number_attr = -1, .list_attr = -1                       \
     }
-static const struct rt_arg_schema lstm_in[] = {ARG("x"),     ARG("h"),         ARG("c"),
-                                               ARG("w"),     ARG("r"),         ARG("bias"),
-                                               ARG("limit"), ARG("limit_too"), ARG("length")};
-static const struct rt_arg_schema gru_in[] = {ARG("x"),     ARG("h"),         ARG("w"),
-                                              ARG("r"),     ARG("bias"),      ARG("r_more"),
-                                              ARG("limit"), ARG("limit_too"), ARG("length")};
+static const struct rt_arg_schema lstm_in[] = {
+    ARG("x"),     ARG("h"),         ARG("c"),      ARG("w"),    ARG("r"),     ARG("bias"),
+    ARG("limit"), ARG("limit_too"), ARG("length"), ARG("mask"), ARG("before")};
+static const struct rt_arg_schema gru_in[] = {
+    ARG("x"),     ARG("h"),         ARG("w"),      ARG("r"),    ARG("bias"),  ARG("r_more"),
+    ARG("limit"), ARG("limit_too"), ARG("length"), ARG("mask"), ARG("before")};
 static const struct rt_arg_schema outs[] = {ARG("y"), ARG("h"), ARG("c")};
 
 /* Both ops have the same attributes; fuse_loop.c fills them by index. */
@@ -98,6 +100,8 @@ struct layer {
     int64_t batch, time; /* of x */
     int64_t steps, length;
     bool x_by_time, y_by_time, known; /* steps and length are known */
+    bool masked;
+    int64_t mask_batch, mask_time;
 };
 
 static bool read_limit(const struct rt_info *x, int64_t time, int64_t *v)
@@ -160,6 +164,20 @@ static enum rt_status layer_of(const struct rt_node *n, const struct rt_info *in
         if (in[k].shape.rank != 1 || in[k].shape.dim[0] != s->units * s->gates)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: a bias %s, not [%lld]",
                            KN_TEXT(&in[k].shape), (long long)(s->units * s->gates));
+    const struct rt_shape *mask = &in[MASK].shape, *before = &in[BEFORE].shape;
+    s->masked = mask->rank == 3;
+    if (s->masked) {
+        s->mask_time = mask->dim[0];
+        s->mask_batch = mask->dim[1];
+        if ((s->mask_batch != s->batch && s->mask_batch != 1) || mask->dim[2] != 1 ||
+            before->rank != 2 || before->dim[1] != s->units ||
+            (before->dim[0] != s->batch && before->dim[0] != 1))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Incompatible shapes: a mask %s and outputs %s for a batch of %lld",
+                           KN_TEXT(mask), KN_TEXT(before), (long long)s->batch);
+    } else if (mask->rank != 1) {
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: a mask %s", KN_TEXT(mask));
+    }
     s->known = true;
     for (int k = 0; k < 3; k++) {
         if (!is_scalar(&in[LIMIT + k]))
@@ -177,6 +195,8 @@ static enum rt_status layer_of(const struct rt_node *n, const struct rt_info *in
                        (long long)s->length);
     if (s->steps > s->time && (s->time <= s->length || s->keep != KEEP_EACH))
         return too_far("access", s->time, err);
+    if (s->masked && s->steps > s->mask_time)
+        return too_far("access", s->mask_time, err);
     if (s->keep == KEEP_EACH && s->steps > s->length)
         return too_far("modify", s->length, err);
     if (s->keep == KEEP_LAST && s->steps > 0 && s->length == 0)
@@ -199,8 +219,8 @@ static enum rt_status infer(struct rt_infer *x)
 {
     struct layer s;
 
-    for (int k = 0; k < LIMIT; k++)
-        if (!kn_shape_known(&x->in[k].shape))
+    for (int k = 0; k < N_IN; k++)
+        if ((k < LIMIT || k > LENGTH) && !kn_shape_known(&x->in[k].shape))
             return RT_OK;
     const enum rt_status st = layer_of(x->node, x->in, &s, x->err);
     if (st)
@@ -218,17 +238,18 @@ static void rows(struct rt_rows *r)
 
     if (kn_rows_settled(r))
         return;
-    for (int k = 0; k < LIMIT; k++)
-        if (!kn_shape_known(&r->in[k].shape))
+    for (int k = 0; k < N_IN; k++)
+        if ((k < LIMIT || k > LENGTH) && !kn_shape_known(&r->in[k].shape))
             return;
     if (layer_of(r->node, r->in, &s, NULL) || !s.known || s.steps != s.time ||
         (s.keep == KEEP_EACH && s.length != s.time) || (s.keep == KEEP_LAST && s.length != 1))
         return;
     for (int k = 0; k < r->n_in; k++) {
         const struct rt_dep *d = &r->in_dep[k];
-        const int axis = k == X && s.x_by_time ? 1 : 0;
-        if (k < s.first_weight ? d->kind != RT_DEP_ROWS || d->axis != axis
-                               : d->kind != RT_DEP_NONE && (k < LIMIT || d->kind != RT_DEP_SIZE))
+        const bool by_row = k < s.first_weight || (k > LENGTH && s.masked);
+        const int axis = (k == X && s.x_by_time) || k == MASK ? 1 : 0;
+        const bool is_size = k >= LIMIT && k <= LENGTH && d->kind == RT_DEP_SIZE;
+        if (by_row ? d->kind != RT_DEP_ROWS || d->axis != axis : d->kind != RT_DEP_NONE && !is_size)
             return;
     }
     for (int k = 0; k < r->n_out; k++)
@@ -298,28 +319,27 @@ struct state {
 struct room {
     const float **row;
     float *sums, *bias, *r_bias, *h, *h_new, *c, *update, *reset;
+    float *c_old, *written; /* of masked layers */
 };
 
 static size_t lay_out(const struct state *s, char *scratch, struct room *at)
 {
     const int64_t wide = s->panels * s->loops->lanes, state = s->block * wide;
     const int64_t rows = s->block * s->chunk;
-    const int64_t need[] = {rows * wide * s->layer.gates,
-                            wide * s->layer.gates,
-                            wide,
-                            state,
-                            state,
-                            state,
-                            state,
-                            state};
-    float **part[] = {&at->sums,  &at->bias, &at->r_bias, &at->h,
-                      &at->h_new, &at->c,    &at->update, &at->reset};
+    const int64_t masked = s->layer.masked ? state : 0, gates = wide * s->layer.gates;
+    const struct {
+        float **part;
+        int64_t n;
+    } need[] = {{&at->sums, rows * gates}, {&at->bias, gates},  {&at->r_bias, wide},
+                {&at->h, state},           {&at->h_new, state}, {&at->c, state},
+                {&at->update, state},      {&at->reset, state}, {&at->c_old, masked},
+                {&at->written, masked}};
     size_t used = ((size_t)rows * sizeof *at->row + 63) & ~(size_t)63;
 
     at->row = (const float **)scratch;
     for (size_t k = 0; k < sizeof need / sizeof *need; k++) {
-        *part[k] = scratch ? (float *)(scratch + used) : NULL;
-        used += ((size_t)need[k] * sizeof(float) + 63) & ~(size_t)63;
+        *need[k].part = scratch ? (float *)(scratch + used) : NULL;
+        used += ((size_t)need[k].n * sizeof(float) + 63) & ~(size_t)63;
     }
     return used;
 }
@@ -439,6 +459,26 @@ static void multiply_input(const struct state *s, const struct layer *y, const f
     s->loops->product(at->row, m, y->depth, s->w, s->panels, y->gates, at->bias, at->sums);
 }
 
+/* What a step did to rows that it should have left alone is undone; the others' outputs are kept.
+ */
+static void apply_mask(const struct state *s, const struct layer *y, const struct rt_tensor *mask,
+                       int64_t step, int64_t first, int64_t n, const struct room *at)
+{
+    const int64_t wide = s->panels * s->loops->lanes;
+    const size_t bytes = (size_t)wide * sizeof(float);
+    const uint8_t *on = (const uint8_t *)mask->data + step * y->mask_batch;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (on[y->mask_batch == 1 ? 0 : first + i]) {
+            memcpy(at->written + i * wide, at->h_new + i * wide, bytes);
+            continue;
+        }
+        memcpy(at->h_new + i * wide, at->h + i * wide, bytes);
+        if (y->cell == KN_LSTM)
+            memcpy(at->c + i * wide, at->c_old + i * wide, bytes);
+    }
+}
+
 static enum rt_status run_block(const struct state *s, const struct layer *y, struct rt_run *r,
                                 int64_t first, int64_t n, struct room *at)
 {
@@ -460,6 +500,8 @@ static enum rt_status run_block(const struct state *s, const struct layer *y, st
     get_state(s, &r->in[H], first, n, at->h);
     if (y->cell == KN_LSTM)
         get_state(s, &r->in[C], first, n, at->c);
+    if (y->masked)
+        get_state(s, &r->in[BEFORE], first, n, at->written);
     for (int64_t t = 0; t < y->steps; t++) {
         const int64_t in_chunk = t % s->chunk;
         if (in_chunk == 0)
@@ -468,22 +510,28 @@ static enum rt_status run_block(const struct state *s, const struct layer *y, st
         step.sums = at->sums + in_chunk * n * sums_row;
         step.h = at->h;
         step.h_new = at->h_new;
+        if (y->masked && y->cell == KN_LSTM)
+            memcpy(at->c_old, at->c, (size_t)(n * s->panels * loops->lanes) * sizeof *at->c);
         if (y->cell == KN_LSTM)
             loops->lstm(&step);
         else if (y->cell == KN_GRU)
             loops->gru(&step);
         else
             loops->gru_before(&step);
+        if (y->masked)
+            apply_mask(s, y, &r->in[MASK], t, first, n, at);
         float *const old = at->h;
         at->h = at->h_new;
         at->h_new = old;
         if (y->keep == KEEP_EACH)
-            put_state(s, at->h, n, y_at(y, r->out[0].data, t, first), y_row(y));
+            put_state(s, y->masked ? at->written : at->h, n, y_at(y, r->out[0].data, t, first),
+                      y_row(y));
         if (rt_run_spend(r, &left, work))
             return r->err->code;
     }
     if (y->keep == KEEP_LAST)
-        put_state(s, at->h, n, y_at(y, r->out[0].data, 0, first), y_row(y));
+        put_state(s, y->masked ? at->written : at->h, n, y_at(y, r->out[0].data, 0, first),
+                  y_row(y));
     put_state(s, at->h, n, (float *)r->out[1].data + first * y->units, y->units);
     if (y->cell == KN_LSTM)
         put_state(s, at->c, n, (float *)r->out[2].data + first * y->units, y->units);
