@@ -227,6 +227,7 @@ struct rt_run_shared {
 /* Memory of one run of one plan. One thread at a time. */
 struct rt_context {
     struct rt_context *next; /* while idle */
+    bool is_idle;            /* what it holds does not count against the budget of all runs */
     const struct rt_plan *plan;
     struct rt_run_shared *shared;
     struct rt_tensor *value; /* n_values */
@@ -247,7 +248,7 @@ struct rt_context {
 };
 
 void rt_context_free(struct rt_context *c);
-/* Scratch counts against the session's budget as long as the context holds it. *room bytes at *p
+/* Scratch counts against the session's budget while the context is in use. *room bytes at *p
  * become at least `bytes`; what was there is not kept. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
                                   const char *what, struct rt_error *err);

@@ -36,10 +36,15 @@ struct rt_callable {
 
 /* ---- contexts and running a plan ---- */
 
+static size_t held(const struct rt_context *c)
+{
+    return c->scratch_room + c->extra_room + c->block_room;
+}
+
 void rt_context_drop_scratch(struct rt_context *c)
 {
-    rt_budget_give(c->plan->session->options.budget,
-                   c->scratch_room + c->extra_room + c->block_room);
+    if (!c->is_idle)
+        rt_budget_give(c->plan->session->options.budget, held(c));
     free(c->scratch);
     free(c->extra);
     free(c->block);
@@ -138,7 +143,12 @@ static struct rt_context *context_take(struct rt_plan *p)
         p->n_idle--;
     }
     rt_mutex_unlock(&p->mu);
-    return c ? c : context_new(p);
+    if (!c)
+        return context_new(p);
+    if (!rt_budget_take(p->session->options.budget, held(c)))
+        rt_context_drop_scratch(c); /* others use what it held: the run asks again as it goes */
+    c->is_idle = false;
+    return c;
 }
 
 static void context_give(struct rt_plan *p, struct rt_context *c)
@@ -153,11 +163,12 @@ static void context_give(struct rt_plan *p, struct rt_context *c)
         c->retirements = retirements;
         rt_frames_drop_retired(c);
     }
-    const size_t held = c->scratch_room + c->extra_room + c->block_room;
+    rt_budget_give(p->session->options.budget, held(c));
+    c->is_idle = true;
     rt_mutex_lock(&p->mu);
     bool keep = p->n_idle < MAX_IDLE_CONTEXTS;
     /* The first to be taken again keeps much: what costs are the page faults of fresh memory. */
-    if (held > (p->n_idle ? KEEP_SCRATCH_BYTES : KEEP_SCRATCH_MOST))
+    if (held(c) > (p->n_idle ? KEEP_SCRATCH_BYTES : KEEP_SCRATCH_MOST))
         rt_context_drop_scratch(c);
     if (keep) {
         c->next = p->idle;
