@@ -395,9 +395,39 @@ AVG_BODY(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16)
  * A row of outputs of float, all windows of one place along the other axes: what a window comes to
  * stays in a register, some channels at a time. The same sums in the same order as above.
  */
-enum { LANES = 16 };
+enum { LANES = 16, WIDE = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(float))));
+
+/* `wide` times LANES channels of one window of nd x nh x nw pixels. */
+static inline __attribute__((always_inline)) void float_window(const struct pool *p,
+                                                               const float *from, int64_t nd,
+                                                               int64_t nh, int64_t nw, float *y,
+                                                               const int wide)
+{
+    const int64_t channels = p->channels, line = p->a[2].in * channels, plane = p->a[1].in * line;
+    const float start = p->average ? 0 : LOW_RT_F32, n = (float)(nd * nh * nw);
+    lanes sum[WIDE];
+
+    for (int w = 0; w < wide; w++)
+        sum[w] = (lanes){0} + start;
+    for (int64_t i = 0; i < nd; i++)
+        for (int64_t j = 0; j < nh; j++) {
+            const lanes *px = (const lanes *)(from + i * plane + j * line);
+            for (int64_t k = 0; k < nw; k++) {
+                for (int w = 0; w < wide; w++)
+                    if (p->average) {
+                        sum[w] += px[w];
+                    } else {
+                        const lane_bits mask = px[w] > sum[w]; /* a NaN is not taken */
+                        sum[w] = (lanes)(((lane_bits)px[w] & mask) | ((lane_bits)sum[w] & ~mask));
+                    }
+                px = (const lanes *)((const float *)px + channels);
+            }
+        }
+    for (int w = 0; w < wide; w++)
+        ((lanes *)y)[w] = p->average ? sum[w] / n : sum[w];
+}
 
 KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, const float *x,
                                 float *y)
@@ -409,32 +439,20 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
         place_window(p, (int64_t[]){d, h, at}, &w);
         const int64_t nd = w.hi[0] - w.lo[0], nh = w.hi[1] - w.lo[1], nw = w.hi[2] - w.lo[2];
         const float *from = x + pixel(p, &w, w.lo[0], w.lo[1], w.lo[2]) * channels;
-        const float n = (float)(nd * nh * nw), start = p->average ? 0 : LOW_RT_F32;
         int64_t c = 0;
-        for (; c + LANES <= channels; c += LANES) {
-            lanes y16 = (lanes){0} + start;
-            for (int64_t i = 0; i < nd * nh; i++) {
-                const float *px = from + i / nh * plane + i % nh * line + c;
-                if (p->average)
-                    for (int64_t k = 0; k < nw; k++, px += channels)
-                        y16 += *(const lanes *)px;
-                else
-                    for (int64_t k = 0; k < nw; k++, px += channels) {
-                        const lanes v = *(const lanes *)px;
-                        const lane_bits mask = v > y16; /* a NaN is not taken */
-                        y16 = (lanes)(((lane_bits)v & mask) | ((lane_bits)y16 & ~mask));
-                    }
-            }
-            *(lanes *)(y + c) = p->average ? y16 / n : y16;
-        }
+        for (; c + WIDE * LANES <= channels; c += WIDE * LANES)
+            float_window(p, from + c, nd, nh, nw, y + c, WIDE);
+        for (; c + LANES <= channels; c += LANES)
+            float_window(p, from + c, nd, nh, nw, y + c, 1);
         for (; c < channels; c++) {
-            float one = start;
-            for (int64_t i = 0; i < nd * nh * nw; i++) {
-                const float v =
-                    from[i / nw / nh * plane + i / nw % nh * line + i % nw * channels + c];
-                one = p->average ? one + v : v > one ? v : one;
-            }
-            y[c] = p->average ? one / n : one;
+            float one = p->average ? 0 : LOW_RT_F32;
+            for (int64_t i = 0; i < nd; i++)
+                for (int64_t j = 0; j < nh; j++)
+                    for (int64_t k = 0; k < nw; k++) {
+                        const float v = from[i * plane + j * line + k * channels + c];
+                        one = p->average ? one + v : v > one ? v : one;
+                    }
+            y[c] = p->average ? one / (float)(nd * nh * nw) : one;
         }
     }
 }
