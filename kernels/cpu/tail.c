@@ -291,7 +291,8 @@ void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, f
     const bool rest = (parts & KN_TAIL_REST) && !t->odd && (t->residual || t->act);
     const float *other = rest && t->residual ? (const float *)r->in[t->residual].data + at : NULL;
     const bool two = (parts & KN_TAIL_VECTORS) && (t->scale || t->shift);
-    const int64_t block = rest && two && cols > 0 && cols < CHUNK ? CHUNK / cols : rows;
+    const int64_t near = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
+    const int64_t block = rest && two ? near : rows;
 
     for (int64_t i = 0; i < rows; i += block) {
         const int64_t n = rows - i < block ? rows - i : block;
