@@ -8,7 +8,7 @@
 #include "runtime/parallel.h"
 
 /* Products that are worth another core. */
-enum { SHARE = 2000000 };
+enum { SHARE = 2000000, LEAST_COLUMNS = 64 };
 
 /* Below this many weights packing gains nothing; above, a product with few rows only streams them
  * from memory, which OpenBLAS does better. */
@@ -116,13 +116,13 @@ static int64_t rows_of_block(const struct kn_gemm *g)
 }
 
 /* `packed`: the weights' layout, NULL: the library's choice. */
-static dnnl_status_t make(const struct kn_packed *s, int64_t rows, const dnnl_memory_desc_t *packed,
-                          struct kn_dnnl *d)
+static dnnl_status_t make(const struct kn_packed *s, int64_t rows, int64_t n,
+                          const dnnl_memory_desc_t *packed, struct kn_dnnl *d)
 {
     const struct kn_gemm *g = &s->g;
     dnnl_primitive_attr_t attr = NULL;
     const dnnl_data_type_t in = s->bf16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_dims_t a = {rows, g->k}, b = {g->k, g->n}, c = {rows, g->n}, v = {1, g->n};
+    const dnnl_dims_t a = {rows, g->k}, b = {g->k, n}, c = {rows, n}, v = {1, n};
     const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
     dnnl_memory_desc_t ma, mb, mc, mv;
     dnnl_matmul_desc_t desc;
@@ -188,12 +188,49 @@ static size_t padded(size_t n)
 static dnnl_status_t make_fitting(struct kn_packed *s)
 {
     s->activates = kn_tail_has_post_op(&s->tail) && !s->tail.scale;
-    dnnl_status_t made = make(s, s->rows, NULL, &s->dnnl);
+    dnnl_status_t made = make(s, s->rows, s->g.n, NULL, &s->dnnl);
     if (made == dnnl_unimplemented && s->activates) {
         s->activates = false;
-        made = make(s, s->rows, NULL, &s->dnnl);
+        made = make(s, s->rows, s->g.n, NULL, &s->dnnl);
     }
     return made;
+}
+
+/* Columns for each of several cores, where the weights are larger than what they are multiplied
+ * with: each core then reads its share of them. */
+static bool share_columns(struct kn_packed *s, int width)
+{
+    const struct kn_gemm *g = &s->g;
+    const int64_t block = kn_dnnl_block(&s->dnnl.md[1], 1);
+    dnnl_memory_desc_t part;
+
+    if (!block || s->rows < g->m || g->k * g->n < 2 * g->m * (g->k + g->n))
+        return false;
+    s->columns = ((g->n + block - 1) / block + width - 1) / width * block;
+    if (s->columns < LEAST_COLUMNS)
+        s->columns = (LEAST_COLUMNS + block - 1) / block * block;
+    const int64_t n = (g->n + s->columns - 1) / s->columns, last = (n - 1) * s->columns;
+    bool ok = n > 1;
+    if (ok) {
+        kn_dnnl_slice(&s->dnnl.md[1], 1, 0, s->columns, &part);
+        ok = !make(s, g->m, s->columns, &part, &s->share[0]);
+    }
+    if (ok) {
+        kn_dnnl_slice(&s->dnnl.md[1], 1, last, g->n - last, &part);
+        ok = !make(s, g->m, g->n - last, &part, &s->share[1]);
+    }
+    if (!ok) {
+        kn_dnnl_clear(&s->share[0]);
+        s->columns = 0;
+        return false;
+    }
+    s->n_slots = n;
+    s->own_at = s->share[0].scratch_bytes;
+    if (s->share[1].scratch_bytes > s->own_at)
+        s->own_at = s->share[1].scratch_bytes;
+    s->own_at = padded(s->own_at);
+    s->slot_bytes = s->own_at + padded((size_t)(g->m * s->columns) * sizeof(float));
+    return true;
 }
 
 /* Rows for each of several cores, if it pays and the library has it with this layout of the
@@ -204,14 +241,14 @@ static void make_shared(struct kn_packed *s, int width)
     const double all = (double)g->m * (double)g->n * (double)g->k;
     const int64_t most = all / SHARE < width ? (int64_t)(all / SHARE) : width;
 
-    if (most < 2 || g->m < 2)
+    if (most < 2 || share_columns(s, width) || g->m < 2)
         return;
     s->share_rows = (g->m + most - 1) / most;
     if (s->share_rows > s->rows)
         s->share_rows = s->rows;
     const int64_t n = (g->m + s->share_rows - 1) / s->share_rows, rest = g->m % s->share_rows;
-    if (make(s, s->share_rows, &s->dnnl.md[1], &s->share[0]) ||
-        (rest && make(s, rest, &s->dnnl.md[1], &s->share[1]))) {
+    if (make(s, s->share_rows, g->n, &s->dnnl.md[1], &s->share[0]) ||
+        (rest && make(s, rest, g->n, &s->dnnl.md[1], &s->share[1]))) {
         kn_dnnl_clear(&s->share[0]);
         return;
     }
@@ -296,7 +333,7 @@ static enum rt_status run_bare(const struct kn_packed *s, const void *const *dat
 
     plain.activates = false;
     plain.dnnl = (struct kn_dnnl){.prim = NULL};
-    const dnnl_status_t made = make(&plain, s->rows, &s->dnnl.md[1], &plain.dnnl);
+    const dnnl_status_t made = make(&plain, s->rows, s->g.n, &s->dnnl.md[1], &plain.dnnl);
     if (made)
         return kn_dnnl_fail(r->err, made, r->node->name);
     void *room = rt_scratch(r, plain.dnnl.scratch_bytes + 1);
@@ -375,6 +412,56 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
     return st;
 }
 
+static enum rt_status run_columns(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct shared *x = arg;
+    const struct kn_packed *s = x->s;
+    const struct kn_gemm *g = &s->g;
+    const int64_t at = i * s->columns, left = g->n - at;
+    const int64_t n = left < s->columns ? left : s->columns;
+    char *room = x->room + (size_t)slot * s->slot_bytes;
+    float *own = (void *)(room + s->own_at), *to = (float *)(uintptr_t)x->data[2] + at;
+    const void *block[KN_DNNL_ARGS];
+    dnnl_memory_desc_t ignored;
+
+    memcpy(block, x->data, sizeof block);
+    block[1] = (const char *)x->data[1] + kn_dnnl_slice(&s->dnnl.md[1], 1, at, n, &ignored);
+    block[2] = own;
+    if (s->bias)
+        block[3] = (const float *)x->data[3] + at;
+    if (s->activates)
+        kn_tail_quiet();
+    const enum rt_status st =
+        kn_dnnl_run(&s->share[i == s->n_slots - 1], block, room, r->err, r->node->name);
+    if (s->activates && !st && kn_tail_met_nan())
+        atomic_store(&x->met_nan, true);
+    for (int64_t k = 0; k < g->m; k++)
+        memcpy(to + k * g->n, own + k * n, (size_t)n * sizeof *own);
+    return st;
+}
+
+static enum rt_status run_tail(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct shared *x = arg;
+    const int64_t n = x->s->g.n;
+    kn_tail_apply(&x->s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)x->data[2] + from * n, from * n,
+                  to - from, n);
+    return RT_OK;
+}
+
+static enum rt_status run_parts(struct shared *x, struct rt_run *r)
+{
+    const struct kn_packed *s = x->s;
+
+    if (!s->columns)
+        return kn_parallel_parts(r, (s->g.m + s->share_rows - 1) / s->share_rows, s->n_slots,
+                                 run_shared, x);
+    const enum rt_status st = kn_parallel_parts(r, s->n_slots, s->n_slots, run_columns, x);
+    if (st || s->activates || !kn_tail_any(&s->tail))
+        return st;
+    return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, run_tail, x);
+}
+
 /* On idle cores, or on this one. */
 static enum rt_status run_rows(const struct kn_packed *s, const void *const *data, char *room,
                                struct rt_run *r)
@@ -382,8 +469,7 @@ static enum rt_status run_rows(const struct kn_packed *s, const void *const *dat
     struct shared x = {.s = s, .data = data, .room = room + s->slots_at};
 
     if (s->n_slots && rt_run_width(r) > 1) {
-        const enum rt_status st = kn_parallel_parts(r, (s->g.m + s->share_rows - 1) / s->share_rows,
-                                                    s->n_slots, run_shared, &x);
+        const enum rt_status st = run_parts(&x, r);
         if (st || !atomic_load(&x.met_nan))
             return st;
     }

@@ -17,7 +17,9 @@ struct kn_packed {
     int64_t rows;
     /* The same for several cores: of `share_rows` rows, and of those that are left. */
     struct kn_dnnl share[2];
-    int64_t share_rows, n_slots;  /* n_slots executions at a time; 0: on one core only */
+    int64_t share_rows, n_slots; /* n_slots executions at a time; 0: on one core only */
+    int64_t columns; /* > 0: of all rows so many columns, into memory of the slot, from own_at */
+    size_t own_at;
     size_t slots_at, slot_bytes;  /* in scratch: oneDNN's, for each of them */
     struct kn_tail tail;          /* what oneDNN does not do of the node's */
     int bias;                     /* input that oneDNN adds; 0: none */

@@ -198,10 +198,12 @@ static void products_do_not_depend_on_the_cores(void **state)
     for (int tail = 0; tail < 2; tail++) {
         a_product(x, 128, 192, 256, tail, false);
         a_product(x, 67, 300, 200, tail, false);
+        a_product(x, 32, 400, 500, tail, false);
         a_product(x, 1, 512, 300, tail, false);
         a_product(x, 1024, 70, 90, tail, false);
     }
     a_product(x, 128, 192, 256, true, true);
+    a_product(x, 32, 400, 500, true, true);
     for (int rows = 1; rows <= 20; rows += 4) { /* a few of its own rows times a large matrix */
         char attrs[80];
         input(x);
