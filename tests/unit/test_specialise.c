@@ -1,0 +1,546 @@
+/* What is compiled for exact shapes against what goes node by node: the same bits, the same errors,
+ * and bounds on what is kept. */
+#include "tests/support/test.h"
+
+#include <pthread.h>
+
+#include "kernels/kernels.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+#include "runtime/compiler.h"
+#include "runtime/session.h"
+#include "runtime/trace.h"
+#include "tests/support/graph_def.h"
+
+enum { MAX_FETCHES = 8 };
+
+struct fixture {
+    struct rt_bytes g;
+    struct rt_registry *ops;
+    struct rt_session *tier[2]; /* node by node, and compiled at the first sight */
+    struct rt_callable *call[2];
+    int n_fetches;
+    struct rt_error err;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *x = calloc(1, sizeof *x);
+    rt_bytes_init(&x->g, 1 << 24);
+    x->ops = rt_registry_new();
+    *state = x;
+    return x->ops && kn_register(x->ops) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *x = *state;
+    rt_session_free(x->tier[0]);
+    rt_session_free(x->tier[1]);
+    rt_bytes_clear(&x->g);
+    rt_registry_free(x->ops);
+    free(x);
+    return 0;
+}
+
+static void node(struct fixture *x, const char *name, const char *op, const char *inputs,
+                 const char *attrs)
+{
+    gd_node(&x->g, name, op, inputs, attrs);
+}
+
+static void open_sessions(struct fixture *x, const char *feed, const char *const *fetches, int n)
+{
+    for (int tier = 0; tier < 2; tier++) {
+        struct rt_library *l = NULL;
+        struct rt_session_options options = {
+            .registry = x->ops,
+            .tuning = {.no_fusion = true, .no_specialise = tier == 0},
+            .compiles_inline = tier == 1};
+        struct rt_call_spec spec = {
+            .feeds = &feed, .n_feeds = feed != NULL, .fetches = fetches, .n_fetches = n};
+        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
+        assert_ok(rt_session_new(&x->tier[tier], l, &options, &x->err), &x->err);
+        assert_ok(rt_session_prepare(x->tier[tier], &spec, &x->call[tier], &x->err), &x->err);
+    }
+    x->n_fetches = n;
+}
+
+static struct rt_tensor rows(int n)
+{
+    struct rt_tensor t;
+    struct rt_error err = {0};
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){n, 4}, &err), &err);
+    for (int i = 0; i < 4 * n; i++)
+        ((float *)t.data)[i] = (float)((i * 37 + n) % 23) / 7 - 1.5f;
+    return t;
+}
+
+static int layouts(const struct fixture *x)
+{
+    struct rt_session_stats stats;
+    rt_session_stats(x->tier[1], &stats);
+    return stats.n_layouts;
+}
+
+static void assert_same(const struct rt_tensor *a, const struct rt_tensor *b)
+{
+    assert_int_equal(a->dtype, b->dtype);
+    assert_int_equal(a->rank, b->rank);
+    for (int d = 0; d < a->rank; d++)
+        assert_int_equal(a->dim[d], b->dim[d]);
+    if (rt_tensor_bytes(a))
+        assert_memory_equal(a->data, b->data, rt_tensor_bytes(a));
+}
+
+/* Both tiers on the same feed, the compiled one twice. */
+static void compare(struct fixture *x, const struct rt_tensor *feed)
+{
+    struct rt_tensor a[MAX_FETCHES], b[MAX_FETCHES];
+    struct rt_error err = {0}, other = {0};
+    enum rt_status st = rt_callable_run(x->call[0], feed, a, NULL, &err);
+    for (int again = 0; again < 3; again++) {
+        assert_int_equal(rt_callable_run(x->call[1], feed, b, NULL, &other), st);
+        if (st) {
+            assert_string_equal(rt_error_text(&err), rt_error_text(&other));
+            continue;
+        }
+        for (int k = 0; k < x->n_fetches; k++) {
+            assert_same(&a[k], &b[k]);
+            rt_tensor_clear(&b[k]);
+        }
+    }
+    for (int k = 0; k < x->n_fetches && !st; k++)
+        rt_tensor_clear(&a[k]);
+}
+
+static void compare_rows(struct fixture *x, int n)
+{
+    struct rt_tensor t = rows(n);
+    compare(x, &t);
+    rt_tensor_clear(&t);
+}
+
+static void constants(struct fixture *x)
+{
+    node(x, "x", "Placeholder", "", "dtype=float");
+    node(x, "flat", "Const", "", "dtype=int32 value=int32<1>:-1");
+    node(x, "square", "Const", "", "dtype=int32 value=int32<2>:-1,4");
+    node(x, "zero", "Const", "", "dtype=int32 value=int32<>:0");
+    node(x, "one", "Const", "", "dtype=int32 value=int32<>:1");
+    node(x, "swap", "Const", "", "dtype=int32 value=int32<2>:1,0");
+    node(x, "half", "Const", "", "dtype=float value=float<>:0.5");
+    node(x, "both", "Const", "", "dtype=int32 value=int32<2>:0,1");
+    node(x, "w", "Const", "", "dtype=float value=float<4,4>:1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7");
+}
+
+static void views_share_bytes_and_may_be_fetched(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "r", "Relu", "x", "T=float");
+    node(x, "line", "Reshape", "r flat", "T=float Tshape=int32");
+    node(x, "i", "Identity", "line", "T=float");
+    node(x, "n", "Neg", "i", "T=float");
+    node(x, "back", "Reshape", "n square", "T=float Tshape=int32");
+    node(x, "sum", "AddV2", "back r", "T=float");
+    node(x, "view", "Identity", "sum", "T=float");
+    node(x, "feed_view", "Reshape", "x flat", "T=float Tshape=int32");
+    node(x, "w_view", "Reshape", "w flat", "T=float Tshape=int32");
+    open_sessions(x, "x", (const char *[]){"view", "line", "back", "feed_view", "w_view", "sum"},
+                  6);
+    compare_rows(x, 3);
+    compare_rows(x, 0);
+    compare_rows(x, 300);
+    assert_int_equal(layouts(x), 3);
+}
+
+static void values_that_follow_from_shapes_are_known(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "shape", "Shape", "n", "T=float out_type=int32");
+    node(x, "total", "Prod", "shape zero", "T=int32 Tidx=int32 keep_dims=true");
+    node(x, "line", "Reshape", "n total", "T=float Tshape=int32");
+    node(x, "y", "Square", "line", "T=float");
+    open_sessions(x, "x", (const char *[]){"y", "shape", "total"}, 3);
+    compare_rows(x, 5);
+    compare_rows(x, 6);
+    assert_int_equal(layouts(x), 2);
+}
+
+static void segments_end_where_shapes_follow_from_values(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "more", "Greater", "n half", "T=float");
+    node(x, "where", "Where", "more", "T=bool");
+    node(x, "found", "GatherNd", "n where", "Tparams=float Tindices=int64");
+    node(x, "twice", "AddV2", "found found", "T=float");
+    node(x, "sum", "Sum", "twice zero", "T=float Tidx=int32");
+    node(x, "y", "AddV2", "n sum", "T=float");
+    open_sessions(x, "x", (const char *[]){"y", "twice", "n"}, 3);
+    compare_rows(x, 5);
+    compare_rows(x, 1);
+    compare_rows(x, 5);
+    assert_int_equal(layouts(x), 4);
+}
+
+static void fed_values_are_no_part_of_a_layout(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "first", "StridedSlice", "x zero4 one4 ones4",
+         "T=float Index=int32 begin_mask=0 end_mask=0 ellipsis_mask=0 new_axis_mask=0 "
+         "shrink_axis_mask=3");
+    node(x, "zero4", "Const", "", "dtype=int32 value=int32<2>:0,0");
+    node(x, "one4", "Const", "", "dtype=int32 value=int32<2>:1,1");
+    node(x, "ones4", "Const", "", "dtype=int32 value=int32<2>:1,1");
+    node(x, "n", "Cast", "first", "SrcT=float DstT=int32");
+    node(x, "range", "Range", "zero n one", "Tidx=int32");
+    node(x, "y", "AddV2", "range range", "T=int32");
+    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    for (int v = 1; v < 6; v++) {
+        struct rt_tensor t = rows(2);
+        *(float *)t.data = (float)v;
+        compare(x, &t);
+        rt_tensor_clear(&t);
+    }
+}
+
+static void errors_say_the_same(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "i", "Cast", "n", "SrcT=float DstT=int32");
+    node(x, "y", "GatherV2", "w i zero", "Tparams=float Tindices=int32 Taxis=int32");
+    node(x, "z", "MatMul", "n w", "T=float");
+    open_sessions(x, "x", (const char *[]){"y", "z"}, 2);
+    compare_rows(x, 4); /* an index below zero */
+    struct rt_tensor t;
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
+    memset(t.data, 0, rt_tensor_bytes(&t));
+    compare(x, &t); /* no shape for the product */
+    rt_tensor_clear(&t);
+}
+
+static unsigned next(unsigned *seed)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return *seed >> 16;
+}
+
+/* Some hundred nodes, each of 4 columns, over earlier ones. */
+static void random_graph(struct fixture *x, unsigned *seed, int n)
+{
+    static const char *const unary[] = {"Relu", "Neg", "Abs", "Square", "Identity", "Tanh"};
+    static const char *const binary[] = {"AddV2", "Sub", "Maximum", "Mul"};
+    char name[32], in[160], a[32], b[32];
+    constants(x);
+    node(x, "v0", "Identity", "x", "T=float");
+    for (int i = 1; i < n; i++) {
+        snprintf(name, sizeof name, "v%d", i);
+        snprintf(a, sizeof a, "v%u", next(seed) % (unsigned)i);
+        snprintf(b, sizeof b, "v%d", i - 1 - (int)(next(seed) % (unsigned)(i < 6 ? i : 6)));
+        switch (next(seed) % 10) {
+        case 0:
+        case 1:
+        case 2:
+            node(x, name, unary[next(seed) % 6], b, "T=float");
+            break;
+        case 3: /* through a line */
+            snprintf(in, sizeof in, "%s flat", b);
+            snprintf(a, sizeof a, "line%d", i);
+            node(x, a, "Reshape", in, "T=float Tshape=int32");
+            snprintf(in, sizeof in, "%s square", a);
+            node(x, name, "Reshape", in, "T=float Tshape=int32");
+            break;
+        case 4: /* cut in two along the columns, and the other way round */
+            snprintf(in, sizeof in, "one %s", b);
+            snprintf(a, sizeof a, "split%d", i);
+            node(x, a, "Split", in, "T=float num_split=2");
+            snprintf(in, sizeof in, "%s:1 %s:0 one", a, a);
+            node(x, name, "ConcatV2", in, "T=float N=2 Tidx=int32");
+            break;
+        case 5:
+            snprintf(in, sizeof in, "%s swap", b);
+            snprintf(a, sizeof a, "turned%d", i);
+            node(x, a, "Transpose", in, "T=float Tperm=int32");
+            snprintf(in, sizeof in, "%s swap", a);
+            node(x, name, "Transpose", in, "T=float Tperm=int32");
+            break;
+        case 6: /* a number that is known only when it has run */
+            if (next(seed) % 4 == 0) {
+                snprintf(in, sizeof in, "%s half", b);
+                snprintf(a, sizeof a, "more%d", i);
+                node(x, a, "Greater", in, "T=float");
+                snprintf(in, sizeof in, "%s", a);
+                snprintf(a, sizeof a, "where%d", i);
+                node(x, a, "Where", in, "T=bool");
+                snprintf(in, sizeof in, "%s %s", b, a);
+                snprintf(a, sizeof a, "found%d", i);
+                node(x, a, "GatherNd", in, "Tparams=float Tindices=int64");
+                snprintf(in, sizeof in, "%s zero", a);
+                snprintf(a, sizeof a, "all%d", i);
+                node(x, a, "Sum", in, "T=float Tidx=int32");
+                snprintf(in, sizeof in, "%s %s", b, a);
+                node(x, name, "AddV2", in, "T=float");
+                break;
+            } /* fall through */
+        default:
+            snprintf(in, sizeof in, "%s %s", a, b);
+            node(x, name, binary[next(seed) % 4], in, "T=float");
+        }
+    }
+}
+
+static void any_graph_answers_the_same(void **state)
+{
+    struct fixture *x = *state;
+    for (unsigned seed = 1; seed < 40; seed++) {
+        unsigned s = seed * 7919;
+        char name[MAX_FETCHES][16];
+        const char *fetches[MAX_FETCHES];
+        const int n = 40 + (int)(seed % 4) * 40;
+        rt_bytes_clear(&x->g);
+        rt_bytes_init(&x->g, 1 << 24);
+        random_graph(x, &s, n);
+        for (int k = 0; k < 4; k++) {
+            snprintf(name[k], sizeof name[k], "v%u", k ? next(&s) % (unsigned)n : (unsigned)n - 1);
+            fetches[k] = name[k];
+        }
+        open_sessions(x, "x", fetches, 4);
+        compare_rows(x, 3);
+        compare_rows(x, 17);
+        compare_rows(x, 3);
+        for (int tier = 0; tier < 2; tier++) {
+            rt_session_free(x->tier[tier]);
+            x->tier[tier] = NULL;
+        }
+    }
+}
+
+static void what_is_kept_is_bounded(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "y", "AddV2", "n half", "T=float");
+    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    for (int n = 0; n < 3000; n++) {
+        struct rt_tensor t = rows(n % 1500), y;
+        assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
+        assert_int_equal(y.dim[0], n % 1500);
+        rt_tensor_clear(&t);
+        rt_tensor_clear(&y);
+    }
+    assert_true(layouts(x) > 0 && layouts(x) <= 64);
+}
+
+static void a_run_ends_at_its_deadline(void **state)
+{
+    struct fixture *x = *state;
+    char in[32], name[32];
+    constants(x);
+    node(x, "v0", "Identity", "x", "T=float");
+    for (int i = 1; i < 300; i++) {
+        snprintf(name, sizeof name, "v%d", i);
+        snprintf(in, sizeof in, "v%d", i - 1);
+        node(x, name, "Neg", in, "T=float");
+    }
+    open_sessions(x, "x", (const char *[]){"v299"}, 1);
+    struct rt_tensor t = rows(4), y;
+    assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
+    rt_tensor_clear(&y);
+    assert_int_equal(layouts(x), 1);
+    assert_int_equal(rt_callable_run(x->call[1], &t, &y,
+                                     &(struct rt_run_options){.deadline_ns = rt_now_ns() - 1},
+                                     &x->err),
+                     RT_DEADLINE_EXCEEDED);
+    _Atomic bool cancelled = true;
+    assert_int_equal(rt_callable_run(x->call[1], &t, &y,
+                                     &(struct rt_run_options){.cancelled = &cancelled}, &x->err),
+                     RT_CANCELLED);
+    rt_tensor_clear(&t);
+}
+
+static void a_trace_tells_of_every_step(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "y", "AddV2", "n half", "T=float");
+    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    compare_rows(x, 2);
+    struct rt_trace trace = {.arena = rt_arena_new(1 << 20), .wants_times = true};
+    struct rt_tensor t = rows(2), y;
+    assert_ok(
+        rt_callable_run(x->call[1], &t, &y, &(struct rt_run_options){.trace = &trace}, &x->err),
+        &x->err);
+    assert_int_equal(trace.n_nodes, 2);
+    assert_string_equal(trace.first->name, "n");
+    assert_string_equal(trace.last->op, "AddV2");
+    assert_int_equal(trace.last->outputs[0].shape.dim[0], 2);
+    rt_tensor_clear(&y);
+    rt_tensor_clear(&t);
+    rt_arena_free(trace.arena);
+}
+
+static void idle_memory_takes_no_others_budget(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_budget budget = {.limit = (size_t)24 << 20};
+    struct rt_library *l = NULL;
+    const char *feed = "x", *fetch = "y";
+    struct rt_session_options options = {
+        .registry = x->ops, .budget = &budget, .compiles_inline = true};
+    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    constants(x);
+    node(x, "m", "MatMul", "x w", "T=float");
+    node(x, "m2", "MatMul", "m w", "T=float");
+    node(x, "m3", "MatMul", "m2 w", "T=float");
+    node(x, "y", "Neg", "m3", "T=float");
+    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
+    assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
+    assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
+    for (int i = 0; i < 6; i++) { /* 16 bytes a row: two in the block and one that is fetched */
+        struct rt_tensor t = rows((5 << 20) / 16 + i * 100), y;
+        assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
+        rt_tensor_clear(&y);
+        rt_tensor_clear(&t);
+        assert_true(atomic_load(&budget.used) <= budget.limit / 2);
+    }
+    assert_int_equal(layouts(x), 6);
+    rt_session_free(x->tier[1]);
+    x->tier[1] = NULL;
+    assert_int_equal(atomic_load(&budget.used), 0);
+}
+
+struct runner {
+    struct fixture *x;
+    int first;
+    pthread_t thread;
+};
+
+static void *run_many(void *arg)
+{
+    const struct runner *r = arg;
+    for (int i = 0; i < 300; i++) {
+        struct rt_error err = {0};
+        int n = (r->first + i) % 70;
+        struct rt_tensor t = rows(n), y;
+        assert_ok(rt_callable_run(r->x->call[1], &t, &y, NULL, &err), &err);
+        for (int k = 0; k < 4 * n; k++)
+            assert_true(((float *)y.data)[k] == ((float *)t.data)[k]);
+        rt_tensor_clear(&y);
+        rt_tensor_clear(&t);
+    }
+    return NULL;
+}
+
+static void shapes_may_change_on_many_threads(void **state)
+{
+    struct fixture *x = *state;
+    struct runner r[4];
+    char in[32], name[32];
+    constants(x);
+    node(x, "v0", "Identity", "x", "T=float");
+    for (int i = 1; i <= 20; i++) {
+        snprintf(name, sizeof name, "v%d", i);
+        snprintf(in, sizeof in, "v%d", i - 1);
+        node(x, name, "Neg", in, "T=float");
+    }
+    open_sessions(x, "x", (const char *[]){"v20"}, 1);
+    for (int i = 0; i < 4; i++) {
+        r[i] = (struct runner){.x = x, .first = i * 5};
+        assert_int_equal(pthread_create(&r[i].thread, NULL, run_many, &r[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(r[i].thread, NULL);
+}
+
+static void run_rows(struct fixture *x, int n)
+{
+    struct rt_tensor t = rows(n), y;
+    assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
+    rt_tensor_clear(&y);
+    rt_tensor_clear(&t);
+}
+
+static void a_shape_is_compiled_when_it_recurs(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_library *l = NULL;
+    const char *feed = "x", *fetch = "y";
+    struct rt_session_options options = {.registry = x->ops};
+    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    constants(x);
+    node(x, "y", "Neg", "x", "T=float");
+    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
+    assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
+    assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
+    run_rows(x, 3);
+    assert_int_equal(rt_session_compile(x->tier[1]), 0);
+    for (int i = 0; i < 4; i++)
+        run_rows(x, 3);
+    assert_int_equal(layouts(x), 0);
+    assert_int_equal(rt_session_compile(x->tier[1]), 1);
+    assert_int_equal(rt_session_compile(x->tier[1]), 0);
+    assert_int_equal(layouts(x), 1);
+    struct rt_shape shape = {.rank = 2, .dim = {9, 4}};
+    assert_ok(rt_callable_compile(x->call[1], &shape, &x->err), &x->err);
+    assert_ok(rt_callable_compile(x->call[1], &shape, &x->err), &x->err);
+    assert_int_equal(layouts(x), 2);
+}
+
+static void a_compiler_does_so_beside_the_runs(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_compiler *compiler = rt_compiler_new();
+    const char *feed = "x", *fetch = "y";
+    struct rt_session_options options = {.registry = x->ops, .compiler = compiler};
+    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "y", "Tanh", "n", "T=float");
+    for (int round = 0; round < 3; round++) {
+        struct rt_library *l = NULL;
+        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
+        assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
+        assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
+        for (int i = 0; i < 40; i++)
+            run_rows(x, i % 10);
+        if (round < 2) {
+            rt_compiler_wait(compiler);
+            assert_int_equal(layouts(x), 10);
+        } /* else it may be at it still */
+        rt_session_free(x->tier[1]);
+        x->tier[1] = NULL;
+    }
+    rt_compiler_free(compiler);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(views_share_bytes_and_may_be_fetched),
+        TEST(values_that_follow_from_shapes_are_known),
+        TEST(segments_end_where_shapes_follow_from_values),
+        TEST(fed_values_are_no_part_of_a_layout),
+        TEST(errors_say_the_same),
+        TEST(any_graph_answers_the_same),
+        TEST(what_is_kept_is_bounded),
+        TEST(a_run_ends_at_its_deadline),
+        TEST(a_trace_tells_of_every_step),
+        TEST(idle_memory_takes_no_others_budget),
+        TEST(shapes_may_change_on_many_threads),
+        TEST(a_shape_is_compiled_when_it_recurs),
+        TEST(a_compiler_does_so_beside_the_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
