@@ -11,7 +11,8 @@ struct world {
     struct srv_server server;
     struct srv_net net[N_NETS]; /* two of REST, one of gRPC */
     struct rt_model_signature signatures[2];
-    struct rt_model loaded;
+    struct rt_registry *ops;
+    struct rt_model loaded; /* with a session of an empty graph */
     struct srv_version version;
     struct srv_version *versions[1];
     struct srv_map_model model;
@@ -31,6 +32,13 @@ static struct world *begin(void)
     struct world *w = calloc(1, sizeof *w);
     assert_non_null(w);
     w->loaded = (struct rt_model){.n_signatures = 2, .signatures = w->signatures};
+    w->ops = rt_registry_new();
+    assert_non_null(w->ops);
+    struct rt_error err = {0};
+    struct rt_library *library = NULL;
+    assert_int_equal(rt_library_import(&library, rt_span_of("", 0), w->ops, &err), RT_OK);
+    const struct rt_session_options options = {.registry = w->ops};
+    assert_int_equal(rt_session_new(&w->loaded.session, library, &options, &err), RT_OK);
     w->version = (struct srv_version){.model = "m", .version = 7, .loaded = &w->loaded};
     w->versions[0] = &w->version;
     w->model = (struct srv_map_model){.name = "m", .n_versions = 1, .versions = w->versions};
@@ -55,6 +63,8 @@ static void end(struct world *w)
     if (w->version.metrics)
         srv_metrics_drop_version(w->server.metrics, w->version.metrics);
     srv_metrics_free(w->server.metrics);
+    rt_session_free(w->loaded.session);
+    rt_registry_free(w->ops);
     rt_bytes_clear(&w->page);
     free(w);
 }
