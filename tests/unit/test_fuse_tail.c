@@ -116,12 +116,16 @@ static void fetch(struct fixture *x, const char *name)
 
 /* ---- runs ---- */
 
-static struct rt_session *open_session(struct fixture *x, bool fusion, struct rt_callable **call)
+enum way { APART, JOINED, COMPILED, N_WAYS };
+
+static struct rt_session *open_session(struct fixture *x, enum way way, struct rt_callable **call)
 {
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
-    const struct rt_session_options o = {.registry = x->ops,
-                                         .tuning = {.no_fusion = !fusion, .no_autotune = true}};
+    const struct rt_session_options o = {
+        .registry = x->ops,
+        .compiles_inline = way == COMPILED,
+        .tuning = {.no_fusion = way == APART, .no_autotune = true}};
     const struct rt_call_spec spec = {
         .feeds = x->feed, .fetches = x->fetch, .n_feeds = x->n_feeds, .n_fetches = x->n_fetches};
     assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
@@ -130,11 +134,11 @@ static struct rt_session *open_session(struct fixture *x, bool fusion, struct rt
     return s;
 }
 
-static enum rt_status run(struct fixture *x, bool fusion, struct rt_tensor *out, int64_t *nodes)
+static enum rt_status run(struct fixture *x, enum way way, struct rt_tensor *out, int64_t *nodes)
 {
     struct rt_callable *call = NULL;
     struct rt_session_stats stats;
-    struct rt_session *s = open_session(x, fusion, &call);
+    struct rt_session *s = open_session(x, way, &call);
     const enum rt_status st = rt_callable_run(call, x->in, out, NULL, &x->err);
     rt_session_stats(s, &stats);
     *nodes = stats.nodes_run;
@@ -166,36 +170,34 @@ static void assert_alike(const struct rt_tensor *a, const struct rt_tensor *b, c
                      (double)x[i], (double)y[i]);
 }
 
-/* Runs both ways; `joined` nodes fewer, or more, run joined. Clears the network. */
+/* Runs every way; `joined` nodes fewer, or more, run joined. Clears the network. */
 static void compare(struct fixture *x, int joined, const char *what)
 {
-    struct rt_tensor out[2][MOST] = {{{0}}};
-    int64_t nodes[2];
-    enum rt_status st[2];
+    struct rt_tensor out[N_WAYS][MOST] = {{{0}}};
+    int64_t nodes[N_WAYS];
+    enum rt_status st[N_WAYS];
     char text[1024] = "";
 
-    for (int k = 0; k < 2; k++) {
-        st[k] = run(x, k == 1, out[k], &nodes[k]);
-        if (st[k] && k == 0)
+    for (int k = 0; k < N_WAYS; k++) {
+        st[k] = run(x, (enum way)k, out[k], &nodes[k]);
+        if (st[k] && k == 0) { /* the same words, but for the node's name */
             snprintf(text, sizeof text, "%s", rt_error_text(&x->err));
-    }
-    if (st[0] != st[1])
-        fail_msg("%s: %s apart (%s), %s joined (%s)", what, rt_status_name(st[0]), text,
-                 rt_status_name(st[1]), rt_error_text(&x->err));
-    if (st[0]) { /* the same words, but for the node's name */
-        text[strcspn(text, "[")] = 0;
-        if (strncmp(text, rt_error_text(&x->err), strlen(text)) != 0)
+            text[strcspn(text, "[")] = 0;
+        }
+        if (st[k] != st[0])
+            fail_msg("%s: %s apart (%s), %s joined (%s)", what, rt_status_name(st[0]), text,
+                     rt_status_name(st[k]), rt_error_text(&x->err));
+        if (st[k] && strncmp(text, rt_error_text(&x->err), strlen(text)) != 0)
             fail_msg("%s: '%s' apart, '%s' joined", what, text, rt_error_text(&x->err));
+        for (int i = 0; i < x->n_fetches && !st[0]; i++)
+            assert_alike(&out[0][i], &out[k][i], what);
     }
-    for (int i = 0; i < x->n_fetches && !st[0]; i++)
-        assert_alike(&out[0][i], &out[1][i], what);
-    if (!st[0] && nodes[0] - nodes[1] < joined)
-        fail_msg("%s: %lld nodes apart, %lld joined", what, (long long)nodes[0],
-                 (long long)nodes[1]);
-    for (int i = 0; i < x->n_fetches; i++) {
-        rt_tensor_clear(&out[0][i]);
-        rt_tensor_clear(&out[1][i]);
-    }
+    if (!st[0] && nodes[APART] - nodes[JOINED] < joined)
+        fail_msg("%s: %lld nodes apart, %lld joined", what, (long long)nodes[APART],
+                 (long long)nodes[JOINED]);
+    for (int k = 0; k < N_WAYS; k++)
+        for (int i = 0; i < x->n_fetches; i++)
+            rt_tensor_clear(&out[k][i]);
     clear(x);
 }
 
@@ -587,7 +589,7 @@ static void nan_now_and_then_is_never_lost(void **state)
         node(x, "out", "Relu", "biased", "T=float");
         fetch(x, "out");
         for (int k = 0; k < 2; k++)
-            s[k] = open_session(x, k == 1, &call[k]);
+            s[k] = open_session(x, k ? COMPILED : APART, &call[k]);
         for (int i = 0; i < 24; i++) {
             float *v = x->in[0].data;
             v[17] = i % 3 == 1 ? NAN : 1;
@@ -625,7 +627,7 @@ static void rows_stay_apart_with_a_residual(void **state)
         node(x, "r", "Relu", "sum", "T=float");
         node(x, "out", "Conv2D", "r w2", "T=float padding='SAME' strides=[1,1,1,1]");
         fetch(x, "out");
-        struct rt_session *s = open_session(x, true, &call);
+        struct rt_session *s = open_session(x, JOINED, &call);
         assert_int_equal(rt_callable_is_rowwise(call, shape, &x->err), k == 0);
         rt_session_free(s);
         clear(x);
