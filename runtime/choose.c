@@ -16,14 +16,16 @@
 #include "runtime/base/log.h"
 #include "runtime/plan.h"
 
-enum { MOST = 16, TRIAL_MS = 300 };
+enum { MOST = 16, TRIAL_MS = 300, TOLD_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
     struct rt_map held; /* constant and op -> const struct rt_kernel; guarded by mu */
-    bool sealed;        /* guarded by mu */
-    int64_t left_ns;    /* that trials may still take; guarded by mu */
-    int trials;         /* guarded by mu */
+    struct rt_map told; /* the same -> why, in the arena; guarded by mu */
+    struct rt_arena *arena;
+    bool sealed;     /* guarded by mu */
+    int64_t left_ns; /* that trials may still take; guarded by mu */
+    int trials;      /* guarded by mu */
 };
 
 struct pl_chooser *pl_chooser_new(void)
@@ -33,6 +35,8 @@ struct pl_chooser *pl_chooser_new(void)
         return NULL;
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
+    rt_map_init(&c->told);
+    c->arena = rt_arena_new(TOLD_BYTES); /* NULL: less is told */
     c->left_ns = TRIAL_MS * INT64_C(1000000);
     return c;
 }
@@ -42,6 +46,8 @@ void pl_chooser_free(struct pl_chooser *c)
     if (!c)
         return;
     rt_map_clear(&c->held);
+    rt_map_clear(&c->told);
+    rt_arena_free(c->arena);
     rt_mutex_clear(&c->mu);
     free(c);
 }
@@ -153,12 +159,32 @@ static bool held_key(const struct rt_prep *prep, struct held_key *key)
 
 /* ---- by timing ---- */
 
+/* What the trial found. Under mu. */
+static const char *tell(struct pl_chooser *chooser, const struct candidates *c, int best,
+                        const int64_t *ns)
+{
+    static const char plain[] = "the fastest";
+    const char *text = plain;
+    for (int k = 0; k < c->n_timed && chooser->arena; k++) {
+        const int j = k == 0 ? best : k <= best ? k - 1 : k;
+        if (ns[j] >= 0)
+            text =
+                rt_arena_printf(chooser->arena, "%s%s %s %.4f ms", text, text == plain ? ":" : ",",
+                                c->kernel[j]->name, (double)ns[j] / 1e6);
+        if (!text)
+            return plain;
+    }
+    return text;
+}
+
 static const char *by_timing(struct rt_prep *prep, struct candidates *c)
 {
     struct rt_session *s = prep->self->plan->session;
     struct rt_autotune *a = s->options.autotune;
     char key[RT_AUTOTUNE_KEY], name[RT_AUTOTUNE_NAME] = "";
     const char *names[MOST];
+    const char *told = "";
+    int64_t ns[MOST];
     int best = -1;
 
     for (int k = 0; k < c->n_timed; k++)
@@ -175,10 +201,12 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     if (left <= 0)
         return "by rule, the time for trials is over";
     const int64_t before = left;
-    best = pl_trial(prep, c->kernel, c->n_timed, &left);
+    best = pl_trial(prep, c->kernel, c->n_timed, &left, ns);
     rt_mutex_lock(&s->chooser->mu);
     s->chooser->left_ns -= before - left;
     s->chooser->trials++;
+    if (best >= 0)
+        told = tell(s->chooser, c, best, ns);
     rt_mutex_unlock(&s->chooser->mu);
     RT_LOG(RT_LOG_DEBUG, "autotune: %s: %s, in %lld us", key,
            best < 0 ? "cannot be tried" : c->kernel[best]->name, (long long)(before - left) / 1000);
@@ -187,7 +215,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     put_first(c, best);
     if (a && has_key)
         rt_autotune_put(a, key, c->kernel[0]->name);
-    return "the fastest";
+    return told;
 }
 
 /* ---- the choice ---- */
@@ -211,6 +239,7 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 {
     struct pl_chooser *chooser = prep->self->plan->session->chooser;
     const struct rt_kernel *held = NULL;
+    const char *told = NULL;
     struct held_key key;
     struct candidates c;
     bool holds = false;
@@ -228,10 +257,12 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
         const bool sealed = chooser->sealed;
         if (holds)
             held = rt_map_getn(&chooser->held, (const char *)&key, sizeof key);
+        if (held)
+            told = rt_map_getn(&chooser->told, (const char *)&key, sizeof key);
         rt_mutex_unlock(&chooser->mu);
         holds = holds && !held && !sealed;
         if (held && prefer(&c, held, NULL))
-            prep->self->why = "its constant is held so";
+            prep->self->why = told ? told : "its constant is held so";
         else if (!sealed && !prep->tuning->no_autotune)
             prep->self->why = by_timing(prep, &c);
     }
@@ -246,6 +277,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
         rt_mutex_lock(&chooser->mu);
         rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
                     (void *)(uintptr_t)prep->self->kernel);
+        rt_map_putn(&chooser->told, (const char *)&key, sizeof key,
+                    (void *)(uintptr_t)prep->self->why);
         rt_mutex_unlock(&chooser->mu);
     }
     return st;

@@ -350,7 +350,7 @@ static bool is_settled(const struct candidate *c, int n)
 }
 
 int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
-             int64_t *left_ns)
+             int64_t *left_ns, int64_t *ns)
 {
     const struct rt_info *in = prep->in;
     struct pl_trial trial = {.other_bytes = 4 << 20};
@@ -358,6 +358,8 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
     const int64_t start = cpu_ns();
     int best = -1, n_left = 0;
 
+    for (int k = 0; k < n; k++)
+        ns[k] = -1;
     for (int k = 0; k < n; k++)
         if (n > MOST || kernels[k]->run == NULL)
             return -1;
@@ -368,6 +370,8 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
     for (int k = 0; k < n; k++)
         c[k].kernel = kernels[k];
     const int64_t one = try_rows(prep, c, n, 1, &trial);
+    for (int k = 0; k < n && one >= 0; k++)
+        ns[k] = c[k].best_ns < INT64_MAX ? c[k].best_ns : -1;
     best_of(c, n, &n_left);
     if (one >= 0 && one < long_ns && n_left > 1 && !is_settled(c, n) && prep->n_in &&
         in->shape.rank > 0 && in->shape.dim[0] == 1 && prep->node->op->rows &&

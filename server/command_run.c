@@ -431,7 +431,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
                     .autotune = autotune,
                     .compiles_inline = r.bench || r.profile || r.compare || r.plan},
         .allow_unsupported_signatures = true,
-        .warm_up = r.bench || r.profile};
+        .warm_up = r.bench || r.profile || r.plan};
     enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)
                                             : rt_fail_memory(&err, "arena or threads", 0);
     int64_t start = rt_now_ns();
