@@ -53,6 +53,9 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
 
     if (!is_float_op(n) || !n->def->op->tail || n->n_in != n->def->schema->n_in || n->n_in > 8)
         return 0;
+    for (int k = 0; k < n->def->n_extra; k++) /* a tail that is an activation alone has no input */
+        if (strcmp(n->def->extra[k].name, "_tail") == 0)
+            return 0;
     for (int k = 0; k < n->n_in; k++) {
         in[k] = (struct rt_info){.dtype = (enum rt_dtype)n->def->in_dtype[k], .shape.rank = -1};
         if (!pl_is_constant(g, n->in[k]))
