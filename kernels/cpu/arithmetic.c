@@ -190,12 +190,15 @@ static uint64_t int_pow(uint64_t x, uint64_t y)
 }
 
 #define POW(dt, x, y) pow(x, y)
+/* The same for every element: a call for one, or a line of them, may take the shorter way below. */
+#define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : pow(x, y))
 #define S_POW(dt, T, x, y, bad)                                                                    \
     ((y) < 0 ? (*(bad) = true, (T)0) : (T)int_pow((uint64_t)(x), (uint64_t)(y)))
 #define U_POW(dt, T, x, y, bad) ((T)int_pow(x, y))
 KN_FOR_SIGNED(KN_BINARY_CHECKED, pow, S_POW)
 KN_FOR_UNSIGNED(KN_BINARY_CHECKED, pow, U_POW)
-KN_FOR_FLOATS_COMPLEX(KN_BINARY_SAME, pow_any, POW)
+KN_FOR_FLOATS(KN_BINARY_SAME, pow_any, POW_REAL)
+KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 
 /* x * x is what a correct power gives, at a hundredth of its cost: models square a lot. */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \

@@ -88,7 +88,10 @@ static inline float kn_log_f32(float x)
     q = q * m - 2.499998662e-01f;
     q = q * m + 3.333331044e-01f;
     const float m2 = m * m;
-    float y = k * 0x1.7f7d1cp-20f + m2 * m * q;
+    /* Of two products in a sum a compiler would fuse either, in a loop's body perhaps another than
+     * behind it. */
+    const float t = m2 * m * q + 0.0f;
+    float y = k * 0x1.7f7d1cp-20f + t;
     y = (y - 0.5f * m2) + m + k * 0x1.62e4p-1f;
     y = kn_select(x == 0, -INFINITY, y);
     y = kn_select(x < 0, NAN, y);
