@@ -391,7 +391,7 @@ static enum rt_status run_gemm(struct rt_run *r)
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
     char *c = s->tail.odd ? (char *)r->scratch + s->odd_at : r->out[0].data;
 
-    if (!step_c)
+    if (!step_c || !p->batches)
         return RT_OK;
     if (!p->g.k) { /* sums over nothing; the operands have no bytes */
         memset(c, 0, (size_t)(p->batches * step_c));
