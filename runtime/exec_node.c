@@ -60,9 +60,10 @@ static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n
             continue;
         enum rt_dtype d = (enum rt_dtype)n->def->out_dtype[o];
         int a = p->alias[o];
+        size_t bytes;
         if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
-            rt_dtype_is_plain(d) &&
-            (size_t)rt_count(p->rank[o], p->dim[o]) * rt_dtype_size(d) == rt_tensor_bytes(&in[a])) {
+            rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
+            bytes == rt_tensor_bytes(&in[a])) {
             out[o] = in[a]; /* the reference moves; the input keeps reading the same bytes */
             in[a].buf = NULL;
             out[o].dtype = (uint8_t)d;

@@ -319,6 +319,8 @@ void rt_prepared_cache_clear(struct rt_prepared_cache *c);
 enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
                                struct rt_prepared **out, struct rt_error *err);
 void rt_prepared_free(struct rt_prepared *p);
+/* Bytes of output o, whose shape is known; false: more than there can be. */
+bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
 /*
  * In two halves, from what is known of the inputs: the shapes, and then the kernel. `info`: n_in
  * inputs, with values as rt_infer (for the second half: as rt_prep) may see them, then n_out

@@ -388,3 +388,10 @@ const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c)
 {
     return atomic_load_explicit(&c->first, memory_order_acquire);
 }
+
+bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes)
+{
+    const int64_t n = rt_count(p->rank[o], p->dim[o]);
+    const size_t size = rt_dtype_size((enum rt_dtype)p->node->def->out_dtype[o]);
+    return n >= 0 && !__builtin_mul_overflow((size_t)n, size, bytes);
+}

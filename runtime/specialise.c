@@ -138,6 +138,20 @@ static bool is_view(const struct work *w, const struct pl_node *n)
            rt_count(in->shape.rank, in->shape.dim) == rt_count(out->shape.rank, out->shape.dim);
 }
 
+/* A tensor that no run could hold is tier 0's to refuse. */
+static enum rt_status check_sizes(struct work *w, const struct pl_node *n,
+                                  const struct rt_prepared *p)
+{
+    const size_t limit = w->plan->session->options.run_memory_limit;
+    for (int o = 0; o < n->n_out; o++) {
+        size_t bytes;
+        if (!rt_prepared_bytes(p, o, &bytes) || (limit && bytes > limit))
+            return rt_fail(w->err, RT_RESOURCE_EXHAUSTED, "output %d of '%s' is too large", o,
+                           n->name);
+    }
+    return RT_OK;
+}
+
 /* *ends: the segment ends behind it. */
 static enum rt_status walk_op(struct work *w, int i, bool *ends)
 {
@@ -184,7 +198,9 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
         for (int k = 0; k < n->n_in && k < 64; k++)
             if (n->const_in >> k & 1)
                 w->info[k].value = &w->value[n->in_value[k]].tensor;
-        st = rt_prepared_choose(p, w->info, w->err);
+        st = check_sizes(w, n, p);
+        if (!st)
+            st = rt_prepared_choose(p, w->info, w->err);
         if (!st) {
             w->prepared[i - w->begin] = p;
             return RT_OK;
@@ -374,8 +390,8 @@ static bool lies_on_input(struct work *w, int i, int o)
         return false;
     const int x = w->value[root].extent;
     struct rt_extent *e = &w->l->extent[x];
-    const size_t bytes = (size_t)rt_count(p->rank[o], p->dim[o]) * rt_dtype_size(out->info.dtype);
-    if (e->last != i || e->first == i || e->bytes != bytes)
+    size_t bytes;
+    if (!rt_prepared_bytes(p, o, &bytes) || e->last != i || e->first == i || e->bytes != bytes)
         return false;
     for (int k = 0; k < n->n_in; k++) {
         const struct value *other = &w->value[w->value[n->in_value[k]].root];
@@ -400,10 +416,12 @@ static enum rt_status place_outputs(struct work *w, int i, bool is_view)
     for (int o = 0; o < n->n_out && !st; o++) {
         struct value *v = &w->value[n->first_value + o];
         v->place = is_view || v->slot || v->escapes ? SLOT : BLOCK;
+        size_t bytes;
         if (v->place == SLOT || lies_on_input(w, i, o))
             continue;
-        st = add_extent(w, (size_t)rt_count(p->rank[o], p->dim[o]) * rt_dtype_size(v->info.dtype),
-                        i, v->last > i ? v->last : i, &v->extent);
+        if (!rt_prepared_bytes(p, o, &bytes))
+            return no_memory(w);
+        st = add_extent(w, bytes, i, v->last > i ? v->last : i, &v->extent);
     }
     return st;
 }

@@ -234,6 +234,25 @@ static unsigned next(unsigned *seed)
 }
 
 /* Some hundred nodes, each of 4 columns, over earlier ones. */
+static void what_no_run_could_hold_is_refused(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "huge", "Const", "", "dtype=int64 value=int64<1>:2305843009213693952");
+    node(x, "two", "Const", "", "dtype=double value=double<>:2");
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "fill", "Fill", "huge two", "T=double index_type=int64");
+    node(x, "f", "Neg", "fill", "T=double");
+    node(x, "sum", "Sum", "f zero", "T=double Tidx=int32");
+    node(x, "s", "Cast", "sum", "SrcT=double DstT=float Truncate=false");
+    node(x, "y", "AddV2", "n s", "T=float");
+    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    struct rt_tensor t = rows(2), y;
+    assert_int_equal(rt_callable_run(x->call[0], &t, &y, NULL, &x->err), RT_RESOURCE_EXHAUSTED);
+    rt_tensor_clear(&t);
+    compare_rows(x, 2);
+}
+
 static void random_graph(struct fixture *x, unsigned *seed, int n)
 {
     static const char *const unary[] = {"Relu", "Neg", "Abs", "Square", "Identity", "Tanh"};
@@ -533,6 +552,7 @@ int main(void)
         TEST(segments_end_where_shapes_follow_from_values),
         TEST(fed_values_are_no_part_of_a_layout),
         TEST(errors_say_the_same),
+        TEST(what_no_run_could_hold_is_refused),
         TEST(any_graph_answers_the_same),
         TEST(what_is_kept_is_bounded),
         TEST(a_run_ends_at_its_deadline),
