@@ -20,12 +20,21 @@ string(REGEX REPLACE "/$" "" SLIPWAY_PC_TO_PREFIX ${SLIPWAY_PC_TO_PREFIX})
 configure_file(cmake/slipway.pc.in slipway.pc @ONLY)
 install(TARGETS slipway libslipway)
 install(FILES ${PROJECT_BINARY_DIR}/slipway.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-file(GLOB runtime_headers runtime/*.h)
-list(FILTER runtime_headers EXCLUDE REGEX "/(plan|sstable|slice|file|attr)\\.h$")
-install(FILES ${runtime_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/runtime)
-file(GLOB base_headers runtime/base/*.h)
-install(FILES ${base_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/runtime/base)
-install(FILES kernels/kernels.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/kernels)
+# What a program may include: models and sessions, what their options name, and the contract of ops
+# and kernels, with all that these include (tests/lint/headers.py compiles each alone). The others
+# are the runtime's own.
+set(SLIPWAY_HEADERS kernels/kernels.h)
+foreach(name arena log machine span status)
+  list(APPEND SLIPWAY_HEADERS runtime/base/${name}.h)
+endforeach()
+foreach(name autotune checkpoint compiler describe device graph op parallel resource saved_model
+             schema session tensor trace types)
+  list(APPEND SLIPWAY_HEADERS runtime/${name}.h)
+endforeach()
+foreach(header ${SLIPWAY_HEADERS})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/${folder})
+endforeach()
 # The client library.
 configure_file(clients/c/slipway-client.pc.in slipway-client.pc @ONLY)
 install(TARGETS libslipway_client)

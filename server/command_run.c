@@ -49,7 +49,7 @@ static const char usage[] =
     "  --seconds S       how long to measure (3)\n"
     "  --on_line         measure once for each line of standard input, a number of milliseconds\n"
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
-    "  --fusion on|off   join element-wise steps to what stands before them (on)\n"
+    "  --fusion on|off   do at once what one kernel does better than several nodes (on)\n"
     "  --specialise on|off  compile for the shapes that are run (on)\n"
     "  --winograd on|off 3x3 convolutions by tiles (on)\n"
     "  --autotune on|off time kernels that could do the same and take the fastest (on)\n"

@@ -219,15 +219,19 @@ static const struct row rows[] = {
     {"allow_unsupported_signatures", BOOLEAN, OURS, AT(allow_unsupported_signatures), "false", NULL,
      ANY, "serve a model without those of its signatures that could not run"},
     {"fusion", SWITCH, OURS, AT(fusion), "on", NULL, ANY,
-     "join element-wise steps to the product or convolution before them"},
+     "do at once what one kernel does better than several nodes: steps behind products and "
+     "convolutions, padding, norms, attention, LSTM and GRU loops, chains of element-wise steps; "
+     "off: node by node as the graph has them"},
     {"specialise", SWITCH, OURS, AT(specialise), "on", NULL, ANY,
-     "compile models for the shapes that recur, beside the requests"},
+     "compile plans for the shapes of the warm-up and for those that recur, beside the requests; "
+     "off: every request runs node by node"},
     {"winograd", SWITCH, OURS, AT(winograd), "on", NULL, ANY,
      "3x3 convolutions by tiles: faster, rounds differently, weights take up to four times the "
      "memory"},
     {"precision", TEXT, OURS, AT(precision), "float32", NULL, ANY,
-     "float32, or bf16: constant matrices and filters of float32 models are kept and, where the "
-     "processor can, multiplied in bfloat16; sums and results stay float32"},
+     "float32, or bf16: where the processor multiplies bfloat16, constant matrices and filters of "
+     "float32 models are kept and multiplied in it, elsewhere only very large matrices are kept "
+     "in it; sums and results stay float32"},
     {"autotune", SWITCH, OURS, AT(autotune), "on", NULL, ANY,
      "time kernels that could do the same while a version is loaded, and take the fastest; off: by "
      "a rule, so that replicas round alike"},
@@ -253,9 +257,9 @@ static const struct row rows[] = {
     {"num_tflite_interpreters_per_pool", INTEGER, TFS_IGNORED, 0, "1", NULL, ANY,
      "there are no TensorFlow Lite interpreters"},
     {"xla_cpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
-     "there is no XLA: requests run node by node, along a plan made when the model is loaded"},
+     "there is no XLA: plans are compiled by the server's own means, see specialise and fusion"},
     {"xla_gpu_compilation_enabled", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
-     "there is no XLA: requests run node by node, along a plan made when the model is loaded"},
+     "there is no XLA: plans are compiled by the server's own means, see specialise and fusion"},
     {"enable_profiler", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "there is no ProfilerService; the metrics page has times per model and version"},
     {"mixed_precision", TEXT, TFS_IGNORED, 0, "", NULL, ANY,

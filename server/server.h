@@ -8,7 +8,8 @@
  * | network  | REST n, gRPC n          | its connections, requests being read or written        |
  * | accept   | 1, with gRPC            | gRPC's plain sockets (grpc_listen.c)                   |
  * | worker   | one per usable core     | a batch and its context while it runs                  |
- * | helper   | one less                | nothing: runs parts of a large batch on an idle core   |
+ * | helper   | cores - 1, or none      | nothing: runs parts of a large batch on an idle core   |
+ * | compile  | 1, of low priority      | plans on their way to being compiled, of all versions  |
  * | timer    | 1                       | what expires in queues, batches whose waiting is over  |
  * | manager  | 1                       | version states, publishing maps                        |
  * | load     | --num_load_threads      | a version from its files to the end of its warm-up     |

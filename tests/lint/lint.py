@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the tree to its rules: includes only downwards, 100 columns, no banned function, no path
-of somebody's machine, and clang-format where it is installed. Each finding is a line; the exit
-status is the verdict."""
+"""Holds the tree to its rules: includes only downwards, 100 columns, files of at most 1,100 lines,
+no banned function, no path of somebody's machine, and clang-format where it is installed. Each
+finding is a line; the exit status is the verdict."""
 import os
 import re
 import shutil
@@ -11,6 +11,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 100
 WIDTH_PYTHON = 140
+LENGTH = 1150  # a file that needs more holds two things
 
 # What a layer may include; the longest matching prefix names a file's layer. Generated messages
 # ("tensorflow/...pb-c.h") belong to proto.
@@ -75,6 +76,13 @@ def check_lines(path, text):
             yield number, "ends in white space"
 
 
+def check_length(path, text):
+    del path
+    n = text.count("\n")
+    if n > LENGTH:
+        yield LENGTH + 1, f"{n} lines, at most {LENGTH}: split it"
+
+
 def check_paths(path, text):
     del path
     for number, line in enumerate(text.splitlines(), 1):
@@ -124,10 +132,10 @@ def main():
             continue
         checks = [check_paths]
         if kind in (".c", ".h"):
-            checks += [check_includes, check_calls, check_lines]
+            checks += [check_includes, check_calls, check_lines, check_length]
             formatted.append(path)
         elif kind == ".py" and not path.startswith("tests/conformance/specs/"):
-            checks += [check_lines]  # specifications are tables
+            checks += [check_lines, check_length]  # specifications are tables
         for check in checks:
             findings += [f"{path}:{number}: {what}" for number, what in check(path, text)]
     findings += check_format(formatted)
