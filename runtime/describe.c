@@ -113,3 +113,32 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
         return recurrent(n, a, op[1] == 'L' ? 4 : 3);
     return 0;
 }
+
+/* ---- traffic ---- */
+
+/* Input 0 is only read where the output says. */
+static bool takes_part(const char *op)
+{
+    static const char *const names[] = {"Gather",         "GatherV2",         "GatherNd",
+                                        "ResourceGather", "ResourceGatherNd", "Slice",
+                                        "StridedSlice"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(op, names[i]) == 0)
+            return true;
+    return false;
+}
+
+double rt_node_bytes(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
+                     const struct rt_trace_output *out, int n_out)
+{
+    if (n && n->op && n->op->is_view)
+        return 0;
+    const char *op = n ? n->schema->name : "";
+    const bool is_part = n_out && takes_part(op);
+    double bytes = 0;
+    for (int k = 0; k < n_in; k++)
+        bytes += (double)rt_trace_bytes(k == 0 && is_part ? &out[0] : &in[k]);
+    for (int k = 0; k < n_out; k++)
+        bytes += (double)rt_trace_bytes(&out[k]);
+    return bytes;
+}

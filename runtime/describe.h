@@ -17,6 +17,11 @@ const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena);
 double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 
+/* Bytes that are read and written: of a table from which rows are taken those rows, of what is
+ * only seen under another shape none. */
+double rt_node_bytes(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
+                     const struct rt_trace_output *out, int n_out);
+
 /* Bytes of a tensor; 0: of a type or shape that does not say. */
 int64_t rt_trace_bytes(const struct rt_trace_output *t);
 
@@ -33,10 +38,13 @@ enum rt_where {
 };
 
 struct rt_described_value {
-    const char *from; /* of an input: "node", "node:1" */
+    /* Of an input: "node", "node:1", or of a constant that a fusion made the step that it is for,
+     * as "(mul)". */
+    const char *from;
     enum rt_dtype dtype;
     struct rt_shape shape; /* rank -1: not known before a run */
     enum rt_where where;
+    int feed; /* RT_WHERE_FEED: which of its plan's */
     size_t offset;
 };
 

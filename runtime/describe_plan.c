@@ -80,7 +80,12 @@ static void set_prepared(struct rt_described_node *d, const struct rt_plan *p,
 static void set_step(struct rt_described_node *d, const struct rt_layout *l,
                      const struct rt_step *s, const struct pl_node *n)
 {
-    d->is_step = true;
+    d->is_step = s->kind != RT_STEP_REF;
+    if (s->kind == RT_STEP_REF && n->n_in && n->n_out) {
+        d->out[0].where = RT_WHERE_VIEW;
+        d->out[0].dtype = d->in[0].dtype;
+        d->out[0].shape = d->in[0].shape;
+    }
     if (s->kind != RT_STEP_KERNEL)
         return;
     for (int k = 0; k < n->n_in; k++)
@@ -103,6 +108,41 @@ static const char *name_of_value(const struct telling *t, const struct rt_plan *
     if (!name)
         name = "";
     return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out) : name;
+}
+
+/* A fusion names the constants that it makes as the node; which of the node's steps this is for:
+ * the operands of its tail stand behind what its op reads itself. */
+static const char *name_of_folded(const struct telling *t, const char *fused, int operand)
+{
+    static const char *const with_operand[] = {"mul", "add", "residual", "residual_first"};
+    for (const char *p = fused; operand >= 0 && *p;) {
+        const size_t n = strcspn(p, " ");
+        for (size_t i = 0; i < sizeof with_operand / sizeof *with_operand; i++)
+            if (strlen(with_operand[i]) == n && memcmp(p, with_operand[i], n) == 0 && !operand--)
+                return rt_arena_printf(t->arena, "(%.*s)", (int)n, p);
+        p += n;
+        p += *p == ' ';
+    }
+    return "(folded)";
+}
+
+/* What the nodes of this plan that were told before say of input k. */
+static void set_from_giver(const struct telling *t, const struct rt_plan *p, struct pl_edge e,
+                           const int *told, struct rt_described_value *v)
+{
+    if (told[e.node] < 0)
+        return;
+    const struct rt_described_node *giver = &t->out->node[told[e.node]];
+    if (e.out >= giver->n_out)
+        return;
+    const struct rt_described_value *from = &giver->out[e.out];
+    if (v->shape.rank < 0)
+        v->shape = from->shape;
+    v->dtype = from->dtype;
+    if (p->node[e.node].kind == PL_FEED) {
+        v->where = RT_WHERE_FEED;
+        v->feed = from->feed;
+    }
 }
 
 static struct rt_described_node *add_node(struct telling *t)
@@ -136,9 +176,11 @@ static double flops_of(const struct telling *t, const struct pl_node *n,
 }
 
 static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int depth,
-                                const struct rt_layout *l, const struct rt_step *step)
+                                const struct rt_layout *l, const struct rt_step *step, int *told)
 {
     const struct pl_node *n = &p->node[i];
+    const int base = n->def ? n->def->schema->n_in : 0;
+    told[i] = t->out->n_nodes;
     struct rt_described_node *d = add_node(t);
     if (!d)
         return no_memory(t);
@@ -155,7 +197,11 @@ static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int
         d->in[k].shape.rank = -1;
     for (int k = 0; k < n->n_in; k++) {
         const struct rt_tensor *value = p->constant[n->in_value[k]];
-        d->in[k].from = name_of_value(t, p, n->in[k]);
+        const char *giver = p->node[n->in[k].node].name;
+        d->in[k].from = value && giver && n->name && strcmp(giver, n->name) == 0
+                            ? name_of_folded(t, d->fused, k - base)
+                            : name_of_value(t, p, n->in[k]);
+        set_from_giver(t, p, n->in[k], told, &d->in[k]);
         if (value) {
             set_tensor(&d->in[k], value);
             d->in[k].where = RT_WHERE_CONSTANT;
@@ -174,6 +220,10 @@ static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int
                                                : RT_WHERE_UNKNOWN;
         if (value)
             t->out->constant_bytes += rt_tensor_bytes(value);
+        if (n->kind == PL_FEED) {
+            d->out[o].dtype = (enum rt_dtype)p->feed_dtype[n->feed];
+            d->out[o].feed = n->feed;
+        }
     }
     d->is_step = n->kind != PL_CONST && n->kind != PL_FEED && (n->kind != PL_OP || n->def);
     if (l) {
@@ -193,7 +243,10 @@ static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int
 
 static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
 {
-    enum rt_status st = RT_OK;
+    int *told = rt_arena_array(t->arena, (size_t)p->n_nodes + 1, sizeof *told);
+    enum rt_status st = told ? RT_OK : no_memory(t);
+    for (int i = 0; i < p->n_nodes && told; i++)
+        told[i] = -1;
     for (int i = 0; i < p->n_nodes && !st;) {
         struct rt_layout *l = rt_segment_last(p, i);
         const int end = l ? l->end : i + 1;
@@ -204,7 +257,7 @@ static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
             const bool has = l && step < l->n_steps && l->step[step].node == i;
             if (p->node[i].kind == PL_GONE)
                 continue;
-            st = tell_node(t, p, i, depth, l, has ? &l->step[step] : NULL);
+            st = tell_node(t, p, i, depth, l, has ? &l->step[step] : NULL, told);
             for (int k = 0; k < p->node[i].n_sub && !st; k++)
                 if (p->node[i].sub[k])
                     st = tell(t, p->node[i].sub[k], depth + 1);

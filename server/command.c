@@ -1,5 +1,6 @@
 #include "server/command.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -49,7 +50,11 @@ enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const c
         .name = dir, .base_path = dir, .policy = SRV_POLICY_LATEST, .n_latest = 1};
     struct srv_scan scan;
     struct stat s;
-    if (stat(dir, &s) == 0 && !S_ISDIR(s.st_mode))
+    if (stat(dir, &s) != 0)
+        return rt_fail(err, RT_NOT_FOUND,
+                       errno == ENOENT ? "there is no folder %s" : "the folder %s cannot be read",
+                       dir);
+    if (!S_ISDIR(s.st_mode))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "%s is not a directory: give a version's directory, which holds a "
                        "saved_model.pb, or a model's",

@@ -456,9 +456,13 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
             wrong = argv[a.i];
     }
     if (wrong || a.missing || !dir) {
-        if (dir || wrong || a.missing)
-            fprintf(stderr, "slipway inspect: cannot use argument %s\n", wrong ? wrong : a.missing);
-        fputs(usage, stderr);
+        if (a.missing)
+            fprintf(stderr, "slipway inspect: %s wants a value\n", a.missing);
+        else if (wrong)
+            fprintf(stderr, "slipway inspect: cannot use argument %s\n", wrong);
+        else
+            fputs("slipway inspect: no directory given\n", stderr);
+        fputs("slipway inspect --help says more\n", stderr);
         return SRV_EXIT_USAGE;
     }
     struct inspected in = {.arena = rt_arena_new(SIZE_MAX), .registry = registry};

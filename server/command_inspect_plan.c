@@ -35,6 +35,11 @@ static const char *where_name(enum rt_where w)
     return "pool";
 }
 
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void print_values(const struct rt_described_value *v, int n, bool is_out)
 {
     char room[256];
@@ -84,26 +89,34 @@ static void print_node(const struct rt_described_node *d)
     }
 }
 
-static void count(const struct told *t, int *n_steps, int *n_constants, int *n_views, int *n_known)
+/* Each node is one of these. */
+struct counts {
+    int steps, inputs, constants, views, rest;
+};
+
+static struct counts count(const struct told *t)
 {
-    *n_steps = *n_constants = *n_views = *n_known = 0;
+    struct counts c = {0};
     for (int i = 0; i < t->plan.n_nodes; i++) {
         const struct rt_described_node *d = &t->plan.node[i];
+        const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
         if (d->is_step)
-            ++*n_steps;
-        else if (d->n_out && d->out[0].where == RT_WHERE_CONSTANT)
-            ++*n_constants;
-        else if (d->n_out && d->out[0].where == RT_WHERE_VIEW)
-            ++*n_views;
-        else if (d->n_out && d->out[0].where != RT_WHERE_FEED)
-            ++*n_known;
+            c.steps++;
+        else if (where == RT_WHERE_FEED)
+            c.inputs++;
+        else if (where == RT_WHERE_CONSTANT)
+            c.constants++;
+        else if (where == RT_WHERE_VIEW)
+            c.views++;
+        else
+            c.rest++;
     }
+    return c;
 }
 
 static void print_text(const struct told *t)
 {
-    int n_steps, n_constants, n_views, n_known;
-    count(t, &n_steps, &n_constants, &n_views, &n_known);
+    const struct counts c = count(t);
     printf("plan of %s, %s\n", t->run->dir, t->run->s->def->name);
     for (int i = 0; i < t->run->s->def->n_inputs; i++) {
         const struct rt_tensor *f = &t->run->feeds[i];
@@ -112,13 +125,17 @@ static void print_text(const struct told *t)
                rt_dtype_name((enum rt_dtype)f->dtype),
                rt_shape_text(room, sizeof room, f->rank, f->dim));
     }
-    printf(
-        "  %d nodes: %d that run, %d constants (%zu bytes, %lld packed), %d views, %d known from "
-        "the shapes or not needed\n",
-        t->plan.n_nodes, n_steps, n_constants, t->plan.constant_bytes,
-        (long long)t->stats.packed_bytes, n_views, n_known);
-    printf("  %d compiled segments, the largest block %zu bytes\n\n", t->plan.n_segments,
-           t->plan.block_bytes);
+    printf("  %d node%s: %d that run%s, %d input%s, %d constant%s (%zu bytes, %lld packed), %d "
+           "view%s, "
+           "%d known from the shapes or with nothing to do\n",
+           t->plan.n_nodes, plural(t->plan.n_nodes), c.steps, c.steps == 1 ? "s" : "", c.inputs,
+           plural(c.inputs), c.constants, plural(c.constants), t->plan.constant_bytes,
+           (long long)t->stats.packed_bytes, c.views, plural(c.views), c.rest);
+    if (t->plan.n_segments)
+        printf("  %d compiled segment%s, the largest block %zu bytes\n\n", t->plan.n_segments,
+               plural(t->plan.n_segments), t->plan.block_bytes);
+    else
+        printf("  nothing is compiled\n\n");
     for (int i = 0; i < t->plan.n_nodes; i++)
         if (t->plan.node[i].is_step)
             print_node(&t->plan.node[i]);
@@ -171,6 +188,25 @@ static enum rt_status print_json(const struct told *t, struct rt_error *err)
     return RT_OK;
 }
 
+/* The plan does not know what shapes the signature's inputs had; this run does. */
+static void name_feeds(struct told *t)
+{
+    for (int i = 0; i < t->plan.n_nodes; i++) {
+        const struct rt_described_node *d = &t->plan.node[i];
+        for (int k = 0; k < d->n_in + d->n_out && !d->depth; k++) {
+            struct rt_described_value *v = k < d->n_in ? &d->in[k] : &d->out[k - d->n_in];
+            if (v->where != RT_WHERE_FEED || v->shape.rank >= 0 ||
+                v->feed >= t->run->s->def->n_inputs)
+                continue;
+            const struct rt_tensor *f = &t->run->feeds[v->feed];
+            v->dtype = (enum rt_dtype)f->dtype;
+            v->shape.rank = f->rank;
+            for (int a = 0; a < f->rank; a++)
+                v->shape.dim[a] = f->dim[a];
+        }
+    }
+}
+
 enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
 {
     struct told t = {.run = r};
@@ -186,6 +222,7 @@ enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
         st = rt_callable_describe(r->s->call, r->arena, &t.plan, err);
     if (st)
         return st;
+    name_feeds(&t);
     rt_session_stats(r->model->session, &t.stats);
     if (r->json)
         return print_json(&t, err);

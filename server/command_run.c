@@ -39,14 +39,16 @@ static const char usage[] =
     "  --runs N          how many runs are profiled (20)\n"
     "  --profile_trace F the last of them as a Chrome trace in file F (chrome://tracing, "
     "Perfetto)\n"
-    "  --compare         print how far the answers are from those in float32, node by node: of\n"
-    "                    each output the largest magnitude, the largest difference, that as a\n"
-    "                    part of the former, the mean difference, how many elements differ, and\n"
-    "                    in how many rows the largest element is the same one\n"
+    "  --compare         print how far the answers are from those of a reference, which is this\n"
+    "                    model in float32, not fused, not compiled: a row for each output, with\n"
+    "                    the reference's largest magnitude, the largest difference, that as a\n"
+    "                    part of the former, the mean difference, which part of the elements is\n"
+    "                    not the very same, and in how many rows the largest element is at the\n"
+    "                    same place\n"
     "  --batch N         rows of a random input (1)\n"
     "  --threads N       cores that the runs use, in all (1)\n"
     "  --callers N       runs at a time (1)\n"
-    "  --seconds S       how long to measure (3)\n"
+    "  --seconds S       how long to measure; each caller runs 3 times at least (3)\n"
     "  --on_line         measure once for each line of standard input, a number of milliseconds\n"
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
     "  --fusion on|off   do at once what one kernel does better than several nodes (on)\n"
@@ -55,8 +57,10 @@ static const char usage[] =
     "  --autotune on|off time kernels that could do the same and take the fastest (on)\n"
     "  --autotune_cache FILE  keep what timing found\n"
     "  --precision P     float32, or bf16: constant weights in bfloat16 (float32)\n"
-    "  --json            {\"median_ms\": ..., \"p99_ms\": ..., \"cpu_ms\": ..., \"runs\": ...,\n"
-    "                    \"load_s\": ...}\n"
+    "  --json            with --bench {\"median_ms\": ..., \"p99_ms\": ..., \"cpu_ms\": ...,\n"
+    "                    \"runs\": ..., \"runs_per_s\": ..., \"load_s\": ...}, cpu_ms being of a "
+    "run;\n"
+    "                    as well with --profile and --compare\n"
     "  --help, --version\n";
 
 static const char plan_usage[] =
@@ -65,12 +69,84 @@ static const char plan_usage[] =
     "                   [--signature NAME] [--json]\n"
     "Prints what a signature of the SavedModel in DIR is compiled to for these shapes: the nodes\n"
     "that run, in their order, with what was fused into each, its kernel, why that one, the bytes\n"
-    "of packed constants, and where its outputs lie in memory.\n"
+    "of packed constants, and where its outputs lie in memory. (mul), (add) or (folded) as the "
+    "name of\n"
+    "an input: a constant that was made for this step of what was fused.\n"
     "  As of `slipway run`: --batch, --shape, --inputs, --signature, --threads, --fusion,\n"
     "  --specialise, --winograd, --autotune, --autotune_cache, --precision\n"
     "  --json, --help, --version\n";
 
 /* ---- arguments ---- */
+
+enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
+
+/* What flags go with, and what values they take. */
+static const struct flag {
+    const char *name;
+    unsigned with;
+    const char *takes; /* NULL: anything */
+} flags[] = {
+    {"--batch", ANY, "a number from 1 to 2147483647"},
+    {"--shape", ANY, "ALIAS=D0xD1..., numbers from 0 on"},
+    {"--threads", ANY, "a number from 1 to 256"},
+    {"--callers", BENCH, "a number from 1 to 256"},
+    {"--seconds", BENCH, "a number from 1 to 3600"},
+    {"--on_line", BENCH, NULL},
+    {"--runs", PROFILE, "a number from 1 to 10000"},
+    {"--profile_trace", PROFILE, NULL},
+    {"--profile_clock", PROFILE, "wall or cpu"},
+    {"--json", BENCH | PROFILE | COMPARE | PLAN, NULL},
+    {"--fusion", ANY, "on or off"},
+    {"--specialise", ANY, "on or off"},
+    {"--winograd", ANY, "on or off"},
+    {"--autotune", ANY, "on or off"},
+    {"--precision", ANY, "float32 or bf16"},
+};
+enum { N_FLAGS = sizeof flags / sizeof *flags };
+
+static const struct flag *find_flag(const char *arg)
+{
+    const size_t n = strcspn(arg, "=");
+    for (int i = 0; i < N_FLAGS; i++)
+        if (strlen(flags[i].name) == n && memcmp(flags[i].name, arg, n) == 0)
+            return &flags[i];
+    return NULL;
+}
+
+static unsigned mode_of(const struct srv_run *r)
+{
+    return r->plan ? PLAN : r->bench ? BENCH : r->profile ? PROFILE : r->compare ? COMPARE : ONCE;
+}
+
+static const char *mode_name(unsigned mode)
+{
+    return mode == PLAN      ? "--plan"
+           : mode == BENCH   ? "--bench"
+           : mode == PROFILE ? "--profile"
+           : mode == COMPARE ? "--compare"
+                             : "a single run";
+}
+
+/* Says which of the flags given (bit: place in `flags`) has nothing to do with the others. */
+static bool fits(const struct srv_run *r, unsigned given)
+{
+    const unsigned mode = mode_of(r);
+    for (int i = 0; i < N_FLAGS; i++) {
+        if (!(given >> i & 1))
+            continue;
+        if (!(flags[i].with & mode)) {
+            fprintf(stderr, "slipway %s: %s has no meaning with %s\n", r->command, flags[i].name,
+                    mode_name(mode));
+            return false;
+        }
+        if (r->inputs && i < 2) {
+            fprintf(stderr, "slipway %s: %s is for random inputs, and --inputs gives them\n",
+                    r->command, flags[i].name);
+            return false;
+        }
+    }
+    return true;
+}
 
 static bool parse_shape(struct srv_run *r, const char *text)
 {
@@ -121,6 +197,8 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char *wrong = NULL, *wrong_value = NULL, *v = NULL;
+    const struct flag *flag = NULL;
+    unsigned given = 0;
     r->batch = r->n_threads = r->n_callers = 1;
     r->seconds_ms = 3000;
     r->n_runs = 20;
@@ -128,6 +206,9 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         const char *arg = argv[a.i];
         int64_t seconds = 0;
         v = NULL;
+        flag = find_flag(arg);
+        if (flag)
+            given |= 1u << (flag - flags);
         if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
             fputs(r->plan ? plan_usage : usage, stdout);
             return SRV_EXIT_OK;
@@ -191,8 +272,9 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
     if (a.missing)
         fprintf(stderr, "slipway %s: %s wants a value\n", r->command, a.missing);
     else if (wrong_value)
-        fprintf(stderr, "slipway %s: %.*s cannot be %s\n", r->command, (int)strcspn(wrong, "="),
-                wrong, wrong_value);
+        fprintf(stderr, "slipway %s: %.*s cannot be %s%s%s\n", r->command, (int)strcspn(wrong, "="),
+                wrong, wrong_value, flag && flag->takes ? ": it is " : "",
+                flag && flag->takes ? flag->takes : "");
     else if (wrong)
         fprintf(stderr, "slipway %s: cannot use argument %s\n", r->command, wrong);
     else if (!r->dir)
@@ -202,11 +284,13 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
                 "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
     else if (r->bench + r->profile + r->compare + r->plan > 1)
         fprintf(stderr,
-                "slipway %s: --bench, --profile, --compare and --plan are different things\n",
+                r->plan
+                    ? "slipway %s: --plan is told alone, without --bench, --profile, --compare\n"
+                    : "slipway %s: one of --bench, --profile and --compare at a time\n",
                 r->command);
-    else
+    else if (fits(r, given))
         return -1;
-    fputs(r->plan ? plan_usage : usage, stderr);
+    fprintf(stderr, "slipway %s%s --help says more\n", r->command, r->plan ? " --plan" : "");
     return SRV_EXIT_USAGE;
 }
 
@@ -231,6 +315,17 @@ static enum rt_status read_all(const char *path, struct rt_bytes *out, struct rt
 
 static enum rt_status choose_signature(struct srv_run *r, struct rt_span name, struct rt_error *err)
 {
+    const char *wanted = r->signature ? r->signature : name.n ? NULL : "serving_default";
+    if (wanted && !rt_model_signature(r->model, wanted)) {
+        struct rt_bytes there;
+        rt_bytes_init(&there, 4096);
+        for (int i = 0; i < r->model->n_signatures; i++)
+            rt_bytes_addf(&there, "%s%s", i ? ", " : "", r->model->signatures[i].def->name);
+        rt_fail(err, RT_INVALID_ARGUMENT, "there is no signature \"%s\"; there is: %.*s", wanted,
+                (int)there.n, there.p ? there.p : "");
+        rt_bytes_clear(&there);
+        return RT_INVALID_ARGUMENT;
+    }
     enum rt_status st = srv_find_signature(
         r->model, r->signature ? rt_span_str(r->signature) : name, r->arena, &r->s,
         RT_INVALID_ARGUMENT, "Serving signature name: \"%s\" not found in signature def", err);

@@ -9,16 +9,14 @@
 
 enum {
     WARM_RUNS = 3,
-    MIN_RUNS = 30,
-    MIN_RUNS_ON_LINE = 3, /* of many measurements each may be short */
-    MAX_RUNS = 1000000,   /* of all threads */
+    MIN_RUNS = 3,       /* of each thread, though the time be over */
+    MAX_RUNS = 1000000, /* of all threads */
     MAX_LINE_MS = 3600000,
 };
 
 struct bench_thread {
     const struct srv_run *run;
     int64_t min_ns;
-    int min_runs;
     pthread_t thread;
     int64_t *ns;
     int64_t n, room;
@@ -41,7 +39,7 @@ static void *bench_thread(void *arg)
         int64_t start = rt_now_ns();
         if (i == 0)
             end = start + t->min_ns;
-        if (start >= end && t->n >= t->min_runs)
+        if (start >= end && t->n >= MIN_RUNS)
             break;
         t->status = rt_callable_run(r->s->call, r->feeds, fetches, NULL, &t->err);
         int64_t took = rt_now_ns() - start;
@@ -64,6 +62,7 @@ struct bench_times {
     int64_t *ns; /* of each run */
     int64_t n, wall_ns;
     double cpu_ns; /* of the process, per run */
+    double per_s;  /* runs, those that warm up counted as well */
 };
 
 static void print_times(const struct srv_run *r, const struct bench_times *t)
@@ -75,13 +74,12 @@ static void print_times(const struct srv_run *r, const struct bench_times *t)
     double load_s = (double)r->load_ns / 1e9;
     if (r->json)
         printf("{\"median_ms\":%.5f,\"p99_ms\":%.5f,\"cpu_ms\":%.5f,\"runs\":%lld,"
-               "\"load_s\":%.4f}\n",
-               median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, (long long)n, load_s);
+               "\"runs_per_s\":%.3f,\"load_s\":%.4f}\n",
+               median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, (long long)n, t->per_s, load_s);
     else
-        printf("median %.4f ms, 99%% %.4f ms, CPU time %.4f ms, load %.3f s; %lld runs, "
+        printf("median %.4f ms, 99%% %.4f ms, CPU time %.4f ms a run, load %.3f s; %lld runs, "
                "%.1f runs/s\n",
-               median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, load_s, (long long)n,
-               (double)n * 1e9 / (double)t->wall_ns);
+               median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, load_s, (long long)n, t->per_s);
     fflush(stdout);
 }
 
@@ -92,8 +90,7 @@ static int64_t cpu_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static enum rt_status measure(const struct srv_run *r, int64_t min_ns, int min_runs,
-                              struct rt_error *err)
+static enum rt_status measure(const struct srv_run *r, int64_t min_ns, struct rt_error *err)
 {
     int n_threads = (int)r->n_callers;
     struct bench_thread *t = calloc((size_t)n_threads, sizeof *t);
@@ -104,11 +101,8 @@ static enum rt_status measure(const struct srv_run *r, int64_t min_ns, int min_r
     int64_t start = rt_now_ns(), cpu = cpu_ns();
     int started = 0;
     for (; !st && started < n_threads; started++) {
-        t[started] = (struct bench_thread){.run = r,
-                                           .min_ns = min_ns,
-                                           .min_runs = min_runs,
-                                           .ns = all + started * room,
-                                           .room = room};
+        t[started] = (struct bench_thread){
+            .run = r, .min_ns = min_ns, .ns = all + started * room, .room = room};
         if (rt_thread_start(&t[started].thread, "bench", bench_thread, &t[started])) {
             st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "thread %d could not be started", started);
             break;
@@ -125,8 +119,9 @@ static enum rt_status measure(const struct srv_run *r, int64_t min_ns, int min_r
         times.n += t[i].n;
     }
     if (!st) {
-        times.cpu_ns =
-            (double)(cpu_ns() - cpu) / (double)(times.n + (int64_t)n_threads * WARM_RUNS);
+        const double all_runs = (double)(times.n + (int64_t)n_threads * WARM_RUNS);
+        times.cpu_ns = (double)(cpu_ns() - cpu) / all_runs;
+        times.per_s = all_runs * 1e9 / (double)times.wall_ns;
         print_times(r, &times);
     }
     free(all);
@@ -137,7 +132,7 @@ static enum rt_status measure(const struct srv_run *r, int64_t min_ns, int min_r
 enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err)
 {
     if (!r->on_line)
-        return measure(r, r->seconds_ms * 1000000, MIN_RUNS, err);
+        return measure(r, r->seconds_ms * 1000000, err);
     enum rt_status st = RT_OK;
     char line[32];
     while (!st && fgets(line, sizeof line, stdin)) {
@@ -145,7 +140,7 @@ enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err)
         long ms = strtol(line, &end, 10);
         if (end == line || (*end && *end != '\n') || ms < 0 || ms > MAX_LINE_MS)
             return rt_fail(err, RT_INVALID_ARGUMENT, "--on_line: not milliseconds: %s", line);
-        st = measure(r, ms * (int64_t)1000000, MIN_RUNS_ON_LINE, err);
+        st = measure(r, ms * (int64_t)1000000, err);
     }
     return st;
 }

@@ -1,7 +1,7 @@
 /*
  * `slipway run --profile`: where the time of a run goes, node by node and summed by op. Runs are
- * traced one after another; of each node the faster half of its times is averaged, so that what
- * else the machine did is left out.
+ * traced one after another; all that is told is the mean over the faster half of them, the same
+ * runs for every node and for the whole, so that the times of nodes and between them add up.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -22,7 +22,7 @@ struct row {
     struct row *sum;     /* of a node: its op */
     int64_t calls;       /* of the last run */
     double flops, bytes; /* the same */
-    double mean_ns;      /* of the faster half of the runs */
+    double mean_ns;      /* of the chosen runs */
 };
 
 struct table {
@@ -36,7 +36,9 @@ struct profile {
     struct rt_arena *arena;
     int n_runs;
     int64_t *run_ns, *plain_ns; /* of each run, traced and not */
+    bool *chosen;               /* the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
+    size_t block_bytes, scratch_bytes; /* of the largest segment, of the node that has most */
     struct table nodes, ops;
     struct rt_arena *trace_arena;
     struct rt_trace trace; /* of the last run */
@@ -91,16 +93,6 @@ static const char *shapes_text(struct profile *p, const struct rt_trace_node *n)
     return out;
 }
 
-static double bytes_of(const struct rt_trace_node *n)
-{
-    double bytes = 0;
-    for (int k = 0; k < n->n_inputs; k++)
-        bytes += (double)rt_trace_bytes(&n->inputs[k]);
-    for (int k = 0; k < n->n_outputs; k++)
-        bytes += (double)rt_trace_bytes(&n->outputs[k]);
-    return bytes;
-}
-
 static void add_to(struct row *r, double flops, double bytes)
 {
     r->calls++;
@@ -134,7 +126,7 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
     o->op = r->op;
     o->fused = r->fused;
     const double flops = rt_node_flops(n->node, n->inputs, n->n_inputs, n->outputs, n->n_outputs);
-    const double bytes = bytes_of(n);
+    const double bytes = rt_node_bytes(n->node, n->inputs, n->n_inputs, n->outputs, n->n_outputs);
     r->ns[run] += ns;
     r->sum = o;
     add_to(r, flops, bytes);
@@ -224,6 +216,19 @@ static enum rt_status collect(struct profile *p, struct rt_error *err)
     return st;
 }
 
+static enum rt_status find_memory(struct profile *p, struct rt_error *err)
+{
+    struct rt_described_plan plan;
+    const enum rt_status st = rt_callable_describe(p->run->s->call, p->arena, &plan, err);
+    if (st)
+        return st;
+    p->block_bytes = plan.block_bytes;
+    for (int i = 0; i < plan.n_nodes; i++)
+        if (plan.node[i].scratch_bytes > p->scratch_bytes)
+            p->scratch_bytes = plan.node[i].scratch_bytes;
+    return RT_OK;
+}
+
 /* ---- means ---- */
 
 static int by_size(const void *a, const void *b)
@@ -238,24 +243,48 @@ static int by_time(const void *a, const void *b)
     return x->mean_ns > y->mean_ns ? -1 : x->mean_ns < y->mean_ns;
 }
 
-/* Of the faster half; sorts. */
-static double mean(int64_t *ns, int n)
+static int n_chosen(const struct profile *p)
 {
-    const int half = (n + 1) / 2;
+    return (p->n_runs + 1) / 2;
+}
+
+/* Of the faster half; sorts. */
+static double mean_of_faster(const struct profile *p, int64_t *ns)
+{
     double sum = 0;
-    qsort(ns, (size_t)n, sizeof *ns, by_size);
-    for (int i = 0; i < half; i++)
+    qsort(ns, (size_t)p->n_runs, sizeof *ns, by_size);
+    for (int i = 0; i < n_chosen(p); i++)
         sum += (double)ns[i];
-    return sum / half;
+    return sum / n_chosen(p);
+}
+
+static double mean_of_chosen(const struct profile *p, const int64_t *ns)
+{
+    double sum = 0;
+    for (int i = 0; i < p->n_runs; i++)
+        sum += p->chosen[i] ? (double)ns[i] : 0;
+    return sum / n_chosen(p);
+}
+
+static void choose(struct profile *p)
+{
+    for (int n = 0; n < n_chosen(p); n++) {
+        int best = -1;
+        for (int i = 0; i < p->n_runs; i++)
+            if (!p->chosen[i] && (best < 0 || p->run_ns[i] < p->run_ns[best]))
+                best = i;
+        p->chosen[best] = true;
+    }
 }
 
 static void average(struct profile *p)
 {
-    p->mean_ns = mean(p->run_ns, p->n_runs);
-    p->plain_mean_ns = mean(p->plain_ns, p->n_runs);
+    choose(p);
+    p->mean_ns = mean_of_chosen(p, p->run_ns);
+    p->plain_mean_ns = mean_of_faster(p, p->plain_ns);
     for (size_t i = 0; i < p->nodes.n; i++) {
         struct row *r = p->nodes.row[i];
-        r->mean_ns = mean(r->ns, p->n_runs);
+        r->mean_ns = mean_of_chosen(p, r->ns);
         r->sum->mean_ns += r->mean_ns;
         p->node_ns += r->mean_ns;
     }
@@ -328,12 +357,20 @@ static double total_flops(const struct profile *p)
 static void print_text(const struct profile *p, const struct rt_session_stats *stats)
 {
     const double flops = total_flops(p);
-    printf("%s, %s: %.4f ms a run, %.4f with the profile, of which %.4f in %zu nodes; the faster "
-           "half of %d runs\n",
-           p->run->dir, p->run->s->def->name, p->plain_mean_ns / 1e6, p->mean_ns / 1e6,
-           p->node_ns / 1e6, p->nodes.n, p->n_runs);
-    printf("%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants\n", flops / 1e9,
-           flops / p->plain_mean_ns, (double)stats->packed_bytes / 1e6);
+    printf("%s, %s: %.4f ms a run: %.4f in %zu node%s, %.4f between them\n", p->run->dir,
+           p->run->s->def->name, p->mean_ns / 1e6, p->node_ns / 1e6, p->nodes.n,
+           p->nodes.n == 1 ? "" : "s", (p->mean_ns - p->node_ns) / 1e6);
+    printf(
+        "all times are means over the same %d of %d runs, the fastest, %s clock, with the profile "
+        "on; off: %.4f ms a run\n",
+        n_chosen(p), p->n_runs, p->run->cpu_clock ? "the calling thread's processor" : "wall",
+        p->plain_mean_ns / 1e6);
+    printf("share: of the time in nodes; GFLOP/s and GB/s: per second in them\n");
+    printf(
+        "%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants, blocks of at most %.1f kB, "
+        "scratch of at most %.1f kB\n",
+        flops / 1e9, p->node_ns > 0 ? flops / p->node_ns : 0, (double)stats->packed_bytes / 1e6,
+        (double)p->block_bytes / 1e3, (double)p->scratch_bytes / 1e3);
     if (p->trace.is_cut)
         printf("only the first %d nodes of a run were looked at\n", p->trace.n_nodes);
     print_table(p, &p->ops, SIZE_MAX, "op [with what was fused into it]");
@@ -363,11 +400,13 @@ static json_t *json_rows(const struct profile *p, const struct table *t)
 static enum rt_status print_json(const struct profile *p, const struct rt_session_stats *stats,
                                  struct rt_error *err)
 {
-    json_t *o = json_pack("{s:i, s:f, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "runs", p->n_runs,
-                          "run_ms", p->plain_mean_ns / 1e6, "profiled_ms", p->mean_ns / 1e6,
-                          "nodes_ms", p->node_ns / 1e6, "flops", total_flops(p), "packed_bytes",
-                          (json_int_t)stats->packed_bytes, "is_cut", p->trace.is_cut, "ops",
-                          json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
+    json_t *o = json_pack(
+        "{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:b, s:o, s:o}", "runs", p->n_runs,
+        "chosen_runs", n_chosen(p), "run_ms", p->mean_ns / 1e6, "nodes_ms", p->node_ns / 1e6,
+        "between_ms", (p->mean_ns - p->node_ns) / 1e6, "unprofiled_ms", p->plain_mean_ns / 1e6,
+        "flops", total_flops(p), "packed_bytes", (json_int_t)stats->packed_bytes, "block_bytes",
+        (json_int_t)p->block_bytes, "scratch_bytes", (json_int_t)p->scratch_bytes, "is_cut",
+        p->trace.is_cut, "ops", json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
     if (!o)
         return rt_fail_memory(err, "the profile", 0);
     json_dumpf(o, stdout, JSON_INDENT(1));
@@ -402,11 +441,14 @@ enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err)
         p.run_ns = rt_arena_array(p.arena, (size_t)p.n_runs, sizeof *p.run_ns);
         p.plain_ns = rt_arena_array(p.arena, (size_t)p.n_runs, sizeof *p.plain_ns);
         p.events = r->profile_trace ? json_array() : NULL;
-        if (!p.run_ns || !p.plain_ns || (r->profile_trace && !p.events))
+        p.chosen = rt_arena_array(p.arena, (size_t)p.n_runs, sizeof *p.chosen);
+        if (!p.run_ns || !p.plain_ns || !p.chosen || (r->profile_trace && !p.events))
             st = rt_fail_memory(err, "the profile", 0);
     }
     if (!st)
         st = collect(&p, err);
+    if (!st)
+        st = find_memory(&p, err);
     if (!st) {
         average(&p);
         struct rt_session_stats stats;

@@ -2,6 +2,7 @@
 drain, and the commands that need no server."""
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -273,6 +274,9 @@ class Commands(Case):
         found = json.loads(out)
         self.assertEqual(sorted(n["op"] for n in found["nodes"]).count("Conv2D"), 2)
         self.assertAlmostEqual(sum(o["share"] for o in found["ops"]), 1)
+        self.assertAlmostEqual(sum(o["ms"] for o in found["ops"]), found["nodes_ms"])
+        self.assertLessEqual(found["nodes_ms"], found["run_ms"])
+        self.assertGreater(found["block_bytes"], 0)
         first = next(n for n in found["nodes"] if n["shapes"].startswith("float[2,8,8,1] float[3,3,1,16]"))
         self.assertEqual(first["flops"], 2 * (2 * 8 * 8 * 16) * 9)  # two for each of the output's sums of nine
         self.assertEqual(first["bytes"], 4 * (2 * 64 + 9 * 16 + 2 * 64 * 16))
@@ -293,6 +297,8 @@ class Commands(Case):
             self.assertEqual(line[1:3], ["float", "[3,10]"])
             self.assertLess(float(line[5]), 1e-5 if precision == "float32" else 0.05)  # max rel
             self.assertEqual(line[-1], "3")
+        code, out, _ = command("run", model, "--compare", "--batch=3", "--json")
+        self.assertEqual((code, [row["shape"] for row in json.loads(out)]), (0, [[3, 10]]))
         code, _, err = command("run", model, "--compare", "--precision=int8")
         self.assertEqual(code, 2)
         self.assertIn("--precision cannot be int8", err)
@@ -302,6 +308,10 @@ class Commands(Case):
         code, out, _ = command("inspect", model, "--plan", "--batch=2")
         self.assertEqual(code, 0)
         self.assertIn("input pixels: float[2,8,8,1]\n", out)
+        self.assertIn("(add)", out)
+        total, *parts = (int(n) for n in re.search(r"(\d+) nodes: (\d+) that runs?, (\d+) inputs?, (\d+) constants? "
+                                                   r"\(.*\), (\d+) views?, (\d+) known", out).groups())
+        self.assertEqual(total, sum(parts))
         self.assertRegex(out, r"\n  Conv2D \[.*relu\]  functional_1/conv2d_1/convolution\n +kernel conv2d\.")
         self.assertRegex(out, r"\n +to   float\[2,8,8,16\] block at \d+\n")
         code, out, _ = command("inspect", "--plan", model, "--batch=2", "--fusion=off", "--json")
@@ -322,6 +332,7 @@ class Commands(Case):
         plan = json.loads(out)
         self.assertEqual((code, plan["segments"], plan["block_bytes"]), (0, 0, 0))
         self.assertTrue(all(n["kernel"] for n in plan["nodes"] if n["op"] == "Conv2D"))
+        self.assertFalse([n for n in plan["nodes"] for v in n["inputs"] if v["dtype"] == "invalid"])
         self.assertEqual(command("inspect", "--plan", "--help")[0], 0)
         code, _, err = command("inspect", "--plan", model, "--shape", "pixels=3x3x1")
         self.assertEqual(code, 1)
@@ -339,7 +350,7 @@ class Commands(Case):
         code, out, _ = command("run", model, "--bench", "--batch", "4", "--callers=2",
                                "--threads=2", "--seconds=1", "--json")
         self.assertEqual(code, 0)
-        self.assertEqual(sorted(json.loads(out)), ["cpu_ms", "load_s", "median_ms", "p99_ms", "runs"])
+        self.assertEqual(sorted(json.loads(out)), ["cpu_ms", "load_s", "median_ms", "p99_ms", "runs", "runs_per_s"])
         code, out, _ = command("run", model, "--bench", "--on_line", "--json", text_in="1\n2\n")
         self.assertEqual((code, len(out.splitlines())), (0, 2))
         code, _, err = command("run", model, "--bench", "--on_line", text_in="soon\n")
@@ -348,4 +359,22 @@ class Commands(Case):
         code, _, err = command("run", model, "--signature", "none", "--inputs", "-",
                                text_in='{"inputs": 2.0}')
         self.assertEqual(code, 1)
-        self.assertIn('Serving signature name: "none" not found in signature def', err)
+        self.assertRegex(err, 'there is no signature "none"; there is: .*serving_default')
+        code, _, err = command("run", self.path("nowhere"), "--bench")
+        self.assertEqual(code, 1)
+        self.assertIn(f"there is no folder {self.path('nowhere')}\n", err)
+
+    def test_flags_that_do_not_apply_are_refused_in_two_lines(self):
+        model = os.path.join(MODELS, "half_plus_two")
+        for args, said in ((["--bench", "--runs", "3"], "--runs has no meaning with --bench"),
+                           (["--profile", "--callers=2"], "--callers has no meaning with --profile"),
+                           (["--profile", "--seconds=2"], "--seconds has no meaning with --profile"),
+                           (["--inputs=-", "--batch=2"], "--batch is for random inputs, and --inputs gives them"),
+                           (["--bench", "--profile"], "one of --bench, --profile and --compare at a time"),
+                           (["--bench", "--batch=0"], "--batch cannot be 0: it is a number from 1 to 2147483647"),
+                           (["--bench", "--precision", "bf17"], "--precision cannot be bf17: it is float32 or bf16")):
+            code, _, err = command("run", model, *args)
+            self.assertEqual((code, err), (2, f"slipway run: {said}\nslipway run --help says more\n"))
+        code, _, err = command("inspect", model, "--plan", "--seconds=2")
+        self.assertEqual((code, err), (2, "slipway inspect: --seconds has no meaning with --plan\n"
+                                          "slipway inspect --plan --help says more\n"))

@@ -57,6 +57,21 @@ static void what_is_not_known_is_no_arithmetic(void **state)
     assert_int_equal(rt_trace_bytes(&any), 0);
 }
 
+static void of_a_table_the_rows_that_are_taken_are_read(void **state)
+{
+    (void)state;
+    const struct rt_node gather = {.schema = rt_schema_find("GatherV2")},
+                         add = {.schema = rt_schema_find("AddV2")};
+    const struct rt_trace_output in[] = {of(RT_F32, 2, 100000, 32, 0, 0),
+                                         of(RT_I32, 1, 26, 0, 0, 0)},
+                                 out = of(RT_F32, 2, 26, 32, 0, 0);
+    assert_true(rt_node_bytes(&gather, in, 2, &out, 1) == 2 * 26 * 32 * 4 + 26 * 4);
+    assert_true(rt_node_bytes(&add, in, 1, &out, 1) == (100000 + 26) * 32 * 4);
+    const struct rt_op view = {.is_view = true};
+    const struct rt_node reshape = {.schema = rt_schema_find("Reshape"), .op = &view};
+    assert_true(rt_node_bytes(&reshape, in, 2, &out, 1) == 0);
+}
+
 static void what_was_fused_is_named(void **state)
 {
     (void)state;
@@ -77,6 +92,7 @@ int main(void)
         cmocka_unit_test(the_arithmetic_of_a_convolution_counts_all_sums),
         cmocka_unit_test(the_arithmetic_of_a_product_is_along_the_side_that_is_summed),
         cmocka_unit_test(what_is_not_known_is_no_arithmetic),
+        cmocka_unit_test(of_a_table_the_rows_that_are_taken_are_read),
         cmocka_unit_test(what_was_fused_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
