@@ -275,10 +275,12 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     if (!st && holds) {
         rt_mutex_lock(&chooser->mu);
-        rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
-                    (void *)(uintptr_t)prep->self->kernel);
-        rt_map_putn(&chooser->told, (const char *)&key, sizeof key,
-                    (void *)(uintptr_t)prep->self->why);
+        if (!chooser->sealed) { /* it may have been since */
+            rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
+                        (void *)(uintptr_t)prep->self->kernel);
+            rt_map_putn(&chooser->told, (const char *)&key, sizeof key,
+                        (void *)(uintptr_t)prep->self->why);
+        }
         rt_mutex_unlock(&chooser->mu);
     }
     return st;

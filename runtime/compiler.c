@@ -93,16 +93,22 @@ void rt_compiler_want(struct rt_compiler *c, struct rt_session *s)
     rt_mutex_unlock(&c->mu);
 }
 
-void rt_compiler_forget(struct rt_compiler *c, struct rt_session *s)
+void rt_compiler_leave(struct rt_compiler *c, struct rt_session *s)
 {
-    atomic_store(&s->ends, true);
     rt_mutex_lock(&c->mu);
     for (struct rt_session **at = &c->first; *at; at = &(*at)->next_wanting)
         if (*at == s) {
             *at = s->next_wanting;
+            s->is_wanting = false;
             break;
         }
     while (c->now == s)
         rt_cond_wait(&c->done, &c->mu);
     rt_mutex_unlock(&c->mu);
+}
+
+void rt_compiler_forget(struct rt_compiler *c, struct rt_session *s)
+{
+    atomic_store(&s->ends, true);
+    rt_compiler_leave(c, s);
 }

@@ -2,7 +2,9 @@
  * A thread of low priority that compiles the plans of any number of sessions for the shapes that
  * recur (runtime/layout.h), so that nobody's run waits for it. Sessions name it in their options.
  *
- * Owner: outlives the sessions; a session that is freed is forgotten.
+ * Owner: whoever made it; it outlives the sessions. A session that is freed is forgotten.
+ * Threads: any; free when nobody calls anything any more. No lock of a session is held while one
+ * calls these.
  */
 #ifndef RT_COMPILER_H
 #define RT_COMPILER_H
@@ -15,8 +17,10 @@ void rt_compiler_free(struct rt_compiler *c); /* NULL is fine */
 /* Returns when nothing is wanted any more. */
 void rt_compiler_wait(struct rt_compiler *c);
 
-/* For sessions: this one has something to compile; it ends (what is under way is waited for). */
+/* For sessions: this one has something to compile; it is to be left alone until it wants again; it
+ * ends. The latter two wait for what is under way. */
 void rt_compiler_want(struct rt_compiler *c, struct rt_session *s);
+void rt_compiler_leave(struct rt_compiler *c, struct rt_session *s);
 void rt_compiler_forget(struct rt_compiler *c, struct rt_session *s);
 
 #endif

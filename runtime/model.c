@@ -361,9 +361,9 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
         if (s->call && !s->writes && warm_up(m, s, &why) != RT_OK && options->on_warm_up_failure)
             options->on_warm_up_failure(options->arg, s->def->name, &why);
     }
-    rt_session_compile_at_once(m->session, false);
     if (!st)
         st = seal(m, options->load_all_variables, err);
+    rt_session_compile_at_once(m->session, false); /* what is left is compiled as it is sealed */
     if (st)
         goto fail;
     *out = m;

@@ -195,6 +195,17 @@ static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
     return l;
 }
 
+/* The compiler's thread stays away while whoever loads compiles at once: what it had begun would be
+ * chosen and kept after the model is sealed. */
+static void wake_compiler(struct rt_session *s)
+{
+    rt_mutex_lock(&s->layout_mu);
+    const bool wake = s->options.compiler && s->wanted && !s->compiles_at_once;
+    rt_mutex_unlock(&s->layout_mu);
+    if (wake)
+        rt_compiler_want(s->options.compiler, s);
+}
+
 struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
 {
     struct rt_session *s = c->shared->session;
@@ -203,8 +214,8 @@ struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
     if (wanted && s->options.compiles_inline) {
         rt_session_compile(s);
         l = find(c, begin, &ignored);
-    } else if (wanted && s->options.compiler) {
-        rt_compiler_want(s->options.compiler, s);
+    } else if (wanted) {
+        wake_compiler(s);
     }
     return l;
 }
@@ -391,6 +402,10 @@ void rt_session_compile_at_once(struct rt_session *s, bool yes)
     rt_mutex_lock(&s->layout_mu);
     s->compiles_at_once = yes || s->options.compiles_inline;
     rt_mutex_unlock(&s->layout_mu);
+    if (yes && s->options.compiler)
+        rt_compiler_leave(s->options.compiler, s);
+    else
+        wake_compiler(s);
 }
 
 /* In the order in which a segment's live values are compared. */
@@ -443,8 +458,8 @@ void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
     rt_mutex_unlock(&s->layout_mu);
     if (!room)
         want_free(w);
-    else if (s->options.compiler)
-        rt_compiler_want(s->options.compiler, s);
+    else
+        wake_compiler(s);
 }
 
 /* ---- ends ---- */

@@ -83,7 +83,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
  * same). Returns how many there were. Takes a while; any thread, beside runs.
  */
 int rt_session_compile(struct rt_session *s);
-/* Whether once is enough to recur: while a model is loaded. */
+/* Whether once is enough to recur, and the compiler stays away: the caller compiles. While a model
+ * is loaded. */
 void rt_session_compile_at_once(struct rt_session *s, bool yes);
 /* The same, now, for feeds of these shapes (all dimensions known). */
 enum rt_status rt_callable_compile(struct rt_callable *c, const struct rt_shape *shapes,

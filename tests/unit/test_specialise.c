@@ -542,6 +542,41 @@ static void a_compiler_does_so_beside_the_runs(void **state)
     rt_compiler_free(compiler);
 }
 
+static void a_compiler_leaves_what_is_compiled_at_once(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_compiler *compiler = rt_compiler_new();
+    const char *feed = "x", *fetch = "y";
+    struct rt_library *l = NULL;
+    struct rt_session_options options = {.registry = x->ops, .compiler = compiler};
+    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    struct rt_shape shape = {.rank = 2, .dim = {50, 4}};
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "y", "Tanh", "n", "T=float");
+    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
+    assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
+    assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
+    for (int i = 0; i < 40; i++) /* it may be at these */
+        run_rows(x, i % 10);
+    rt_session_compile_at_once(x->tier[1], true);
+    const int before = layouts(x) + rt_session_compile(x->tier[1]);
+    assert_int_equal(before, 10);
+    for (int n = 20; n < 25; n++)
+        run_rows(x, n);
+    rt_callable_want(x->call[1], &shape);
+    rt_compiler_wait(compiler);
+    assert_int_equal(layouts(x), 10);
+    assert_int_equal(rt_session_compile(x->tier[1]), 6);
+    run_rows(x, 30); /* left to the compiler */
+    rt_session_compile_at_once(x->tier[1], false);
+    rt_compiler_wait(compiler);
+    assert_int_equal(layouts(x), 17);
+    rt_session_free(x->tier[1]);
+    x->tier[1] = NULL;
+    rt_compiler_free(compiler);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -561,6 +596,7 @@ int main(void)
         TEST(shapes_may_change_on_many_threads),
         TEST(a_shape_is_compiled_when_it_recurs),
         TEST(a_compiler_does_so_beside_the_runs),
+        TEST(a_compiler_leaves_what_is_compiled_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
