@@ -293,7 +293,9 @@ static void gauges(struct page *p)
              WEIGHT_BYTES);
     versions(p, "slipway_model_packed_bytes",
              "Bytes of a version's constants in the forms that kernels read.", PACKED_BYTES);
-    versions(p, "slipway_model_layouts", "Shapes for which a version's plans are compiled.",
+    versions(p, "slipway_model_layouts",
+             "Compiled pieces of a version's plans, one for each segment of a plan or loop body "
+             "and each set of shapes; at most 256.",
              LAYOUTS);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);

@@ -263,7 +263,7 @@ static const struct row rows[] = {
     {"enable_profiler", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "there is no ProfilerService; the metrics page has times per model and version"},
     {"mixed_precision", TEXT, TFS_IGNORED, 0, "", NULL, ANY,
-     "models are computed in the types that they name"},
+     "models are computed in the types that they name; see precision for bfloat16"},
     {"skip_initialize_tpu", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY, "there are no TPUs"},
 };
 /* clang-format on */

@@ -4,7 +4,7 @@
 All are asked in turn, round after round, in one run: each in a process of its own, pinned to the same cores, with the same inputs
 and the same number of threads, every call made in-process on tensors that are there. Of each engine's rounds the median counts; of
 a round the median of its calls. Printed are milliseconds a call, what the best peer takes for each of ours, what is wanted
-of that, and what our figure is in GFLOP/s beside the core's peak, which is measured in every round too.
+of that ("wanted" is the project's own aim: so many times the best peer's speed), and what our figure is in GFLOP/s beside the core's peak, which is measured in every round too.
 
 --clock cpu takes the CPU time of the process per call instead: for a machine that others are using (one thread only). A peer that
 is not installed, or fails on a model, is a '-'.
@@ -40,11 +40,13 @@ class Process:
         self.command = ["taskset", "-c", args.cores, *command]
         self.environment = dict(os.environ, T=str(args.threads), OMP_NUM_THREADS=str(args.threads))
         self.process = None
+        self.said = tempfile.TemporaryFile("w+")
 
     def ask(self, question):
         if not self.process:
+            self.said.truncate(0)
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                            stderr=subprocess.DEVNULL, env=self.environment)
+                                            stderr=self.said, env=self.environment)
         try:
             self.process.stdin.write(self.question(question) + "\n")
             self.process.stdin.flush()
@@ -53,7 +55,10 @@ class Process:
             line = ""
         if not line:
             self.stop()
-            return {"error": "ended"}
+            self.said.seek(0)
+            lines = [text.strip() for text in self.said if text.strip()]
+            told = [text for text in lines if text.startswith("slipway")] or lines[-1:]
+            return {"error": told[0] if told else "ended"}
         return json.loads(line)
 
     def stop(self):
@@ -148,6 +153,15 @@ def main():
         parser.error("CPU time says nothing of several threads")
     args.python = args.python.split(",")
     names = args.peers.split(",") if args.peers else []
+    for name in args.names:
+        if name not in MODELS:
+            parser.error(f"no model {name}: there are {', '.join(MODELS)}")
+    for name in names:
+        if name not in PEERS:
+            parser.error(f"no peer {name}: there are {', '.join(PEERS)}")
+    for name in args.names or MODELS:
+        if not os.path.exists(f"{args.models}/{name}/1/saved_model.pb"):
+            parser.error(f"{args.models}/{name}/1 is no SavedModel (make_models.py makes it)")
     pythons = args.python if len(args.python) == len(names) else args.python[:1] * len(names)
     peers = {name: Process(args, [python, HERE / "engines.py", name, args.models]) for name, python in zip(names, pythons)}
     print(f"# {args.threads} thread(s) on core(s) {args.cores}, {args.clock} clock, {args.rounds} rounds of {args.seconds} s; "

@@ -86,6 +86,9 @@ int main(void)
 {
     struct rt_registry *ops = rt_registry_new();
     int failed = !ops || !kn_register(ops);
+    printf("# %d nodes in a row, run again and again: the time of a run by nodes, node by node and "
+           "compiled\n",
+           NODES);
     for (int n = 1; n <= 64 && !failed; n *= 8)
         failed = bench(ops, "Neg", "", n) || bench(ops, "Relu", "", n) ||
                  bench(ops, "AddV2", "one", n) || bench(ops, "AddV2", "x", n);
