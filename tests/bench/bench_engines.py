@@ -4,7 +4,8 @@
 All are asked in turn, round after round, in one run: each in a process of its own, pinned to the same cores, with the same inputs
 and the same number of threads, every call made in-process on tensors that are there. Of each engine's rounds the median counts; of
 a round the median of its calls. Printed are milliseconds a call, what the best peer takes for each of ours, what is wanted
-of that ("wanted" is the project's own aim: so many times the best peer's speed), and what our figure is in GFLOP/s beside the core's peak, which is measured in every round too.
+of that (the project's own aim: so many times the best peer's speed), and what our figure is in GFLOP/s beside the core's peak,
+which is measured in every round too.
 
 --clock cpu takes the CPU time of the process per call instead: for a machine that others are using (one thread only). A peer that
 is not installed, or fails on a model, is a '-'.
