@@ -10,6 +10,8 @@ struct telling {
     struct rt_described_plan *out;
     int room;
     struct rt_error *err;
+    int outer; /* the node told last that the plan being told is a part of */
+    int skip;  /* its inputs that are not that plan's feeds */
 };
 
 static enum rt_status no_memory(const struct telling *t)
@@ -175,6 +177,16 @@ static double flops_of(const struct telling *t, const struct pl_node *n,
     return known ? rt_node_flops(n->def, x, n->n_in, x + n->n_in, n->n_out) : 0;
 }
 
+/* Of a loop's or a branch's feeds, those of the node around it know the types. */
+static enum rt_dtype feed_dtype(const struct telling *t, const struct rt_plan *p, int feed,
+                                int depth)
+{
+    const struct rt_described_node *outer = depth ? &t->out->node[t->outer] : NULL;
+    return !outer                         ? (enum rt_dtype)p->feed_dtype[feed]
+           : feed + t->skip < outer->n_in ? outer->in[feed + t->skip].dtype
+                                          : (enum rt_dtype)0;
+}
+
 static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int depth,
                                 const struct rt_layout *l, const struct rt_step *step, int *told)
 {
@@ -221,7 +233,7 @@ static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int
         if (value)
             t->out->constant_bytes += rt_tensor_bytes(value);
         if (n->kind == PL_FEED) {
-            d->out[o].dtype = (enum rt_dtype)p->feed_dtype[n->feed];
+            d->out[o].dtype = feed_dtype(t, p, n->feed, depth);
             d->out[o].feed = n->feed;
         }
     }
@@ -259,8 +271,14 @@ static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
                 continue;
             st = tell_node(t, p, i, depth, l, has ? &l->step[step] : NULL, told);
             for (int k = 0; k < p->node[i].n_sub && !st; k++)
-                if (p->node[i].sub[k])
+                if (p->node[i].sub[k]) {
+                    const int outer = t->outer, skip = t->skip;
+                    t->outer = told[i];
+                    t->skip = p->node[i].kind == PL_IF || p->node[i].kind == PL_CASE;
                     st = tell(t, p->node[i].sub[k], depth + 1);
+                    t->outer = outer;
+                    t->skip = skip;
+                }
         }
         if (l) {
             t->out->n_segments++;
