@@ -121,10 +121,10 @@ static void read_file(struct rt_autotune *a, int *n) RT_REQUIRES(a->mu)
         *n = read_locked(a, rt_span_of(text, size), &bad);
     if (st && st != RT_NOT_FOUND)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s", rt_error_text(&err));
-    else if (bad < 0)
+    else if (bad < 0 && size)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s is no file of this version, it is not used",
                a->path);
-    else if (bad)
+    else if (bad > 0)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s: %d lines are not used", a->path, bad);
     free(text);
 }
@@ -172,6 +172,10 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
     if (!a->path)
         return RT_OK;
     rt_mutex_lock(&a->mu);
+    if (a->changed && (st = rt_autotune_check_file(a->path, err))) {
+        rt_mutex_unlock(&a->mu); /* somebody else's file, or no place for one */
+        return st;
+    }
     if (a->changed) {
         rt_bytes_init(&text, RT_AUTOTUNE_FILE_BYTES);
         read_file(a, &in_file); /* another server may have added to it */

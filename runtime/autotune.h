@@ -27,6 +27,15 @@ struct rt_autotune;
  * one (which the log says of the latter). NULL: out of memory. */
 struct rt_autotune *rt_autotune_new(const char *path);
 void rt_autotune_free(struct rt_autotune *a); /* NULL is fine */
+/* The same for a file that a user names: it is checked first. INVALID_ARGUMENT: it is no file for
+ * this; one that cannot be written is warned of. */
+enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, struct rt_error *err);
+/*
+ * Whether PATH (NULL or empty: fine) can be written now. INVALID_ARGUMENT: it is there and is
+ * something else than an empty file or one of ours, of whatever version. Other errors: it cannot be
+ * written, or not be read. In neither case does rt_autotune_save write it.
+ */
+enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
 
 /*
  * A node's key: printable, without blanks. `names` are those of the kernels to choose from. False:
@@ -43,6 +52,14 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
 /* Lines of a file into `a`: how many were taken. *bad: how many were left out; -1: it is no such
  * file. */
 int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
+
+/* A session's nodes whose kernels were timed, and the time it took; those that were known. */
+struct rt_session;
+struct rt_autotune_took {
+    int timed, remembered;
+    int64_t ns;
+};
+struct rt_autotune_took rt_autotune_took(struct rt_session *s);
 
 /* For tests: what a run is said to have taken instead of what the clock says. */
 

@@ -26,6 +26,7 @@ struct pl_chooser {
     bool sealed;     /* guarded by mu */
     int64_t left_ns; /* that trials may still take; guarded by mu */
     int trials;      /* guarded by mu */
+    int remembered;  /* nodes; guarded by mu */
 };
 
 struct pl_chooser *pl_chooser_new(void)
@@ -61,7 +62,8 @@ void pl_chooser_seal(struct rt_session *s)
     rt_mutex_unlock(&s->chooser->mu);
     if (s->options.autotune && !s->options.tuning.no_autotune &&
         rt_autotune_save(s->options.autotune, &err))
-        RT_LOG(RT_LOG_WARNING, "autotune_cache: %s", rt_error_text(&err));
+        RT_LOG(RT_LOG_WARNING, "autotune_cache: what timing found is not kept: %s",
+               rt_error_text(&err));
 }
 
 int pl_chooser_trials(struct rt_session *s)
@@ -70,6 +72,16 @@ int pl_chooser_trials(struct rt_session *s)
     const int n = s->chooser->trials;
     rt_mutex_unlock(&s->chooser->mu);
     return n;
+}
+
+struct rt_autotune_took rt_autotune_took(struct rt_session *s)
+{
+    rt_mutex_lock(&s->chooser->mu);
+    const struct rt_autotune_took took = {.timed = s->chooser->trials,
+                                          .remembered = s->chooser->remembered,
+                                          .ns = TRIAL_MS * INT64_C(1000000) - s->chooser->left_ns};
+    rt_mutex_unlock(&s->chooser->mu);
+    return took;
 }
 
 /* ---- candidates ---- */
@@ -192,8 +204,12 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     const bool has_key = rt_autotune_key(prep, names, c->n_timed, 1, key);
     if (a && has_key) {
         rt_autotune_find(a, key, name);
-        if (*name && prefer(c, NULL, name))
+        if (*name && prefer(c, NULL, name)) {
+            rt_mutex_lock(&s->chooser->mu);
+            s->chooser->remembered++;
+            rt_mutex_unlock(&s->chooser->mu);
             return "remembered";
+        }
     }
     rt_mutex_lock(&s->chooser->mu);
     int64_t left = s->chooser->left_ns;

@@ -4,6 +4,7 @@
 
 #include <grpc/grpc.h>
 
+#include "runtime/autotune.h"
 #include "server/batching.h"
 #include "server/grpc_tls.h"
 #include "server/settings.h"
@@ -200,6 +201,18 @@ static enum rt_status check_tls(const struct srv_options *o, struct rt_error *er
     return st;
 }
 
+static enum rt_status check_autotune(const struct srv_options *o, struct rt_error *err)
+{
+    struct rt_error why = {.arena = NULL};
+    const enum rt_status st = rt_autotune_check_file(o->autotune_cache, &why);
+
+    if (st == RT_INVALID_ARGUMENT)
+        return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
+    if (st)
+        printf("warning: autotune_cache: %s\n", rt_error_text(&why));
+    return RT_OK;
+}
+
 static void print_batching(const struct srv_batching *b)
 {
     static const char *const modes[] = {"off", "where it is proved harmless",
@@ -233,6 +246,8 @@ static enum rt_status check(struct check *c, struct rt_error *err)
         st = srv_batching_of_server(&batching, o, err);
     if (!st && srv_grpc_is_secure(o))
         st = check_tls(o, err);
+    if (!st)
+        st = check_autotune(o, err);
     if (!st && (*o->model_config_file || *o->model_base_path || *o->models))
         st = check_models(c, err);
     if (st)

@@ -7,9 +7,11 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/machine.h"
 #include "runtime/parallel.h"
 #include "server/command_run.h"
 #include "server/inference.h"
+#include "server/loader.h"
 #include "server/number.h"
 
 enum { MAX_THREADS = 256, MAX_PROFILED = 10000 };
@@ -517,18 +519,22 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     struct rt_error err = {.arena = r.arena};
     const char *dir = NULL;
     struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
-    struct rt_autotune *autotune = rt_autotune_new(r.autotune_cache);
+    struct rt_autotune *autotune = NULL;
     struct rt_model_options options = {
         /* What is measured is what a server does once it has seen these shapes. */
         .session = {.registry = registry,
                     .parallel = parallel,
                     .tuning = r.tuning,
-                    .autotune = autotune,
                     .compiles_inline = r.bench || r.profile || r.compare || r.plan},
         .allow_unsupported_signatures = true,
         .warm_up = r.bench || r.profile || r.plan};
     enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)
                                             : rt_fail_memory(&err, "arena or threads", 0);
+    if (!st)
+        st = rt_autotune_open(&autotune, r.autotune_cache, &err);
+    options.session.autotune = autotune;
+    if (!st && r.tuning.bf16 && !rt_machine_has_bf16())
+        fprintf(stderr, "slipway %s: warning: " SRV_NO_BF16 "\n", r.command);
     int64_t start = rt_now_ns();
     if (!st)
         st = rt_model_load(&r.model, dir, &options, &err);

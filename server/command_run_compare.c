@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "runtime/base/machine.h"
 #include "server/command_run.h"
 #include "server/difference.h"
 #include "server/inference.h"
@@ -64,6 +65,11 @@ enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
         st = rt_callable_run(rt_model_signature(model, def->name)->call, r->feeds, want, NULL, err);
     if (!st)
         st = rt_callable_run(r->s->call, r->feeds, got, NULL, err);
+    if (!st && !r->json)
+        printf("precision: %s\n", !r->tuning.bf16         ? "float32"
+                                  : rt_machine_has_bf16() ? "bf16"
+                                                          : "bf16 in very large matrices only, "
+                                                            "float32 elsewhere");
     if (!st && !r->json)
         printf("%-24s %-9s %-16s %12s %12s %12s %12s %10s %s\n", "output", "type", "shape",
                "largest", "max abs", "max rel", "mean abs", "differing", "same argmax");

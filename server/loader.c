@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/autotune.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
@@ -95,13 +96,26 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
 }
 
 /* Requests of its own before those of anybody else; a version that fails them is none. */
+static void tell_timing(const struct srv_load *load, struct rt_session *session)
+{
+    const struct rt_autotune_took s = rt_autotune_took(session);
+
+    if (s.timed || s.remembered)
+        RT_LOG(RT_LOG_INFO,
+               "model %s: autotune: the kernels of %d nodes were timed in %lld ms, those of %d "
+               "were known already",
+               load->model, s.timed, (long long)(s.ns / 1000000), s.remembered);
+}
+
 static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
 
     struct rt_session *session = l->calls->prove ? load->loaded->session : NULL;
-    if (session) /* the shapes of its own requests are worth compiling */
-        rt_session_compile_at_once(session, true);
+    if (session) {
+        tell_timing(load, session);
+        rt_session_compile_at_once(session, true); /* the shapes of its own requests are worth it */
+    }
     enum rt_status st = l->calls->prove
                             ? l->calls->prove(l->server, &v, load->dir, &l->cancelled, &load->err)
                             : RT_OK;
@@ -121,10 +135,7 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
     if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
         return false;
     if (!rt_machine_has_bf16())
-        RT_LOG(RT_LOG_WARNING,
-               "model %s: precision bf16: this processor has no bfloat16 instructions; only very "
-               "large matrices are kept in it, all sums and the other weights stay float32",
-               load->model);
+        RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);
     return true;
 }
 

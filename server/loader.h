@@ -11,6 +11,11 @@
 #include "server/server.h"
 #include "server/source.h"
 
+/* What is said where bfloat16 is asked for. */
+#define SRV_NO_BF16                                                                                \
+    "precision bf16: this processor has no bfloat16 instructions; only very large matrices are "   \
+    "kept in it, all sums and the other weights stay float32"
+
 struct srv_model_calls {
     enum rt_status (*is_complete)(const char *dir, const char *const *tags, int n_tags,
                                   int64_t *weight_bytes, struct rt_error *err);

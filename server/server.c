@@ -428,9 +428,10 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     s->options = *options;
     s->registry = registry;
     s->run_memory.limit = run_memory(options);
-    s->autotune = rt_autotune_new(options->autotune_cache);
     atomic_store(&s->map, &nothing);
     enum rt_status st = settle(s, &err);
+    if (!st)
+        st = rt_autotune_open(&s->autotune, options->autotune_cache, &err);
     s->in_flight.limit = s->options.max_bytes_in_flight;
     if (!st)
         st = start_parts(s, &err);

@@ -401,6 +401,24 @@ class CheckConfig(ConfigCase):
                         f"--monitoring_config_file={monitoring}",
                         out="does not begin with a slash")
 
+    def test_a_file_that_is_no_autotune_cache_is_left_as_it_is(self):
+        text = "# My model\n"
+        file = self.write("README.md", text)
+        told = f"INVALID_ARGUMENT: autotune_cache: {file} is there and is no autotune cache"
+        model = os.path.join(MODELS, "digits")
+        flag = f"--autotune_cache={file}"
+        self.starts_not("--model_name=m", f"--model_base_path={model}", flag, out=told)
+        for arguments in (("check-config", f"--models={MODELS}", flag), ("run", model, "--bench", flag),
+                          ("inspect", model, "--plan", flag)):
+            code, _, err = command(*arguments)
+            self.assertEqual(code, 1, arguments)
+            self.assertIn(told, err)
+        with open(file) as f:
+            self.assertEqual(f.read(), text)
+        code, out, _ = command("check-config", f"--models={MODELS}", f"--autotune_cache={self.path('no/cache')}")
+        self.assertEqual(code, 0)
+        self.assertIn("no/cache cannot be written: No such file or directory", out)
+
     def test_the_place_of_an_error_is_told(self):
         code, out, err = command("check-config",
                                  self.write("c", "model_config_list {\n  cofnig {}\n}"))

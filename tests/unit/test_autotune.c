@@ -1,6 +1,7 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 #include "kernels/kernels.h"
 #include "runtime/autotune.h"
@@ -331,6 +332,80 @@ static void a_name_that_is_no_kernel_of_the_node_is_not_heeded(void **state)
     folder_remove();
 }
 
+static void check_is(const char *name, enum rt_status want, const char *text)
+{
+    struct rt_error err = {0};
+    assert_int_equal(rt_autotune_check_file(folder_path(name), &err), want);
+    if (want)
+        assert_non_null(strstr(rt_error_text(&err), text));
+}
+
+static void only_a_file_of_ours_is_written(void **state)
+{
+    static const char *const strange[] = {"notes", "short", "pipe", "folder"};
+    struct fixture *x = *state;
+    struct rt_autotune *a;
+    char *text = NULL;
+    size_t n = 0;
+    folder_new();
+    folder_write("notes", "# A README, longer than the first line of a cache\n");
+    folder_write("short", "slipway");
+    folder_make("folder");
+    assert_int_equal(mkfifo(folder_path("pipe"), 0600), 0);
+    folder_write("empty", "");
+    folder_write("older", "slipway autotune 0\nwhat it was\n");
+    check_is("notes", RT_INVALID_ARGUMENT, "is no autotune cache");
+    check_is("short", RT_INVALID_ARGUMENT, "is no autotune cache");
+    check_is("pipe", RT_INVALID_ARGUMENT, "is no regular file");
+    check_is("folder", RT_INVALID_ARGUMENT, "is no regular file");
+    check_is("none/cache", RT_NOT_FOUND, "none/cache cannot be written: No such file");
+    check_is("notes/cache", RT_NOT_FOUND, "notes/cache cannot be written: Not a directory");
+    check_is("new", RT_OK, NULL);
+    check_is("empty", RT_OK, NULL);
+    check_is("older", RT_OK, NULL);
+    assert_ok(rt_autotune_check_file(NULL, &x->err), &x->err);
+    assert_ok(rt_autotune_check_file("", &x->err), &x->err);
+
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        assert_int_equal(rt_autotune_open(&a, folder_path(strange[i]), &x->err),
+                         RT_INVALID_ARGUMENT);
+        assert_null(a);
+        a = rt_autotune_new(folder_path(strange[i])); /* nor where nobody asked */
+        rt_autotune_put(a, "key", "name");
+        assert_int_equal(rt_autotune_save(a, &x->err), RT_INVALID_ARGUMENT);
+        rt_autotune_free(a);
+    }
+    assert_ok(rt_file_read(folder_path("notes"), 1 << 20, &text, &n, &x->err), &x->err);
+    assert_int_equal(memcmp(text, "# A README", 10), 0);
+    free(text);
+    assert_ok(rt_autotune_open(&a, folder_path("older"), &x->err), &x->err);
+    rt_autotune_put(a, "key", "name");
+    assert_ok(rt_autotune_save(a, &x->err), &x->err);
+    rt_autotune_free(a);
+    assert_ok(rt_file_read(folder_path("older"), 1 << 20, &text, &n, &x->err), &x->err);
+    assert_string_equal(text, "slipway autotune 1\nkey\tname\n");
+    free(text);
+    assert_ok(rt_autotune_open(&a, folder_path("none/cache"), &x->err), &x->err); /* warned of */
+    rt_autotune_free(a);
+    folder_remove();
+}
+
+static void a_session_tells_how_much_was_timed(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_callable *c;
+    x->fastest = "conv2d.onednn";
+    for (int i = 0; i < 2; i++) {
+        struct rt_session *s = session(x, &c);
+        run_only(x, c, 1, 12);
+        const struct rt_autotune_took took = rt_autotune_took(s);
+        assert_int_equal(took.timed, i == 0);
+        assert_int_equal(took.ns > 0, i == 0);
+        assert_int_equal(took.remembered, i == 1);
+        rt_session_free(s);
+    }
+}
+
 static void memory_of_choices_is_bounded(void **state)
 {
     struct fixture *x = *state;
@@ -359,6 +434,8 @@ int main(void)
         TEST(servers_that_share_a_file_lose_nothing),
         TEST(a_damaged_file_gives_what_is_whole_in_it),
         TEST(a_name_that_is_no_kernel_of_the_node_is_not_heeded),
+        TEST(only_a_file_of_ours_is_written),
+        TEST(a_session_tells_how_much_was_timed),
         TEST(memory_of_choices_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
