@@ -484,7 +484,6 @@ static struct pl_edge no_bias(struct pl_loop *l, int64_t n, struct rt_error *err
     return constant(l, &t, err);
 }
 
-/* The limit that says: as many as there are. */
 /* An input that is not there: no steps are masked. */
 static struct pl_edge nothing(struct pl_loop *l, enum rt_dtype dtype, struct rt_error *err)
 {
@@ -495,6 +494,7 @@ static struct pl_edge nothing(struct pl_loop *l, enum rt_dtype dtype, struct rt_
     return constant(l, &t, err);
 }
 
+/* The limit that says: as many as there are. */
 struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};

@@ -1,10 +1,10 @@
 /*
  * Tier 1: a segment of a plan's order, compiled for exact shapes.
  *
- *   specialise.c  the walk over the nodes: shapes, known values, kernels, what has to be a tensor
- * of its own layout.c      where everything lies in one block of memory frame.c       a layout
- * bound to the memory of a context, and running it segment.c     which layouts a plan has, which
- * are wanted, how many are kept
+ *   specialise.c  the walk over the nodes: shapes, values, kernels, who needs a tensor of its own
+ *   layout.c      where everything lies in one block of memory
+ *   frame.c       a layout bound to the memory of a context, and running it
+ *   segment.c     which layouts a plan has, which are wanted, how many are kept
  *
  * A segment is [begin, end) of the order. Its layout is right for the exact types and shapes of
  * what is live at `begin`. It ends behind the first node whose output shapes are known only when it
@@ -78,8 +78,7 @@ struct rt_layout {
     int begin, end;
     atomic_int refs;
     atomic_bool retired;
-    _Atomic int64_t used;    /* a stamp, to find the least used */
-    struct rt_plan_box *box; /* what keeps `plan` while it is being made; else NULL */
+    _Atomic int64_t used; /* a stamp, to find the least used */
     int n_live;
     struct rt_live *live;
     int n_steps;
@@ -97,7 +96,6 @@ struct rt_layout {
     int n_known;
     struct rt_tensor *known; /* values that follow from the shapes */
     size_t bytes;            /* of the layout itself */
-    int n_frame_steps;
 };
 
 /* The layout of the segment that begins at `begin`, for these live values (with room for their

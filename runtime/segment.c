@@ -12,7 +12,8 @@
 enum {
     MAX_PER_SEGMENT = 48,
     MAX_PER_SESSION = 256,
-    MAX_IN_ALL = 2048, /* of the process */
+    MAX_IN_ALL = 2048, /* of the process, but for */
+    LEAST_PER_SESSION = 16,
     MAX_SEEN = 32,
     MAX_WANTED = 64,
     /* Runs of the session since its last use, before a layout makes room for a new one: shapes that
@@ -128,14 +129,20 @@ static struct rt_want *want_new(struct rt_context *c, const struct rt_segment *g
 
 static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of);
 
+/* Whether another one takes the place of one of the session's. Under layout_mu. */
+static bool is_full(const struct rt_session *s, size_t bytes)
+{
+    return s->n_layouts &&
+           (s->n_layouts >= MAX_PER_SESSION || s->layout_bytes + bytes > max_session_bytes ||
+            (s->n_layouts >= LEAST_PER_SESSION && atomic_load(&n_in_all) >= MAX_IN_ALL));
+}
+
 /* Whether another layout of this segment would be kept. Under layout_mu. */
 static bool has_room(struct rt_session *s, const struct rt_segment *g)
 {
-    const struct rt_layout *l =
-        g->n >= MAX_PER_SEGMENT ? least_used(s, g)
-        : s->n_layouts >= MAX_PER_SESSION || s->layout_bytes >= max_session_bytes
-            ? least_used(s, NULL)
-            : NULL;
+    const struct rt_layout *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
+                                : is_full(s, 1)         ? least_used(s, NULL)
+                                                        : NULL;
     return !l || atomic_load(&s->runs) - atomic_load(&l->used) > STILL_USED;
 }
 
@@ -318,11 +325,8 @@ static void publish(struct rt_session *s, struct rt_layout *l)
         keep = !is_same(x, l);
     if (keep && g->n >= MAX_PER_SEGMENT)
         forget(s, least_used(s, g));
-    while (keep && s->n_layouts &&
-           (s->n_layouts >= MAX_PER_SESSION || s->layout_bytes + l->bytes > max_session_bytes ||
-            atomic_load(&n_in_all) >= MAX_IN_ALL))
+    while (keep && is_full(s, l->bytes))
         forget(s, least_used(s, NULL));
-    keep = keep && atomic_load(&n_in_all) < MAX_IN_ALL;
     if (keep && s->n_layouts == s->layout_room) {
         int room = s->layout_room ? s->layout_room * 2 : 16;
         struct rt_layout **more = realloc(s->layout, (size_t)room * sizeof(void *));

@@ -526,7 +526,13 @@ static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
             free(b);
         else {
             b->generation = now;
+            rt_mutex_lock(&c->session->layout_mu); /* a retired plan tells no more of its rows */
+            if (c->box)
+                c->box->plan->compiled = NULL;
+            for (int k = 0; k < RT_COMPILED_ROWS / 64; k++)
+                atomic_store(&c->compiled[k], 0);
             b->plan->compiled = c->compiled;
+            rt_mutex_unlock(&c->session->layout_mu);
             atomic_init(&b->refs, 1);
             rt_plan_box_unref(c->box);
             c->box = b;
