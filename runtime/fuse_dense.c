@@ -8,7 +8,7 @@
  *   A bias behind the Reshape that splits the product's last axis (attention's heads) goes before
  *   it, where it can become the product's tail.
  *
- * What no run accepts (x of another rank than the permutation has elements) is not looked for.
+ * Its extra attribute "_rank" is the permutation's length: the product refuses an x of another.
  */
 #include "runtime/fuse.h"
 
@@ -89,7 +89,8 @@ static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct p
 }
 
 /* Node i is x times a constant matrix along x's last axis. */
-static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, struct pl_edge *w)
+static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, struct pl_edge *w,
+                         int *rank)
 {
     int64_t perm[RT_MAX_RANK], units[RT_MAX_RANK];
     const struct pl_node *n = as(g, (struct pl_edge){i, 0}, "Reshape", 2);
@@ -105,19 +106,19 @@ static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, str
     const struct pl_node *back = as(g, n->in[1], "ConcatV2", 3);
     if (!m || !moved || !size || !back || rt_attr_int(size->def, "axis") != 0)
         return false;
-    const int rank = integers(g, moved->in[1], perm);
+    *rank = integers(g, moved->in[1], perm);
     *x = moved->in[0];
     *w = product->in[1];
-    return rank >= 2 && counts(g, moved->in[1], 0, rank) &&
-           is_size_of_part(g, size->in[0], *x, 0, rank - 1) &&
-           is_size_of_part(g, size->in[1], *x, rank - 1, rank) &&
-           is_part_of_shape(g, back->in[0], *x, 0, rank - 1) &&
+    return *rank >= 2 && counts(g, moved->in[1], 0, *rank) &&
+           is_size_of_part(g, size->in[0], *x, 0, *rank - 1) &&
+           is_size_of_part(g, size->in[1], *x, *rank - 1, *rank) &&
+           is_part_of_shape(g, back->in[0], *x, 0, *rank - 1) &&
            integers(g, back->in[1], units) == 1 && units[0] == m->dim[1] &&
            g->node[back->in[1].node].value.rank == 1 && is_zero(g, back->in[2]);
 }
 
 static enum rt_status put_product(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
-                                  struct rt_error *err)
+                                  int rank, struct rt_error *err)
 {
     static const uint8_t dtype[2] = {RT_F32, RT_F32};
     const struct rt_schema *schema = rt_schema_find("BatchMatMulV2");
@@ -137,7 +138,19 @@ static enum rt_status put_product(struct pl_graph *g, int at, struct pl_edge x, 
                                .in_dtype = dtype,
                                .out_dtype = dtype,
                                .attr = attr};
-    return pl_make_own(g, at, &own, err);
+    const enum rt_status st = pl_make_own(g, at, &own, err);
+    if (st)
+        return st;
+    struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
+    struct rt_named_attr *extra = rt_arena_alloc(g->arena, sizeof *extra);
+    if (!def || !extra)
+        return rt_fail_memory(err, "a plan", 0);
+    *extra = (struct rt_named_attr){.name = "_rank", .value = {.type = RT_ATTR_INT, .v.i = rank}};
+    *def = *g->node[at].def;
+    def->extra = extra;
+    def->n_extra = 1;
+    g->node[at].def = def;
+    return RT_OK;
 }
 
 /* ---- biases behind a Reshape ---- */
@@ -231,8 +244,9 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         return RT_OK;
     for (int i = 0; i < g->n && !st; i++) {
         struct pl_edge x, w;
-        if (is_tensordot(g, i, &x, &w)) {
-            st = put_product(g, i, x, w, err);
+        int rank;
+        if (is_tensordot(g, i, &x, &w, &rank)) {
+            st = put_product(g, i, x, w, rank, err);
             changed = true;
         }
     }

@@ -309,6 +309,7 @@ struct rt_prepared {
     int8_t *rank; /* per output: -1 not known before the run */
     int64_t (*dim)[RT_MAX_RANK];
     void *blocks; /* memory of rt_prep_alloc, a chain */
+    size_t bytes; /* of those */
     struct rt_plan *plan;
     struct pl_node *node;
 };

@@ -9,7 +9,7 @@
 
 #include "runtime/plan.h"
 
-enum { MAX_KEPT = 8, MAX_VALUE_ELEMENTS = 64 };
+enum { MAX_KEPT = 8, MAX_KEPT_BYTES = 1 << 20, MAX_VALUE_ELEMENTS = 64 };
 
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
@@ -68,8 +68,13 @@ static void *add_block(struct rt_prepared *p, size_t n)
 
 void *rt_prep_alloc(struct rt_prep *p, size_t n)
 {
-    void *m = add_block(p->self, n);
-    if (!m)
+    const size_t limit = p->self->plan->session->options.run_memory_limit;
+    void *m = NULL;
+    if (!limit || (n <= limit && p->self->bytes <= limit - n))
+        m = add_block(p->self, n);
+    if (m)
+        p->self->bytes += n;
+    else
         rt_fail_memory(p->err, p->node->name, n);
     return m;
 }
@@ -365,7 +370,7 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const st
     enum rt_status st = prepare(c, n, in, n_key, &p, err);
     if (st)
         return st;
-    if (n_key >= 0 && atomic_load(&cache->n) < MAX_KEPT) {
+    if (n_key >= 0 && p->bytes <= MAX_KEPT_BYTES && atomic_load(&cache->n) < MAX_KEPT) {
         rt_mutex_lock(&cache->mu);
         if (atomic_load(&cache->n) < MAX_KEPT) {
             p->is_cached = true;

@@ -21,6 +21,7 @@ enum {
     STILL_USED = 2000,
 };
 static const size_t max_session_bytes = (size_t)256 << 20;
+static const size_t max_layout_bytes = (size_t)64 << 20; /* a larger one is not kept */
 
 static atomic_int n_in_all;
 
@@ -320,7 +321,7 @@ static void publish(struct rt_session *s, struct rt_layout *l)
 {
     rt_mutex_lock(&s->layout_mu);
     struct rt_segment *g = segment_at(l->plan, l->begin);
-    bool keep = g != NULL;
+    bool keep = g != NULL && l->bytes <= max_layout_bytes;
     for (struct rt_layout *x = g ? g->first : NULL; x && keep; x = x->next)
         keep = !is_same(x, l);
     if (keep && g->n >= MAX_PER_SEGMENT)

@@ -664,7 +664,10 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     size_t states = 0; /* what a library keeps for a shape is its own secret */
     for (int k = 0; k < l->n_steps; k++)
         if (l->step[k].prepared)
-            states += l->step[k].prepared->release ? STATE_BYTES : SMALL_STATE_BYTES;
+            states += l->step[k].prepared->bytes +
+                      (l->step[k].prepared->release ? STATE_BYTES : SMALL_STATE_BYTES);
+    for (int k = 0; k < l->n_known; k++)
+        states += sizeof *l->known + rt_tensor_bytes(&l->known[k]);
     l->bytes = states + sizeof *l + (size_t)l->n_args * (sizeof *l->arg + 1) +
                (size_t)l->n_steps * (sizeof *l->step + sizeof(struct rt_prepared)) +
                (size_t)l->n_extents * sizeof *l->extent + (size_t)l->n_patches * sizeof *l->patch +

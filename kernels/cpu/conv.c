@@ -1039,9 +1039,23 @@ static int can_dnnl(const struct rt_prep *p)
 #define DNNL_TYPES  (RT_T(RT_F32) | KN_SET(KN_HALFS))
 #define PLAIN_TYPES (DNNL_TYPES | RT_T(RT_F64) | RT_T(RT_I32))
 
+/* What the convolution refuses comes before what its tail does, as it would in two nodes. */
 static enum rt_status infer(struct rt_infer *x)
 {
-    const enum rt_status st = kn_conv_infer(x);
+    enum rt_status st = kn_conv_infer(x);
+    const struct rt_shape own = x->out[0].shape;
+    struct kn_conv_shape ignored;
+
+    if (st || (st = kn_tail_infer(x)) == RT_OK)
+        return st;
+    x->out[0].shape = own;
+    const struct rt_prep p = {.node = x->node,
+                              .n_in = x->n_in,
+                              .n_out = x->n_out,
+                              .in = x->in,
+                              .out = x->out,
+                              .err = x->err};
+    st = kn_conv_prepare(&p, &ignored);
     return st ? st : kn_tail_infer(x);
 }
 

@@ -9,14 +9,17 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/softmax.h"
 #include "runtime/attention.h"
+#include "runtime/parallel.h"
 
 extern const struct kn_binary kn_binary_mul, kn_binary_div, kn_binary_add_v2;
 
 enum {
-    BLOCK = 1 << 15, /* scores that are at work at a time */
-    BLOCK_ROWS = 32, /* at least so many rows of them, or packing the keys would not pay */
-    SLOTS = 16,      /* parts at work at a time, each with scores of its own */
-    ROUND = 1 << 28  /* multiplications after which it is asked whether the run should end */
+    BLOCK = 1 << 15,     /* scores that are at work at a time */
+    BLOCK_ROWS = 32,     /* at least so many rows of them, or packing the keys would not pay */
+    SLOTS = 16,          /* parts at work at a time at most, each with scores of its own */
+    SLOT_MOST = 1 << 22, /* scores of one part, unless a single row is longer */
+    ALL_MOST = 1 << 24,  /* scores of all parts, unless one needs more */
+    ROUND = 1 << 28      /* multiplications after which it is asked whether the run should end */
 };
 
 /* ---- shapes ---- */
@@ -116,12 +119,35 @@ struct step {
 struct attention {
     int64_t from[4], dim[4]; /* scores [B,N,T,S] before the steps, and behind them */
     int64_t h, d;            /* the lengths of a head's query, and of its value */
-    bool widens;             /* the two are not the same */
+    bool widens;             /* queries or keys of the two are not the same */
     int64_t rows, blocks;    /* of scores at a time, and how many of those make a head */
     int64_t slot;            /* floats of one part's scores */
+    int64_t made_at;         /* widens: where in it those before the steps are */
+    int64_t slots;           /* parts at a time */
     int n_steps;
     struct step step[RT_ATTENTION_MOST];
 };
+
+/* Rows of scores before the steps that make n rows behind them. */
+static int64_t made_rows(const struct attention *k, int64_t n)
+{
+    return k->from[2] == 1 ? 1 : n;
+}
+
+/* More parts than threads, so that all end together; as many as there is work and memory for. */
+static void set_slots(struct attention *k, int width)
+{
+    int64_t units;
+
+    if (__builtin_mul_overflow(k->dim[0], k->dim[1], &units) ||
+        __builtin_mul_overflow(units, k->blocks, &units) || units > SLOTS)
+        units = SLOTS;
+    k->slots = width > 1 ? units : 1;
+    if (k->slots > ALL_MOST / k->slot)
+        k->slots = ALL_MOST / k->slot;
+    if (k->slots < 1)
+        k->slots = 1;
+}
 
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
@@ -135,7 +161,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
         return st;
     memcpy(k->from, before.dim, sizeof k->from);
     memcpy(k->dim, behind.dim, sizeof k->dim);
-    k->widens = memcmp(k->from, k->dim, sizeof k->dim) != 0;
+    k->widens = k->from[2] != k->dim[2] || k->from[3] != k->dim[3];
     k->h = p->in[0].shape.dim[3];
     k->d = p->in[2].shape.dim[3];
     const struct rt_attention_step *s = steps_of(p->node, &k->n_steps);
@@ -153,17 +179,21 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     if (rt_count(p->out[0].shape.rank, p->out[0].shape.dim) <= 0)
         return RT_OK;
     const int64_t t = k->dim[2], width = k->dim[3] > 0 ? k->dim[3] : 1;
-    k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
-    if (k->rows > t || k->widens)
-        k->rows = t;
-    k->blocks = (t + k->rows - 1) / k->rows;
-    int64_t more = 0;
-    if (__builtin_mul_overflow(k->rows, width, &k->slot) ||
-        (k->widens && __builtin_mul_overflow(k->from[2], k->from[3], &more)) ||
-        __builtin_add_overflow(k->slot, more, &k->slot) || k->slot > INT64_MAX / 8 / SLOTS)
+    if (width > INT64_MAX / 64)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
+    k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
+    if (k->rows > SLOT_MOST / width)
+        k->rows = SLOT_MOST / width > 1 ? SLOT_MOST / width : 1;
+    if (k->rows > t)
+        k->rows = t;
+    k->blocks = (t - 1) / k->rows + 1;
+    k->made_at = k->rows * width;
+    k->slot = k->made_at;
+    if (k->widens)
+        k->slot += made_rows(k, k->rows) * k->from[3];
     k->slot = (k->slot + 15) & ~INT64_C(15);
-    p->scratch_bytes = (size_t)k->slot * SLOTS * sizeof(float);
+    set_slots(k, rt_prep_width(p));
+    p->scratch_bytes = (size_t)(k->slot * k->slots) * sizeof(float);
     return RT_OK;
 }
 
@@ -215,11 +245,11 @@ static void product(const struct kn_gemm *g, const float *a, const float *b, flo
             memset(c + i * g->ldc, 0, (size_t)g->n * sizeof *c);
 }
 
-/* From [from_t, from_s] to [t, s], where one is 1 long and the other is not. */
-static void widen(const struct attention *k, const float *from, float *to)
+/* From [made_rows, from_s] to [n_rows, s], where one is 1 long and the other is not. */
+static void widen(const struct attention *k, const float *from, float *to, int64_t n_rows)
 {
     const int64_t row = k->from[2] == 1 ? 0 : k->from[3], col = k->from[3] == 1 ? 0 : 1;
-    for (int64_t t = 0; t < k->dim[2]; t++)
+    for (int64_t t = 0; t < n_rows; t++)
         for (int64_t s = 0; s < k->dim[3]; s++)
             *to++ = from[t * row + s * col];
 }
@@ -239,13 +269,13 @@ static void run_unit(const struct rt_run *r, const struct attention *k, int64_t 
     const int64_t from_b = k->from[0] == 1 ? 0 : b, from_head = k->from[1] == 1 ? 0 : head;
     const int64_t apart = k->from[1] * k->h, out_apart = k->dim[1] * k->d;
     const float *q =
-        at(r, 0, (from_b * k->from[2] + (k->widens ? 0 : first)) * apart + from_head * k->h);
+        at(r, 0, (from_b * k->from[2] + (k->from[2] == 1 ? 0 : first)) * apart + from_head * k->h);
     const float *key = at(r, 1, from_b * k->from[3] * apart + from_head * k->h);
     const float *v = at(r, 2, b * k->dim[3] * out_apart + head * k->d);
     float *out = (float *)r->out[0].data + (b * k->dim[2] + first) * out_apart + head * k->d;
     const struct kn_gemm scores = {.dtype = RT_F32,
                                    .tb = KN_TRANS,
-                                   .m = k->widens ? k->from[2] : n_rows,
+                                   .m = made_rows(k, n_rows),
                                    .n = k->from[3],
                                    .k = k->h,
                                    .lda = apart,
@@ -260,10 +290,10 @@ static void run_unit(const struct rt_run *r, const struct attention *k, int64_t 
                                     .ldc = out_apart};
 
     if (k->dim[3]) {
-        float *const made = k->widens ? score + k->dim[2] * k->dim[3] : score;
+        float *const made = k->widens ? score + k->made_at : score;
         product(&scores, q, key, made);
         if (k->widens)
-            widen(k, made, score);
+            widen(k, made, score, n_rows);
         for (int j = 0; j < k->n_steps; j++)
             run_step(r, k, &k->step[j], b, head, first, n_rows, score);
         kn_softmax_f32(score, score, n_rows, k->dim[3], false);
@@ -293,7 +323,7 @@ static enum rt_status run(struct rt_run *r)
         return RT_OK;
     const int64_t units = k->dim[0] * k->dim[1] * k->blocks;
     const int64_t cost = k->rows * k->dim[3] * (k->h + k->d) + 1;
-    const int64_t parts = rt_run_width(r) == 1 ? 1 : SLOTS;
+    const int64_t parts = rt_run_width(r) == 1 ? 1 : k->slots;
     const int64_t round = ROUND / cost * parts > parts ? ROUND / cost * parts : parts;
     struct job j = {.r = r};
     for (; j.first < units; j.first += round) {

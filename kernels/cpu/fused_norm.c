@@ -78,7 +78,6 @@ struct norm {
     int64_t n_rows, n;           /* of x, along its last axis */
     int64_t outer, along, inner; /* x by the axis that is normalised */
     int64_t out_n, scale_n, offset_n;
-    float *one, *zero; /* for a scale or an offset that is not there */
     struct inputs in;
 };
 
@@ -112,19 +111,12 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
     k->is_plain =
         axis == x->rank - 1 && k->out_n == k->n && k->scale_n == k->n && k->offset_n == k->n;
-    k->one = rt_prep_alloc(p, (size_t)k->out_n * 2 * sizeof(float));
-    if (!k->one)
-        return p->err->code;
-    k->zero = k->one + k->out_n;
-    for (int64_t i = 0; i < k->out_n; i++) {
-        k->one[i] = 1;
-        k->zero[i] = -0.0f; /* added to -0.0 it leaves that as it is */
-    }
     if (!k->is_plain)
         p->scratch_bytes = (size_t)k->outer * (size_t)k->inner * 2 * sizeof(float);
     return RT_OK;
 }
 
+/* scale, offset: NULL without. */
 KN_CLONES static void normalise(float *y, const float *x, const float *restrict scale,
                                 const float *restrict offset, int64_t n_rows, int64_t n,
                                 float epsilon)
@@ -152,9 +144,23 @@ KN_CLONES static void normalise(float *y, const float *x, const float *restrict 
             for (int l = 0; l < step; l++)
                 squares[l] += squares[l + step];
         const float factor = 1 / sqrtf(squares[0] / (float)n + epsilon);
-        KN_IVDEP
-        for (i = 0; i < n; i++)
-            y[i] = (x[i] - mean) * (factor * scale[i]) + offset[i];
+        if (scale && offset) {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * (factor * scale[i]) + offset[i];
+        } else if (scale) {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * (factor * scale[i]);
+        } else if (offset) {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * factor + offset[i];
+        } else {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * factor;
+        }
     }
 }
 
@@ -217,9 +223,10 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
         for (int64_t c = 0; c < k->out_n; c++) {
             const int64_t at = row * k->n + (k->n == 1 ? 0 : c);
             const int64_t of = at / (k->along * k->inner) * k->inner + at % k->inner;
-            j->y[row * k->out_n + c] =
-                (j->x[at] - mean[of]) * (factor[of] * j->scale[k->scale_n == 1 ? 0 : c]) +
-                j->offset[k->offset_n == 1 ? 0 : c];
+            const float scale = j->scale ? j->scale[k->scale_n == 1 ? 0 : c] : 1;
+            /* -0.0 added to -0.0 leaves that as it is */
+            const float offset = j->offset ? j->offset[k->offset_n == 1 ? 0 : c] : -0.0f;
+            j->y[row * k->out_n + c] = (j->x[at] - mean[of]) * (factor[of] * scale) + offset;
         }
         if (rt_run_spend(r, &left, 16 * k->out_n))
             return r->err->code;
@@ -233,8 +240,8 @@ static enum rt_status run(struct rt_run *r)
     struct job j = {.k = k,
                     .y = r->out[0].data,
                     .x = r->in[0].data,
-                    .scale = k->in.scale < 0 ? k->one : r->in[k->in.scale].data,
-                    .offset = k->in.offset < 0 ? k->zero : r->in[k->in.offset].data};
+                    .scale = k->in.scale < 0 ? NULL : r->in[k->in.scale].data,
+                    .offset = k->in.offset < 0 ? NULL : r->in[k->in.offset].data};
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;

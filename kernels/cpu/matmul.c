@@ -454,9 +454,27 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
     return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
 }
 
+/* A product that a dense layer's many nodes became takes what they took (runtime/fuse_dense.c). */
+static enum rt_status check_rank(const struct rt_infer *x)
+{
+    const int rank = x->in[0].shape.rank;
+
+    for (int i = 0; i < x->node->n_extra; i++) {
+        const struct rt_named_attr *a = &x->node->extra[i];
+        if (strcmp(a->name, "_rank") == 0 && rank >= 0 && rank != a->value.v.i)
+            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                           "transpose expects a vector of size %d. But input(1) is a vector of "
+                           "size %lld",
+                           rank, (long long)a->value.v.i);
+    }
+    return RT_OK;
+}
+
 static enum rt_status infer_tail(struct rt_infer *x)
 {
-    const enum rt_status st = infer(x);
+    enum rt_status st = check_rank(x);
+    if (!st)
+        st = infer(x);
     return st ? st : kn_tail_infer(x);
 }
 

@@ -226,7 +226,8 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     z->scale_h = scale_of(z->in_h, z->out_h, align);
     z->scale_w = scale_of(z->in_w, z->out_w, align);
     *state = z;
-    if (z->batch == 0) /* and then sizes that no memory could hold may have been asked for */
+    /* Without elements sizes that no memory could hold may have been asked for. */
+    if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK;
     z->row = rt_prep_alloc(p, (size_t)z->out_h * sizeof *z->row);
     if (!z->row)
@@ -351,6 +352,8 @@ static enum rt_status run_resize(struct rt_run *r)
     const char *src = r->in[0].data;
     char *dst = r->out[0].data, *room = r->scratch;
 
+    if (!rt_tensor_count(&r->out[0]))
+        return RT_OK;
     for (int64_t b = 0; b < z->batch; b++, src += (size_t)n_in * size) {
         if (z->method == NEAREST) {
             nearest(z, src, dst);

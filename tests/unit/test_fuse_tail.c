@@ -756,12 +756,28 @@ static void steps_behind_a_reshape_join_the_product(void **state)
     compare(x, 0, "a bare Reshape");
 }
 
+/* Its own refusal (TensorFlow has no dilated depthwise kernel) is the one that is answered. */
+static void what_a_convolution_refuses_comes_before_its_tail(void **state)
+{
+    struct fixture *x = *state;
+    feed(x, "in", 4, (int64_t[]){1, 6, 6, 2});
+    feed(x, "other", 4, (int64_t[]){1, 5, 6, 2});
+    constant(x, "filter", "3x3x2x1", 0);
+    node(x, "y", "DepthwiseConv2dNative", "in filter",
+         "T=float padding='SAME' strides=[1,1,1,1] dilations=[1,2,2,1]");
+    node(x, "sum", "AddV2", "y other", "T=float");
+    node(x, "relu", "Relu", "sum", "T=float");
+    fetch(x, "relu");
+    compare(x, 0, "a dilated convolution with an addend that does not fit");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_activation_joins_every_head),
+        TEST(what_a_convolution_refuses_comes_before_its_tail),
         TEST(bias_normalisation_and_residual_join),
         TEST(large_images_join_in_blocks),
         TEST(a_residual_of_another_shape_is_broadcast_or_refused),

@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "kernels/kernels.h"
+#include "runtime/base/arena.h"
+#include "runtime/describe.h"
 #include "runtime/session.h"
 #include "tests/support/graph_def.h"
 
@@ -247,6 +249,52 @@ static void a_mask_may_widen_the_scores(void **state)
         }
 }
 
+/* Of one head with t queries and s keys, of which a mask makes what they are. */
+static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
+{
+    struct rt_described_plan d;
+    struct rt_session *session;
+    struct rt_tensor y = {0};
+    struct rt_bytes g;
+    size_t most = 0;
+    struct rt_tensor in[4] = {numbers((int64_t[]){1, q, 1, 2}), numbers((int64_t[]){1, k, 1, 2}),
+                              numbers((int64_t[]){1, s, 1, 2}),
+                              mask_of(forms[1].mask, 2, (int64_t[]){t, s})};
+    write(&g, &forms[1]);
+    struct rt_callable *c = open(&g, NULL, false, &session);
+    struct rt_arena *arena = rt_arena_new(1 << 20);
+    assert_ok(rt_callable_run(c, in, &y, NULL, &err), &err);
+    assert_int_equal(y.dim[1], t);
+    assert_ok(rt_callable_describe(c, arena, &d, &err), &err);
+    for (int i = 0; i < d.n_nodes; i++)
+        most = d.node[i].scratch_bytes > most ? d.node[i].scratch_bytes : most;
+    rt_tensor_clear(&y);
+    for (int i = 0; i < 4; i++)
+        rt_tensor_clear(&in[i]);
+    rt_arena_free(arena);
+    rt_session_free(session);
+    rt_bytes_clear(&g);
+    return most;
+}
+
+static void it_needs_no_more_than_the_scores(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][4] = {
+        {3, 5, 3, 5},       {700, 900, 700, 900}, {1, 900, 700, 900},
+        {700, 1, 700, 900}, {1, 1, 700, 900},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t *z = sizes[i];
+        const size_t bytes = scratch_of(z[0], z[1], z[2], z[3]);
+        assert_true(bytes > 0);
+        /* and a row, or a column, that is to be widened */
+        assert_true(bytes <= (size_t)((z[2] + 1) * (z[3] + 1) + 16) * sizeof(float));
+        if (i)
+            assert_true(bytes < (size_t)(z[2] * z[3] / 4) * sizeof(float));
+    }
+}
+
 static void shapes_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -308,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_is_one_node),
         cmocka_unit_test(a_mask_may_widen_the_scores),
+        cmocka_unit_test(it_needs_no_more_than_the_scores),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
         cmocka_unit_test(it_is_proved_row_by_row),

@@ -175,6 +175,26 @@ static void what_is_written_otherwise_gives_the_same(void **state)
     }
 }
 
+static void an_input_of_another_rank_is_refused_alike(void **state)
+{
+    (void)state;
+    static const int64_t dims[][4] = {{3, 4}, {5, 3, 2, 4}, {4}};
+    static const int ranks[] = {2, 4, 1};
+    for (int i = 0; i < 3; i++) {
+        struct rt_tensor x, y;
+        struct rt_bytes g;
+        assert_ok(rt_tensor_new(&x, NULL, RT_F32, ranks[i], dims[i], &err), &err);
+        memset(x.data, 0, rt_tensor_bytes(&x));
+        write(&g, NULL);
+        for (int fused = 0; fused < 2; fused++) {
+            assert_int_equal(run(&g, &x, NULL, !fused, &y), -1);
+            assert_int_equal(err.code, RT_INVALID_ARGUMENT);
+        }
+        rt_tensor_clear(&x);
+        rt_bytes_clear(&g);
+    }
+}
+
 static void its_rows_are_proved_to_stay_apart(void **state)
 {
     (void)state;
@@ -195,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_on_three_axes_is_one_node),
         cmocka_unit_test(what_is_written_otherwise_gives_the_same),
+        cmocka_unit_test(an_input_of_another_rank_is_refused_alike),
         cmocka_unit_test(its_rows_are_proved_to_stay_apart),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

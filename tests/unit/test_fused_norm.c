@@ -247,6 +247,95 @@ static void what_no_run_accepts_is_refused_alike(void **state)
     rt_tensor_clear(&x);
 }
 
+/* Whatever shapes come, what is kept for them is small, and counted. */
+static void what_is_kept_for_shapes_is_bounded(void **state)
+{
+    (void)state;
+    static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
+    const struct rt_session_options options = {.registry = registry, .compiles_inline = true};
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    struct rt_session_stats stats;
+    struct rt_bytes g;
+
+    write(&g, &forms[4], -1, "1", "1", "1");
+    assert_string_equal(forms[4].name, "bare");
+    assert_ok(rt_library_import(&l, gd_span(&g), registry, &err), &err);
+    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    for (int64_t i = 0; i < 2000; i++) {
+        const int64_t n = i % 1000 + (i % 500 == 0 ? 3000000 : 1);
+        struct rt_tensor x, y;
+        assert_ok(rt_tensor_new(&x, NULL, RT_F32, 2, (int64_t[]){1, n}, &err), &err);
+        memset(x.data, 0, rt_tensor_bytes(&x));
+        for (int again = 0; again < 2; again++) {
+            assert_ok(rt_callable_run(c, &x, &y, NULL, &err), &err);
+            assert_true(((float *)y.data)[n - 1] == 0);
+            rt_tensor_clear(&y);
+        }
+        rt_tensor_clear(&x);
+    }
+    rt_session_stats(s, &stats);
+    assert_true(stats.n_layouts > 0 && stats.layout_bytes > 0);
+    assert_true(stats.layout_bytes <= (size_t)stats.n_layouts * 4096);
+    rt_session_free(s);
+    rt_bytes_clear(&g);
+}
+
+/* Taps of a resized image are kept by its length: those are counted, and a run's limit holds. */
+static void what_grows_with_a_shape_is_counted(void **state)
+{
+    (void)state;
+    static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
+    const int64_t dim[4] = {1, 1, 1, 1};
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
+    size_t bytes[2];
+
+    for (int k = 0; k < 4; k++) {
+        static const char *const size[] = {"2,1", "40000,1", "4000000,1", "1000000000,0"};
+        const struct rt_session_options options = {
+            .registry = registry,
+            .tuning = {.no_specialise = k > 1},
+            .compiles_inline = k<2, .run_memory_limit = k> 1 ? 20 << 20 : 0};
+        struct rt_tensor x = numbers(4, dim), y = {0};
+        struct rt_library *l = NULL;
+        struct rt_session *s = NULL;
+        struct rt_callable *c;
+        struct rt_session_stats stats;
+        struct rt_bytes g;
+        char text[80];
+
+        rt_bytes_init(&g, 1 << 16);
+        gd_node(&g, "x", "Placeholder", "", "dtype=float");
+        snprintf(text, sizeof text, "dtype=int32 value=int32<2>:%s", size[k]);
+        gd_node(&g, "size", "Const", "", text);
+        gd_node(&g, "y", "ResizeBilinear", "x size", "T=float half_pixel_centers=true");
+        assert_ok(rt_library_import(&l, gd_span(&g), registry, &err), &err);
+        assert_ok(rt_session_new(&s, l, &options, &err), &err);
+        assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+        for (int again = 0; again < 3; again++) {
+            const enum rt_status st = rt_callable_run(c, &x, &y, NULL, &err);
+            if (k < 2)
+                assert_ok(st, &err);
+            else if (k == 2)
+                assert_int_equal(st, RT_RESOURCE_EXHAUSTED);
+            rt_tensor_clear(&y);
+        }
+        rt_session_stats(s, &stats);
+        if (k < 2)
+            bytes[k] = stats.layout_bytes;
+        rt_session_free(s);
+        rt_bytes_clear(&g);
+        rt_tensor_clear(&x);
+    }
+    assert_true(bytes[0] > 0 && bytes[0] < 8192);
+    assert_true(bytes[1] > 40000 * sizeof(float));
+}
+
 static void what_others_see_is_left_as_it_is(void **state)
 {
     (void)state;
@@ -294,6 +383,8 @@ int main(void)
         cmocka_unit_test(long_rows_and_many_are_right),
         cmocka_unit_test(odd_shapes_are_right),
         cmocka_unit_test(what_no_run_accepts_is_refused_alike),
+        cmocka_unit_test(what_is_kept_for_shapes_is_bounded),
+        cmocka_unit_test(what_grows_with_a_shape_is_counted),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
         cmocka_unit_test(products_with_one_are_left_out),
     };
