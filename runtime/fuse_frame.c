@@ -402,7 +402,8 @@ static enum rt_status replace(struct frame *f, struct rt_error *err)
                                   .length = all,
                                   .by_time = true,
                                   .y_by_time = true,
-                                  .keep = l->list >= 0 ? PL_KEEP_EACH : PL_KEEP_NONE};
+                                  .is_read = true,
+                                  .keep = PL_KEEP_EACH};
     const enum rt_status st = all.node < 0 ? RT_RESOURCE_EXHAUSTED : pl_loop_put(l, &p, err);
     for (int i = 0; i < n && !st; i++)
         for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)

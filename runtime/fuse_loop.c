@@ -534,6 +534,8 @@ enum rt_status pl_loop_put(struct pl_loop *l, const struct pl_loop_put *p, struc
         {.type = RT_ATTR_INT, .v.i = p->keep},
         {.type = RT_ATTR_FLOAT, .v.f = c->forget_bias},
         {.type = RT_ATTR_BOOL, .v.b = c->kind == PL_GRU},
+        {.type = RT_ATTR_BOOL, .v.b = p->is_read},
+        {.type = RT_ATTR_BOOL, .v.b = l->is_on.node >= 0},
     };
     in[n++] = p->items;
     in[n++] = l->start[l->h];
@@ -633,9 +635,8 @@ static enum rt_status replace(struct pl_loop *l, struct pl_edge length, const st
                                   .length = length,
                                   .by_time = !by_batch,
                                   .y_by_time = !r->turned,
-                                  .keep = !r->any   ? PL_KEEP_NONE
-                                          : l->each ? PL_KEEP_EACH
-                                                    : PL_KEEP_LAST};
+                                  .is_read = r->any,
+                                  .keep = l->each ? PL_KEEP_EACH : PL_KEEP_LAST};
     const enum rt_status st = pl_loop_put(l, &p, err);
     if (!st)
         rewire(l, r, n);

@@ -51,10 +51,11 @@ const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, con
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
 struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err); /* node -1: no memory */
 
-enum { PL_KEEP_NONE, PL_KEEP_EACH, PL_KEEP_LAST };
+enum { PL_KEEP_EACH, PL_KEEP_LAST }; /* which element of the list a step writes */
 struct pl_loop_put {
     struct pl_edge items, length;
     bool by_time, y_by_time; /* [time, batch], not [batch, time] */
+    bool is_read;            /* the list is; one that is not may still be too short */
     int keep;
 };
 /* Makes node l->at the layer. */

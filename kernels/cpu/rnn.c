@@ -46,8 +46,8 @@ const struct kn_rnn_loops *kn_rnn_loops_here(int which)
 
 /* ---- the ops ---- */
 
-/* What loops do with each step's output. */
-enum keep { KEEP_NONE, KEEP_EACH, KEEP_LAST };
+/* Which element of its list each step writes: one of its own, or always the first. */
+enum keep { KEEP_EACH, KEEP_LAST };
 
 enum { X, H, C, LSTM_W = 3, GRU_W = 2, R_MORE = 5, LIMIT = 6, LENGTH = 8, MASK, BEFORE, N_IN };
 
@@ -56,8 +56,11 @@ enum { X, H, C, LSTM_W = 3, GRU_W = 2, R_MORE = 5, LIMIT = 6, LENGTH = 8, MASK, 
  * new state (r then holds that of the other two gates). bias, r_bias: a gate's with its columns.
  * Every edge of the loop that is left: limits are its bounds and how long the list is that it
  * writes; INT64_MAX: as many as x has. mask [time, batch, 1]: where it is false a row of a step
- * leaves the states as they are, and writes what it wrote last, `before` at first; both of one axis
- * when there is none.
+ * leaves the states as they are, and writes what it wrote last, `before` at first.
+ *
+ * Rows of x, the states and the mask broadcast with each other, c's and before's columns too: the
+ * outputs have as many rows as all of them. A loop of no steps hands on the states as they are,
+ * whatever their shapes.
  */
 #define ARG(name_)                                                                                 \
     {                                                                                              \
@@ -83,6 +86,8 @@ static const struct rt_attr_schema attrs[] = {
     {.name = "keep", .type = RT_ATTR_INT},
     {.name = "forget_bias", .type = RT_ATTR_FLOAT},
     {.name = "reset_after", .type = RT_ATTR_BOOL},
+    {.name = "is_read", .type = RT_ATTR_BOOL}, /* y; else it has no steps, but may be refused */
+    {.name = "masked", .type = RT_ATTR_BOOL},  /* there are mask and before */
 };
 #define SCHEMA(name_, in_, n_out_)                                                                 \
     {                                                                                              \
@@ -97,10 +102,14 @@ struct layer {
     enum keep keep;
     int gates, first_weight;
     int64_t units, depth;
-    int64_t batch, time; /* of x */
+    int64_t x_batch, time; /* of x */
+    int64_t batch;         /* of all rows */
     int64_t steps, length;
-    bool x_by_time, y_by_time, known; /* steps and length are known */
-    bool masked;
+    bool x_by_time, y_by_time;
+    bool known;  /* steps and length are */
+    bool fits;   /* a step could be taken */
+    bool joined; /* x and h side by side are multiplied by one matrix */
+    bool is_read, masked;
     int64_t mask_batch, mask_time;
 };
 
@@ -127,57 +136,63 @@ static enum rt_status too_far(const char *what, int64_t i, struct rt_error *err)
                    (long long)i);
 }
 
-/* From exact shapes; err NULL: says only whether all is well. */
-static enum rt_status layer_of(const struct rt_node *n, const struct rt_info *in, struct layer *s,
-                               struct rt_error *err)
+static bool widen(int64_t *n, int64_t by)
 {
-    const struct rt_shape *x = &in[X].shape;
-    const bool is_lstm = strcmp(n->schema->name, "_LSTM") == 0;
-    int64_t limit[3];
+    if (*n == 1)
+        *n = by;
+    return *n == by || by == 1;
+}
 
-    *s = (struct layer){
-        .cell = is_lstm                          ? KN_LSTM
-                : rt_attr_bool(n, "reset_after") ? KN_GRU
-                                                 : KN_GRU_BEFORE,
-        .keep = (enum keep)rt_attr_int(n, "keep"),
-        .gates = is_lstm ? 4 : 3,
-        .first_weight = is_lstm ? LSTM_W : GRU_W,
-        .units = rt_attr_int(n, "units"),
-        .depth = rt_attr_int(n, "depth"),
-        .x_by_time = rt_attr_bool(n, "x_by_time"),
-        .y_by_time = rt_attr_bool(n, "y_by_time"),
-    };
-    if (x->rank != 3 || x->dim[2] != s->depth)
-        return rt_fail(
-            err, RT_INVALID_ARGUMENT,
-            "Matrix size-incompatible: the steps of a sequence %s are not of %lld values",
-            KN_TEXT(x), (long long)s->depth);
-    s->time = x->dim[s->x_by_time ? 0 : 1];
-    s->batch = x->dim[s->x_by_time ? 1 : 0];
-    for (int k = H; k < s->first_weight; k++)
-        if (in[k].shape.rank != 2 || in[k].shape.dim[1] != s->units ||
-            (in[k].shape.dim[0] != s->batch && in[k].shape.dim[0] != 1))
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "Incompatible shapes: a state %s for a batch of %lld and %lld units",
-                           KN_TEXT(&in[k].shape), (long long)s->batch, (long long)s->units);
+/* Whether `x` broadcasts to [batch, units], which may get as many rows as it has. */
+static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
+{
+    return x->rank <= 2 &&
+           (x->rank == 0 || x->dim[x->rank - 1] == units || x->dim[x->rank - 1] == 1) &&
+           (x->rank < 2 || widen(batch, x->dim[0]));
+}
+
+/* What a step would refuse; s->batch: the rows that it makes. */
+static enum rt_status fit(const struct rt_info *in, struct layer *s, struct rt_error *err)
+{
+    const struct rt_shape *h = &in[H].shape, *mask = &in[MASK].shape, *before = &in[BEFORE].shape;
+
+    s->batch = s->x_batch;
+    if (h->rank != 2 || h->dim[1] != s->units)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Matrix size-incompatible: a state %s is not of %lld units", KN_TEXT(h),
+                       (long long)s->units);
+    if (s->joined && h->dim[0] != s->x_batch)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "ConcatOp : Dimension 0 in both shapes must be equal: "
+                       "shape[0] = [%lld,%lld] vs. shape[1] = %s",
+                       (long long)s->x_batch, (long long)s->depth, KN_TEXT(h));
+    if (!widen(&s->batch, h->dim[0]) ||
+        (s->cell == KN_LSTM && !broadcasts(&in[C].shape, &s->batch, s->units)))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Incompatible shapes: states %s and %s for a batch of %lld and %lld units",
+                       KN_TEXT(h), KN_TEXT(&in[s->first_weight - 1].shape), (long long)s->x_batch,
+                       (long long)s->units);
     for (int k = s->first_weight + 2; k < (s->cell == KN_GRU_BEFORE ? R_MORE : LIMIT); k++)
         if (in[k].shape.rank != 1 || in[k].shape.dim[0] != s->units * s->gates)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: a bias %s, not [%lld]",
                            KN_TEXT(&in[k].shape), (long long)(s->units * s->gates));
-    const struct rt_shape *mask = &in[MASK].shape, *before = &in[BEFORE].shape;
-    s->masked = mask->rank == 3;
-    if (s->masked) {
-        s->mask_time = mask->dim[0];
-        s->mask_batch = mask->dim[1];
-        if ((s->mask_batch != s->batch && s->mask_batch != 1) || mask->dim[2] != 1 ||
-            before->rank != 2 || before->dim[1] != s->units ||
-            (before->dim[0] != s->batch && before->dim[0] != 1))
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "Incompatible shapes: a mask %s and outputs %s for a batch of %lld",
-                           KN_TEXT(mask), KN_TEXT(before), (long long)s->batch);
-    } else if (mask->rank != 1) {
-        return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: a mask %s", KN_TEXT(mask));
-    }
+    if (!s->masked)
+        return RT_OK;
+    int64_t rows =
+        mask->rank == 3 && mask->dim[2] == 1 && widen(&s->batch, mask->dim[1]) ? s->batch : -1;
+    if (rows < 0 || !broadcasts(before, &rows, s->units) || rows != s->batch)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Incompatible shapes: a mask %s and outputs %s for a batch of %lld",
+                       KN_TEXT(mask), KN_TEXT(before), (long long)s->batch);
+    s->mask_batch = mask->dim[1];
+    return RT_OK;
+}
+
+/* What the loop's bounds and its lists' lengths refuse. */
+static enum rt_status count_steps(const struct rt_info *in, struct layer *s, struct rt_error *err)
+{
+    int64_t limit[3];
+
     s->known = true;
     for (int k = 0; k < 3; k++) {
         if (!is_scalar(&in[LIMIT + k]))
@@ -204,15 +219,69 @@ static enum rt_status layer_of(const struct rt_node *n, const struct rt_info *in
     return RT_OK;
 }
 
+/* From exact shapes; err NULL: says only whether all is well. */
+static enum rt_status layer_of(const struct rt_node *n, const struct rt_info *in, struct layer *s,
+                               struct rt_error *err)
+{
+    const struct rt_shape *x = &in[X].shape, *mask = &in[MASK].shape;
+    const bool is_lstm = strcmp(n->schema->name, "_LSTM") == 0;
+
+    *s = (struct layer){
+        .cell = is_lstm                          ? KN_LSTM
+                : rt_attr_bool(n, "reset_after") ? KN_GRU
+                                                 : KN_GRU_BEFORE,
+        .keep = (enum keep)rt_attr_int(n, "keep"),
+        .gates = is_lstm ? 4 : 3,
+        .first_weight = is_lstm ? LSTM_W : GRU_W,
+        .units = rt_attr_int(n, "units"),
+        .depth = rt_attr_int(n, "depth"),
+        .x_by_time = rt_attr_bool(n, "x_by_time"),
+        .y_by_time = rt_attr_bool(n, "y_by_time"),
+        .joined = rt_attr_int(n, "h_row") > 0,
+        .is_read = rt_attr_bool(n, "is_read"),
+        .masked = rt_attr_bool(n, "masked"),
+    };
+    if (x->rank != 3 || x->dim[2] != s->depth)
+        return rt_fail(
+            err, RT_INVALID_ARGUMENT,
+            "Matrix size-incompatible: the steps of a sequence %s are not of %lld values",
+            KN_TEXT(x), (long long)s->depth);
+    if (s->masked && mask->rank == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Tensor must be at least a vector, but saw shape: []");
+    s->time = x->dim[s->x_by_time ? 0 : 1];
+    s->x_batch = x->dim[s->x_by_time ? 1 : 0];
+    s->mask_time = s->masked ? mask->dim[0] : 0;
+    s->fits = fit(in, s, NULL) == RT_OK;
+    const enum rt_status st = count_steps(in, s, err);
+    if (st || !s->known || s->steps == 0)
+        return st;
+    if (!s->fits)
+        return fit(in, s, err);
+    if (s->joined && s->steps > 1 && s->batch != s->x_batch)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "ConcatOp : Dimension 0 in both shapes must be equal: "
+                       "shape[0] = [%lld,%lld] vs. shape[1] = [%lld,%lld]",
+                       (long long)s->x_batch, (long long)s->depth, (long long)s->batch,
+                       (long long)s->units);
+    return RT_OK;
+}
+
 static void y_shape(const struct layer *s, struct rt_shape *o)
 {
-    const int64_t n = s->keep == KEEP_NONE ? 0 : s->known ? s->length : -1;
+    const int64_t n = !s->is_read ? 0 : s->known ? s->length : -1;
 
     *o = (struct rt_shape){.rank = 3, .dim = {n, s->batch, s->units}};
     if (!s->y_by_time) {
         o->dim[0] = s->batch;
         o->dim[1] = n;
     }
+}
+
+/* Whether all rows and units are there, none of them broadcast. */
+static bool is_whole(const struct layer *s, const struct rt_shape *x)
+{
+    return s->fits && x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == s->units;
 }
 
 static enum rt_status infer(struct rt_infer *x)
@@ -227,7 +296,10 @@ static enum rt_status infer(struct rt_infer *x)
         return st;
     y_shape(&s, &x->out[0].shape);
     for (int k = 1; k < x->n_out; k++)
-        kn_set_shape(&x->out[k], 2, (int64_t[]){s.batch, s.units});
+        if (s.known && s.steps == 0)
+            x->out[k].shape = x->in[k].shape;
+        else if (s.known || is_whole(&s, &x->in[k].shape))
+            kn_set_shape(&x->out[k], 2, (int64_t[]){s.batch, s.units});
     return RT_OK;
 }
 
@@ -241,7 +313,8 @@ static void rows(struct rt_rows *r)
     for (int k = 0; k < N_IN; k++)
         if ((k < LIMIT || k > LENGTH) && !kn_shape_known(&r->in[k].shape))
             return;
-    if (layer_of(r->node, r->in, &s, NULL) || !s.known || s.steps != s.time ||
+    if (layer_of(r->node, r->in, &s, NULL) || !s.known || !s.fits || s.steps != s.time ||
+        s.batch != s.x_batch || (s.masked && s.mask_batch != s.batch) ||
         (s.keep == KEEP_EACH && s.length != s.time) || (s.keep == KEEP_LAST && s.length != 1))
         return;
     for (int k = 0; k < r->n_in; k++) {
@@ -249,6 +322,8 @@ static void rows(struct rt_rows *r)
         const bool by_row = k < s.first_weight || (k > LENGTH && s.masked);
         const int axis = (k == X && s.x_by_time) || k == MASK ? 1 : 0;
         const bool is_size = k >= LIMIT && k <= LENGTH && d->kind == RT_DEP_SIZE;
+        if (by_row && k != X && k != MASK && !is_whole(&s, &r->in[k].shape))
+            return;
         if (by_row ? d->kind != RT_DEP_ROWS || d->axis != axis : d->kind != RT_DEP_NONE && !is_size)
             return;
     }
@@ -414,15 +489,23 @@ static void put_biases(const struct state *s, const struct rt_run *r, const stru
         put_bias(s, r_bias, NULL, 0, 2, at->r_bias, 0, 1);
 }
 
-/* A block of a state: rows [first, first + n) of `t` (or its only one), filled up with zeros. */
+/* A block of a state: rows [first, first + n) of `t` (or its only one, or its only column), filled
+ * up with zeros. */
 static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
                       float *to)
 {
     const int64_t wide = s->panels * s->loops->lanes, units = s->layer.units;
 
+    const int64_t columns = t->rank > 0 ? t->dim[t->rank - 1] : 1;
+    const int64_t row = t->rank < 2 || t->dim[0] == 1 ? 0 : columns;
+
     for (int64_t i = 0; i < n; i++, to += wide) {
-        memcpy(to, (const float *)t->data + (t->dim[0] == 1 ? 0 : first + i) * units,
-               (size_t)units * sizeof *to);
+        const float *from = (const float *)t->data + (first + i) * row;
+        if (columns == units)
+            memcpy(to, from, (size_t)units * sizeof *to);
+        else
+            for (int64_t u = 0; u < units; u++)
+                to[u] = from[0];
         memset(to + units, 0, (size_t)(wide - units) * sizeof *to);
     }
 }
@@ -451,11 +534,13 @@ static void multiply_input(const struct state *s, const struct layer *y, const f
                            int64_t first, int64_t n, int64_t step, int64_t n_steps,
                            const struct room *at)
 {
+    const int64_t one = y->x_batch == 1 ? 0 : 1; /* the only row is every row */
     int64_t m = 0;
 
     for (int64_t t = step; t < step + n_steps; t++)
         for (int64_t i = first; i < first + n; i++)
-            at->row[m++] = x + (y->x_by_time ? t * y->batch + i : i * y->time + t) * y->depth;
+            at->row[m++] =
+                x + (y->x_by_time ? t * y->x_batch + i * one : i * one * y->time + t) * y->depth;
     s->loops->product(at->row, m, y->depth, s->w, s->panels, y->gates, at->bias, at->sums);
 }
 
@@ -523,13 +608,13 @@ static enum rt_status run_block(const struct state *s, const struct layer *y, st
         float *const old = at->h;
         at->h = at->h_new;
         at->h_new = old;
-        if (y->keep == KEEP_EACH)
+        if (y->is_read && y->keep == KEEP_EACH)
             put_state(s, y->masked ? at->written : at->h, n, y_at(y, r->out[0].data, t, first),
                       y_row(y));
         if (rt_run_spend(r, &left, work))
             return r->err->code;
     }
-    if (y->keep == KEEP_LAST)
+    if (y->is_read && y->keep == KEEP_LAST)
         put_state(s, y->masked ? at->written : at->h, n, y_at(y, r->out[0].data, 0, first),
                   y_row(y));
     put_state(s, at->h, n, (float *)r->out[1].data + first * y->units, y->units);
@@ -542,6 +627,20 @@ static void info_of(const struct rt_tensor *t, struct rt_info *x)
 {
     *x = (struct rt_info){.dtype = (enum rt_dtype)t->dtype, .shape.rank = t->rank, .value = t};
     memcpy(x->shape.dim, t->dim, sizeof t->dim);
+}
+
+/* After no steps. */
+static enum rt_status keep_states(struct rt_run *r)
+{
+    for (int k = 1; k < r->n_out; k++) {
+        const struct rt_tensor *from = &r->in[k];
+        void *to = kn_out(r, k, from->rank, from->dim);
+        if (!to)
+            return r->err->code;
+        if (rt_tensor_count(from) > 0)
+            memcpy(to, from->data, rt_tensor_bytes(from));
+    }
+    return RT_OK;
 }
 
 static enum rt_status run(struct rt_run *r)
@@ -557,7 +656,7 @@ static enum rt_status run(struct rt_run *r)
     enum rt_status st = layer_of(r->node, in, &y, r->err);
     if (st)
         return st;
-    if (y.keep != KEEP_NONE && y.steps == 0) {
+    if (y.is_read && y.steps == 0) {
         const struct rt_shape each = {.rank = 2, .dim = {-1, y.units}};
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        y.length == 0 ? "Tried to stack elements of an empty list with "
@@ -570,8 +669,13 @@ static enum rt_status run(struct rt_run *r)
     if (!kn_out(r, 0, shape.rank, shape.dim))
         return r->err->code;
     const int64_t written = y.keep == KEEP_EACH ? y.steps : 1;
-    if (y.keep != KEEP_NONE && y.length > written && rt_tensor_count(&r->out[0]) > 0)
+    if (y.is_read && y.length > written && rt_tensor_count(&r->out[0]) > 0)
         memset(r->out[0].data, 0, rt_tensor_bytes(&r->out[0]));
+    if (y.steps == 0)
+        return keep_states(r);
+    for (int k = 1; k < r->n_out; k++)
+        if (!kn_out(r, k, 2, (int64_t[]){y.batch, y.units}))
+            return r->err->code;
     lay_out(s, r->scratch, &at);
     put_biases(s, r, &at);
     for (int64_t first = 0; first < y.batch && !st; first += s->block)
