@@ -1,16 +1,24 @@
 #include "runtime/autotune.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
+#include "runtime/base/machine.h"
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
 #include "runtime/file.h"
 
 #define FIRST_LINE "slipway autotune 1\n"
+
+enum { LOCK_TRIES = 200, LOCK_NS = 10000000 }; /* two seconds: it is held for a write */
 
 struct rt_autotune {
     char *path; /* NULL: none */
@@ -163,11 +171,54 @@ void rt_autotune_free(struct rt_autotune *a)
     free(a);
 }
 
-enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
+/* Other servers wait until *fd is closed. A file system without locks goes without. */
+static enum rt_status lock_file(const char *path, int *fd, struct rt_error *err)
+{
+    char name[4200];
+    const int n = snprintf(name, sizeof name, "%s.lock", path);
+
+    if (n < 0 || (size_t)n >= sizeof name)
+        return rt_fail_errno(err, path, ENAMETOOLONG);
+    *fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (*fd < 0)
+        return rt_fail_errno(err, name, errno);
+    for (int i = 0; flock(*fd, LOCK_EX | LOCK_NB); i++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            break;
+        if (i == LOCK_TRIES) {
+            close(*fd);
+            return rt_fail(err, RT_UNAVAILABLE, "%s: another process holds the lock", name);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_NS}, NULL);
+    }
+    return RT_OK;
+}
+
+static enum rt_status save_locked(struct rt_autotune *a, struct rt_error *err) RT_REQUIRES(a->mu)
 {
     struct rt_bytes text;
+    int in_file = 0, fd = -1;
+    enum rt_status st = lock_file(a->path, &fd, err);
+
+    if (st)
+        return st;
+    rt_bytes_init(&text, RT_AUTOTUNE_FILE_BYTES);
+    read_file(a, &in_file); /* another server may have added to it */
+    rt_bytes_adds(&text, FIRST_LINE);
+    for (size_t i = 0; i < a->known.n; i++)
+        if (a->known.entry[i].key)
+            rt_bytes_addf(&text, "%s\t%s\n", a->known.entry[i].key,
+                          (const char *)a->known.entry[i].value);
+    st = text.failed ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s: out of memory", a->path)
+                     : rt_file_write(a->path, text.p, text.n, err);
+    close(fd);
+    rt_bytes_clear(&text);
+    return st;
+}
+
+enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
+{
     enum rt_status st = RT_OK;
-    int in_file = 0;
 
     if (!a->path)
         return RT_OK;
@@ -177,17 +228,8 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
         return st;
     }
     if (a->changed) {
-        rt_bytes_init(&text, RT_AUTOTUNE_FILE_BYTES);
-        read_file(a, &in_file); /* another server may have added to it */
-        rt_bytes_adds(&text, FIRST_LINE);
-        for (size_t i = 0; i < a->known.n; i++)
-            if (a->known.entry[i].key)
-                rt_bytes_addf(&text, "%s\t%s\n", a->known.entry[i].key,
-                              (const char *)a->known.entry[i].value);
-        st = text.failed ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s: out of memory", a->path)
-                         : rt_file_write(a->path, text.p, text.n, err);
+        st = save_locked(a, err);
         a->changed = st != RT_OK;
-        rt_bytes_clear(&text);
     }
     rt_mutex_unlock(&a->mu);
     return st;
@@ -195,17 +237,8 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
 
 /* ---- keys ---- */
 
-static const char *feature_level(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        return "avx512";
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return "avx2";
-#endif
-    return "base";
-}
+static const char *const feature_level[] = {
+    [RT_VECTORS_BASE] = "base", [RT_VECTORS_AVX2] = "avx2", [RT_VECTORS_AVX512] = "avx512"};
 
 static char processor_name[128];
 static pthread_once_t processor_once = PTHREAD_ONCE_INIT;
@@ -306,7 +339,7 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
     pthread_once(&processor_once, read_processor);
     add_text(&k, processor_name);
     add_text(&k, ";");
-    add_text(&k, feature_level());
+    add_text(&k, feature_level[rt_machine_vectors()]);
     add_int(&k, 'x', width);
     add_text(&k, p->tuning->bf16 ? ";bf16;" : ";");
     add_text(&k, n->op->name);

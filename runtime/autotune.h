@@ -19,7 +19,8 @@ enum {
     RT_AUTOTUNE_KEY = 480, /* bytes of a key, its NUL among them */
     RT_AUTOTUNE_NAME = 64, /* of a kernel's name */
     RT_AUTOTUNE_MOST = 16384,
-    RT_AUTOTUNE_FILE_BYTES = 8 << 20,
+    /* A file of as many of the longest lines, a tab and a newline in each, behind the first. */
+    RT_AUTOTUNE_FILE_BYTES = RT_AUTOTUNE_MOST * (RT_AUTOTUNE_KEY + RT_AUTOTUNE_NAME) + 64,
 };
 
 struct rt_autotune;
@@ -46,7 +47,8 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
 /* The kernel's name; empty: not known. */
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
-/* The file as it is now and what is known here, written if that is more than is in the file. */
+/* The file as it is now and what is known here, written if that is more than is in the file. One
+ * server at a time does so, by a lock on the file PATH.lock, so that nothing is lost. */
 enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
 
 /* Lines of a file into `a`: how many were taken. *bad: how many were left out; -1: it is no such

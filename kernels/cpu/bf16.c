@@ -46,10 +46,9 @@ enum {
 static const struct loops *loops_here(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+    if (rt_machine_vectors() == RT_VECTORS_AVX512)
         return &avx512_loops;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
         return &avx2_loops;
 #endif
     return &base_loops;

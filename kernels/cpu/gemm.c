@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/cpu/parallel.h"
+#include "runtime/base/machine.h"
 
 /* ---- OpenBLAS's processor ---- */
 
@@ -19,10 +20,9 @@
 __attribute__((constructor(101))) static void choose_core(void)
 {
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+    if (rt_machine_vectors() == RT_VECTORS_AVX512)
         setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
-    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    else if (rt_machine_vectors() >= RT_VECTORS_AVX2)
         setenv("OPENBLAS_CORETYPE", "Haswell", 0);
 }
 #endif

@@ -7,6 +7,7 @@
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/entry.h"
+#include "runtime/base/machine.h"
 
 #define LOOPS(name) base_##name
 #define TARGET
@@ -34,10 +35,9 @@ const struct kn_rnn_loops *kn_rnn_loops_here(int which)
     int n = 0;
 
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+    if (rt_machine_vectors() == RT_VECTORS_AVX512)
         have[n++] = &avx512_loops;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
         have[n++] = &avx2_loops;
 #endif
     have[n++] = &base_loops;

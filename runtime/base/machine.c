@@ -146,6 +146,18 @@ int64_t rt_machine_resident(void)
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
+enum rt_vectors rt_machine_vectors(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+        return RT_VECTORS_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return RT_VECTORS_AVX2;
+#endif
+    return RT_VECTORS_BASE;
+}
+
 bool rt_machine_has_bf16(void)
 {
 #if defined(__x86_64__)

@@ -1,6 +1,7 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "kernels/kernels.h"
@@ -269,6 +270,78 @@ static void servers_that_share_a_file_lose_nothing(void **state)
     folder_remove();
 }
 
+enum { SERVERS = 4, SAVES = 20 };
+static char cache[512]; /* the file that they share */
+
+static void *save_often(void *arg)
+{
+    struct rt_autotune *a = rt_autotune_new(cache);
+    struct rt_error err = {.arena = NULL};
+    char key[32];
+    const char *who = arg;
+    bool ok = a != NULL;
+
+    for (int i = 0; i < SAVES && ok; i++) {
+        snprintf(key, sizeof key, "%s%d", who, i);
+        rt_autotune_put(a, key, who);
+        ok = rt_autotune_save(a, &err) == RT_OK;
+    }
+    rt_autotune_free(a);
+    return ok ? arg : NULL;
+}
+
+static void servers_that_save_at_the_same_time_lose_nothing(void **state)
+{
+    static char who[SERVERS][2] = {"a", "b", "c", "d"};
+    char key[32], name[RT_AUTOTUNE_NAME];
+    pthread_t thread[SERVERS];
+    void *done;
+    (void)state;
+    folder_new();
+    snprintf(cache, sizeof cache, "%s", folder_path("cache"));
+    for (int i = 0; i < SERVERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, save_often, who[i]), 0);
+    for (int i = 0; i < SERVERS; i++) {
+        assert_int_equal(pthread_join(thread[i], &done), 0);
+        assert_ptr_equal(done, who[i]);
+    }
+    struct rt_autotune *a = rt_autotune_new(cache);
+    for (int i = 0; i < SERVERS * SAVES; i++) {
+        snprintf(key, sizeof key, "%s%d", who[i % SERVERS], i / SERVERS);
+        rt_autotune_find(a, key, name);
+        assert_string_equal(name, who[i % SERVERS]);
+    }
+    rt_autotune_free(a);
+    folder_remove();
+}
+
+static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **state)
+{
+    struct fixture *x = *state;
+    char key[RT_AUTOTUNE_KEY], name[RT_AUTOTUNE_NAME], got[RT_AUTOTUNE_NAME];
+    folder_new();
+    memset(key, 'k', sizeof key - 1);
+    memset(name, 'n', sizeof name - 1);
+    key[sizeof key - 1] = name[sizeof name - 1] = 0;
+    struct rt_autotune *a = rt_autotune_new(folder_path("cache"));
+    for (int i = 0; i < RT_AUTOTUNE_MOST; i++) {
+        char number[8];
+        snprintf(number, sizeof number, "%07d", i);
+        memcpy(key, number, 7);
+        rt_autotune_put(a, key, name);
+    }
+    assert_ok(rt_autotune_save(a, &x->err), &x->err);
+    rt_autotune_free(a);
+    a = rt_autotune_new(folder_path("cache"));
+    rt_autotune_find(a, key, got); /* the last one */
+    assert_string_equal(got, name);
+    memcpy(key, "0000000", 7);
+    rt_autotune_find(a, key, got);
+    assert_string_equal(got, name);
+    rt_autotune_free(a);
+    folder_remove();
+}
+
 static void a_damaged_file_gives_what_is_whole_in_it(void **state)
 {
     struct fixture *x = *state;
@@ -432,6 +505,8 @@ int main(void)
         TEST(a_filter_that_tiles_are_too_inexact_for_is_summed_directly),
         TEST(a_file_brings_choices_to_another_server),
         TEST(servers_that_share_a_file_lose_nothing),
+        TEST(servers_that_save_at_the_same_time_lose_nothing),
+        TEST(as_many_of_the_longest_lines_as_are_kept_fit_into_the_file),
         TEST(a_damaged_file_gives_what_is_whole_in_it),
         TEST(a_name_that_is_no_kernel_of_the_node_is_not_heeded),
         TEST(only_a_file_of_ours_is_written),
