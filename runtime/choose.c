@@ -14,9 +14,10 @@
 
 #include "runtime/autotune.h"
 #include "runtime/base/log.h"
+#include "runtime/candidate.h"
 #include "runtime/plan.h"
 
-enum { MOST = 16, TRIAL_MS = 300, TOLD_BYTES = 1 << 20 };
+enum { TRIAL_MS = 300, TOLD_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
@@ -88,8 +89,8 @@ struct rt_autotune_took rt_autotune_took(struct rt_session *s)
 
 struct candidates {
     int n, n_timed; /* the first n_timed are RT_K_TIMED when the best one is */
-    const struct rt_kernel *kernel[MOST];
-    int rank[MOST];
+    const struct rt_kernel *kernel[PL_MOST_KERNELS];
+    int rank[PL_MOST_KERNELS];
 };
 
 static void add_sorted(struct candidates *c, const struct rt_kernel *k, int rank)
@@ -109,7 +110,7 @@ static void find_candidates(struct candidates *c, const struct rt_prep *prep,
 {
     struct candidates all = {0};
 
-    assert(n <= MOST);
+    assert(n <= PL_MOST_KERNELS);
     for (int k = 0; k < n; k++) {
         const int rank = kernels[k]->can ? kernels[k]->can(prep) : 1;
         if (rank > 0)
@@ -194,9 +195,9 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     struct rt_session *s = prep->self->plan->session;
     struct rt_autotune *a = s->options.autotune;
     char key[RT_AUTOTUNE_KEY], name[RT_AUTOTUNE_NAME] = "";
-    const char *names[MOST];
+    const char *names[PL_MOST_KERNELS];
     const char *told = "";
-    int64_t ns[MOST];
+    int64_t ns[PL_MOST_KERNELS];
     int best = -1;
 
     for (int k = 0; k < c->n_timed; k++)
@@ -236,17 +237,23 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
 
 /* ---- the choice ---- */
 
-static enum rt_status try_kernel(struct rt_prep *prep, const struct rt_kernel *k)
+enum rt_status pl_try_kernel(struct rt_prep *prep, const struct rt_kernel *k)
 {
     struct rt_prepared *p = prep->self;
+
     p->kernel = k;
     p->state = NULL;
+    p->release = NULL;
     prep->scratch_bytes = 0;
     prep->release = NULL;
-    if (!k->prepare)
-        return RT_OK;
-    const enum rt_status st = k->prepare(prep, &p->state);
-    p->release = st ? NULL : prep->release;
+    const enum rt_status st = k->prepare ? k->prepare(prep, &p->state) : RT_OK;
+    if (!st) {
+        p->release = prep->release;
+    } else if (p->state) {
+        if (prep->release)
+            prep->release(p->state);
+        p->state = NULL;
+    }
     p->scratch_bytes = prep->scratch_bytes;
     return st;
 }
@@ -283,11 +290,11 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
             prep->self->why = by_timing(prep, &c);
     }
     for (int k = 0; k < c.n; k++) {
-        st = try_kernel(prep, c.kernel[k]);
-        /* A timed one may find its own sums too inexact for this constant. */
-        if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n_timed)
+        st = pl_try_kernel(prep, c.kernel[k]);
+        /* Its sums may be too inexact for this constant, or its library does not have the shape. */
+        if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
-        prep->self->why = "another is too inexact";
+        prep->self->why = "another refuses";
     }
     if (!st && holds) {
         rt_mutex_lock(&chooser->mu);

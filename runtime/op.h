@@ -99,7 +99,7 @@ struct rt_op {
      * Ops whose CPU kernels take a tail: element-wise steps on output 0, done while it is in the
      * cache (runtime/fuse_tail.c). They stand in the node's extra attribute "_tail" with blanks
      * between, in this order, each at most once: "mul", "add", "residual" (or "residual_first":
-     * the first operand of its addition), and an activation (fuse_activation.c), perhaps with
+     * the first operand of its addition), and an activation (activation.h), perhaps with
      * "=NUMBER". The first three have one more input each behind the schema's: mul and add
      * constants of as many finite floats as the output's last axis is long, residual a tensor
      * that is broadcast with the output. Returns that length and the output's rank if this node
@@ -151,7 +151,7 @@ struct rt_prep {
      * may depend on values of shape_in inputs: it is kept per shapes and those values. */
     const struct rt_info *in, *out; /* out: as infer left it */
     size_t scratch_bytes;           /* set: given to run, 64-byte aligned */
-    void (*release)(void *state);   /* set when the state holds more than rt_prep_alloc memory */
+    void (*release)(void *state);   /* if *state has more than rt_prep_alloc's; at failures too */
     const struct rt_tuning *tuning;
     struct rt_prepared *self; /* the runtime's */
     struct rt_error *err;
@@ -255,7 +255,7 @@ struct rt_kernel {
     bool (*takes)(const struct rt_node *n);
     uint64_t host_in, host_out; /* args that stay in host memory on this device */
     unsigned flags;
-    /* NULL: 1. The highest > 0 among the candidates of a node is chosen; 0: not this one. */
+    /* NULL: 1. Highest first; 0: never. After prepare's FAILED_PRECONDITION the next is asked. */
     int (*can)(const struct rt_prep *p);
     enum rt_status (*prepare)(struct rt_prep *p, void **state); /* may be NULL */
     enum rt_status (*run)(struct rt_run *r);

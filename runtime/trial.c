@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "runtime/autotune.h"
+#include "runtime/candidate.h"
 #include "runtime/plan.h"
 
 enum {
-    MOST = 16,
     ROWS = 4,   /* the batch that counts beside the one given */
     ROUNDS = 3, /* at most */
     MOST_BYTES = 256 << 20,
@@ -214,10 +214,8 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
     trial->asked = 0;
     if (c->kernel->can && c->kernel->can(&prep) <= 0)
         return false;
-    if (c->kernel->prepare && c->kernel->prepare(&prep, &p->state))
+    if (pl_try_kernel(&prep, c->kernel))
         return false;
-    p->release = prep.release;
-    p->scratch_bytes = prep.scratch_bytes;
     c->packed = trial->asked;
     for (int k = 0; k < t->n_in; k++)
         if (is_constant(from, k) && !(p->packed >> k & 1) && rt_tensor_load(&t->in[k], err))
@@ -354,14 +352,14 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
 {
     const struct rt_info *in = prep->in;
     struct pl_trial trial = {.other_bytes = 4 << 20};
-    struct candidate c[MOST] = {0};
+    struct candidate c[PL_MOST_KERNELS] = {0};
     const int64_t start = cpu_ns();
     int best = -1, n_left = 0;
 
     for (int k = 0; k < n; k++)
         ns[k] = -1;
     for (int k = 0; k < n; k++)
-        if (n > MOST || kernels[k]->run == NULL)
+        if (n > PL_MOST_KERNELS || kernels[k]->run == NULL)
             return -1;
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
     if (cache > 0 && cache < 8 << 20)
@@ -376,7 +374,7 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
     if (one >= 0 && one < long_ns && n_left > 1 && !is_settled(c, n) && prep->n_in &&
         in->shape.rank > 0 && in->shape.dim[0] == 1 && prep->node->op->rows &&
         prep->node->op->infer) {
-        struct candidate few[MOST];
+        struct candidate few[PL_MOST_KERNELS];
         memcpy(few, c, sizeof few);
         if (try_rows(prep, few, n, ROWS, &trial) >= 0)
             memcpy(c, few, sizeof c);
