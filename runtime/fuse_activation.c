@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/activation.h"
+
 /* ---- who reads what ---- */
 
 struct pl_readers *pl_readers_new(const struct pl_graph *g, struct rt_error *err)
@@ -251,21 +253,23 @@ static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f)
 /* ---- the search ---- */
 
 static const struct {
-    const char *formula, *name;
+    const char *formula;
+    enum rt_activation act;
+    bool has_one; /* its number is 1 */
 } table[] = {
-    {"Relu x", "relu"},
-    {"Relu6 x", "relu6"},
-    {"Sigmoid x", "sigmoid"},
-    {"Tanh x", "tanh"},
-    {"Elu x", "elu"},
-    {"LeakyRelu x", "leaky_relu"},
-    {"P1 (Sigmoid x) (x)", "swish=1"},
-    {"P1 (Sigmoid Pa (x)) (x)", "swish"},
-    {"P1/6 (Relu6 S3 (x))", "hard_sigmoid"},
-    {"P1/6 (Relu6 S3 (x)) (x)", "hard_swish"},
-    {"P1/2 (S1 (Erf Psqrt1/2 (x))) (x)", "gelu_erf"},
-    {"P1/2 (Erfc P-sqrt1/2 (x)) (x)", "gelu_erfc"},
-    {"P1/2 (S1 (Tanh Psqrt2/pi (S0 (P0.044715 (x) (x) (x)) (x)))) (x)", "gelu_tanh"},
+    {"Relu x", RT_ACT_RELU, false},
+    {"Relu6 x", RT_ACT_RELU6, false},
+    {"Sigmoid x", RT_ACT_SIGMOID, false},
+    {"Tanh x", RT_ACT_TANH, false},
+    {"Elu x", RT_ACT_ELU, false},
+    {"LeakyRelu x", RT_ACT_LEAKY_RELU, false},
+    {"P1 (Sigmoid x) (x)", RT_ACT_SWISH, true},
+    {"P1 (Sigmoid Pa (x)) (x)", RT_ACT_SWISH, false},
+    {"P1/6 (Relu6 S3 (x))", RT_ACT_HARD_SIGMOID, false},
+    {"P1/6 (Relu6 S3 (x)) (x)", RT_ACT_HARD_SWISH, false},
+    {"P1/2 (S1 (Erf Psqrt1/2 (x))) (x)", RT_ACT_GELU_ERF, false},
+    {"P1/2 (Erfc P-sqrt1/2 (x)) (x)", RT_ACT_GELU_ERFC, false},
+    {"P1/2 (S1 (Tanh Psqrt2/pi (S0 (P0.044715 (x) (x) (x)) (x)))) (x)", RT_ACT_GELU_TANH, false},
 };
 
 static bool look_up(const struct pl_graph *g, int x, struct pl_activation *a)
@@ -280,9 +284,9 @@ static bool look_up(const struct pl_graph *g, int x, struct pl_activation *a)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(text, table[i].formula) != 0)
             continue;
-        a->name = table[i].name;
-        a->has_number = r.has_number;
-        a->number = (float)r.value;
+        a->name = rt_activation_word(table[i].act);
+        a->has_number = r.has_number || table[i].has_one;
+        a->number = table[i].has_one ? 1 : (float)r.value;
         if (pl_is(last, "LeakyRelu")) {
             a->has_number = true;
             a->number = rt_attr_float(last->def, "alpha");

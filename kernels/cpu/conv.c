@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/conv_plain.h"
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
@@ -15,103 +16,6 @@
 #include "kernels/cpu/winograd_conv.h"
 #include "kernels/entry.h"
 #include "runtime/parallel.h"
-
-/* ---- the obvious loops ---- */
-
-/* Positions are counted over three axes; a missing one has length 1. */
-struct walk {
-    int64_t batch, ci, co, cig, cog, groups;
-    struct kn_axis a[3];
-};
-
-static struct walk walk_of(const struct kn_conv_shape *g)
-{
-    struct walk w = {.batch = g->batch,
-                     .ci = g->ci,
-                     .co = g->co,
-                     .cig = g->groups ? g->ci / g->groups : 0,
-                     .cog = g->groups ? g->co / g->groups : 0,
-                     .groups = g->groups};
-    w.a[0] = (struct kn_axis){.in = 1, .out = 1, .size = 1, .stride = 1, .dilation = 1};
-    for (int i = 0; i < g->n_spatial; i++)
-        w.a[3 - g->n_spatial + i] = g->axis[i];
-    return w;
-}
-
-static int64_t window_work(const struct walk *w)
-{
-    const double work = (double)w->a[0].size * (double)w->a[1].size * (double)w->a[2].size *
-                            (double)w->cig * (double)w->co +
-                        64;
-    return work < RT_WORK ? (int64_t)work : RT_WORK;
-}
-
-#define PLAIN(dt, T, U)                                                                            \
-    KN_CLONES static void tap_##dt(const struct walk *w, const T *x, const T *f, T *y)             \
-    {                                                                                              \
-        for (int64_t g = 0; g < w->groups; g++)                                                    \
-            for (int64_t i = 0; i < w->cig; i++) {                                                 \
-                const U v = (U)x[g * w->cig + i];                                                  \
-                const T *restrict fr = f + i * w->co + g * w->cog;                                 \
-                T *restrict yr = y + g * w->cog;                                                   \
-                for (int64_t o = 0; o < w->cog; o++)                                               \
-                    yr[o] = (T)((U)yr[o] + v * (U)fr[o]);                                          \
-            }                                                                                      \
-    }                                                                                              \
-    static void tap_back_##dt(const struct walk *w, T *x, const T *f, const T *y)                  \
-    {                                                                                              \
-        for (int64_t g = 0; g < w->groups; g++)                                                    \
-            for (int64_t i = 0; i < w->cig; i++) {                                                 \
-                const T *fr = f + i * w->co + g * w->cog, *yr = y + g * w->cog;                    \
-                U s = 0;                                                                           \
-                for (int64_t o = 0; o < w->cog; o++)                                               \
-                    s += (U)yr[o] * (U)fr[o];                                                      \
-                x[g * w->cig + i] = (T)((U)x[g * w->cig + i] + s);                                 \
-            }                                                                                      \
-    }                                                                                              \
-    /* One window: `at` is its place in the output, `x` one picture. */                            \
-    static void window_##dt(const struct walk *w, const int64_t *at, T *x, const T *f, T *y,       \
-                            bool back)                                                             \
-    {                                                                                              \
-        int64_t lo[3], hi[3];                                                                      \
-        for (int i = 0; i < 3; i++)                                                                \
-            kn_axis_inside(&w->a[i], at[i], &lo[i], &hi[i]);                                       \
-        for (int64_t d = lo[0]; d < hi[0]; d++)                                                    \
-            for (int64_t h = lo[1]; h < hi[1]; h++)                                                \
-                for (int64_t c = lo[2]; c < hi[2]; c++) {                                          \
-                    const int64_t j[3] = {d, h, c};                                                \
-                    int64_t p = 0, q = 0;                                                          \
-                    for (int i = 0; i < 3; i++) {                                                  \
-                        const struct kn_axis *a = &w->a[i];                                        \
-                        p = p * a->in + at[i] * a->stride - a->lo + j[i] * a->dilation;            \
-                        q = q * a->size + j[i];                                                    \
-                    }                                                                              \
-                    if (back)                                                                      \
-                        tap_back_##dt(w, x + p * w->ci, f + q * w->cig * w->co, y);                \
-                    else                                                                           \
-                        tap_##dt(w, x + p * w->ci, f + q * w->cig * w->co, y);                     \
-                }                                                                                  \
-    }                                                                                              \
-    /* Forward: y from x. Back: x from y. What is made is zero at first. */                        \
-    static enum rt_status plain_##dt(const struct walk *w, T *x, const T *f, T *y, bool back,      \
-                                     struct rt_run *r)                                             \
-    {                                                                                              \
-        int64_t at[3], left = RT_WORK;                                                             \
-        const int64_t in = w->a[0].in * w->a[1].in * w->a[2].in * w->ci;                           \
-        for (int64_t n = 0; n < w->batch; n++, x += in)                                            \
-            for (at[0] = 0; at[0] < w->a[0].out; at[0]++)                                          \
-                for (at[1] = 0; at[1] < w->a[1].out; at[1]++)                                      \
-                    for (at[2] = 0; at[2] < w->a[2].out; at[2]++, y += w->co) {                    \
-                        window_##dt(w, at, x, f, y, back);                                         \
-                        if (rt_run_spend(r, &left, window_work(w)))                                \
-                            return r->err->code;                                                   \
-                    }                                                                              \
-        return RT_OK;                                                                              \
-    }
-PLAIN(RT_F32, float, float)
-PLAIN(RT_F64, double, double)
-PLAIN(RT_I32, int32_t, uint32_t)
-#undef PLAIN
 
 /* ---- state ---- */
 
@@ -184,7 +88,7 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
     struct conv *c = rt_prep_alloc(p, sizeof *c);
     if (!c)
         return p->err->code;
-    const enum rt_status st = kn_conv_prepare(p, &c->g);
+    enum rt_status st = kn_conv_prepare(p, &c->g);
     if (st)
         return st;
     c->dtype = p->out[0].dtype;
@@ -197,7 +101,8 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
     } else {
         struct rt_shape own;
         kn_conv_out_shape(p->node, &c->g, &own);
-        c->odd_bytes = kn_tail_prepare(&c->tail, p);
+        if ((st = kn_tail_prepare(&c->tail, p, &c->odd_bytes)) != RT_OK)
+            return st;
         c->n_dst = count(&own);
     }
     c->empty = !c->n_src || !c->n_filter || !c->n_dst;
@@ -235,26 +140,6 @@ static enum rt_status prepare_plain(struct rt_prep *p, void **state)
     place_rest(c, p, 0, true);
     *state = c;
     return RT_OK;
-}
-
-static enum rt_status run_loops(const struct conv *c, const void *src, const void *filter,
-                                void *dst, struct rt_run *r)
-{
-    const struct walk w = walk_of(&c->g);
-    const bool back = c->g.transposed;
-    void *from = (void *)(uintptr_t)src; /* only read: x forward, y back */
-    void *x = back ? dst : from, *y = back ? from : dst;
-
-    if (c->dtype == RT_F64) {
-        memset(dst, 0, (size_t)c->n_dst * sizeof(double));
-        return plain_RT_F64(&w, x, filter, y, back, r);
-    }
-    if (c->dtype == RT_I32) {
-        memset(dst, 0, (size_t)c->n_dst * sizeof(int32_t));
-        return plain_RT_I32(&w, x, filter, y, back, r);
-    }
-    memset(dst, 0, (size_t)c->n_dst * sizeof(float));
-    return plain_RT_F32(&w, x, filter, y, back, r);
 }
 
 /* Where a part reads, what it reads with, where it writes. */
@@ -504,7 +389,7 @@ static enum rt_status run(struct rt_run *r)
     if (c->empty && c->n_dst) {
         memset(dst, 0, (size_t)c->n_dst * rt_dtype_size(c->dtype));
     } else if (!c->empty && !c->by_library) {
-        st = run_loops(c, src, filter, dst, r);
+        st = kn_conv_plain(&c->g, c->dtype, src, filter, dst, c->n_dst, r);
     } else if (!c->empty) {
         struct work w = {.src = src,
                          .filter =
@@ -569,8 +454,7 @@ static double products_of_row(const struct kn_conv_shape *g)
  * the cache still, unless the filter then had to be read too often.
  */
 enum { PRODUCTS = 400000000, CACHED = 65536, FILTER_CACHED = 131072 };
-/* Products that are worth another core. */
-enum { SHARE = 2000000, LEAST_CHANNELS = 64 };
+enum { LEAST_CHANNELS = 64 };
 
 /* Blocks of at most `most` (if that is one or more) out of n, all of nearly one size. */
 static int64_t even_blocks(int64_t n, double most)
@@ -666,7 +550,7 @@ static bool share_blocks(const struct conv *c, int width, struct cut *cut)
     const struct kn_conv_shape *g = &c->g;
     const double all = products_of_row(g) * (double)g->batch *
                        (double)(g->transposed ? g->axis[0].in : g->axis[0].out);
-    const int64_t most = all / SHARE < width ? (int64_t)(all / SHARE) : width;
+    const int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
 
     if (most < 2)
         return false;
@@ -851,7 +735,7 @@ static bool share_channels(const struct conv *c, int width, struct cut *cut)
 
     if (g->transposed || g->groups > 1 || c->format.bf16 || !block ||
         n_executions(c, &c->cut[ALONE]) > 1 || c->n_filter < 2 * (c->n_src + c->n_dst) ||
-        (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * SHARE)
+        (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARE)
         return false;
     const int64_t blocks = (g->co + block - 1) / block;
     cut->channels = (blocks + width - 1) / width * block;
@@ -896,17 +780,12 @@ static void make_shared(struct conv *c, int width)
     c->n_slots = n < width ? (int)n : width;
 }
 
-static size_t padded(size_t n)
-{
-    return (n + 63) / 64 * 64;
-}
-
 static size_t cut_scratch(const struct cut *cut)
 {
     size_t most = 0;
     for (int i = 0; i < N_PARTS; i++)
         most = cut->part[i].dnnl.scratch_bytes > most ? cut->part[i].dnnl.scratch_bytes : most;
-    return padded(most);
+    return kn_padded(most);
 }
 
 /* For the rounded input of one execution. */
@@ -916,7 +795,7 @@ static size_t cut_bf16(const struct conv *c, const struct cut *cut)
     for (int i = 0; c->format.bf16 && i < N_PARTS; i++)
         if (cut->part[i].dnnl.prim && part_input(c, &cut->part[i]) > most)
             most = part_input(c, &cut->part[i]);
-    return padded((size_t)most * sizeof(struct kn_bfloat));
+    return kn_padded((size_t)most * sizeof(struct kn_bfloat));
 }
 
 /* The filter's key, with the scale behind it; packed. */
@@ -985,10 +864,9 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     }
     if (s) {
         clear_cut(&c->cut[ALONE]);
-        c->tail = whole;
-        c->activates = false;
         if (s == dnnl_unimplemented || s == dnnl_invalid_arguments)
-            return RT_OK; /* the loops can */
+            return rt_fail(p->err, RT_FAILED_PRECONDITION, "%s: oneDNN does not have it",
+                           p->node->name);
         return kn_dnnl_fail(p->err, s, p->node->name);
     }
     p->release = release;
@@ -1009,9 +887,9 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
             return kn_dnnl_fail(p->err, made, p->node->name);
         if (c->reorder.scratch_bytes > used)
             used = c->reorder.scratch_bytes;
-        used = padded(used);
+        used = kn_padded(used);
         c->packed_at = used;
-        used += padded(dnnl_memory_desc_get_size(&c->format.md));
+        used += kn_padded(dnnl_memory_desc_get_size(&c->format.md));
     }
     c->bf16_at = used;
     used += cut_bf16(c, &c->cut[ALONE]);
@@ -1020,7 +898,7 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
         c->slot_bytes = c->slot_bf16_at + cut_bf16(c, &c->cut[SHARED]);
         if (c->cut[SHARED].channels)
             c->slot_bytes +=
-                padded((size_t)(c->n_dst / c->g.co * c->cut[SHARED].channels) * sizeof(float));
+                kn_padded((size_t)(c->n_dst / c->g.co * c->cut[SHARED].channels) * sizeof(float));
         c->slots_at = used;
         used += (size_t)c->n_slots * c->slot_bytes;
     }

@@ -275,7 +275,10 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     plan(&s->p, prep);
     s->plain = plain;
     const struct kn_gemm *g = &s->p.g;
-    const size_t odd = kn_tail_prepare(&s->tail, prep);
+    size_t odd;
+    const enum rt_status st = kn_tail_prepare(&s->tail, prep, &odd);
+    if (st)
+        return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
     if (s->p.ta != g->dtype) /* no product of dims overflows here: the tensors exist */
         s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;

@@ -7,8 +7,7 @@
 #include "kernels/cpu/parallel.h"
 #include "runtime/parallel.h"
 
-/* Products that are worth another core. */
-enum { SHARE = 2000000, LEAST_COLUMNS = 64 };
+enum { LEAST_COLUMNS = 64 };
 
 /* Below this many weights packing gains nothing; above, a product with few rows only streams them
  * from memory, which OpenBLAS does better. */
@@ -180,11 +179,6 @@ static enum rt_status pack_weights(struct kn_packed *s, struct rt_prep *p, int i
     return st;
 }
 
-static size_t padded(size_t n)
-{
-    return (n + 63) / 64 * 64;
-}
-
 static dnnl_status_t make_fitting(struct kn_packed *s)
 {
     s->activates = kn_tail_has_post_op(&s->tail) && !s->tail.scale;
@@ -228,8 +222,8 @@ static bool share_columns(struct kn_packed *s, int width)
     s->own_at = s->share[0].scratch_bytes;
     if (s->share[1].scratch_bytes > s->own_at)
         s->own_at = s->share[1].scratch_bytes;
-    s->own_at = padded(s->own_at);
-    s->slot_bytes = s->own_at + padded((size_t)(g->m * s->columns) * sizeof(float));
+    s->own_at = kn_padded(s->own_at);
+    s->slot_bytes = s->own_at + kn_padded((size_t)(g->m * s->columns) * sizeof(float));
     return true;
 }
 
@@ -239,7 +233,7 @@ static void make_shared(struct kn_packed *s, int width)
 {
     const struct kn_gemm *g = &s->g;
     const double all = (double)g->m * (double)g->n * (double)g->k;
-    const int64_t most = all / SHARE < width ? (int64_t)(all / SHARE) : width;
+    const int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
 
     if (most < 2 || share_columns(s, width) || g->m < 2)
         return;
@@ -256,7 +250,7 @@ static void make_shared(struct kn_packed *s, int width)
     s->slot_bytes = s->share[0].scratch_bytes;
     if (rest && s->share[1].scratch_bytes > s->slot_bytes)
         s->slot_bytes = s->share[1].scratch_bytes;
-    s->slot_bytes = padded(s->slot_bytes);
+    s->slot_bytes = kn_padded(s->slot_bytes);
 }
 
 enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
@@ -264,12 +258,15 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
 {
     s->g = *g;
     s->rows = rows_of_block(g);
-    const size_t odd = kn_tail_prepare(&s->tail, p);
+    size_t odd;
+    enum rt_status st = kn_tail_prepare(&s->tail, p, &odd);
+    if (st)
+        return st;
     const struct kn_tail whole = s->tail;
     const float *scale = kn_tail_vector(p, whole.scale);
     *scratch = odd;
     if (in_panels(p, g)) {
-        const enum rt_status st = prepare_panels(s, p, input, g);
+        st = prepare_panels(s, p, input, g);
         if (st || s->b)
             return st;
         s->panels.width = 0;
@@ -286,7 +283,7 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
     }
     if (made && made != dnnl_unimplemented)
         return kn_dnnl_fail(p->err, made, p->node->name);
-    const enum rt_status st = made ? RT_OK : pack_weights(s, p, input, scale);
+    st = made ? RT_OK : pack_weights(s, p, input, scale);
     if (st) {
         kn_packed_clear(s);
         return st;
@@ -296,22 +293,22 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         s->tail = whole;
         s->bias = 0;
         s->activates = false;
-        s->odd_at = padded((size_t)kn_gemm_scratch(g));
+        s->odd_at = kn_padded((size_t)kn_gemm_scratch(g));
         *scratch = s->odd_at + odd;
         return RT_OK;
     }
     make_shared(s, rt_prep_width(p));
     s->scratch_bytes = s->dnnl.scratch_bytes;
-    s->slots_at = padded(s->scratch_bytes);
+    s->slots_at = kn_padded(s->scratch_bytes);
     *scratch = s->slots_at + (size_t)s->n_slots * s->slot_bytes;
     if (s->bf16) {
         s->a_at = *scratch;
-        *scratch += padded((size_t)(g->m * g->k) * sizeof(struct kn_bfloat));
+        *scratch += kn_padded((size_t)(g->m * g->k) * sizeof(struct kn_bfloat));
     }
     if (g->dtype != RT_F32) {
         s->a_at = *scratch;
-        s->c_at = s->a_at + padded((size_t)(g->m * g->k) * sizeof(float));
-        *scratch = s->c_at + padded((size_t)(g->m * g->n) * sizeof(float));
+        s->c_at = s->a_at + kn_padded((size_t)(g->m * g->k) * sizeof(float));
+        *scratch = s->c_at + kn_padded((size_t)(g->m * g->n) * sizeof(float));
     }
     s->odd_at = *scratch;
     *scratch += odd;

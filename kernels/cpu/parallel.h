@@ -7,6 +7,15 @@
 
 #include "runtime/op.h"
 
+/* Products that are worth another core. */
+enum { KN_SHARE = 2000000 };
+
+/* Bytes rounded up to whole cache lines: what one core writes is not on another's. */
+static inline size_t kn_padded(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
 /*
  * Does rows [from, to). `r` is the part's own: its errors and its questions whether to go on are;
  * not for what belongs to the whole run (rt_out*, rt_take, rt_scratch).

@@ -12,22 +12,6 @@
 
 /* ---- the attribute ---- */
 
-static const char *const act_name[KN_N_ACTS] = {
-    [KN_ACT_NONE] = "",
-    [KN_ACT_RELU] = "relu",
-    [KN_ACT_RELU6] = "relu6",
-    [KN_ACT_SIGMOID] = "sigmoid",
-    [KN_ACT_TANH] = "tanh",
-    [KN_ACT_ELU] = "elu",
-    [KN_ACT_LEAKY_RELU] = "leaky_relu",
-    [KN_ACT_SWISH] = "swish",
-    [KN_ACT_HARD_SIGMOID] = "hard_sigmoid",
-    [KN_ACT_HARD_SWISH] = "hard_swish",
-    [KN_ACT_GELU_ERF] = "gelu_erf",
-    [KN_ACT_GELU_ERFC] = "gelu_erfc",
-    [KN_ACT_GELU_TANH] = "gelu_tanh",
-};
-
 static const char *text_of(const struct rt_node *n)
 {
     for (int i = 0; i < n->n_extra; i++)
@@ -41,28 +25,36 @@ static bool word_is(const char *s, size_t len, const char *word)
     return strlen(word) == len && memcmp(s, word, len) == 0;
 }
 
-static void read_tail(struct kn_tail *t, const struct rt_node *n)
+static enum rt_status read_tail(struct kn_tail *t, const struct rt_node *n, struct rt_error *err)
 {
     int input = n->schema->n_in;
 
     memset(t, 0, sizeof *t);
     for (const char *s = text_of(n); *s;) {
         const size_t all = strcspn(s, " "), len = strcspn(s, " =");
-        if (word_is(s, len, "mul"))
+        bool known = true;
+        if (word_is(s, len, "mul")) {
             t->scale = input++;
-        else if (word_is(s, len, "add"))
+        } else if (word_is(s, len, "add")) {
             t->shift = input++;
-        else if (word_is(s, len, "residual") || word_is(s, len, "residual_first")) {
+        } else if (word_is(s, len, "residual") || word_is(s, len, "residual_first")) {
             t->first = len > 8;
             t->residual = input++;
+        } else {
+            int k = 1;
+            while (k < RT_N_ACTS && !word_is(s, len, rt_activation_word((enum rt_activation)k)))
+                k++;
+            known = k < RT_N_ACTS;
+            t->act = known ? (enum rt_activation)k : RT_ACT_NONE;
         }
-        for (int k = 1; k < KN_N_ACTS; k++)
-            if (word_is(s, len, act_name[k]))
-                t->act = (enum kn_activation)k;
+        if (!known || input > n->n_in)
+            return rt_fail(err, RT_INTERNAL, "%s: '%.*s' is no step of a tail", n->name, (int)all,
+                           s);
         if (len < all)
             t->alpha = strtof(s + len + 1, NULL);
         s += all + (s[all] == ' ');
     }
+    return RT_OK;
 }
 
 /* ---- shapes ---- */
@@ -83,10 +75,10 @@ static enum rt_status widen(const struct kn_tail *t, const struct rt_shape *own,
 enum rt_status kn_tail_infer(struct rt_infer *x)
 {
     struct kn_tail t;
+    const enum rt_status st = read_tail(&t, x->node, x->err);
 
-    read_tail(&t, x->node);
-    if (!t.residual)
-        return RT_OK;
+    if (st || !t.residual)
+        return st;
     const struct rt_shape own = x->out[0].shape;
     return widen(&t, &own, &x->in[t.residual].shape, &x->out[0].shape, x->err);
 }
@@ -115,9 +107,11 @@ static struct rt_shape own_shape(const struct rt_node *n, const struct rt_info *
 
 void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
 {
+    struct rt_error ignored = {.arena = NULL};
     struct kn_tail t;
 
-    read_tail(&t, r->node);
+    if (read_tail(&t, r->node, &ignored))
+        return;
     struct rt_rows bare = *r;
     bare.n_in = t.residual ? t.residual : r->n_in; /* the vectors are constants */
     own(&bare);
@@ -134,15 +128,19 @@ void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
         r->out_dep[0] = mine;
 }
 
-size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p)
+enum rt_status kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, size_t *odd)
 {
-    read_tail(t, p->node);
-    if (!t->residual)
-        return 0;
+    const enum rt_status st = read_tail(t, p->node, p->err);
+
+    *odd = 0;
+    if (st || !t->residual)
+        return st;
     t->own = own_shape(p->node, p->in);
     t->odd =
         !kn_shape_eq(&t->own, &p->in[t->residual].shape) || !kn_shape_eq(&t->own, &p->out[0].shape);
-    return t->odd ? ((size_t)kn_shape_count(&t->own) * sizeof(float) + 127) / 64 * 64 : 0;
+    if (t->odd)
+        *odd = ((size_t)kn_shape_count(&t->own) * sizeof(float) + 127) / 64 * 64;
+    return RT_OK;
 }
 
 float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch)
@@ -223,35 +221,35 @@ ACTIVATION(act_gelu_erfc, 0.5f * x * kn_erfc_f32(x * -0.7071067812f))
 ACTIVATION(act_gelu_tanh, gelu_tanh(x))
 #undef ACTIVATION
 
-static void (*const act[KN_N_ACTS])(float *y, int64_t n, float a) = {
-    [KN_ACT_RELU] = act_relu,
-    [KN_ACT_RELU6] = act_relu6,
-    [KN_ACT_SIGMOID] = act_sigmoid,
-    [KN_ACT_TANH] = act_tanh,
-    [KN_ACT_ELU] = act_elu,
-    [KN_ACT_LEAKY_RELU] = act_leaky,
-    [KN_ACT_SWISH] = act_swish,
-    [KN_ACT_HARD_SIGMOID] = act_hard_sigmoid,
-    [KN_ACT_HARD_SWISH] = act_hard_swish,
-    [KN_ACT_GELU_ERF] = act_gelu_erf,
-    [KN_ACT_GELU_ERFC] = act_gelu_erfc,
-    [KN_ACT_GELU_TANH] = act_gelu_tanh,
+static void (*const act[RT_N_ACTS])(float *y, int64_t n, float a) = {
+    [RT_ACT_RELU] = act_relu,
+    [RT_ACT_RELU6] = act_relu6,
+    [RT_ACT_SIGMOID] = act_sigmoid,
+    [RT_ACT_TANH] = act_tanh,
+    [RT_ACT_ELU] = act_elu,
+    [RT_ACT_LEAKY_RELU] = act_leaky,
+    [RT_ACT_SWISH] = act_swish,
+    [RT_ACT_HARD_SIGMOID] = act_hard_sigmoid,
+    [RT_ACT_HARD_SWISH] = act_hard_swish,
+    [RT_ACT_GELU_ERF] = act_gelu_erf,
+    [RT_ACT_GELU_ERFC] = act_gelu_erfc,
+    [RT_ACT_GELU_TANH] = act_gelu_tanh,
 };
-static void (*const act_sum[KN_N_ACTS])(float *restrict y, const float *restrict r, int64_t n,
+static void (*const act_sum[RT_N_ACTS])(float *restrict y, const float *restrict r, int64_t n,
                                         float a) = {
-    [KN_ACT_NONE] = act_plain_sum,
-    [KN_ACT_RELU] = act_relu_sum,
-    [KN_ACT_RELU6] = act_relu6_sum,
-    [KN_ACT_SIGMOID] = act_sigmoid_sum,
-    [KN_ACT_TANH] = act_tanh_sum,
-    [KN_ACT_ELU] = act_elu_sum,
-    [KN_ACT_LEAKY_RELU] = act_leaky_sum,
-    [KN_ACT_SWISH] = act_swish_sum,
-    [KN_ACT_HARD_SIGMOID] = act_hard_sigmoid_sum,
-    [KN_ACT_HARD_SWISH] = act_hard_swish_sum,
-    [KN_ACT_GELU_ERF] = act_gelu_erf_sum,
-    [KN_ACT_GELU_ERFC] = act_gelu_erfc_sum,
-    [KN_ACT_GELU_TANH] = act_gelu_tanh_sum,
+    [RT_ACT_NONE] = act_plain_sum,
+    [RT_ACT_RELU] = act_relu_sum,
+    [RT_ACT_RELU6] = act_relu6_sum,
+    [RT_ACT_SIGMOID] = act_sigmoid_sum,
+    [RT_ACT_TANH] = act_tanh_sum,
+    [RT_ACT_ELU] = act_elu_sum,
+    [RT_ACT_LEAKY_RELU] = act_leaky_sum,
+    [RT_ACT_SWISH] = act_swish_sum,
+    [RT_ACT_HARD_SIGMOID] = act_hard_sigmoid_sum,
+    [RT_ACT_HARD_SWISH] = act_hard_swish_sum,
+    [RT_ACT_GELU_ERF] = act_gelu_erf_sum,
+    [RT_ACT_GELU_ERFC] = act_gelu_erfc_sum,
+    [RT_ACT_GELU_TANH] = act_gelu_tanh_sum,
 };
 
 KN_CLONES static void product_row(float *restrict d, const float *restrict s,
@@ -349,8 +347,8 @@ enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const f
 bool kn_tail_has_post_op(const struct kn_tail *t)
 {
 #if defined(__SSE__)
-    return !t->residual && (t->act == KN_ACT_RELU || t->act == KN_ACT_RELU6 ||
-                            t->act == KN_ACT_SWISH || t->act == KN_ACT_HARD_SWISH);
+    return !t->residual && (t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6 ||
+                            t->act == RT_ACT_SWISH || t->act == RT_ACT_HARD_SWISH);
 #else
     (void)t;
     return false;
@@ -363,13 +361,13 @@ dnnl_status_t kn_tail_post_op(const struct kn_tail *t, dnnl_primitive_attr_t att
     dnnl_post_ops_t ops = NULL;
     float alpha = 0;
 
-    if (t->act == KN_ACT_RELU6) {
+    if (t->act == RT_ACT_RELU6) {
         kind = dnnl_eltwise_bounded_relu;
         alpha = 6;
-    } else if (t->act == KN_ACT_SWISH) {
+    } else if (t->act == RT_ACT_SWISH) {
         kind = dnnl_eltwise_swish;
         alpha = t->alpha;
-    } else if (t->act == KN_ACT_HARD_SWISH) {
+    } else if (t->act == RT_ACT_HARD_SWISH) {
         kind = dnnl_eltwise_hardswish;
     }
     dnnl_status_t s = dnnl_post_ops_create(&ops);

@@ -16,28 +16,12 @@
 #define KN_CPU_TAIL_H
 
 #include "kernels/cpu/dnnl.h"
+#include "runtime/activation.h"
 #include "runtime/op.h"
-
-enum kn_activation {
-    KN_ACT_NONE,
-    KN_ACT_RELU,
-    KN_ACT_RELU6,
-    KN_ACT_SIGMOID,
-    KN_ACT_TANH,
-    KN_ACT_ELU,
-    KN_ACT_LEAKY_RELU,   /* alpha: below zero */
-    KN_ACT_SWISH,        /* alpha: x * sigmoid(alpha * x) */
-    KN_ACT_HARD_SIGMOID, /* relu6(x + 3) / 6 */
-    KN_ACT_HARD_SWISH,   /* x times that */
-    KN_ACT_GELU_ERF,
-    KN_ACT_GELU_ERFC,
-    KN_ACT_GELU_TANH,
-    KN_N_ACTS,
-};
 
 struct kn_tail {
     int scale, shift, residual; /* which input; 0: none */
-    enum kn_activation act;
+    enum rt_activation act;
     float alpha;
     bool first; /* the residual is the addition's first operand */
     bool odd;
@@ -55,9 +39,9 @@ enum rt_status kn_tail_infer(struct rt_infer *x);
 /* rt_op.rows, after the op's own (which sees the schema's inputs only). */
 void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r));
 
-/* In prepare. Returns the scratch bytes that the kernel must add to its own and hand to
- * kn_tail_output (0: none). */
-size_t kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p);
+/* In prepare. *odd: the scratch bytes that the kernel must add to its own and hand to
+ * kn_tail_output (0: none). INTERNAL: a word that is none of a tail's. */
+enum rt_status kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, size_t *odd);
 /* Where the kernel writes: the output, or, if the tail is odd, `scratch`. */
 float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch);
 

@@ -141,9 +141,6 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     return st;
 }
 
-/* Products that are worth another core. */
-enum { SHARE = 2000000 };
-
 /* How the work is cut over `width` cores; the bytes of scratch memory for that. */
 static size_t share(struct state *s, int width)
 {
@@ -151,7 +148,7 @@ static size_t share(struct state *s, int width)
     const int64_t blocks = kn_winograd_blocks(w);
     const double all = (double)blocks * (double)w->block * (double)kn_winograd_products(w) *
                        (double)w->ci * (double)w->co;
-    const int most = all / SHARE < (double)width ? (int)(all / SHARE) : width;
+    const int most = all / KN_SHARE < (double)width ? (int)(all / KN_SHARE) : width;
 
     if (most < 2)
         return kn_winograd_scratch_bytes(w);
@@ -174,14 +171,16 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     if (!solve(&g, m, &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
-    const size_t odd = kn_tail_prepare(&s->tail, p);
+    size_t odd;
+    if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
+        return st;
     const float *scale = kn_tail_vector(p, s->tail.scale);
     st = pack_filter(s, p, scale);
     if (scale)
         s->tail.scale = 0;
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    s->odd_at = (share(s, rt_prep_width(p)) + 63) / 64 * 64;
+    s->odd_at = kn_padded(share(s, rt_prep_width(p)));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
     return st;
