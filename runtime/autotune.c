@@ -223,12 +223,10 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
     if (!a->path)
         return RT_OK;
     rt_mutex_lock(&a->mu);
-    if (a->changed && (st = rt_autotune_check_file(a->path, err))) {
-        rt_mutex_unlock(&a->mu); /* somebody else's file, or no place for one */
-        return st;
-    }
     if (a->changed) {
-        st = save_locked(a, err);
+        st = rt_autotune_check_file(a->path, err); /* somebody else's, or no place for one */
+        if (!st)
+            st = save_locked(a, err);
         a->changed = st != RT_OK;
     }
     rt_mutex_unlock(&a->mu);
