@@ -50,7 +50,11 @@ static void put_locked(struct rt_autotune *a, const char *key, size_t n_key, con
     if ((old && strlen(old) == n_name && memcmp(old, name, n_name) == 0) ||
         (!old && a->known.n >= RT_AUTOTUNE_MOST))
         return;
-    char *copy = strndup(name, n_name);
+    char *copy = malloc(n_name + 1); /* `name` may end where its memory does */
+    if (copy) {
+        memcpy(copy, name, n_name);
+        copy[n_name] = '\0';
+    }
     if (!copy || !rt_map_putn(&a->known, key, n_key, copy)) {
         free(copy);
         return;

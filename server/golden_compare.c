@@ -193,7 +193,10 @@ enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
 
 /* ---- Predict and SessionRun: named tensors ---- */
 
-enum { OUTPUTS = 1 }; /* the field of both responses */
+enum {
+    OUTPUTS = 1, /* the field of both responses */
+    LEAST_ROOM = 256 << 20,
+};
 
 static enum rt_status read_tensor(struct rt_span message, size_t budget, struct rt_tensor *out,
                                   struct rt_error *err)
@@ -201,22 +204,28 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), out, &budget, err);
 }
 
+/* For the tensor of a message of n bytes, and `more`. */
+static size_t room_of(size_t n, size_t more)
+{
+    size_t room;
+    return __builtin_mul_overflow(n, 2 * sizeof(struct rt_str), &room) ||
+                   __builtin_add_overflow(room, more, &room)
+               ? SIZE_MAX / 2
+               : room;
+}
+
 static enum rt_status compare_entry(struct rt_span name, struct rt_span got, struct rt_span want,
                                     double tolerance, struct rt_error *err)
 {
     struct rt_tensor a = {0}, b = {0};
     char text[128];
-    size_t budget;
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
-    enum rt_status st = read_tensor(got, SIZE_MAX / 2, &a, err);
+    /* A few bytes of a message may stand for many elements, but in an answer only for so many, and
+     * in what was recorded for no more than were answered: beyond that the shapes differ anyway. */
+    enum rt_status st = read_tensor(got, room_of(got.n, LEAST_ROOM), &a, err);
     if (!st) {
-        /* A few bytes of a message may stand for many elements, but for no more than were
-         * answered: beyond that the shapes differ anyway. */
-        if (__builtin_mul_overflow(want.n, 2 * sizeof(struct rt_str), &budget) ||
-            __builtin_add_overflow(budget, rt_tensor_bytes(&a) + got.n + 4096, &budget))
-            budget = SIZE_MAX / 2;
-        st = read_tensor(want, budget, &b, err);
+        st = read_tensor(want, room_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
         if (st)
             rt_fail_prefix(err, "recorded output \"%s\": ", text);
     }
