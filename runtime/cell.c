@@ -2,11 +2,6 @@
 
 #include <string.h>
 
-static bool same(struct pl_edge a, struct pl_edge b)
-{
-    return a.node == b.node && a.out == b.out;
-}
-
 static bool swap_edges(struct pl_edge *a, struct pl_edge *b)
 {
     const struct pl_edge t = *a;
@@ -240,7 +235,7 @@ static bool is_column(struct search *s, struct pl_edge e, struct pl_edge of, int
     struct pl_edge in[4], from;
     int64_t axis, begin[2], end[2], step[2];
 
-    if (!columns_of(s, e, &from) || !same(from, of))
+    if (!columns_of(s, e, &from) || !pl_same(from, of))
         return false;
     if (op_of(s, (struct pl_edge){e.node, 0}, "Split", in, 2)) {
         *k = e.out;
@@ -298,8 +293,8 @@ static bool apart(struct search *s, const struct terms *t, struct pl_edge h, int
     if (t->n_products != 2 || !matrix_of(s, t->matrix[0], &rows[0], &n[0]) ||
         !matrix_of(s, t->matrix[1], &rows[1], &n[1]) || n[0] != cols || n[1] != cols)
         return false;
-    const int k = same(t->a[0], h) ? 0 : 1;
-    if (!same(t->a[k], h) || same(t->a[1 - k], h) || rows[k] != c->units)
+    const int k = pl_same(t->a[0], h) ? 0 : 1;
+    if (!pl_same(t->a[k], h) || pl_same(t->a[1 - k], h) || rows[k] != c->units)
         return false;
     c->h = h;
     c->r = t->matrix[k];
@@ -360,7 +355,7 @@ static bool find_lstm(struct search *s, struct pl_edge h_new, struct pl_edge h)
         return false;
     c->bias = t.bias;
     c->r_bias = (struct pl_edge){-1, 0};
-    return same(c->h, h);
+    return pl_same(c->h, h);
 }
 
 /* ---- GRU ---- */
@@ -409,12 +404,12 @@ static bool gru_sides(struct search *s, struct pl_edge update, struct pl_edge h,
     if (!unary(s, update, "Sigmoid", &update) || !sum_of(s, update, in) || !side_of(s, in[0], x) ||
         !side_of(s, in[1], of_h))
         return false;
-    if (same(x->t.a[0], h)) {
+    if (pl_same(x->t.a[0], h)) {
         const struct side t = *x;
         *x = *of_h;
         *of_h = t;
     }
-    return same(of_h->t.a[0], h) && !same(x->t.a[0], h);
+    return pl_same(of_h->t.a[0], h) && !pl_same(x->t.a[0], h);
 }
 
 /* h_new = update * h + (1 - update) * tanh(fresh), in any order. */
@@ -431,8 +426,9 @@ static bool gru_state(struct search *s, struct pl_edge e, struct pl_edge h, stru
             !float_constant(s->g, in[0], &one) || one != 1)
             continue;
         *update = in[1];
-        return op_of(s, half[1 - k], "Mul", in, 2) && ((same(in[0], *update) && same(in[1], h)) ||
-                                                       (same(in[1], *update) && same(in[0], h)));
+        return op_of(s, half[1 - k], "Mul", in, 2) &&
+               ((pl_same(in[0], *update) && pl_same(in[1], h)) ||
+                (pl_same(in[1], *update) && pl_same(in[0], h)));
     }
     return false;
 }
@@ -465,12 +461,12 @@ static bool reset_before(struct search *s, struct pl_edge e, struct pl_edge h,
         cols != s->c->units || of_h->cols != 2 * s->c->units || of_h->t.n_biases ||
         !op_of(s, t.a[0], "Mul", in, 2))
         return false;
-    if (!same(in[1], h))
+    if (!pl_same(in[1], h))
         swap_edges(&in[0], &in[1]);
     *reset = in[0];
     s->c->r_new = t.matrix[0];
     s->c->kind = PL_GRU_BEFORE;
-    return same(in[1], h);
+    return pl_same(in[1], h);
 }
 
 static bool find_gru(struct search *s, struct pl_edge h_new, struct pl_edge h)

@@ -67,14 +67,6 @@ void pl_chooser_seal(struct rt_session *s)
                rt_error_text(&err));
 }
 
-int pl_chooser_trials(struct rt_session *s)
-{
-    rt_mutex_lock(&s->chooser->mu);
-    const int n = s->chooser->trials;
-    rt_mutex_unlock(&s->chooser->mu);
-    return n;
-}
-
 struct rt_autotune_took rt_autotune_took(struct rt_session *s)
 {
     rt_mutex_lock(&s->chooser->mu);

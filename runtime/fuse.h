@@ -21,6 +21,11 @@ struct pl_uses {
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
 
+static inline bool pl_same(struct pl_edge a, struct pl_edge b)
+{
+    return a.node == b.node && a.out == b.out;
+}
+
 /* Output 0 of a constant without control inputs. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 

@@ -65,7 +65,6 @@ struct formula {
 
 struct reading {
     const struct pl_graph *g;
-    const struct pl_activation *found;
     int x;
     bool has_number; /* a constant without a name */
     double value;
@@ -274,7 +273,7 @@ static const struct {
 
 static bool look_up(const struct pl_graph *g, int x, struct pl_activation *a)
 {
-    struct reading r = {.g = g, .found = a, .x = x};
+    struct reading r = {.g = g, .x = x};
     const struct pl_node *last = &g->node[a->node[a->n - 1]];
     struct formula f;
     char text[TEXT];

@@ -153,7 +153,7 @@ static int64_t operand(const int *member, int n, struct pl_edge e, struct pl_edg
         if (member[j] == e.node)
             return -2 - j; /* steps are counted from n_in on, which is not known yet */
     for (int k = 0; k < *n_in; k++)
-        if (in[k].node == e.node && in[k].out == e.out)
+        if (pl_same(in[k], e))
             return k;
     in[*n_in] = e;
     return (*n_in)++;

@@ -23,11 +23,6 @@ static const struct pl_node *as(const struct pl_graph *g, struct pl_edge e, cons
                : NULL;
 }
 
-static bool same(struct pl_edge a, struct pl_edge b)
-{
-    return a.node == b.node && a.out == b.out;
-}
-
 /* The integers of a constant of at most one axis; how many, -1: it is no such thing. */
 static int integers(const struct pl_graph *g, struct pl_edge e, int64_t v[RT_MAX_RANK])
 {
@@ -75,7 +70,7 @@ static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct 
 {
     const struct pl_node *n = as(g, e, "GatherV2", 3);
     const struct pl_node *shape = n ? as(g, n->in[0], "Shape", 1) : NULL;
-    return shape && same(shape->in[0], x) && rt_attr_int(n->def, "batch_dims") == 0 &&
+    return shape && pl_same(shape->in[0], x) && rt_attr_int(n->def, "batch_dims") == 0 &&
            counts(g, n->in[1], first, end) && is_zero(g, n->in[2]);
 }
 

@@ -201,9 +201,9 @@ static bool find_output(struct pl_loop *l, struct pl_edge h_new)
     struct pl_edge item = write->in[2];
 
     if (l->is_on.node < 0)
-        return item.node == h_new.node && item.out == h_new.out;
+        return pl_same(item, h_new);
     for (int k = 0; k < l->n; k++)
-        if (!l->role[k] && l->body.fetch[k].node == item.node && l->body.fetch[k].out == item.out) {
+        if (!l->role[k] && pl_same(l->body.fetch[k], item)) {
             l->output = k;
             l->role[k] = ROLE_OUTPUT;
             return unmask(l, &item, k, l->cell.units) && item.node == h_new.node &&

@@ -24,11 +24,6 @@ struct match {
 
 static const struct pl_edge none = {-1, 0};
 
-static bool same(struct pl_edge a, struct pl_edge b)
-{
-    return a.node == b.node && a.out == b.out;
-}
-
 /* The node that makes e, if it is this op on float32 with n inputs and nothing to wait for. */
 static const struct pl_node *as(struct match *m, struct pl_edge e, const char *op, int n_in)
 {
@@ -110,7 +105,7 @@ static bool is_mean(struct match *m, struct pl_edge e, struct pl_edge *of, int64
 static bool is_centred(struct match *m, struct pl_edge e)
 {
     const struct pl_node *n = as(m, e, "Sub", 2);
-    if (!n || !same(n->in[0], m->x) || !same(n->in[1], m->mean))
+    if (!n || !pl_same(n->in[0], m->x) || !pl_same(n->in[1], m->mean))
         return false;
     take(m, e);
     return true;
@@ -130,7 +125,8 @@ static bool is_variance(struct match *m, struct pl_edge e)
         for (int k = 0; k < 2; k++) {
             struct match try = *m;
             struct pl_edge of;
-            if (is_mean(&try, n->in[1 - k], &of, &other) && same(of, n->in[k]) && other == axis) {
+            if (is_mean(&try, n->in[1 - k], &of, &other) && pl_same(of, n->in[k]) &&
+                other == axis) {
                 *m = try;
                 m->x = n->in[k];
                 m->mean = n->in[1 - k];
@@ -143,14 +139,14 @@ static bool is_variance(struct match *m, struct pl_edge e)
     struct pl_edge centred;
     if ((n = as(m, squares, "Square", 1)) != NULL)
         centred = n->in[0];
-    else if ((n = as(m, squares, "Mul", 2)) != NULL && same(n->in[0], n->in[1]))
+    else if ((n = as(m, squares, "Mul", 2)) != NULL && pl_same(n->in[0], n->in[1]))
         centred = n->in[0];
     else
         return false;
     take(m, squares);
     n = as(m, centred, "Sub", 2);
     struct pl_edge of;
-    if (!n || !is_mean(m, n->in[1], &of, &other) || !same(of, n->in[0]) || other != axis)
+    if (!n || !is_mean(m, n->in[1], &of, &other) || !pl_same(of, n->in[0]) || other != axis)
         return false;
     m->x = n->in[0];
     m->mean = n->in[1];
@@ -204,8 +200,8 @@ static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
     const struct pl_node *n = as(m, e, "Sub", 2), *p;
 
     if (n && is_vector(m, n->in[0]) && (p = as(m, n->in[1], "Mul", 2)) != NULL &&
-        ((same(p->in[0], m->mean) && same(p->in[1], by)) ||
-         (same(p->in[1], m->mean) && same(p->in[0], by)))) {
+        ((pl_same(p->in[0], m->mean) && pl_same(p->in[1], by)) ||
+         (pl_same(p->in[1], m->mean) && pl_same(p->in[0], by)))) {
         m->offset = n->in[0];
         take(m, e);
         take(m, n->in[1]);
@@ -224,7 +220,7 @@ static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
     p = as(m, product, "Mul", 2);
     for (int k = 0; p && k < 2; k++) {
         const struct pl_node *neg = as(m, p->in[k], "Neg", 1);
-        if (neg && same(neg->in[0], m->mean) && same(p->in[1 - k], by)) {
+        if (neg && pl_same(neg->in[0], m->mean) && pl_same(p->in[1 - k], by)) {
             take(m, product);
             take(m, p->in[k]);
             return true;
@@ -241,7 +237,7 @@ static bool is_folded(struct match *m, const struct pl_node *root)
         for (int j = 0; n && j < 2; j++) {
             struct match try = *m;
             take(&try, root->in[k]);
-            if (is_scaled_factor(&try, n->in[1 - j]) && same(try.x, n->in[j]) &&
+            if (is_scaled_factor(&try, n->in[1 - j]) && pl_same(try.x, n->in[j]) &&
                 is_shift(&try, root->in[1 - k], n->in[1 - j])) {
                 *m = try;
                 return true;

@@ -339,8 +339,7 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 struct pl_chooser;                       /* what a session's choices share */
 struct pl_chooser *pl_chooser_new(void); /* NULL: out of memory */
 void pl_chooser_free(struct pl_chooser *c);
-void pl_chooser_seal(struct rt_session *s);  /* from now on by rule, or as before */
-int pl_chooser_trials(struct rt_session *s); /* nodes that were timed so far */
+void pl_chooser_seal(struct rt_session *s); /* from now on by rule, or as before */
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
 /* The state that was made last; NULL: none was. */
 const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "kernels/kernels.h"
 #include "runtime/session.h"
+#include "tests/support/registry.h"
 
 /*
  * Loops that become recurrent layers (runtime/fuse_loop.c, kernels/cpu/rnn.c): what Keras exports
@@ -14,22 +14,6 @@
  */
 
 #define LOOPS "tests/goldens/loops/"
-
-static struct rt_registry *registry;
-
-static int set_up(void **state)
-{
-    (void)state;
-    registry = rt_registry_new();
-    return registry && kn_register(registry) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rt_registry_free(registry);
-    return 0;
-}
 
 struct golden {
     char *graph;
@@ -93,7 +77,7 @@ static void clear_golden(struct golden *g)
 static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                           bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
 {
-    const struct rt_session_options options = {.registry = registry,
+    const struct rt_session_options options = {.registry = test_registry,
                                                .tuning = {.no_fusion = no_fusion}};
     const char *feed = "x:0";
     const struct rt_call_spec spec = {
@@ -103,7 +87,7 @@ static enum rt_status ask(struct rt_span graph, const char *fetch, const struct 
     struct rt_callable *c;
     struct rt_session_stats stats = {0};
     *y = (struct rt_tensor){0};
-    enum rt_status st = rt_library_import(&l, graph, registry, err);
+    enum rt_status st = rt_library_import(&l, graph, test_registry, err);
     if (!st)
         st = rt_session_new(&s, l, &options, err);
     if (!st)
@@ -316,5 +300,5 @@ int main(void)
         cmocka_unit_test(other_batches_and_lengths_answer_as_the_loop_does),
         cmocka_unit_test(graphs_that_differ_in_one_place_answer_as_the_loop_does),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

@@ -2,34 +2,19 @@
 
 #include <math.h>
 
-#include "kernels/kernels.h"
 #include "runtime/base/arena.h"
 #include "runtime/describe.h"
 #include "runtime/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
 
 /*
  * Attention as one node (runtime/fuse_attention.c) against the same graph with every node by
  * itself. Feeds: q, k, v, and a mask.
  */
 
-static struct rt_registry *registry;
 static struct rt_error err;
 static uint64_t seed = 7;
-
-static int set_up(void **state)
-{
-    (void)state;
-    registry = rt_registry_new();
-    return registry && kn_register(registry) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rt_registry_free(registry);
-    return 0;
-}
 
 static uint64_t draw(void)
 {
@@ -117,12 +102,12 @@ static struct rt_callable *open(const struct rt_bytes *g, const char *also, bool
     static const char *const feeds[] = {"q:0", "k:0", "v:0", "mask:0"};
     const char *fetches[] = {"y:0", also};
     const struct rt_session_options options = {
-        .registry = registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
+        .registry = test_registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 4, .fetches = fetches, .n_fetches = also ? 2 : 1};
     struct rt_library *l = NULL;
     struct rt_callable *c;
-    assert_ok(rt_library_import(&l, gd_span(g), registry, &err), &err);
+    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
     assert_ok(rt_session_new(s, l, &options, &err), &err);
     assert_ok(rt_session_prepare(*s, &spec, &c, &err), &err);
     return c;
@@ -361,5 +346,5 @@ int main(void)
         cmocka_unit_test(what_others_see_is_left_as_it_is),
         cmocka_unit_test(it_is_proved_row_by_row),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

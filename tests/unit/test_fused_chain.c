@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-#include "kernels/kernels.h"
 #include "runtime/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
 
 /*
  * Element-wise nodes joined into one (runtime/fuse_chain.c), against the same graph with every node
@@ -13,23 +13,8 @@
 
 enum { FEEDS = 4, MOST_NODES = 40, MOST_NAME = 16 };
 
-static struct rt_registry *registry;
 static struct rt_error err;
 static uint64_t seed = 4711;
-
-static int set_up(void **state)
-{
-    (void)state;
-    registry = rt_registry_new();
-    return registry && kn_register(registry) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rt_registry_free(registry);
-    return 0;
-}
 
 static int64_t below(int64_t n)
 {
@@ -60,14 +45,14 @@ struct run {
 
 static enum rt_status run_with(struct run *x, bool no_fusion)
 {
-    const struct rt_session_options options = {.registry = registry,
+    const struct rt_session_options options = {.registry = test_registry,
                                                .tuning = {.no_fusion = no_fusion}};
     const struct rt_call_spec spec = {
         .feeds = x->feeds, .n_feeds = x->n_feeds, .fetches = x->fetches, .n_fetches = x->n_fetches};
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
     struct rt_callable *c;
-    assert_ok(rt_library_import(&l, gd_span(&x->g), registry, &err), &err);
+    assert_ok(rt_library_import(&l, gd_span(&x->g), test_registry, &err), &err);
     assert_ok(rt_session_new(&s, l, &options, &err), &err);
     assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     enum rt_status st = rt_callable_run(c, x->in, x->out, NULL, &err);
@@ -433,10 +418,10 @@ static void a_chain_is_proved_row_by_row(void **state)
         gd_node(&x.g, "j0", "ConcatV2", "x0 a zero", "N=2 T=float Tidx=int32");
         gd_node(&x.g, "m", cases[i].op, cases[i].inputs, "T=float");
         gd_node(&x.g, "y", "Tanh", "m", "T=float");
-        const struct rt_session_options options = {.registry = registry};
+        const struct rt_session_options options = {.registry = test_registry};
         const struct rt_call_spec spec = {
             .feeds = x.feeds, .n_feeds = 1, .fetches = x.fetches, .n_fetches = 1};
-        assert_ok(rt_library_import(&l, gd_span(&x.g), registry, &err), &err);
+        assert_ok(rt_library_import(&l, gd_span(&x.g), test_registry, &err), &err);
         assert_ok(rt_session_new(&s, l, &options, &err), &err);
         assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
         assert_int_equal(rt_callable_is_rowwise(c, &shape, &err), cases[i].proved);
@@ -459,5 +444,5 @@ int main(void)
         cmocka_unit_test(pieces_that_do_not_fit_are_refused),
         cmocka_unit_test(a_chain_is_proved_row_by_row),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

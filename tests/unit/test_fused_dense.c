@@ -2,31 +2,16 @@
 
 #include <math.h>
 
-#include "kernels/kernels.h"
 #include "runtime/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
 
 /*
  * Dense layers on three axes, as Keras writes them out, as one product (runtime/fuse_dense.c),
  * against the same graph with every node by itself.
  */
 
-static struct rt_registry *registry;
 static struct rt_error err;
-
-static int set_up(void **state)
-{
-    (void)state;
-    registry = rt_registry_new();
-    return registry && kn_register(registry) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rt_registry_free(registry);
-    return 0;
-}
 
 struct change { /* to the node of that name */
     const char *name, *op, *inputs, *attrs;
@@ -78,12 +63,12 @@ static struct rt_callable *open(const struct rt_bytes *g, const char *also, bool
     static const char *const feeds[] = {"x:0"};
     const char *fetches[] = {"y:0", also};
     const struct rt_session_options options = {
-        .registry = registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
+        .registry = test_registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = also ? 2 : 1};
     struct rt_library *l = NULL;
     struct rt_callable *c;
-    assert_ok(rt_library_import(&l, gd_span(g), registry, &err), &err);
+    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
     assert_ok(rt_session_new(s, l, &options, &err), &err);
     assert_ok(rt_session_prepare(*s, &spec, &c, &err), &err);
     return c;
@@ -218,5 +203,5 @@ int main(void)
         cmocka_unit_test(an_input_of_another_rank_is_refused_alike),
         cmocka_unit_test(its_rows_are_proved_to_stay_apart),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

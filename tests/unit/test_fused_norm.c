@@ -2,32 +2,17 @@
 
 #include <math.h>
 
-#include "kernels/kernels.h"
 #include "runtime/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
 
 /*
  * Layer normalisation as one node (runtime/fuse_norm.c) and products with 1 (fuse_unit.c), against
  * the same graph with every node by itself.
  */
 
-static struct rt_registry *registry;
 static struct rt_error err;
 static uint64_t seed = 99;
-
-static int set_up(void **state)
-{
-    (void)state;
-    registry = rt_registry_new();
-    return registry && kn_register(registry) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rt_registry_free(registry);
-    return 0;
-}
 
 static float draw(void)
 {
@@ -41,7 +26,7 @@ static int64_t run(const struct rt_bytes *g, const struct rt_tensor *x, const ch
 {
     static const char *const feeds[] = {"x:0"};
     const char *fetches[] = {"y:0", also};
-    const struct rt_session_options options = {.registry = registry,
+    const struct rt_session_options options = {.registry = test_registry,
                                                .tuning = {.no_fusion = no_fusion}};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = also ? 2 : 1};
@@ -51,7 +36,7 @@ static int64_t run(const struct rt_bytes *g, const struct rt_tensor *x, const ch
     struct rt_tensor out[2] = {{0}};
     struct rt_session_stats stats;
 
-    assert_ok(rt_library_import(&l, gd_span(g), registry, &err), &err);
+    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
     assert_ok(rt_session_new(&s, l, &options, &err), &err);
     assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     assert_int_equal(rt_callable_run(c, x, out, NULL, &err), want);
@@ -252,7 +237,7 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
 {
     (void)state;
     static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
-    const struct rt_session_options options = {.registry = registry, .compiles_inline = true};
+    const struct rt_session_options options = {.registry = test_registry, .compiles_inline = true};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
     struct rt_library *l = NULL;
@@ -263,7 +248,7 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
 
     write(&g, &forms[4], -1, "1", "1", "1");
     assert_string_equal(forms[4].name, "bare");
-    assert_ok(rt_library_import(&l, gd_span(&g), registry, &err), &err);
+    assert_ok(rt_library_import(&l, gd_span(&g), test_registry, &err), &err);
     assert_ok(rt_session_new(&s, l, &options, &err), &err);
     assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     for (int64_t i = 0; i < 2000; i++) {
@@ -298,7 +283,7 @@ static void what_grows_with_a_shape_is_counted(void **state)
     for (int k = 0; k < 4; k++) {
         static const char *const size[] = {"2,1", "40000,1", "4000000,1", "1000000000,0"};
         const struct rt_session_options options = {
-            .registry = registry,
+            .registry = test_registry,
             .tuning = {.no_specialise = k > 1},
             .compiles_inline = k<2, .run_memory_limit = k> 1 ? 20 << 20 : 0};
         struct rt_tensor x = numbers(4, dim), y = {0};
@@ -314,7 +299,7 @@ static void what_grows_with_a_shape_is_counted(void **state)
         snprintf(text, sizeof text, "dtype=int32 value=int32<2>:%s", size[k]);
         gd_node(&g, "size", "Const", "", text);
         gd_node(&g, "y", "ResizeBilinear", "x size", "T=float half_pixel_centers=true");
-        assert_ok(rt_library_import(&l, gd_span(&g), registry, &err), &err);
+        assert_ok(rt_library_import(&l, gd_span(&g), test_registry, &err), &err);
         assert_ok(rt_session_new(&s, l, &options, &err), &err);
         assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
         for (int again = 0; again < 3; again++) {
@@ -388,5 +373,5 @@ int main(void)
         cmocka_unit_test(what_others_see_is_left_as_it_is),
         cmocka_unit_test(products_with_one_are_left_out),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

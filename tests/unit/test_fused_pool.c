@@ -2,30 +2,15 @@
 
 #include <math.h>
 
-#include "kernels/kernels.h"
 #include "runtime/base/arena.h"
 #include "runtime/session.h"
 #include "runtime/trace.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
 
 /* Averages before 1x1 convolutions instead of behind them (runtime/fuse_pool.c). */
 
-static struct rt_registry *registry;
 static struct rt_error err;
-
-static int set_up(void **state)
-{
-    (void)state;
-    registry = rt_registry_new();
-    return registry && kn_register(registry) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rt_registry_free(registry);
-    return 0;
-}
 
 /* Fetches y and `also`; *first becomes the op that ran first. */
 static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
@@ -34,7 +19,7 @@ static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x,
     static const char *const feeds[] = {"x:0"};
     const char *fetches[] = {"y:0", also};
     const struct rt_session_options options = {
-        .registry = registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
+        .registry = test_registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = also ? 2 : 1};
     struct rt_trace trace = {.arena = rt_arena_new(1 << 16), .wants_times = true};
@@ -44,7 +29,7 @@ static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x,
     struct rt_callable *c;
     struct rt_tensor out[2] = {{0}};
 
-    assert_ok(rt_library_import(&l, gd_span(g), registry, &err), &err);
+    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
     assert_ok(rt_session_new(&s, l, &options, &err), &err);
     assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     assert_ok(rt_callable_run(c, x, out, &how, &err), &err);
@@ -119,5 +104,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(averages_go_first_where_that_changes_nothing),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }
