@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/conv_cut.h"
 #include "kernels/cpu/conv_plain.h"
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/dnnl.h"
@@ -28,21 +29,14 @@ struct filter_format { /* what the bytes of a packed filter depend on */
     int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
 };
 
-/*
- * Executions of oneDNN: `images` images each or, where one image is too much for one, `rows` rows
- * of outputs along the first axis. The first and the last rows have their padding, those between
- * have none, so that there are up to three kinds; the last may be fewer.
- */
-enum { FIRST, MIDDLE, LAST, N_PARTS };
-struct part {
+struct part { /* see conv_cut.h */
     struct kn_conv_shape g;
     struct kn_dnnl dnnl;
     _Atomic(struct kn_dnnl *) bare; /* the same without activation, made when NaN was met */
 };
 struct cut {
-    int64_t images;
-    int64_t rows; /* 0: whole images */
-    struct part part[N_PARTS];
+    struct kn_conv_cut by;
+    struct part part[KN_CONV_PARTS];
     /* > 0: all images by so many output channels at a time, the first part: where the filter is
      * larger than what it is multiplied with, each core reads its share of it. */
     int64_t channels;
@@ -184,15 +178,10 @@ static enum rt_status make_bare(const struct conv *c, struct part *p, const stru
 /* So many runs with NaN, and the faster way is not tried any more. */
 enum { MOST_NAN = 8 };
 
-static int64_t row_of(const struct conv *c) /* elements of the input, along the first axis */
-{
-    return c->n_src / c->g.batch / c->g.axis[0].in;
-}
-
 /* Elements of the input that an execution reads. */
-static int64_t part_input(const struct conv *c, const struct part *p)
+static int64_t part_input(const struct part *p)
 {
-    return p->g.batch * p->g.axis[0].in * row_of(c);
+    return p->g.batch * kn_conv_image_in(&p->g);
 }
 
 /* One execution on the `n` outputs from `at` on, and what of the tail follows it. */
@@ -209,7 +198,7 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, struct pa
     enum rt_status st = RT_OK;
 
     if (c->format.bf16) {
-        kn_bf16_round(src, (void *)(w->room + w->bf16_at), part_input(c, p));
+        kn_bf16_round(src, (void *)(w->room + w->bf16_at), part_input(p));
         data[0] = w->room + w->bf16_at;
     }
     if (activates)
@@ -239,40 +228,20 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, struct pa
     return st;
 }
 
-static int64_t blocks_of(const struct conv *c, const struct cut *cut)
-{
-    return cut->rows ? (c->g.axis[0].out + cut->rows - 1) / cut->rows : 1;
-}
-
-static int64_t n_executions(const struct conv *c, const struct cut *cut)
-{
-    return cut->rows ? c->g.batch * blocks_of(c, cut)
-                     : (c->g.batch + cut->images - 1) / cut->images;
-}
-
 static enum rt_status run_one(struct rt_run *r, const struct work *w, struct cut *cut, int64_t i)
 {
     const struct conv *c = r->state;
-    const struct kn_axis *a = &c->g.axis[0];
-    const int64_t src_size = c->n_src / c->g.batch, dst_size = c->n_dst / c->g.batch;
+    const struct kn_conv_piece at = kn_conv_cut_piece(&c->g, &cut->by, i);
+    struct part *p = &cut->part[at.part];
+    const int64_t image = p->g.transposed ? kn_conv_image_in(&p->g) : kn_conv_image_out(&p->g);
 
-    if (cut->rows) {
-        const int64_t blocks = blocks_of(c, cut), image = i / blocks, block = i % blocks;
-        const int64_t line = dst_size / a->out, first = block * cut->rows;
-        struct part *p = &cut->part[!block ? FIRST : block == blocks - 1 ? LAST : MIDDLE];
-        const int64_t from = first * a->stride - a->lo + p->g.axis[0].lo;
-        return run_part(r, w, p, w->src + image * src_size + from * row_of(c),
-                        image * dst_size + first * line, p->g.axis[0].out * line);
-    }
-    const int64_t first = i * cut->images;
-    struct part *p = &cut->part[c->g.batch - first < cut->images ? LAST : FIRST];
-    return run_part(r, w, p, w->src + first * src_size, first * dst_size, p->g.batch * dst_size);
+    return run_part(r, w, p, w->src + at.src_at, at.dst_at, p->g.batch * image);
 }
 
 static enum rt_status run_alone(struct rt_run *r, const struct work *w)
 {
     struct conv *c = r->state;
-    const int64_t n = n_executions(c, &c->cut[ALONE]);
+    const int64_t n = kn_conv_cut_count(&c->g, &c->cut[ALONE].by);
     enum rt_status st = RT_OK;
 
     for (int64_t i = 0; i < n && !st; i++) {
@@ -306,7 +275,7 @@ static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64
     const struct work *w = arg;
     struct cut *cut = &c->cut[SHARED];
     const int64_t at = i * cut->channels, left = c->g.co - at, pixels = c->n_dst / c->g.co;
-    const struct part *p = &cut->part[left > cut->channels ? FIRST : LAST];
+    const struct part *p = &cut->part[left > cut->channels ? KN_CONV_FIRST : KN_CONV_LAST];
     const int64_t n = p->g.co;
     dnnl_memory_desc_t ignored;
     const size_t filter_at = kn_dnnl_slice(&c->format.md, 0, at, n, &ignored);
@@ -340,7 +309,7 @@ static enum rt_status run_parts(struct rt_run *r, struct work *w)
     const struct cut *cut = &c->cut[SHARED];
 
     if (!cut->channels)
-        return kn_parallel_parts(r, n_executions(c, cut), c->n_slots, run_shared, w);
+        return kn_parallel_parts(r, kn_conv_cut_count(&c->g, &cut->by), c->n_slots, run_shared, w);
     const enum rt_status st = kn_parallel_parts(r, n_slices(c, cut), c->n_slots, run_channels, w);
     if (st || c->activates || !kn_tail_any(&c->tail))
         return st;
@@ -438,135 +407,6 @@ static dnnl_status_t filter_md(const struct filter_format *f, dnnl_memory_desc_t
     return any ? dnnl_memory_desc_init_by_tag(md, n, dim, f->bf16 ? dnnl_bf16 : dnnl_f32,
                                               dnnl_format_tag_any)
                : dnnl_memory_desc_init_by_strides(md, n, dim, dnnl_f32, stride);
-}
-
-static double products_of_row(const struct kn_conv_shape *g)
-{
-    double row = (double)g->co * (double)g->ci / (double)g->groups * (double)g->axis[0].size;
-    for (int i = 1; i < g->n_spatial; i++)
-        row *= (double)g->axis[i].size * (double)(g->transposed ? g->axis[i].in : g->axis[i].out);
-    return row;
-}
-
-/*
- * How much one execution does: products of some ten milliseconds at most, so that it can be asked
- * between them whether to go on; and where the tail is done by our own loops, outputs that lie in
- * the cache still, unless the filter then had to be read too often.
- */
-enum { PRODUCTS = 400000000, CACHED = 65536, FILTER_CACHED = 131072 };
-enum { LEAST_CHANNELS = 64 };
-
-/* Blocks of at most `most` (if that is one or more) out of n, all of nearly one size. */
-static int64_t even_blocks(int64_t n, double most)
-{
-    if (most < 1)
-        most = 1;
-    if (most >= (double)n)
-        return n;
-    const int64_t blocks = (n + (int64_t)most - 1) / (int64_t)most;
-    return (n + blocks - 1) / blocks;
-}
-
-/* What rows of outputs from `first` on read, and their padding. */
-static struct kn_conv_shape rows_shape(const struct conv *c, int64_t first, int64_t rows)
-{
-    struct kn_conv_shape g = c->g;
-    struct kn_axis *a = &g.axis[0];
-    const int64_t from = first * a->stride - a->lo;
-    const int64_t end = from + (rows - 1) * a->stride + (a->size - 1) * a->dilation + 1;
-
-    a->lo = from < 0 ? -from : 0;
-    a->hi = end > a->in ? end - a->in : 0;
-    a->in = end - from - a->lo - a->hi;
-    a->out = rows;
-    g.batch = 1;
-    return g;
-}
-
-/* The shape of the part's executions; false: the cut has none of it. */
-static bool part_shape(const struct conv *c, const struct cut *cut, int part,
-                       struct kn_conv_shape *g)
-{
-    const int64_t blocks = blocks_of(c, cut), out = c->g.axis[0].out;
-
-    if (cut->rows) {
-        const int64_t last = (blocks - 1) * cut->rows;
-        *g = part == LAST ? rows_shape(c, last, out - last)
-                          : rows_shape(c, part == FIRST ? 0 : cut->rows, cut->rows);
-        return part != MIDDLE || blocks > 2;
-    }
-    *g = c->g;
-    g->batch = part == FIRST ? cut->images : c->g.batch % cut->images;
-    return part != MIDDLE && g->batch;
-}
-
-/* Whether so many rows at a time are right: padding must lie within the first and the last of
- * more than two blocks, and none may lie in it wholly. */
-static bool can_cut_rows(const struct conv *c, const struct cut *cut)
-{
-    const int64_t blocks = blocks_of(c, cut);
-    struct kn_conv_shape g;
-
-    for (int i = 0; i < N_PARTS; i++)
-        if (part_shape(c, cut, i, &g) && g.axis[0].in < 1)
-            return false;
-    return blocks < 3 || (!rows_shape(c, cut->rows, cut->rows).axis[0].lo &&
-                          !rows_shape(c, (blocks - 2) * cut->rows, cut->rows).axis[0].hi);
-}
-
-static void choose_blocks(const struct conv *c, struct cut *cut)
-{
-    const struct kn_conv_shape *g = &c->g;
-    const int64_t out = g->transposed ? g->axis[0].in : g->axis[0].out;
-    const double row = products_of_row(g), image = row * (double)out;
-    const double line = (double)c->n_dst / (double)g->batch / (double)out;
-    const bool after = kn_tail_any(&c->tail) && !c->activates;
-
-    cut->rows = 0;
-    cut->images = image * (double)g->batch <= 2.0 * PRODUCTS
-                      ? g->batch
-                      : even_blocks(g->batch, PRODUCTS / image);
-    if (after)
-        cut->images = even_blocks(cut->images, 2 * CACHED / (line * (double)out));
-    if (g->transposed || cut->images > 1)
-        return;
-    double most = (double)out;
-    if (image > 2.0 * PRODUCTS)
-        most = PRODUCTS / row < 4 ? 4 : PRODUCTS / row;
-    if (after && line * (double)out > 3 * CACHED && c->n_filter <= FILTER_CACHED &&
-        CACHED / line < most)
-        most = CACHED / line;
-    cut->rows = even_blocks(out, most);
-    if (cut->rows == out || !can_cut_rows(c, cut))
-        cut->rows = 0;
-}
-
-/*
- * The same for `width` cores: as many blocks as there are cores, or many more; of whole images if
- * they come out even, else of rows. False: there is too little to do for two.
- */
-static bool share_blocks(const struct conv *c, int width, struct cut *cut)
-{
-    const struct kn_conv_shape *g = &c->g;
-    const double all = products_of_row(g) * (double)g->batch *
-                       (double)(g->transposed ? g->axis[0].in : g->axis[0].out);
-    const int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
-
-    if (most < 2)
-        return false;
-    choose_blocks(c, cut);
-    const int64_t n = n_executions(c, cut);
-    if (n >= 2 * most || n == most)
-        return true;
-    cut->rows = 0;
-    if (g->batch % most == 0 || g->batch >= 4 * most || g->transposed) {
-        const int64_t images = (g->batch + most - 1) / most;
-        cut->images = images < cut->images ? images : cut->images;
-        return n_executions(c, cut) > 1;
-    }
-    cut->images = 1;
-    cut->rows = even_blocks(g->axis[0].out, (double)(g->axis[0].out * g->batch / most));
-    return cut->rows < g->axis[0].out ? can_cut_rows(c, cut) : g->batch > 1 && !(cut->rows = 0);
 }
 
 static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_data_type_t type,
@@ -686,7 +526,7 @@ static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const 
 
 static void clear_cut(struct cut *cut)
 {
-    for (int i = 0; i < N_PARTS; i++) {
+    for (int i = 0; i < KN_CONV_PARTS; i++) {
         struct kn_dnnl *d = atomic_exchange(&cut->part[i].bare, NULL);
         kn_dnnl_clear(&cut->part[i].dnnl);
         if (d)
@@ -709,10 +549,11 @@ static dnnl_status_t make_cut(const struct conv *c, struct cut *cut,
 {
     dnnl_status_t s = dnnl_success;
 
-    for (int i = 0; i < N_PARTS && !s; i++) {
+    for (int i = 0; i < KN_CONV_PARTS && !s; i++) {
         struct part *p = &cut->part[i];
-        if (part_shape(c, cut, i, &p->g))
-            s = make_part(c, &p->dnnl, &p->g, i == FIRST ? filter : &cut->part[FIRST].dnnl.md[1],
+        if (kn_conv_cut_shape(&c->g, &cut->by, (enum kn_conv_part)i, &p->g))
+            s = make_part(c, &p->dnnl, &p->g,
+                          i == KN_CONV_FIRST ? filter : &cut->part[KN_CONV_FIRST].dnnl.md[1],
                           c->activates);
     }
     return s;
@@ -720,12 +561,14 @@ static dnnl_status_t make_cut(const struct conv *c, struct cut *cut,
 
 static dnnl_status_t make_parts(struct conv *c)
 {
-    choose_blocks(c, &c->cut[ALONE]);
+    kn_conv_cut_alone(&c->g, kn_tail_any(&c->tail) && !c->activates, &c->cut[ALONE].by);
     const dnnl_status_t s = make_cut(c, &c->cut[ALONE], NULL);
     if (!s)
-        c->format.md = c->cut[ALONE].part[FIRST].dnnl.md[1];
+        c->format.md = c->cut[ALONE].part[KN_CONV_FIRST].dnnl.md[1];
     return s;
 }
+
+enum { LEAST_CHANNELS = 64 };
 
 /* As many output channels for each of `width` cores. */
 static bool share_channels(const struct conv *c, int width, struct cut *cut)
@@ -734,7 +577,8 @@ static bool share_channels(const struct conv *c, int width, struct cut *cut)
     const int64_t block = kn_dnnl_block(&c->format.md, 0);
 
     if (g->transposed || g->groups > 1 || c->format.bf16 || !block ||
-        n_executions(c, &c->cut[ALONE]) > 1 || c->n_filter < 2 * (c->n_src + c->n_dst) ||
+        kn_conv_cut_count(&c->g, &c->cut[ALONE].by) > 1 ||
+        c->n_filter < 2 * (c->n_src + c->n_dst) ||
         (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARE)
         return false;
     const int64_t blocks = (g->co + block - 1) / block;
@@ -743,12 +587,12 @@ static bool share_channels(const struct conv *c, int width, struct cut *cut)
         cut->channels = (LEAST_CHANNELS + block - 1) / block * block;
     const int64_t parts = (g->co + cut->channels - 1) / cut->channels;
     dnnl_status_t s = parts > 1 ? dnnl_success : dnnl_unimplemented;
-    for (int i = FIRST; i <= LAST && !s; i += LAST - FIRST) {
+    for (int i = KN_CONV_FIRST; i <= KN_CONV_LAST && !s; i += KN_CONV_LAST - KN_CONV_FIRST) {
         struct part *p = &cut->part[i];
-        const int64_t from = i == FIRST ? 0 : (parts - 1) * cut->channels;
+        const int64_t from = i == KN_CONV_FIRST ? 0 : (parts - 1) * cut->channels;
         dnnl_memory_desc_t filter;
         p->g = *g;
-        p->g.co = i == FIRST ? cut->channels : g->co - from;
+        p->g.co = i == KN_CONV_FIRST ? cut->channels : g->co - from;
         kn_dnnl_slice(&c->format.md, 0, from, p->g.co, &filter);
         s = make_part(c, &p->dnnl, &p->g, &filter, c->activates);
     }
@@ -770,20 +614,20 @@ static void make_shared(struct conv *c, int width)
         c->n_slots = (int)n_slices(c, cut);
         return;
     }
-    if (!share_blocks(c, width, cut))
+    if (!kn_conv_cut_shared(&c->g, kn_tail_any(&c->tail) && !c->activates, width, &cut->by))
         return;
     if (make_cut(c, cut, &c->format.md)) {
         clear_cut(cut);
         return;
     }
-    const int64_t n = n_executions(c, cut);
+    const int64_t n = kn_conv_cut_count(&c->g, &cut->by);
     c->n_slots = n < width ? (int)n : width;
 }
 
 static size_t cut_scratch(const struct cut *cut)
 {
     size_t most = 0;
-    for (int i = 0; i < N_PARTS; i++)
+    for (int i = 0; i < KN_CONV_PARTS; i++)
         most = cut->part[i].dnnl.scratch_bytes > most ? cut->part[i].dnnl.scratch_bytes : most;
     return kn_padded(most);
 }
@@ -792,9 +636,9 @@ static size_t cut_scratch(const struct cut *cut)
 static size_t cut_bf16(const struct conv *c, const struct cut *cut)
 {
     int64_t most = 0;
-    for (int i = 0; c->format.bf16 && i < N_PARTS; i++)
-        if (cut->part[i].dnnl.prim && part_input(c, &cut->part[i]) > most)
-            most = part_input(c, &cut->part[i]);
+    for (int i = 0; c->format.bf16 && i < KN_CONV_PARTS; i++)
+        if (cut->part[i].dnnl.prim && part_input(&cut->part[i]) > most)
+            most = part_input(&cut->part[i]);
     return kn_padded((size_t)most * sizeof(struct kn_bfloat));
 }
 
