@@ -10,49 +10,6 @@ static bool swap_edges(struct pl_edge *a, struct pl_edge *b)
     return true;
 }
 
-bool pl_ints_constant(const struct pl_graph *g, struct pl_edge e, int n, int64_t *v)
-{
-    if (!pl_is_constant(g, e))
-        return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    if (t->rank != 1 || t->dim[0] != n || !t->data || rt_tensor_is_lazy(t))
-        return false;
-    for (int i = 0; i < n; i++) {
-        if (t->dtype == RT_I32)
-            v[i] = ((const int32_t *)t->data)[i];
-        else if (t->dtype == RT_I64)
-            v[i] = ((const int64_t *)t->data)[i];
-        else
-            return false;
-    }
-    return true;
-}
-
-bool pl_int_constant(const struct pl_graph *g, struct pl_edge e, int64_t *v)
-{
-    if (!pl_is_constant(g, e))
-        return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    if (t->rank != 0 || !t->data || rt_tensor_is_lazy(t))
-        return false;
-    if (t->dtype == RT_I32)
-        *v = *(const int32_t *)t->data;
-    else if (t->dtype == RT_I64)
-        *v = *(const int64_t *)t->data;
-    return t->dtype == RT_I32 || t->dtype == RT_I64;
-}
-
-static bool float_constant(const struct pl_graph *g, struct pl_edge e, float *v)
-{
-    if (!pl_is_constant(g, e))
-        return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    if (t->rank != 0 || t->dtype != RT_F32 || !t->data || rt_tensor_is_lazy(t))
-        return false;
-    *v = *(const float *)t->data;
-    return true;
-}
-
 /* ---- one node ---- */
 
 struct search {
@@ -63,10 +20,9 @@ struct search {
 /* Output 0 of a pure float node of this op; its inputs are copied. */
 static bool op_of(struct search *s, struct pl_edge e, const char *op, struct pl_edge *in, int n_in)
 {
-    const struct pl_node *n = &s->g->node[e.node];
+    const struct pl_node *n = pl_float_by(s->g, e, op, n_in);
 
-    if (!pl_is(n, op) || e.out != 0 || n->n_in != n_in || n->effect != RT_PURE || n->n_ctrl ||
-        n->call || !n->def || n->def->out_dtype[0] != RT_F32)
+    if (!n || n->effect != RT_PURE)
         return false;
     for (int k = 0; k < n_in; k++)
         in[k] = n->in[k];
@@ -107,19 +63,18 @@ struct terms {
 /* The dimensions of a constant float matrix. */
 static bool matrix_of(const struct search *s, struct pl_edge e, int64_t *rows, int64_t *cols)
 {
-    if (!pl_is_constant(s->g, e))
+    const struct rt_tensor *t = pl_matrix_constant(s->g, e);
+    if (!t)
         return false;
-    const struct rt_tensor *t = &s->g->node[e.node].value;
     *rows = t->dim[0];
     *cols = t->dim[1];
-    return t->rank == 2 && t->dtype == RT_F32 && *rows > 0 && *cols > 0 && t->buf;
+    return *rows > 0 && *cols > 0 && t->buf;
 }
 
 static bool is_vector(const struct search *s, struct pl_edge e, int64_t n)
 {
-    const struct rt_tensor *t = &s->g->node[e.node].value;
-
-    return pl_is_constant(s->g, e) && t->rank == 1 && t->dtype == RT_F32 && t->dim[0] == n;
+    const struct rt_tensor *t = pl_row_constant(s->g, e);
+    return t && t->rank == 1 && t->dim[0] == n;
 }
 
 static bool product_of(struct search *s, struct pl_edge e, struct terms *t)
@@ -334,8 +289,8 @@ static bool find_lstm(struct search *s, struct pl_edge h_new, struct pl_edge h)
         return false;
     /* TensorFlow 1 adds the forget bias to the gate. */
     if (sum_of(s, gate[1], in)) {
-        if (!float_constant(s->g, in[1], &c->forget_bias) &&
-            (!swap_edges(&in[0], &in[1]) || !float_constant(s->g, in[1], &c->forget_bias)))
+        if (!pl_float_constant(s->g, in[1], &c->forget_bias) &&
+            (!swap_edges(&in[0], &in[1]) || !pl_float_constant(s->g, in[1], &c->forget_bias)))
             return false;
         gate[1] = in[0];
     }
@@ -423,7 +378,7 @@ static bool gru_state(struct search *s, struct pl_edge e, struct pl_edge h, stru
         return false;
     for (int k = 0; k < 2; k++) {
         if (!product_with(s, half[k], "Tanh", fresh, &other) || !op_of(s, other, "Sub", in, 2) ||
-            !float_constant(s->g, in[0], &one) || one != 1)
+            !pl_float_constant(s->g, in[0], &one) || one != 1)
             continue;
         *update = in[1];
         return op_of(s, half[1 - k], "Mul", in, 2) &&

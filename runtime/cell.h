@@ -26,9 +26,4 @@ struct pl_cell {
 bool pl_find_cell(const struct pl_graph *g, struct pl_edge h_new, struct pl_edge h,
                   struct pl_cell *c);
 
-/* A constant scalar integer without control inputs. */
-bool pl_int_constant(const struct pl_graph *g, struct pl_edge e, int64_t *v);
-/* A constant vector of n integers, n as given. */
-bool pl_ints_constant(const struct pl_graph *g, struct pl_edge e, int n, int64_t *v);
-
 #endif

@@ -1,45 +1,6 @@
 #include "runtime/fuse.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err)
-{
-    u->n = calloc((size_t)g->n + 1, 2 * sizeof *u->n);
-    if (!u->n) {
-        u->user = NULL;
-        return rt_fail_memory(err, "a plan", (size_t)g->n * 2 * sizeof *u->n);
-    }
-    u->user = u->n + g->n;
-    for (int i = 0; i < g->n; i++) {
-        const struct pl_node *n = &g->node[i];
-        if (n->kind == PL_GONE)
-            continue;
-        for (int k = 0; k < n->n_in; k++) {
-            u->n[n->in[k].node]++;
-            u->user[n->in[k].node] = i;
-        }
-        for (int k = 0; k < n->n_ctrl; k++)
-            u->n[n->ctrl[k]] += 2;
-    }
-    for (int k = 0; k < g->n_fetches; k++)
-        u->n[g->fetch[k].node] += 2;
-    for (int k = 0; k < g->n_targets; k++)
-        u->n[g->target[k]] += 2;
-    return RT_OK;
-}
-
-void pl_uses_free(struct pl_uses *u)
-{
-    free(u->n);
-    *u = (struct pl_uses){0};
-}
-
-bool pl_is_constant(const struct pl_graph *g, struct pl_edge e)
-{
-    const struct pl_node *n = &g->node[e.node];
-    return n->kind == PL_CONST && e.out == 0 && n->n_ctrl == 0;
-}
 
 enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, struct rt_error *err)
 {

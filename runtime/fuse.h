@@ -10,24 +10,7 @@
 #ifndef RT_FUSE_H
 #define RT_FUSE_H
 
-#include "runtime/plan.h"
-
-/* Who reads what; of the nodes that there were when it was counted. */
-struct pl_uses {
-    int *n;    /* per node: how often its outputs are read; fetches, targets and control edges count
-                  twice, so that 1 means: by one edge, and by nothing else */
-    int *user; /* the node that reads it last */
-};
-enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
-void pl_uses_free(struct pl_uses *u);
-
-static inline bool pl_same(struct pl_edge a, struct pl_edge b)
-{
-    return a.node == b.node && a.out == b.out;
-}
-
-/* Output 0 of a constant without control inputs. */
-bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
+#include "runtime/match.h"
 
 /*
  * Activation functions of one value, as networks spell them out in nodes (fuse_activation.c): what
@@ -41,12 +24,6 @@ struct pl_activation {
     float number;
     int n, node[PL_MOST_ACTIVATION];
 };
-struct pl_readers {
-    int *first, *node; /* value i is read by node[first[i]] .. node[first[i + 1] - 1], a node once
-                          per edge; of the nodes that there were when it was made */
-};
-struct pl_readers *pl_readers_new(const struct pl_graph *g, struct rt_error *err);
-void pl_readers_free(struct pl_readers *r);
 bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
                         const struct pl_readers *r, int x, struct pl_activation *out);
 

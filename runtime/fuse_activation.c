@@ -15,42 +15,6 @@
 
 #include "runtime/activation.h"
 
-/* ---- who reads what ---- */
-
-struct pl_readers *pl_readers_new(const struct pl_graph *g, struct rt_error *err)
-{
-    struct pl_readers *r = calloc(1, sizeof *r);
-    size_t edges = 0;
-
-    for (int i = 0; i < g->n; i++)
-        edges += g->node[i].kind == PL_GONE ? 0 : (size_t)g->node[i].n_in;
-    if (r)
-        r->first = calloc((size_t)g->n + 2 + edges, sizeof *r->first);
-    if (!r || !r->first) {
-        free(r);
-        rt_fail_memory(err, "a plan", edges * sizeof *r->first);
-        return NULL;
-    }
-    r->node = r->first + g->n + 2;
-    /* Counted one place further on, so that filling in moves each count to its start. */
-    for (int i = 0; i < g->n; i++)
-        for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)
-            r->first[g->node[i].in[k].node + 2]++;
-    for (int i = 0; i < g->n; i++)
-        r->first[i + 2] += r->first[i + 1];
-    for (int i = 0; i < g->n; i++)
-        for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)
-            r->node[r->first[g->node[i].in[k].node + 1]++] = i;
-    return r;
-}
-
-void pl_readers_free(struct pl_readers *r)
-{
-    if (r)
-        free(r->first);
-    free(r);
-}
-
 /* ---- formulas ---- */
 
 enum { MOST_PARTS = 4, TEXT = 96 };
@@ -71,17 +35,14 @@ struct reading {
     int steps;
 };
 
-/* A float scalar, whatever its rank up to 4 (the value has as many axes at least, or it would not
- * keep its shape; a higher rank of ones is not looked into). */
+/* A number. (One with axes might give the value more of them than it has.) */
 static bool scalar_of(const struct pl_graph *g, struct pl_edge e, double *out)
 {
-    if (!pl_is_constant(g, e))
+    float v;
+    if (!pl_float_constant(g, e, &v))
         return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    if (t->dtype != RT_F32 || t->rank != 0 || !t->data || rt_tensor_is_lazy(t))
-        return false;
-    *out = (double)*(const float *)t->data;
-    return isfinite(*out);
+    *out = (double)v;
+    return isfinite(v);
 }
 
 static const char *name_of(struct reading *r, double v)

@@ -17,32 +17,16 @@
 
 #include "runtime/attention.h"
 
-static const struct pl_node *as(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                int n_in)
-{
-    const struct pl_node *n = &g->node[e.node];
-    return e.out == 0 && pl_is(n, op) && n->def && !n->call && n->n_in == n_in && n->n_ctrl == 0
-               ? n
-               : NULL;
-}
-
-static bool is_float(const struct pl_node *n)
-{
-    return n->def->out_dtype[0] == RT_F32;
-}
-
 /* ---- masks ---- */
 
 /* Fill(Shape(of), true) */
 static bool is_all_true(const struct pl_graph *g, struct pl_edge e, struct pl_edge of)
 {
-    const struct pl_node *fill = as(g, e, "Fill", 2);
-    const struct pl_node *shape = fill ? as(g, fill->in[0], "Shape", 1) : NULL;
-    if (!shape || shape->in[0].node != of.node || shape->in[0].out != of.out ||
-        !pl_is_constant(g, fill->in[1]))
-        return false;
-    const struct rt_tensor *t = &g->node[fill->in[1].node].value;
-    return t->dtype == RT_BOOL && t->rank == 0 && !rt_tensor_is_lazy(t) && *(const bool *)t->data;
+    const struct pl_node *fill = pl_made_by(g, e, "Fill", 2);
+    const struct pl_node *shape = fill ? pl_made_by(g, fill->in[0], "Shape", 1) : NULL;
+    const struct rt_tensor *t = fill ? pl_constant(g, fill->in[1]) : NULL;
+    return shape && pl_same(shape->in[0], of) && t && t->dtype == RT_BOOL && t->rank == 0 &&
+           !rt_tensor_is_lazy(t) && *(const bool *)t->data;
 }
 
 enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
@@ -54,7 +38,7 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
         struct pl_node *n = &g->node[i];
         if (!pl_is(n, "SelectV2") || n->n_in != 3)
             continue;
-        const struct pl_node *both = as(g, n->in[0], "LogicalAnd", 2);
+        const struct pl_node *both = pl_made_by(g, n->in[0], "LogicalAnd", 2);
         for (int k = 0; both && k < 2; k++)
             if (is_all_true(g, both->in[k], n->in[1]) || is_all_true(g, both->in[k], n->in[2])) {
                 n->in[0] = both->in[1 - k];
@@ -107,10 +91,10 @@ static bool is_labels(const char *letter, char a, char b, char c, char d)
 /* e = queries x keys */
 static bool is_scores(struct match *m, struct pl_edge e)
 {
-    const struct pl_node *n = as(m->g, e, "Einsum", 2);
+    const struct pl_node *n = pl_float_by(m->g, e, "Einsum", 2);
     char l[12];
 
-    if (!n || !is_float(n) || !read_equation(n, l))
+    if (!n || !read_equation(n, l))
         return false;
     const char b = l[8], heads = l[9], t = l[10], s = l[11];
     for (int q = 0; q < 2; q++) { /* which operand has the queries */
@@ -165,35 +149,34 @@ static bool walk(struct match *m, struct pl_edge e)
         return false;
     if (is_scores(m, e))
         return true;
-    if ((n = as(m->g, e, "SelectV2", 3)) != NULL && is_float(n))
+    if ((n = pl_float_by(m->g, e, "SelectV2", 3)) != NULL)
         return (is_scalar(m, n->in[2]) && step(m, e, n, 1, RT_ATTENTION_KEEP, 0, 2)) ||
                (is_scalar(m, n->in[1]) && step(m, e, n, 2, RT_ATTENTION_REPLACE, 0, 1));
-    if ((n = as(m->g, e, "RealDiv", 2)) != NULL && is_float(n))
+    if ((n = pl_float_by(m->g, e, "RealDiv", 2)) != NULL)
         return step(m, e, n, 0, RT_ATTENTION_DIV, 1, -1);
     enum rt_attention_op op = RT_ATTENTION_MUL;
-    if (!(n = as(m->g, e, "Mul", 2))) {
+    if (!(n = pl_float_by(m->g, e, "Mul", 2))) {
         op = RT_ATTENTION_ADD;
-        if (!(n = as(m->g, e, "AddV2", 2)))
-            n = as(m->g, e, "Add", 2);
+        n = pl_float_sum(m->g, e);
     }
-    return n && is_float(n) && (step(m, e, n, 0, op, 1, -1) || step(m, e, n, 1, op, 0, -1));
+    return n && (step(m, e, n, 0, op, 1, -1) || step(m, e, n, 1, op, 0, -1));
 }
 
 /* Node i is a context: its values, and what its softmax is made of. */
 static bool find(struct match *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
-    const struct pl_node *n = as(g, (struct pl_edge){i, 0}, "Einsum", 2);
+    const struct pl_node *n = pl_float_by(g, (struct pl_edge){i, 0}, "Einsum", 2);
     char l[12];
 
-    if (!n || !is_float(n) || !read_equation(n, l))
+    if (!n || !read_equation(n, l))
         return false;
     const char b = l[8], t = l[9], heads = l[10], d = l[11];
     for (int p = 0; p < 2; p++) { /* which operand has the softmax */
         const char *const lp = l + 4 * p, *const lv = l + 4 * (1 - p);
         const char s = lp[3];
-        const struct pl_node *soft = as(g, n->in[p], "Softmax", 1);
-        if (!soft || !is_float(soft) || uses->n[n->in[p].node] != 1 || s == d ||
-            !is_labels(lp, b, heads, t, s) || !is_labels(lv, b, s, heads, d))
+        const struct pl_node *soft = pl_float_by(g, n->in[p], "Softmax", 1);
+        if (!soft || uses->n[n->in[p].node] != 1 || s == d || !is_labels(lp, b, heads, t, s) ||
+            !is_labels(lv, b, s, heads, d))
             continue;
         *m = (struct match){.g = g, .uses = uses, .n_in = 3, .member = {i, n->in[p].node}, .n = 2};
         m->in[2] = n->in[1 - p];

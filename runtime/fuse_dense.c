@@ -14,34 +14,11 @@
 
 #include <string.h>
 
-static const struct pl_node *as(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                int n_in)
-{
-    const struct pl_node *n = &g->node[e.node];
-    return e.out == 0 && pl_is(n, op) && n->def && !n->call && n->n_in == n_in && n->n_ctrl == 0
-               ? n
-               : NULL;
-}
-
-/* The integers of a constant of at most one axis; how many, -1: it is no such thing. */
-static int integers(const struct pl_graph *g, struct pl_edge e, int64_t v[RT_MAX_RANK])
-{
-    if (!pl_is_constant(g, e))
-        return -1;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    if ((t->dtype != RT_I32 && t->dtype != RT_I64) || t->rank > 1 || rt_tensor_is_lazy(t) ||
-        rt_tensor_count(t) > RT_MAX_RANK)
-        return -1;
-    for (int i = 0; i < rt_tensor_count(t); i++)
-        v[i] = t->dtype == RT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
-    return (int)rt_tensor_count(t);
-}
-
 /* e is the integers first, first + 1, .. below end. */
 static bool counts(const struct pl_graph *g, struct pl_edge e, int first, int end)
 {
     int64_t v[RT_MAX_RANK];
-    const int n = integers(g, e, v);
+    const int n = pl_some_ints(g, e, v);
     for (int i = 0; i < n; i++)
         if (v[i] != first + i)
             return false;
@@ -53,23 +30,14 @@ static bool is_zero(const struct pl_graph *g, struct pl_edge e)
     return counts(g, e, 0, 1);
 }
 
-/* A float matrix that is constant. */
-static const struct rt_tensor *matrix(const struct pl_graph *g, struct pl_edge e)
-{
-    if (!pl_is_constant(g, e))
-        return NULL;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    return t->dtype == RT_F32 && t->rank == 2 ? t : NULL;
-}
-
 /* ---- Tensordot ---- */
 
 /* Axes first .. of x's shape, below end. */
 static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                              int first, int end)
 {
-    const struct pl_node *n = as(g, e, "GatherV2", 3);
-    const struct pl_node *shape = n ? as(g, n->in[0], "Shape", 1) : NULL;
+    const struct pl_node *n = pl_made_by(g, e, "GatherV2", 3);
+    const struct pl_node *shape = n ? pl_made_by(g, n->in[0], "Shape", 1) : NULL;
     return shape && pl_same(shape->in[0], x) && rt_attr_int(n->def, "batch_dims") == 0 &&
            counts(g, n->in[1], first, end) && is_zero(g, n->in[2]);
 }
@@ -78,7 +46,7 @@ static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct 
 static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, int first,
                             int end)
 {
-    const struct pl_node *n = as(g, e, "Prod", 2);
+    const struct pl_node *n = pl_made_by(g, e, "Prod", 2);
     return n && !rt_attr_bool(n->def, "keep_dims") && is_zero(g, n->in[1]) &&
            is_part_of_shape(g, n->in[0], x, first, end);
 }
@@ -88,27 +56,27 @@ static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, str
                          int *rank)
 {
     int64_t perm[RT_MAX_RANK], units[RT_MAX_RANK];
-    const struct pl_node *n = as(g, (struct pl_edge){i, 0}, "Reshape", 2);
-    const struct pl_node *product = n ? as(g, n->in[0], "MatMul", 2) : NULL;
+    const struct pl_node *n = pl_made_by(g, (struct pl_edge){i, 0}, "Reshape", 2);
+    const struct pl_node *product = n ? pl_made_by(g, n->in[0], "MatMul", 2) : NULL;
 
     if (!product || product->def->out_dtype[0] != RT_F32 ||
         rt_attr_bool(product->def, "transpose_a") || rt_attr_bool(product->def, "transpose_b"))
         return false;
-    const struct rt_tensor *m = matrix(g, product->in[1]);
-    const struct pl_node *flat = as(g, product->in[0], "Reshape", 2);
-    const struct pl_node *moved = flat ? as(g, flat->in[0], "Transpose", 2) : NULL;
-    const struct pl_node *size = flat ? as(g, flat->in[1], "Pack", 2) : NULL;
-    const struct pl_node *back = as(g, n->in[1], "ConcatV2", 3);
+    const struct rt_tensor *m = pl_matrix_constant(g, product->in[1]);
+    const struct pl_node *flat = pl_made_by(g, product->in[0], "Reshape", 2);
+    const struct pl_node *moved = flat ? pl_made_by(g, flat->in[0], "Transpose", 2) : NULL;
+    const struct pl_node *size = flat ? pl_made_by(g, flat->in[1], "Pack", 2) : NULL;
+    const struct pl_node *back = pl_made_by(g, n->in[1], "ConcatV2", 3);
     if (!m || !moved || !size || !back || rt_attr_int(size->def, "axis") != 0)
         return false;
-    *rank = integers(g, moved->in[1], perm);
+    *rank = pl_some_ints(g, moved->in[1], perm);
     *x = moved->in[0];
     *w = product->in[1];
     return *rank >= 2 && counts(g, moved->in[1], 0, *rank) &&
            is_size_of_part(g, size->in[0], *x, 0, *rank - 1) &&
            is_size_of_part(g, size->in[1], *x, *rank - 1, *rank) &&
            is_part_of_shape(g, back->in[0], *x, 0, *rank - 1) &&
-           integers(g, back->in[1], units) == 1 && units[0] == m->dim[1] &&
+           pl_some_ints(g, back->in[1], units) == 1 && units[0] == m->dim[1] &&
            g->node[back->in[1].node].value.rank == 1 && is_zero(g, back->in[2]);
 }
 
@@ -153,11 +121,11 @@ static enum rt_status put_product(struct pl_graph *g, int at, struct pl_edge x, 
 /* The length of the last axis of what e's node makes, if that is a product with a constant. */
 static int64_t product_length(const struct pl_graph *g, struct pl_edge e)
 {
-    const struct pl_node *n = as(g, e, "MatMul", 2);
+    const struct pl_node *n = pl_made_by(g, e, "MatMul", 2);
     const bool is_batch = !n;
     if (is_batch)
-        n = as(g, e, "BatchMatMulV2", 2);
-    const struct rt_tensor *m = n ? matrix(g, n->in[1]) : NULL;
+        n = pl_made_by(g, e, "BatchMatMulV2", 2);
+    const struct rt_tensor *m = n ? pl_matrix_constant(g, n->in[1]) : NULL;
     return m ? m->dim[rt_attr_bool(n->def, is_batch ? "adj_y" : "transpose_b") ? 0 : 1] : 0;
 }
 
@@ -168,19 +136,19 @@ static int64_t product_length(const struct pl_graph *g, struct pl_edge e)
 static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
 {
     int64_t shape[RT_MAX_RANK], length = 1;
-    const struct pl_node *n = as(g, (struct pl_edge){i, 0}, "AddV2", 2);
+    const struct pl_node *n = pl_made_by(g, (struct pl_edge){i, 0}, "AddV2", 2);
 
     if (!n || n->def->out_dtype[0] != RT_F32)
         return false;
     for (*which = 0; *which < 2; ++*which) {
         const struct pl_edge from = n->in[*which], other = n->in[1 - *which];
-        const struct pl_node *split = as(g, from, "Reshape", 2);
+        const struct pl_node *split = pl_made_by(g, from, "Reshape", 2);
         if (!split || uses->n[from.node] != 1 || uses->n[split->in[0].node] != 1 ||
             !pl_is_constant(g, other))
             continue;
         const struct rt_tensor *c = &g->node[other.node].value;
         const int64_t want = product_length(g, split->in[0]);
-        const int rank = integers(g, split->in[1], shape);
+        const int rank = pl_some_ints(g, split->in[1], shape);
         if (want <= 0 || c->dtype != RT_F32 || c->rank < 1 || c->rank > rank)
             return false;
         for (int k = 0; k < c->rank; k++) {

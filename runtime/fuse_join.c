@@ -33,14 +33,8 @@ static bool is_chain(const struct pl_node *n)
  * nothing. */
 static bool is_join(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
 {
-    if (!pl_is(n, "ConcatV2") || !n->def || n->call || n->n_ctrl != 0 || n->n_in < 3 ||
-        n->def->out_dtype[0] != RT_F32 || !pl_is_constant(g, n->in[n->n_in - 1]))
-        return false;
-    const struct rt_tensor *t = &g->node[n->in[n->n_in - 1].node].value;
-    if (t->rank != 0 || rt_tensor_is_lazy(t) || (t->dtype != RT_I32 && t->dtype != RT_I64))
-        return false;
-    *axis = t->dtype == RT_I32 ? *(const int32_t *)t->data : *(const int64_t *)t->data;
-    return true;
+    return pl_is(n, "ConcatV2") && !n->call && n->n_ctrl == 0 && n->n_in >= 3 &&
+           n->def->out_dtype[0] == RT_F32 && pl_int_constant(g, n->in[n->n_in - 1], axis);
 }
 
 static void must_be_made(struct pass *p, int i)

@@ -53,14 +53,6 @@ static bool is_pure(const struct pl_graph *g, bool is_frame)
     return true;
 }
 
-const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                 int n_in)
-{
-    const struct pl_node *n = &g->node[e.node];
-
-    return pl_is(n, op) && e.out == 0 && n->n_in == n_in && !n->call && n->def ? n : NULL;
-}
-
 static void find_counters(struct pl_loop *l)
 {
     for (int k = 0; k < l->n; k++) {

@@ -24,16 +24,6 @@ struct match {
 
 static const struct pl_edge none = {-1, 0};
 
-/* The node that makes e, if it is this op on float32 with n inputs and nothing to wait for. */
-static const struct pl_node *as(struct match *m, struct pl_edge e, const char *op, int n_in)
-{
-    const struct pl_node *n = &m->g->node[e.node];
-    if (e.out != 0 || !pl_is(n, op) || !n->def || n->call || n->n_in != n_in || n->n_ctrl != 0 ||
-        n->def->out_dtype[0] != RT_F32)
-        return NULL;
-    return n;
-}
-
 static void take(struct match *m, struct pl_edge e)
 {
     for (int i = 0; i < m->n; i++)
@@ -43,60 +33,16 @@ static void take(struct match *m, struct pl_edge e)
         m->member[m->n++] = e.node;
 }
 
-static const struct pl_node *sum_of(struct match *m, struct pl_edge e)
-{
-    const struct pl_node *n = as(m, e, "AddV2", 2);
-    return n ? n : as(m, e, "Add", 2);
-}
-
-/* A constant float vector over the last axis. */
-static bool is_vector(const struct match *m, struct pl_edge e)
-{
-    if (!pl_is_constant(m->g, e))
-        return false;
-    const struct rt_tensor *t = &m->g->node[e.node].value;
-    if (t->dtype != RT_F32 || t->rank < 1)
-        return false;
-    for (int i = 0; i < t->rank - 1; i++)
-        if (t->dim[i] != 1)
-            return false;
-    return true;
-}
-
-/* The only element of a constant, as a number. */
-static bool read_scalar(const struct match *m, struct pl_edge e, enum rt_dtype dtype, int most_rank,
-                        double *out)
-{
-    struct rt_tensor t;
-    struct rt_error err = {0};
-
-    if (!pl_is_constant(m->g, e))
-        return false;
-    const struct rt_tensor *c = &m->g->node[e.node].value;
-    if (c->dtype != dtype || c->rank > most_rank || rt_tensor_count(c) != 1)
-        return false;
-    rt_tensor_ref(&t, c);
-    const bool ok = rt_tensor_load(&t, &err) == RT_OK;
-    if (ok)
-        *out = dtype == RT_F32   ? (double)*(const float *)t.data
-               : dtype == RT_I32 ? (double)*(const int32_t *)t.data
-                                 : (double)*(const int64_t *)t.data;
-    rt_tensor_clear(&t);
-    return ok;
-}
-
 /* e is the mean of something along one axis, which stays with length 1. */
 static bool is_mean(struct match *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
 {
-    const struct pl_node *n = as(m, e, "Mean", 2);
-    double at;
-    if (!n || !rt_attr_bool(n->def, "keep_dims") ||
-        !(read_scalar(m, n->in[1], RT_I32, 1, &at) || read_scalar(m, n->in[1], RT_I64, 1, &at)))
-        return false;
-    if (!(at >= -RT_MAX_RANK && at < RT_MAX_RANK))
+    const struct pl_node *n = pl_float_by(m->g, e, "Mean", 2);
+    int64_t at[RT_MAX_RANK];
+    if (!n || !rt_attr_bool(n->def, "keep_dims") || pl_some_ints(m->g, n->in[1], at) != 1 ||
+        at[0] < -RT_MAX_RANK || at[0] >= RT_MAX_RANK)
         return false;
     *of = n->in[0];
-    *axis = (int64_t)at;
+    *axis = at[0];
     take(m, e);
     return true;
 }
@@ -104,7 +50,7 @@ static bool is_mean(struct match *m, struct pl_edge e, struct pl_edge *of, int64
 /* e is x - mean. */
 static bool is_centred(struct match *m, struct pl_edge e)
 {
-    const struct pl_node *n = as(m, e, "Sub", 2);
+    const struct pl_node *n = pl_float_by(m->g, e, "Sub", 2);
     if (!n || !pl_same(n->in[0], m->x) || !pl_same(n->in[1], m->mean))
         return false;
     take(m, e);
@@ -120,7 +66,7 @@ static bool is_variance(struct match *m, struct pl_edge e)
 
     if (!is_mean(m, e, &squares, &axis))
         return false;
-    if ((n = as(m, squares, "SquaredDifference", 2)) != NULL) {
+    if ((n = pl_float_by(m->g, squares, "SquaredDifference", 2)) != NULL) {
         take(m, squares);
         for (int k = 0; k < 2; k++) {
             struct match try = *m;
@@ -137,14 +83,14 @@ static bool is_variance(struct match *m, struct pl_edge e)
         return false;
     }
     struct pl_edge centred;
-    if ((n = as(m, squares, "Square", 1)) != NULL)
+    if ((n = pl_float_by(m->g, squares, "Square", 1)) != NULL)
         centred = n->in[0];
-    else if ((n = as(m, squares, "Mul", 2)) != NULL && pl_same(n->in[0], n->in[1]))
+    else if ((n = pl_float_by(m->g, squares, "Mul", 2)) != NULL && pl_same(n->in[0], n->in[1]))
         centred = n->in[0];
     else
         return false;
     take(m, squares);
-    n = as(m, centred, "Sub", 2);
+    n = pl_float_by(m->g, centred, "Sub", 2);
     struct pl_edge of;
     if (!n || !is_mean(m, n->in[1], &of, &other) || !pl_same(of, n->in[0]) || other != axis)
         return false;
@@ -157,13 +103,13 @@ static bool is_variance(struct match *m, struct pl_edge e)
 /* variance + epsilon */
 static bool is_safe_variance(struct match *m, struct pl_edge e)
 {
-    const struct pl_node *n = sum_of(m, e);
-    double epsilon;
+    const struct pl_node *n = pl_float_sum(m->g, e);
+    float epsilon;
 
     for (int k = 0; n && k < 2; k++)
-        if (read_scalar(m, n->in[1 - k], RT_F32, 0, &epsilon)) {
+        if (pl_float_constant(m->g, n->in[1 - k], &epsilon)) {
             take(m, e);
-            m->epsilon = (float)epsilon;
+            m->epsilon = epsilon;
             return is_variance(m, n->in[k]);
         }
     return false;
@@ -172,7 +118,7 @@ static bool is_safe_variance(struct match *m, struct pl_edge e)
 /* 1 / sqrt(variance + epsilon) */
 static bool is_factor(struct match *m, struct pl_edge e)
 {
-    const struct pl_node *n = as(m, e, "Rsqrt", 1);
+    const struct pl_node *n = pl_float_by(m->g, e, "Rsqrt", 1);
     if (!n)
         return false;
     take(m, e);
@@ -182,12 +128,12 @@ static bool is_factor(struct match *m, struct pl_edge e)
 /* The factor, alone or times the scale. */
 static bool is_scaled_factor(struct match *m, struct pl_edge e)
 {
-    const struct pl_node *n = as(m, e, "Mul", 2);
+    const struct pl_node *n = pl_float_by(m->g, e, "Mul", 2);
     if (!n)
         return is_factor(m, e);
     take(m, e);
     for (int k = 0; k < 2; k++)
-        if (is_vector(m, n->in[1 - k])) {
+        if (pl_row_constant(m->g, n->in[1 - k])) {
             m->scale = n->in[1 - k];
             return is_factor(m, n->in[k]);
         }
@@ -197,9 +143,10 @@ static bool is_scaled_factor(struct match *m, struct pl_edge e)
 /* offset - mean * factor, in one of its forms; the factor is `by`. */
 static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
 {
-    const struct pl_node *n = as(m, e, "Sub", 2), *p;
+    const struct pl_node *n = pl_float_by(m->g, e, "Sub", 2), *p;
 
-    if (n && is_vector(m, n->in[0]) && (p = as(m, n->in[1], "Mul", 2)) != NULL &&
+    if (n && pl_row_constant(m->g, n->in[0]) &&
+        (p = pl_float_by(m->g, n->in[1], "Mul", 2)) != NULL &&
         ((pl_same(p->in[0], m->mean) && pl_same(p->in[1], by)) ||
          (pl_same(p->in[1], m->mean) && pl_same(p->in[0], by)))) {
         m->offset = n->in[0];
@@ -209,17 +156,17 @@ static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
     }
     /* (-mean) * factor, and offset added to it */
     struct pl_edge product = e;
-    n = sum_of(m, e);
+    n = pl_float_sum(m->g, e);
     for (int k = 0; n && k < 2; k++)
-        if (is_vector(m, n->in[1 - k])) {
+        if (pl_row_constant(m->g, n->in[1 - k])) {
             m->offset = n->in[1 - k];
             product = n->in[k];
             take(m, e);
             break;
         }
-    p = as(m, product, "Mul", 2);
+    p = pl_float_by(m->g, product, "Mul", 2);
     for (int k = 0; p && k < 2; k++) {
-        const struct pl_node *neg = as(m, p->in[k], "Neg", 1);
+        const struct pl_node *neg = pl_float_by(m->g, p->in[k], "Neg", 1);
         if (neg && pl_same(neg->in[0], m->mean) && pl_same(p->in[1 - k], by)) {
             take(m, product);
             take(m, p->in[k]);
@@ -233,7 +180,7 @@ static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
 static bool is_folded(struct match *m, const struct pl_node *root)
 {
     for (int k = 0; k < 2; k++) {
-        const struct pl_node *n = as(m, root->in[k], "Mul", 2);
+        const struct pl_node *n = pl_float_by(m->g, root->in[k], "Mul", 2);
         for (int j = 0; n && j < 2; j++) {
             struct match try = *m;
             take(&try, root->in[k]);
@@ -250,14 +197,14 @@ static bool is_folded(struct match *m, const struct pl_node *root)
 /* (x - mean) * factor or (x - mean) / sqrt(...), the factor perhaps times the scale. */
 static bool is_straight(struct match *m, struct pl_edge e)
 {
-    const struct pl_node *n = as(m, e, "RealDiv", 2), *root;
+    const struct pl_node *n = pl_float_by(m->g, e, "RealDiv", 2), *root;
 
-    if (n && (root = as(m, n->in[1], "Sqrt", 1)) != NULL) {
+    if (n && (root = pl_float_by(m->g, n->in[1], "Sqrt", 1)) != NULL) {
         take(m, e);
         take(m, n->in[1]);
         return is_safe_variance(m, root->in[0]) && is_centred(m, n->in[0]);
     }
-    n = as(m, e, "Mul", 2);
+    n = pl_float_by(m->g, e, "Mul", 2);
     for (int k = 0; n && k < 2; k++) {
         struct match try = *m;
         take(&try, e);
@@ -272,12 +219,13 @@ static bool is_straight(struct match *m, struct pl_edge e)
 /* The straight form, and a scale behind it where it has none yet. */
 static bool is_scaled(struct match *m, struct pl_edge e)
 {
-    const struct pl_node *n = as(m, e, "Mul", 2);
+    const struct pl_node *n = pl_float_by(m->g, e, "Mul", 2);
 
     for (int k = 0; n && k < 2; k++) {
         struct match try = *m;
         take(&try, e);
-        if (!is_vector(m, n->in[1 - k]) || !is_straight(&try, n->in[k]) || try.scale.node >= 0)
+        if (!pl_row_constant(m->g, n->in[1 - k]) || !is_straight(&try, n->in[k]) ||
+            try.scale.node >= 0)
             continue;
         *m = try;
         m->scale = n->in[1 - k];
@@ -286,20 +234,9 @@ static bool is_scaled(struct match *m, struct pl_edge e)
     return is_straight(m, e);
 }
 
-/* Nobody outside reads what is inside, but for the root. */
 static bool is_closed(const struct match *m, const struct pl_uses *uses)
 {
-    for (int i = 1; i < m->n; i++) {
-        int reads = 0;
-        for (int j = 0; j < m->n; j++) {
-            const struct pl_node *n = &m->g->node[m->member[j]];
-            for (int k = 0; k < n->n_in; k++)
-                reads += n->in[k].node == m->member[i];
-        }
-        if (reads != uses->n[m->member[i]])
-            return false;
-    }
-    return true;
+    return pl_is_closed(m->g, uses, m->member, m->n);
 }
 
 static void start(struct match *m, const struct pl_graph *g, int root)
@@ -313,14 +250,14 @@ static bool ends_in_sum(struct match *m, const struct pl_graph *g, int i,
                         const struct pl_uses *uses)
 {
     start(m, g, i);
-    const struct pl_node *n = sum_of(m, (struct pl_edge){i, 0});
+    const struct pl_node *n = pl_float_sum(m->g, (struct pl_edge){i, 0});
     if (!n)
         return false;
     if (is_folded(m, n) && is_closed(m, uses))
         return true;
     for (int k = 0; k < 2; k++) {
         start(m, g, i);
-        if (!is_vector(m, n->in[1 - k]) || !is_scaled(m, n->in[k]) || !is_closed(m, uses))
+        if (!pl_row_constant(m->g, n->in[1 - k]) || !is_scaled(m, n->in[k]) || !is_closed(m, uses))
             continue;
         m->offset = n->in[1 - k];
         return true;

@@ -32,11 +32,8 @@ static bool read_paddings(const struct pl_graph *g, struct pl_edge e, int64_t pa
 
 static bool is_zero(const struct pl_graph *g, struct pl_edge e)
 {
-    if (!pl_is_constant(g, e))
-        return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    return t->dtype == RT_F32 && t->rank == 0 && t->data && !rt_tensor_is_lazy(t) &&
-           *(const float *)t->data == 0;
+    float v;
+    return pl_float_constant(g, e, &v) && v == 0;
 }
 
 /* A float image padded with zeros. */

@@ -5,14 +5,10 @@
  */
 #include "runtime/fuse.h"
 
-static const struct pl_node *as(const struct pl_graph *g, int i, const char *op, int n_in)
+static const struct pl_node *image_by(const struct pl_graph *g, int i, const char *op, int n_in)
 {
-    const struct pl_node *n = &g->node[i];
-    return pl_is(n, op) && n->def && !n->call && n->n_in == n_in && n->n_ctrl == 0 &&
-                   n->def->out_dtype[0] == RT_F32 &&
-                   rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC")
-               ? n
-               : NULL;
+    const struct pl_node *n = pl_float_by(g, (struct pl_edge){i, 0}, op, n_in);
+    return n && rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") ? n : NULL;
 }
 
 static bool is_all_ones(const struct rt_node *n, const char *attr)
@@ -28,11 +24,9 @@ static bool is_all_ones(const struct rt_node *n, const char *attr)
 /* 1x1, a step at a time, nothing around it. */
 static bool is_pointwise(const struct pl_graph *g, const struct pl_node *n)
 {
-    if (!pl_is_constant(g, n->in[1]) || !is_all_ones(n->def, "strides"))
-        return false;
-    const struct rt_tensor *filter = &g->node[n->in[1].node].value;
-    return filter->rank == 4 && filter->dim[0] == 1 && filter->dim[1] == 1 &&
-           !rt_span_is(rt_attr_str(n->def, "padding"), "EXPLICIT");
+    const struct rt_tensor *filter = pl_constant(g, n->in[1]);
+    return filter && is_all_ones(n->def, "strides") && filter->rank == 4 && filter->dim[0] == 1 &&
+           filter->dim[1] == 1 && !rt_span_is(rt_attr_str(n->def, "padding"), "EXPLICIT");
 }
 
 /* The pool goes over pixels alone and leaves at most half of them. */
@@ -51,11 +45,11 @@ enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err)
 
     for (int i = 0; i < g->n && !st; i++) {
         struct pl_node *pool = &g->node[i];
-        if (!as(g, i, "AvgPool", 1) || !thins_out(pool) || pool->in[0].out != 0)
+        if (!image_by(g, i, "AvgPool", 1) || !thins_out(pool) || pool->in[0].out != 0)
             continue;
         const int c = pool->in[0].node;
         struct pl_node *conv = &g->node[c];
-        if (!as(g, c, "Conv2D", 2) || uses.n[c] != 1 || !is_pointwise(g, conv))
+        if (!image_by(g, c, "Conv2D", 2) || uses.n[c] != 1 || !is_pointwise(g, conv))
             continue;
         struct pl_edge *in = rt_arena_array(g->arena, 2, sizeof *in);
         if (!in) {

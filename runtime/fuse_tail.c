@@ -58,9 +58,9 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
             return 0;
     for (int k = 0; k < n->n_in; k++) {
         in[k] = (struct rt_info){.dtype = (enum rt_dtype)n->def->in_dtype[k], .shape.rank = -1};
-        if (!pl_is_constant(g, n->in[k]))
+        const struct rt_tensor *t = pl_constant(g, n->in[k]);
+        if (!t)
             continue;
-        const struct rt_tensor *t = &g->node[n->in[k].node].value;
         in[k].value = t;
         in[k].shape.rank = t->rank;
         memcpy(in[k].shape.dim, t->dim, sizeof in[k].shape.dim);
@@ -71,19 +71,11 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
 /* A constant float vector along the last axis of an output of this rank, or one number. */
 static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
 {
-    if (!pl_is_constant(g, e))
+    const struct rt_tensor *t = pl_constant(g, e);
+    if (!t || t->dtype != RT_F32 || t->rank > rank)
         return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    if (t->dtype != RT_F32 || t->rank > rank)
-        return false;
-    if (t->rank == 0)
-        return true;
-    if (t->dim[t->rank - 1] != channels && t->dim[t->rank - 1] != 1)
-        return false;
-    for (int i = 0; i < t->rank - 1; i++)
-        if (t->dim[i] != 1)
-            return false;
-    return true;
+    return t->rank == 0 ||
+           (pl_row_constant(g, e) && (t->dim[t->rank - 1] == channels || t->dim[t->rank - 1] == 1));
 }
 
 /* The constant's bytes for as long as *t is held. */
@@ -103,10 +95,8 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct t
 {
     if (t->reshape < 0)
         return is_vector(g, e, t->channels, t->rank);
-    if (!pl_is_constant(g, e))
-        return false;
-    const struct rt_tensor *v = &g->node[e.node].value;
-    return v->dtype == RT_F32 &&
+    const struct rt_tensor *v = pl_constant(g, e);
+    return v && v->dtype == RT_F32 &&
            (v->rank == 0 ||
             (v->rank == t->n_row && memcmp(v->dim, t->row, (size_t)v->rank * sizeof *v->dim) == 0));
 }
@@ -173,8 +163,8 @@ static bool is_normalisation(const struct pass *p, int i, const struct tail *t)
         rt_attr_bool(n->def, "is_training") || rt_attr_str(n->def, "data_format").p[1] == 'C')
         return false;
     for (int k = 1; k < 5; k++)
-        if (!is_vector(g, n->in[k], t->channels, 1) || g->node[n->in[k].node].value.rank != 1 ||
-            g->node[n->in[k].node].value.dim[0] != t->channels)
+        if (!is_vector(g, n->in[k], t->channels, 1) || pl_constant(g, n->in[k])->rank != 1 ||
+            pl_constant(g, n->in[k])->dim[0] != t->channels)
             return false;
     for (int j = p->readers->first[i]; j < p->readers->first[i + 1]; j++) {
         const struct pl_node *reader = &g->node[p->readers->node[j]];
@@ -237,8 +227,8 @@ static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struc
     const bool sub = pl_is(n, "Sub") && other == 1;
     const bool bias = pl_is(n, "BiasAdd") && other == 1 &&
                       rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") &&
-                      p->g->node[n->in[1].node].value.rank == 1 &&
-                      p->g->node[n->in[1].node].value.dim[0] == t->channels;
+                      pl_constant(p->g, n->in[1])->rank == 1 &&
+                      pl_constant(p->g, n->in[1])->dim[0] == t->channels;
     if (!mul && !add && !sub && !bias)
         return RT_OK;
     struct rt_tensor v;
@@ -272,16 +262,11 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
                           int room)
 {
-    if (!pl_is_constant(g, e))
-        return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    if (t->rank > 1 || !t->data || rt_tensor_is_lazy(t) ||
-        (t->dtype != RT_I32 && t->dtype != RT_I64))
-        return false;
-    for (int64_t i = rt_tensor_count(t) - 1; i >= 0 && *n < room; i--)
-        dim[room - ++*n] =
-            t->dtype == RT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
-    return true;
+    int64_t v[RT_MAX_RANK];
+    const int count = pl_some_ints(g, e, v);
+    for (int i = count - 1; i >= 0 && *n < room; i--)
+        dim[room - ++*n] = v[i];
+    return count > 0;
 }
 
 /* Node i, the only reader of the tail's value, only gives its rows other dimensions. */

@@ -9,12 +9,8 @@
 
 static bool is_one(const struct pl_graph *g, struct pl_edge e)
 {
-    if (!pl_is_constant(g, e))
-        return false;
-    const struct rt_tensor *t = &g->node[e.node].value;
-    /* A scalar: it changes no shape. */
-    return t->dtype == RT_F32 && t->rank == 0 && !rt_tensor_is_lazy(t) &&
-           *(const float *)t->data == 1;
+    float v; /* a scalar: it changes no shape */
+    return pl_float_constant(g, e, &v) && v == 1;
 }
 
 /* Which input the node is, -1: it does more. */

@@ -44,9 +44,6 @@ struct pl_loop {
 bool pl_loop_find(struct pl_loop *l);
 /* The loop's bounds in its condition `g`, whose first nodes are the variables too. */
 bool pl_loop_limits(struct pl_loop *l, const struct pl_graph *g, struct pl_edge e);
-/* Output 0 of a node of this op with so many inputs, or NULL. */
-const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                 int n_in);
 /* Whether `e` is the length of `items`: StridedSlice(Shape(items), [0], [1], [1]), one value. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
 struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err); /* node -1: no memory */
