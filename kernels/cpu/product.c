@@ -1,0 +1,194 @@
+#include "kernels/cpu/product.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "runtime/base/machine.h"
+
+enum {
+    LINE = 16, /* floats in a cache line */
+    WIDE = 2,  /* vectors side by side in a panel */
+    /* Terms of a sum that are done at a time: as much of a panel stays in the nearer cache while
+     * all rows of a block pass over it. */
+    BLOCK_K = 768,
+    BLOCK_A = 1 << 17, /* floats of a in a block of rows: a part of a core's own cache */
+    BLOCK_ROWS = 336   /* and so many rows at most */
+};
+
+/* All rows of a block, of one panel and one block of k. */
+struct strip {
+    const float *a, *b;
+    float *c;
+    const float *start, *bias; /* of the sums; NULL: 0 */
+    const float *next;         /* packed floats that will be wanted soon */
+    int64_t lda, ldc, ld_start;
+    int64_t ahead; /* of `next` per term */
+    int64_t rows, k;
+    int wide, last; /* vectors, and the last one's floats */
+    bool clips;
+    float least, most;
+};
+
+struct kn_product_loops {
+    int lanes, rows;
+    void (*strip)(const struct strip *s);
+};
+
+#define LOOPS(name) base_##name
+#define TARGET
+#define LANES 4
+#define ROWS  6
+#include "kernels/cpu/product_loops.h"
+
+#if defined(__x86_64__)
+#define LOOPS(name) avx2_##name
+#define TARGET      __attribute__((target("avx2,fma")))
+#define LANES       8
+#define ROWS        6
+#include "kernels/cpu/product_loops.h"
+
+#define LOOPS(name) avx512_##name
+#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
+#define LANES       16
+#define ROWS        14
+#include "kernels/cpu/product_loops.h"
+#endif
+
+static const struct kn_product_loops *loops_here(void)
+{
+#if defined(__x86_64__)
+    if (rt_machine_vectors() == RT_VECTORS_AVX512)
+        return &avx512_loops;
+    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
+        return &avx2_loops;
+#endif
+    return &base_loops;
+}
+
+static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
+{
+    int64_t floats;
+
+    if (p->k < 0 || p->n < 0 || p->n > INT64_MAX / 64)
+        return false;
+    p->loops = loops;
+    p->panel = (int64_t)loops->lanes * WIDE;
+    p->panels = (p->n + p->panel - 1) / p->panel;
+    return !__builtin_mul_overflow(p->panels * p->panel, p->k, &floats) && floats < INT64_MAX / 64;
+}
+
+bool kn_product_solve(struct kn_product *p)
+{
+    return solve(p, loops_here());
+}
+
+size_t kn_product_pack_bytes(const struct kn_product *p)
+{
+    return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bool turned,
+                     const float *scale, float *dst)
+{
+    const int64_t width = p->panel;
+
+    for (int64_t j = 0; j < p->n; j += width, dst += p->k * width) {
+        const int64_t cols = smaller(p->n - j, width);
+        if (cols < width)
+            memset(dst, 0, (size_t)(p->k * width) * sizeof *dst);
+        for (int64_t l = 0; l < p->k && !turned; l++)
+            memcpy(dst + l * width, b + l * ldb + j, (size_t)cols * sizeof *dst);
+        for (int64_t l = 0; l < p->k && turned; l++)
+            for (int64_t i = 0; i < cols; i++)
+                dst[l * width + i] = b[(j + i) * ldb + l];
+        for (int64_t l = 0; l < p->k && scale; l++)
+            for (int64_t i = 0; i < cols; i++)
+                dst[l * width + i] *= scale[j + i];
+    }
+}
+
+/* ---- in blocks ---- */
+
+/* Parts of even size, none larger than `most`. */
+static int64_t even(int64_t n, int64_t most)
+{
+    const int64_t parts = n > most ? (n + most - 1) / most : 1;
+    return (n + parts - 1) / parts;
+}
+
+static int64_t rows_of_block(const struct kn_product *p, int64_t rows, int64_t k)
+{
+    const int64_t step = p->loops->rows, most = BLOCK_A / (k > 0 ? k : 1);
+    const int64_t fit = smaller(most < BLOCK_ROWS ? most : BLOCK_ROWS, rows) / step * step;
+    return even(rows, fit > step ? fit : step);
+}
+
+/* Where the block at hand lies. */
+struct block {
+    int64_t row, rows, k_from, k;
+};
+
+static void run_block(const struct kn_product *p, const struct kn_product_part *t,
+                      const struct kn_product_ends *ends, const struct block *at)
+{
+    const bool first = at->k_from == 0, last = at->k_from + at->k == p->k;
+    const int64_t step = p->panel * p->k, groups = (at->rows - 1) / p->loops->rows + 1;
+    float *c = t->c + at->row * t->ldc;
+    struct strip s = {
+        .a = t->a + at->row * t->lda + (at->k_from - t->k_from),
+        .lda = t->lda,
+        .ldc = t->ldc,
+        .rows = at->rows,
+        .k = at->k,
+        .ahead = (p->panel + groups - 1) / groups,
+        .clips = last && ends && ends->clips,
+    };
+    const float *start = first ? NULL : c;
+    int64_t ld_start = t->ldc;
+
+    if (first && ends && ends->residual) {
+        ld_start = ends->ld_residual;
+        start = ends->residual + at->row * ld_start;
+    }
+    s.ld_start = ld_start;
+    if (s.clips) {
+        s.least = ends->least;
+        s.most = ends->most;
+    }
+    for (int64_t i = t->from; i < t->to; i++) {
+        const int64_t col = i * p->panel, cols = smaller(p->n - col, p->panel);
+        s.wide = (int)((cols - 1) / p->loops->lanes) + 1;
+        s.last = (int)(cols - (s.wide - 1) * p->loops->lanes);
+        s.b = t->packed + i * step + at->k_from * p->panel;
+        s.next = i + 1 < t->to ? s.b + step : s.b;
+        s.c = c + col;
+        s.start = start ? start + col : NULL;
+        s.bias = first && ends && ends->bias ? ends->bias + col : NULL;
+        p->loops->strip(&s);
+        if (last && ends && ends->finish)
+            ends->finish(ends->arg, s.c, at->row, at->rows, col, cols);
+    }
+}
+
+void kn_product_run(const struct kn_product *p, const struct kn_product_part *t,
+                    const struct kn_product_ends *ends)
+{
+    const int64_t terms = t->k_to - t->k_from;
+    /* One group of rows passes over a panel once: there is nothing to keep. */
+    const int64_t k = t->rows > p->loops->rows ? even(terms, BLOCK_K) : terms;
+    const int64_t rows = rows_of_block(p, t->rows, k);
+
+    for (int64_t row = 0; row < t->rows; row += rows)
+        for (int64_t l = t->k_from; l == t->k_from || l<t->k_to; l += k> 0 ? k : 1) {
+            const struct block at = {row, smaller(t->rows - row, rows), l, smaller(t->k_to - l, k)};
+            run_block(p, t, ends, &at);
+        }
+}
