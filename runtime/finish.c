@@ -488,15 +488,17 @@ static enum rt_status settle(struct pl_graph *g, struct rt_error *err)
     /* Inlining shows reads of variables, these are constants, constants choose branches, and a
      * branch that is chosen is a call again. */
     for (int round = 0; !st && again && round < 32; round++) {
-        bool calls = false;
+        bool calls = false, dropped = false;
         st = pl_inline(g, err);
         if (!st)
             st = pl_resolve(g, err);
         if (!st)
             st = pl_simplify(g, &calls, err);
         if (!st)
+            st = pl_drop_untaken(g, &dropped, err);
+        if (!st)
             st = pl_freeze(g, &frozen, err);
-        again = calls || frozen;
+        again = calls || dropped || frozen;
     }
     return st;
 }

@@ -7,6 +7,7 @@
  *   inline.c    function calls become their bodies, until none is left
  *   resolve.c   ops that make handles become constants that hold the session's resource
  *   simplify.c  folding, identities, equal nodes, constant branches
+ *   untaken.c   branches of TensorFlow 1 that no run takes are left out
  *   freeze.c    reads of variables that nothing writes become constants
  *   fuse_frame.c, fuse_loop.c  loops that are recurrent layers (cell.c knows the cells)
  *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
@@ -130,6 +131,8 @@ enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
+/* Switch and Merge whose predicate is a constant. */
+enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* On the CPU only. */
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err);

@@ -1,8 +1,8 @@
 /*
  * Makes the graph smaller without changing what it computes: reads through identities, nodes whose
  * inputs are all constants (run now, by their own kernels), equal nodes merged, branches on a
- * constant taken. Only pure nodes without control inputs, and nothing inside TF1 control flow,
- * where a constant may be dead.
+ * constant taken. Only pure nodes without control inputs. Inside TF1 control flow nothing but the
+ * folding, of what is alive in every run.
  */
 #include "runtime/plan.h"
 
@@ -14,7 +14,7 @@ enum { MAX_FOLDED_BYTES = 16 << 20 };
 static bool is_pure_op(const struct pl_node *n)
 {
     return n->kind == PL_OP && n->def && n->def->op && n->effect == RT_PURE && !n->call &&
-           !n->def->op->slot_kind;
+           !n->def->op->slot_kind && !pl_is_token(n->def);
 }
 
 static bool is_identity(const struct pl_node *n)
@@ -297,8 +297,10 @@ enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_er
     (void)err;
     *changed_calls = false;
     for (int i = 0; i < g->n; i++)
-        if (g->node[i].kind == PL_OP && g->node[i].def && pl_is_token(g->node[i].def))
+        if (g->node[i].kind == PL_OP && g->node[i].def && pl_is_token(g->node[i].def)) {
+            fold_all(g);
             return RT_OK;
+        }
     drop_idle_control(g);
     skip_identities(g);
     pl_prune(g);

@@ -1,0 +1,412 @@
+/*
+ * Branches of TensorFlow 1 that no run takes: where the predicate of a Switch is a constant, one of
+ * its outputs is dead in every run, and so is what hangs on it, up to the Merge that takes the
+ * other side. All of that goes; the Switch and the Merge become identities. What is left has no
+ * branch, and often no control flow at all: a flag that says "training" has a default, and a
+ * signature that serves does not feed it.
+ *
+ * A token that may be dead is one whose way is not known now; a node here is "dead" only if it is
+ * in every run. The rules are the token executor's (exec_token.c). Where the graph is such that
+ * they cannot be told from its edges alone (a dead fetch, a loop whose next round is dead, a
+ * control edge from the dead to what lives on), nothing is changed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan.h"
+
+enum { UNKNOWN = -1 };
+
+struct work {
+    struct pl_graph *g;
+    int n;               /* nodes of the graph as it came */
+    int8_t *taken;       /* per node: of a Switch whose predicate is known, the output that lives */
+    bool *dead;          /* per node: all its outputs */
+    bool *busy;          /* per node: it or what leads to it has an effect */
+    int *first, *reader; /* node i is waited for by reader[first[i]] .. reader[first[i + 1] - 1] */
+    int *stack;
+};
+
+static bool is_op(const struct pl_node *n, const char *plain, const char *ref)
+{
+    return pl_is(n, plain) || pl_is(n, ref);
+}
+
+static bool is_switch(const struct pl_node *n)
+{
+    return is_op(n, "Switch", "RefSwitch") && n->n_in == 2 && n->n_out == 2;
+}
+
+static bool is_merge(const struct pl_node *n)
+{
+    return is_op(n, "Merge", "RefMerge");
+}
+
+static bool is_dead(const struct work *w, struct pl_edge e)
+{
+    return w->dead[e.node] || (w->taken[e.node] != UNKNOWN && e.out != w->taken[e.node]);
+}
+
+/* ---- what is known ---- */
+
+static bool find_taken(struct work *w)
+{
+    bool any = false;
+    for (int i = 0; i < w->n; i++) {
+        const struct pl_node *n = &w->g->node[i];
+        w->taken[i] = UNKNOWN;
+        if (!is_switch(n))
+            continue;
+        const struct pl_node *by = &w->g->node[n->in[1].node];
+        if (by->kind != PL_CONST || by->n_ctrl || by->value.dtype != RT_BOOL ||
+            by->value.rank != 0 || !by->value.data)
+            continue;
+        w->taken[i] = *(const bool *)by->value.data ? 1 : 0;
+        any = true;
+    }
+    return any;
+}
+
+static bool allocate(struct work *w)
+{
+    size_t edges = 0;
+    w->taken = malloc((size_t)w->n + 1);
+    if (!w->taken || !find_taken(w))
+        return false;
+    for (int i = 0; i < w->n; i++)
+        if (w->g->node[i].kind != PL_GONE)
+            edges += (size_t)(w->g->node[i].n_in + w->g->node[i].n_ctrl);
+    w->dead = calloc((size_t)w->n + 1, sizeof *w->dead);
+    w->busy = calloc((size_t)w->n + 1, sizeof *w->busy);
+    w->first = calloc((size_t)w->n + 2, sizeof *w->first);
+    w->reader = malloc((edges + 1) * sizeof *w->reader);
+    w->stack = malloc((edges + (size_t)w->n + 1) * sizeof *w->stack);
+    return w->dead && w->busy && w->first && w->reader && w->stack;
+}
+
+static void free_work(struct work *w)
+{
+    free(w->taken);
+    free(w->dead);
+    free(w->busy);
+    free(w->first);
+    free(w->reader);
+    free(w->stack);
+}
+
+/* Counted one place further on, so that filling in moves each count to its start. */
+static void find_readers(struct work *w)
+{
+    for (int fill = 0; fill < 2; fill++) {
+        for (int i = 0; i < w->n; i++) {
+            const struct pl_node *n = &w->g->node[i];
+            for (int k = 0; n->kind != PL_GONE && k < n->n_in + n->n_ctrl; k++) {
+                const int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+                if (fill)
+                    w->reader[w->first[from + 1]++] = i;
+                else
+                    w->first[from + 2]++;
+            }
+        }
+        for (int i = 0; !fill && i < w->n; i++)
+            w->first[i + 2] += w->first[i + 1];
+    }
+}
+
+static bool dies(const struct work *w, int i)
+{
+    const struct pl_node *n = &w->g->node[i];
+    int n_dead = 0;
+    if (is_merge(n)) {
+        for (int k = 0; k < n->n_in; k++) {
+            if (!is_dead(w, n->in[k]))
+                continue;
+            if (is_op(&w->g->node[n->in[k].node], "Enter", "RefEnter"))
+                return true;
+            n_dead++;
+        }
+        return n_dead == n->n_in;
+    }
+    if (pl_is(n, "ControlTrigger"))
+        return false;
+    for (int k = 0; k < n->n_in; k++)
+        if (is_dead(w, n->in[k]))
+            return true;
+    for (int k = 0; k < n->n_ctrl; k++)
+        if (w->dead[n->ctrl[k]])
+            return true;
+    return false;
+}
+
+static void find_dead(struct work *w)
+{
+    int depth = 0;
+    for (int i = 0; i < w->n; i++)
+        if (w->taken[i] != UNKNOWN)
+            w->stack[depth++] = i;
+    while (depth) {
+        const int i = w->stack[--depth];
+        for (int k = w->first[i]; k < w->first[i + 1]; k++) {
+            const int r = w->reader[k];
+            if (w->dead[r] || !dies(w, r))
+                continue;
+            w->dead[r] = true;
+            w->stack[depth++] = r; /* once per node */
+        }
+    }
+}
+
+static bool has_effect(const struct pl_node *n)
+{
+    return n->kind == PL_OP && n->effect != RT_PURE && n->effect != RT_READS &&
+           n->effect != RT_RANDOM;
+}
+
+static void find_busy(struct work *w)
+{
+    int depth = 0;
+    for (int i = 0; i < w->n; i++)
+        if (has_effect(&w->g->node[i])) {
+            w->busy[i] = true;
+            w->stack[depth++] = i;
+        }
+    while (depth) {
+        const int i = w->stack[--depth];
+        for (int k = w->first[i]; k < w->first[i + 1]; k++)
+            if (!w->busy[w->reader[k]]) {
+                w->busy[w->reader[k]] = true;
+                w->stack[depth++] = w->reader[k];
+            }
+    }
+}
+
+/* ---- whether it can go ---- */
+
+/* The only input of a Merge that lives; -1: there are more. */
+static int only_live(const struct work *w, const struct pl_node *n)
+{
+    int live = -1;
+    for (int k = 0; k < n->n_in; k++) {
+        if (is_dead(w, n->in[k]))
+            continue;
+        if (live >= 0)
+            return -1;
+        live = k;
+    }
+    return live;
+}
+
+static bool has_dead_input(const struct work *w, const struct pl_node *n)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (is_dead(w, n->in[k]))
+            return true;
+    return false;
+}
+
+static bool is_waited_for(const struct work *w, int i)
+{
+    for (int k = w->first[i]; k < w->first[i + 1]; k++) {
+        const struct pl_node *r = &w->g->node[w->reader[k]];
+        for (int j = 0; j < r->n_ctrl; j++)
+            if (r->ctrl[j] == i)
+                return true;
+    }
+    return false;
+}
+
+/* A handle is passed on as it is: no identity of it, which would read the variable. */
+static bool is_plain_ref(const struct work *w, int i)
+{
+    const struct pl_node *n = &w->g->node[i];
+    return n->n_ctrl == 0 && !is_waited_for(w, i);
+}
+
+static bool is_ref(const struct pl_node *n)
+{
+    return n->def->out_ref != 0;
+}
+
+static bool may_stay(const struct work *w, int i)
+{
+    const struct pl_node *n = &w->g->node[i];
+    if (n->kind == PL_GONE || w->dead[i])
+        return true;
+    for (int k = 0; k < n->n_ctrl; k++)
+        if (w->dead[n->ctrl[k]])
+            return false;
+    if (w->taken[i] != UNKNOWN)
+        return !is_ref(n) || is_plain_ref(w, i);
+    if (!is_merge(n) || !has_dead_input(w, n))
+        return true;
+    const int live = only_live(w, n);
+    return live >= 0 && n->n_ctrl == 0 && n->n_out == 2 &&
+           !is_op(&w->g->node[n->in[live].node], "Enter", "RefEnter") &&
+           !is_op(&w->g->node[n->in[live].node], "NextIteration", "RefNextIteration") &&
+           (!is_ref(n) || is_plain_ref(w, i));
+}
+
+static bool is_possible(const struct work *w)
+{
+    for (int k = 0; k < w->g->n_fetches; k++)
+        if (is_dead(w, w->g->fetch[k]))
+            return false;
+    for (int i = 0; i < w->n; i++)
+        if (!may_stay(w, i))
+            return false;
+    return true;
+}
+
+/* ---- going ---- */
+
+/* Node i becomes an identity of `from`; its control inputs stay. */
+static enum rt_status make_identity(struct pl_graph *g, int i, struct pl_edge from,
+                                    struct rt_error *err)
+{
+    const struct rt_schema *schema = rt_schema_find("Identity");
+    const uint8_t dtype = g->node[i].def->out_dtype[0];
+    struct rt_attr attr[8] = {{0}};
+    if (!schema || schema->n_attr > 8)
+        return rt_fail(err, RT_INTERNAL, "Identity has more attributes than are known");
+    for (int k = 0; k < schema->n_attr; k++) {
+        attr[k].type = schema->attr[k].type;
+        if (schema->attr[k].type == RT_ATTR_TYPE)
+            attr[k].v.t = (enum rt_dtype)dtype;
+    }
+    const struct pl_own own = {.op = "Identity",
+                               .n_in = 1,
+                               .n_out = 1,
+                               .in = &from,
+                               .in_dtype = &dtype,
+                               .out_dtype = &dtype,
+                               .attr = attr};
+    return pl_make_own(g, i, &own, err);
+}
+
+/* Which input of Merge i it was, alive when i is. -1: no memory. */
+static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
+{
+    struct rt_tensor t = {0};
+    if (rt_tensor_new(&t, NULL, RT_I32, 0, NULL, err))
+        return -1;
+    *(int32_t *)t.data = index;
+    const int c = pl_add(g, err); /* may move the nodes */
+    int *ctrl = c < 0 ? NULL : rt_arena_array(g->arena, 1, sizeof *ctrl);
+    if (!ctrl) {
+        rt_tensor_clear(&t);
+        return -1;
+    }
+    *ctrl = i;
+    struct pl_node *n = &g->node[c];
+    n->kind = PL_CONST;
+    n->name = g->node[i].name;
+    n->depth = g->node[i].depth;
+    n->n_out = 1;
+    n->n_ctrl = 1;
+    n->ctrl = ctrl;
+    n->value = t;
+    return c;
+}
+
+/* What takes the place of a Switch's output, or a Merge's, that is read. */
+struct place {
+    struct pl_edge value; /* of handles: what they are read from. Node -1: the node's output 0 */
+    int index;            /* of a Merge: the constant, -1: none is there */
+};
+
+static struct pl_edge now_at(const struct work *w, const struct place *p, struct pl_edge e)
+{
+    while (e.node < w->n && (w->taken[e.node] != UNKNOWN || p[e.node].index != -1)) {
+        if (w->taken[e.node] == UNKNOWN && e.out == 1)
+            return (struct pl_edge){p[e.node].index, 0};
+        if (p[e.node].value.node < 0)
+            return (struct pl_edge){e.node, 0};
+        e = p[e.node].value;
+    }
+    return e;
+}
+
+static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *err)
+{
+    struct pl_graph *g = w->g;
+    enum rt_status st = RT_OK;
+    for (int i = 0; i < w->n && !st; i++) {
+        p[i] = (struct place){{-1, 0}, -1};
+        if (g->node[i].kind == PL_GONE || w->dead[i])
+            continue;
+        const bool merges = is_merge(&g->node[i]) && has_dead_input(w, &g->node[i]);
+        if (!merges && w->taken[i] == UNKNOWN)
+            continue;
+        const int live = merges ? only_live(w, &g->node[i]) : 0;
+        const struct pl_edge from = g->node[i].in[live];
+        if (merges && (p[i].index = add_index(g, i, live, err)) < 0)
+            return RT_RESOURCE_EXHAUSTED;
+        if (is_ref(&g->node[i]))
+            p[i].value = from;
+        else
+            st = make_identity(g, i, from, err);
+    }
+    for (int i = 0; i < w->n && !st; i++)
+        for (int k = 0; g->node[i].kind != PL_GONE && !w->dead[i] && k < g->node[i].n_in; k++)
+            g->node[i].in[k] = now_at(w, p, g->node[i].in[k]);
+    for (int k = 0; k < g->n_fetches && !st; k++)
+        g->fetch[k] = now_at(w, p, g->fetch[k]);
+    return st;
+}
+
+/* What only led to the dead runs all the same when it has an effect. */
+static bool keep_effects(struct work *w)
+{
+    struct pl_graph *g = w->g;
+    int kept = 0;
+    for (int k = 0; k < g->n_targets; k++)
+        if (!w->dead[g->target[k]])
+            g->target[kept++] = g->target[k];
+    g->n_targets = kept;
+    for (int i = 0; i < w->n; i++) {
+        const struct pl_node *n = &g->node[i];
+        for (int k = 0; w->dead[i] && k < n->n_in + n->n_ctrl; k++) {
+            const int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+            if (w->dead[from] || !w->busy[from])
+                continue;
+            if (!pl_add_target(g, from))
+                return false;
+            w->busy[from] = false; /* it is one now */
+        }
+    }
+    return true;
+}
+
+enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err)
+{
+    struct work w = {.g = g, .n = g->n};
+    struct place *p = NULL;
+    enum rt_status st = RT_OK;
+
+    *changed = false;
+    if (!allocate(&w))
+        goto end; /* without memory for it, it is only slower */
+    find_readers(&w);
+    find_dead(&w);
+    if (!is_possible(&w))
+        goto end;
+    find_busy(&w);
+    p = malloc(((size_t)w.n + 1) * sizeof *p);
+    if (!p || !keep_effects(&w)) {
+        st = rt_fail_memory(err, "a plan", (size_t)w.n * sizeof *p);
+        goto end;
+    }
+    st = rewrite(&w, p, err);
+    for (int i = 0; i < w.n && !st; i++)
+        if (w.dead[i]) {
+            rt_tensor_clear(&g->node[i].value);
+            g->node[i].kind = PL_GONE;
+        }
+    *changed = true;
+    if (!st)
+        pl_prune(g);
+end:
+    free(p);
+    free_work(&w);
+    return st;
+}
