@@ -1,6 +1,6 @@
 /*
  * "_Attention" (runtime/attention.h): each head's scores are made, masked, normalised and used by a
- * block of rows at a time, which stays in the cache. Heads are read where they lie in [B,T,N,H]:
+ * block of rows at a time, which stays in the cache. Heads are read where they lie: in [B,T,N,H]
  * their rows are N * H apart. Heads and blocks are shared out over the cores.
  */
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "runtime/attention.h"
 #include "runtime/parallel.h"
 
-extern const struct kn_binary kn_binary_mul, kn_binary_div, kn_binary_add_v2;
+extern const struct kn_binary kn_binary_mul, kn_binary_div, kn_binary_add_v2, kn_binary_sub;
 
 enum {
     BLOCK = 1 << 15,     /* scores that are at work at a time */
@@ -51,6 +51,32 @@ static enum rt_status check_rank(int k, int rank, struct rt_error *err)
                                "Expected input %d to have rank %d but got: %d", k, 4, rank);
 }
 
+/* Where input k, or for RT_ATTENTION_OUT the output, has its heads; its rows are the other. */
+static int heads_axis(const struct rt_node *n, int k)
+{
+    return rt_attr_int(n, "heads_first") >> k & 1 ? 1 : 2;
+}
+
+/* Batch and heads of scores that meet those of input k. */
+static enum rt_status meet(const struct rt_node *n, int k, int which, const struct rt_shape *s,
+                           struct rt_shape *scores, struct rt_error *err)
+{
+    const int axis[2] = {0, heads_axis(n, k)};
+    enum rt_status st = RT_OK;
+
+    for (int i = 0; i < 2 && !st; i++) {
+        if (rt_attr_int(n, "broadcasts") & which) {
+            const struct rt_shape one = {1, {scores->dim[i]}}, other = {1, {s->dim[axis[i]]}};
+            struct rt_shape both;
+            st = kn_broadcast(&both, &one, &other, err);
+            scores->dim[i] = st ? 0 : both.dim[0];
+        } else {
+            st = check_dim(s, axis[i], scores->dim[i], err);
+        }
+    }
+    return st;
+}
+
 /* The scores' shape before the steps and behind them. Operands may widen what is 1 long. */
 static enum rt_status set_scores(const struct rt_node *n, const struct rt_info *in,
                                  struct rt_shape *before, struct rt_shape *behind,
@@ -63,9 +89,13 @@ static enum rt_status set_scores(const struct rt_node *n, const struct rt_info *
 
     if (!st)
         st = check_rank(1, k->rank, err);
-    for (int i = 0; i < 4 && !st; i++)
-        st = i == 1 ? RT_OK : check_dim(k, i, q->dim[i], err);
-    *before = (struct rt_shape){4, {q->dim[0], q->dim[2], q->dim[1], k->dim[1]}};
+    if (!st)
+        st = check_dim(k, 3, q->dim[3], err);
+    if (st)
+        return st;
+    const int qn = heads_axis(n, 0), kn = heads_axis(n, 1);
+    *before = (struct rt_shape){4, {q->dim[0], q->dim[qn], q->dim[3 - qn], k->dim[3 - kn]}};
+    st = meet(n, 1, RT_ATTENTION_SCORES, k, before, err);
     *behind = *before;
     for (int j = 0; j < n_steps && !st; j++) {
         const struct rt_shape last = *behind;
@@ -85,10 +115,14 @@ static enum rt_status infer(struct rt_infer *x)
     enum rt_status st = set_scores(x->node, x->in, &before, &s, x->err);
     if (!st)
         st = check_rank(1, v->rank, x->err);
-    const int64_t want[3] = {s.dim[0], s.dim[3], s.dim[1]};
-    for (int i = 0; i < 3 && !st; i++)
-        st = check_dim(v, i, want[i], x->err);
-    x->out[0].shape = (struct rt_shape){4, {s.dim[0], s.dim[2], s.dim[1], v->dim[3]}};
+    if (!st)
+        st = check_dim(v, 3 - heads_axis(x->node, 2), s.dim[3], x->err);
+    if (!st)
+        st = meet(x->node, 2, RT_ATTENTION_CONTEXT, v, &s, x->err);
+    const int heads = heads_axis(x->node, RT_ATTENTION_OUT);
+    x->out[0].shape = (struct rt_shape){4, {s.dim[0], 0, 0, v->dim[3]}};
+    x->out[0].shape.dim[heads] = s.dim[1];
+    x->out[0].shape.dim[3 - heads] = s.dim[2];
     return st;
 }
 
@@ -102,7 +136,8 @@ static void rows(struct rt_rows *r)
             return;
         if (varies && axis == 0)
             continue;
-        if (k < 3 || r->in_dep[k].kind != RT_DEP_NONE || (axis <= 0 && r->in[k].shape.dim[0] != 1))
+        if ((k < 3 && !rt_attr_int(r->node, "broadcasts")) || r->in_dep[k].kind != RT_DEP_NONE ||
+            (axis <= 0 && r->in[k].shape.dim[0] != 1))
             return;
     }
     r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, 0};
@@ -116,14 +151,29 @@ struct step {
     int64_t stride[4]; /* of a, for batch, head, query, key */
 };
 
+/* How far apart in a tensor of rows of heads; batch and head: 0 if there is one for all. */
+struct places {
+    int64_t batch, head, row;
+};
+
+static struct places places_of(const struct rt_node *n, int k, const struct rt_shape *s)
+{
+    const int heads = heads_axis(n, k), rows = 3 - heads;
+    int64_t apart[3] = {s->dim[1] * s->dim[2] * s->dim[3], s->dim[2] * s->dim[3], s->dim[3]};
+    return (struct places){.batch = s->dim[0] == 1 ? 0 : apart[0],
+                           .head = s->dim[heads] == 1 ? 0 : apart[heads],
+                           .row = apart[rows]};
+}
+
 struct attention {
     int64_t from[4], dim[4]; /* scores [B,N,T,S] before the steps, and behind them */
     int64_t h, d;            /* the lengths of a head's query, and of its value */
-    bool widens;             /* queries or keys of the two are not the same */
-    int64_t rows, blocks;    /* of scores at a time, and how many of those make a head */
-    int64_t slot;            /* floats of one part's scores */
-    int64_t made_at;         /* widens: where in it those before the steps are */
-    int64_t slots;           /* parts at a time */
+    struct places q, k, v, out;
+    bool widens;          /* queries or keys of the two are not the same */
+    int64_t rows, blocks; /* of scores at a time, and how many of those make a head */
+    int64_t slot;         /* floats of one part's scores */
+    int64_t made_at;      /* widens: where in it those before the steps are */
+    int64_t slots;        /* parts at a time */
     int n_steps;
     struct step step[RT_ATTENTION_MOST];
 };
@@ -178,6 +228,12 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     *state = k;
     if (rt_count(p->out[0].shape.rank, p->out[0].shape.dim) <= 0)
         return RT_OK;
+    k->dim[0] = p->out[0].shape.dim[0]; /* values may be more than scores */
+    k->dim[1] = p->out[0].shape.dim[heads_axis(p->node, RT_ATTENTION_OUT)];
+    k->q = places_of(p->node, 0, &p->in[0].shape);
+    k->k = places_of(p->node, 1, &p->in[1].shape);
+    k->v = places_of(p->node, 2, &p->in[2].shape);
+    k->out = places_of(p->node, RT_ATTENTION_OUT, &p->out[0].shape);
     const int64_t t = k->dim[2], width = k->dim[3] > 0 ? k->dim[3] : 1;
     if (width > INT64_MAX / 64)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
@@ -230,6 +286,7 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
     }
     const struct kn_binary *const op = s->op == RT_ATTENTION_MUL   ? &kn_binary_mul
                                        : s->op == RT_ATTENTION_DIV ? &kn_binary_div
+                                       : s->op == RT_ATTENTION_SUB ? &kn_binary_sub
                                                                    : &kn_binary_add_v2;
     const float *v = (const float *)r->in[s->a].data + offset;
     for (int64_t i = 0; i < (alike ? 1 : n_rows); i++, v += s->stride[2], score += n)
@@ -266,28 +323,27 @@ static void run_unit(const struct rt_run *r, const struct attention *k, int64_t 
     const int64_t b = unit / k->blocks / k->dim[1], head = unit / k->blocks % k->dim[1];
     const int64_t first = unit % k->blocks * k->rows;
     const int64_t n_rows = k->dim[2] - first < k->rows ? k->dim[2] - first : k->rows;
-    const int64_t from_b = k->from[0] == 1 ? 0 : b, from_head = k->from[1] == 1 ? 0 : head;
-    const int64_t apart = k->from[1] * k->h, out_apart = k->dim[1] * k->d;
     const float *q =
-        at(r, 0, (from_b * k->from[2] + (k->from[2] == 1 ? 0 : first)) * apart + from_head * k->h);
-    const float *key = at(r, 1, from_b * k->from[3] * apart + from_head * k->h);
-    const float *v = at(r, 2, b * k->dim[3] * out_apart + head * k->d);
-    float *out = (float *)r->out[0].data + (b * k->dim[2] + first) * out_apart + head * k->d;
+        at(r, 0, b * k->q.batch + head * k->q.head + (k->from[2] == 1 ? 0 : first) * k->q.row);
+    const float *key = at(r, 1, b * k->k.batch + head * k->k.head);
+    const float *v = at(r, 2, b * k->v.batch + head * k->v.head);
+    float *out =
+        (float *)r->out[0].data + b * k->out.batch + head * k->out.head + first * k->out.row;
     const struct kn_gemm scores = {.dtype = RT_F32,
                                    .tb = KN_TRANS,
                                    .m = made_rows(k, n_rows),
                                    .n = k->from[3],
                                    .k = k->h,
-                                   .lda = apart,
-                                   .ldb = apart,
+                                   .lda = k->q.row,
+                                   .ldb = k->k.row,
                                    .ldc = k->from[3]};
     const struct kn_gemm context = {.dtype = RT_F32,
                                     .m = n_rows,
                                     .n = k->d,
                                     .k = k->dim[3],
                                     .lda = k->dim[3],
-                                    .ldb = out_apart,
-                                    .ldc = out_apart};
+                                    .ldb = k->v.row,
+                                    .ldc = k->out.row};
 
     if (k->dim[3]) {
         float *const made = k->widens ? score + k->made_at : score;
@@ -341,8 +397,10 @@ static enum rt_status run(struct rt_run *r)
 
 static const struct rt_schema schema = {
     .name = "_Attention",
-    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST}},
-    .n_attr = 1,
+    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST},
+                                            {.name = "heads_first", .type = RT_ATTR_INT},
+                                            {.name = "broadcasts", .type = RT_ATTR_INT}},
+    .n_attr = 3,
 };
 
 const struct kn_entry kn_attention = {

@@ -45,8 +45,19 @@ static struct rt_tensor mask_of(enum rt_dtype dtype, int rank, const int64_t *di
 
 struct form {
     enum rt_dtype mask;
-    const char *nodes[9][4]; /* name, op, inputs, attributes */
+    bool broadcasts;          /* its products do */
+    int n_left;               /* nodes that are left, 0: one */
+    const char *nodes[11][4]; /* name, op, inputs, attributes */
 };
+#define PRODUCT        "T=float adj_x=false adj_y=false"
+#define PRODUCT_TURNED "T=float adj_x=false adj_y=true"
+#define TURN(name, from, perm)                                                                     \
+    {                                                                                              \
+        name, "Transpose", from " " perm, "T=float Tperm=int32"                                    \
+    }
+#define BACK                                                                                       \
+    {"p", "Softmax", "a", "T=float"}, {"c", "BatchMatMulV2", "p tv", PRODUCT},                     \
+        TURN("y", "c", "heads")
 #define SCORES                                                                                     \
     {                                                                                              \
         "s", "Einsum", "q k", "N=2 T=float equation='BTNH,BSNH->BNTS'"                             \
@@ -59,6 +70,8 @@ struct form {
 static const struct form forms[] = {
     /* Keras 3 */
     {RT_BOOL,
+     false,
+     0,
      {SCORES,
       {"m", "Mul", "s scale", "T=float"},
       {"shape", "Shape", "m", "T=float out_type=int32"},
@@ -68,17 +81,79 @@ static const struct form forms[] = {
       CONTEXT}},
     /* tf_keras: keys first, and what is to be hidden is added */
     {RT_F32,
+     false,
+     0,
      {{"s", "Einsum", "k q", "N=2 T=float equation='aecd,abcd->acbe'"},
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='acbe,aecd->abcd'"}}},
     /* what is hidden is named */
     {RT_BOOL,
+     false,
+     0,
      {SCORES,
       {"m", "RealDiv", "s scale", "T=float"},
       {"a", "SelectV2", "mask low m", "T=float"},
       CONTEXT}},
-    {RT_F32, {SCORES, {"a", "Add", "s mask", "T=float"}, CONTEXT}},
+    {RT_F32, false, 0, {SCORES, {"a", "Add", "s mask", "T=float"}, CONTEXT}},
+    /* BERT of HuggingFace */
+    {RT_F32,
+     true,
+     0,
+     {TURN("tq", "q", "heads"),
+      TURN("tk", "k", "heads"),
+      TURN("tv", "v", "heads"),
+      {"s", "BatchMatMulV2", "tq tk", PRODUCT_TURNED},
+      {"d", "RealDiv", "s scale", "T=float"},
+      {"m", "AddV2", "d mask", "T=float"},
+      {"a", "AddV2", "m tiny", "T=float"},
+      BACK}},
+    /* DistilBERT: queries are scaled, and what is to be hidden is taken away */
+    {RT_F32,
+     true,
+     3,
+     {TURN("tq", "q", "heads"),
+      {"sq", "Mul", "scale tq", "T=float"},
+      TURN("tk", "k", "heads"),
+      TURN("tv", "v", "heads"),
+      {"s", "BatchMatMulV2", "sq tk", PRODUCT_TURNED},
+      {"neg", "Neg", "mask", "T=float"},
+      {"a", "Sub", "s neg", "T=float"},
+      BACK}},
+    /* by hand: keys are turned once */
+    {RT_BOOL,
+     true,
+     0,
+     {TURN("tq", "q", "heads"),
+      TURN("tk", "k", "turned"),
+      TURN("tv", "v", "heads"),
+      {"s", "BatchMatMulV3", "tq tk", "Ta=float Tb=float Tout=float adj_x=false adj_y=false"},
+      {"d", "Mul", "s scale", "T=float"},
+      {"a", "SelectV2", "mask d low", "T=float"},
+      BACK}},
+    /* keys are turned twice, and the context stays by heads */
+    {RT_F32,
+     false,
+     2,
+     {TURN("tq", "q", "heads"),
+      TURN("rk", "k", "heads"),
+      TURN("tk", "rk", "last"),
+      {"s", "BatchMatMul", "tq tk", PRODUCT},
+      {"a", "AddV2", "mask s", "T=float"},
+      {"p", "Softmax", "a", "T=float"},
+      {"y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BNTH'"}}},
+    /* T5: heads first everywhere */
+    {RT_F32,
+     false,
+     3,
+     {TURN("tq", "q", "heads"),
+      TURN("tk", "k", "heads"),
+      TURN("rv", "v", "heads"),
+      {"tv", "Mul", "rv scale", "T=float"},
+      {"s", "Einsum", "tq tk", "N=2 T=float equation='bnqd,bnkd->bnqk'"},
+      {"a", "AddV2", "s mask", "T=float"},
+      {"p", "Softmax", "a", "T=float"},
+      {"y", "Einsum", "p tv", "N=2 T=float equation='bnqk,bnkd->bnqd'"}}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -91,8 +166,12 @@ static void write(struct rt_bytes *g, const struct form *f)
     gd_node(g, "mask", "Placeholder", "", f->mask == RT_BOOL ? "dtype=bool" : "dtype=float");
     gd_node(g, "scale", "Const", "", "dtype=float value=float<>:0.35");
     gd_node(g, "low", "Const", "", "dtype=float value=float<>:-3e38");
+    gd_node(g, "tiny", "Const", "", "dtype=float value=float<>:1e-9");
     gd_node(g, "true", "Const", "", "dtype=bool value=bool<>:1");
-    for (int i = 0; i < 9 && f->nodes[i][0]; i++)
+    gd_node(g, "heads", "Const", "", "dtype=int32 value=int32<4>:0,2,1,3");
+    gd_node(g, "turned", "Const", "", "dtype=int32 value=int32<4>:0,2,3,1");
+    gd_node(g, "last", "Const", "", "dtype=int32 value=int32<4>:0,1,3,2");
+    for (int i = 0; i < 11 && f->nodes[i][0]; i++)
         gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2], f->nodes[i][3]);
 }
 
@@ -177,7 +256,7 @@ static void try_sizes(const struct form *f, const struct sizes *z, bool odd)
         ((float *)in[2].data)[i] = i % 2 ? NAN : -INFINITY;
     for (int64_t i = 0; odd && i < rt_tensor_count(&in[0]); i += 61)
         ((float *)in[0].data)[i] = i % 2 ? NAN : INFINITY;
-    compare(f, in, NULL, 1);
+    compare(f, in, NULL, f->n_left ? f->n_left : 1);
     for (int k = 0; k < 4; k++)
         rt_tensor_clear(&in[k]);
 }
@@ -228,7 +307,25 @@ static void a_mask_may_widen_the_scores(void **state)
             }
             struct rt_tensor in[4] = {numbers(q), numbers(k), numbers(v),
                                       mask_of(forms[f].mask, 4, mask)};
-            compare(&forms[f], in, NULL, 1);
+            compare(&forms[f], in, NULL, forms[f].n_left ? forms[f].n_left : 1);
+            for (int j = 0; j < 4; j++)
+                rt_tensor_clear(&in[j]);
+        }
+}
+
+static void a_product_may_have_one_for_many(void **state)
+{
+    (void)state;
+    static const int64_t odd[][3][4] = {
+        {{3, 5, 2, 4}, {1, 6, 2, 4}, {3, 6, 2, 4}}, {{1, 5, 2, 4}, {3, 6, 1, 4}, {3, 6, 1, 4}},
+        {{3, 5, 2, 4}, {3, 6, 1, 4}, {1, 6, 1, 3}}, {{1, 5, 1, 4}, {1, 6, 1, 4}, {3, 6, 2, 4}},
+        {{1, 1, 1, 4}, {3, 6, 2, 4}, {3, 6, 2, 4}}, {{1, 40, 1, 4}, {2, 1, 1, 4}, {1, 1, 3, 4}},
+    };
+    for (int f = 0; f < FORMS; f++)
+        for (size_t k = 0; k < sizeof odd / sizeof *odd && forms[f].broadcasts; k++) {
+            struct rt_tensor in[4] = {numbers(odd[k][0]), numbers(odd[k][1]), numbers(odd[k][2]),
+                                      mask_of(forms[f].mask, 2, (int64_t[]){1, odd[k][1][1]})};
+            compare(&forms[f], in, NULL, forms[f].n_left ? forms[f].n_left : 1);
             for (int j = 0; j < 4; j++)
                 rt_tensor_clear(&in[j]);
         }
@@ -292,6 +389,8 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     };
     for (int f = 0; f < FORMS; f++)
         for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            if (k == 2 && forms[f].broadcasts)
+                continue;
             struct rt_tensor in[4] = {numbers(wrong[k][0]), numbers(wrong[k][1]),
                                       numbers(wrong[k][2]), mask_of(forms[f].mask, 4, wrong[k][3])};
             struct rt_tensor y;
@@ -341,6 +440,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_is_one_node),
         cmocka_unit_test(a_mask_may_widen_the_scores),
+        cmocka_unit_test(a_product_may_have_one_for_many),
         cmocka_unit_test(it_needs_no_more_than_the_scores),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
