@@ -10,6 +10,7 @@
 #include "kernels/cpu/conv_cut.h"
 #include "kernels/cpu/conv_plain.h"
 #include "kernels/cpu/conv_shape.h"
+#include "kernels/cpu/depthwise_conv.h"
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/parallel.h"
@@ -843,7 +844,15 @@ const struct kn_entry kn_depthwise_conv2d_native = {
            .infer = infer,
            .rows = rows,
            .tail = tail},
-    .kernels = KERNELS("DepthwiseConv2dNative", "depthwise", PLAIN_TYPES & ~RT_T(RT_I32)),
+    .kernels = KN_KERNELS({.op = "DepthwiseConv2dNative",
+                           .device = "CPU",
+                           .name = "depthwise.rows",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_depthwise_conv_can,
+                           .prepare = kn_depthwise_conv_prepare,
+                           .run = kn_depthwise_conv},
+                          ROWS("DepthwiseConv2dNative", "depthwise", PLAIN_TYPES & ~RT_T(RT_I32))),
 };
 const struct kn_entry kn_conv2d_backprop_input = {
     .op = {.name = "Conv2DBackpropInput",

@@ -228,11 +228,14 @@ static void convolution(struct fixture *x, const char *op, bool fixed)
 {
     const bool depthwise = strcmp(op, "DepthwiseConv2dNative") == 0;
     const int64_t groups = depthwise ? 1 : between(x, 1, 3);
-    const int64_t ci = groups * between(x, 1, 20), co = groups * between(x, 1, 20);
-    const int64_t kh = between(x, 1, 4), kw = between(x, 1, 4), s = between(x, 1, 2);
+    const int64_t ci = groups * between(x, 1, depthwise ? 70 : 20);
+    const int64_t co = groups * between(x, 1, 20);
+    const int64_t kh = between(x, 1, depthwise ? 6 : 4), kw = between(x, 1, depthwise ? 6 : 4);
+    const int64_t s = between(x, 1, 2);
     const int64_t d = depthwise || s > 1 ? 1 : between(x, 1, 2);
     const int64_t size[] = {between(x, 0, 3), between(x, 4, 14), between(x, 4, 14), ci};
-    const int64_t filter[] = {kh, kw, depthwise ? ci : ci / groups, depthwise ? 2 : co};
+    const int64_t filter[] = {kh, kw, depthwise ? ci : ci / groups,
+                              depthwise ? between(x, 1, 2) : co};
     const bool same = draw(x) & 1;
     struct rt_tensor in[2] = {random_tensor(x, 4, size), random_tensor(x, 4, filter)};
     char attrs[160], what[300];

@@ -1,0 +1,153 @@
+/*
+ * The loops of depthwise.c for one instruction set; included once for each, with
+ *   LOOPS(name)  a name of its own for every function
+ *   TARGET       the attribute that selects the instruction set
+ *   LANES        floats in a vector
+ */
+
+typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+typedef int32_t LOOPS(bits) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+#define VEC  LOOPS(vec)
+#define BITS LOOPS(bits)
+
+#define VLOAD(p)     (*(const VEC *)(p))
+#define VSTORE(p, v) (*(VEC *)(p) = (v))
+
+#define INLINE TARGET static inline __attribute__((always_inline))
+
+/* ---- activations: NaN stays ---- */
+
+INLINE VEC LOOPS(select)(BITS yes, VEC a, VEC b)
+{
+    return (VEC)(((BITS)a & yes) | ((BITS)b & ~yes));
+}
+
+INLINE VEC LOOPS(relu)(VEC x)
+{
+    return (VEC)((BITS)x & ~(BITS)(x < 0.0f));
+}
+
+INLINE VEC LOOPS(relu6)(VEC x)
+{
+    const VEC v = LOOPS(relu)(x), six = (VEC){0} + 6.0f;
+    return LOOPS(select)((BITS)(v > six), six, v);
+}
+
+/* x * sigmoid(alpha x), as kn_sigmoid_f32 has it. */
+INLINE VEC LOOPS(swish)(VEC x, float alpha)
+{
+    const VEC z = x * -alpha, t = z * 0x1.715476p0f + KN_ROUNDER, k = t - KN_ROUNDER;
+    const VEC r = (z - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+    VEC p = r * 1.991696295e-04f + 1.394728812e-03f;
+    p = p * r + 8.333267340e-03f;
+    p = p * r + 4.166625256e-02f;
+    p = p * r + 1.666666685e-01f;
+    p = p * r + 5.000000083e-01f;
+    const VEC e = (r + r * r * p) + 1.0f;
+    const VEC y = (VEC)((BITS)e + ((BITS)t << 23));
+    const VEC not_tiny = (VEC)((BITS)y & ~(BITS)(z < -0x1.5d58a0p6f));
+    return x / (LOOPS(select)((BITS)(z < 0x1.62e430p6f), not_tiny, z + INFINITY) + 1.0f);
+}
+
+/* ---- one vector of channels ---- */
+
+/*
+ * PIXELS outputs side by side, of which `n` are written, from `rows` rows of the window. x: where
+ * the first window begins in the first of these rows; with `edge` columns [from, to) from there on
+ * lie in the image, else all that are wanted.
+ */
+INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const float *w, float *y,
+                         VEC shift, int64_t rows, int64_t from, int64_t to, int64_t n,
+                         const int size, const int stride, const bool edge)
+{
+    const int64_t pixel = d->channels, row = d->x.in * pixel * d->y.dilation;
+    VEC sum[PIXELS];
+
+    KN_UNROLL
+    for (int i = 0; i < PIXELS; i++)
+        sum[i] = shift;
+    for (int64_t j = 0; j < rows; j++, x += row, w += size * pixel) {
+        VEC tap[5];
+        KN_UNROLL
+        for (int k = 0; k < size; k++)
+            tap[k] = VLOAD(w + k * pixel);
+        KN_UNROLL
+        for (int i = 0; i < (PIXELS - 1) * stride + size; i++) {
+            if (edge && (i < from || i >= to))
+                continue;
+            const VEC v = VLOAD(x + i * pixel);
+            KN_UNROLL
+            for (int k = 0; k < size; k++)
+                if (i >= k && (i - k) % stride == 0 && (i - k) / stride < PIXELS)
+                    sum[(i - k) / stride] += v * tap[k];
+        }
+    }
+    if (d->act == RT_ACT_RELU)
+        KN_UNROLL
+    for (int i = 0; i < PIXELS; i++)
+        sum[i] = LOOPS(relu)(sum[i]);
+    else if (d->act == RT_ACT_RELU6) KN_UNROLL for (int i = 0; i < PIXELS; i++) sum[i] =
+        LOOPS(relu6)(sum[i]);
+    KN_UNROLL
+    for (int i = 0; i < PIXELS; i++)
+        if (!edge || i < n)
+            VSTORE(y + i * pixel, sum[i]);
+    if (d->act == RT_ACT_SWISH)
+        for (int64_t i = 0; i < n; i++)
+            VSTORE(y + i * pixel, LOOPS(swish)(VLOAD(y + i * pixel), d->alpha));
+}
+
+/* ---- channels [first, last) of a row of outputs ---- */
+
+/* x: the first row of inputs, of `rows` that lie in the image; w: the window's row for that. */
+INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float *w,
+                       const float *shift, float *y, int64_t rows, int64_t first, int64_t last,
+                       const int size, const int stride)
+{
+    const int wide = (PIXELS - 1) * stride + size;
+    const int64_t pixel = d->channels, out = d->x.out;
+
+    for (int64_t i = 0; i < out; i += PIXELS) {
+        /* The last ones of a row, some of them for the second time. */
+        const int64_t at = out - i < PIXELS && out > PIXELS ? out - PIXELS : i;
+        const int64_t n = out - at < PIXELS ? out - at : PIXELS;
+        const int64_t start = at * stride - d->x.lo, from = start < 0 ? -start : 0;
+        const int64_t to = d->x.in - start;
+        const bool edge = from > 0 || to < wide || n < PIXELS;
+        for (int64_t c = first; c < last; c += LANES) {
+            const int64_t k = last - c < LANES ? last - LANES : c; /* the last ones as well */
+            const VEC zero = shift ? VLOAD(shift + k) : (VEC){0};
+            const float *xk = x + start * pixel + k, *wk = w + k;
+            float *yk = y + at * pixel + k;
+            if (edge)
+                LOOPS(block)(d, xk, wk, yk, zero, rows, from, to, n, size, stride, true);
+            else
+                LOOPS(block)(d, xk, wk, yk, zero, rows, 0, wide, PIXELS, size, stride, false);
+        }
+    }
+}
+
+#define ROW(size, stride)                                                                          \
+    TARGET static void LOOPS(row_##size##_##stride)(const struct kn_depthwise *d, const float *x,  \
+                                                    const float *w, const float *shift, float *y,  \
+                                                    int64_t rows, int64_t first, int64_t last)     \
+    {                                                                                              \
+        LOOPS(row)(d, x, w, shift, y, rows, first, last, size, stride);                            \
+    }
+ROW(3, 1)
+ROW(3, 2)
+ROW(5, 1)
+ROW(5, 2)
+
+static const struct kn_depthwise_loops LOOPS(loops) = {
+    LANES, {{LOOPS(row_3_1), LOOPS(row_3_2)}, {LOOPS(row_5_1), LOOPS(row_5_2)}}};
+
+#undef VEC
+#undef BITS
+#undef VLOAD
+#undef VSTORE
+#undef INLINE
+#undef ROW
+#undef LOOPS
+#undef TARGET
+#undef LANES
