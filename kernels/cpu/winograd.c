@@ -8,11 +8,8 @@
 #include "runtime/base/machine.h"
 
 struct kn_winograd_loops {
-    int panel; /* columns of the weights that lie together */
     void (*input)(int m, const float *src, int64_t row, int64_t ci, float *v, int64_t step);
     void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
-    void (*product)(const float *a, int64_t lda, const float *b, float *c, int64_t ldc,
-                    int64_t rows, int64_t k, int64_t n);
 };
 
 enum {
@@ -23,23 +20,17 @@ enum {
 #define LOOPS(name) base_##name
 #define TARGET
 #define LANES 4
-#define WIDE  2
-#define ROWS  6
 #include "kernels/cpu/winograd_loops.h"
 
 #if defined(__x86_64__)
 #define LOOPS(name) avx2_##name
 #define TARGET      __attribute__((target("avx2,fma")))
 #define LANES       8
-#define WIDE        2
-#define ROWS        6
 #include "kernels/cpu/winograd_loops.h"
 
 #define LOOPS(name) avx512_##name
 #define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
 #define LANES       16
-#define WIDE        2
-#define ROWS        14
 #include "kernels/cpu/winograd_loops.h"
 #endif
 
@@ -87,18 +78,18 @@ bool kn_winograd_solve(struct kn_winograd *w)
     if (__builtin_mul_overflow(w->block + 1, n_products(w) * (w->ci + w->co) * 8, &pixels))
         return false;
     w->loops = loops_here();
-    return true;
+    w->product = (struct kn_product){.k = w->ci, .n = w->co};
+    return kn_product_solve(&w->product);
 }
 
 int kn_winograd_panel(const struct kn_winograd *w)
 {
-    return w->loops->panel;
+    return (int)w->product.panel;
 }
 
 size_t kn_winograd_pack_bytes(const struct kn_winograd *w)
 {
-    const int64_t panel = w->loops->panel;
-    return (size_t)(n_products(w) * w->ci * ((w->co + panel - 1) / panel * panel)) * sizeof(float);
+    return (size_t)n_products(w) * kn_product_pack_bytes(&w->product);
 }
 
 enum { PACKED = 8 }; /* filters transformed at a time; a panel has a multiple of it */
@@ -132,8 +123,8 @@ KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, in
 
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst)
 {
-    const int64_t panel = w->loops->panel, ci = w->ci, co = w->co;
-    const int64_t columns = (co + panel - 1) / panel * panel, matrix = ci * columns;
+    const int64_t panel = w->product.panel, ci = w->ci, co = w->co;
+    const int64_t columns = w->product.panels * panel, matrix = ci * columns;
 
     if (columns != co)
         memset(dst, 0, kn_winograd_pack_bytes(w));
@@ -224,12 +215,15 @@ void kn_winograd_multiply(const struct kn_winograd *w, const float *packed, int6
                           int64_t from, int64_t to, float *room)
 {
     const int64_t in_step = step_of(w, w->ci), out_step = step_of(w, w->co);
-    const int64_t matrix = (int64_t)(kn_winograd_pack_bytes(w) / sizeof(float)) / n_products(w);
-    float *v = room, *p = v + n_products(w) * in_step;
+    const int64_t matrix = (int64_t)(kn_product_pack_bytes(&w->product) / sizeof(float));
+    const float *v = room;
+    float *p = room + n_products(w) * in_step;
 
-    for (int64_t k = from; k < to; k++)
-        w->loops->product(v + k * in_step, w->ci, packed + k * matrix, p + k * out_step, w->co,
-                          tiles, w->ci, w->co);
+    for (int64_t k = from; k < to; k++) {
+        const struct kn_product_part part = kn_product_whole(
+            &w->product, packed + k * matrix, v + k * in_step, p + k * out_step, tiles);
+        kn_product_run(&w->product, &part, NULL);
+    }
 }
 
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,

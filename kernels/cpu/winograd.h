@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/cpu/product.h"
+
 struct kn_winograd_loops;
 
 struct kn_winograd {
@@ -32,6 +34,7 @@ struct kn_winograd {
     int64_t tiles_h, tiles_w; /* per image */
     int64_t block;            /* tiles worked on at a time */
     const struct kn_winograd_loops *loops;
+    struct kn_product product; /* of a tile's values at one place: as many of them as (m + 2)^2 */
     /* Asked between blocks; true: the output will not be used, kn_winograd_run returns. NULL: no.
      */
     bool (*ends)(void *arg);

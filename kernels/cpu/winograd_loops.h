@@ -3,13 +3,10 @@
  *   LOOPS(name)  a name of its own for every function
  *   TARGET       the attribute that selects the instruction set
  *   LANES        floats in a vector
- *   WIDE         vectors side by side in a panel of the product
- *   ROWS         of a product, whose sums are held in registers
  */
 
 typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-#define VEC   LOOPS(vec)
-#define PANEL (LANES * WIDE)
+#define VEC LOOPS(vec)
 
 #define VLOAD(p)     (*(const VEC *)(p))
 #define VSTORE(p, v) (*(VEC *)(p) = (v))
@@ -133,90 +130,12 @@ TARGET static void LOOPS(output)(int m, const float *p, int64_t step, int64_t co
         LOOPS(tile_out)(p, step, co, y, row, 2);
 }
 
-/* ---- the product ---- */
-
-/*
- * c [rows, wide vectors] = a [rows, k] x b, where b holds k rows of a panel. Rows are addressed in
- * fours from pointers that move along, which leaves registers for the sums. `next`: a panel that
- * will be wanted soon.
- */
-INLINE void LOOPS(corner)(const float *a, int64_t lda, const float *b, float *c, int64_t ldc,
-                          int64_t k, const float *next, const int rows, const int wide)
-{
-    VEC sum[ROWS][WIDE];
-    const float *from[(ROWS + 3) / 4];
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < wide; j++)
-            sum[i][j] = (VEC){0};
-    for (int i = 0; i < rows; i += 4)
-        from[i / 4] = a + i * lda;
-    for (int64_t l = 0; l < k; l++) {
-        VEC w[WIDE];
-        for (int j = 0; j < wide; j++)
-            w[j] = VLOAD(b + j * LANES);
-        for (int j = 0; j < PANEL; j += LINE)
-            __builtin_prefetch(next + j, 0, 2);
-        for (int i = 0; i < rows; i++)
-            for (int j = 0; j < wide; j++)
-                sum[i][j] += from[i / 4][i % 4 * lda] * w[j];
-        for (int i = 0; i < rows; i += 4)
-            from[i / 4]++;
-        b += PANEL;
-        next += PANEL;
-    }
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < wide; j++)
-            VSTORE(c + i * ldc + j * LANES, sum[i][j]);
-}
-
-#define CORNER(r, w)                                                                               \
-    case (r)*4 + (w):                                                                              \
-        LOOPS(corner)(ar, lda, b, cr, ldc, k, next, r, w);                                         \
-        break;
-#define CORNERS(r)  CORNER(r, 1) CORNER(r, 2)
-#define SIX_CORNERS CORNERS(1) CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
-#if ROWS == 6
-#define ALL_CORNERS SIX_CORNERS
-#else
-#define ALL_CORNERS                                                                                \
-    SIX_CORNERS CORNERS(7) CORNERS(8) CORNERS(9) CORNERS(10) CORNERS(11) CORNERS(12) CORNERS(13)   \
-        CORNERS(14)
-#endif
-
-TARGET static void LOOPS(product)(const float *a, int64_t lda, const float *b, float *c,
-                                  int64_t ldc, int64_t rows, int64_t k, int64_t n)
-{
-    const int64_t parts = (rows + ROWS - 1) / ROWS; /* of even height */
-    for (int64_t j = 0; j < n; j += PANEL, b += k * PANEL) {
-        const int wide = (int)((n - j < PANEL ? n - j : PANEL) / LANES);
-        const float *ar = a, *next = b + k * PANEL;
-        float *cr = c + j;
-        for (int64_t i = 0; i < parts; i++) {
-            const int64_t r = rows / parts + (i < rows % parts);
-            switch (r * 4 + wide) {
-                ALL_CORNERS
-            }
-            ar += r * lda;
-            cr += r * ldc;
-            next = b;
-        }
-    }
-}
-
-static const struct kn_winograd_loops LOOPS(loops) = {PANEL, LOOPS(input), LOOPS(output),
-                                                      LOOPS(product)};
+static const struct kn_winograd_loops LOOPS(loops) = {LOOPS(input), LOOPS(output)};
 
 #undef VEC
-#undef PANEL
 #undef VLOAD
 #undef VSTORE
 #undef INLINE
-#undef CORNER
-#undef CORNERS
-#undef SIX_CORNERS
-#undef ALL_CORNERS
 #undef LOOPS
 #undef TARGET
 #undef LANES
-#undef WIDE
-#undef ROWS
