@@ -8,9 +8,18 @@
 
 #include "runtime/base/machine.h"
 
+/* A vector in a register: a compiler would load it again at each use. */
+#if defined(__x86_64__)
+#define KEEP(v) __asm__("" : "+v"(v))
+#else
+#define KEEP(v) ((void)(v))
+#endif
+
 enum {
-    LINE = 16, /* floats in a cache line */
-    WIDE = 2,  /* vectors side by side in a panel */
+    LINE = 16,       /* floats in a cache line */
+    WIDE = 2,        /* vectors side by side in a panel */
+    MOST_PANELS = 4, /* done at a time, of few rows */
+    AHEAD = 256,     /* floats that a panel of those is asked for before they are used */
     /* Terms of a sum that are done at a time: as much of a panel stays in the nearer cache while
      * all rows of a block pass over it. */
     BLOCK_K = 768,
@@ -28,12 +37,14 @@ struct strip {
     int64_t ahead; /* of `next` per term */
     int64_t rows, k;
     int wide, last; /* vectors, and the last one's floats */
+    int panels;     /* at once, whole ones, */
+    int64_t step;   /* so many packed floats apart */
     bool clips;
     float least, most;
 };
 
 struct kn_product_loops {
-    int lanes, rows;
+    int lanes, rows, thin;
     void (*strip)(const struct strip *s);
 };
 
@@ -41,6 +52,7 @@ struct kn_product_loops {
 #define TARGET
 #define LANES 4
 #define ROWS  6
+#define THIN  3
 #include "kernels/cpu/product_loops.h"
 
 #if defined(__x86_64__)
@@ -48,12 +60,14 @@ struct kn_product_loops {
 #define TARGET      __attribute__((target("avx2,fma")))
 #define LANES       8
 #define ROWS        6
+#define THIN        3
 #include "kernels/cpu/product_loops.h"
 
 #define LOOPS(name) avx512_##name
 #define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
 #define LANES       16
 #define ROWS        14
+#define THIN        6
 #include "kernels/cpu/product_loops.h"
 #endif
 
@@ -148,6 +162,7 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         .ldc = t->ldc,
         .rows = at->rows,
         .k = at->k,
+        .step = step,
         .ahead = (p->panel + groups - 1) / groups,
         .clips = last && ends && ends->clips,
     };
@@ -163,8 +178,13 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         s.least = ends->least;
         s.most = ends->most;
     }
-    for (int64_t i = t->from; i < t->to; i++) {
-        const int64_t col = i * p->panel, cols = smaller(p->n - col, p->panel);
+    const int64_t thin = p->loops->thin;
+    const int64_t at_once = at->rows > thin ? 1 : at->rows > 1 ? 2 : MOST_PANELS;
+    for (int64_t i = t->from; i < t->to; i += s.panels) {
+        const int64_t col = i * p->panel;
+        const bool whole = i + at_once <= t->to && col + at_once * p->panel <= p->n;
+        s.panels = whole ? (int)at_once : 1;
+        const int64_t cols = smaller(p->n - col, s.panels * p->panel);
         s.wide = (int)((cols - 1) / p->loops->lanes) + 1;
         s.last = (int)(cols - (s.wide - 1) * p->loops->lanes);
         s.b = t->packed + i * step + at->k_from * p->panel;

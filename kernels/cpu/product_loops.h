@@ -4,6 +4,7 @@
  *   TARGET       the attribute that selects the instruction set
  *   LANES        floats in a vector
  *   ROWS         whose sums, of WIDE vectors each, are held in registers
+ *   THIN         rows, at most, of which several panels are done at a time
  */
 
 typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -51,6 +52,15 @@ INLINE VEC LOOPS(choose)(BITS yes, VEC a, VEC b)
     return (VEC)((yes & (BITS)a) | (~yes & (BITS)b));
 }
 
+INLINE VEC LOOPS(clip)(const struct strip *s, VEC v)
+{
+    const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
+    if (!s->clips)
+        return v;
+    v = LOOPS(choose)(v < least, least, v);
+    return LOOPS(choose)(v > most, most, v);
+}
+
 /*
  * `rows` rows of one panel, `wide` vectors of it. Rows of a are addressed in fours from pointers
  * that move along, which leaves registers for the sums.
@@ -86,7 +96,7 @@ INLINE void LOOPS(corner)(const struct strip *s, const float *a, float *c, const
         next += ahead;
     }
     if (s->clips) {
-        const VEC least = (VEC){0} + s->least, most = (VEC){0} + s->most;
+        const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < wide; j++) {
                 const VEC v = LOOPS(choose)(sum[i][j] < least, least, sum[i][j]);
@@ -96,7 +106,43 @@ INLINE void LOOPS(corner)(const struct strip *s, const float *a, float *c, const
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < wide; j++)
             LOOPS(store_some)
-            (c + i * s->ldc + j * LANES, sum[i][j], j < wide - 1 ? LANES : s->last);
+    (c + i * s->ldc + j * LANES, sum[i][j], j < wide - 1 ? LANES : s->last);
+}
+
+/*
+ * Few rows of `panels` whole panels: of one there would be too few sums for a new multiplication
+ * to begin before the one before it has ended.
+ */
+INLINE void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
+{
+    const int wide = panels * WIDE;
+    const float *b = s->b, *a = s->a;
+    VEC sum[THIN][MOST_PANELS * WIDE];
+
+    for (int j = 0; j < wide; j++) {
+        const VEC bias = s->bias ? VLOAD(s->bias + j * LANES) : (VEC){0};
+        for (int i = 0; i < rows; i++)
+            sum[i][j] = s->start ? VLOAD(s->start + i * s->ld_start + j * LANES) + bias : bias;
+    }
+    for (int64_t l = 0; l < s->k; l++) {
+        for (int i = 0; i < panels; i++)
+            for (int j = 0; j < PANEL; j += LINE)
+                __builtin_prefetch(b + i * s->step + j + AHEAD, 0, 3);
+        VEC w[MOST_PANELS * WIDE];
+        for (int j = 0; j < wide; j++)
+            w[j] = VLOAD(b + j / WIDE * s->step + j % WIDE * LANES);
+        if (rows > 1)
+            for (int j = 0; j < wide; j++)
+                KEEP(w[j]);
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < wide; j++)
+                sum[i][j] += a[i * s->lda] * w[j];
+        a++;
+        b += PANEL;
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < wide; j++)
+            VSTORE(s->c + i * s->ldc + j * LANES, LOOPS(clip)(s, sum[i][j]));
 }
 
 #define CORNER(r, w)                                                                               \
@@ -113,13 +159,31 @@ INLINE void LOOPS(corner)(const struct strip *s, const float *a, float *c, const
         CORNERS(14)
 #endif
 
-/* All rows of one panel, in groups of even height. */
+#define THIN_CORNER(r, panels)                                                                     \
+    case (r)*MOST_PANELS + (panels):                                                               \
+        LOOPS(thin)(s, r, panels);                                                                 \
+        break;
+#if THIN == 3
+#define ALL_THIN THIN_CORNER(1, 4) THIN_CORNER(2, 2) THIN_CORNER(3, 2)
+#else
+#define ALL_THIN                                                                                   \
+    THIN_CORNER(1, 4)                                                                              \
+    THIN_CORNER(2, 2) THIN_CORNER(3, 2) THIN_CORNER(4, 2) THIN_CORNER(5, 2) THIN_CORNER(6, 2)
+#endif
+
+/* s->panels of them at once, or all rows of one panel in groups of even height. */
 TARGET static void LOOPS(strip)(const struct strip *s)
 {
     const int64_t groups = (s->rows + ROWS - 1) / ROWS;
     const float *a = s->a, *start = s->start, *next = s->next;
     float *c = s->c;
 
+    if (s->panels > 1) {
+        switch (s->rows * MOST_PANELS + s->panels) {
+            ALL_THIN
+        }
+        return;
+    }
     for (int64_t i = 0; i < groups; i++) {
         const int64_t r = s->rows / groups + (i < s->rows % groups);
         switch (r * 4 + s->wide) {
@@ -133,7 +197,7 @@ TARGET static void LOOPS(strip)(const struct strip *s)
     }
 }
 
-static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, LOOPS(strip)};
+static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, THIN, LOOPS(strip)};
 
 #undef VEC
 #undef BITS
@@ -142,6 +206,8 @@ static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, LOOPS(strip)};
 #undef VSTORE
 #undef INLINE
 #undef CORNER
+#undef THIN_CORNER
+#undef ALL_THIN
 #undef CORNERS
 #undef SIX_CORNERS
 #undef ALL_CORNERS
@@ -149,3 +215,4 @@ static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, LOOPS(strip)};
 #undef TARGET
 #undef LANES
 #undef ROWS
+#undef THIN
