@@ -162,6 +162,10 @@ static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in
         *branch = b < 0 || b >= n->n_sub ? n->n_sub - 1 : b;
         return RT_OK;
     }
+    if (n->region && in->rank != 0) /* it was a Switch */
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "The second input must be a scalar, but it has shape %s",
+                       rt_shape_text((char[100]){0}, 100, in->rank, in->dim));
     if (!pl_truth(in, &yes))
         return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': a %s is no condition", n->name,
                        rt_dtype_name((enum rt_dtype)in->dtype));

@@ -6,9 +6,13 @@
 #include <string.h>
 
 #include "runtime/loop.h"
+#include "runtime/region.h"
 #include "runtime/resource.h"
 
 enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 300000 };
+
+/* The plan of a graph that is cut out, which it takes. */
+static enum rt_status build(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
 
 /* ---- sub-plans ---- */
 
@@ -105,10 +109,44 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
     return st;
 }
 
+/* The same of what was a part of this graph. */
+static enum rt_status build_regions(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
+{
+    const int skip = n->kind == PL_IF;
+    n->sub = rt_arena_array(g->arena, 2, sizeof *n->sub);
+    if (!n->sub)
+        return rt_fail_memory(err, "a plan", 0);
+    for (int slot = 0; slot < 2; slot++) {
+        struct pl_graph *r = &n->region[slot];
+        for (int k = 0; k < r->n_feeds; k++) {
+            const struct pl_node *from = &g->node[n->in[k + skip].node];
+            if (from->kind != PL_CONST || from->n_ctrl)
+                continue;
+            r->node[k].kind = PL_CONST;
+            rt_tensor_ref(&r->node[k].value, &from->value);
+        }
+        r->nodes_left = g->nodes_left;
+        struct pl_graph own = *r;
+        *r = (struct pl_graph){0};
+        enum rt_status st = build(&own, &n->sub[slot], err);
+        if (st)
+            return st;
+        n->n_sub = slot + 1;
+        n->effects |= n->sub[slot]->effects;
+    }
+    return RT_OK;
+}
+
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err)
 {
     for (int i = 0; i < g->n; i++) {
         struct pl_node *n = &g->node[i];
+        if (n->kind != PL_GONE && n->region) {
+            enum rt_status st = build_regions(g, n, err);
+            if (st)
+                return st;
+            continue;
+        }
         if (n->kind != PL_OP || !n->def || !n->def->op)
             continue;
         const struct rt_func_ref *refs[2] = {NULL, NULL}, *many = NULL;
@@ -302,6 +340,7 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
         p->node[i] = g->node[order[i]];
         g->node[order[i]].value = (struct rt_tensor){0}; /* ours now */
         g->node[order[i]].n_sub = 0;
+        g->node[order[i]].region = NULL;
         place[order[i]] = i;
     }
     for (int i = 0; i < p->n_nodes; i++) {
@@ -474,6 +513,8 @@ static void clear_graph(struct pl_graph *g)
         rt_tensor_clear(&g->node[i].value);
         for (int k = 0; k < g->node[i].n_sub; k++)
             rt_plan_free(g->node[i].sub[k]);
+        for (int k = 0; g->node[i].region && k < 2; k++)
+            pl_graph_clear(&g->node[i].region[k]);
     }
     free(g->node);
     free(g->target);
@@ -503,21 +544,20 @@ static enum rt_status settle(struct pl_graph *g, struct rt_error *err)
     return st;
 }
 
-static enum rt_status gather_nodes(struct pl_graph *g, const struct pl_request *q,
-                                   struct rt_error *err)
+/* Control flow of TensorFlow 1, and loops that are layers. A plan without tokens left is one that
+ * can be simplified, and what is known then may be more. */
+static enum rt_status raise(struct pl_graph *g, struct rt_error *err)
 {
-    const enum rt_status st = pl_cut(g, q, err);
-    return st ? st : settle(g, err);
-}
+    bool again = true;
+    enum rt_status st = RT_OK;
 
-/* Loops that are layers. A plan without a frame left is one that can be simplified. */
-static enum rt_status fuse_loops(struct pl_graph *g, struct rt_error *err)
-{
-    bool changed = false;
-    enum rt_status st = pl_fuse_frames(g, &changed, err);
-
-    if (!st && changed)
-        st = settle(g, err);
+    for (int round = 0; !st && again && round < 32; round++) {
+        st = pl_raise_branches(g, &again, err);
+        if (!st && !again)
+            st = pl_fuse_frames(g, &again, err);
+        if (!st && again)
+            st = settle(g, err);
+    }
     return st ? st : pl_fuse_loops(g, err);
 }
 
@@ -536,7 +576,9 @@ enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct r
     if (!st && !(out->arena = rt_arena_new((size_t)1 << 31)))
         st = rt_fail_memory(err, "a plan", 0);
     if (!st)
-        st = gather_nodes(out, &r.q, err);
+        st = pl_cut(out, &r.q, err);
+    if (!st)
+        st = settle(out, err);
     out->nodes_left = NULL;
     sub_request_clear(&r);
     if (st)
@@ -552,50 +594,61 @@ void pl_graph_clear(struct pl_graph *g)
     *g = (struct pl_graph){0};
 }
 
+static enum rt_status build(struct pl_graph *g, struct rt_plan **out, struct rt_error *err)
+{
+    struct rt_session *s = g->session;
+    const bool fuses = s->n_devices <= 1 && !s->options.tuning.no_fusion;
+    enum rt_status st = settle(g, err);
+
+    *g->nodes_left -= g->n;
+    if (!st && *g->nodes_left < 0)
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes with all functions in place",
+                     MAX_ALL_NODES);
+    if (!st && fuses)
+        st = raise(g, err);
+    if (!st)
+        st = pl_sub_plans(g, err);
+    if (!st) {
+        pl_prune(g);
+        if (!g->is_load)
+            mark_written(g);
+        if (fuses)
+            st = pl_fuse(g, err);
+    }
+    if (!st) {
+        pl_prune(g);
+        st = pl_place(g, err);
+    }
+    if (!st)
+        st = pl_finish(g, out, err);
+    /* Copies between devices, and what runs once, are left to tier 0. */
+    if (!st && !(*out)->tokens && s->n_devices <= 1 && !g->is_load &&
+        !s->options.tuning.no_specialise)
+        (*out)->segment = rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1,
+                                         sizeof *(*out)->segment); /* NULL: never compiled */
+    clear_graph(g);
+    if (st)
+        rt_arena_free(g->arena);
+    return st;
+}
+
 enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
                              struct rt_plan **out, struct rt_error *err)
 {
     int64_t nodes_left = MAX_ALL_NODES;
     struct pl_graph g = {.session = s,
+                         .arena = rt_arena_new((size_t)1 << 31),
                          .serving = s->serving,
                          .depth = depth,
                          .is_load = q->is_load,
                          .nodes_left = q->nodes_left ? q->nodes_left : &nodes_left};
-    const bool fuses = s->n_devices <= 1 && !s->options.tuning.no_fusion;
     enum rt_status st;
-    g.arena = rt_arena_new((size_t)1 << 31);
     if (!g.arena)
         return rt_fail_memory(err, "a plan", 0);
-    st = gather_nodes(&g, q, err);
-    *g.nodes_left -= g.n;
-    if (!st && *g.nodes_left < 0)
-        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes with all functions in place",
-                     MAX_ALL_NODES);
-    if (!st && fuses)
-        st = fuse_loops(&g, err);
+    st = pl_cut(&g, q, err);
     if (!st)
-        st = pl_sub_plans(&g, err);
-    if (!st) {
-        pl_prune(&g);
-        if (!q->is_load)
-            mark_written(&g);
-        if (fuses)
-            st = pl_fuse(&g, err);
-    }
-    if (!st) {
-        pl_prune(&g);
-        st = pl_place(&g, err);
-    }
-    if (!st)
-        st = pl_finish(&g, out, err);
-    /* Copies between devices, and what runs once, are left to tier 0. */
-    if (!st && !(*out)->tokens && s->n_devices <= 1 && !q->is_load &&
-        !s->options.tuning.no_specialise)
-        (*out)->segment = rt_arena_array(g.arena, (size_t)(*out)->n_nodes + 1,
-                                         sizeof *(*out)->segment); /* NULL: never compiled */
-    clear_graph(&g);
-    if (st)
-        rt_arena_free(g.arena);
+        return build(&g, out, err);
+    pl_graph_clear(&g);
     return st;
 }
 

@@ -9,6 +9,7 @@
  *   simplify.c  folding, identities, equal nodes, constant branches
  *   untaken.c   branches of TensorFlow 1 that no run takes are left out
  *   freeze.c    reads of variables that nothing writes become constants
+ *   raise.c     branches of TensorFlow 1 become branches with graphs of their own (region.h)
  *   fuse_frame.c, fuse_loop.c  loops that are recurrent layers (cell.c knows the cells)
  *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
  *   place.c     devices, copies where a tensor crosses
@@ -46,6 +47,7 @@ struct pl_edge {
     int node, out; /* node -1: none */
 };
 
+struct pl_graph;
 struct pl_node {
     uint8_t kind;
     uint8_t effect;            /* enum rt_effect of the op */
@@ -60,6 +62,8 @@ struct pl_node {
     int *ctrl;
     const struct rt_func_ref *call; /* a call not inlined yet: of this function, with its inputs */
     int call_skip;                  /* from this one on (1: it was a branch) */
+    struct pl_graph *region;        /* of a PL_IF or PL_WHILE that was nodes of this graph: what its
+                                       sub-plans are made of */
     struct rt_tensor value;
     int feed;
     uint8_t copy_dtype; /* of PL_COPY */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan.h"
+#include "runtime/condition.h"
 
 enum { UNKNOWN = -1 };
 
@@ -26,21 +26,6 @@ struct work {
     int *first, *reader; /* node i is waited for by reader[first[i]] .. reader[first[i + 1] - 1] */
     int *stack;
 };
-
-static bool is_op(const struct pl_node *n, const char *plain, const char *ref)
-{
-    return pl_is(n, plain) || pl_is(n, ref);
-}
-
-static bool is_switch(const struct pl_node *n)
-{
-    return is_op(n, "Switch", "RefSwitch") && n->n_in == 2 && n->n_out == 2;
-}
-
-static bool is_merge(const struct pl_node *n)
-{
-    return is_op(n, "Merge", "RefMerge");
-}
 
 static bool is_dead(const struct work *w, struct pl_edge e)
 {
@@ -55,7 +40,7 @@ static bool find_taken(struct work *w)
     for (int i = 0; i < w->n; i++) {
         const struct pl_node *n = &w->g->node[i];
         w->taken[i] = UNKNOWN;
-        if (!is_switch(n))
+        if (!pl_is_switch(n))
             continue;
         const struct pl_node *by = &w->g->node[n->in[1].node];
         if (by->kind != PL_CONST || by->n_ctrl || by->value.dtype != RT_BOOL ||
@@ -117,11 +102,11 @@ static bool dies(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];
     int n_dead = 0;
-    if (is_merge(n)) {
+    if (pl_is_merge(n)) {
         for (int k = 0; k < n->n_in; k++) {
             if (!is_dead(w, n->in[k]))
                 continue;
-            if (is_op(&w->g->node[n->in[k].node], "Enter", "RefEnter"))
+            if (pl_is_either(&w->g->node[n->in[k].node], "Enter", "RefEnter"))
                 return true;
             n_dead++;
         }
@@ -158,7 +143,7 @@ static void find_dead(struct work *w)
 
 static bool has_effect(const struct pl_node *n)
 {
-    return n->kind == PL_OP && n->effect != RT_PURE && n->effect != RT_READS &&
+    return (n->kind == PL_OP || n->region) && n->effect != RT_PURE && n->effect != RT_READS &&
            n->effect != RT_RANDOM;
 }
 
@@ -237,12 +222,12 @@ static bool may_stay(const struct work *w, int i)
             return false;
     if (w->taken[i] != UNKNOWN)
         return !is_ref(n) || is_plain_ref(w, i);
-    if (!is_merge(n) || !has_dead_input(w, n))
+    if (!pl_is_merge(n) || !has_dead_input(w, n))
         return true;
     const int live = only_live(w, n);
     return live >= 0 && n->n_ctrl == 0 && n->n_out == 2 &&
-           !is_op(&w->g->node[n->in[live].node], "Enter", "RefEnter") &&
-           !is_op(&w->g->node[n->in[live].node], "NextIteration", "RefNextIteration") &&
+           !pl_is_either(&w->g->node[n->in[live].node], "Enter", "RefEnter") &&
+           !pl_is_either(&w->g->node[n->in[live].node], "NextIteration", "RefNextIteration") &&
            (!is_ref(n) || is_plain_ref(w, i));
 }
 
@@ -334,7 +319,7 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
         p[i] = (struct place){{-1, 0}, -1};
         if (g->node[i].kind == PL_GONE || w->dead[i])
             continue;
-        const bool merges = is_merge(&g->node[i]) && has_dead_input(w, &g->node[i]);
+        const bool merges = pl_is_merge(&g->node[i]) && has_dead_input(w, &g->node[i]);
         if (!merges && w->taken[i] == UNKNOWN)
             continue;
         const int live = merges ? only_live(w, &g->node[i]) : 0;

@@ -381,11 +381,23 @@ class RandomGraph:
         if not a or not n:
             return False
         tf = self.tf
-        which = tf.equal(tf.math.floormod(tf.reduce_sum(n.tensor), tf.constant(2, n.tensor.dtype)), 0)
-        x = a.tensor
-        y = tf.cond(which, lambda: tf.tanh(x) * 2 + 1, lambda: tf.nn.relu(x) - tf.sigmoid(x))
-        y.set_shape(x.shape)
-        self.keep_row(y, a.bound + 3, a)
+        rest = lambda k: tf.equal(tf.math.floormod(tf.reduce_sum(n.tensor), tf.constant(k, n.tensor.dtype)), 0)
+        which, x = rest(2), a.tensor
+        then, other = lambda: tf.tanh(x) * 2 + 1, lambda: tf.nn.relu(x) - tf.sigmoid(x)
+        form = self.pick(["plain", "nested", "many", "known"])
+        if form == "nested":
+            third = rest(3)
+            both = [tf.cond(which, lambda: tf.cond(third, then, lambda: tf.abs(x)), other)]
+        elif form == "many":
+            both = tf.cond(which, lambda: (then(), x * np.float32(0.5)), lambda: (other(), x + np.float32(0.25)))
+        elif form == "known":
+            flag = tf.compat.v1.placeholder_with_default(self.chance(0.5), [])
+            both = [tf.cond(flag, then, lambda: tf.cond(which, other, lambda: tf.identity(x)))]
+        else:
+            both = [tf.cond(which, then, other)]
+        for y in both:
+            y.set_shape(x.shape)
+            self.keep_row(y, a.bound + 3, a)
         return True
 
     def loop(self):
@@ -406,7 +418,11 @@ class RandomGraph:
                                         shape_invariants=[tf.TensorShape([]), x.shape, tf.TensorShape(None)])
             self.keep(tf.reshape(items.stack(), [-1, k]), max(v.bound, 1))
         else:
-            step = lambda i, h: (i + 1, tf.tanh(tf.matmul(h, w) + b) + x * np.float32(0.5))
+            cell = lambda h: tf.tanh(tf.matmul(h, w) + b)
+            turn = cell
+            if self.chance(0.3):
+                turn = lambda h, i: tf.cond(tf.equal(tf.math.floormod(i, 2), 0), lambda: cell(h), lambda: tf.nn.relu(h) * np.float32(0.5))
+            step = lambda i, h: (i + 1, (turn(h) if turn is cell else turn(h, i)) + x * np.float32(0.5))
             _, h = tf.while_loop(lambda i, h: i < limit, step, [tf.constant(0), x], shape_invariants=[tf.TensorShape([]), x.shape])
         self.keep_row(h, v.bound + 1, v)
         return True

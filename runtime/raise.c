@@ -1,0 +1,710 @@
+/*
+ * Branches of TensorFlow 1 become branches as later versions write them: what lies between the
+ * Switches of one predicate and the Merges that join its sides is moved into two graphs of its own,
+ * and one node (PL_IF) takes its place. Then neither graph has tokens in it, each is simplified,
+ * fused and compiled, and only what is taken is run.
+ *
+ * Branches are raised from the innermost outwards, those of one depth (of conditions, condition.h)
+ * in one round. What has no such order (a Merge of something else, an edge out of a branch, a dead
+ * fetch) stays for the token executor.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/condition.h"
+#include "runtime/region.h"
+
+enum { MAX_CAPTURES = 4096, NONE = -1 };
+
+/* Branches that are raised together: whatever edges join. */
+struct component {
+    struct pl_side of;        /* without the side */
+    struct pl_edge by;        /* the predicate as it is read */
+    struct pl_condition rest; /* under which the whole is alive */
+    int frame;
+    int at; /* the new node */
+    int first_merge, n_merges;
+    int n_outputs;
+    struct pl_edge *capture; /* of the outer graph */
+    int n_captures, capture_room;
+    int *ctrl;
+    int n_ctrl, ctrl_room;
+};
+
+struct work {
+    struct pl_graph *g;
+    int n; /* nodes of the graph as it came */
+    struct pl_conditions all;
+    bool *index_read; /* per node: of a Merge, output 1 */
+    int *join;        /* union-find; nodes of branches of the greatest depth, and their Merges */
+    int *component;   /* per root: of w->c, -1: none */
+    int *moved;       /* per node: its index in the branch, -1: none yet */
+    int *side_of;     /* per free constant: in which branch it was put last, 2 * component + side */
+    struct pl_edge (*output)[2]; /* per Merge: what takes the place of its outputs */
+    int *merge;                  /* those of the greatest depth, by component */
+    int n_merges, depth;
+    struct component *c;
+    int n_components;
+    struct rt_error *err;
+};
+
+static const struct pl_node *node_of(const struct work *w, int i)
+{
+    return &w->g->node[i];
+}
+
+/* ---- components ---- */
+
+static int root_of(struct work *w, int i)
+{
+    while (w->join[i] != i) {
+        w->join[i] = w->join[w->join[i]];
+        i = w->join[i];
+    }
+    return i;
+}
+
+static bool is_inside(const struct work *w, int i)
+{
+    return i < w->n && w->all.on[i].n == w->depth;
+}
+
+static void join_nodes(struct work *w, int a, int b)
+{
+    w->join[root_of(w, a)] = root_of(w, b);
+}
+
+/* The greatest depth that is joined again, and whatever of it hangs together. */
+static bool find_components(struct work *w)
+{
+    struct pl_condition rest;
+    struct pl_side of;
+    w->depth = 0;
+    for (int i = 0; i < w->n; i++) {
+        const struct pl_node *n = node_of(w, i);
+        if (n->kind == PL_GONE)
+            continue;
+        w->depth = w->all.on[i].n > w->depth ? w->all.on[i].n : w->depth;
+        if (pl_is_merge(n) && !pl_is_loop_merge(w->g, n) && w->all.on[i].n + 1 > w->depth)
+            w->depth = w->all.on[i].n + 1;
+    }
+    if (!w->depth)
+        return false;
+    for (int i = 0; i < w->n; i++)
+        w->join[i] = i;
+    for (int i = 0; i < w->n; i++) {
+        const struct pl_node *n = node_of(w, i);
+        const bool ends = n->kind != PL_GONE && pl_is_merge(n) && !pl_is_loop_merge(w->g, n) &&
+                          w->all.on[i].n + 1 == w->depth && pl_merged(&w->all, n, &of, &rest);
+        if (ends)
+            w->merge[w->n_merges++] = i;
+        if (n->kind == PL_GONE || (!ends && !is_inside(w, i)))
+            continue;
+        for (int k = 0; k < n->n_in + n->n_ctrl; k++) {
+            const int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+            if (is_inside(w, from) && (k < n->n_in || !ends))
+                join_nodes(w, from, i);
+        }
+    }
+    return w->n_merges > 0;
+}
+
+static int by_root(const void *a, const void *b)
+{
+    const int *x = a, *y = b; /* root, merge */
+    return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : x[1] - y[1];
+}
+
+static bool list_components(struct work *w)
+{
+    int *pair = malloc(((size_t)w->n_merges + 1) * 2 * sizeof *pair);
+    w->c = calloc((size_t)w->n_merges + 1, sizeof *w->c);
+    if (!pair || !w->c) {
+        free(pair);
+        return false;
+    }
+    for (int k = 0; k < w->n_merges; k++) {
+        pair[2 * k] = root_of(w, w->merge[k]);
+        pair[2 * k + 1] = w->merge[k];
+    }
+    qsort(pair, (size_t)w->n_merges, 2 * sizeof *pair, by_root);
+    bool ok = true;
+    for (int k = 0; k < w->n_merges && ok; k++) {
+        struct pl_condition rest;
+        struct pl_side of;
+        const int m = w->merge[k] = pair[2 * k + 1];
+        pl_merged(&w->all, node_of(w, m), &of, &rest);
+        struct component *c = &w->c[w->n_components - 1];
+        if (k && pair[2 * k] == pair[2 * k - 2]) {
+            ok = pl_compare_edges(c->of.by, of.by) == 0 && pl_is_equal_condition(&c->rest, &rest);
+        } else {
+            c = &w->c[w->n_components++];
+            *c = (struct component){.of = of,
+                                    .rest = rest,
+                                    .first_merge = k,
+                                    .frame = w->all.frame[m],
+                                    .by = {NONE, 0}};
+        }
+        c->n_merges++;
+    }
+    for (int i = 0; i < w->n; i++)
+        w->component[i] = NONE;
+    for (int k = 0; k < w->n_components; k++)
+        w->component[root_of(w, w->merge[w->c[k].first_merge])] = k;
+    free(pair);
+    return ok;
+}
+
+/* ---- what a branch reads ---- */
+
+static bool capture(struct component *c, struct pl_edge e, int *at)
+{
+    for (*at = 0; *at < c->n_captures; ++*at)
+        if (pl_compare_edges(c->capture[*at], e) == 0)
+            return true;
+    if (c->n_captures == MAX_CAPTURES)
+        return false;
+    if (c->n_captures == c->capture_room) {
+        const int room = c->capture_room ? c->capture_room * 2 : 8;
+        struct pl_edge *more = realloc(c->capture, (size_t)room * sizeof *more);
+        if (!more)
+            return false;
+        c->capture = more;
+        c->capture_room = room;
+    }
+    c->capture[c->n_captures++] = e;
+    return true;
+}
+
+static bool wait_for(const struct work *w, struct component *c, int node)
+{
+    if (pl_is_free(node_of(w, node)))
+        return true;
+    if (!pl_is_within(&w->all.on[node], &c->rest) || w->all.frame[node] != c->frame)
+        return false;
+    for (int k = 0; k < c->n_ctrl; k++)
+        if (c->ctrl[k] == node)
+            return true;
+    if (c->n_ctrl == c->ctrl_room) {
+        const int room = c->ctrl_room ? c->ctrl_room * 2 : 8;
+        int *more = realloc(c->ctrl, (size_t)room * sizeof *more);
+        if (!more || c->n_ctrl == MAX_CAPTURES)
+            return false;
+        c->ctrl = more;
+        c->ctrl_room = room;
+    }
+    c->ctrl[c->n_ctrl++] = node;
+    return true;
+}
+
+/* The value that an edge brings into side `taken` of the branch, in the outer graph. */
+static bool source(const struct work *w, struct component *c, int taken, struct pl_edge e,
+                   struct pl_edge *out)
+{
+    const struct pl_node *n = node_of(w, e.node);
+    struct pl_edge by;
+    *out = e;
+    if (pl_is_choice(w->g, n, &by) && pl_compare_edges(by, c->of.by) == 0) {
+        if (e.out != taken)
+            return false;
+        for (int k = 0; k < n->n_ctrl; k++)
+            if (!wait_for(w, c, n->ctrl[k]))
+                return false;
+        c->by = n->in[1];
+        *out = n->in[0];
+        /* A handle is read where the Switch stands, not where its value is. */
+        if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
+            return false;
+    }
+    struct pl_condition on;
+    return pl_is_free(node_of(w, out->node)) ||
+           (pl_edge_condition(&w->all, *out, &on) && pl_is_within(&on, &c->rest) &&
+            w->all.frame[out->node] == c->frame && !pl_is_ref(w->g, *out));
+}
+
+static int taken_by(const struct work *w, const struct component *c, int i)
+{
+    const int at = pl_find_side(&w->all.on[i], c->of.by);
+    return at < 0 ? NONE : w->all.on[i].on[at].taken;
+}
+
+static struct component *component_of(struct work *w, int i)
+{
+    const int at = w->component[root_of(w, i)];
+    return at < 0 ? NULL : &w->c[at];
+}
+
+static bool reads(struct work *w, struct component *c, int taken, struct pl_edge e)
+{
+    struct pl_edge from;
+    int at;
+    return is_inside(w, e.node) || (source(w, c, taken, e, &from) &&
+                                    (pl_is_free(node_of(w, from.node)) || capture(c, from, &at)));
+}
+
+/* Captures and control edges of everything inside. False: something is not as a branch has it. */
+static bool find_captures(struct work *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        const struct pl_node *n = node_of(w, i);
+        if (n->kind == PL_GONE || !is_inside(w, i))
+            continue;
+        struct component *c = component_of(w, i);
+        const int taken = c ? taken_by(w, c, i) : NONE;
+        struct pl_condition own = w->all.on[i];
+        if (taken < 0 || n->kind == PL_FEED)
+            return false;
+        pl_remove_side(&own, pl_find_side(&own, c->of.by));
+        if (!pl_is_equal_condition(&own, &c->rest))
+            return false;
+        for (int k = 0; k < n->n_in; k++)
+            if (!reads(w, c, taken, n->in[k]))
+                return false;
+        for (int k = 0; k < n->n_ctrl; k++) {
+            const struct pl_node *from = node_of(w, n->ctrl[k]);
+            struct pl_edge by;
+            if (is_inside(w, n->ctrl[k]))
+                continue;
+            if (!pl_is_switch(from)) {
+                if (!wait_for(w, c, n->ctrl[k]))
+                    return false;
+                continue;
+            }
+            if (!pl_is_choice(w->g, from, &by)) /* a pivot of a loop around */
+                return false;
+            for (int j = 0; j < from->n_in; j++)
+                if (!wait_for(w, c, from->in[j].node))
+                    return false;
+            for (int j = 0; j < from->n_ctrl; j++)
+                if (!wait_for(w, c, from->ctrl[j]))
+                    return false;
+        }
+    }
+    for (int k = 0; k < w->n_components; k++) {
+        struct component *c = &w->c[k];
+        for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
+            const struct pl_node *m = node_of(w, w->merge[j]);
+            struct pl_condition rest;
+            struct pl_side of; /* each Merge says by itself which input is which side */
+            pl_merged(&w->all, m, &of, &rest);
+            if (pl_is(m, "RefMerge") || !reads(w, c, of.taken, m->in[0]) ||
+                !reads(w, c, !of.taken, m->in[1]))
+                return false;
+            for (int q = 0; q < m->n_ctrl; q++)
+                if (!wait_for(w, c, m->ctrl[q]))
+                    return false;
+        }
+        /* It runs where, and only where, the branch was alive. */
+        struct pl_condition own = {0}, more;
+        if (c->by.node < 0 || pl_is_ref(w->g, c->by) || !pl_edge_condition(&w->all, c->by, &more) ||
+            !pl_add_condition(&own, &more))
+            return false;
+        for (int j = 0; j < c->n_captures; j++)
+            if (!pl_edge_condition(&w->all, c->capture[j], &more) || !pl_add_condition(&own, &more))
+                return false;
+        for (int j = 0; j < c->n_ctrl; j++)
+            if (!pl_add_condition(&own, &w->all.on[c->ctrl[j]]))
+                return false;
+        if (!pl_is_equal_condition(&own, &c->rest))
+            return false;
+    }
+    return true;
+}
+
+static bool is_replaced(const struct work *w, int i)
+{
+    const struct pl_node *n = node_of(w, i);
+    return is_inside(w, i) ||
+           (pl_is_merge(n) && !pl_is_loop_merge(w->g, n) && w->all.on[i].n + 1 == w->depth);
+}
+
+/* Whether the graph has no cycle when every component is one node. Those are told by their roots,
+ * w->n + index. */
+static bool stays_acyclic(struct work *w)
+{
+    const int n = w->n + w->n_components;
+    int *waits = calloc((size_t)n + 1, sizeof *waits),
+        *first = calloc((size_t)n + 2, sizeof *first);
+    int *ready = malloc(((size_t)n + 1) * sizeof *ready), *to = NULL;
+    size_t edges = 0;
+    int n_ready = 0, n_done = 0, n_all = 0;
+    bool ok = false;
+    for (int i = 0; i < w->n; i++)
+        if (node_of(w, i)->kind != PL_GONE)
+            edges += (size_t)(node_of(w, i)->n_in + node_of(w, i)->n_ctrl);
+    for (int k = 0; k < w->n_components; k++)
+        edges += (size_t)(w->c[k].n_captures + w->c[k].n_ctrl + 1);
+    to = malloc((edges + 1) * sizeof *to);
+    if (!waits || !first || !ready || !to)
+        goto end;
+#define SELF(i)                                                                                    \
+    (w->component[root_of(w, i)] >= 0 && is_replaced(w, i) ? w->n + w->component[root_of(w, i)]    \
+                                                           : (i))
+    for (int fill = 0; fill < 2; fill++) {
+        for (int i = 0; i < w->n; i++) {
+            const struct pl_node *x = node_of(w, i);
+            const int self = SELF(i);
+            if (x->kind == PL_GONE || self >= w->n)
+                continue;
+            for (int k = 0; k < x->n_in + x->n_ctrl; k++) {
+                const int f = k < x->n_in ? x->in[k].node : x->ctrl[k - x->n_in];
+                if (pl_is_merge(x) && pl_is_back(node_of(w, f)))
+                    continue;
+                if (fill) {
+                    to[first[SELF(f) + 1]++] = self;
+                    waits[self]++;
+                } else
+                    first[SELF(f) + 2]++;
+            }
+        }
+        for (int c = 0; c < w->n_components; c++)
+            for (int k = -1; k < w->c[c].n_captures + w->c[c].n_ctrl; k++) {
+                const int f = k < 0                    ? w->c[c].by.node
+                              : k < w->c[c].n_captures ? w->c[c].capture[k].node
+                                                       : w->c[c].ctrl[k - w->c[c].n_captures];
+                if (fill) {
+                    to[first[SELF(f) + 1]++] = w->n + c;
+                    waits[w->n + c]++;
+                } else
+                    first[SELF(f) + 2]++;
+            }
+        for (int i = 0; !fill && i < n; i++)
+            first[i + 2] += first[i + 1];
+    }
+    for (int i = 0; i < n; i++) {
+        if (i < w->n && (node_of(w, i)->kind == PL_GONE || SELF(i) != i))
+            continue;
+        n_all++;
+        if (!waits[i])
+            ready[n_ready++] = i;
+    }
+    while (n_done < n_ready) {
+        const int i = ready[n_done++];
+        for (int k = first[i]; k < first[i + 1]; k++)
+            if (--waits[to[k]] == 0)
+                ready[n_ready++] = to[k];
+    }
+    ok = n_done == n_all;
+#undef SELF
+end:
+    free(waits);
+    free(first);
+    free(ready);
+    free(to);
+    return ok;
+}
+
+static bool is_reached_from_outside(const struct work *w)
+{
+    for (int k = 0; k < w->g->n_fetches; k++) {
+        const struct pl_edge e = w->g->fetch[k];
+        struct pl_condition on;
+        if (!pl_edge_condition(&w->all, e, &on) || on.n)
+            return true;
+    }
+    for (int k = 0; k < w->g->n_targets; k++)
+        if (is_inside(w, w->g->target[k]))
+            return true;
+    return false;
+}
+
+/* ---- raising ---- */
+
+static enum rt_status out_of_memory(struct work *w)
+{
+    return rt_fail_memory(w->err, "a plan", 0);
+}
+
+/* The edge as it is in the branch's graph. */
+static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
+                            struct pl_edge *out)
+{
+    struct component *c = &w->c[of];
+    struct pl_graph *to = &w->g->node[c->at].region[!taken];
+    struct pl_edge from;
+    int at;
+    if (is_inside(w, e.node)) {
+        *out = (struct pl_edge){w->moved[e.node], e.out};
+        return RT_OK;
+    }
+    if (!source(w, c, taken, e, &from))
+        return rt_fail(w->err, RT_INTERNAL, "'%s' is on no side", node_of(w, e.node)->name);
+    if (!pl_is_free(node_of(w, from.node))) {
+        if (!capture(c, from, &at))
+            return out_of_memory(w);
+        *out = (struct pl_edge){at, 0};
+        return RT_OK;
+    }
+    if (w->moved[from.node] < 0 || w->side_of[from.node] != 2 * of + taken) {
+        w->moved[from.node] = pl_region_node(w->g, from.node, false, to, w->err);
+        w->side_of[from.node] = 2 * of + taken;
+        if (w->moved[from.node] < 0)
+            return RT_RESOURCE_EXHAUSTED;
+    }
+    *out = (struct pl_edge){w->moved[from.node], 0};
+    return RT_OK;
+}
+
+/* The node that takes the component's place. */
+static enum rt_status add_node(struct work *w, struct component *c)
+{
+    struct pl_graph *g = w->g;
+    const int n_in = c->n_captures + 1;
+    struct pl_edge *in = calloc((size_t)n_in, sizeof *in);
+    uint8_t *dtype = calloc((size_t)n_in + 2 * (size_t)c->n_merges, 1), *out = dtype + n_in;
+    int *ctrl = rt_arena_array(g->arena, (size_t)c->n_ctrl + 1, sizeof *ctrl);
+    const int at = in && dtype && ctrl ? pl_add(g, w->err) : -1;
+    enum rt_status st = at < 0 ? out_of_memory(w) : RT_OK;
+    if (!st) {
+        in[0] = c->by;
+        for (int k = 0; k < c->n_captures; k++)
+            in[k + 1] = c->capture[k];
+        for (int k = 0; k < n_in; k++)
+            dtype[k] = (uint8_t)pl_edge_dtype(g, in[k]);
+        for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
+            const int m = w->merge[j];
+            w->output[m][0] = (struct pl_edge){at, c->n_outputs};
+            out[c->n_outputs++] = g->node[m].def->out_dtype[0];
+            if (!w->index_read[m])
+                continue;
+            w->output[m][1] = (struct pl_edge){at, c->n_outputs};
+            out[c->n_outputs++] = RT_I32;
+        }
+        struct pl_node *n = &g->node[at];
+        n->name = g->node[w->merge[c->first_merge]].name;
+        n->depth = g->node[w->merge[c->first_merge]].depth;
+        if (c->n_ctrl)
+            memcpy(ctrl, c->ctrl, (size_t)c->n_ctrl * sizeof *ctrl);
+        n->ctrl = ctrl;
+        n->n_ctrl = c->n_ctrl;
+        c->at = at;
+        const struct pl_regions r = {.kind = PL_IF,
+                                     .n_in = n_in,
+                                     .n_out = c->n_outputs,
+                                     .in = in,
+                                     .in_dtype = dtype,
+                                     .out_dtype = out};
+        st = pl_make_regions(g, at, &r, w->err);
+    }
+    for (int b = 0; b < 2 && !st; b++)
+        st = pl_region_begin(g, &g->node[at].region[b], c->n_captures, dtype + 1, c->n_outputs,
+                             g->node[at].name, w->err);
+    free(in);
+    free(dtype);
+    return st;
+}
+
+static enum rt_status move_nodes(struct work *w)
+{
+    struct pl_graph *g = w->g;
+    for (int k = 0; k < w->all.n_order; k++) {
+        const int i = w->all.order[k];
+        if (!is_inside(w, i))
+            continue;
+        struct component *c = component_of(w, i);
+        const int taken = taken_by(w, c, i);
+        struct pl_graph *to = &g->node[c->at].region[!taken];
+        w->moved[i] = pl_region_node(g, i, true, to, w->err);
+        if (w->moved[i] < 0)
+            return RT_RESOURCE_EXHAUSTED;
+        const struct pl_node *n = &to->node[w->moved[i]];
+        if ((n->kind == PL_OP || n->region) && n->effect != RT_PURE &&
+            !pl_add_target(to, w->moved[i]))
+            return out_of_memory(w);
+    }
+    /* A loop reads what stands behind it. */
+    for (int k = 0; k < w->all.n_order; k++) {
+        const int i = w->all.order[k];
+        if (!is_inside(w, i))
+            continue;
+        const int of = w->component[root_of(w, i)];
+        const int taken = taken_by(w, &w->c[of], i);
+        struct pl_graph *to = &g->node[w->c[of].at].region[!taken];
+        const struct pl_node *old = &g->node[i];
+        struct pl_edge *in = rt_arena_array(g->arena, (size_t)old->n_in + 1, sizeof *in);
+        int *ctrl = rt_arena_array(g->arena, (size_t)old->n_ctrl + 1, sizeof *ctrl), n_ctrl = 0;
+        enum rt_status st = in && ctrl ? RT_OK : out_of_memory(w);
+        for (int j = 0; j < old->n_in && !st; j++)
+            st = place(w, of, taken, old->in[j], &in[j]);
+        if (st)
+            return st;
+        for (int j = 0; j < old->n_ctrl; j++)
+            if (is_inside(w, old->ctrl[j]))
+                ctrl[n_ctrl++] = w->moved[old->ctrl[j]];
+        struct pl_node *n = &to->node[w->moved[i]];
+        n->in = in;
+        n->n_in = old->n_in;
+        n->ctrl = ctrl;
+        n->n_ctrl = n_ctrl;
+    }
+    return RT_OK;
+}
+
+static enum rt_status put_index(struct work *w, struct pl_graph *to, int value, struct pl_edge *out)
+{
+    struct rt_tensor t = {0};
+    enum rt_status st = rt_tensor_new(&t, NULL, RT_I32, 0, NULL, w->err);
+    if (st)
+        return st;
+    *(int32_t *)t.data = value;
+    const int c = pl_add(to, w->err);
+    if (c < 0) {
+        rt_tensor_clear(&t);
+        return RT_RESOURCE_EXHAUSTED;
+    }
+    to->node[c].kind = PL_CONST;
+    to->node[c].name = "";
+    to->node[c].n_out = 1;
+    to->node[c].value = t;
+    *out = (struct pl_edge){c, 0};
+    return RT_OK;
+}
+
+static enum rt_status put_outputs(struct work *w, int of)
+{
+    const struct component *c = &w->c[of];
+    for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
+        const int m = w->merge[j];
+        struct pl_condition rest;
+        struct pl_side first;
+        pl_merged(&w->all, node_of(w, m), &first, &rest);
+        for (int k = 0; k < 2; k++) {
+            const int taken = k ? !first.taken : first.taken;
+            struct pl_graph *to = &w->g->node[c->at].region[!taken];
+            enum rt_status st =
+                place(w, of, taken, w->g->node[m].in[k], &to->fetch[w->output[m][0].out]);
+            if (!st && w->index_read[m])
+                st = put_index(w, to, k, &to->fetch[w->output[m][1].out]);
+            if (st)
+                return st;
+        }
+    }
+    for (int b = 0; b < 2; b++) {
+        struct pl_graph *to = &w->g->node[c->at].region[b];
+        uint8_t *dtype = rt_arena_array(to->arena, (size_t)to->n_fetches + 1, 1);
+        if (!dtype)
+            return out_of_memory(w);
+        for (int k = 0; k < to->n_fetches; k++)
+            dtype[k] = w->g->node[c->at].def->out_dtype[k];
+        to->fetch_dtype = dtype;
+    }
+    pl_set_region_effect(&w->g->node[c->at]);
+    return RT_OK;
+}
+
+/* Who read a Merge reads the new node; what was moved is gone. */
+static void rewire(struct work *w)
+{
+    struct pl_graph *g = w->g;
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        if (n->kind == PL_GONE || (i < w->n && is_inside(w, i)))
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k].node < w->n && w->output[n->in[k].node][0].node != NONE)
+                n->in[k] = w->output[n->in[k].node][n->in[k].out];
+        for (int k = 0; k < n->n_ctrl; k++)
+            if (n->ctrl[k] < w->n && w->output[n->ctrl[k]][0].node != NONE)
+                n->ctrl[k] = w->output[n->ctrl[k]][0].node;
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        if (g->fetch[k].node < w->n && w->output[g->fetch[k].node][0].node != NONE)
+            g->fetch[k] = w->output[g->fetch[k].node][g->fetch[k].out];
+    for (int k = 0; k < g->n_targets; k++)
+        if (g->target[k] < w->n && w->output[g->target[k]][0].node != NONE)
+            g->target[k] = w->output[g->target[k]][0].node;
+    for (int i = 0; i < w->n; i++)
+        if (w->output[i][0].node != NONE || is_inside(w, i))
+            g->node[i].kind = PL_GONE;
+}
+
+static enum rt_status raise(struct work *w)
+{
+    enum rt_status st = RT_OK;
+    for (int i = 0; i < w->n; i++) {
+        w->moved[i] = w->side_of[i] = NONE;
+        w->output[i][0] = w->output[i][1] = (struct pl_edge){NONE, 0};
+    }
+    for (int k = 0; k < w->n_components && !st; k++)
+        st = add_node(w, &w->c[k]);
+    if (!st)
+        st = move_nodes(w);
+    for (int k = 0; k < w->n_components && !st; k++)
+        st = put_outputs(w, k);
+    if (!st)
+        rewire(w);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static bool allocate(struct work *w)
+{
+    const size_t n = (size_t)w->n + 1;
+    w->index_read = calloc(n, sizeof *w->index_read);
+    w->join = malloc(n * sizeof *w->join);
+    w->component = malloc(n * sizeof *w->component);
+    w->moved = malloc(n * sizeof *w->moved);
+    w->side_of = malloc(n * sizeof *w->side_of);
+    w->output = malloc(n * sizeof *w->output);
+    w->merge = malloc(n * sizeof *w->merge);
+    return w->index_read && w->join && w->component && w->moved && w->side_of && w->output &&
+           w->merge;
+}
+
+static void free_work(struct work *w)
+{
+    for (int k = 0; k < w->n_components; k++) {
+        free(w->c[k].capture);
+        free(w->c[k].ctrl);
+    }
+    free(w->c);
+    pl_conditions_clear(&w->all);
+    free(w->index_read);
+    free(w->join);
+    free(w->component);
+    free(w->moved);
+    free(w->side_of);
+    free(w->output);
+    free(w->merge);
+}
+
+static bool understood(struct work *w)
+{
+    if (!pl_conditions_find(&w->all, w->g))
+        return false;
+    for (int i = 0; i < w->n; i++)
+        for (int k = 0; node_of(w, i)->kind != PL_GONE && k < node_of(w, i)->n_in; k++)
+            w->index_read[node_of(w, i)->in[k].node] |= node_of(w, i)->in[k].out == 1;
+    for (int k = 0; k < w->g->n_fetches; k++)
+        w->index_read[w->g->fetch[k].node] |= w->g->fetch[k].out == 1;
+    return find_components(w) && !is_reached_from_outside(w) && list_components(w) &&
+           find_captures(w) && stays_acyclic(w);
+}
+
+static bool has_merges(const struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (pl_is_merge(&g->node[i]))
+            return true;
+    return false;
+}
+
+enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    bool again = has_merges(g);
+    *changed = false;
+    while (again && !st) { /* a round takes away the greatest depth */
+        struct work w = {.g = g, .n = g->n, .err = err};
+        again = allocate(&w) && understood(&w);
+        if (again) {
+            st = raise(&w);
+            *changed = true;
+            if (!st)
+                pl_prune(g);
+        }
+        free_work(&w);
+    }
+    return st;
+}

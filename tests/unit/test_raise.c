@@ -1,0 +1,252 @@
+/* Branches of TensorFlow 1 on what is known only in the run: plans have no tokens left, and the
+ * answers that they had. */
+#include "tests/support/small_graph.h"
+
+/* x > 0 ? -x : x + 10, as tf.cond writes it. */
+static void cond(struct small_graph *x)
+{
+    sg_node(x, "x", "Placeholder", "", "dtype=float");
+    sg_constant(x, "zero", "", "0");
+    sg_node(x, "greater", "Greater", "x zero", "T=float");
+    sg_node(x, "pred", "Identity", "greater", "T=bool");
+    sg_node(x, "pivot", "Switch", "greater greater", "T=bool");
+    sg_node(x, "pivot_t", "Identity", "pivot:1", "T=bool");
+    sg_node(x, "pivot_f", "Identity", "pivot:0", "T=bool");
+    sg_node(x, "switch", "Switch", "x pred", "T=float");
+    sg_node(x, "then", "Neg", "switch:1", "T=float");
+    sg_constant(x, "ten", "^pivot_f", "10");
+    sg_node(x, "else", "Add", "switch:0 ten", "T=float");
+    sg_node(x, "merge", "Merge", "else then", "T=float N=2");
+}
+
+static void assert_raised(struct small_graph *x, const char *fetch, int n_branches)
+{
+    assert_int_equal(sg_count(x, fetch, NULL, "Switch"), 0);
+    assert_int_equal(sg_count(x, fetch, NULL, "Merge"), 0);
+    assert_int_equal(sg_count(x, fetch, NULL, "If"), n_branches);
+}
+
+static void a_branch_becomes_one_node(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    for (int round = 0; round < 3; round++) {
+        assert_true(sg_number(x, 3, "merge", NULL) == -3);
+        assert_true(sg_number(x, -3, "merge", NULL) == 7);
+        assert_true(sg_number(x, 0, "merge", NULL) == 10);
+    }
+    assert_raised(x, "merge", 1);
+}
+
+static void which_side_it_was_is_told(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_node(x, "backwards", "Merge", "then else", "T=float N=2");
+    assert_true(sg_number(x, 3, "merge:1", NULL) == 1);
+    assert_true(sg_number(x, -3, "merge:1", NULL) == 0);
+    assert_true(sg_number(x, 3, "backwards:1", NULL) == 0);
+    assert_true(sg_number(x, -3, "backwards:1", NULL) == 1);
+    assert_true(sg_number(x, -3, "backwards", NULL) == 7);
+    assert_raised(x, "backwards:1", 1);
+}
+
+static void what_both_sides_pass_on_needs_no_nodes_inside(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_node(x, "two", "Add", "x x", "T=float");
+    sg_node(x, "other", "Switch", "two pred", "T=float");
+    sg_node(x, "m", "Merge", "other:0 switch:1", "T=float N=2");
+    assert_true(sg_number(x, 3, "m", NULL) == 3);
+    assert_true(sg_number(x, -3, "m", NULL) == -6);
+    assert_raised(x, "m", 1);
+}
+
+static void branches_nest_and_follow_one_another(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    /* Inside `then`: -x < -5 ? x * x : merge of nothing else; its predicate is made there. */
+    sg_constant(x, "five", "^pivot_t", "-5");
+    sg_node(x, "less", "Less", "then five", "T=float");
+    sg_node(x, "in", "Switch", "then less", "T=float");
+    sg_node(x, "square", "Mul", "in:1 in:1", "T=float");
+    sg_node(x, "same", "Identity", "in:0", "T=float");
+    sg_node(x, "inner", "Merge", "same square", "T=float N=2");
+    sg_node(x, "outer", "Merge", "else inner", "T=float N=2");
+    sg_node(x, "next_pred", "Greater", "outer zero", "T=float");
+    sg_node(x, "s", "Switch", "outer next_pred", "T=float");
+    sg_node(x, "a", "Add", "s:1 s:1", "T=float");
+    sg_node(x, "b", "Abs", "s:0", "T=float");
+    sg_node(x, "end", "Merge", "a b", "T=float N=2");
+    assert_true(sg_number(x, 3, "end", NULL) == 3);
+    assert_true(sg_number(x, 6, "end", NULL) == 72);
+    assert_true(sg_number(x, -4, "end", NULL) == 12);
+    assert_raised(x, "end", 3);
+}
+
+static void one_predicate_may_have_branches_that_depend_on_each_other(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_node(x, "mid", "Mul", "merge merge", "T=float");
+    sg_node(x, "s", "Switch", "mid pred", "T=float");
+    sg_node(x, "a", "Neg", "s:1", "T=float");
+    sg_node(x, "b", "Add", "s:0 s:0", "T=float");
+    sg_node(x, "end", "Merge", "b a", "T=float N=2");
+    assert_true(sg_number(x, 3, "end", NULL) == -9);
+    assert_true(sg_number(x, -3, "end", NULL) == 98);
+    assert_raised(x, "end", 2);
+}
+
+/* `late` reads what its own branch gave out: no order of whole branches has that. */
+static void a_branch_that_waits_for_itself_stays(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_node(x, "mid", "Mul", "merge merge", "T=float");
+    sg_node(x, "s", "Switch", "mid pred", "T=float");
+    sg_node(x, "late", "Add", "then s:1", "T=float"); /* joins both */
+    sg_node(x, "end", "Merge", "s:0 late", "T=float N=2");
+    assert_true(sg_number(x, 3, "end", NULL) == 6);
+    assert_true(sg_number(x, -3, "end", NULL) == 49);
+    assert_true(sg_count(x, "end", NULL, "Switch") > 0);
+}
+
+static void only_effects_of_the_side_that_is_taken_happen(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
+    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+    sg_node(x, "v_switch", "Switch", "v pred", "T=resource");
+    sg_node(x, "yes", "AssignAddVariableOp", "v_switch:1 switch:1", "dtype=float");
+    sg_node(x, "no", "AssignSubVariableOp", "v_switch:0 switch:0", "dtype=float");
+    sg_node(x, "after_yes", "Identity", "switch:1 ^yes", "T=float");
+    sg_node(x, "after_no", "Identity", "switch:0 ^no", "T=float");
+    sg_node(x, "m", "Merge", "after_no after_yes", "T=float N=2");
+    sg_node(x, "value", "ReadVariableOp", "v ^m", "dtype=float");
+    sg_number(x, 100, NULL, "init");
+    assert_true(sg_number(x, 1, "value", NULL) == 101);
+    assert_true(sg_number(x, -5, "value", NULL) == 106);
+    assert_raised(x, "value", 1);
+}
+
+static void a_branch_waits_for_what_stands_before_it(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
+    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+    sg_node(x, "add", "AssignAddVariableOp", "v x", "dtype=float");
+    sg_node(x, "v_switch", "Switch", "v pred ^add", "T=resource");
+    sg_node(x, "read", "ReadVariableOp", "v_switch:1", "dtype=float");
+    sg_node(x, "m", "Merge", "switch:0 read", "T=float N=2");
+    sg_number(x, 100, NULL, "init");
+    assert_true(sg_number(x, 1, "m", NULL) == 101);
+    assert_true(sg_number(x, 2, "m", NULL) == 103);
+    assert_true(sg_number(x, -3, "m", NULL) == -3);
+    assert_true(sg_number(x, 1, "m", NULL) == 101);
+}
+
+static void a_side_without_an_input_of_its_own_hangs_on_the_pivot(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_constant(x, "one", "^pivot_t", "1");
+    sg_constant(x, "two", "^pivot_f", "2");
+    sg_node(x, "m", "Merge", "two one", "T=float N=2");
+    assert_true(sg_number(x, 3, "m", NULL) == 1);
+    assert_true(sg_number(x, -3, "m", NULL) == 2);
+    assert_raised(x, "m", 1);
+}
+
+static void what_is_fetched_out_of_a_branch_keeps_it(void **state)
+{
+    struct small_graph *x = *state;
+    struct rt_tensor t = {0};
+    cond(x);
+    assert_true(sg_number(x, 3, "then", NULL) == -3);
+    assert_fails(sg_run(x, -3, "then", &t), RT_INVALID_ARGUMENT, &x->err,
+                 "Retval[0] does not have value");
+}
+
+static void a_predicate_must_be_a_scalar_as_before(void **state)
+{
+    struct small_graph *x = *state;
+    struct rt_tensor t = {0};
+    cond(x);
+    sg_node(x, "axis", "Const", "", "dtype=int32 value=int32<>:0");
+    sg_node(x, "row", "ExpandDims", "greater axis", "T=bool Tdim=int32");
+    sg_node(x, "s", "Switch", "x row", "T=float");
+    sg_node(x, "m", "Merge", "s:0 s:1", "T=float N=2");
+    assert_fails(sg_run(x, 3, "m", &t), RT_INVALID_ARGUMENT, &x->err,
+                 "The second input must be a scalar, but it has shape [1]");
+}
+
+static void references_are_read_where_they_are_used(void **state)
+{
+    struct small_graph *x = *state;
+    cond(x);
+    sg_node(x, "r", "VariableV2", "", "dtype=float shape=<>");
+    sg_node(x, "init", "Assign", "r x", "T=float");
+    sg_node(x, "rs", "RefSwitch", "r pred", "T=float");
+    sg_node(x, "add", "AssignAdd", "rs:1 switch:1", "T=float");
+    sg_node(x, "sub", "AssignSub", "rs:0 switch:0", "T=float");
+    sg_node(x, "a", "Identity", "add", "T=float");
+    sg_node(x, "b", "Identity", "sub", "T=float");
+    sg_node(x, "m", "Merge", "b a", "T=float N=2");
+    sg_number(x, 4, NULL, "init");
+    assert_true(sg_number(x, 3, "m", NULL) == 7);
+    assert_true(sg_number(x, -3, "m", NULL) == 10);
+}
+
+/* While y < 50: y = y < 5 ? y + 5 : y * y. */
+static void branches_inside_loops_are_raised_too(void **state)
+{
+    struct small_graph *x = *state;
+    sg_node(x, "x", "Placeholder", "", "dtype=float");
+    sg_constant(x, "fifty", "", "50");
+    sg_node(x, "enter", "Enter", "x", "T=float frame_name='w'");
+    sg_node(x, "limit", "Enter", "fifty", "T=float frame_name='w' is_constant=true");
+    sg_node(x, "loop", "Merge", "enter next", "T=float N=2");
+    sg_node(x, "less", "Less", "loop limit", "T=float");
+    sg_node(x, "cond", "LoopCond", "less", "");
+    sg_node(x, "step", "Switch", "loop cond", "T=float");
+    sg_node(x, "exit", "Exit", "step:0", "T=float");
+    sg_constant(x, "five", "^step", "5");
+    sg_node(x, "small", "Less", "step:1 five", "T=float");
+    sg_node(x, "s", "Switch", "step:1 small", "T=float");
+    sg_node(x, "five_s", "Switch", "five small", "T=float");
+    sg_node(x, "a", "Add", "s:1 five_s:1", "T=float");
+    sg_node(x, "b", "Mul", "s:0 s:0", "T=float");
+    sg_node(x, "m", "Merge", "b a", "T=float N=2");
+    sg_node(x, "next", "NextIteration", "m", "T=float");
+    assert_true(sg_number(x, 2, "exit", NULL) == 2401);
+    assert_true(sg_number(x, 6, "exit", NULL) == 1296);
+    assert_true(sg_number(x, 60, "exit", NULL) == 60);
+    assert_int_equal(sg_count(x, "exit", NULL, "If"), 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, sg_set_up, sg_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_branch_becomes_one_node),
+        TEST(which_side_it_was_is_told),
+        TEST(what_both_sides_pass_on_needs_no_nodes_inside),
+        TEST(branches_nest_and_follow_one_another),
+        TEST(one_predicate_may_have_branches_that_depend_on_each_other),
+        TEST(a_branch_that_waits_for_itself_stays),
+        TEST(only_effects_of_the_side_that_is_taken_happen),
+        TEST(a_branch_waits_for_what_stands_before_it),
+        TEST(a_side_without_an_input_of_its_own_hangs_on_the_pivot),
+        TEST(what_is_fetched_out_of_a_branch_keeps_it),
+        TEST(a_predicate_must_be_a_scalar_as_before),
+        TEST(references_are_read_where_they_are_used),
+        TEST(branches_inside_loops_are_raised_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
