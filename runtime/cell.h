@@ -1,24 +1,24 @@
 /*
  * Recurrent cells in a graph: the nodes that make a new state of an input and the old state, as
- * Keras and TensorFlow 1 write LSTM and GRU. Says what it has found; whether the edges are what a
- * loop must have there is for the caller to check.
+ * Keras and TensorFlow 1 write them. recurrent.h has the table of cells; each has a matcher in
+ * cell_*.c. Says what it has found; whether the edges are what a loop must have there is for the
+ * caller to check.
  */
 #ifndef RT_CELL_H
 #define RT_CELL_H
 
 #include "runtime/fuse.h"
-
-enum pl_cell_kind { PL_LSTM, PL_GRU, PL_GRU_BEFORE };
+#include "runtime/recurrent.h"
 
 struct pl_cell {
-    enum pl_cell_kind kind;
-    struct pl_edge x, h, c; /* what is multiplied and scaled; c: PL_LSTM */
-    struct pl_edge w, r;    /* constant matrices, the same one when x and h were joined */
-    struct pl_edge r_new;   /* PL_GRU_BEFORE: of the new state, where r is of update and reset */
-    struct pl_edge bias, r_bias; /* node -1: none */
-    struct pl_edge c_new;
-    int64_t units, depth, x_row, h_row; /* rows of w and r from which on they are used */
-    char order[5];                      /* which gates the columns hold: "ifgo", "zrn" */
+    const struct rt_cell *kind;
+    /* What _RNN will have there, in the graph of the cell; node -1: nothing. X: what is multiplied;
+     * H, C: the old states; weights are constant matrices and vectors, W and R perhaps the same. */
+    struct pl_edge in[RT_RNN_LIMIT];
+    struct pl_edge made[2]; /* the new states: h, c */
+    int64_t units, depth, x_row, h_row;
+    char order[8];
+    enum rt_cell_act gate_act, act;
     float forget_bias;
 };
 

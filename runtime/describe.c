@@ -4,6 +4,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/chain.h"
+#include "runtime/recurrent.h"
 
 /* ---- what was fused ---- */
 
@@ -109,8 +110,8 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
         return product(y, a, rt_attr_bool(n, "adj_x"));
     if (strcmp(op, "_Attention") == 0 && n_in > 2 && a->rank == 4 && b->rank == 4)
         return 4 * count(a) * (double)b->dim[1]; /* [B,T,N,H]: scores, and values by them */
-    if (strcmp(op, "_LSTM") == 0 || strcmp(op, "_GRU") == 0)
-        return recurrent(n, a, op[1] == 'L' ? 4 : 3);
+    if (strcmp(op, "_RNN") == 0)
+        return recurrent(n, a, rt_cell((int)rt_attr_int(n, "cell"))->n_gates);
     return 0;
 }
 

@@ -261,23 +261,39 @@ static bool copy_condition(struct frame *f)
 
 /* ---- what stands around it ---- */
 
-/* As many as `items` has rows, or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)). */
-static bool is_whole_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
+/* How many steps the longest row takes: Max(lengths, [0]), of the lengths that mask the steps. */
+static bool is_longest(const struct frame *f, struct pl_edge e)
 {
+    const struct pl_node *n = pl_op_node(f->l.g, e, "Max", 2);
+    int64_t axis;
+
+    return n && n->n_ctrl == 0 && f->l.mask.kind == RT_RNN_BY_LENGTH &&
+           pl_same(origin(f->l.g, n->in[0]), f->l.mask.rows) &&
+           pl_ints_constant(f->l.g, n->in[1], 1, &axis) && axis == 0 &&
+           !rt_attr_bool(n->def, "keep_dims");
+}
+
+/*
+ * As many as the items, or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)), where one n may
+ * be the longest row's: behind that no row takes a step, and what is not written is zero too.
+ */
+static bool is_whole_length(const struct frame *f, struct pl_edge e)
+{
+    const struct pl_graph *g = f->l.g;
     const struct pl_node *n = pl_op_node(g, e, "Minimum", 2);
     int64_t one;
 
-    if (pl_is_length(g, e, items))
+    if (pl_is_length(g, e, f->l.items))
         return true;
     if (!n || n->n_ctrl)
         return false;
     for (int k = 0; k < 2; k++) {
         const struct pl_node *most = pl_op_node(g, n->in[k], "Maximum", 2);
-        if (!most || most->n_ctrl || !pl_is_length(g, n->in[1 - k], items))
+        if (!most || most->n_ctrl || !pl_is_length(g, n->in[1 - k], f->l.items))
             continue;
         for (int j = 0; j < 2; j++)
             if (pl_int_constant(g, most->in[j], &one) && one == 1 &&
-                pl_is_length(g, most->in[1 - j], items))
+                (pl_is_length(g, most->in[1 - j], f->l.items) || is_longest(f, most->in[1 - j])))
                 return true;
     }
     return false;
@@ -291,6 +307,8 @@ static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols)
     const struct rt_shape *s = n ? rt_attr_shape(n->def, "element_shape") : NULL;
 
     return s && pl_is_length(g, n->in[0], f->l.items) &&
+           /* What is not written can be read only where it is as large as what is. */
+           (f->l.mask.kind == RT_RNN_ALL || rt_attr_bool(n->def, "identical_element_shapes")) &&
            (s->rank < 0 || (s->rank == 2 && s->dim[0] < 0 && (s->dim[1] < 0 || s->dim[1] == cols)));
 }
 
@@ -305,7 +323,7 @@ static bool is_gather(const struct frame *f, const struct pl_node *n, struct pl_
         return false;
     const struct rt_shape *s = rt_attr_shape(n->def, "element_shape");
     if (!s || (s->rank >= 0 && (s->rank != 2 || s->dim[0] >= 0 ||
-                                (s->dim[1] >= 0 && s->dim[1] != f->l.cell.units))))
+                                (s->dim[1] >= 0 && s->dim[1] != pl_last_cell(&f->l)->units))))
         return false;
     n = pl_op_node(g, n->in[1], "Range", 3);
     return n && n->n_ctrl == 0 && pl_int_constant(g, n->in[0], &first) && first == 0 &&
@@ -323,23 +341,25 @@ static bool is_inside(const struct frame *f, int i)
     return i == f->cond;
 }
 
-/* What an edge leaves the loop with: 0 the gathered array, 1 the state, 2 the cell's; -1: nothing
- * of the loop's, -2: something that the layer does not have. */
-static int leaves(const struct frame *f, struct pl_edge e)
+/* What leaves a loop by a node: */
+enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: what the new nodes do not have */
+
+/* STATE: of variable *k. */
+static int leaves(const struct frame *f, int node, int *k)
 {
-    const struct pl_node *n = node_of(f, e.node);
+    const struct pl_node *n = node_of(f, node);
     const struct pl_loop *l = &f->l;
 
     if (pl_is(n, "TensorArrayGatherV3") && l->list >= 0) {
         const struct pl_node *flow = node_of(f, n->in[2].node);
-        return pl_is(flow, "Exit") && flow->in[0].node == f->choice[l->list] ? 0 : -1;
+        return pl_is(flow, "Exit") && flow->in[0].node == f->choice[l->list] ? ARRAY : NOT_OF_LOOP;
     }
     if (!pl_is(n, "Exit"))
-        return -1;
-    for (int k = 0; k < f->n_variables; k++)
-        if (n->in[0].node == f->choice[k])
-            return k == l->h ? 1 : k == l->c ? 2 : -2;
-    return -1;
+        return NOT_OF_LOOP;
+    for (*k = 0; *k < f->n_variables; (*k)++)
+        if (n->in[0].node == f->choice[*k])
+            return l->role[*k] == ROLE_STATE ? STATE : FOREIGN;
+    return NOT_OF_LOOP;
 }
 
 /* Every reader of the loop's values, and of its arrays, is one that the layer replaces. */
@@ -347,53 +367,71 @@ static bool find_readers(const struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
     const struct pl_loop *l = &f->l;
+    int state;
 
     for (int i = 0; i < g->n; i++) {
         const struct pl_node *n = &g->node[i];
         if (n->kind == PL_GONE || pl_is(n, "TensorArrayWriteV3") || is_inside(f, i))
             continue;
-        if (leaves(f, (struct pl_edge){i, 0}) == 0 && !is_gather(f, n, array))
+        const bool gathers = leaves(f, i, &state) == ARRAY;
+        if (gathers && !is_gather(f, n, array))
             return false;
         for (int k = 0; k < n->n_in; k++) {
-            const struct pl_edge e = n->in[k];
-            if (leaves(f, e) == -2 && leaves(f, (struct pl_edge){i, 0}) != 0)
+            const int from = n->in[k].node;
+            if (!gathers && (leaves(f, from, &state) == FOREIGN || from == array.node))
                 return false;
-            if (e.node == array.node && leaves(f, (struct pl_edge){i, 0}) != 0)
-                return false;
-            if (e.node == l->arrays.node && !pl_is(n, "TensorArrayScatterV3"))
+            if (from == l->arrays.node && !pl_is(n, "TensorArrayScatterV3"))
                 return false;
         }
         for (int k = 0; k < n->n_ctrl; k++)
-            if (leaves(f, (struct pl_edge){n->ctrl[k], 0}) != -1)
+            if (leaves(f, n->ctrl[k], &state) != NOT_OF_LOOP)
                 return false;
     }
     for (int k = 0; k < g->n_fetches; k++)
-        if (leaves(f, g->fetch[k]) == -2)
+        if (leaves(f, g->fetch[k].node, &state) == FOREIGN)
             return false;
     for (int k = 0; k < g->n_targets; k++)
-        if (leaves(f, (struct pl_edge){g->target[k], 0}) != -1 || is_inside(f, g->target[k]))
+        if (leaves(f, g->target[k], &state) != NOT_OF_LOOP || is_inside(f, g->target[k]))
             return false;
     return true;
 }
 
 /* ---- the new node ---- */
 
+/* What the new nodes make instead of what node i hands out of the loop; node -1: i is none of
+ * these. */
+static struct pl_edge instead_of(const struct frame *f, int i)
+{
+    int k;
+
+    switch (leaves(f, i, &k)) {
+    case ARRAY:
+        return (struct pl_edge){f->l.at, 0};
+    case STATE:
+        return pl_loop_state(&f->l, k);
+    default:
+        return (struct pl_edge){-1, 0};
+    }
+}
+
+static void rewire(struct frame *f, struct pl_edge *e, int n)
+{
+    if (e->node >= n)
+        return;
+    const struct pl_edge own = instead_of(f, e->node);
+    if (own.node >= 0)
+        *e = own;
+}
+
 static enum rt_status replace(struct frame *f, struct rt_error *err)
 {
     struct pl_loop *l = &f->l;
     struct pl_graph *g = l->g;
     const int n = g->n;
-    int8_t *out = calloc((size_t)n + 1, 1);
 
-    if (!out)
-        return rt_fail_memory(err, "a plan", (size_t)n);
-    for (int i = 0; i < n; i++)
-        out[i] = (int8_t)leaves(f, (struct pl_edge){i, 0});
     l->at = pl_add(g, err);
-    if (l->at < 0) {
-        free(out);
+    if (l->at < 0)
         return RT_RESOURCE_EXHAUSTED;
-    }
     g->node[l->at].name = g->node[f->cond].name;
     g->node[l->at].depth = g->node[f->cond].depth;
     const struct pl_edge all = pl_no_limit(l, err);
@@ -403,33 +441,31 @@ static enum rt_status replace(struct frame *f, struct rt_error *err)
                                   .by_time = true,
                                   .y_by_time = true,
                                   .is_read = true,
-                                  .keep = PL_KEEP_EACH};
+                                  .keep = RT_RNN_KEEP_EACH};
     const enum rt_status st = all.node < 0 ? RT_RESOURCE_EXHAUSTED : pl_loop_put(l, &p, err);
+    /* A gather reads the loop's Exit, which must stay until the gather's readers have left it. */
     for (int i = 0; i < n && !st; i++)
-        for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)
-            if (out[g->node[i].in[k].node] >= 0)
-                g->node[i].in[k] = (struct pl_edge){l->at, out[g->node[i].in[k].node]};
+        if (g->node[i].kind != PL_GONE && instead_of(f, i).node < 0)
+            for (int k = 0; k < g->node[i].n_in; k++)
+                rewire(f, &g->node[i].in[k], n);
     for (int k = 0; k < g->n_fetches && !st; k++)
-        if (g->fetch[k].node < n && out[g->fetch[k].node] >= 0)
-            g->fetch[k] = (struct pl_edge){l->at, out[g->fetch[k].node]};
-    free(out);
+        rewire(f, &g->fetch[k], n);
     return st;
 }
 
 static bool understood(struct frame *f)
 {
     struct pl_loop *l = &f->l;
-    const struct pl_graph *g = l->g;
 
     if (!find_variables(f) || !copy_body(f) || !pl_loop_find(l) || l->list < 0 ||
         !copy_condition(f) || !pl_loop_limits(l, &f->check, f->check.fetch[0]))
         return false;
     for (int k = 0; k < l->n_limits; k++)
-        if (!is_whole_length(g, l->limit[k], l->items))
+        if (!is_whole_length(f, l->limit[k]))
             return false;
     const struct pl_edge array = {l->start[l->list].node, 0};
-    return array.node != l->arrays.node && is_array(f, array, l->cell.units) &&
-           is_array(f, l->arrays, l->cell.depth) && find_readers(f, array);
+    return array.node != l->arrays.node && is_array(f, array, pl_last_cell(l)->units) &&
+           is_array(f, l->arrays, pl_first_cell(l)->depth) && find_readers(f, array);
 }
 
 enum rt_status pl_fuse_frames(struct pl_graph *g, bool *changed, struct rt_error *err)
@@ -444,13 +480,8 @@ enum rt_status pl_fuse_frames(struct pl_graph *g, bool *changed, struct rt_error
         int *copy = calloc((size_t)g->n + 1, sizeof *copy);
         if (f && copy) {
             *f = (struct frame){.cond = i, .copy = copy};
-            f->l = (struct pl_loop){.g = g,
-                                    .is_frame = true,
-                                    .h = -1,
-                                    .c = -1,
-                                    .list = -1,
-                                    .output = -1,
-                                    .is_on = {-1, 0}};
+            pl_loop_init(&f->l, g, -1);
+            f->l.is_frame = true;
             if (understood(f)) {
                 st = replace(f, err);
                 *changed = true;

@@ -1,13 +1,14 @@
 /*
  * Loops that are recurrent layers, between the passes that find them: fuse_loop.c (While) and
- * fuse_frame.c (Enter, Merge, Switch, NextIteration, Exit).
+ * fuse_frame.c (Enter, Merge, Switch, NextIteration, Exit). loop.c is what both have in common: an
+ * iteration as a graph, and the new nodes.
  */
 #ifndef RT_LOOP_H
 #define RT_LOOP_H
 
 #include "runtime/cell.h"
 
-enum { PL_LOOP_VARIABLES = 32 };
+enum { PL_LOOP_VARIABLES = 32, PL_LOOP_LAYERS = 8 };
 
 /* What an iteration does with a loop variable. */
 enum pl_role {
@@ -15,9 +16,23 @@ enum pl_role {
     ROLE_KEPT,    /* hands it on */
     ROLE_COUNTER, /* adds 1; it began at 0 */
     ROLE_LIST,    /* writes the new state into it */
-    ROLE_H,
-    ROLE_C,
-    ROLE_OUTPUT, /* what was written last: a step that is masked writes it again */
+    ROLE_STATE,   /* of a layer */
+    ROLE_OUTPUT,  /* what was written last: a step that is masked writes it again */
+};
+
+/* A cell of the loop; the first reads the items, each other one what the one before it makes. */
+struct pl_layer {
+    struct pl_cell cell;
+    int node;     /* that replaces it */
+    int state[2]; /* variables: h, c; -1: none */
+};
+
+/* Which rows take a step. */
+struct pl_mask {
+    enum rt_rnn_mask kind;
+    struct pl_edge on;     /* in the body: bools of the step; or how many steps each row takes */
+    struct pl_edge rows;   /* in the plan: all steps' bools; the lengths */
+    struct pl_edge before; /* in the body: what is written instead, or the variable `output` */
 };
 
 struct pl_loop {
@@ -28,34 +43,50 @@ struct pl_loop {
     struct pl_graph
         body; /* its first n nodes are the variables, its fetches what becomes of them */
     enum pl_role role[PL_LOOP_VARIABLES];
-    int h, c, list;        /* variables; -1: none. `list` is written */
-    int output;            /* the same; there is one where steps are masked */
-    struct pl_edge is_on;  /* in the body: what masks a step, node -1: nothing */
-    struct pl_edge masks;  /* the tensor whose rows those are */
+    struct pl_layer layer[PL_LOOP_LAYERS];
+    int n_layers;
+    int list;   /* the variable that is written; -1: none */
+    int output; /* ROLE_OUTPUT's; -1: none */
+    struct pl_mask mask;
     bool each;             /* at every step another element, not always the first */
     struct pl_edge items;  /* the tensor whose rows are read */
     struct pl_edge arrays; /* of a frame: the TensorArray that is read, before it is filled */
     struct pl_edge limit[2];
     int n_limits;
-    struct pl_cell cell;
 };
 
-/* Finds every variable's role, the cell and the items. False: not understood. */
+void pl_loop_init(struct pl_loop *l, struct pl_graph *g, int at);
+/* Finds every variable's role, the layers and the items. False: not understood. */
 bool pl_loop_find(struct pl_loop *l);
 /* The loop's bounds in its condition `g`, whose first nodes are the variables too. */
 bool pl_loop_limits(struct pl_loop *l, const struct pl_graph *g, struct pl_edge e);
+static inline const struct pl_cell *pl_first_cell(const struct pl_loop *l)
+{
+    return &l->layer[0].cell;
+}
+static inline const struct pl_cell *pl_last_cell(const struct pl_loop *l)
+{
+    return &l->layer[l->n_layers - 1].cell;
+}
+/* The edge of the new nodes that variable k leaves the loop with; node -1: none. */
+struct pl_edge pl_loop_state(const struct pl_loop *l, int k);
+
+/* Nothing in it does more than compute; what must run beside it is constant by now. */
+bool pl_is_pure(const struct pl_graph *g, bool is_frame);
 /* Whether `e` is the length of `items`: StridedSlice(Shape(items), [0], [1], [1]), one value. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
+/* A constant partial shape of matrices that does not speak of their rows: unknown, [-1,-1] or
+ * [-1,cols]. */
+bool pl_is_free_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols);
 struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err); /* node -1: no memory */
 
-enum { PL_KEEP_EACH, PL_KEEP_LAST }; /* which element of the list a step writes */
 struct pl_loop_put {
     struct pl_edge items, length;
     bool by_time, y_by_time; /* [time, batch], not [batch, time] */
     bool is_read;            /* the list is; one that is not may still be too short */
-    int keep;
+    enum rt_rnn_keep keep;
 };
-/* Makes node l->at the layer. */
+/* Makes node l->at the last layer, and adds nodes for those before it. */
 enum rt_status pl_loop_put(struct pl_loop *l, const struct pl_loop_put *p, struct rt_error *err);
 
 /* *changed: a loop of a frame is gone. */

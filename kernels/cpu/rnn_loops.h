@@ -60,6 +60,38 @@ INLINE VEC LOOPS(tanh)(VEC x)
     return LOOPS(select)(a < 0.625f, near_zero, (VEC)((INTS)far | sign));
 }
 
+TARGET static __attribute__((noinline)) VEC LOOPS(act_of)(enum rt_cell_act act, VEC x)
+{
+    const VEC zero = {0}, one = zero + 1.0f;
+
+    switch (act) {
+    case RT_CELL_ACT_sigmoid:
+        return LOOPS(sigmoid)(x);
+    case RT_CELL_ACT_tanh:
+        return LOOPS(tanh)(x);
+    case RT_CELL_ACT_relu:
+        return LOOPS(select)(x < 0.0f, zero, x);
+    case RT_CELL_ACT_hard_sigmoid:
+    case RT_CELL_ACT_hard_sigmoid_6: {
+        const VEC y = x * (act == RT_CELL_ACT_hard_sigmoid ? 0.2f : 1.0f / 6) + 0.5f;
+        return LOOPS(select)(y < 0.0f, zero, LOOPS(select)(y > 1.0f, one, y));
+    }
+    default:
+        return x;
+    }
+}
+
+/* What nearly all layers have stands where it is used. */
+INLINE VEC LOOPS(gate)(const struct kn_rnn_step *s, VEC x)
+{
+    return s->gate_act == RT_CELL_ACT_sigmoid ? LOOPS(sigmoid)(x) : LOOPS(act_of)(s->gate_act, x);
+}
+
+INLINE VEC LOOPS(act)(const struct kn_rnn_step *s, VEC x)
+{
+    return s->act == RT_CELL_ACT_tanh ? LOOPS(tanh)(x) : LOOPS(act_of)(s->act, x);
+}
+
 /* ---- products ---- */
 
 /* sum [rows, gates] += rows of x [k] times a panel. Few sums wait for each other: they get a
@@ -158,133 +190,30 @@ INLINE void LOOPS(panels)(const float *const *x, int64_t rows, int64_t k, const 
 TARGET static void LOOPS(product)(const float *const *x, int64_t n, int64_t k, const float *weights,
                                   int64_t panels, int gates, const float *bias, float *sums)
 {
-    if (gates == 4)
-        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 4);
-    else
+    switch (gates) {
+    case 1:
+        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 1);
+        break;
+    case 2:
+        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 2);
+        break;
+    case 3:
         LOOPS(panels)(x, n, k, weights, panels, bias, sums, 3);
-}
-
-/* ---- LSTM ---- */
-
-INLINE void LOOPS(lstm_part)(const struct kn_rnn_step *s, int64_t p, int64_t at, const int rows)
-{
-    const int64_t wide = s->panels * LANES;
-    const float *sums = s->sums + at * s->sums_row + p * 4 * LANES, *h[LOOPS(most)];
-    VEC sum[LOOPS(most) * 4];
-
-    for (int i = 0; i < rows; i++) {
-        h[i] = s->h + (at + i) * wide;
-        for (int j = 0; j < 4; j++)
-            sum[i * 4 + j] = VLOAD(sums + i * s->sums_row + j * LANES);
-    }
-    LOOPS(multiply)(h, s->units, s->weights + p * s->units * 4 * LANES, sum, rows, 4);
-    for (int i = 0; i < rows; i++) {
-        float *c = s->c + (at + i) * wide + p * LANES;
-        float *to = s->h_new + (at + i) * wide + p * LANES;
-        const VEC *z = sum + i * 4;
-        const VEC state =
-            LOOPS(sigmoid)(z[1]) * VLOAD(c) + LOOPS(sigmoid)(z[0]) * LOOPS(tanh)(z[2]);
-        VSTORE(c, state);
-        VSTORE(to, LOOPS(sigmoid)(z[3]) * LOOPS(tanh)(state));
+        break;
+    default:
+        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 4);
     }
 }
 
-TARGET static void LOOPS(lstm)(const struct kn_rnn_step *s)
-{
-    for (int64_t p = 0; p < s->panels; p++) {
-#define PART(n) LOOPS(lstm_part)(s, p, at, n)
-        FOR_BLOCKS(s->rows, PART);
-#undef PART
-    }
-}
+#include "kernels/cpu/rnn_cells.h"
 
-/* ---- GRU ---- */
-
-INLINE void LOOPS(gru_part)(const struct kn_rnn_step *s, int64_t p, int64_t at, const int rows)
-{
-    const int64_t wide = s->panels * LANES;
-    const float *sums = s->sums + at * s->sums_row + p * 3 * LANES, *h[LOOPS(most)];
-    VEC sum[LOOPS(most) * 3];
-
-    for (int i = 0; i < rows; i++) {
-        h[i] = s->h + (at + i) * wide;
-        for (int j = 0; j < 2; j++)
-            sum[i * 3 + j] = VLOAD(sums + i * s->sums_row + j * LANES);
-        sum[i * 3 + 2] = VLOAD(s->bias + p * LANES);
-    }
-    LOOPS(multiply)(h, s->units, s->weights + p * s->units * 3 * LANES, sum, rows, 3);
-    for (int i = 0; i < rows; i++) {
-        const float *from = h[i] + p * LANES, *x = sums + i * s->sums_row + 2 * LANES;
-        const VEC *z = sum + i * 3;
-        const VEC keep = LOOPS(sigmoid)(z[0]), reset = LOOPS(sigmoid)(z[1]);
-        const VEC fresh = LOOPS(tanh)(VLOAD(x) + reset * z[2]);
-        VSTORE(s->h_new + (at + i) * wide + p * LANES, keep * VLOAD(from) + (1.0f - keep) * fresh);
-    }
-}
-
-TARGET static void LOOPS(gru)(const struct kn_rnn_step *s)
-{
-    for (int64_t p = 0; p < s->panels; p++) {
-#define PART(n) LOOPS(gru_part)(s, p, at, n)
-        FOR_BLOCKS(s->rows, PART);
-#undef PART
-    }
-}
-
-/* Update and reset first: the product for the new state is of what reset leaves of the old. */
-INLINE void LOOPS(before_gates)(const struct kn_rnn_step *s, int64_t p, int64_t at, const int rows)
-{
-    const int64_t wide = s->panels * LANES;
-    const float *sums = s->sums + at * s->sums_row + p * 3 * LANES, *h[LOOPS(most)];
-    VEC sum[LOOPS(most) * 2];
-
-    for (int i = 0; i < rows; i++) {
-        h[i] = s->h + (at + i) * wide;
-        for (int j = 0; j < 2; j++)
-            sum[i * 2 + j] = VLOAD(sums + i * s->sums_row + j * LANES);
-    }
-    LOOPS(multiply)(h, s->units, s->weights + p * s->units * 2 * LANES, sum, rows, 2);
-    for (int i = 0; i < rows; i++) {
-        const int64_t k = (at + i) * wide + p * LANES;
-        VSTORE(s->update + k, LOOPS(sigmoid)(sum[i * 2]));
-        VSTORE(s->reset + k, LOOPS(sigmoid)(sum[i * 2 + 1]) * VLOAD(s->h + k));
-    }
-}
-
-INLINE void LOOPS(before_state)(const struct kn_rnn_step *s, int64_t p, int64_t at, const int rows)
-{
-    const int64_t wide = s->panels * LANES;
-    const float *sums = s->sums + at * s->sums_row + (p * 3 + 2) * LANES, *reset[LOOPS(most)];
-    VEC sum[LOOPS(most)];
-
-    for (int i = 0; i < rows; i++) {
-        reset[i] = s->reset + (at + i) * wide;
-        sum[i] = VLOAD(sums + i * s->sums_row);
-    }
-    LOOPS(multiply)(reset, s->units, s->later + p * s->units * LANES, sum, rows, 1);
-    for (int i = 0; i < rows; i++) {
-        const int64_t k = (at + i) * wide + p * LANES;
-        const VEC update = VLOAD(s->update + k);
-        VSTORE(s->h_new + k, update * VLOAD(s->h + k) + (1.0f - update) * LOOPS(tanh)(sum[i]));
-    }
-}
-
-TARGET static void LOOPS(gru_before)(const struct kn_rnn_step *s)
-{
-    for (int64_t p = 0; p < s->panels; p++) {
-#define PART(n) LOOPS(before_gates)(s, p, at, n)
-        FOR_BLOCKS(s->rows, PART);
-#undef PART
-    }
-    for (int64_t p = 0; p < s->panels; p++) {
-#define PART(n) LOOPS(before_state)(s, p, at, n)
-        FOR_BLOCKS(s->rows, PART);
-#undef PART
-    }
-}
-
-static const struct kn_rnn_loops LOOPS(loops) = {LANES, LOOPS(product), LOOPS(lstm), LOOPS(gru),
-                                                 LOOPS(gru_before)};
+static const struct kn_rnn_loops LOOPS(loops) = {LANES,
+                                                 LOOPS(product),
+                                                 {
+#define X(name, ...) LOOPS(name),
+                                                     RT_CELLS(X)
+#undef X
+                                                 }};
 
 #undef VEC
 #undef INTS

@@ -92,15 +92,17 @@ static void one_lstm(const struct kn_rnn_loops *loops, int64_t rows, int64_t uni
     make(&x, loops, 4, rows, units);
     float *weights = packed(&x, loops, 0, 4), *c = floats(rows * x.wide);
     memcpy(c, x.c, (size_t)(rows * x.wide) * sizeof *c);
-    loops->lstm(&(struct kn_rnn_step){.rows = rows,
-                                      .units = units,
-                                      .panels = x.wide / loops->lanes,
-                                      .weights = weights,
-                                      .sums = x.sums,
-                                      .sums_row = 4 * x.wide,
-                                      .h = x.h,
-                                      .h_new = x.h_new,
-                                      .c = c});
+    loops->step[RT_CELL_lstm](&(struct kn_rnn_step){.gate_act = RT_CELL_ACT_sigmoid,
+                                                    .act = RT_CELL_ACT_tanh,
+                                                    .rows = rows,
+                                                    .units = units,
+                                                    .panels = x.wide / loops->lanes,
+                                                    .weights = weights,
+                                                    .sums = x.sums,
+                                                    .sums_row = 4 * x.wide,
+                                                    .h = x.h,
+                                                    .h_new = x.h_new,
+                                                    .c = c});
     for (int64_t i = 0; i < rows; i++)
         for (int64_t u = 0; u < units; u++) {
             double z[4];
@@ -121,15 +123,17 @@ static void one_gru(const struct kn_rnn_loops *loops, int64_t rows, int64_t unit
     struct step x;
     make(&x, loops, 3, rows, units);
     float *weights = packed(&x, loops, 0, 3);
-    loops->gru(&(struct kn_rnn_step){.rows = rows,
-                                     .units = units,
-                                     .panels = x.wide / loops->lanes,
-                                     .weights = weights,
-                                     .bias = x.bias,
-                                     .sums = x.sums,
-                                     .sums_row = 3 * x.wide,
-                                     .h = x.h,
-                                     .h_new = x.h_new});
+    loops->step[RT_CELL_gru](&(struct kn_rnn_step){.gate_act = RT_CELL_ACT_sigmoid,
+                                                   .act = RT_CELL_ACT_tanh,
+                                                   .rows = rows,
+                                                   .units = units,
+                                                   .panels = x.wide / loops->lanes,
+                                                   .weights = weights,
+                                                   .bias = x.bias,
+                                                   .sums = x.sums,
+                                                   .sums_row = 3 * x.wide,
+                                                   .h = x.h,
+                                                   .h_new = x.h_new});
     for (int64_t i = 0; i < rows; i++)
         for (int64_t u = 0; u < units; u++) {
             const double *z = x.z + i * 3 * units + u;
@@ -166,15 +170,17 @@ static void gates_far_from_zero_saturate(void **state)
             float sums[4 * 16], h[16] = {0}, h_new[16], c[16] = {0}, weights[4 * 16] = {0};
             for (int k = 0; k < 4 * 16; k++)
                 sums[k] = far[i];
-            loops->lstm(&(struct kn_rnn_step){.rows = 1,
-                                              .units = 1,
-                                              .panels = 1,
-                                              .weights = weights,
-                                              .sums = sums,
-                                              .sums_row = 64,
-                                              .h = h,
-                                              .h_new = h_new,
-                                              .c = c});
+            loops->step[RT_CELL_lstm](&(struct kn_rnn_step){.gate_act = RT_CELL_ACT_sigmoid,
+                                                            .act = RT_CELL_ACT_tanh,
+                                                            .rows = 1,
+                                                            .units = 1,
+                                                            .panels = 1,
+                                                            .weights = weights,
+                                                            .sums = sums,
+                                                            .sums_row = 64,
+                                                            .h = h,
+                                                            .h_new = h_new,
+                                                            .c = c});
             const double in = (double)far[i], want = sigmoid(in) * tanh(sigmoid(in) * tanh(in));
             if (isnan(want))
                 assert_true(isnan(h_new[0]));
