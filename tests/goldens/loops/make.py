@@ -36,6 +36,18 @@ def layers(L):
     yield 'gru_no_bias', FREE, [L.GRU(U, use_bias=False, go_backwards=True)]
     yield 'gru_mask', WORDS_IN, [L.Embedding(WORDS, D, mask_zero=True), L.GRU(U, return_sequences=True), L.GRU(4)]
     yield 'simple', STATIC, [L.SimpleRNN(U)]
+    yield 'simple_mask', WORDS_IN, [L.Embedding(WORDS, D, mask_zero=True), L.SimpleRNN(U, return_sequences=True)]
+    yield 'simple_relu', FREE, [L.SimpleRNN(U, activation='relu', go_backwards=True, return_sequences=True)]
+    yield 'gru_hard', STATIC, [L.GRU(U, recurrent_activation='hard_sigmoid', reset_after=False)]
+    yield 'gru_relu', FREE, [L.GRU(U, activation='relu', return_sequences=True)]
+    yield 'lstm_relu', STATIC, [L.LSTM(U, activation='relu', recurrent_activation='tanh', return_sequences=True)]
+    yield 'lstm_linear', FREE, [L.LSTM(U, activation='linear')]
+    yield 'cells_mask', WORDS_IN, [L.Embedding(WORDS, D, mask_zero=True),
+                                   L.RNN([L.LSTMCell(U), L.GRUCell(6), L.SimpleRNNCell(4)], return_sequences=True)]
+    yield 'both_ways_mask', WORDS_IN, [L.Embedding(WORDS, D, mask_zero=True),
+                                       L.Bidirectional(L.LSTM(U, return_sequences=True))]
+    yield 'lstm_split', STATIC, [L.LSTM(U, implementation=1, recurrent_activation='hard_sigmoid')]
+    yield 'lstm_unroll', STATIC, [L.LSTM(U, unroll=True)]
 
 
 def write(name, function, spec):

@@ -1,9 +1,10 @@
-"""Recurrent layers as TensorFlow 1 wrote them, in frames with TensorArrays: make_tf1.py
+"""Recurrent layers as TensorFlow 1 wrote them, in frames with TensorArrays: make_tf1.py [NAME...]
 
-Writes NAME.pb and NAME.txt as make.py does; y holds all outputs and then the last state. Needs tensorflow and
+Writes NAME.pb and NAME.txt as make.py does; y holds all outputs and then the last states. Needs tensorflow and
 tf_keras (PyPI).
 """
 import os
+import sys
 
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 os.environ['CUDA_VISIBLE_DEVICES'] = ''
@@ -20,15 +21,34 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 D, U = 5, 18
 
 
-def write(name, cell, time_major=False, length=None):
+def answer_of(outputs, states):
+    parts = [outputs] + tf.nest.flatten(states)
+    return tf.concat([tf.reshape(part, [-1]) for part in parts], 0, name='y')
+
+
+def one_way(x, cell, time_major=False, length=None):
+    lengths = None if length is None else tf.fill([tf.shape(x)[0]], length) if length else row_lengths(x)
+    return v1.nn.dynamic_rnn(cell(), tf.transpose(x, [1, 0, 2]) if time_major else x, dtype=tf.float32,
+                             time_major=time_major, sequence_length=lengths)
+
+
+def row_lengths(x, more=2):
+    """A length for each row, by its values: from 0 to `more` than there are steps."""
+    span = tf.cast(tf.shape(x)[1] + 1 + more, tf.float32)
+    return tf.cast(tf.math.floormod(tf.abs(tf.reduce_sum(x[:, :1, 0], 1)) * 7, 1) * span, tf.int32)
+
+
+def both_ways(x, cell, length=None):
+    outputs, states = v1.nn.bidirectional_dynamic_rnn(cell(), cell(), x, dtype=tf.float32,
+                                                      sequence_length=None if length is None else row_lengths(x, 0))
+    return tf.concat(outputs, 2), states
+
+
+def write(name, cell, way=one_way, **options):
     with tf.Graph().as_default() as graph, v1.Session() as session:
         v1.set_random_seed(3)
         x = v1.placeholder(tf.float32, [None, None, D], name='x')
-        lengths = None if length is None else tf.fill([tf.shape(x)[0]], length)
-        outputs, state = v1.nn.dynamic_rnn(cell(U), tf.transpose(x, [1, 0, 2]) if time_major else x, dtype=tf.float32,
-                                           time_major=time_major, sequence_length=lengths)
-        last = state.h if hasattr(state, 'h') else state
-        tf.concat([tf.reshape(outputs, [-1]), tf.reshape(last, [-1])], 0, name='y')
+        answer_of(*way(x, cell, **options))
         session.run(v1.global_variables_initializer())
         feed = np.random.RandomState(5).randn(3, 4, D).astype(np.float32)
         answer = session.run('y:0', {x: feed})
@@ -46,7 +66,31 @@ def write(name, cell, time_major=False, length=None):
     print(name, flush=True)
 
 
-write('tf1_lstm', cells.LSTMCell)
-write('tf1_basic_lstm', cells.BasicLSTMCell, time_major=True)
-write('tf1_gru', cells.GRUCell)
-write('tf1_lstm_length', cells.LSTMCell, length=3)
+def some(names):
+    return lambda: cells.MultiRNNCell([make() for make in names])
+
+
+LSTM, BASIC_LSTM = lambda: cells.LSTMCell(U), lambda: cells.BasicLSTMCell(U)
+GRU, BASIC = lambda: cells.GRUCell(U), lambda: cells.BasicRNNCell(U)
+ROWS = 0 # each row has a length of its own
+FORMS = {
+    'tf1_lstm': (LSTM, one_way, {}),
+    'tf1_basic_lstm': (BASIC_LSTM, one_way, {'time_major': True}),
+    'tf1_gru': (GRU, one_way, {}),
+    'tf1_lstm_length': (LSTM, one_way, {'length': 3}),
+    'tf1_lstm_rows': (LSTM, one_way, {'length': ROWS}),
+    'tf1_gru_rows': (GRU, one_way, {'length': ROWS}),
+    'tf1_basic': (BASIC, one_way, {}),
+    'tf1_relu_rows': (lambda: cells.BasicRNNCell(U, activation=tf.nn.relu), one_way, {'length': ROWS}),
+    'tf1_lstm_relu': (lambda: cells.LSTMCell(U, activation=tf.nn.relu, forget_bias=0.0), one_way, {}),
+    'tf1_stack': (some([LSTM, GRU, lambda: cells.LSTMCell(4)]), one_way, {}),
+    'tf1_stack_rows': (some([LSTM, GRU]), one_way, {'length': ROWS}),
+    'tf1_both_ways': (LSTM, both_ways, {}),
+    'tf1_both_ways_rows': (GRU, both_ways, {'length': ROWS}),
+    'tf1_peephole': (lambda: cells.LSTMCell(U, use_peepholes=True), one_way, {'length': ROWS}),
+    'tf1_projection': (lambda: cells.LSTMCell(U, num_proj=7), one_way, {}),
+    'tf1_clip': (lambda: cells.LSTMCell(U, cell_clip=0.2), one_way, {}),
+}
+for name, (cell, way, options) in FORMS.items():
+    if not sys.argv[1:] or name in sys.argv[1:]:
+        write(name, cell, way, **options)
