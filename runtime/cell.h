@@ -14,14 +14,13 @@ struct pl_cell {
     const struct rt_cell *kind;
     /* What _RNN will have there, in the graph of the cell; node -1: nothing. X: what is multiplied;
      * H, C: the old states; weights are constant matrices and vectors, W and R perhaps the same. */
-struct pl_edge in[RT_RNN_LIMIT];
-struct pl_edge made[2]; /* the new states: h, c */
-int64_t units, depth, x_row, h_row;
-char order[8];
-enum rt_cell_act gate_act, act;
-float forget_bias;
-}
-;
+    struct pl_edge in[RT_RNN_LIMIT];
+    struct pl_edge made[2]; /* the new states: h, c */
+    int64_t units, depth, x_row, h_row;
+    char order[8];
+    enum rt_cell_act gate_act, act;
+    float forget_bias;
+};
 
 /* Whether `h_new` is made of the old state `h` by a cell. All nodes in between are pure. */
 bool pl_find_cell(const struct pl_graph *g, struct pl_edge h_new, struct pl_edge h,
