@@ -5,6 +5,8 @@
  *   y = x * m + (offset - mean * m), m = factor * scale          Keras, tf.nn.batch_normalization
  *   y = (x - mean) * m + offset                                  by hand
  *   y = ((x - mean) * factor) * scale + offset                   and the same with a division
+ *   y = Reshape(FusedBatchNormV3(Reshape(x, [1, before, behind, 1]), ones, zeros), Shape(x))
+ *                                                                Keras 2; scale and offset behind
  *
  * Scale and offset are constant vectors over the last axis, or left out; the order of commuting
  * operands does not matter. Whether the normalised axis is the last one shows when shapes are
@@ -18,6 +20,8 @@ struct match {
     const struct pl_graph *g;
     struct pl_edge x, mean, scale, offset; /* node -1: none */
     int64_t axis;
+    bool joins;   /* all axes from that one on are one */
+    int64_t rank; /* x has so many axes, or only ones behind them; 0: any */
     float epsilon;
     int member[16], n; /* nodes of the pattern, the last of them first */
 };
@@ -194,11 +198,135 @@ static bool is_folded(struct match *m, const struct pl_node *root)
     return false;
 }
 
+/* ---- by batch normalisation ---- */
+
+enum { SHAPE_OPEN = -1 };
+
+/* e is a part of x's shape, [first, end) or all from first on; or with `shrinks` one of it. */
+static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
+                     int64_t *first, int64_t *end)
+{
+    int64_t step;
+    const struct pl_node *n = pl_made_by(g, e, "StridedSlice", 4);
+    const struct pl_node *shape = n ? pl_made_by(g, n->in[0], "Shape", 1) : NULL;
+
+    if (!shape || !pl_same(shape->in[0], x) || !pl_ints_constant(g, n->in[1], 1, first) ||
+        !pl_ints_constant(g, n->in[2], 1, end) || !pl_ints_constant(g, n->in[3], 1, &step) ||
+        step != 1 || rt_attr_int(n->def, "shrink_axis_mask") != shrinks ||
+        rt_attr_int(n->def, "new_axis_mask") || rt_attr_int(n->def, "ellipsis_mask"))
+        return false;
+    const bool from_0 = rt_attr_int(n->def, "begin_mask") & 1;
+    const bool to_end = rt_attr_int(n->def, "end_mask") & 1;
+    *first = from_0 ? 0 : *first;
+    *end = to_end ? SHAPE_OPEN : *end;
+    return *first >= 0 && (to_end ? !shrinks : *end >= *first) && *first < RT_MAX_RANK &&
+           *end <= RT_MAX_RANK && !(shrinks && from_0);
+}
+
+/* e is the product of single axes of x's shape, each of them once: a bit for each. */
+static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
+                               unsigned *axes)
+{
+    int64_t first, end, one;
+
+    for (int hops = 0; hops <= RT_MAX_RANK; hops++) {
+        const struct pl_node *n = pl_made_by(g, e, "Mul", 2);
+        const struct pl_edge factor = n ? n->in[1] : e;
+        const bool is_one = pl_int_constant(g, factor, &one) && one == 1;
+        if (!is_one) {
+            if (!is_slice(g, factor, x, true, &first, &end) || *axes >> first & 1)
+                return false;
+            *axes |= 1u << first;
+        }
+        if (!n)
+            return true;
+        e = n->in[0];
+    }
+    return false;
+}
+
+/* before * behind are all axes of x, `behind` those from *axis on. */
+static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_edge behind,
+                   struct pl_edge x, int64_t *axis, int64_t *rank)
+{
+    int64_t first, end, all;
+    unsigned axes = 0, rest = 0;
+    const struct pl_node *p = pl_made_by(g, before, "Prod", 2);
+    const struct pl_node *q = pl_made_by(g, behind, "Prod", 2);
+
+    *rank = 0;
+    if (p && q)
+        return !rt_attr_bool(p->def, "keep_dims") && !rt_attr_bool(q->def, "keep_dims") &&
+               pl_ints_constant(g, p->in[1], 1, &all) && all == 0 &&
+               pl_ints_constant(g, q->in[1], 1, &all) && all == 0 &&
+               is_slice(g, p->in[0], x, false, &first, axis) && first == 0 && *axis != SHAPE_OPEN &&
+               is_slice(g, q->in[0], x, false, &first, &end) && first == *axis && end == SHAPE_OPEN;
+    if (!is_product_of_axes(g, before, x, &axes) || !is_product_of_axes(g, behind, x, &rest))
+        return false;
+    while (axes >> *rank & 1)
+        ++*rank;
+    *axis = *rank;
+    while (rest >> *rank & 1)
+        ++*rank;
+    return axes == (1u << *axis) - 1 && (axes | rest) == (1u << *rank) - 1 && !(axes & rest) &&
+           rest;
+}
+
+/* Fill([n], value) */
+static bool is_filled(const struct pl_graph *g, struct pl_edge e, struct pl_edge n, float value)
+{
+    float v;
+    const struct pl_node *fill = pl_float_by(g, e, "Fill", 2);
+    const struct pl_node *dims = fill ? pl_made_by(g, fill->in[0], "Pack", 1) : NULL;
+    return dims && rt_attr_int(dims->def, "axis") == 0 && pl_same(dims->in[0], n) &&
+           pl_float_constant(g, fill->in[1], &v) && v == value;
+}
+
+static bool is_empty(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct rt_tensor *t = pl_constant(g, e);
+    return t && t->dtype == RT_F32 && t->rank == 1 && t->dim[0] == 0;
+}
+
+/* x made [1, before, behind, 1], of which each of `before` is normalised over `behind`, and made
+ * what it was. */
+static bool is_batch_normed(struct match *m, struct pl_edge e)
+{
+    const struct pl_graph *g = m->g;
+    int64_t one, other;
+    const struct pl_node *back = pl_float_by(g, e, "Reshape", 2);
+    const struct pl_node *norm = back ? pl_float_by(g, back->in[0], "FusedBatchNormV3", 5) : NULL;
+    const struct pl_node *flat = norm ? pl_float_by(g, norm->in[0], "Reshape", 2) : NULL;
+    const struct pl_node *dims = flat ? pl_made_by(g, flat->in[1], "Pack", 4) : NULL;
+    const struct pl_node *shape = back ? pl_made_by(g, back->in[1], "Shape", 1) : NULL;
+
+    if (!dims || !shape || !pl_same(shape->in[0], flat->in[0]) ||
+        !rt_attr_bool(norm->def, "is_training") ||
+        !rt_span_is(rt_attr_str(norm->def, "data_format"), "NCHW") ||
+        rt_attr_int(dims->def, "axis") != 0 || !pl_int_constant(g, dims->in[0], &one) || one != 1 ||
+        !pl_int_constant(g, dims->in[3], &other) || other != 1 ||
+        !splits(g, dims->in[1], dims->in[2], flat->in[0], &m->axis, &m->rank) ||
+        !is_filled(g, norm->in[1], dims->in[1], 1) || !is_filled(g, norm->in[2], dims->in[1], 0) ||
+        !is_empty(g, norm->in[3]) || !is_empty(g, norm->in[4]))
+        return false;
+    m->x = flat->in[0];
+    m->joins = true;
+    m->epsilon = rt_attr_float(norm->def, "epsilon");
+    take(m, e);
+    take(m, back->in[0]);
+    take(m, norm->in[0]);
+    return true;
+}
+
+/* ---- whole ---- */
+
 /* (x - mean) * factor or (x - mean) / sqrt(...), the factor perhaps times the scale. */
 static bool is_straight(struct match *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->g, e, "RealDiv", 2), *root;
 
+    if (is_batch_normed(m, e))
+        return true;
     if (n && (root = pl_float_by(m->g, n->in[1], "Sqrt", 1)) != NULL) {
         take(m, e);
         take(m, n->in[1]);
@@ -281,6 +409,8 @@ static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_e
         {.type = RT_ATTR_FLOAT, .v.f = m->epsilon},
         {.type = RT_ATTR_BOOL, .v.b = m->scale.node >= 0},
         {.type = RT_ATTR_BOOL, .v.b = m->offset.node >= 0},
+        {.type = RT_ATTR_BOOL, .v.b = m->joins},
+        {.type = RT_ATTR_INT, .v.i = m->rank},
     };
     struct pl_edge in[3] = {m->x};
     int n_in = 1;
@@ -305,6 +435,7 @@ static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_e
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
 {
     struct pl_uses uses;
+    bool found = false;
 
     if (!rt_registry_op(g->session->options.registry, "_LayerNorm"))
         return RT_OK;
@@ -314,9 +445,13 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
     for (int products = 0; products < 2; products++)
         for (int i = 0; i < g->n && !st; i++) {
             struct match m;
-            if (products ? ends_in_product(&m, g, i, &uses) : ends_in_sum(&m, g, i, &uses))
+            if (products ? ends_in_product(&m, g, i, &uses) : ends_in_sum(&m, g, i, &uses)) {
                 st = put(g, &m, err);
+                found = true;
+            }
         }
     pl_uses_free(&uses);
+    if (found)
+        pl_prune(g); /* shapes that nobody asks for any more */
     return st;
 }

@@ -1,6 +1,7 @@
 /*
  * "_LayerNorm" (runtime/fuse_norm.c): (x - mean) / sqrt(variance + epsilon), both along one axis,
- * times a scale and with an offset added that are vectors over the last one.
+ * or if it "joins" along it and all behind it as one; times a scale and with an offset added that
+ * are vectors over the last axis. "rank", unless 0: how many axes x has, but for ones behind them.
  *
  * Along the last axis, which is what models do, a row is read, centred and written while it is in
  * the cache. Whatever else the shapes may say goes element by element.
@@ -31,6 +32,24 @@ static struct inputs inputs_of(const struct rt_node *n)
     return in;
 }
 
+/* As a Reshape would refuse it, which leaves the axes behind `rank` out. */
+static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct rt_error *err)
+{
+    int64_t behind = 1;
+    if (rank > in->rank)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "slice index %d of dimension 0 out of bounds.",
+                       in->rank);
+    for (int64_t i = rank; rank && i < in->rank; i++)
+        if (in->dim[i] > 1)
+            behind = in->dim[i];
+    return behind == 1 || rt_count(in->rank, in->dim) <= 0
+               ? RT_OK
+               : rt_fail(err, RT_INVALID_ARGUMENT,
+                         "Input to reshape is a tensor of rank %d, but the requested shape has "
+                         "the axes of one of rank %lld",
+                         in->rank, (long long)rank);
+}
+
 static enum rt_status infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
@@ -39,7 +58,10 @@ static enum rt_status infer(struct rt_infer *x)
 
     if (in->rank < 0)
         return RT_OK;
-    if (axis < -in->rank || axis >= in->rank)
+    const enum rt_status ok = check_rank(in, rt_attr_int(x->node, "rank"), x->err);
+    if (ok)
+        return ok;
+    if ((axis < -in->rank || axis >= in->rank) && !rt_attr_bool(x->node, "joins"))
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "Invalid reduction dimension (%lld for input with %d dimension(s)",
                        (long long)axis, in->rank);
@@ -67,7 +89,8 @@ static void rows(struct rt_rows *r)
         if (r->in_dep[k].kind != RT_DEP_NONE)
             return;
     if (rank < 0 || out_rank < rank || d.kind != RT_DEP_ROWS ||
-        d.axis == (axis < 0 ? axis + rank : axis) || (r->n_in > 1 && d.axis == rank - 1))
+        d.axis == (axis < 0 ? axis + rank : axis) || (r->n_in > 1 && d.axis == rank - 1) ||
+        (rt_attr_bool(r->node, "joins") && d.axis > axis))
         return;
     r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, d.axis + out_rank - rank};
 }
@@ -89,21 +112,20 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 
     if (!k)
         return p->err->code;
-    axis = axis < 0 ? axis + x->rank : axis;
+    axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
     k->epsilon = rt_attr_float(p->node, "epsilon");
     k->in = inputs_of(p->node);
     *state = k;
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK; /* nothing to do, and what lengths there are may be anything */
-    k->n = x->dim[x->rank - 1];
-    k->out_n = out->dim[out->rank - 1];
+    k->n = x->rank ? x->dim[x->rank - 1] : 1;
+    k->out_n = out->rank ? out->dim[out->rank - 1] : 1;
     k->n_rows = 1;
-    k->outer = k->inner = 1;
-    k->along = x->dim[axis];
+    k->outer = k->along = k->inner = 1;
+    const bool joins = rt_attr_bool(p->node, "joins");
     for (int i = 0; i < x->rank; i++) {
         k->n_rows *= i < x->rank - 1 ? x->dim[i] : 1;
-        k->outer *= i < axis ? x->dim[i] : 1;
-        k->inner *= i > axis ? x->dim[i] : 1;
+        *(i < axis ? &k->outer : i == axis || joins ? &k->along : &k->inner) *= x->dim[i];
     }
     const struct rt_shape *s = k->in.scale < 0 ? NULL : &p->in[k->in.scale].shape;
     const struct rt_shape *o = k->in.offset < 0 ? NULL : &p->in[k->in.offset].shape;
@@ -111,6 +133,11 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
     k->is_plain =
         axis == x->rank - 1 && k->out_n == k->n && k->scale_n == k->n && k->offset_n == k->n;
+    if (joins && !s && !o) { /* rows of all that is normalised together */
+        k->is_plain = true;
+        k->n = k->out_n = k->along;
+        k->n_rows = k->outer;
+    }
     if (!k->is_plain)
         p->scratch_bytes = (size_t)k->outer * (size_t)k->inner * 2 * sizeof(float);
     return RT_OK;
@@ -253,8 +280,10 @@ static const struct rt_schema schema = {
     .attr = (const struct rt_attr_schema[]){{.name = "axis", .type = RT_ATTR_INT},
                                             {.name = "epsilon", .type = RT_ATTR_FLOAT},
                                             {.name = "scale", .type = RT_ATTR_BOOL},
-                                            {.name = "offset", .type = RT_ATTR_BOOL}},
-    .n_attr = 4,
+                                            {.name = "offset", .type = RT_ATTR_BOOL},
+                                            {.name = "joins", .type = RT_ATTR_BOOL},
+                                            {.name = "rank", .type = RT_ATTR_INT}},
+    .n_attr = 6,
 };
 
 const struct kn_entry kn_layer_norm = {

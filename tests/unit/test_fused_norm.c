@@ -65,12 +65,19 @@ static void expect_near(const struct rt_tensor *a, const struct rt_tensor *b)
 
 struct form {
     const char *name;
-    const char *nodes[14][3]; /* name, op, inputs; "s" and "o" are constants */
+    const char *nodes[20][3]; /* name, op, inputs; "s" and "o" are constants */
 };
 #define MOMENTS                                                                                    \
     {"mean", "Mean", "x axis"}, {"d2", "SquaredDifference", "x mean"}, {"var", "Mean", "d2 axis"}, \
     {                                                                                              \
         "ve", "AddV2", "var eps"                                                                   \
+    }
+#define BY_BATCH                                                                                   \
+    {"dims", "Pack", "one n l one"}, {"flat", "Reshape", "x dims"}, {"count", "Pack", "n"},        \
+        {"ones", "Fill", "count onef"}, {"zeros", "Fill", "count zerof"},                          \
+        {"norm", "FusedBatchNormV3", "flat ones zeros empty empty"},                               \
+    {                                                                                              \
+        "b", "Reshape", "norm shape"                                                               \
     }
 static const struct form forms[] = {
     {"Keras 3",
@@ -107,7 +114,66 @@ static const struct form forms[] = {
       {"n", "Mul", "d r"},
       {"y", "Mul", "n s"}}},
     {"bare", {MOMENTS, {"r", "Rsqrt", "ve"}, {"d", "Sub", "x mean"}, {"y", "Mul", "r d"}}},
+    {"Keras 2",
+     {{"shape", "Shape", "x"},
+      {"pre", "StridedSlice", "shape zeros_1 at ones_1"},
+      {"post", "StridedSlice", "shape at zeros_1 ones_1"},
+      {"n", "Prod", "pre zeros_1"},
+      {"l", "Prod", "post zeros_1"},
+      BY_BATCH,
+      {"ys", "Mul", "b s"},
+      {"y", "AddV2", "ys o"}}},
+    {"Keras 2, bare",
+     {{"shape", "Shape", "x"},
+      {"pre", "StridedSlice", "shape zeros_1 at ones_1"},
+      {"post", "StridedSlice", "shape at zeros_1 ones_1"},
+      {"n", "Prod", "pre zeros_1"},
+      {"l", "Prod", "post zeros_1"},
+      BY_BATCH,
+      {"y", "Identity", "b"}}},
 };
+enum { FORMS = sizeof forms / sizeof *forms };
+/* Of three axes, the last of which is normalised. */
+static const struct form of_three_axes = {
+    "Keras 2.3",
+    {{"shape", "Shape", "x"},
+     {"axis0", "StridedSlice", "shape zeros_1 ones_1 ones_1"},
+     {"axis1", "StridedSlice", "shape ones_1 twos_1 ones_1"},
+     {"axis2", "StridedSlice", "shape twos_1 threes_1 ones_1"},
+     {"int0", "Mul", "one axis0"},
+     {"n", "Mul", "int0 axis1"},
+     {"l", "Mul", "one axis2"},
+     BY_BATCH,
+     {"ys", "Mul", "b s"},
+     {"y", "AddV2", "ys o"}}};
+
+static const char *attributes_of(const char *const node[3])
+{
+    static const char *const table[][2] = {
+        {"Mean", "T=float Tidx=int32 keep_dims=true"},
+        {"Shape", "T=float out_type=int32"},
+        {"Prod", "T=int32 Tidx=int32 keep_dims=false"},
+        {"Fill", "T=float index_type=int32"},
+        {"Reshape", "T=float Tshape=int32"},
+        {"FusedBatchNormV3", "T=float U=float epsilon=0.001f data_format='NCHW' is_training=true "
+                             "exponential_avg_factor=1.0f"},
+    };
+    if (strcmp(node[1], "StridedSlice") == 0)
+        return strcmp(node[0], "pre") == 0    ? "T=int32 Index=int32 begin_mask=1"
+               : strcmp(node[0], "post") == 0 ? "T=int32 Index=int32 end_mask=1"
+                                              : "T=int32 Index=int32 shrink_axis_mask=1";
+    if (strcmp(node[1], "Pack") == 0)
+        return strcmp(node[0], "count") == 0 ? "T=int32 N=1 axis=0" : "T=int32 N=4 axis=0";
+    if (strcmp(node[1], "Mul") == 0 && strcmp(node[2], "one axis0") *
+                                               strcmp(node[2], "int0 axis1") *
+                                               strcmp(node[2], "one axis2") ==
+                                           0)
+        return "T=int32";
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(node[1], table[i][0]) == 0)
+            return table[i][1];
+    return "T=float";
+}
 
 static void write(struct rt_bytes *g, const struct form *f, int axis, const char *n,
                   const char *scale, const char *offset)
@@ -118,14 +184,22 @@ static void write(struct rt_bytes *g, const struct form *f, int axis, const char
     snprintf(text, sizeof text, "dtype=int32 value=int32<1>:%d", axis);
     gd_node(g, "axis", "Const", "", text);
     gd_node(g, "eps", "Const", "", "dtype=float value=float<>:0.001");
+    snprintf(text, sizeof text, "dtype=int32 value=int32<1>:%d", axis < 0 ? axis + 3 : axis);
+    gd_node(g, "at", "Const", "", text);
+    gd_node(g, "zeros_1", "Const", "", "dtype=int32 value=int32<1>:0");
+    gd_node(g, "ones_1", "Const", "", "dtype=int32 value=int32<1>:1");
+    gd_node(g, "twos_1", "Const", "", "dtype=int32 value=int32<1>:2");
+    gd_node(g, "threes_1", "Const", "", "dtype=int32 value=int32<1>:3");
+    gd_node(g, "one", "Const", "", "dtype=int32 value=int32<>:1");
+    gd_node(g, "onef", "Const", "", "dtype=float value=float<>:1");
+    gd_node(g, "zerof", "Const", "", "dtype=float value=float<>:0");
+    gd_node(g, "empty", "Const", "", "dtype=float value=float<0>:");
     snprintf(text, sizeof text, "dtype=float value=float<%s>:%s", n, scale);
     gd_node(g, "s", "Const", "", text);
     snprintf(text, sizeof text, "dtype=float value=float<%s>:%s", n, offset);
     gd_node(g, "o", "Const", "", text);
-    for (int i = 0; i < 14 && f->nodes[i][0]; i++)
-        gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2],
-                strcmp(f->nodes[i][1], "Mean") == 0 ? "T=float Tidx=int32 keep_dims=true"
-                                                    : "T=float");
+    for (int i = 0; i < 20 && f->nodes[i][0]; i++)
+        gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2], attributes_of(f->nodes[i]));
 }
 
 static struct rt_tensor numbers(int rank, const int64_t *dim)
@@ -209,6 +283,34 @@ static void odd_shapes_are_right(void **state)
             rt_tensor_clear(&x);
             rt_bytes_clear(&g);
         }
+}
+
+/* A Reshape to as many axes as were multiplied refuses a value of others, but for ones behind. */
+static void a_value_of_other_axes_is_refused_alike(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t dim[4];
+        bool is_right;
+    } cases[] = {
+        {3, {2, 3, 5}, true}, {4, {2, 3, 5, 1}, true}, {4, {2, 3, 5, 2}, false},
+        {2, {6, 5}, false},   {4, {2, 0, 5, 2}, true}, {4, {2, 3, 1, 5}, false},
+        {3, {1, 1, 5}, true},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct rt_tensor x = numbers(cases[k].rank, cases[k].dim), y;
+        struct rt_bytes g;
+        const bool wide = cases[k].rank == 3;
+        write(&g, &of_three_axes, 2, wide ? "5" : "1", wide ? "1,2,-0.5,0,3" : "2",
+              wide ? "0,-1,7,2,0.1" : "3");
+        if (cases[k].is_right)
+            compare(&g, &x, NULL, 1);
+        for (int fused = 0; fused < 2 && !cases[k].is_right; fused++)
+            run(&g, &x, NULL, !fused, RT_INVALID_ARGUMENT, &y);
+        rt_bytes_clear(&g);
+        rt_tensor_clear(&x);
+    }
 }
 
 static void what_no_run_accepts_is_refused_alike(void **state)
@@ -367,6 +469,7 @@ int main(void)
         cmocka_unit_test(every_way_to_write_it_is_one_node),
         cmocka_unit_test(long_rows_and_many_are_right),
         cmocka_unit_test(odd_shapes_are_right),
+        cmocka_unit_test(a_value_of_other_axes_is_refused_alike),
         cmocka_unit_test(what_no_run_accepts_is_refused_alike),
         cmocka_unit_test(what_is_kept_for_shapes_is_bounded),
         cmocka_unit_test(what_grows_with_a_shape_is_counted),
