@@ -7,6 +7,7 @@
  *   y = ((x - mean) * factor) * scale + offset                   and the same with a division
  *   y = Reshape(FusedBatchNormV3(Reshape(x, [1, before, behind, 1]), ones, zeros), Shape(x))
  *                                                                Keras 2; scale and offset behind
+ *   y = x * Rsqrt(Mean(x^2, axis) + epsilon)                     without a mean: RMS; scale behind
  *
  * Scale and offset are constant vectors over the last axis, or left out; the order of commuting
  * operands does not matter. Whether the normalised axis is the last one shows when shapes are
@@ -20,7 +21,8 @@ struct match {
     const struct pl_graph *g;
     struct pl_edge x, mean, scale, offset; /* node -1: none */
     int64_t axis;
-    bool joins;   /* all axes from that one on are one */
+    bool joins; /* all axes from that one on are one */
+    bool no_mean;
     int64_t rank; /* x has so many axes, or only ones behind them; 0: any */
     float epsilon;
     int member[16], n; /* nodes of the pattern, the last of them first */
@@ -318,6 +320,42 @@ static bool is_batch_normed(struct match *m, struct pl_edge e)
     return true;
 }
 
+/* ---- by the mean of squares ---- */
+
+/* x * Rsqrt(Mean(x^2) + epsilon) */
+static bool is_rms_normed(struct match *m, struct pl_edge e)
+{
+    const struct pl_graph *g = m->g;
+    const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
+
+    for (int k = 0; n && k < 2; k++) {
+        const struct pl_node *root = pl_float_by(g, n->in[1 - k], "Rsqrt", 1), *product;
+        const struct pl_node *sum = root ? pl_float_sum(g, root->in[0]) : NULL;
+        for (int j = 0; sum && j < 2; j++) {
+            struct match try = *m;
+            struct pl_edge squares;
+            if (!pl_float_constant(g, sum->in[1 - j], &try.epsilon) ||
+                !is_mean(&try, sum->in[j], &squares, &try.axis))
+                continue;
+            product = pl_float_by(g, squares, "Mul", 2);
+            const bool is_square = product
+                                       ? pl_same(product->in[0], product->in[1])
+                                       : (product = pl_float_by(g, squares, "Square", 1)) != NULL;
+            if (!is_square || !pl_same(product->in[0], n->in[k]))
+                continue;
+            take(&try, e);
+            take(&try, n->in[1 - k]);
+            take(&try, root->in[0]);
+            take(&try, squares);
+            *m = try;
+            m->x = n->in[k];
+            m->no_mean = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- whole ---- */
 
 /* (x - mean) * factor or (x - mean) / sqrt(...), the factor perhaps times the scale. */
@@ -325,7 +363,7 @@ static bool is_straight(struct match *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->g, e, "RealDiv", 2), *root;
 
-    if (is_batch_normed(m, e))
+    if (is_batch_normed(m, e) || is_rms_normed(m, e))
         return true;
     if (n && (root = pl_float_by(m->g, n->in[1], "Sqrt", 1)) != NULL) {
         take(m, e);
@@ -411,6 +449,7 @@ static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_e
         {.type = RT_ATTR_BOOL, .v.b = m->offset.node >= 0},
         {.type = RT_ATTR_BOOL, .v.b = m->joins},
         {.type = RT_ATTR_INT, .v.i = m->rank},
+        {.type = RT_ATTR_BOOL, .v.b = m->no_mean},
     };
     struct pl_edge in[3] = {m->x};
     int n_in = 1;

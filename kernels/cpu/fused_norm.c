@@ -97,6 +97,7 @@ static void rows(struct rt_rows *r)
 
 struct norm {
     float epsilon;
+    bool no_mean;
     bool is_plain;               /* along the last axis, everything as long as that */
     int64_t n_rows, n;           /* of x, along its last axis */
     int64_t outer, along, inner; /* x by the axis that is normalised */
@@ -115,6 +116,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
     k->epsilon = rt_attr_float(p->node, "epsilon");
     k->in = inputs_of(p->node);
+    k->no_mean = rt_attr_bool(p->node, "no_mean");
     *state = k;
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK; /* nothing to do, and what lengths there are may be anything */
@@ -146,15 +148,15 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 /* scale, offset: NULL without. */
 KN_CLONES static void normalise(float *y, const float *x, const float *restrict scale,
                                 const float *restrict offset, int64_t n_rows, int64_t n,
-                                float epsilon)
+                                float epsilon, bool no_mean)
 {
     for (int64_t r = 0; r < n_rows; r++, x += n, y += n) {
         float sum[LANES] = {0}, squares[LANES] = {0};
         int64_t i = 0;
-        for (; i + LANES <= n; i += LANES)
+        for (; !no_mean && i + LANES <= n; i += LANES)
             for (int l = 0; l < LANES; l++)
                 sum[l] += x[i + l];
-        for (; i < n; i++)
+        for (; !no_mean && i < n; i++)
             sum[0] += x[i];
         for (int step = LANES / 2; step; step /= 2)
             for (int l = 0; l < step; l++)
@@ -203,7 +205,7 @@ static void run_part(void *arg, int64_t i)
     const struct job *j = arg;
     const int64_t first = i * j->per_part, left = j->left - first;
     normalise(j->y + first * j->k->n, j->x + first * j->k->n, j->scale, j->offset,
-              left < j->per_part ? left : j->per_part, j->k->n, j->k->epsilon);
+              left < j->per_part ? left : j->per_part, j->k->n, j->k->epsilon, j->k->no_mean);
 }
 
 static enum rt_status run_plain(struct rt_run *r, struct job *j)
@@ -216,7 +218,7 @@ static enum rt_status run_plain(struct rt_run *r, struct job *j)
         j->left = k->n_rows - done < round ? k->n_rows - done : round;
         const int64_t parts = (j->left + j->per_part - 1) / j->per_part;
         if (parts == 1 || rt_run_width(r) == 1)
-            normalise(j->y, j->x, j->scale, j->offset, j->left, k->n, k->epsilon);
+            normalise(j->y, j->x, j->scale, j->offset, j->left, k->n, k->epsilon, k->no_mean);
         else
             rt_run_parallel(r, parts, run_part, j);
         j->x += round * k->n;
@@ -237,7 +239,7 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
     for (int64_t i = 0; i < k->outer * k->inner; i++) {
         const float *x = j->x + i / k->inner * k->along * k->inner + i % k->inner;
         double sum = 0, squares = 0;
-        for (int64_t a = 0; a < k->along; a++)
+        for (int64_t a = 0; !k->no_mean && a < k->along; a++)
             sum += x[a * k->inner];
         mean[i] = (float)(sum / (double)k->along);
         for (int64_t a = 0; a < k->along; a++)
@@ -282,8 +284,9 @@ static const struct rt_schema schema = {
                                             {.name = "scale", .type = RT_ATTR_BOOL},
                                             {.name = "offset", .type = RT_ATTR_BOOL},
                                             {.name = "joins", .type = RT_ATTR_BOOL},
-                                            {.name = "rank", .type = RT_ATTR_INT}},
-    .n_attr = 6,
+                                            {.name = "rank", .type = RT_ATTR_INT},
+                                            {.name = "no_mean", .type = RT_ATTR_BOOL}},
+    .n_attr = 7,
 };
 
 const struct kn_entry kn_layer_norm = {
