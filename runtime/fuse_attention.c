@@ -9,9 +9,6 @@
  *
  * Scores stay in the cache, head by head, and heads are shared out over the cores. A Transpose that
  * only brought heads before rows is not made at all, nor is the one that takes them back.
- *
- * Before that, a mask that is joined with ones as large as the scores loses them: what selects
- * broadcasts anyway.
  */
 #include "runtime/fuse.h"
 
@@ -19,40 +16,6 @@
 #include <string.h>
 
 #include "runtime/attention.h"
-
-/* ---- masks ---- */
-
-/* Fill(Shape(of), true) */
-static bool is_all_true(const struct pl_graph *g, struct pl_edge e, struct pl_edge of)
-{
-    const struct pl_node *fill = pl_made_by(g, e, "Fill", 2);
-    const struct pl_node *shape = fill ? pl_made_by(g, fill->in[0], "Shape", 1) : NULL;
-    const struct rt_tensor *t = fill ? pl_constant(g, fill->in[1]) : NULL;
-    return shape && pl_same(shape->in[0], of) && t && t->dtype == RT_BOOL && t->rank == 0 &&
-           !rt_tensor_is_lazy(t) && *(const bool *)t->data;
-}
-
-enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
-{
-    bool changed = false;
-
-    (void)err;
-    for (int i = 0; i < g->n; i++) {
-        struct pl_node *n = &g->node[i];
-        if (!pl_is(n, "SelectV2") || n->n_in != 3)
-            continue;
-        const struct pl_node *both = pl_made_by(g, n->in[0], "LogicalAnd", 2);
-        for (int k = 0; both && k < 2; k++)
-            if (is_all_true(g, both->in[k], n->in[1]) || is_all_true(g, both->in[k], n->in[2])) {
-                n->in[0] = both->in[1 - k];
-                changed = true;
-                break;
-            }
-    }
-    if (changed)
-        pl_prune(g); /* or what is left of it would still count as a reader */
-    return RT_OK;
-}
 
 /* ---- the pattern ---- */
 

@@ -1,7 +1,8 @@
 /*
  * "_LayerNorm" (runtime/fuse_norm.c): (x - mean) / sqrt(variance + epsilon), both along one axis,
  * or if it "joins" along it and all behind it as one; times a scale and with an offset added that
- * are vectors over the last axis. "rank", unless 0: how many axes x has, but for ones behind them.
+ * are vectors over the last axis. With "no_mean" the mean is taken for 0. "rank", unless 0: how many
+ * axes x has, but for ones behind them.
  *
  * Along the last axis, which is what models do, a row is read, centred and written while it is in
  * the cache. Whatever else the shapes may say goes element by element.

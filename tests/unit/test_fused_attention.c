@@ -47,8 +47,9 @@ struct form {
     enum rt_dtype mask;
     bool broadcasts;          /* its products do */
     int n_left;               /* nodes that are left, 0: one */
-    const char *nodes[11][4]; /* name, op, inputs, attributes */
+    const char *nodes[12][4]; /* name, op, inputs, attributes */
 };
+#define AXIS           "T=int32 Index=int32 shrink_axis_mask=1"
 #define PRODUCT        "T=float adj_x=false adj_y=false"
 #define PRODUCT_TURNED "T=float adj_x=false adj_y=true"
 #define TURN(name, from, perm)                                                                     \
@@ -156,6 +157,21 @@ static const struct form forms[] = {
       {"y", "Einsum", "p tv", "N=2 T=float equation='bnqk,bnkd->bnqd'"}}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
+/* A mask that asks the scores for their shape. */
+static const struct form causal = {
+    RT_BOOL,
+    false,
+    0,
+    {SCORES,
+     {"m", "Mul", "s scale", "T=float"},
+     {"shape", "Shape", "m", "T=float out_type=int32"},
+     {"t", "StridedSlice", "shape i2 i3 i1", AXIS},
+     {"u", "StridedSlice", "shape i3 i4 i1", AXIS},
+     {"dims", "Pack", "t u", "T=int32 N=2 axis=0"},
+     {"full", "Fill", "dims true", "T=bool index_type=int32"},
+     {"band", "MatrixBandPart", "full low1 low0", "T=bool Tindex=int32"},
+     {"a", "SelectV2", "band m low", "T=float"},
+     CONTEXT}};
 
 static void write(struct rt_bytes *g, const struct form *f)
 {
@@ -171,7 +187,13 @@ static void write(struct rt_bytes *g, const struct form *f)
     gd_node(g, "heads", "Const", "", "dtype=int32 value=int32<4>:0,2,1,3");
     gd_node(g, "turned", "Const", "", "dtype=int32 value=int32<4>:0,2,3,1");
     gd_node(g, "last", "Const", "", "dtype=int32 value=int32<4>:0,1,3,2");
-    for (int i = 0; i < 11 && f->nodes[i][0]; i++)
+    gd_node(g, "i1", "Const", "", "dtype=int32 value=int32<1>:1");
+    gd_node(g, "i2", "Const", "", "dtype=int32 value=int32<1>:2");
+    gd_node(g, "i3", "Const", "", "dtype=int32 value=int32<1>:3");
+    gd_node(g, "i4", "Const", "", "dtype=int32 value=int32<1>:4");
+    gd_node(g, "low1", "Const", "", "dtype=int32 value=int32<>:-1");
+    gd_node(g, "low0", "Const", "", "dtype=int32 value=int32<>:0");
+    for (int i = 0; i < 12 && f->nodes[i][0]; i++)
         gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2], f->nodes[i][3]);
 }
 
@@ -359,6 +381,20 @@ static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
     return most;
 }
 
+static void a_mask_may_ask_for_the_shape_of_the_scores(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct rt_tensor in[4] = {
+            numbers((int64_t[]){2, 5 - 2 * i, 3, 4}), numbers((int64_t[]){2, 6 * i, 3, 4}),
+            numbers((int64_t[]){2, 6 * i, 3, 4}), mask_of(RT_BOOL, 1, (int64_t[]){1})};
+        /* two shapes, two of their axes, and what makes the mask of those */
+        compare(&causal, in, NULL, 8);
+        for (int j = 0; j < 4; j++)
+            rt_tensor_clear(&in[j]);
+    }
+}
+
 static void it_needs_no_more_than_the_scores(void **state)
 {
     (void)state;
@@ -441,6 +477,7 @@ int main(void)
         cmocka_unit_test(every_form_is_one_node),
         cmocka_unit_test(a_mask_may_widen_the_scores),
         cmocka_unit_test(a_product_may_have_one_for_many),
+        cmocka_unit_test(a_mask_may_ask_for_the_shape_of_the_scores),
         cmocka_unit_test(it_needs_no_more_than_the_scores),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
