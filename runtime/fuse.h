@@ -27,9 +27,14 @@ struct pl_activation {
 bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
                         const struct pl_readers *r, int x, struct pl_activation *out);
 
+/* Makes node `at` the product of x, of `rank` axes, with the constant matrix w. */
+enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
+                            int rank, struct rt_error *err);
+
 enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err); /* before tails */
 enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err); /* before attention */

@@ -8,7 +8,7 @@
  *   A bias behind the Reshape that splits the product's last axis (attention's heads) goes before
  *   it, where it can become the product's tail.
  *
- * Its extra attribute "_rank" is the permutation's length: the product refuses an x of another.
+ * The product's extra attribute "_rank" is how many axes x must have: it refuses an x of others.
  */
 #include "runtime/fuse.h"
 
@@ -80,8 +80,8 @@ static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, str
            g->node[back->in[1].node].value.rank == 1 && is_zero(g, back->in[2]);
 }
 
-static enum rt_status put_product(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
-                                  int rank, struct rt_error *err)
+enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
+                            int rank, struct rt_error *err)
 {
     static const uint8_t dtype[2] = {RT_F32, RT_F32};
     const struct rt_schema *schema = rt_schema_find("BatchMatMulV2");
@@ -209,7 +209,7 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         struct pl_edge x, w;
         int rank;
         if (is_tensordot(g, i, &x, &w, &rank)) {
-            st = put_product(g, i, x, w, rank, err);
+            st = pl_put_dense(g, i, x, w, rank, err);
             changed = true;
         }
     }

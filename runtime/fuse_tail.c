@@ -269,6 +269,21 @@ static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *d
     return count > 0;
 }
 
+/* Node n is the runtime's own kind of Reshape: its rows become the last axes that it says. */
+static bool take_axes(const struct pl_node *n, int i, struct tail *t)
+{
+    const int64_t *dim, *from;
+    if (!is_float_op(n) || !pl_is(n, "_LastAxes") || n->n_in != 1 || n->in[0].node != t->last ||
+        n->in[0].out != 0 || t->reshape >= 0 || t->residual.node >= 0 ||
+        rt_attr_ints(n->def, "from", &from) != 1 || from[0] != t->channels)
+        return false;
+    t->reshape = i;
+    t->rank = 0;
+    t->n_row = (int)rt_attr_ints(n->def, "to", &dim);
+    memcpy(t->row, dim, (size_t)t->n_row * sizeof *dim);
+    return true;
+}
+
 /* Node i, the only reader of the tail's value, only gives its rows other dimensions. */
 static bool take_reshape(const struct pl_graph *g, int i, struct tail *t)
 {
@@ -276,6 +291,8 @@ static bool take_reshape(const struct pl_graph *g, int i, struct tail *t)
     int64_t dim[RT_MAX_RANK], product = 1, first;
     int known = 0, zero = 0;
 
+    if (take_axes(n, i, t))
+        return true;
     if (!is_float_op(n) || !pl_is(n, "Reshape") || n->n_in != 2 || n->in[0].node != t->last ||
         n->in[0].out != 0 || n->in[1].node == t->last || t->reshape >= 0 || t->residual.node >= 0)
         return false;
@@ -359,7 +376,8 @@ static enum rt_status put_reshape(struct pass *p, int head, const struct tail *t
     if (!in)
         return rt_fail_memory(p->err, "a plan", 0);
     in[0] = (struct pl_edge){head, 0};
-    in[1] = r.in[1];
+    if (r.n_in == 2)
+        in[1] = r.in[1];
     g->node[head].kind = PL_OP;
     n->kind = PL_OP;
     n->def = r.def;
@@ -367,7 +385,7 @@ static enum rt_status put_reshape(struct pass *p, int head, const struct tail *t
     n->depth = r.depth;
     n->effect = r.effect;
     n->in = in;
-    n->n_in = 2;
+    n->n_in = r.n_in;
     n->n_out = r.n_out;
     return RT_OK;
 }

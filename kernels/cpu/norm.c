@@ -313,7 +313,7 @@ static enum rt_status run_norm(struct rt_run *r)
     const float *scale = r->in[1].data, *offset = r->in[2].data;
     const float *mean = r->in[3].data, *var = r->in[4].data;
     /* Behind train's two rows of doubles. */
-    float *factor = c->n ? (float *)r->scratch + 4 * c->n : NULL;
+    float *factor = r->scratch ? (float *)r->scratch + 4 * c->n : NULL;
 
     if (c->outer * c->n * c->inner == 0) { /* no data: no statistics, even if some came in */
         for (int k = 1; k < 5; k++)

@@ -1,0 +1,183 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "runtime/session.h"
+#include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
+
+/*
+ * Dense layers written as Einsum as products (runtime/fuse_einsum.c), against the same graph with
+ * every node by itself. x is multiplied by a constant w of 24 numbers.
+ */
+
+static struct rt_error err;
+
+struct form {
+    const char *equation, *w, *bias; /* shapes */
+    int nodes;                       /* of a run: views count, biases are the product's tail */
+};
+static const struct form forms[] = {
+    {"abc,cd->abd", "4,6", "6", 1},
+    {"abc,cde->abde", "4,2,3", "2,3", 2},
+    {"XYz,zQRs->XYQRs", "4,3,1,2", "3,1,2", 2},
+    {"abc,bcd->ad", "2,4,3", "3", 2},
+    {"abc,bcde->ade", "2,4,1,3", "1,3", 3},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+static void write(struct rt_bytes *g, const struct form *f)
+{
+    char text[512];
+    rt_bytes_init(g, 1 << 16);
+    gd_node(g, "x", "Placeholder", "", "dtype=float");
+    snprintf(text, sizeof text,
+             "dtype=float value=float<%s>:1,2,3,4,5,6,-1,0,2,1,-3,2,0.5,1,1,1,2,2,3,1,0,0,1,-1",
+             f->w);
+    gd_node(g, "w", "Const", "", text);
+    int64_t n = 1;
+    for (const char *p = f->bias; *p; p++)
+        n *= *p == ',' ? 1 : *p - '0';
+    const char *values = n == 2   ? "0.5,-3"
+                         : n == 3 ? "0.5,1,-2"
+                         : n == 4 ? "1,2,3,4"
+                                  : "0.5,1,-2,3,0,7";
+    snprintf(text, sizeof text, "dtype=float value=float<%s>:%s", f->bias, values);
+    gd_node(g, "b", "Const", "", text);
+    snprintf(text, sizeof text, "N=2 T=float equation='%s'", f->equation);
+    gd_node(g, "e", "Einsum", "x w", text);
+    gd_node(g, "y", "AddV2", "e b", "T=float");
+}
+
+static struct rt_callable *open(const struct rt_bytes *g, const char *also, bool no_fusion,
+                                struct rt_session **s)
+{
+    static const char *const feeds[] = {"x:0"};
+    const char *fetches[] = {"y:0", also};
+    const struct rt_session_options options = {
+        .registry = test_registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = also ? 2 : 1};
+    struct rt_library *l = NULL;
+    struct rt_callable *c;
+    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
+    assert_ok(rt_session_new(s, l, &options, &err), &err);
+    assert_ok(rt_session_prepare(*s, &spec, &c, &err), &err);
+    return c;
+}
+
+/* Nodes that ran, -1 on a refusal. */
+static int64_t run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
+                   bool no_fusion, struct rt_tensor *y)
+{
+    struct rt_session *s;
+    struct rt_callable *c = open(g, also, no_fusion, &s);
+    struct rt_tensor out[2] = {{0}};
+    struct rt_session_stats stats;
+    const enum rt_status st = rt_callable_run(c, x, out, NULL, &err);
+    rt_session_stats(s, &stats);
+    rt_tensor_clear(&out[1]);
+    *y = out[0];
+    rt_session_free(s);
+    return st ? -1 : stats.nodes_run;
+}
+
+static struct rt_tensor numbers(int rank, const int64_t *dim)
+{
+    struct rt_tensor x;
+    assert_ok(rt_tensor_new(&x, NULL, RT_F32, rank, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&x); i++)
+        ((float *)x.data)[i] = (float)(i * 7 % 11) - 5;
+    return x;
+}
+
+/* want: nodes of the fused run, 0: whatever. False: refused by both. */
+static bool compare(const struct form *f, int rank, const int64_t *dim, const char *also,
+                    int64_t want)
+{
+    struct rt_tensor x = numbers(rank, dim), alone, joined;
+    struct rt_bytes g;
+    write(&g, f);
+    const int64_t before = run(&g, &x, also, true, &alone);
+    const int64_t nodes = run(&g, &x, also, false, &joined);
+    if ((before < 0) != (nodes < 0))
+        fail_msg("%s: %lld and %lld nodes", f->equation, (long long)before, (long long)nodes);
+    if (before >= 0) {
+        if (want)
+            assert_int_equal(nodes, want);
+        assert_int_equal(alone.rank, joined.rank);
+        assert_memory_equal(alone.dim, joined.dim, (size_t)alone.rank * sizeof *alone.dim);
+        for (int64_t i = 0; i < rt_tensor_count(&alone); i++)
+            assert_true(fabsf(((float *)alone.data)[i] - ((float *)joined.data)[i]) <= 1e-4f);
+    } else {
+        assert_int_equal(err.code, RT_INVALID_ARGUMENT);
+    }
+    rt_tensor_clear(&x);
+    rt_tensor_clear(&alone);
+    rt_tensor_clear(&joined);
+    rt_bytes_clear(&g);
+    return before >= 0;
+}
+
+static void a_dense_layer_is_a_product(void **state)
+{
+    (void)state;
+    static const int64_t dims[][3] = {{3, 2, 4}, {1, 2, 4}, {0, 2, 4}};
+    for (int f = 0; f < FORMS; f++)
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+            assert_true(compare(&forms[f], 3, dims[i], NULL, forms[f].nodes));
+            assert_true(compare(&forms[f], 3, dims[i], "e:0", 0));
+        }
+}
+
+static void what_is_no_dense_layer_gives_the_same(void **state)
+{
+    (void)state;
+    static const struct form others[] = {
+        {"abc,dc->abd", "6,4", "6", 0},       {"abc,cd->adb", "4,6", "2", 0},
+        {"abc,bcd->bad", "2,4,3", "3", 0},    {"abc,cbd->ad", "4,2,3", "3", 0},
+        {"...c,cd->...d", "4,6", "6", 0},     {"abc,acd->abd", "3,4,2", "2", 0},
+        {"abc,def->abcdef", "2,3,4", "4", 0},
+    };
+    for (size_t f = 0; f < sizeof others / sizeof *others; f++)
+        compare(&others[f], 3, (int64_t[]){3, 2, 4}, NULL, 0);
+}
+
+static void an_input_that_does_not_fit_is_refused_alike(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t dim[4];
+    } x[] = {{3, {3, 2, 5}}, {3, {3, 4, 2}}, {2, {3, 4}},       {2, {3, 8}},
+             {1, {4}},       {0, {0}},       {4, {1, 3, 2, 4}}, {4, {3, 2, 4, 1}}};
+    for (int f = 0; f < FORMS; f++)
+        for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+            assert_false(compare(&forms[f], x[i].rank, x[i].dim, NULL, 0));
+}
+
+static void its_rows_are_proved_to_stay_apart(void **state)
+{
+    (void)state;
+    const struct rt_shape shape = {3, {-1, 2, 4}};
+    for (int f = 0; f < FORMS; f++) {
+        struct rt_session *s;
+        struct rt_bytes g;
+        write(&g, &forms[f]);
+        struct rt_callable *c = open(&g, NULL, false, &s);
+        assert_true(rt_callable_is_rowwise(c, &shape, &err));
+        rt_session_free(s);
+        rt_bytes_clear(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dense_layer_is_a_product),
+        cmocka_unit_test(what_is_no_dense_layer_gives_the_same),
+        cmocka_unit_test(an_input_that_does_not_fit_is_refused_alike),
+        cmocka_unit_test(its_rows_are_proved_to_stay_apart),
+    };
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
+}
