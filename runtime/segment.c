@@ -234,7 +234,9 @@ struct rt_layout *rt_segment_last(struct rt_plan *p, int begin)
     struct rt_layout *l = NULL;
     rt_mutex_lock(&s->layout_mu);
     struct rt_segment *g = p->segment ? atomic_load(&p->segment[begin]) : NULL;
-    if (g && (l = g->first))
+    for (l = g ? g->first : NULL; l && l->slice;)
+        l = l->next;
+    if (l)
         atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
     rt_mutex_unlock(&s->layout_mu);
     return l;
@@ -354,6 +356,21 @@ static void publish(struct rt_session *s, struct rt_layout *l)
         rt_layout_unref(l);
 }
 
+/* Takes the reference; what is better run in slices becomes that. */
+static void adopt(struct rt_session *s, struct rt_layout *l)
+{
+    const int64_t rows = rt_slices_rows(l);
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_layout *whole, *slice;
+
+    if (rows && rt_slices_new(l, rows, &whole, &slice, &ignored) == RT_OK) {
+        rt_layout_unref(l);
+        publish(s, slice);
+        l = whole;
+    }
+    publish(s, l);
+}
+
 static void refuse(struct rt_session *s, const struct rt_want *w)
 {
     rt_mutex_lock(&s->layout_mu);
@@ -393,7 +410,7 @@ int rt_session_compile(struct rt_session *s)
         struct rt_error err = {0};
         struct rt_layout *l;
         if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
-            publish(s, l);
+            adopt(s, l);
         else
             refuse(s, w); /* runs of these shapes say what is wrong themselves */
         want_free(w);
@@ -439,7 +456,7 @@ enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shap
         n >= 0 ? rt_layout_new(p, 0, live, n, &l, err) : rt_fail_memory(err, "a layout", 0);
     rt_restore_subnormals(before);
     if (!st)
-        publish(p->session, l);
+        adopt(p->session, l);
     free(live);
     return st;
 }
