@@ -5,9 +5,15 @@
 #include <string.h>
 
 #include "kernels/cpu/parallel.h"
+#include "runtime/base/machine.h"
 #include "runtime/parallel.h"
 
-enum { LEAST_COLUMNS = 64 };
+enum {
+    LEAST_COLUMNS = 64,
+    PIECES = 4,     /* of a product by loops per core, so that a slow one does less of them */
+    PIECE_ROWS = 42 /* at least, unless it is of a few columns */
+};
+static const double PIECE_MOST = 4e8; /* multiplications: some milliseconds */
 
 /* Below this many weights packing gains nothing; above, a product with few rows only streams them
  * from memory, which OpenBLAS does better. */
@@ -253,6 +259,125 @@ static void make_shared(struct kn_packed *s, int width)
     s->slot_bytes = kn_padded(s->slot_bytes);
 }
 
+/* ---- by product.h ---- */
+
+static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
+{
+    return !g->ta && rt_machine_vectors() >= RT_VECTORS_AVX2 &&
+           !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
+}
+
+static int64_t parts_of(int64_t n, int64_t size)
+{
+    return (n - 1) / size + 1;
+}
+
+/* Columns are shared out where the weights are more than what they are multiplied with: each core
+ * then reads its part of them. */
+static void cut(struct kn_packed *s, int width)
+{
+    const struct kn_gemm *g = &s->g;
+    const int64_t panels = s->node.product.panels;
+    const double all = (double)g->m * (double)g->n * (double)g->k;
+    const double least = all / PIECE_MOST;
+    double pieces = 1;
+
+    if (width > 1 && all >= 2.0 * KN_SHARE)
+        pieces = all / KN_SHARE < PIECES * width ? all / KN_SHARE : PIECES * width;
+    if (pieces < least)
+        pieces = least;
+    const bool by_columns = g->n > g->m || g->m < PIECE_ROWS * pieces;
+    s->piece_rows = g->m;
+    s->piece_panels = panels;
+    if (by_columns)
+        s->piece_panels = pieces < (double)panels ? parts_of(panels, (int64_t)pieces) : 1;
+    else
+        s->piece_rows = parts_of(g->m, (int64_t)pieces);
+}
+
+struct product_run {
+    const struct kn_packed *s;
+    struct kn_product_ends ends;
+    const float *a;
+    float *c;
+};
+
+static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct product_run *x = arg;
+    const struct kn_packed *s = x->s;
+    const struct kn_product *p = &s->node.product;
+    const int64_t groups = parts_of(p->panels, s->piece_panels);
+    const int64_t row = i / groups * s->piece_rows, left = s->g.m - row;
+    const int64_t from = i % groups * s->piece_panels, to = from + s->piece_panels;
+    struct kn_product_part t = kn_product_whole(p, rt_pack_data(s->node.b), x->a + row * p->k,
+                                                x->c + row * p->n, s->piece_rows);
+    struct kn_product_ends ends = x->ends;
+    (void)slot;
+
+    if (i > 0 && rt_run_check(r))
+        return r->err->code;
+    if (left < t.rows)
+        t.rows = left;
+    if (ends.residual)
+        ends.residual += row * ends.ld_residual;
+    t.from = from;
+    t.to = to < p->panels ? to : p->panels;
+    kn_product_run(p, &t, &ends);
+    return RT_OK;
+}
+
+static enum rt_status run_product(const struct kn_packed *s, const float *a, float *c,
+                                  struct rt_run *r)
+{
+    const int64_t n =
+        parts_of(s->g.m, s->piece_rows) * parts_of(s->node.product.panels, s->piece_panels);
+    struct product_run x = {s, {.arg = NULL}, a, c};
+    const struct kn_tail *tail = &s->node.tail;
+    enum rt_status st = RT_OK;
+
+    if (!tail->scale)
+        x.ends = kn_product_node_ends(&s->node, r);
+    if (n > 1 && rt_run_width(r) > 1)
+        st = kn_parallel_parts(r, n, rt_run_width(r), run_piece, &x);
+    else
+        for (int64_t i = 0; i < n && !st; i++)
+            st = run_piece(r, &x, i, 0);
+    if (!st && tail->scale)
+        kn_tail_apply(tail, r, KN_TAIL_ALL, c, 0, s->g.m, s->g.n);
+    return st;
+}
+
+static enum rt_status prepare_product(struct kn_packed *s, struct rt_prep *p, int input)
+{
+    s->node.product = (struct kn_product){.k = s->g.k, .n = s->g.n};
+    s->node.tail = s->tail;
+    if (!kn_product_solve(&s->node.product))
+        return RT_OK;
+    cut(s, rt_prep_width(p));
+    return kn_product_node_pack(&s->node, p, input, s->g.tb != KN_AS_IS);
+}
+
+/* ---- all of it ---- */
+
+/* Floats of half operands, and what an odd tail starts from, behind the scratch of others. */
+static void place(struct kn_packed *s, size_t odd, size_t *scratch)
+{
+    const struct kn_gemm *g = &s->g;
+
+    if (s->bf16) {
+        s->a_at = *scratch;
+        *scratch += kn_padded((size_t)(g->m * g->k) * sizeof(struct kn_bfloat));
+    }
+    if (g->dtype != RT_F32) {
+        s->a_at = *scratch;
+        s->c_at = s->a_at + kn_padded((size_t)(g->m * g->k) * sizeof(float));
+        *scratch = s->c_at + kn_padded((size_t)(g->m * g->n) * sizeof(float));
+    }
+    s->odd_at = *scratch;
+    *scratch += odd;
+}
+
 enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
                                  const struct kn_gemm *g, size_t *scratch)
 {
@@ -270,6 +395,16 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         if (st || s->b)
             return st;
         s->panels.width = 0;
+    }
+    if (has_loops(p, g)) {
+        st = prepare_product(s, p, input);
+        if (st)
+            return st;
+    }
+    if (s->node.b) {
+        *scratch = 0;
+        place(s, odd, scratch);
+        return RT_OK;
     }
     if (scale || !whole.scale) {
         s->bias = whole.shift;
@@ -301,17 +436,7 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
     s->scratch_bytes = s->dnnl.scratch_bytes;
     s->slots_at = kn_padded(s->scratch_bytes);
     *scratch = s->slots_at + (size_t)s->n_slots * s->slot_bytes;
-    if (s->bf16) {
-        s->a_at = *scratch;
-        *scratch += kn_padded((size_t)(g->m * g->k) * sizeof(struct kn_bfloat));
-    }
-    if (g->dtype != RT_F32) {
-        s->a_at = *scratch;
-        s->c_at = s->a_at + kn_padded((size_t)(g->m * g->k) * sizeof(float));
-        *scratch = s->c_at + kn_padded((size_t)(g->m * g->n) * sizeof(float));
-    }
-    s->odd_at = *scratch;
-    *scratch += odd;
+    place(s, odd, scratch);
     return RT_OK;
 }
 
@@ -482,7 +607,7 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
 
     if (s->tail.odd)
         c = room + s->odd_at;
-    if (!s->b || s->panels.width) {
+    if (!s->node.b && (!s->b || s->panels.width)) {
         st = s->b ? kn_bf16_product(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
                   : kn_gemm_blocks(g, false, a, b, c, scratch, r);
         if (!st && kn_tail_any(&s->tail))
@@ -490,7 +615,7 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
         return st ? st : kn_tail_spread(&s->tail, r, c);
     }
     const bool wide = g->dtype != RT_F32;
-    const void *data[KN_DNNL_ARGS] = {a, rt_pack_data(s->b), c};
+    const void *data[KN_DNNL_ARGS] = {a, s->b ? rt_pack_data(s->b) : NULL, c};
     if (s->bias)
         data[3] = r->in[s->bias].data;
     if (wide) {
@@ -502,7 +627,8 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
         kn_bf16_round(a, (void *)(room + s->a_at), g->m * g->k);
         data[0] = room + s->a_at;
     }
-    st = run_rows(s, data, room, r);
+    st = s->node.b ? run_product(s, data[0], (float *)(uintptr_t)data[2], r)
+                   : run_rows(s, data, room, r);
     if (!st && wide)
         kn_from_float(g->dtype, data[2], c, g->m * g->n);
     return st ? st : kn_tail_spread(&s->tail, r, c);

@@ -1,6 +1,7 @@
 /*
- * A product with a constant right-hand matrix, packed once into the layout that oneDNN likes best.
- * float and, computed in float, the halves.
+ * A product with a constant right-hand matrix, packed once: for product.h's loops or, where those
+ * do not do it (bfloat16 that the processor multiplies, a transposed left-hand side, old
+ * processors), into the layout that oneDNN likes best. float and, computed in float, the halves.
  */
 #ifndef KN_CPU_PACKED_H
 #define KN_CPU_PACKED_H
@@ -8,10 +9,14 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/dnnl.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/tail.h"
+#include "kernels/cpu/product_node.h"
 
 struct kn_packed {
     struct kn_gemm g;
+    /* The loops' share of it: all if node.b, then nothing is dnnl's. In pieces, of rows or of
+     * panels, between which it is asked whether to go on, and which cores may share. */
+    struct kn_product_node node;
+    int64_t piece_rows, piece_panels;
     struct kn_dnnl dnnl; /* of `rows` rows: a large product runs in blocks, to be asked between them
                             whether it should go on */
     int64_t rows;

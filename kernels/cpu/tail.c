@@ -304,6 +304,18 @@ void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, f
     }
 }
 
+void kn_tail_activate(const struct kn_tail *t, float *y, int64_t rows, int64_t cols, int64_t ld)
+{
+    if (!t->act)
+        return;
+    if (cols == ld) {
+        act[t->act](y, rows * cols, t->alpha);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        act[t->act](y + i * ld, cols, t->alpha);
+}
+
 enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const float *y)
 {
     const struct rt_tensor *out = &r->out[0], *other = &r->in[t->residual];

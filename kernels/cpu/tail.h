@@ -54,6 +54,8 @@ enum {
 /* On `rows` rows of `cols` elements at y, which stand `at` elements behind the output's start. */
 void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, float *y, int64_t at,
                    int64_t rows, int64_t cols);
+/* Its activation alone, on rows of `cols` elements, `ld` apart. */
+void kn_tail_activate(const struct kn_tail *t, float *y, int64_t rows, int64_t cols, int64_t ld);
 /* The end of an odd tail: the output from what kn_tail_output gave. Of others: nothing. */
 enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const float *y);
 
