@@ -40,7 +40,7 @@ bool pl_is_ref(const struct pl_graph *g, struct pl_edge e)
            !(n->kind == PL_CONST && n->frozen);
 }
 
-static struct pl_edge origin(const struct pl_graph *g, struct pl_edge e)
+struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 64; hops++) {
         const struct pl_node *n = &g->node[e.node];
@@ -61,7 +61,7 @@ bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_e
 {
     if (!pl_is_switch(n))
         return false;
-    *by = origin(g, n->in[1]);
+    *by = pl_origin(g, n->in[1]);
     return !pl_is(&g->node[by->node], "LoopCond");
 }
 

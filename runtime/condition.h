@@ -20,6 +20,7 @@ bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_e
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
 /* A constant that waits for nothing, and so is in every frame. */
 bool pl_is_free(const struct pl_node *n);
+struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e); /* through identities */
 int pl_compare_edges(struct pl_edge a, struct pl_edge b);
 
 /* ---- conditions ---- */

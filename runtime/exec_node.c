@@ -150,6 +150,19 @@ static enum rt_status run_sub(struct rt_context *c, struct rt_plan *p, const str
     return st;
 }
 
+static enum rt_status truth_of(const struct pl_node *n, const struct rt_tensor *t, bool *yes,
+                               struct rt_error *err)
+{
+    if (n->region && t->rank != 0) /* it was a Switch */
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "The second input must be a scalar, but it has shape %s",
+                       rt_shape_text((char[100]){0}, 100, t->rank, t->dim));
+    if (!pl_truth(t, yes))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': a %s is no condition", n->name,
+                       rt_dtype_name((enum rt_dtype)t->dtype));
+    return RT_OK;
+}
+
 static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in, int *branch,
                              struct rt_error *err)
 {
@@ -162,15 +175,9 @@ static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in
         *branch = b < 0 || b >= n->n_sub ? n->n_sub - 1 : b;
         return RT_OK;
     }
-    if (n->region && in->rank != 0) /* it was a Switch */
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "The second input must be a scalar, but it has shape %s",
-                       rt_shape_text((char[100]){0}, 100, in->rank, in->dim));
-    if (!pl_truth(in, &yes))
-        return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': a %s is no condition", n->name,
-                       rt_dtype_name((enum rt_dtype)in->dtype));
+    enum rt_status st = truth_of(n, in, &yes, err);
     *branch = yes ? 0 : 1;
-    return RT_OK;
+    return st;
 }
 
 static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, struct rt_tensor *in,
@@ -188,9 +195,8 @@ static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, s
             st = run_sub(c, n->sub[0], now, &more, err);
         if (!st)
             st = rt_tensor_load(&more, err);
-        if (!st && !pl_truth(&more, &yes))
-            st = rt_fail(err, RT_INVALID_ARGUMENT, "'%s': a %s is no condition", n->name,
-                         rt_dtype_name((enum rt_dtype)more.dtype));
+        if (!st)
+            st = truth_of(n, &more, &yes, err);
         rt_tensor_clear(&more);
         if (st || !yes)
             break;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/condition.h"
 #include "runtime/loop.h"
 #include "runtime/region.h"
 #include "runtime/resource.h"
@@ -113,17 +114,24 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
 static enum rt_status build_regions(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     const int skip = n->kind == PL_IF;
+    bool *known = rt_arena_array(g->arena, (size_t)n->n_in + 1, sizeof *known);
     n->sub = rt_arena_array(g->arena, 2, sizeof *n->sub);
-    if (!n->sub)
+    if (!known || !n->sub)
         return rt_fail_memory(err, "a plan", 0);
+    for (int k = 0; k + skip < n->n_in; k++) {
+        const struct pl_node *from = &g->node[n->in[k + skip].node];
+        known[k] = from->kind == PL_CONST && from->n_ctrl == 0;
+        /* Of a loop only what every iteration hands on unchanged. */
+        if (known[k] && n->kind == PL_WHILE)
+            known[k] = pl_origin(&n->region[1], n->region[1].fetch[k]).node == k;
+    }
     for (int slot = 0; slot < 2; slot++) {
         struct pl_graph *r = &n->region[slot];
         for (int k = 0; k < r->n_feeds; k++) {
-            const struct pl_node *from = &g->node[n->in[k + skip].node];
-            if (from->kind != PL_CONST || from->n_ctrl)
+            if (!known[k])
                 continue;
             r->node[k].kind = PL_CONST;
-            rt_tensor_ref(&r->node[k].value, &from->value);
+            rt_tensor_ref(&r->node[k].value, &g->node[n->in[k + skip].node].value);
         }
         r->nodes_left = g->nodes_left;
         struct pl_graph own = *r;
@@ -555,6 +563,8 @@ static enum rt_status raise(struct pl_graph *g, struct rt_error *err)
         st = pl_raise_branches(g, &again, err);
         if (!st && !again)
             st = pl_fuse_frames(g, &again, err);
+        if (!st && !again)
+            st = pl_raise_loops(g, &again, err);
         if (!st && again)
             st = settle(g, err);
     }

@@ -10,6 +10,7 @@
  *   untaken.c   branches of TensorFlow 1 that no run takes are left out
  *   freeze.c    reads of variables that nothing writes become constants
  *   raise.c     branches of TensorFlow 1 become branches with graphs of their own (region.h)
+ *   raise_loop.c  the same of its loops, but for those that are recurrent layers
  *   fuse_frame.c, fuse_loop.c  loops that are recurrent layers (cell.c knows the cells)
  *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
  *   place.c     devices, copies where a tensor crosses

@@ -33,5 +33,7 @@ enum rt_dtype pl_edge_dtype(const struct pl_graph *g, struct pl_edge e);
 
 /* Switch and Merge whose predicate is known only in the run. */
 enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* Frames; where no such Switch is left. */
+enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 
 #endif
