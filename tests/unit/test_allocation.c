@@ -187,6 +187,44 @@ static void a_loop_allocates_nothing(void **state)
     rt_bytes_clear(&body);
 }
 
+/* While i < 7: v = v + (all of v below 100 ? v : 1), as TensorFlow 1 writes it. */
+static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_bytes *g = &x->g;
+    gd_node(g, "x", "Placeholder", "", "dtype=float");
+    gd_node(g, "zero", "Const", "", "dtype=int32 value=int32<>:0");
+    gd_node(g, "i", "Enter", "zero", "T=int32 frame_name='w'");
+    gd_node(g, "v", "Enter", "x", "T=float frame_name='w'");
+    gd_node(g, "mi", "Merge", "i ni", "T=int32 N=2");
+    gd_node(g, "mv", "Merge", "v nv", "T=float N=2");
+    gd_node(g, "seven", "Const", "^mi", "dtype=int32 value=int32<>:7");
+    gd_node(g, "less", "Less", "mi seven", "T=int32");
+    gd_node(g, "cond", "LoopCond", "less", "");
+    gd_node(g, "si", "Switch", "mi cond", "T=int32");
+    gd_node(g, "sv", "Switch", "mv cond", "T=float");
+    gd_node(g, "pivot", "Identity", "si:1", "T=int32");
+    gd_node(g, "one", "Const", "^pivot", "dtype=int32 value=int32<>:1");
+    gd_node(g, "next", "Add", "si:1 one", "T=int32");
+    gd_node(g, "axes", "Const", "^pivot", "dtype=int32 value=int32<2>:0,1");
+    gd_node(g, "most", "Max", "sv:1 axes", "T=float Tidx=int32");
+    gd_node(g, "hundred", "Const", "^pivot", "dtype=float value=float<>:100");
+    gd_node(g, "small", "Less", "most hundred", "T=float");
+    gd_node(g, "s", "Switch", "sv:1 small", "T=float");
+    gd_node(g, "double", "AddV2", "s:1 s:1", "T=float");
+    gd_node(g, "unit", "Const", "^pivot", "dtype=float value=float<>:1");
+    gd_node(g, "unit_s", "Switch", "unit small", "T=float");
+    gd_node(g, "more", "AddV2", "s:0 unit_s:0", "T=float");
+    gd_node(g, "m", "Merge", "more double", "T=float N=2");
+    gd_node(g, "ni", "NextIteration", "next", "T=int32");
+    gd_node(g, "nv", "NextIteration", "m", "T=float");
+    gd_node(g, "out", "Exit", "sv:0", "T=float");
+    gd_node(g, "y", "Neg", "out", "T=float");
+    struct rt_tensor t = floats(2, (int64_t[]){3, 8});
+    assert_int_equal(allocations_of(x, "y", &t), 0);
+    rt_tensor_clear(&t);
+}
+
 static int count_model(const char *dir, const struct rt_registry *ops)
 {
     struct rt_model *m;
@@ -224,6 +262,7 @@ int main(int argc, char **argv)
         TEST(a_dense_network_allocates_nothing),
         TEST(a_convolution_allocates_nothing),
         TEST(a_loop_allocates_nothing),
+        TEST(a_loop_of_frames_with_a_branch_in_it_allocates_nothing),
     };
     if (argc < 2)
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Graphs of TensorFlow's first generation: branches by Switch and Merge, loops by frames. */
+/* Graphs of TensorFlow's first generation: branches by Switch and Merge, loops by frames. Each is
+ * run by the token executor, and as what its plan becomes where plans are fused. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -9,6 +10,7 @@ struct fixture {
     struct rt_bytes g;
     struct rt_registry *registry;
     struct rt_session *session;
+    bool by_tokens;
     struct rt_error err;
 };
 
@@ -19,6 +21,13 @@ static int set_up(void **state)
     x->registry = rt_registry_new();
     *state = x;
     return x && x->registry && kn_register(x->registry) ? 0 : -1;
+}
+
+static int set_up_tokens(void **state)
+{
+    const int failed = set_up(state);
+    ((struct fixture *)*state)->by_tokens = true;
+    return failed;
 }
 
 static int tear_down(void **state)
@@ -41,6 +50,7 @@ static void open_session(struct fixture *x)
 {
     struct rt_library *l = NULL;
     struct rt_session_options options = {.registry = x->registry};
+    options.tuning.no_fusion = x->by_tokens;
     assert_ok(rt_library_import(&l, gd_span(&x->g), x->registry, &x->err), &x->err);
     assert_ok(rt_session_new(&x->session, l, &options, &x->err), &x->err);
 }
@@ -319,7 +329,9 @@ static void a_loop_ends_when_the_deadline_has_passed(void **state)
                  "");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, set_up, tear_down),                                      \
+        cmocka_unit_test_setup_teardown(name, set_up_tokens, tear_down)
 
 int main(void)
 {
