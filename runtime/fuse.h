@@ -36,6 +36,7 @@ enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err); /* before attention */
 enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
