@@ -291,12 +291,15 @@ static enum rt_status some_bags(struct rt_run *r, void *arg, int64_t from, int64
 
     for (int64_t i = from; i < to; i++, out += e->width) {
         const int64_t at = i / e->inner * e->along * e->inner + i % e->inner;
-        b.weight = weight ? weight + at : NULL;
-        b.mask = mask ? mask + at : NULL;
+        if (e->along && weight)
+            b.weight = weight + at;
+        if (e->along && mask)
+            b.mask = mask + at;
+        /* Of no indices there may be no memory. */
         if (index->dtype == RT_I32)
-            add_bag_int32_t(&b, (const int32_t *)index->data + at, out);
+            add_bag_int32_t(&b, e->along ? (const int32_t *)index->data + at : NULL, out);
         else
-            add_bag_int64_t(&b, (const int64_t *)index->data + at, out);
+            add_bag_int64_t(&b, e->along ? (const int64_t *)index->data + at : NULL, out);
         if (rt_run_spend(r, &left, e->along * e->width))
             return r->err->code;
     }
