@@ -42,31 +42,58 @@ static bool is_word(const char *p, size_t n, size_t most)
     return true;
 }
 
-static void put_locked(struct rt_autotune *a, const char *key, size_t n_key, const char *name,
-                       size_t n_name) RT_REQUIRES(a->mu)
+static void clear(struct rt_map *m)
 {
-    char *old = rt_map_getn(&a->known, key, n_key);
+    for (size_t i = 0; i < m->n; i++)
+        free(m->entry[i].value);
+    rt_map_clear(m);
+}
 
-    if ((old && strlen(old) == n_name && memcmp(old, name, n_name) == 0) ||
-        (!old && a->known.n >= RT_AUTOTUNE_MOST))
+/* All but the newest `most` of them go; they stand in the order in which they came. */
+static void forget(struct rt_map *m, size_t most)
+{
+    struct rt_map left;
+    size_t over = m->n_live > most ? m->n_live - most : 0;
+
+    if (!over)
         return;
+    rt_map_init(&left);
+    for (size_t i = 0; i < m->n; i++) {
+        struct rt_map_entry *e = &m->entry[i];
+        if (!e->key || (over && over--) || !rt_map_putn(&left, e->key, e->key_len, e->value))
+            continue;
+        e->value = NULL;
+    }
+    clear(m);
+    *m = left;
+}
+
+/* False: it is known already, or there is no memory for it. */
+static bool put(struct rt_map *m, const char *key, size_t n_key, const char *name, size_t n_name)
+{
+    char *old = rt_map_getn(m, key, n_key);
+
+    if (old && strlen(old) == n_name && memcmp(old, name, n_name) == 0)
+        return false;
+    if (!old && m->n_live >= RT_AUTOTUNE_MOST)
+        forget(m, RT_AUTOTUNE_MOST - RT_AUTOTUNE_MOST / 8);
     char *copy = malloc(n_name + 1); /* `name` may end where its memory does */
     if (copy) {
         memcpy(copy, name, n_name);
         copy[n_name] = '\0';
     }
-    if (!copy || !rt_map_putn(&a->known, key, n_key, copy)) {
+    if (!copy || !rt_map_putn(m, key, n_key, copy)) {
         free(copy);
-        return;
+        return false;
     }
     free(old);
-    a->changed = true;
+    return true;
 }
 
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name)
 {
     rt_mutex_lock(&a->mu);
-    put_locked(a, key, strlen(key), name, strlen(name));
+    a->changed |= put(&a->known, key, strlen(key), name, strlen(name));
     rt_mutex_unlock(&a->mu);
 }
 
@@ -80,11 +107,29 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 
 /* ---- the file ---- */
 
+/* Behind what a file has, in its place where that has the same keys. */
+static void add_known(struct rt_map *file, struct rt_map *known)
+{
+    for (size_t i = 0; i < known->n; i++) {
+        struct rt_map_entry *e = &known->entry[i];
+        if (!e->key)
+            continue;
+        free(rt_map_get(file, e->key));
+        rt_map_remove(file, e->key);
+        if (rt_map_putn(file, e->key, e->key_len, e->value))
+            e->value = NULL;
+    }
+    clear(known);
+    *known = *file;
+    forget(known, RT_AUTOTUNE_MOST);
+}
+
 /* What is known already stays as it is: it is newer than the file. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {
     const size_t n_first = sizeof FIRST_LINE - 1;
     const char *p = (const char *)text.p, *end = p + text.n;
+    struct rt_map file;
     int taken = 0;
 
     *bad = 0;
@@ -92,6 +137,7 @@ static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_
         *bad = -1;
         return 0;
     }
+    rt_map_init(&file);
     for (p += n_first; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         /* The last line of a file that was cut short may be half a name. */
@@ -102,12 +148,13 @@ static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_
             !is_word(tab + 1, n - n_key - 1, RT_AUTOTUNE_NAME)) {
             ++*bad;
         } else {
-            if (!rt_map_getn(&a->known, p, n_key))
-                put_locked(a, p, n_key, tab + 1, n - n_key - 1);
+            if (!rt_map_getn(&file, p, n_key))
+                put(&file, p, n_key, tab + 1, n - n_key - 1);
             taken++;
         }
         p += n + (stop != NULL);
     }
+    add_known(&file, &a->known);
     return taken;
 }
 
@@ -157,7 +204,6 @@ struct rt_autotune *rt_autotune_new(const char *path)
         int n;
         rt_mutex_lock(&a->mu);
         read_file(a, &n);
-        a->changed = false;
         rt_mutex_unlock(&a->mu);
     }
     return a;
@@ -167,9 +213,7 @@ void rt_autotune_free(struct rt_autotune *a)
 {
     if (!a)
         return;
-    for (size_t i = 0; i < a->known.n; i++)
-        free(a->known.entry[i].value);
-    rt_map_clear(&a->known);
+    clear(&a->known);
     rt_mutex_clear(&a->mu);
     free(a->path);
     free(a);
@@ -331,7 +375,7 @@ static void add_attr(struct key *k, const char *name, const struct rt_attr *a)
     }
 }
 
-bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names, int width,
+bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names,
                      char key[RT_AUTOTUNE_KEY])
 {
     struct key k = {.p = key};
@@ -342,7 +386,6 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
     add_text(&k, processor_name);
     add_text(&k, ";");
     add_text(&k, feature_level[rt_machine_vectors()]);
-    add_int(&k, 'x', width);
     add_text(&k, p->tuning->bf16 ? ";bf16;" : ";");
     add_text(&k, n->op->name);
     for (int i = 0; i < n->schema->n_attr; i++)

@@ -42,10 +42,11 @@ enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
  * A node's key: printable, without blanks. `names` are those of the kernels to choose from. False:
  * attributes or a length that no key is made of.
  */
-bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names, int width,
+bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names,
                      char key[RT_AUTOTUNE_KEY]);
 /* The kernel's name; empty: not known. */
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
+/* The oldest make room where too much is known. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
 /* The file as it is now and what is known here, written if that is more than is in the file. One
  * server at a time does so, by a lock on the file PATH.lock, so that nothing is lost. */

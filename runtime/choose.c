@@ -194,7 +194,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
 
     for (int k = 0; k < c->n_timed; k++)
         names[k] = c->kernel[k]->name;
-    const bool has_key = rt_autotune_key(prep, names, c->n_timed, 1, key);
+    const bool has_key = rt_autotune_key(prep, names, c->n_timed, key);
     if (a && has_key) {
         rt_autotune_find(a, key, name);
         if (*name && prefer(c, NULL, name)) {

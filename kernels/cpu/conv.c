@@ -848,7 +848,6 @@ const struct kn_entry kn_depthwise_conv2d_native = {
                            .device = "CPU",
                            .name = "depthwise.rows",
                            .types = RT_T(RT_F32),
-                           .flags = RT_K_TIMED,
                            .can = kn_depthwise_conv_can,
                            .prepare = kn_depthwise_conv_prepare,
                            .run = kn_depthwise_conv},

@@ -342,6 +342,44 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     folder_remove();
 }
 
+/* Of 20,000 shapes that came one after the other, in a process and in a file that others fill. */
+static void the_oldest_make_room_for_what_is_new(void **state)
+{
+    struct fixture *x = *state;
+    enum { ALL = 20000, LATE = 100 };
+    char key[32], name[RT_AUTOTUNE_NAME];
+    folder_new();
+    struct rt_autotune *a = rt_autotune_new(folder_path("cache"));
+    struct rt_autotune *other = rt_autotune_new(folder_path("cache"));
+    for (int i = 0; i < ALL; i++) {
+        snprintf(key, sizeof key, "key%d", i);
+        rt_autotune_put(a, key, "first");
+    }
+    assert_ok(rt_autotune_save(a, &x->err), &x->err);
+    rt_autotune_find(a, "key0", name);
+    assert_string_equal(name, "");
+    for (int i = 0; i < LATE; i++) {
+        snprintf(key, sizeof key, "late%d", i);
+        rt_autotune_put(other, key, "second");
+    }
+    rt_autotune_put(other, "key19999", "second");
+    assert_ok(rt_autotune_save(other, &x->err), &x->err);
+    rt_autotune_free(a);
+    rt_autotune_free(other);
+    a = rt_autotune_new(folder_path("cache"));
+    for (int i = 0; i < LATE; i++) {
+        snprintf(key, sizeof key, "late%d", i);
+        rt_autotune_find(a, key, name);
+        assert_string_equal(name, "second");
+    }
+    rt_autotune_find(a, "key19999", name);
+    assert_string_equal(name, "second");
+    rt_autotune_find(a, "key19998", name);
+    assert_string_equal(name, "first");
+    rt_autotune_free(a);
+    folder_remove();
+}
+
 static void a_damaged_file_gives_what_is_whole_in_it(void **state)
 {
     struct fixture *x = *state;
@@ -488,10 +526,13 @@ static void memory_of_choices_is_bounded(void **state)
         rt_autotune_put(x->a, key, "n");
     }
     rt_autotune_find(x->a, "k0", name);
-    assert_string_equal(name, "n");
-    snprintf(key, sizeof key, "k%d", RT_AUTOTUNE_MOST + 5);
-    rt_autotune_find(x->a, key, name);
     assert_string_equal(name, "");
+    snprintf(key, sizeof key, "k%d", RT_AUTOTUNE_MOST / 2);
+    rt_autotune_find(x->a, key, name);
+    assert_string_equal(name, "n");
+    snprintf(key, sizeof key, "k%d", RT_AUTOTUNE_MOST + 9);
+    rt_autotune_find(x->a, key, name);
+    assert_string_equal(name, "n");
 }
 
 int main(void)
@@ -507,6 +548,7 @@ int main(void)
         TEST(servers_that_share_a_file_lose_nothing),
         TEST(servers_that_save_at_the_same_time_lose_nothing),
         TEST(as_many_of_the_longest_lines_as_are_kept_fit_into_the_file),
+        TEST(the_oldest_make_room_for_what_is_new),
         TEST(a_damaged_file_gives_what_is_whole_in_it),
         TEST(a_name_that_is_no_kernel_of_the_node_is_not_heeded),
         TEST(only_a_file_of_ours_is_written),
