@@ -1,6 +1,8 @@
 /*
- * Puts constant padding with zeros into the convolution that reads it: the padded image need not
- * be written and read again. The convolution becomes one with padding "EXPLICIT".
+ * Puts constant padding with zeros into the convolution or the MaxPool that reads it: the padded
+ * image need not be written and read again. It becomes one with padding "EXPLICIT"; as what
+ * surrounds the image counts for nothing in a MaxPool, its extra attribute "_zeros" says that here
+ * it counts as zeros.
  *
  * Only rows and columns of [batch, height, width, channels], only around a window that lies in the
  * image else (VALID, or EXPLICIT already), and only by less than the window is long, so that every
@@ -74,9 +76,27 @@ static bool add_own(const struct pl_graph *g, const struct pl_node *n, int64_t p
     return true;
 }
 
-static enum rt_status put(struct pl_graph *g, struct pl_node *n, const int64_t pad[4],
+/* A pool that has none of its own. */
+static bool fits_pool(const struct pl_node *n, const int64_t pad[4])
+{
+    const int64_t *k, *s;
+
+    if (!rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") ||
+        !rt_span_is(rt_attr_str(n->def, "padding"), "VALID") || n->def->n_extra ||
+        rt_attr_ints(n->def, "ksize", &k) != 4 || rt_attr_ints(n->def, "strides", &s) != 4 ||
+        k[0] != 1 || k[3] != 1 || s[0] != 1 || s[3] != 1)
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (pad[i] >= k[1 + i / 2])
+            return false;
+    return true;
+}
+
+static enum rt_status put(struct pl_graph *g, struct pl_node *n, const int64_t pad[4], bool zeros,
                           struct rt_error *err)
 {
+    static const struct rt_named_attr as_zeros = {.name = "_zeros",
+                                                  .value = {.type = RT_ATTR_BOOL, .v.b = true}};
     const struct rt_node *old = n->def;
     const int i_padding = rt_schema_attr(old->schema, "padding");
     const int i_explicit = rt_schema_attr(old->schema, "explicit_paddings");
@@ -97,6 +117,10 @@ static enum rt_status put(struct pl_graph *g, struct pl_node *n, const int64_t p
     memcpy(in, n->in, (size_t)n->n_in * sizeof *in);
     *def = *old;
     def->attr = attr;
+    if (zeros) {
+        def->extra = &as_zeros;
+        def->n_extra = 1;
+    }
     in[0] = g->node[in[0].node].in[0];
     n->def = def;
     n->in = in;
@@ -112,13 +136,15 @@ enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err)
         struct pl_node *n = &g->node[i];
         int64_t pad[4];
 
-        if (!(pl_is(n, "Conv2D") || pl_is(n, "DepthwiseConv2dNative")) || n->n_in < 2 ||
-            n->def->in_dtype[0] != RT_F32)
+        const bool pools = pl_is(n, "MaxPool");
+        if (!(pools || pl_is(n, "Conv2D") || pl_is(n, "DepthwiseConv2dNative")) ||
+            n->n_in < (pools ? 1 : 2) || n->def->in_dtype[0] != RT_F32)
             continue;
         const int from = n->in[0].node;
-        if (uses.n[from] != 1 || !is_pad(g, &g->node[from], pad) || !add_own(g, n, pad))
+        if (uses.n[from] != 1 || !is_pad(g, &g->node[from], pad) ||
+            !(pools ? fits_pool(n, pad) : add_own(g, n, pad)))
             continue;
-        st = put(g, n, pad, err);
+        st = put(g, n, pad, pools, err);
         if (st == RT_NOT_FOUND)
             st = RT_OK;
         else

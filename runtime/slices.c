@@ -12,9 +12,9 @@
 
 enum {
     MOST_ARGS = 16, /* feeds, and fetches */
-    /* Of a block that is cut, and of a slice's: about a core's share of its caches. */
-    CUT_BYTES = 16 << 20,
+    /* Of a slice's block: about a core's share of its caches; and at most, which is cut too. */
     SLICE_BYTES = 12 << 20,
+    CUT_BYTES = 20 << 20,
     /* All nodes together must read and write so many times the constants that are read again. */
     LEAST_TIMES = 4,
 };
@@ -98,13 +98,16 @@ int64_t rt_slices_rows(const struct rt_layout *l)
         return 0;
     const double per_row = (double)l->block_bytes / (double)rows;
     const int64_t width = rt_parallel_width(p->session->options.parallel);
-    int64_t most = per_row < SLICE_BYTES ? (int64_t)(SLICE_BYTES / per_row) : 1;
-    most = most < width ? width : most; /* a row for each core that may help */
-    const int64_t slices = (rows + most - 1) / most;
+    int64_t some = per_row < SLICE_BYTES ? (int64_t)(SLICE_BYTES / per_row) : 1;
+    some = some < width ? width : some; /* a row for each core that may help */
     count_bytes(l, &all, &constants);
-    if (slices < 2 || all < LEAST_TIMES * constants * (double)(slices - 1) || !is_rowwise(p, l))
-        return 0;
-    return (rows + slices - 1) / slices;
+    int64_t slices = (rows + some - 1) / some;
+    if (all < LEAST_TIMES * constants * (double)(slices - 1))
+        slices = 1 + (int64_t)(all / (LEAST_TIMES * constants));
+    some = (rows + slices - 1) / slices;
+    return some < rows && (some <= width || (double)some * per_row < CUT_BYTES) && is_rowwise(p, l)
+               ? some
+               : 0;
 }
 
 /* ---- making ---- */

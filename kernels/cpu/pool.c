@@ -17,6 +17,7 @@ struct pool {
     bool count_batch;                 /* argmax counts from the start of the whole input */
     enum rt_dtype dtype;
     bool average;
+    bool zeros; /* a MaxPool's padding counts, as zeros (runtime/fuse_pad.c) */
 };
 
 /* ---- attributes ---- */
@@ -24,6 +25,14 @@ struct pool {
 static bool op_is(const struct rt_node *n, const char *name)
 {
     return strcmp(n->schema->name, name) == 0;
+}
+
+static bool has_zeros(const struct rt_node *n)
+{
+    for (int i = 0; i < n->n_extra; i++)
+        if (strcmp(n->extra[i].name, "_zeros") == 0)
+            return op_is(n, "MaxPool");
+    return false;
 }
 
 static int n_spatial(const struct rt_node *n)
@@ -139,6 +148,7 @@ static enum rt_status solve(struct pool *p, const struct rt_node *n, const struc
     memset(p, 0, sizeof *p);
     p->n_spatial = sp;
     p->average = is_average(n);
+    p->zeros = has_zeros(n);
     p->batch = in->dim[0];
     p->channels = in->dim[ch];
     p->depth = k[ch];
@@ -296,12 +306,15 @@ static enum rt_status infer_v2(struct rt_infer *x)
 
 struct place { /* one window: what of it lies inside */
     int64_t lo[3], hi[3], start[3];
+    bool zeros; /* what is left out of it counts as zeros */
 };
 
 static void place_window(const struct pool *p, const int64_t *at, struct place *w)
 {
+    w->zeros = false;
     for (int i = 0; i < 3; i++) {
         kn_axis_inside(&p->a[i], at[i], &w->lo[i], &w->hi[i]);
+        w->zeros |= p->zeros && w->hi[i] - w->lo[i] < p->a[i].size;
         w->start[i] = at[i] * p->a[i].stride - p->a[i].lo;
     }
 }
@@ -324,7 +337,7 @@ static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int
         T *y = dst;                                                                                \
         const int64_t c_out = p->channels / p->depth;                                              \
         for (int64_t i = 0; i < c_out; i++)                                                        \
-            y[i] = LOW_##dt;                                                                       \
+            y[i] = w->zeros ? (T){0} : LOW_##dt;                                                   \
         for (int64_t d = w->lo[0]; d < w->hi[0]; d++)                                              \
             for (int64_t h = w->lo[1]; h < w->hi[1]; h++)                                          \
                 for (int64_t c = w->lo[2]; c < w->hi[2]; c++) {                                    \
@@ -402,11 +415,11 @@ typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(float))));
 /* `wide` times LANES channels of one window of nd x nh x nw pixels. */
 static inline __attribute__((always_inline)) void float_window(const struct pool *p,
                                                                const float *from, int64_t nd,
-                                                               int64_t nh, int64_t nw, float *y,
-                                                               const int wide)
+                                                               int64_t nh, int64_t nw, float start,
+                                                               float *y, const int wide)
 {
     const int64_t channels = p->channels, line = p->a[2].in * channels, plane = p->a[1].in * line;
-    const float start = p->average ? 0 : LOW_RT_F32, n = (float)(nd * nh * nw);
+    const float n = (float)(nd * nh * nw);
     lanes sum[WIDE];
 
     for (int w = 0; w < wide; w++)
@@ -439,13 +452,14 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
         place_window(p, (int64_t[]){d, h, at}, &w);
         const int64_t nd = w.hi[0] - w.lo[0], nh = w.hi[1] - w.lo[1], nw = w.hi[2] - w.lo[2];
         const float *from = x + pixel(p, &w, w.lo[0], w.lo[1], w.lo[2]) * channels;
+        const float start = p->average || w.zeros ? 0 : LOW_RT_F32;
         int64_t c = 0;
         for (; c + WIDE * LANES <= channels; c += WIDE * LANES)
-            float_window(p, from + c, nd, nh, nw, y + c, WIDE);
+            float_window(p, from + c, nd, nh, nw, start, y + c, WIDE);
         for (; c + LANES <= channels; c += LANES)
-            float_window(p, from + c, nd, nh, nw, y + c, 1);
+            float_window(p, from + c, nd, nh, nw, start, y + c, 1);
         for (; c < channels; c++) {
-            float one = p->average ? 0 : LOW_RT_F32;
+            float one = start;
             for (int64_t i = 0; i < nd; i++)
                 for (int64_t j = 0; j < nh; j++)
                     for (int64_t k = 0; k < nw; k++) {

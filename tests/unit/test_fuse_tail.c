@@ -694,6 +694,49 @@ static void padding_with_zeros_joins_a_convolution(void **state)
     compare(x, 0, "a fetched padding");
 }
 
+/* Zeros around a MaxPool are larger than what is negative in it. */
+static void padding_with_zeros_joins_a_pool(void **state)
+{
+    static const struct {
+        const char *pad, *op, *attrs;
+        int joined;
+    } c[] = {
+        {"0,0,1,1,1,1,0,0", "MaxPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,2,2,1]", 1},
+        {"0,0,0,1,2,0,0,0", "MaxPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,1,1,1]", 1},
+        {"0,0,1,0,1,0,0,0", "MaxPool", "padding='VALID' ksize=[1,2,2,1] strides=[1,3,3,1]", 1},
+        {"0,0,3,3,0,0,0,0", "MaxPool", "padding='VALID' ksize=[1,4,1,1] strides=[1,4,1,1]", 1},
+        /* These stay: padding of its own, more than the window, other axes, no maximum. */
+        {"0,0,1,1,1,1,0,0", "MaxPool", "padding='SAME' ksize=[1,3,3,1] strides=[1,2,2,1]", 0},
+        {"0,0,1,1,1,1,0,0", "MaxPool",
+         "padding='EXPLICIT' explicit_paddings=[0,0,1,1,1,1,0,0] ksize=[1,3,3,1] "
+         "strides=[1,2,2,1]",
+         0},
+        {"0,0,3,0,0,0,0,0", "MaxPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,2,2,1]", 0},
+        {"0,0,1,1,1,1,2,2", "MaxPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,2,2,1]", 0},
+        {"0,0,1,1,1,1,0,0", "MaxPool", "padding='VALID' ksize=[1,1,1,5] strides=[1,1,1,5]", 0},
+        {"0,0,1,1,1,1,0,0", "AvgPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,2,2,1]", 0},
+    };
+    static const int channels_of[] = {20, 64, 3};
+    struct fixture *x = *state;
+    char text[200];
+
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int64_t batch = 0; batch < 3; batch++) {
+            const int64_t dim[] = {batch, 13, 12,
+                                   strstr(c[i].attrs, ",5]") ? 20 : channels_of[batch]};
+            feed(x, "x", 4, dim);
+            constant(x, "down", "1x1x1x1", -3); /* mostly below the zeros around it */
+            node(x, "low", "AddV2", "x down", "T=float");
+            snprintf(text, sizeof text, "dtype=int32 value=int32<4,2>:%s", c[i].pad);
+            node(x, "paddings", "Const", "", text);
+            node(x, "padded", "Pad", "low paddings", "T=float Tpaddings=int32");
+            snprintf(text, sizeof text, "T=float %s", c[i].attrs);
+            node(x, "out", c[i].op, "padded", text);
+            fetch(x, "out");
+            compare(x, c[i].joined, c[i].attrs);
+        }
+}
+
 /* ---- Reshape behind a product ---- */
 
 static void steps_behind_a_reshape_join_the_product(void **state)
@@ -787,6 +830,7 @@ int main(void)
         TEST(nan_now_and_then_is_never_lost),
         TEST(rows_stay_apart_with_a_residual),
         TEST(padding_with_zeros_joins_a_convolution),
+        TEST(padding_with_zeros_joins_a_pool),
         TEST(steps_behind_a_reshape_join_the_product),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
