@@ -152,6 +152,14 @@ static bool find_list(struct pl_loop *l)
     return true;
 }
 
+/* None, a constant, or a variable that stays as it is. */
+static bool is_fixed(const struct pl_loop *l, struct pl_edge e)
+{
+    const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
+
+    return e.node < 0 || (k >= 0 ? l->role[k] == ROLE_KEPT : pl_is_constant(&l->body, e));
+}
+
 /* ---- masks ---- */
 
 /* Keras tiles each mask as often as the values are wide. */
@@ -288,24 +296,27 @@ static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
  * before, or something that stays as it is. */
 static bool find_output(struct pl_loop *l)
 {
-    const struct pl_node *write = &l->body.node[l->body.fetch[l->list].node];
+    const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
     const struct pl_cell *c = pl_last_cell(l);
     struct pl_edge fresh, old;
 
-    if (!unmask(l, write->in[2], c->units, &fresh, &old) || !pl_same(fresh, c->made[0]))
+    if (!unmask(l, item, c->units, &fresh, &old) || !pl_same(fresh, c->made[0]))
         return false;
+    /* Keras hands on what was written even where nothing reads it. */
+    for (int k = 0; k < l->n; k++)
+        if (!l->role[k] && l->body.node[k].kind == PL_FEED && pl_same(l->body.fetch[k], item)) {
+            l->output = k;
+            l->role[k] = ROLE_OUTPUT;
+            break;
+        }
     if (l->mask.kind == RT_RNN_ALL)
         return true;
     l->mask.before = old;
-    if (kept(l, old) >= 0)
-        return l->mask.kind != RT_RNN_BY_LENGTH || is_zeros(l->g, l->start[kept(l, old)]);
     const int k = variable(l, &l->body, old);
-    if (l->mask.kind != RT_RNN_BY_STEP || k < 0 || l->role[k] || l->body.node[k].kind != PL_FEED ||
-        !pl_same(l->body.fetch[k], write->in[2]))
-        return false;
-    l->output = k;
-    l->role[k] = ROLE_OUTPUT;
-    return true;
+    l->mask.holds = l->output >= 0 && k == l->output;
+    if (l->mask.kind == RT_RNN_BY_LENGTH)
+        return kept(l, old) >= 0 && is_zeros(l->g, l->start[kept(l, old)]);
+    return l->mask.holds || is_fixed(l, old);
 }
 
 static bool find_layers(struct pl_loop *l)
@@ -384,14 +395,6 @@ static bool find_items(struct pl_loop *l)
                        : list_items(l, c->in[RT_RNN_X], RT_F32, c->depth, &l->items);
 }
 
-/* None, a constant, or a variable that stays as it is. */
-static bool is_fixed(const struct pl_loop *l, struct pl_edge e)
-{
-    const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
-
-    return e.node < 0 || (k >= 0 ? l->role[k] == ROLE_KEPT : pl_is_constant(&l->body, e));
-}
-
 bool pl_loop_find(struct pl_loop *l)
 {
     if (!pl_is_pure(&l->body, l->is_frame) || l->body.n_fetches != l->n)
@@ -406,7 +409,7 @@ bool pl_loop_find(struct pl_loop *l)
         for (int k = RT_RNN_W; k < RT_RNN_LIMIT; k++)
             if (!is_fixed(l, l->layer[i].cell.in[k]))
                 return false;
-    return is_fixed(l, l->mask.before) || l->output >= 0;
+    return true;
 }
 
 /* ---- the condition ---- */
@@ -559,7 +562,7 @@ static enum rt_status put_layer(struct pl_loop *l, int i, const struct pl_loop_p
         [RT_RNN_ATTR_KEEP] = number((int64_t)p->keep),
         [RT_RNN_ATTR_READ] = number((int64_t)read),
         [RT_RNN_ATTR_MASKED] = number((int64_t)l->mask.kind),
-        [RT_RNN_ATTR_HOLDS] = yes(masks_output && l->output >= 0),
+        [RT_RNN_ATTR_HOLDS] = yes(masks_output && l->mask.holds),
     };
 
     for (int k = 0; k < RT_RNN_N_ATTR; k++)

@@ -17,7 +17,7 @@ enum pl_role {
     ROLE_COUNTER, /* adds 1; it began at 0 */
     ROLE_LIST,    /* writes the new state into it */
     ROLE_STATE,   /* of a layer */
-    ROLE_OUTPUT,  /* what was written last: a step that is masked writes it again */
+    ROLE_OUTPUT,  /* what was written last: a step that is masked may write it again */
 };
 
 /* A cell of the loop; the first reads the items, each other one what the one before it makes. */
@@ -32,7 +32,8 @@ struct pl_mask {
     enum rt_rnn_mask kind;
     struct pl_edge on;     /* in the body: bools of the step; or how many steps each row takes */
     struct pl_edge rows;   /* in the plan: all steps' bools; the lengths */
-    struct pl_edge before; /* in the body: what is written instead, or the variable `output` */
+    struct pl_edge before; /* in the body: what is written instead */
+    bool holds;            /* that is the variable `output` */
 };
 
 struct pl_loop {
