@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/list.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/entry.h"
@@ -12,20 +13,17 @@
 #define LOOPS(name) base_##name
 #define TARGET
 #define LANES 4
-#define SUMS  8
 #include "kernels/cpu/rnn_loops.h"
 
 #if defined(__x86_64__)
 #define LOOPS(name) avx2_##name
 #define TARGET      __attribute__((target("avx2,fma")))
 #define LANES       8
-#define SUMS        8
 #include "kernels/cpu/rnn_loops.h"
 
 #define LOOPS(name) avx512_##name
 #define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
 #define LANES       16
-#define SUMS        24
 #include "kernels/cpu/rnn_loops.h"
 #endif
 
@@ -48,105 +46,116 @@ const struct kn_rnn_loops *kn_rnn_loops_here(int which)
 
 struct format {
     char name[8];
-    int32_t lanes, gates; /* of this pack */
-    int32_t column[4];    /* which block of the matrix a gate's columns are */
-    int64_t row, rows, units;
+    int64_t row, k, n, panel;
+};
+
+/* A matrix, or some rows of one, by which rows of floats are multiplied. */
+struct weight {
+    struct kn_product p;
+    const float *packed; /* NULL: there is none */
 };
 
 static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *fmt,
                            struct rt_error *err)
 {
     const struct format *f = fmt;
-    const float *from = (const float *)src->data + f->row * src->dim[1];
-    float *to = dst;
+    struct kn_product p = {.k = f->k, .n = f->n};
 
     (void)err;
-    for (int64_t u = 0; u < f->units; u += f->lanes)
-        for (int64_t k = 0; k < f->rows; k++)
-            for (int g = 0; g < f->gates; g++)
-                for (int l = 0; l < f->lanes; l++)
-                    *to++ = u + l < f->units
-                                ? from[k * src->dim[1] + f->column[g] * f->units + u + l]
-                                : 0;
+    kn_product_solve(&p);
+    kn_product_pack(&p, (const float *)src->data + f->row * f->n, f->n, false, NULL, dst);
     return RT_OK;
 }
 
-static int64_t panels_of(int64_t units, int lanes)
+/* Rows [row, row + k) of input `input`; none of them if it is not there. */
+static enum rt_status pack(struct rt_prep *p, int input, int64_t row, int64_t k, struct weight *w)
 {
-    return (units + lanes - 1) / lanes;
-}
-
-static enum rt_status pack(struct rt_prep *p, int input, const struct format *f, const float **out)
-{
+    const struct rt_shape *shape = &p->in[input].shape;
     const struct rt_pack *made;
-    const size_t bytes =
-        (size_t)(panels_of(f->units, f->lanes) * f->lanes * f->gates * f->rows) * sizeof(float);
-    const enum rt_status st = rt_prep_pack(p, input, f, sizeof *f, bytes, fill, &made);
 
+    if (kn_is_none(shape))
+        return RT_OK;
+    w->p = (struct kn_product){.k = k, .n = shape->dim[1]};
+    if (!kn_product_solve(&w->p))
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: a weight of %s", p->node->name,
+                       KN_TEXT(shape));
+    const struct format f = {"rnn", row, k, w->p.n, w->p.panel};
+    const enum rt_status st =
+        rt_prep_pack(p, input, &f, sizeof f, kn_product_pack_bytes(&w->p), fill, &made);
     if (st)
         return st;
     if (!made)
         return rt_fail(p->err, RT_INTERNAL, "%s: a weight that is no constant", p->node->name);
-    *out = rt_pack_data(made);
+    w->packed = rt_pack_data(made);
     return RT_OK;
+}
+
+/* c [rows, n] = a [rows, k] x w, and what stands in `from` (rows as far apart as c's) or bias. */
+static void multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
+                     int64_t rows, const struct rt_tensor *bias, const float *from)
+{
+    const struct kn_product_part part = {.packed = w->packed,
+                                         .a = a,
+                                         .lda = lda,
+                                         .c = c,
+                                         .ldc = ldc,
+                                         .rows = rows,
+                                         .to = w->p.panels,
+                                         .k_to = w->p.k};
+    const struct kn_product_ends ends = {.bias =
+                                             bias && rt_tensor_count(bias) > 0 ? bias->data : NULL,
+                                         .residual = from,
+                                         .ld_residual = ldc};
+
+    kn_product_run(&w->p, &part, &ends);
 }
 
 /* ---- a run ---- */
 
 enum { ROWS_AT_ONCE = 96 }; /* of the input's product: the weights are read once for so many */
 
-/* Some gates: those of w's columns, or late ones that have a matrix of their own. */
-struct part {
-    int first, n;
-    const float *w; /* packed */
-};
-
 struct state {
     const struct kn_rnn_loops *loops;
     struct kn_layer layer;
     enum rt_cell_act gate_act, act;
     float forget_bias;
-    struct part part[2];    /* the second one: of 0 gates where w has them all */
-    const float *r, *later; /* packed */
-    int32_t column[8];
-    int64_t panels, block, chunk; /* rows and steps at once */
+    struct weight w, r, w_late, r_late;
+    int64_t at[4];        /* where a gate's sums begin in their row */
+    int64_t wide;         /* a row of a state */
+    int64_t block, chunk; /* rows and steps at once */
 };
 
-/* Floats, or pointers, of each part of scratch; all together in bytes. */
+/* Floats of each part of scratch; all together in bytes. */
 struct room {
-    const float **row;
-    float *sums[2], *bias[2]; /* of each part */
-    float *r_bias, *h, *h_new, *c, *spare[2];
+    float *sums, *late, *apart;
+    float *h, *h_new, *c, *spare[2];
     float *c_old, *written; /* of masked layers */
 };
 
 static size_t lay_out(const struct state *s, char *scratch, struct room *at)
 {
     const struct kn_layer *y = &s->layer;
-    const int64_t wide = s->panels * s->loops->lanes, state = s->block * wide;
-    const int64_t rows = s->block * s->chunk, masked = y->mask != RT_RNN_ALL ? state : 0;
-    const int64_t spare = y->cell->n_late ? state : 0;
+    const int64_t state = s->block * s->wide, rows = s->block * s->chunk;
+    const int64_t masked = y->mask != RT_RNN_ALL ? state : 0;
+    const int64_t spare = y->cell->n_late ? state : 0, two = y->cell->n_states > 1;
     const struct {
         float **part;
         int64_t n;
-    } need[] = {{&at->sums[0], rows * wide * s->part[0].n},
-                {&at->sums[1], rows * wide * s->part[1].n},
-                {&at->bias[0], wide * s->part[0].n},
-                {&at->bias[1], wide * s->part[1].n},
-                {&at->r_bias, wide},
+    } need[] = {{&at->sums, rows * s->w.p.n},
+                {&at->late, rows * s->w_late.p.n},
+                {&at->apart, y->cell->n_apart ? s->block * s->r.p.n : 0},
                 {&at->h, state},
                 {&at->h_new, state},
-                {&at->c, y->cell->n_states > 1 ? state : 0},
+                {&at->c, two * state},
                 {&at->spare[0], spare},
                 {&at->spare[1], spare},
-                {&at->c_old, y->cell->n_states > 1 ? masked : 0},
+                {&at->c_old, two * masked},
                 {&at->written, masked}};
-    size_t used = ((size_t)rows * sizeof *at->row + 63) & ~(size_t)63;
+    size_t used = 0;
 
-    at->row = (const float **)scratch;
     for (size_t k = 0; k < sizeof need / sizeof *need; k++) {
         *need[k].part = scratch ? (float *)(scratch + used) : NULL;
-        used += ((size_t)need[k].n * sizeof(float) + 63) & ~(size_t)63;
+        used += ((size_t)(need[k].n + s->loops->lanes) * sizeof(float) + 63) & ~(size_t)63;
     }
     return used;
 }
@@ -161,35 +170,18 @@ static enum rt_cell_act act_of(const struct rt_node *n, const char *attr)
     return (enum rt_cell_act)act;
 }
 
-/* The gates from `first` on, of the columns that `column` says. */
-static enum rt_status pack_gates(struct rt_prep *p, const struct state *s, int input, bool of_x,
-                                 const int32_t *column, int n, const float **out)
-{
-    const struct kn_layer *y = &s->layer;
-    struct format f = {.name = "rnn",
-                       .lanes = s->loops->lanes,
-                       .gates = n,
-                       .row = rt_attr_int(p->node, of_x ? "x_row" : "h_row"),
-                       .rows = of_x ? y->depth : y->units,
-                       .units = y->units};
-
-    memcpy(f.column, column, (size_t)n * sizeof *column);
-    return pack(p, input, &f, out);
-}
-
 static enum rt_status pack_all(struct rt_prep *p, struct state *s)
 {
-    const struct rt_cell *cell = s->layer.cell;
-    const int n_early = cell->n_gates - cell->n_late;
-    static const int32_t in_order[4] = {0, 1, 2, 3};
-    enum rt_status st = pack_gates(p, s, RT_RNN_W, true, s->column, s->part[0].n, &s->part[0].w);
+    const struct kn_layer *y = &s->layer;
+    const int64_t x_row = rt_attr_int(p->node, "x_row"), h_row = rt_attr_int(p->node, "h_row");
+    enum rt_status st = pack(p, RT_RNN_W, x_row, y->depth, &s->w);
 
     if (!st)
-        st = pack_gates(p, s, RT_RNN_R, false, s->column, n_early, &s->r);
-    if (!st && s->part[1].n > 0)
-        st = pack_gates(p, s, RT_RNN_W_LATE, true, in_order, s->part[1].n, &s->part[1].w);
-    if (!st && cell->n_late > 0)
-        st = pack_gates(p, s, RT_RNN_R_LATE, false, in_order, cell->n_late, &s->later);
+        st = pack(p, RT_RNN_R, h_row, y->units, &s->r);
+    if (!st)
+        st = pack(p, RT_RNN_W_LATE, x_row, y->depth, &s->w_late);
+    if (!st)
+        st = pack(p, RT_RNN_R_LATE, h_row, y->units, &s->r_late);
     return st;
 }
 
@@ -204,20 +196,16 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     if (st)
         return st;
     const struct kn_layer *y = &s->layer;
-    const struct rt_cell *cell = y->cell;
     const char *order = (const char *)rt_attr_str(p->node, "order").p;
-    const int n_apart = y->late_apart ? cell->n_late : 0;
-    s->part[0].n = cell->n_gates - n_apart;
-    s->part[1] = (struct part){.first = s->part[0].n, .n = n_apart};
-    for (int g = 0; g < cell->n_gates; g++) {
-        const char *at = strchr(order, cell->gates[g]);
-        s->column[g] = at ? (int32_t)(at - order) : g - s->part[0].n;
+    for (int g = 0; g < y->cell->n_gates; g++) {
+        const char *at = strchr(order, y->cell->gates[g]);
+        s->at[g] = at ? (at - order) * y->units : 0;
     }
     s->gate_act = act_of(p->node, "gate_activation");
     s->act = act_of(p->node, "activation");
     s->forget_bias = rt_attr_float(p->node, "forget_bias");
     s->loops = kn_rnn_loops_here(0);
-    s->panels = panels_of(y->units, s->loops->lanes);
+    s->wide = (y->units + s->loops->lanes - 1) / s->loops->lanes * s->loops->lanes;
     s->block = y->batch < ROWS_AT_ONCE ? (y->batch > 0 ? y->batch : 1) : ROWS_AT_ONCE;
     s->chunk = ROWS_AT_ONCE / s->block;
     s->chunk = s->chunk < y->time ? s->chunk : y->time > 0 ? y->time : 1;
@@ -227,43 +215,12 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     return st;
 }
 
-/* What gate g's sums begin with: one row of `panels * n_gates * lanes`. */
-static void put_bias(const struct state *s, const struct rt_tensor *bias,
-                     const struct rt_tensor *more, float add, int g, float *row, int at,
-                     int n_gates)
-{
-    const int lanes = s->loops->lanes;
-    const int64_t units = s->layer.units, from = s->column[g] * units;
-    const float *a = rt_tensor_count(bias) > 0 ? (const float *)bias->data + from : NULL;
-    const float *b = more && rt_tensor_count(more) > 0 ? (const float *)more->data + from : NULL;
-
-    for (int64_t u = 0; u < s->panels * lanes; u++)
-        row[(u / lanes * n_gates + at) * lanes + u % lanes] =
-            u < units ? (a ? a[u] : 0) + (b ? b[u] : 0) + add : 0;
-}
-
-static void put_biases(const struct state *s, const struct rt_run *r, const struct room *at)
-{
-    const struct rt_cell *cell = s->layer.cell;
-    const int n_joint = cell->n_gates - cell->n_late - cell->n_apart;
-
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < s->part[k].n; i++) {
-            const int g = s->part[k].first + i;
-            put_bias(s, &r->in[k ? RT_RNN_BIAS_LATE : RT_RNN_BIAS],
-                     g < n_joint ? &r->in[RT_RNN_R_BIAS] : NULL,
-                     cell->gates[g] == 'f' ? s->forget_bias : 0, g, at->bias[k], i, s->part[k].n);
-        }
-    if (cell->n_apart > 0)
-        put_bias(s, &r->in[RT_RNN_R_BIAS], NULL, 0, n_joint, at->r_bias, 0, 1);
-}
-
 /* A block of a state: rows [first, first + n) of `t` (or its only one, or its only column), filled
  * up with zeros. */
 static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
                       float *to)
 {
-    const int64_t wide = s->panels * s->loops->lanes, units = s->layer.units;
+    const int64_t wide = s->wide, units = s->layer.units;
 
     const int64_t columns = t->rank > 0 ? t->dim[t->rank - 1] : 1;
     const int64_t row = t->rank < 2 || t->dim[0] == 1 ? 0 : columns;
@@ -281,7 +238,7 @@ static void get_state(const struct state *s, const struct rt_tensor *t, int64_t 
 
 static void put_state(const struct state *s, const float *from, int64_t n, float *to, int64_t row)
 {
-    const int64_t wide = s->panels * s->loops->lanes;
+    const int64_t wide = s->wide;
 
     for (int64_t i = 0; i < n; i++, from += wide, to += row)
         memcpy(to, from, (size_t)s->layer.units * sizeof *to);
@@ -298,21 +255,35 @@ static int64_t y_row(const struct kn_layer *y)
     return y->y_by_time ? y->units : y->length * y->units;
 }
 
-/* The input's products of some steps of a block of rows, step by step. */
-static void multiply_input(const struct state *s, const struct kn_layer *y, const float *x,
-                           int64_t first, int64_t n, int64_t step, int64_t n_steps,
-                           const struct room *at)
+/* The input's products of some steps of a block of rows, step by step; rows of as many steps or
+ * steps of as many rows, whichever are more, at a time. */
+static void multiply_input(const struct kn_layer *y, const struct rt_run *r, const struct weight *w,
+                           const struct rt_tensor *bias, float *sums, int64_t first, int64_t n,
+                           int64_t step, int64_t n_steps)
 {
-    const int64_t one = y->x_batch == 1 ? 0 : 1; /* the only row is every row */
-    int64_t m = 0;
+    const int64_t of_row = y->x_batch == 1 ? 0 /* the only row is every row */
+                           : y->x_by_time  ? y->depth
+                                           : y->time * y->depth;
+    const int64_t of_step = y->x_by_time ? y->x_batch * y->depth : y->depth, ldc = w->p.n;
+    const float *x = (const float *)r->in[RT_RNN_X].data + first * of_row + step * of_step;
 
-    for (int64_t t = step; t < step + n_steps; t++)
-        for (int64_t i = first; i < first + n; i++)
-            at->row[m++] =
-                x + (y->x_by_time ? t * y->x_batch + i * one : i * one * y->time + t) * y->depth;
-    for (int k = 0; k < 2 && s->part[k].n > 0; k++)
-        s->loops->product(at->row, m, y->depth, s->part[k].w, s->panels, s->part[k].n, at->bias[k],
-                          at->sums[k]);
+    if (n >= n_steps)
+        for (int64_t t = 0; t < n_steps; t++)
+            multiply(w, x + t * of_step, of_row, sums + t * n * ldc, ldc, n, bias, NULL);
+    else
+        for (int64_t i = 0; i < n; i++)
+            multiply(w, x + i * of_row, of_step, sums + i * ldc, n * ldc, n_steps, bias, NULL);
+}
+
+static void multiply_inputs(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
+                            int64_t first, int64_t n, int64_t step, const struct room *at)
+{
+    const int64_t left = y->steps - step, n_steps = left < s->chunk ? left : s->chunk;
+
+    multiply_input(y, r, &s->w, &r->in[RT_RNN_BIAS], at->sums, first, n, step, n_steps);
+    if (s->w_late.packed)
+        multiply_input(y, r, &s->w_late, &r->in[RT_RNN_BIAS_LATE], at->late, first, n, step,
+                       n_steps);
 }
 
 static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, int64_t step,
@@ -329,7 +300,7 @@ static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, i
 static void apply_mask(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                        int64_t step, int64_t first, int64_t n, const struct room *at)
 {
-    const int64_t wide = s->panels * s->loops->lanes;
+    const int64_t wide = s->wide;
     const size_t bytes = (size_t)wide * sizeof(float);
 
     for (int64_t i = 0; i < n; i++) {
@@ -349,41 +320,48 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
 }
 
 /* One step from at->h to at->h_new, whose input's sums are there. */
-static void take_step(const struct state *s, const struct kn_layer *y, int64_t n, int64_t in_chunk,
-                      const struct room *at)
+static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
+                      int64_t n, int64_t in_chunk, const struct room *at)
 {
-    const int lanes = s->loops->lanes, n_gates = s->part[0].n, n_late = s->part[1].n;
+    const struct rt_cell *cell = y->cell;
+    const int64_t row = s->w.p.n;
+    float *sums = at->sums + in_chunk * n * row, *late = at->late + in_chunk * n * s->w_late.p.n;
     struct kn_rnn_step step = {.gate_act = s->gate_act,
                                .act = s->act,
+                               .forget_bias = s->forget_bias,
                                .rows = n,
                                .units = y->units,
-                               .panels = s->panels,
-                               .weights = s->r,
-                               .later = s->later,
-                               .bias = at->r_bias,
-                               .sums_row = s->panels * lanes * n_gates,
-                               .sums_panel = lanes * n_gates,
-                               .late_row = s->panels * lanes * n_late,
-                               .late_panel = lanes * n_late,
+                               .state_row = s->wide,
+                               .sums = sums,
+                               .sums_row = row,
+                               .apart = at->apart,
+                               .late_row = s->w_late.p.n,
                                .h = at->h,
                                .h_new = at->h_new,
                                .c = at->c,
                                .spare = {at->spare[0], at->spare[1]}};
 
-    step.sums = at->sums[0] + in_chunk * n * step.sums_row;
-    step.late_sums = at->sums[1] + in_chunk * n * step.late_row;
-    if (n_late == 0) {
-        step.late_sums = step.sums + (y->cell->n_gates - y->cell->n_late) * lanes;
-        step.late_row = step.sums_row;
-        step.late_panel = step.sums_panel;
+    memcpy(step.at, s->at, sizeof step.at);
+    if (cell->n_apart > 0)
+        multiply(&s->r, at->h, s->wide, at->apart, row, n, &r->in[RT_RNN_R_BIAS], NULL);
+    else
+        multiply(&s->r, at->h, s->wide, sums, row, n, NULL, sums);
+    s->loops->cell[cell->id](&step, false);
+    if (cell->n_late == 0)
+        return;
+    if (!s->w_late.packed) { /* the last columns of w */
+        late = sums + s->r.p.n;
+        step.late_row = row;
     }
-    s->loops->step[y->cell->id](&step);
+    step.late = late;
+    multiply(&s->r_late, at->spare[1], s->wide, late, step.late_row, n, NULL, late);
+    s->loops->cell[cell->id](&step, true);
 }
 
 static enum rt_status run_block(const struct state *s, const struct kn_layer *y, struct rt_run *r,
                                 int64_t first, int64_t n, struct room *at)
 {
-    const int64_t wide = s->panels * s->loops->lanes;
+    const int64_t wide = s->wide;
     const int64_t work = n * y->units * y->units * y->cell->n_gates / 8 + 64;
     const bool masked = y->mask != RT_RNN_ALL, reads = y->read != RT_RNN_UNREAD;
     const bool two = y->cell->n_states > 1;
@@ -396,11 +374,10 @@ static enum rt_status run_block(const struct state *s, const struct kn_layer *y,
         get_state(s, &r->in[RT_RNN_BEFORE], first, n, at->written);
     for (int64_t t = 0; t < y->steps; t++) {
         if (t % s->chunk == 0)
-            multiply_input(s, y, r->in[RT_RNN_X].data, first, n, t,
-                           y->steps - t < s->chunk ? y->steps - t : s->chunk, at);
+            multiply_inputs(s, y, r, first, n, t, at);
         if (masked && two)
             memcpy(at->c_old, at->c, (size_t)(n * wide) * sizeof *at->c);
-        take_step(s, y, n, t % s->chunk, at);
+        take_step(s, y, r, n, t % s->chunk, at);
         if (masked)
             apply_mask(s, y, r, t, first, n, at);
         float *const old = at->h;
@@ -488,7 +465,6 @@ static enum rt_status run(struct rt_run *r)
     if (st || y.steps == 0)
         return st;
     lay_out(s, r->scratch, &at);
-    put_biases(s, r, &at);
     for (int64_t first = 0; first < y.batch && !st; first += s->block)
         st = run_block(s, &y, r, first, y.batch - first < s->block ? y.batch - first : s->block,
                        &at);

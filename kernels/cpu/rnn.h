@@ -2,16 +2,15 @@
  * Recurrent layers (_RNN), as the runtime finds them in loops; runtime/recurrent.h has the table of
  * cells and what the op's inputs and attributes are.
  *
- * The input's products are made for many steps at once; a step then multiplies the state by the
- * recurrent weights only. Both weights are packed so that the gates of some neighbouring units lie
- * together: when their sums are complete, the new state of these units is made in place.
+ * The input's products are made for many steps at once (product.h); a step then multiplies the
+ * state by the recurrent weights only, adding to them, and a pass over the sums makes the new
+ * state.
  *
- *     panel   the columns of LANES units, all their gates: [k][gate][LANES]
- *     sums    one row: [panel][gate][LANES]
- *     state   one row: units, filled up with zeros to whole panels
+ *     sums    one row: the columns of w, as its matrix has them
+ *     state   one row: units, and room for whole vectors behind them that holds anything
  *
- * rnn_layer.c says what shapes a layer takes and makes, rnn.c runs it; rnn_loops.h (products) and
- * rnn_cells.h (steps) are compiled once per instruction set.
+ * rnn_layer.c says what shapes a layer takes and makes, rnn.c runs it; rnn_loops.h (activations)
+ * and rnn_cells.h (cells) are compiled once per instruction set.
  */
 #ifndef KN_CPU_RNN_H
 #define KN_CPU_RNN_H
@@ -21,28 +20,29 @@
 
 /* ---- loops ---- */
 
-/* One step of a block of rows. */
+/* What a cell makes new states of, for some rows. Gate g's sums begin at[g] floats behind the
+ * beginning of a row; whole vectors of them are read, so that there must be room behind the last.
+ */
 struct kn_rnn_step {
     enum rt_cell_act gate_act, act;
-    int64_t rows, units, panels;
-    const float *weights; /* recurrent, packed; of all but the late gates */
-    const float *later;   /* of the late gates */
-    const float *bias;    /* [panel][LANES], of the recurrent product of the gate that is apart */
-    const float *sums;    /* of the input: rows `sums_row` floats apart, panels `sums_panel` */
-    int64_t sums_row, sums_panel;
-    const float *late_sums; /* of the late gates: the same */
-    int64_t late_row, late_panel;
-    const float *h; /* state rows, panels * LANES floats apart, as all below */
+    float forget_bias;
+    int64_t rows, units, state_row;
+    int64_t at[4];
+    const float *sums; /* of the input, and of the state unless gates are apart */
+    int64_t sums_row;
+    const float *apart; /* of the state: where gates are apart; like sums */
+    const float *late;  /* of the only late gate */
+    int64_t late_row;
+    const float *h; /* rows of states, as all below: state_row floats apart */
     float *h_new, *c;
-    float *spare[2]; /* of cells with late gates */
+    float *spare[2]; /* of cells with late gates: what they keep; what r_late multiplies */
 };
 
 struct kn_rnn_loops {
     int lanes;
-    /* sums [n, panels * gates * LANES] = rows of x times packed weights + bias (one row of sums) */
-    void (*product)(const float *const *x, int64_t n, int64_t k, const float *weights,
-                    int64_t panels, int gates, const float *bias, float *sums);
-    void (*step[RT_N_CELLS])(const struct kn_rnn_step *s);
+    /* Cells with late gates are called twice: when `spare` can be made, and when `late` is there.
+     */
+    void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_late);
 };
 
 /* For this machine; any: 0 the best, 1 and 2 the lesser ones, NULL when it has none (tests). */

@@ -3,7 +3,6 @@
  *   LOOPS(name)  a name of its own for every function
  *   TARGET       the attribute that selects the instruction set
  *   LANES        floats in a vector
- *   SUMS         vectors that are summed at a time
  */
 
 typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -92,123 +91,9 @@ INLINE VEC LOOPS(act)(const struct kn_rnn_step *s, VEC x)
     return s->act == RT_CELL_ACT_tanh ? LOOPS(tanh)(x) : LOOPS(act_of)(s->act, x);
 }
 
-/* ---- products ---- */
-
-/* sum [rows, gates] += rows of x [k] times a panel. Few sums wait for each other: they get a
- * second set, for every other k. */
-INLINE void LOOPS(multiply)(const float *const *x, int64_t k, const float *panel, VEC *sum,
-                            const int rows, const int gates)
-{
-    enum { FEW = 8 };
-    const int64_t step = (int64_t)gates * LANES;
-    int64_t l = 0;
-
-    if (rows * gates < FEW) {
-        VEC odd[FEW];
-        for (int i = 0; i < rows * gates; i++)
-            odd[i] = (VEC){0};
-        for (; l + 1 < k; l += 2, panel += 2 * step)
-            for (int i = 0; i < rows; i++)
-                for (int j = 0; j < gates; j++) {
-                    sum[i * gates + j] += x[i][l] * VLOAD(panel + j * LANES);
-                    odd[i * gates + j] += x[i][l + 1] * VLOAD(panel + step + j * LANES);
-                }
-        for (int i = 0; i < rows * gates; i++)
-            sum[i] += odd[i];
-    }
-    for (; l < k; l++, panel += step) {
-        VEC w[4];
-        for (int j = 0; j < gates; j++)
-            w[j] = VLOAD(panel + j * LANES);
-        for (int i = 0; i < rows; i++)
-            for (int j = 0; j < gates; j++)
-                sum[i * gates + j] += x[i][l] * w[j];
-    }
-}
-
-/* Rows that are done at a time, in parts of even height. */
-#define CASE(n, call)                                                                              \
-    case n:                                                                                        \
-        call;                                                                                      \
-        break;
-#if SUMS >= 24
-#define CASES(call)                                                                                \
-    switch (n) {                                                                                   \
-        CASE(1, call(1))                                                                           \
-        CASE(2, call(2)) CASE(3, call(3)) CASE(4, call(4)) CASE(5, call(5)) CASE(6, call(6))       \
-    }
-enum { LOOPS(most) = 6 };
-#else
-#define CASES(call)                                                                                \
-    switch (n) {                                                                                   \
-        CASE(1, call(1)) CASE(2, call(2))                                                          \
-    }
-enum { LOOPS(most) = 2 };
-#endif
-
-/* Calls `part` with n, a constant in it, for blocks of `rows`; `at` is the first row. */
-#define FOR_BLOCKS(rows, part)                                                                     \
-    do {                                                                                           \
-        const int64_t parts_ = ((rows) + LOOPS(most) - 1) / LOOPS(most);                           \
-        int64_t at = 0;                                                                            \
-        for (int64_t i_ = 0; i_ < parts_; i_++) {                                                  \
-            const int64_t n = (rows) / parts_ + (i_ < (rows) % parts_);                            \
-            CASES(part)                                                                            \
-            at += n;                                                                               \
-        }                                                                                          \
-    } while (0)
-
-/* ---- the input's product ---- */
-
-INLINE void LOOPS(corner)(const float *const *x, int64_t k, const float *panel, const float *bias,
-                          float *sums, int64_t row, const int rows, const int gates)
-{
-    VEC sum[LOOPS(most) * 4];
-
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < gates; j++)
-            sum[i * gates + j] = VLOAD(bias + j * LANES);
-    LOOPS(multiply)(x, k, panel, sum, rows, gates);
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < gates; j++)
-            VSTORE(sums + i * row + j * LANES, sum[i * gates + j]);
-}
-
-INLINE void LOOPS(panels)(const float *const *x, int64_t rows, int64_t k, const float *weights,
-                          int64_t panels, const float *bias, float *sums, const int gates)
-{
-    const int64_t wide = (int64_t)gates * LANES, row = panels * wide;
-
-    for (int64_t p = 0; p < panels; p++, weights += k * wide) {
-#define PART(n)                                                                                    \
-    LOOPS(corner)(x + at, k, weights, bias + p * wide, sums + at * row + p * wide, row, n, gates)
-        FOR_BLOCKS(rows, PART);
-#undef PART
-    }
-}
-
-TARGET static void LOOPS(product)(const float *const *x, int64_t n, int64_t k, const float *weights,
-                                  int64_t panels, int gates, const float *bias, float *sums)
-{
-    switch (gates) {
-    case 1:
-        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 1);
-        break;
-    case 2:
-        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 2);
-        break;
-    case 3:
-        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 3);
-        break;
-    default:
-        LOOPS(panels)(x, n, k, weights, panels, bias, sums, 4);
-    }
-}
-
 #include "kernels/cpu/rnn_cells.h"
 
 static const struct kn_rnn_loops LOOPS(loops) = {LANES,
-                                                 LOOPS(product),
                                                  {
 #define X(name, ...) LOOPS(name),
                                                      RT_CELLS(X)
@@ -220,10 +105,6 @@ static const struct kn_rnn_loops LOOPS(loops) = {LANES,
 #undef VLOAD
 #undef VSTORE
 #undef INLINE
-#undef CASE
-#undef CASES
-#undef FOR_BLOCKS
 #undef LOOPS
 #undef TARGET
 #undef LANES
-#undef SUMS

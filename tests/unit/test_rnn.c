@@ -5,6 +5,8 @@
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
 #include "kernels/cpu/rnn.c"
 
+enum { SPARE = 16 }; /* floats behind each part, for whole vectors */
+
 static uint32_t seed = 7;
 static float draw(void)
 {
@@ -14,70 +16,29 @@ static float draw(void)
 
 static float *floats(int64_t n)
 {
-    float *p = malloc((size_t)(n + 1) * sizeof *p);
+    float *p = malloc((size_t)(n + SPARE) * sizeof *p);
     assert_non_null(p);
-    for (int64_t i = 0; i < n; i++)
-        p[i] = draw();
+    for (int64_t i = 0; i < n + SPARE; i++)
+        p[i] = 4 * draw();
     return p;
 }
 
-static double sigmoid(double x)
+static double act(enum rt_cell_act a, double x)
 {
-    return 1 / (1 + exp(-x));
-}
-
-/* One step of a layer with `gates` gates for `rows` rows, and the same in double. */
-struct step {
-    int gates;
-    int64_t rows, units, wide;
-    float *sums, *h, *h_new, *c, *r, *bias; /* r [units, gates * units] */
-    double *z;                              /* [rows, gates, units]: sums + h R, unit by unit */
-};
-
-static float *packed(const struct step *x, const struct kn_rnn_loops *loops, int first, int n)
-{
-    struct format f = {.lanes = loops->lanes, .gates = n, .rows = x->units, .units = x->units};
-    const struct rt_tensor t = {.data = x->r, .rank = 2, .dim = {x->units, x->gates * x->units}};
-    float *to = floats(x->wide * n * x->units);
-    for (int g = 0; g < n; g++)
-        f.column[g] = first + g;
-    assert_int_equal(fill(&t, to, &f, NULL), RT_OK);
-    return to;
-}
-
-static float sum_of(const struct step *x, int lanes, int64_t row, int gate, int64_t unit)
-{
-    return x->sums[(row * x->wide / lanes + unit / lanes) * x->gates * lanes + gate * lanes +
-                   unit % lanes];
-}
-
-static void make(struct step *x, const struct kn_rnn_loops *loops, int gates, int64_t rows,
-                 int64_t units)
-{
-    *x = (struct step){.gates = gates, .rows = rows, .units = units};
-    x->wide = panels_of(units, loops->lanes) * loops->lanes;
-    x->sums = floats(rows * gates * x->wide);
-    x->h = floats(rows * x->wide);
-    x->h_new = floats(rows * x->wide);
-    x->c = floats(rows * x->wide);
-    x->bias = floats(x->wide);
-    x->r = floats(units * gates * units);
-    x->z = calloc((size_t)(rows * gates * units) + 1, sizeof *x->z);
-    assert_non_null(x->z);
-    for (int64_t i = 0; i < rows; i++)
-        for (int g = 0; g < gates; g++)
-            for (int64_t u = 0; u < units; u++)
-                for (int64_t k = 0; k < units; k++)
-                    x->z[(i * gates + g) * units + u] +=
-                        (double)x->h[i * x->wide + k] * (double)x->r[(k * gates + g) * units + u];
-}
-
-static void drop(struct step *x)
-{
-    float *all[] = {x->sums, x->h, x->h_new, x->c, x->bias, x->r};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
-    free(x->z);
+    switch (a) {
+    case RT_CELL_ACT_sigmoid:
+        return 1 / (1 + exp(-x));
+    case RT_CELL_ACT_tanh:
+        return tanh(x);
+    case RT_CELL_ACT_relu:
+        return x < 0 ? 0 : x;
+    case RT_CELL_ACT_hard_sigmoid:
+        return fmin(fmax(x / 5 + 0.5, 0), 1);
+    case RT_CELL_ACT_hard_sigmoid_6:
+        return fmin(fmax(x + 3, 0), 6) / 6;
+    default:
+        return x;
+    }
 }
 
 static void is_near(double want, float got)
@@ -86,78 +47,117 @@ static void is_near(double want, float got)
         fail_msg("%g, not %g", (double)got, want);
 }
 
-static void one_lstm(const struct kn_rnn_loops *loops, int64_t rows, int64_t units)
+/* A step of `rows` rows whose sums stand in an order that is not the cell's own. */
+struct step {
+    struct kn_rnn_step s;
+    float *sums, *apart, *late, *h, *h_new, *c, *spare[2];
+};
+
+static void make(struct step *x, const struct rt_cell *cell, int lanes, int64_t rows, int64_t units,
+                 enum rt_cell_act gate_act, enum rt_cell_act a)
+{
+    const int64_t wide = (units + lanes - 1) / lanes * lanes, row = cell->n_gates * units;
+
+    x->sums = floats(rows * row);
+    x->apart = floats(rows * row);
+    x->late = floats(rows * units);
+    x->h = floats(rows * wide);
+    x->h_new = floats(rows * wide);
+    x->c = floats(rows * wide);
+    x->spare[0] = floats(rows * wide);
+    x->spare[1] = floats(rows * wide);
+    x->s = (struct kn_rnn_step){.gate_act = gate_act,
+                                .act = a,
+                                .forget_bias = 0.75f,
+                                .rows = rows,
+                                .units = units,
+                                .state_row = wide,
+                                .sums = x->sums,
+                                .sums_row = row,
+                                .apart = x->apart,
+                                .late = x->late,
+                                .late_row = units,
+                                .h = x->h,
+                                .h_new = x->h_new,
+                                .c = x->c,
+                                .spare = {x->spare[0], x->spare[1]}};
+    for (int g = 0; g < cell->n_gates; g++)
+        x->s.at[g] = (cell->n_gates - 1 - g) * units;
+}
+
+static void drop(struct step *x)
+{
+    float *all[] = {x->sums, x->apart, x->late, x->h, x->h_new, x->c, x->spare[0], x->spare[1]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+/* What the cell makes of row i, unit u: the new h; *c: what c was, and becomes. */
+static double want_of(const struct step *x, enum rt_cell_id id, int64_t i, int64_t u, double *c)
+{
+    const struct kn_rnn_step *s = &x->s;
+    double z[4], r[4];
+
+    for (int g = 0; g < rt_cell(id)->n_gates; g++) {
+        z[g] = (double)s->sums[i * s->sums_row + s->at[g] + u];
+        r[g] = (double)s->apart[i * s->sums_row + s->at[g] + u];
+    }
+    const double h = (double)s->h[i * s->state_row + u];
+    double keep;
+    switch (id) {
+    case RT_CELL_lstm:
+        *c = act(s->gate_act, z[1] + (double)s->forget_bias) * *c +
+             act(s->gate_act, z[0]) * act(s->act, z[2]);
+        return act(s->gate_act, z[3]) * act(s->act, *c);
+    case RT_CELL_gru:
+        keep = act(s->gate_act, z[0] + r[0]);
+        return keep * h + (1 - keep) * act(s->act, z[2] + act(s->gate_act, z[1] + r[1]) * r[2]);
+    case RT_CELL_gru_before:
+        keep = act(s->gate_act, z[0]);
+        is_near(act(s->gate_act, z[1]) * h, s->spare[1][i * s->state_row + u]);
+        return keep * h + (1 - keep) * act(s->act, (double)s->late[i * s->late_row + u]);
+    case RT_CELL_simple:
+        return act(s->act, z[0]);
+    default:
+        fail();
+        return 0;
+    }
+}
+
+static void one(const struct kn_rnn_loops *loops, enum rt_cell_id id, int64_t rows, int64_t units,
+                enum rt_cell_act gate_act, enum rt_cell_act a)
 {
     struct step x;
-    make(&x, loops, 4, rows, units);
-    float *weights = packed(&x, loops, 0, 4), *c = floats(rows * x.wide);
-    memcpy(c, x.c, (size_t)(rows * x.wide) * sizeof *c);
-    loops->step[RT_CELL_lstm](&(struct kn_rnn_step){.gate_act = RT_CELL_ACT_sigmoid,
-                                                    .act = RT_CELL_ACT_tanh,
-                                                    .rows = rows,
-                                                    .units = units,
-                                                    .panels = x.wide / loops->lanes,
-                                                    .weights = weights,
-                                                    .sums = x.sums,
-                                                    .sums_row = 4 * x.wide,
-                                                    .h = x.h,
-                                                    .h_new = x.h_new,
-                                                    .c = c});
+    make(&x, rt_cell(id), loops->lanes, rows, units, gate_act, a);
+    float *c = floats(rows * x.s.state_row);
+    memcpy(c, x.c, (size_t)(rows * x.s.state_row) * sizeof *c);
+    loops->cell[id](&x.s, false);
+    if (rt_cell(id)->n_late > 0)
+        loops->cell[id](&x.s, true);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t u = 0; u < units; u++) {
-            double z[4];
-            for (int g = 0; g < 4; g++)
-                z[g] = x.z[(i * 4 + g) * units + u] + (double)sum_of(&x, loops->lanes, i, g, u);
-            const double state =
-                sigmoid(z[1]) * (double)x.c[i * x.wide + u] + sigmoid(z[0]) * tanh(z[2]);
-            is_near(state, c[i * x.wide + u]);
-            is_near(sigmoid(z[3]) * tanh(state), x.h_new[i * x.wide + u]);
+            const int64_t k = i * x.s.state_row + u;
+            double state = (double)c[k];
+            is_near(want_of(&x, id, i, u, &state), x.h_new[k]);
+            is_near(state, x.c[k]);
         }
-    free(weights);
     free(c);
     drop(&x);
 }
 
-static void one_gru(const struct kn_rnn_loops *loops, int64_t rows, int64_t units)
-{
-    struct step x;
-    make(&x, loops, 3, rows, units);
-    float *weights = packed(&x, loops, 0, 3);
-    loops->step[RT_CELL_gru](&(struct kn_rnn_step){.gate_act = RT_CELL_ACT_sigmoid,
-                                                   .act = RT_CELL_ACT_tanh,
-                                                   .rows = rows,
-                                                   .units = units,
-                                                   .panels = x.wide / loops->lanes,
-                                                   .weights = weights,
-                                                   .bias = x.bias,
-                                                   .sums = x.sums,
-                                                   .sums_row = 3 * x.wide,
-                                                   .h = x.h,
-                                                   .h_new = x.h_new});
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t u = 0; u < units; u++) {
-            const double *z = x.z + i * 3 * units + u;
-            const double keep = sigmoid(z[0] + (double)sum_of(&x, loops->lanes, i, 0, u));
-            const double reset = sigmoid(z[units] + (double)sum_of(&x, loops->lanes, i, 1, u));
-            const double fresh = tanh((double)sum_of(&x, loops->lanes, i, 2, u) +
-                                      reset * (z[2 * units] + (double)x.bias[u]));
-            is_near(keep * (double)x.h[i * x.wide + u] + (1 - keep) * fresh,
-                    x.h_new[i * x.wide + u]);
-        }
-    free(weights);
-    drop(&x);
-}
-
-static void steps_agree_with_exact_ones_on_every_instruction_set(void **state)
+static void every_cell_agrees_with_exact_sums_on_every_instruction_set(void **state)
 {
     (void)state;
     const struct kn_rnn_loops *loops;
     for (int which = 0; (loops = kn_rnn_loops_here(which)); which++)
-        for (int64_t rows = 1; rows <= 14; rows++)
-            for (int64_t units = 1; units <= 70; units += units < 20 ? 1 : 25) {
-                one_lstm(loops, rows, units);
-                one_gru(loops, rows, units);
-            }
+        for (int id = 0; id < RT_N_CELLS; id++)
+            for (int64_t units = 1; units <= 70; units += units < 20 ? 1 : 25)
+                for (int a = 0; a < RT_N_CELL_ACTS; a++) {
+                    one(loops, (enum rt_cell_id)id, 1 + units % 3, units, RT_CELL_ACT_sigmoid,
+                        (enum rt_cell_act)a);
+                    one(loops, (enum rt_cell_id)id, 2, units, (enum rt_cell_act)a,
+                        RT_CELL_ACT_tanh);
+                }
 }
 
 static void gates_far_from_zero_saturate(void **state)
@@ -167,21 +167,23 @@ static void gates_far_from_zero_saturate(void **state)
     const struct kn_rnn_loops *loops;
     for (int which = 0; (loops = kn_rnn_loops_here(which)); which++)
         for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
-            float sums[4 * 16], h[16] = {0}, h_new[16], c[16] = {0}, weights[4 * 16] = {0};
-            for (int k = 0; k < 4 * 16; k++)
+            float sums[16 * 5], h[16] = {0}, h_new[16], c[16] = {0};
+            for (int k = 0; k < 16 * 5; k++)
                 sums[k] = far[i];
-            loops->step[RT_CELL_lstm](&(struct kn_rnn_step){.gate_act = RT_CELL_ACT_sigmoid,
+            loops->cell[RT_CELL_lstm](&(struct kn_rnn_step){.gate_act = RT_CELL_ACT_sigmoid,
                                                             .act = RT_CELL_ACT_tanh,
                                                             .rows = 1,
                                                             .units = 1,
-                                                            .panels = 1,
-                                                            .weights = weights,
+                                                            .state_row = 16,
+                                                            .at = {0, 1, 2, 3},
                                                             .sums = sums,
-                                                            .sums_row = 64,
+                                                            .sums_row = 4,
                                                             .h = h,
                                                             .h_new = h_new,
-                                                            .c = c});
-            const double in = (double)far[i], want = sigmoid(in) * tanh(sigmoid(in) * tanh(in));
+                                                            .c = c},
+                                      false);
+            const double in = (double)far[i], gate = act(RT_CELL_ACT_sigmoid, in),
+                         want = gate * tanh(gate * tanh(in));
             if (isnan(want))
                 assert_true(isnan(h_new[0]));
             else
@@ -189,11 +191,34 @@ static void gates_far_from_zero_saturate(void **state)
         }
 }
 
+static void activations_hand_on_nan(void **state)
+{
+    (void)state;
+    const struct kn_rnn_loops *loops;
+    for (int which = 0; (loops = kn_rnn_loops_here(which)); which++)
+        for (int a = 0; a < RT_N_CELL_ACTS; a++) {
+            float sums[16], h[16] = {0}, h_new[16] = {0};
+            for (int k = 0; k < 16; k++)
+                sums[k] = NAN;
+            loops->cell[RT_CELL_simple](&(struct kn_rnn_step){.act = (enum rt_cell_act)a,
+                                                              .rows = 1,
+                                                              .units = 1,
+                                                              .state_row = 16,
+                                                              .sums = sums,
+                                                              .sums_row = 1,
+                                                              .h = h,
+                                                              .h_new = h_new},
+                                        false);
+            assert_true(isnan(h_new[0]));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_agree_with_exact_ones_on_every_instruction_set),
+        cmocka_unit_test(every_cell_agrees_with_exact_sums_on_every_instruction_set),
         cmocka_unit_test(gates_far_from_zero_saturate),
+        cmocka_unit_test(activations_hand_on_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
