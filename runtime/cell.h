@@ -16,10 +16,13 @@ struct pl_cell {
      * H, C: the old states; weights are constant matrices and vectors, W and R perhaps the same. */
     struct pl_edge in[RT_RNN_LIMIT];
     struct pl_edge made[2]; /* the new states: h, c */
-    int64_t units, depth, x_row, h_row;
+    /* Where each gate has weights of its own: those of W, R and BIAS gate by gate instead. */
+    bool by_gate;
+    struct pl_edge gate[RT_RNN_BIAS - RT_RNN_W + 1][4];
+    int64_t units, width, depth, x_row, h_row; /* width: of h */
     char order[8];
     enum rt_cell_act gate_act, act;
-    float forget_bias;
+    float forget_bias, clip;
 };
 
 /* Whether `h_new` is made of the old state `h` by a cell. All nodes in between are pure. */

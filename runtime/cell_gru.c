@@ -1,6 +1,7 @@
 /*
  * GRU: of Keras, with the reset gate behind or before the recurrent product, and TensorFlow 1's
- * GRUCell, which has it before and multiplies x and the state side by side.
+ * GRUCell, which has it before and multiplies x and the state side by side. Keras may keep each
+ * gate's weights by themselves (implementation=1, with the gate before the product).
  */
 #include "runtime/cell_match.h"
 
@@ -144,7 +145,7 @@ static bool keras(struct pl_match *m, struct pl_edge h_new, struct pl_edge h, bo
     if (!state_of(m, h_new, h, &update, &fresh) || !sides_of(m, update, h, &x, &of_h) ||
         x.t.cols % 3 || !pl_sum_of(m, fresh, in))
         return false;
-    c->units = x.t.cols / 3;
+    c->units = c->width = x.t.cols / 3;
     if (!pl_is_column(m, in[0], x.of, x.t.cols, c->units, &k))
         pl_swap(in);
     if (!pl_is_column(m, in[0], x.of, x.t.cols, c->units, &k) || k != 2 ||
@@ -177,7 +178,7 @@ static bool tf1(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
     c->gate_act = pl_act_of(m, gates, &sum);
     if (!pl_terms_of(m, sum, &t) || t.cols % 2 || !pl_terms_of(m, fresh, &late))
         return false;
-    c->units = t.cols / 2;
+    c->units = c->width = t.cols / 2;
     if (!pl_x_and_state(m, &t, h) || t.n_products != 1 || late.cols != c->units ||
         late.rows[0] != t.rows[0] || !pl_side_by_side(m, &late, &x, &sum) ||
         !pl_same(x, c->in[RT_RNN_X]) || !is_reset_state(m, sum, h, &reset) ||
@@ -187,6 +188,36 @@ static bool tf1(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
     c->in[RT_RNN_W_LATE] = c->in[RT_RNN_R_LATE] = late.matrix[0];
     c->in[RT_RNN_BIAS_LATE] = late.bias;
     return set_order(c, k, j, false);
+}
+
+/* ---- Keras, each gate with weights of its own ---- */
+
+static bool by_gate(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
+{
+    enum { UPDATE, RESET, NEW };
+    struct pl_cell *c = m->c;
+    struct pl_edge update, fresh, reset, sum;
+    struct pl_terms t;
+
+    if (!state_of(m, h_new, h, &update, &fresh))
+        return false;
+    c->gate_act = pl_act_of(m, update, &sum);
+    if (!pl_terms_of(m, sum, &t))
+        return false;
+    c->units = c->width = t.cols;
+    if (!pl_own_gate(m, sum, h, UPDATE) || !pl_terms_of(m, fresh, &t) || t.n_products != 2 ||
+        t.cols != c->units)
+        return false;
+    const int k = pl_same(t.a[0], c->in[RT_RNN_X]) ? 1 : 0;
+    if (!is_reset_state(m, t.a[k], h, &reset) || !pl_same(t.a[1 - k], c->in[RT_RNN_X]) ||
+        t.rows[k] != c->units || t.rows[1 - k] != c->depth ||
+        pl_act_of(m, reset, &sum) != c->gate_act || !pl_own_gate(m, sum, h, RESET))
+        return false;
+    c->in[RT_RNN_R_LATE] = t.matrix[k];
+    c->gate[0][NEW] = t.matrix[1 - k];
+    c->gate[RT_RNN_BIAS - RT_RNN_W][NEW] = t.bias;
+    memcpy(c->order, "zrn", 4);
+    return true;
 }
 
 bool pl_match_gru(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
@@ -201,5 +232,8 @@ bool pl_match_gru_before(struct pl_match *m, struct pl_edge h_new, struct pl_edg
     if (keras(m, h_new, h, true))
         return true;
     *m->c = none;
-    return tf1(m, h_new, h);
+    if (tf1(m, h_new, h))
+        return true;
+    *m->c = none;
+    return by_gate(m, h_new, h);
 }

@@ -43,19 +43,30 @@ static bool is_near(float v, double want)
     return fabs((double)v - want) <= 1e-6 * want;
 }
 
+/* e is *of between two numbers. */
+static bool is_between(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *low,
+                       float *high)
+{
+    if (with_number(m, e, "Maximum", true, &e, low))
+        return with_number(m, e, "Minimum", true, of, high);
+    return with_number(m, e, "Minimum", true, &e, high) &&
+           with_number(m, e, "Maximum", true, of, low);
+}
+
+bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v)
+{
+    float low;
+
+    return is_between(m, e, of, &low, v) && *v > 0 && low == -*v;
+}
+
 /* x * slope + 1/2 between 0 and 1; the slope as a factor, or its inverse as a divisor. */
 static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double slope,
                             struct pl_edge *of)
 {
     float low, high, half, by;
 
-    if (with_number(m, e, "Maximum", true, &e, &low)) {
-        if (!with_number(m, e, "Minimum", true, &e, &high))
-            return false;
-    } else if (!with_number(m, e, "Minimum", true, &e, &high) ||
-               !with_number(m, e, "Maximum", true, &e, &low))
-        return false;
-    if (low != 0 || high != 1 ||
+    if (!is_between(m, e, &e, &low, &high) || low != 0 || high != 1 ||
         !(with_number(m, e, "AddV2", true, &e, &half) ||
           with_number(m, e, "Add", true, &e, &half)) ||
         half != 0.5f)
@@ -268,7 +279,7 @@ bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct 
 
     if (t->n_products != 1 || !pl_op_of(m, t->a[0], "ConcatV2", in, 3) ||
         !pl_int_constant(m->g, in[2], &axis) || (axis != 1 && axis != -1) ||
-        t->rows[0] <= m->c->units)
+        t->rows[0] <= m->c->width)
         return false;
     *x = in[0];
     *h = in[1];
@@ -282,7 +293,7 @@ static bool is_joined(struct pl_match *m, const struct pl_terms *t, struct pl_ed
     if (!pl_side_by_side(m, t, &c->in[RT_RNN_X], &c->in[RT_RNN_H]))
         return false;
     c->in[RT_RNN_W] = c->in[RT_RNN_R] = t->matrix[0];
-    c->depth = t->rows[0] - c->units;
+    c->depth = t->rows[0] - c->width;
     c->x_row = 0;
     c->h_row = c->depth;
     return pl_same(c->in[RT_RNN_H], h) && !pl_same(c->in[RT_RNN_X], h);
@@ -296,7 +307,7 @@ static bool is_apart(struct pl_match *m, const struct pl_terms *t, struct pl_edg
     if (t->n_products != 2)
         return false;
     const int k = pl_same(t->a[0], h) ? 0 : 1;
-    if (!pl_same(t->a[k], h) || pl_same(t->a[1 - k], h) || t->rows[k] != c->units)
+    if (!pl_same(t->a[k], h) || pl_same(t->a[1 - k], h) || t->rows[k] != c->width)
         return false;
     c->in[RT_RNN_H] = h;
     c->in[RT_RNN_R] = t->matrix[k];
@@ -310,4 +321,31 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
 {
     m->c->in[RT_RNN_BIAS] = t->bias;
     return is_apart(m, t, h) || is_joined(m, t, h);
+}
+
+bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g)
+{
+    struct pl_cell *c = m->c;
+    struct pl_terms t;
+
+    if (!pl_terms_of(m, e, &t) || t.n_products != 2 || t.cols != c->units)
+        return false;
+    const int k = pl_same(t.a[0], h) ? 0 : 1;
+    if (!pl_same(t.a[k], h) || pl_same(t.a[1 - k], h) || t.rows[k] != c->width)
+        return false;
+    if (g == 0) {
+        c->in[RT_RNN_H] = h;
+        c->in[RT_RNN_X] = t.a[1 - k];
+        c->depth = t.rows[1 - k];
+    }
+    c->by_gate = true;
+    c->gate[RT_RNN_R - RT_RNN_W][g] = t.matrix[k];
+    c->gate[0][g] = t.matrix[1 - k];
+    c->gate[RT_RNN_BIAS - RT_RNN_W][g] = t.bias;
+    return pl_same(c->in[RT_RNN_X], t.a[1 - k]) && t.rows[1 - k] == c->depth;
+}
+
+bool pl_unit_vector(const struct pl_match *m, struct pl_edge e)
+{
+    return is_vector(m, e, m->c->units);
 }

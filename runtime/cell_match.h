@@ -29,11 +29,18 @@ struct pl_terms {
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 
 /* The state times one matrix plus x times another, or both side by side times one: fills X, H, W,
- * R, BIAS, depth and rows of the cell, whose units are known. */
+ * R, BIAS, depth and rows of the cell, whose units and width are known. */
 bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge h);
 /* What is side by side in the only product: x, and something as wide as the state. */
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h);
+
+/* The same for gate g alone, with weights of its own. */
+bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
+/* A vector of units floats. */
+bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
+/* *of: what is kept between -v and v; false: nothing is. */
+bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v);
 
 /* What `e` may be some columns of, by a split or a slice. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);

@@ -10,7 +10,7 @@ bool pl_match_simple(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
     c->act = pl_act_of(m, h_new, &sum);
     if (!pl_terms_of(m, sum, &t))
         return false;
-    c->units = t.cols;
+    c->units = c->width = t.cols;
     c->order[0] = 'n';
     return pl_x_and_state(m, &t, h);
 }

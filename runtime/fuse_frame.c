@@ -323,7 +323,7 @@ static bool is_gather(const struct frame *f, const struct pl_node *n, struct pl_
         return false;
     const struct rt_shape *s = rt_attr_shape(n->def, "element_shape");
     if (!s || (s->rank >= 0 && (s->rank != 2 || s->dim[0] >= 0 ||
-                                (s->dim[1] >= 0 && s->dim[1] != pl_last_cell(&f->l)->units))))
+                                (s->dim[1] >= 0 && s->dim[1] != pl_last_cell(&f->l)->width))))
         return false;
     n = pl_op_node(g, n->in[1], "Range", 3);
     return n && n->n_ctrl == 0 && pl_int_constant(g, n->in[0], &first) && first == 0 &&
@@ -464,7 +464,7 @@ static bool understood(struct frame *f)
         if (!is_whole_length(f, l->limit[k]))
             return false;
     const struct pl_edge array = {l->start[l->list].node, 0};
-    return array.node != l->arrays.node && is_array(f, array, pl_last_cell(l)->units) &&
+    return array.node != l->arrays.node && is_array(f, array, pl_last_cell(l)->width) &&
            is_array(f, l->arrays, pl_first_cell(l)->depth) && find_readers(f, array);
 }
 

@@ -44,7 +44,7 @@ static bool is_stack(const struct pl_loop *l, const struct pl_node *n, int64_t l
 
     return pl_is(n, "TensorListStack") && is_float_list(n) && n->n_in == 2 && n->n_ctrl == 0 &&
            (want == -1 || want == length) &&
-           pl_is_free_shape(l->g, n->in[1], pl_last_cell(l)->units);
+           pl_is_free_shape(l->g, n->in[1], pl_last_cell(l)->width);
 }
 
 /* Reads an output of the loop that the new node does not have. */
@@ -138,7 +138,7 @@ static bool find_length(const struct pl_loop *l, struct pl_edge *length, int64_t
         l->list < 0 ? NULL : pl_op_node(l->g, l->start[l->list], "TensorListReserve", 2);
 
     if (!list || !is_float_list(list) || list->n_ctrl ||
-        !pl_is_free_shape(l->g, list->in[0], pl_last_cell(l)->units))
+        !pl_is_free_shape(l->g, list->in[0], pl_last_cell(l)->width))
         return false;
     *length = list->in[1];
     if (!pl_int_constant(l->g, *length, n))

@@ -251,7 +251,7 @@ static bool find_layer(struct pl_loop *l, int k, struct pl_layer *y)
             return false;
         l->role[y->state[1]] = ROLE_STATE;
     }
-    if (!is_state(l, k, c->units, c->made[0]))
+    if (!is_state(l, k, c->width, c->made[0]))
         return false;
     l->role[k] = ROLE_STATE;
     return true;
@@ -275,7 +275,7 @@ static bool sort_layers(struct pl_loop *l)
                 return false;
             next = reads ? i : next;
         }
-        if (next < 0 || (at > 0 && l->layer[next].cell.depth != l->layer[at - 1].cell.units))
+        if (next < 0 || (at > 0 && l->layer[next].cell.depth != l->layer[at - 1].cell.width))
             return false;
         const struct pl_layer y = l->layer[at];
         l->layer[at] = l->layer[next];
@@ -300,7 +300,7 @@ static bool find_output(struct pl_loop *l)
     const struct pl_cell *c = pl_last_cell(l);
     struct pl_edge fresh, old;
 
-    if (!unmask(l, item, c->units, &fresh, &old) || !pl_same(fresh, c->made[0]))
+    if (!unmask(l, item, c->width, &fresh, &old) || !pl_same(fresh, c->made[0]))
         return false;
     /* Keras hands on what was written even where nothing reads it. */
     for (int k = 0; k < l->n; k++)
@@ -395,6 +395,25 @@ static bool find_items(struct pl_loop *l)
                        : list_items(l, c->in[RT_RNN_X], RT_F32, c->depth, &l->items);
 }
 
+/* Weights that are put side by side are there now; either all gates have a bias or none has. */
+static bool is_loaded(const struct pl_loop *l, const struct pl_cell *c)
+{
+    for (int k = 0; k < RT_RNN_BIAS - RT_RNN_W + 1; k++)
+        for (int g = 0; g < c->kind->n_gates; g++) {
+            const struct pl_edge e = c->gate[k][g];
+            if (k == RT_RNN_R - RT_RNN_W && g >= c->kind->n_gates - c->kind->n_late)
+                break;
+            if (k == RT_RNN_BIAS - RT_RNN_W && (e.node < 0) != (c->gate[k][0].node < 0))
+                return false;
+            if (e.node < 0 && k == RT_RNN_BIAS - RT_RNN_W)
+                continue;
+            const struct rt_tensor *t = pl_constant(&l->body, e);
+            if (!t || !t->data || rt_tensor_is_lazy(t))
+                return false;
+        }
+    return true;
+}
+
 bool pl_loop_find(struct pl_loop *l)
 {
     if (!pl_is_pure(&l->body, l->is_frame) || l->body.n_fetches != l->n)
@@ -405,10 +424,13 @@ bool pl_loop_find(struct pl_loop *l)
     for (int k = 0; k < l->n; k++)
         if (l->role[k] == ROLE_NONE)
             return false;
-    for (int i = 0; i < l->n_layers; i++)
+    for (int i = 0; i < l->n_layers; i++) {
+        if (l->layer[i].cell.by_gate && !is_loaded(l, &l->layer[i].cell))
+            return false;
         for (int k = RT_RNN_W; k < RT_RNN_LIMIT; k++)
             if (!is_fixed(l, l->layer[i].cell.in[k]))
                 return false;
+    }
     return true;
 }
 
@@ -520,6 +542,32 @@ static uint8_t dtype_of(const struct pl_loop *l, struct pl_edge e)
     return n->kind == PL_CONST ? n->value.dtype : n->def->out_dtype[e.out];
 }
 
+/* Gates' matrices or vectors of their own as one of all columns. */
+static struct pl_edge side_by_side(struct pl_loop *l, const struct pl_cell *c, int input,
+                                   struct rt_error *err)
+{
+    const struct pl_edge *gate = c->gate[input - RT_RNN_W];
+    const int n = c->kind->n_gates - (input == RT_RNN_R ? c->kind->n_late : 0);
+    struct rt_tensor t = {0};
+
+    if (gate[0].node < 0)
+        return nothing(l, RT_F32, err);
+    const struct rt_tensor *first = &l->body.node[gate[0].node].value;
+    int64_t dim[2] = {first->dim[0], c->units * n};
+    if (first->rank == 1)
+        dim[0] = dim[1];
+    if (rt_tensor_new(&t, NULL, RT_F32, first->rank, dim, err))
+        return (struct pl_edge){-1, 0};
+    const int64_t rows = first->rank == 1 ? 1 : dim[0];
+    for (int g = 0; g < n; g++) {
+        const float *from = l->body.node[gate[g].node].value.data;
+        for (int64_t i = 0; i < rows; i++)
+            memcpy((float *)t.data + (i * n + g) * c->units, from + i * c->units,
+                   (size_t)c->units * sizeof *from);
+    }
+    return constant(l, &t, err);
+}
+
 /* The words of a name in the plan's own memory. */
 static struct rt_attr word(struct pl_loop *l, const char *text)
 {
@@ -552,6 +600,8 @@ static enum rt_status put_layer(struct pl_loop *l, int i, const struct pl_loop_p
         [RT_RNN_ATTR_GATE_ACT] = word(l, rt_cell_act_name((int)c->gate_act)),
         [RT_RNN_ATTR_ACT] = word(l, rt_cell_act_name((int)c->act)),
         [RT_RNN_ATTR_UNITS] = number(c->units),
+        [RT_RNN_ATTR_WIDTH] = number(c->width),
+        [RT_RNN_ATTR_CLIP] = {.type = RT_ATTR_FLOAT, .v.f = c->clip},
         [RT_RNN_ATTR_DEPTH] = number(c->depth),
         [RT_RNN_ATTR_X_ROW] = number(c->x_row),
         [RT_RNN_ATTR_H_ROW] = number(c->h_row),
@@ -571,6 +621,8 @@ static enum rt_status put_layer(struct pl_loop *l, int i, const struct pl_loop_p
     for (int k = 0; k < RT_RNN_LIMIT; k++)
         in[k] = k >= RT_RNN_W && c->in[k].node >= 0 ? outside(l, c->in[k], err)
                                                     : (struct pl_edge){-2, 0};
+    for (int k = 0; k < RT_RNN_BIAS - RT_RNN_W + 1 && c->by_gate; k++)
+        in[RT_RNN_W + k] = side_by_side(l, c, RT_RNN_W + k, err);
     in[RT_RNN_X] = p->items;
     in[RT_RNN_H] = l->start[y->state[0]];
     if (y->state[1] >= 0)

@@ -85,6 +85,10 @@ static inline const char *rt_cell_act_name(int act)
     X(W_LATE, "w_late")                                                                            \
     X(R_LATE, "r_late")                                                                            \
     X(BIAS_LATE, "bias_late")                                                                      \
+    X(PEEP_IN, "peep_in") /* of LSTM: what c is multiplied by in gates i and f, */                 \
+    X(PEEP_FORGET, "peep_forget")                                                                  \
+    X(PEEP_LET, "peep_let") /* and the new c in gate o */                                          \
+    X(PROJECT, "project")   /* what the output is multiplied by before it is one */                \
     /* Bounds of the loop's count, and how long the list is that it writes; INT64_MAX: as x */     \
     X(LIMIT, "limit")                                                                              \
     X(LIMIT_TOO, "limit_too")                                                                      \
@@ -104,6 +108,8 @@ enum rt_rnn_in {
     X(GATE_ACT, "gate_activation", STRING)                                                         \
     X(ACT, "activation", STRING)                                                                   \
     X(UNITS, "units", INT)                                                                         \
+    X(WIDTH, "width", INT)    /* of h and y: units, but with a projection */                       \
+    X(CLIP, "clip", FLOAT)    /* how far from zero c gets; 0: any */                               \
     X(DEPTH, "depth", INT)    /* of x */                                                           \
     X(X_ROW, "x_row", INT)    /* of w, w_late: where the part begins that multiplies x */          \
     X(H_ROW, "h_row", INT)    /* of r, r_late: the same for the state */                           \

@@ -118,11 +118,12 @@ struct state {
     const struct kn_rnn_loops *loops;
     struct kn_layer layer;
     enum rt_cell_act gate_act, act;
-    float forget_bias;
-    struct weight w, r, w_late, r_late;
+    float forget_bias, clip;
+    struct weight w, r, w_late, r_late, project;
     int64_t at[4];        /* where a gate's sums begin in their row */
     int64_t wide;         /* a row of a state */
     int64_t block, chunk; /* rows and steps at once */
+    bool peeps;           /* some gate looks at c */
 };
 
 /* Floats of each part of scratch; all together in bytes. */
@@ -130,6 +131,7 @@ struct room {
     float *sums, *late, *apart;
     float *h, *h_new, *c, *spare[2];
     float *c_old, *written; /* of masked layers */
+    float *peep[3];         /* with room behind them; NULL: none */
 };
 
 static size_t lay_out(const struct state *s, char *scratch, struct room *at)
@@ -137,7 +139,8 @@ static size_t lay_out(const struct state *s, char *scratch, struct room *at)
     const struct kn_layer *y = &s->layer;
     const int64_t state = s->block * s->wide, rows = s->block * s->chunk;
     const int64_t masked = y->mask != RT_RNN_ALL ? state : 0;
-    const int64_t spare = y->cell->n_late ? state : 0, two = y->cell->n_states > 1;
+    const int64_t spare = y->cell->n_late || s->project.packed ? state : 0;
+    const int64_t two = y->cell->n_states > 1, peep = s->peeps ? s->wide : 0;
     const struct {
         float **part;
         int64_t n;
@@ -150,7 +153,10 @@ static size_t lay_out(const struct state *s, char *scratch, struct room *at)
                 {&at->spare[0], spare},
                 {&at->spare[1], spare},
                 {&at->c_old, two * masked},
-                {&at->written, masked}};
+                {&at->written, masked},
+                {&at->peep[0], peep},
+                {&at->peep[1], peep},
+                {&at->peep[2], peep}};
     size_t used = 0;
 
     for (size_t k = 0; k < sizeof need / sizeof *need; k++) {
@@ -177,11 +183,13 @@ static enum rt_status pack_all(struct rt_prep *p, struct state *s)
     enum rt_status st = pack(p, RT_RNN_W, x_row, y->depth, &s->w);
 
     if (!st)
-        st = pack(p, RT_RNN_R, h_row, y->units, &s->r);
+        st = pack(p, RT_RNN_R, h_row, y->width, &s->r);
     if (!st)
         st = pack(p, RT_RNN_W_LATE, x_row, y->depth, &s->w_late);
     if (!st)
         st = pack(p, RT_RNN_R_LATE, h_row, y->units, &s->r_late);
+    if (!st)
+        st = pack(p, RT_RNN_PROJECT, 0, y->units, &s->project);
     return st;
 }
 
@@ -204,8 +212,12 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     s->gate_act = act_of(p->node, "gate_activation");
     s->act = act_of(p->node, "activation");
     s->forget_bias = rt_attr_float(p->node, "forget_bias");
+    s->clip = rt_attr_float(p->node, "clip");
+    for (int k = RT_RNN_PEEP_IN; k <= RT_RNN_PEEP_LET; k++)
+        s->peeps = s->peeps || !kn_is_none(&p->in[k].shape);
     s->loops = kn_rnn_loops_here(0);
-    s->wide = (y->units + s->loops->lanes - 1) / s->loops->lanes * s->loops->lanes;
+    s->wide = y->units > y->width ? y->units : y->width;
+    s->wide = (s->wide + s->loops->lanes - 1) / s->loops->lanes * s->loops->lanes;
     s->block = y->batch < ROWS_AT_ONCE ? (y->batch > 0 ? y->batch : 1) : ROWS_AT_ONCE;
     s->chunk = ROWS_AT_ONCE / s->block;
     s->chunk = s->chunk < y->time ? s->chunk : y->time > 0 ? y->time : 1;
@@ -218,41 +230,38 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 /* A block of a state: rows [first, first + n) of `t` (or its only one, or its only column), filled
  * up with zeros. */
 static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
-                      float *to)
+                      int64_t cols, float *to)
 {
-    const int64_t wide = s->wide, units = s->layer.units;
-
-    const int64_t columns = t->rank > 0 ? t->dim[t->rank - 1] : 1;
+    const int64_t wide = s->wide, columns = t->rank > 0 ? t->dim[t->rank - 1] : 1;
     const int64_t row = t->rank < 2 || t->dim[0] == 1 ? 0 : columns;
 
     for (int64_t i = 0; i < n; i++, to += wide) {
         const float *from = (const float *)t->data + (first + i) * row;
-        if (columns == units)
-            memcpy(to, from, (size_t)units * sizeof *to);
+        if (columns == cols)
+            memcpy(to, from, (size_t)cols * sizeof *to);
         else
-            for (int64_t u = 0; u < units; u++)
+            for (int64_t u = 0; u < cols; u++)
                 to[u] = from[0];
-        memset(to + units, 0, (size_t)(wide - units) * sizeof *to);
+        memset(to + cols, 0, (size_t)(wide - cols) * sizeof *to);
     }
 }
 
-static void put_state(const struct state *s, const float *from, int64_t n, float *to, int64_t row)
+static void put_state(const struct state *s, const float *from, int64_t n, int64_t cols, float *to,
+                      int64_t row)
 {
-    const int64_t wide = s->wide;
-
-    for (int64_t i = 0; i < n; i++, from += wide, to += row)
-        memcpy(to, from, (size_t)s->layer.units * sizeof *to);
+    for (int64_t i = 0; i < n; i++, from += s->wide, to += row)
+        memcpy(to, from, (size_t)cols * sizeof *to);
 }
 
 /* Element [step, row] of y, which holds `length` steps. */
 static float *y_at(const struct kn_layer *y, float *data, int64_t step, int64_t row)
 {
-    return data + (y->y_by_time ? step * y->batch + row : row * y->length + step) * y->units;
+    return data + (y->y_by_time ? step * y->batch + row : row * y->length + step) * y->width;
 }
 
 static int64_t y_row(const struct kn_layer *y)
 {
-    return y->y_by_time ? y->units : y->length * y->units;
+    return y->y_by_time ? y->width : y->length * y->width;
 }
 
 /* The input's products of some steps of a block of rows, step by step; rows of as many steps or
@@ -315,7 +324,7 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
         if (!kn_layer_masks_y(y))
             memcpy(written, at->h + i * wide, bytes);
         else if (!y->holds)
-            get_state(s, &r->in[RT_RNN_BEFORE], first + i, 1, written);
+            get_state(s, &r->in[RT_RNN_BEFORE], first + i, 1, y->width, written);
     }
 }
 
@@ -329,6 +338,7 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
     struct kn_rnn_step step = {.gate_act = s->gate_act,
                                .act = s->act,
                                .forget_bias = s->forget_bias,
+                               .clip = s->clip,
                                .rows = n,
                                .units = y->units,
                                .state_row = s->wide,
@@ -337,8 +347,9 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
                                .apart = at->apart,
                                .late_row = s->w_late.p.n,
                                .h = at->h,
-                               .h_new = at->h_new,
+                               .h_new = s->project.packed ? at->spare[0] : at->h_new,
                                .c = at->c,
+                               .peep = {at->peep[0], at->peep[1], at->peep[2]},
                                .spare = {at->spare[0], at->spare[1]}};
 
     memcpy(step.at, s->at, sizeof step.at);
@@ -347,6 +358,8 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
     else
         multiply(&s->r, at->h, s->wide, sums, row, n, NULL, sums);
     s->loops->cell[cell->id](&step, false);
+    if (s->project.packed)
+        multiply(&s->project, at->spare[0], s->wide, at->h_new, s->wide, n, NULL, NULL);
     if (cell->n_late == 0)
         return;
     if (!s->w_late.packed) { /* the last columns of w */
@@ -367,11 +380,11 @@ static enum rt_status run_block(const struct state *s, const struct kn_layer *y,
     const bool two = y->cell->n_states > 1;
     int64_t left = RT_WORK;
 
-    get_state(s, &r->in[RT_RNN_H], first, n, at->h);
+    get_state(s, &r->in[RT_RNN_H], first, n, y->width, at->h);
     if (two)
-        get_state(s, &r->in[RT_RNN_C], first, n, at->c);
+        get_state(s, &r->in[RT_RNN_C], first, n, y->units, at->c);
     if (masked && y->holds)
-        get_state(s, &r->in[RT_RNN_BEFORE], first, n, at->written);
+        get_state(s, &r->in[RT_RNN_BEFORE], first, n, y->width, at->written);
     for (int64_t t = 0; t < y->steps; t++) {
         if (t % s->chunk == 0)
             multiply_inputs(s, y, r, first, n, t, at);
@@ -384,16 +397,17 @@ static enum rt_status run_block(const struct state *s, const struct kn_layer *y,
         at->h = at->h_new;
         at->h_new = old;
         if (reads && y->keep == RT_RNN_KEEP_EACH)
-            put_state(s, masked ? at->written : at->h, n, y_at(y, r->out[0].data, t, first),
-                      y_row(y));
+            put_state(s, masked ? at->written : at->h, n, y->width,
+                      y_at(y, r->out[0].data, t, first), y_row(y));
         if (rt_run_spend(r, &left, work))
             return r->err->code;
     }
     if (reads && y->keep == RT_RNN_KEEP_LAST)
-        put_state(s, masked ? at->written : at->h, n, y_at(y, r->out[0].data, 0, first), y_row(y));
-    put_state(s, at->h, n, (float *)r->out[1].data + first * y->units, y->units);
+        put_state(s, masked ? at->written : at->h, n, y->width, y_at(y, r->out[0].data, 0, first),
+                  y_row(y));
+    put_state(s, at->h, n, y->width, (float *)r->out[1].data + first * y->width, y->width);
     if (two)
-        put_state(s, at->c, n, (float *)r->out[2].data + first * y->units, y->units);
+        put_state(s, at->c, n, y->units, (float *)r->out[2].data + first * y->units, y->units);
     return RT_OK;
 }
 
@@ -418,7 +432,7 @@ static enum rt_status keep_state(struct rt_run *r, int k)
 
 static enum rt_status no_elements(struct rt_run *r, const struct kn_layer *y)
 {
-    const struct rt_shape each = {.rank = 2, .dim = {-1, y->units}};
+    const struct rt_shape each = {.rank = 2, .dim = {-1, y->width}};
 
     return rt_fail(r->err, RT_INVALID_ARGUMENT,
                    y->length == 0 ? "Tried to stack elements of an empty list with "
@@ -442,9 +456,20 @@ static enum rt_status make_outputs(struct rt_run *r, const struct kn_layer *y)
     for (int k = 0; k < 2 && !st; k++)
         if (y->steps == 0 || k >= y->cell->n_states)
             st = keep_state(r, k);
-        else if (!kn_out(r, 1 + k, 2, (int64_t[]){y->batch, y->units}))
+        else if (!kn_out(r, 1 + k, 2, (int64_t[]){y->batch, k ? y->units : y->width}))
             st = r->err->code;
     return st;
+}
+
+static void get_peeps(const struct rt_run *r, int64_t units, struct room *at)
+{
+    for (int k = 0; k < 3; k++) {
+        const struct rt_tensor *t = &r->in[RT_RNN_PEEP_IN + k];
+        if (rt_tensor_count(t) == units)
+            memcpy(at->peep[k], t->data, (size_t)units * sizeof(float));
+        else
+            at->peep[k] = NULL;
+    }
 }
 
 static enum rt_status run(struct rt_run *r)
@@ -465,6 +490,7 @@ static enum rt_status run(struct rt_run *r)
     if (st || y.steps == 0)
         return st;
     lay_out(s, r->scratch, &at);
+    get_peeps(r, y.units, &at);
     for (int64_t first = 0; first < y.batch && !st; first += s->block)
         st = run_block(s, &y, r, first, y.batch - first < s->block ? y.batch - first : s->block,
                        &at);

@@ -25,7 +25,7 @@
  */
 struct kn_rnn_step {
     enum rt_cell_act gate_act, act;
-    float forget_bias;
+    float forget_bias, clip; /* clip: 0: c may be anything */
     int64_t rows, units, state_row;
     int64_t at[4];
     const float *sums; /* of the input, and of the state unless gates are apart */
@@ -35,7 +35,8 @@ struct kn_rnn_step {
     int64_t late_row;
     const float *h; /* rows of states, as all below: state_row floats apart */
     float *h_new, *c;
-    float *spare[2]; /* of cells with late gates: what they keep; what r_late multiplies */
+    const float *peep[3]; /* vectors that c is multiplied by in gates i, f and o; NULL: none */
+    float *spare[2];      /* of cells with late gates: what they keep; what r_late multiplies */
 };
 
 struct kn_rnn_loops {
@@ -52,10 +53,10 @@ const struct kn_rnn_loops *kn_rnn_loops_here(int which);
 
 struct kn_layer {
     const struct rt_cell *cell;
-    int64_t units, depth;
-    int64_t x_batch, time; /* of x */
-    int64_t batch;         /* of all rows */
-    int64_t steps, length; /* length: of y */
+    int64_t units, depth, width; /* width: of h and y */
+    int64_t x_batch, time;       /* of x */
+    int64_t batch;               /* of all rows */
+    int64_t steps, length;       /* length: of y */
     int64_t mask_batch, mask_time;
     enum rt_rnn_keep keep;
     enum rt_rnn_read read;

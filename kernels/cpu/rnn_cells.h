@@ -14,6 +14,12 @@ INLINE VEC LOOPS(sum)(const struct kn_rnn_step *s, const float *sums, int64_t i,
     return VLOAD(sums + i * s->sums_row + s->at[g] + u);
 }
 
+/* A gate that may look at the cell's state. */
+INLINE VEC LOOPS(peeping)(const struct kn_rnn_step *s, const float *peep, VEC sum, VEC c, int64_t u)
+{
+    return LOOPS(gate)(s, peep ? sum + VLOAD(peep + u) * c : sum);
+}
+
 TARGET static void LOOPS(lstm)(const struct kn_rnn_step *s, bool is_late)
 {
     enum { IN, FORGET, NEW, LET };
@@ -22,12 +28,18 @@ TARGET static void LOOPS(lstm)(const struct kn_rnn_step *s, bool is_late)
     FOR_VECTORS
     {
         const int64_t k = i * s->state_row + u;
-        const VEC forget = LOOPS(gate)(s, LOOPS(sum)(s, s->sums, i, FORGET, u) + s->forget_bias);
-        const VEC in = LOOPS(gate)(s, LOOPS(sum)(s, s->sums, i, IN, u));
-        const VEC c =
-            forget * VLOAD(s->c + k) + in * LOOPS(act)(s, LOOPS(sum)(s, s->sums, i, NEW, u));
+        const VEC old = VLOAD(s->c + k);
+        const VEC forget = LOOPS(peeping)(
+            s, s->peep[1], LOOPS(sum)(s, s->sums, i, FORGET, u) + s->forget_bias, old, u);
+        const VEC in = LOOPS(peeping)(s, s->peep[0], LOOPS(sum)(s, s->sums, i, IN, u), old, u);
+        VEC c = forget * old + in * LOOPS(act)(s, LOOPS(sum)(s, s->sums, i, NEW, u));
+        if (s->clip > 0) {
+            const VEC most = (VEC){0} + s->clip;
+            c = LOOPS(select)(c > most, most, LOOPS(select)(c < -most, -most, c));
+        }
         VSTORE(s->c + k, c);
-        VSTORE(s->h_new + k, LOOPS(gate)(s, LOOPS(sum)(s, s->sums, i, LET, u)) * LOOPS(act)(s, c));
+        const VEC let = LOOPS(peeping)(s, s->peep[2], LOOPS(sum)(s, s->sums, i, LET, u), c, u);
+        VSTORE(s->h_new + k, let * LOOPS(act)(s, c));
     }
 }
 

@@ -70,9 +70,9 @@ static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
 }
 
 /* Whether all rows and units are there, none of them broadcast. */
-static bool is_whole(const struct kn_layer *s, const struct rt_shape *x)
+static bool is_whole(const struct kn_layer *s, const struct rt_shape *x, int64_t cols)
 {
-    return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == s->units;
+    return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == cols;
 }
 
 /* Keras' mask broadcasts with the values that it chooses. */
@@ -84,7 +84,7 @@ static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
 
     return rows >= 0 &&
            (!kn_layer_masks_y(s) ||
-            (broadcasts(&in[RT_RNN_BEFORE].shape, &rows, s->units) && rows == s->batch));
+            (broadcasts(&in[RT_RNN_BEFORE].shape, &rows, s->width) && rows == s->batch));
 }
 
 /* TensorFlow 1's chooses between rows of values that are alike. */
@@ -93,9 +93,9 @@ static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
     const struct rt_shape *lengths = &in[RT_RNN_MASK].shape;
 
     return (lengths->rank == 0 || (lengths->rank == 1 && lengths->dim[0] == s->batch)) &&
-           is_whole(s, &in[RT_RNN_H].shape) &&
-           (s->cell->n_states < 2 || is_whole(s, &in[RT_RNN_C].shape)) &&
-           (!kn_layer_masks_y(s) || is_whole(s, &in[RT_RNN_BEFORE].shape));
+           is_whole(s, &in[RT_RNN_H].shape, s->width) &&
+           (s->cell->n_states < 2 || is_whole(s, &in[RT_RNN_C].shape, s->units)) &&
+           (!kn_layer_masks_y(s) || is_whole(s, &in[RT_RNN_BEFORE].shape, s->width));
 }
 
 /* What a step would refuse; s->batch: the rows that it makes. */
@@ -104,10 +104,10 @@ static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct r
     const struct rt_shape *h = &in[RT_RNN_H].shape;
 
     s->batch = s->x_batch;
-    if (h->rank != 2 || h->dim[1] != s->units)
+    if (h->rank != 2 || h->dim[1] != s->width)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Matrix size-incompatible: a state %s is not of %lld units", KN_TEXT(h),
-                       (long long)s->units);
+                       (long long)s->width);
     if (s->joined && h->dim[0] != s->x_batch)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "ConcatOp : Dimension 0 in both shapes must be equal: "
@@ -174,6 +174,7 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
         .read = (enum rt_rnn_read)rt_attr_int(n, "read"),
         .mask = (enum rt_rnn_mask)rt_attr_int(n, "masked"),
         .units = rt_attr_int(n, "units"),
+        .width = rt_attr_int(n, "width"),
         .depth = rt_attr_int(n, "depth"),
         .x_by_time = rt_attr_bool(n, "x_by_time"),
         .y_by_time = rt_attr_bool(n, "y_by_time"),
@@ -203,7 +204,7 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
                        "ConcatOp : Dimension 0 in both shapes must be equal: "
                        "shape[0] = [%lld,%lld] vs. shape[1] = [%lld,%lld]",
                        (long long)s->x_batch, (long long)s->depth, (long long)s->batch,
-                       (long long)s->units);
+                       (long long)s->width);
     return RT_OK;
 }
 
@@ -211,7 +212,7 @@ void kn_layer_y(const struct kn_layer *s, struct rt_shape *out)
 {
     const int64_t n = s->read == RT_RNN_UNREAD ? 0 : s->known ? s->length : -1;
 
-    *out = (struct rt_shape){.rank = 3, .dim = {n, s->batch, s->units}};
+    *out = (struct rt_shape){.rank = 3, .dim = {n, s->batch, s->width}};
     if (!s->y_by_time) {
         out->dim[0] = s->batch;
         out->dim[1] = n;
@@ -239,10 +240,11 @@ enum rt_status kn_layer_infer(struct rt_infer *x)
     kn_layer_y(&s, &x->out[0].shape);
     for (int k = 0; k < 2; k++) {
         const struct rt_shape *from = &x->in[RT_RNN_H + k].shape;
+        const int64_t cols = k ? s.units : s.width;
         if ((s.known && s.steps == 0) || k >= s.cell->n_states)
             x->out[1 + k].shape = *from;
-        else if (s.known || (s.fits && is_whole(&s, from)))
-            kn_set_shape(&x->out[1 + k], 2, (int64_t[]){s.batch, s.units});
+        else if (s.known || (s.fits && is_whole(&s, from, cols)))
+            kn_set_shape(&x->out[1 + k], 2, (int64_t[]){s.batch, cols});
     }
     return RT_OK;
 }
@@ -292,7 +294,7 @@ void kn_layer_rows(struct rt_rows *r)
         }
         const bool is_state = k == RT_RNN_H || k == RT_RNN_C || k == RT_RNN_BEFORE;
         if (d->kind != RT_DEP_ROWS || d->axis != axis ||
-            (is_state && !is_whole(&s, &r->in[k].shape)))
+            (is_state && !is_whole(&s, &r->in[k].shape, k == RT_RNN_C ? s.units : s.width)))
             return;
     }
     r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, s.y_by_time ? 1 : 0};
