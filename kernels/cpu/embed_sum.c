@@ -12,6 +12,7 @@
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pick.h"
 
 enum by { BY_NOTHING, BY_WEIGHTS, BY_WEIGHTS_FIRST, BY_MASK };
 enum { TABLE, INDICES, BY };
@@ -160,7 +161,7 @@ struct embed {
     enum by by;
     bool is_mean, in_bags;
     int64_t limit, width;
-    int64_t n_index, outer, along, inner; /* indices, by the axis that is summed */
+    int64_t outer, along, inner; /* indices, by the axis that is summed */
     /* Element by element: the whole tensor but for the axis that is summed, and how far apart
      * neighbours are along each and along that: among the indices, columns and weights. */
     int rank;
@@ -197,7 +198,6 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     e->is_mean = rt_attr_bool(p->node, "mean");
     e->limit = p->in[TABLE].shape.dim[0];
     e->width = p->in[TABLE].shape.dim[1];
-    e->n_index = rt_count(index->rank, index->dim);
     e->outer = e->inner = 1;
     e->along = whole.dim[axis];
     for (int i = 0; i < index->rank; i++) {
@@ -357,29 +357,15 @@ static enum rt_status one_by_one(struct rt_run *r, const struct embed *e, float 
 
 /* ---- run ---- */
 
-#define FIND_BAD(name, T)                                                                          \
-    KN_CLONES static bool name(const T *index, int64_t n, int64_t limit)                           \
-    {                                                                                              \
-        bool bad = false;                                                                          \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            bad |= index[i] < 0 || index[i] >= limit;                                              \
-        return bad;                                                                                \
-    }
-FIND_BAD(has_bad_32, int32_t)
-FIND_BAD(has_bad_64, int64_t)
-
 /* All of them are looked up, whatever becomes of them. */
 static enum rt_status check_indices(struct rt_run *r, const struct embed *e)
 {
     const struct rt_tensor *index = &r->in[INDICES];
     char text[300], room[RT_MAX_RANK * 22];
-    int64_t i = 0;
+    const int64_t i = kn_first_outside(index, e->limit);
 
-    if (index->dtype == RT_I32 ? !has_bad_32(index->data, e->n_index, e->limit)
-                               : !has_bad_64(index->data, e->n_index, e->limit))
+    if (i < 0)
         return RT_OK;
-    while (kn_int_at(index, i) >= 0 && kn_int_at(index, i) < e->limit)
-        i++;
     snprintf(text, sizeof text, "indices%s = %lld is not in [0, %lld)",
              kn_place_text(room, sizeof room, index, i), (long long)kn_int_at(index, i),
              (long long)e->limit);

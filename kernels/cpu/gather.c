@@ -1,5 +1,6 @@
 /* Gather, GatherV2, GatherNd: slices picked by index. */
 #include "kernels/cpu/array.h"
+#include "kernels/cpu/pick.h"
 #include "kernels/entry.h"
 
 #include <stdio.h>
@@ -143,30 +144,31 @@ static enum rt_status gather_run(struct rt_run *r)
     char *o = kn_out(r, 0, p.shape.rank, p.shape.dim);
     if (!o)
         return r->err->code;
-    const int64_t n_all = p.n_batch * p.n_index;
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
-    for (int64_t i = 0; i < n_all; i++) {
-        const int64_t v = kn_int_at(index, i);
-        if (v < 0 || v >= p.limit)
-            return out_of_range(r, i, p.limit);
-    }
+    const int64_t outside = kn_first_outside(index, p.limit);
+    if (outside >= 0)
+        return out_of_range(r, outside, p.limit);
     const size_t bytes = (size_t)p.inner * rt_dtype_size(dt);
     const char *src = params->data;
-    const bool plain = rt_dtype_is_plain(dt);
     const int64_t work = 4 + p.inner;
     int64_t left = RT_WORK;
     for (int64_t b = 0; b < p.n_batch; b++)
-        for (int64_t a = 0; a < p.outer; a++, src += (size_t)p.limit * bytes)
+        for (int64_t a = 0; a < p.outer; a++, src += (size_t)p.limit * bytes) {
+            if (rt_dtype_is_plain(dt)) {
+                if (kn_pick_rows(r, index, b * p.n_index, p.n_index, src, bytes, o, &left))
+                    return r->err->code;
+                o += (size_t)p.n_index * bytes;
+                continue;
+            }
             for (int64_t i = 0; i < p.n_index; i++, o += bytes) {
                 const int64_t v = kn_int_at(index, b * p.n_index + i);
                 if (rt_run_spend(r, &left, work))
                     return r->err->code;
-                if (plain)
-                    copy_small(o, src + (size_t)v * bytes, bytes);
-                else if ((st = kn_copy(dt, o, src + (size_t)v * bytes, p.inner, r->err)))
+                if ((st = kn_copy(dt, o, src + (size_t)v * bytes, p.inner, r->err)))
                     return st;
             }
+        }
     return RT_OK;
 }
 

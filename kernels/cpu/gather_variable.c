@@ -3,6 +3,7 @@
  * frozen the variable, input 0 is its value instead of its handle.
  */
 #include "kernels/cpu/array.h"
+#include "kernels/cpu/pick.h"
 #include "kernels/entry.h"
 #include "runtime/resource.h"
 
@@ -116,25 +117,30 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
         return r->err->code;
     const size_t bytes = (size_t)inner * rt_dtype_size(dt);
     const char *src = params->data;
-    const bool plain = rt_dtype_is_plain(dt);
-    for (int64_t b = 0; b < n_batch; b++)
+    const int64_t outside = kn_first_outside(index, limit);
+    if (outside >= 0) {
+        char room[RT_MAX_RANK * 22];
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices%s = %lld is not in [0, %lld)",
+                       place(room, sizeof room, index->rank, index->dim, outside),
+                       (long long)kn_int_at(index, outside), (long long)limit);
+    }
+    int64_t left = RT_WORK;
+    /* Of rows without bytes there may be no memory at all behind either side. */
+    for (int64_t b = 0; b < n_batch && bytes; b++) {
+        const char *from = src + (size_t)(b * limit) * bytes;
+        char *to = out + (size_t)(b * n_index) * bytes;
+        if (rt_dtype_is_plain(dt)) {
+            if (kn_pick_rows(r, index, b * n_index, n_index, from, bytes, to, &left))
+                return r->err->code;
+            continue;
+        }
         for (int64_t i = 0; i < n_index; i++) {
-            const int64_t at = b * n_index + i, v = kn_int_at(index, at);
-            if (v < 0 || v >= limit) {
-                char room[RT_MAX_RANK * 22];
-                return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices%s = %lld is not in [0, %lld)",
-                               place(room, sizeof room, index->rank, index->dim, at), (long long)v,
-                               (long long)limit);
-            }
-            if (!bytes)
-                continue; /* there may be no memory at all behind either side */
-            const char *from = src + (size_t)(b * limit + v) * bytes;
-            char *to = out + (size_t)at * bytes;
-            if (plain)
-                memcpy(to, from, bytes);
-            else if ((st = kn_copy(dt, to, from, inner, r->err)))
+            const int64_t v = kn_int_at(index, b * n_index + i);
+            st = kn_copy(dt, to + (size_t)i * bytes, from + (size_t)v * bytes, inner, r->err);
+            if (st)
                 return st;
         }
+    }
     return RT_OK;
 }
 
