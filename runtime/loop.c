@@ -494,7 +494,8 @@ static struct pl_edge outside(struct pl_loop *l, struct pl_edge e, struct rt_err
     n->kind = PL_CONST;
     n->frozen = from->frozen;
     n->def = from->frozen ? from->def : NULL;
-    n->name = l->g->node[l->at].name;
+    /* What the body's graph calls it goes with that. */
+    n->name = from->name ? rt_arena_printf(l->g->arena, "%s", from->name) : NULL;
     n->n_out = 1;
     rt_tensor_ref(&n->value, &from->value);
     return (struct pl_edge){c, 0};
