@@ -16,9 +16,14 @@ static const char *chain_step_name(int64_t op)
         return #name;
         RT_CHAIN_UNARY(X)
         RT_CHAIN_BINARY(X)
+        RT_CHAIN_TRUTH(X)
+        RT_CHAIN_LOGICAL(X)
+        X(BiasAdd, )
+        X(LogicalNot, )
+        X(Cast, )
+        X(LeakyRelu, )
+        X(SelectV2, )
 #undef X
-    case RT_CHAIN_BiasAdd:
-        return "BiasAdd";
     default:
         return "?";
     }

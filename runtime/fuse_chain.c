@@ -1,7 +1,8 @@
 /*
  * Joins element-wise nodes on float32 into one "_Chain" (chain.h): a node takes in whatever is
  * read by it alone, and what is read only by what it took in, and so on. Nothing outside sees any
- * value but the last; so the chain stands where its last node was.
+ * value but the last; so the chain stands where its last node was. Comparisons, choices between
+ * two and casts to float32 are taken in with the rest.
  *
  * A swish, a GELU, batch normalisation that no convolution took, squeeze-and-excite's product, and
  * residual sums with their activations become one pass over memory.
@@ -13,36 +14,58 @@
 
 #include "runtime/chain.h"
 
+/* The types of its inputs, and of what it makes; RT_NO_DTYPE: what rt_chain_input takes. */
 static const struct {
     const char *name;
-    uint8_t op, n_in;
+    uint8_t op, n_in, in[3], out;
 } chain_ops[] = {
-#define X(op, kernel) {#op, RT_CHAIN_##op, 1},
-    RT_CHAIN_UNARY(X)
+#define X(op, kernel) {#op, RT_CHAIN_##op, 1, {RT_F32}, RT_F32},
+    RT_CHAIN_UNARY(X) X(LeakyRelu, )
 #undef X
-#define X(op, kernel) {#op, RT_CHAIN_##op, 2},
-        RT_CHAIN_BINARY(X)
+#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_F32, RT_F32}, RT_F32},
+        RT_CHAIN_BINARY(X) X(BiasAdd, )
 #undef X
-            {"BiasAdd", RT_CHAIN_BiasAdd, 2},
+#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_F32, RT_F32}, RT_BOOL},
+            RT_CHAIN_TRUTH(X)
+#undef X
+#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_BOOL, RT_BOOL}, RT_BOOL},
+                RT_CHAIN_LOGICAL(X)
+#undef X
+                    {"LogicalNot", RT_CHAIN_LogicalNot, 1, {RT_BOOL}, RT_BOOL},
+    {"Cast", RT_CHAIN_Cast, 1, {RT_NO_DTYPE}, RT_F32},
+    {"SelectV2", RT_CHAIN_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
 };
 enum { N_OPS = sizeof chain_ops / sizeof *chain_ops };
+
+static bool has_types(const struct rt_node *n, int i)
+{
+    for (int k = 0; k < chain_ops[i].n_in; k++) {
+        const enum rt_dtype d = (enum rt_dtype)n->in_dtype[k];
+        if (chain_ops[i].in[k] == RT_NO_DTYPE ? !rt_chain_input(d) : d != chain_ops[i].in[k])
+            return false;
+    }
+    return n->out_dtype[0] == chain_ops[i].out;
+}
+
+static bool has_attributes(const struct rt_node *n, int op)
+{
+    if (op == RT_CHAIN_BiasAdd)
+        return rt_span_is(rt_attr_str(n, "data_format"), "NHWC");
+    if (op == RT_CHAIN_Equal || op == RT_CHAIN_NotEqual)
+        return rt_attr_bool(n, "incompatible_shape_error");
+    return true;
+}
 
 /* The step that the node would be, -1: none. */
 static int step_of(const struct pl_node *n)
 {
     if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->effect != RT_PURE ||
-        n->def->n_out != 1 || n->def->out_dtype[0] != RT_F32 || n->n_in > 2)
+        n->def->n_out != 1 || n->n_in > 3)
         return -1;
-    for (int k = 0; k < n->n_in; k++)
-        if (n->def->in_dtype[k] != RT_F32)
-            return -1;
     for (int i = 0; i < N_OPS; i++)
-        if (chain_ops[i].n_in == n->n_in && pl_is(n, chain_ops[i].name)) {
-            if (chain_ops[i].op == RT_CHAIN_BiasAdd &&
-                !rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC"))
-                return -1;
-            return chain_ops[i].op;
-        }
+        if (chain_ops[i].n_in == n->n_in && pl_is(n, chain_ops[i].name))
+            return has_types(n->def, i) && has_attributes(n->def, chain_ops[i].op) ? chain_ops[i].op
+                                                                                   : -1;
     return -1;
 }
 
@@ -146,56 +169,67 @@ static int collect(struct pass *p, int root, int member[RT_CHAIN_MOST])
     return n;
 }
 
-/* The operand that the edge is: an earlier step, or an input, which is added when it is new. */
-static int64_t operand(const int *member, int n, struct pl_edge e, struct pl_edge *in, int *n_in)
+enum { IN_ROOM = 3 * RT_CHAIN_MOST };
+struct inputs {
+    struct pl_edge edge[IN_ROOM];
+    uint8_t dtype[IN_ROOM];
+    int n;
+};
+
+/* The input that the edge is, which is added when it is new. */
+static int64_t input(struct inputs *in, struct pl_edge e, uint8_t dtype)
+{
+    for (int k = 0; k < in->n; k++)
+        if (pl_same(in->edge[k], e))
+            return k;
+    in->edge[in->n] = e;
+    in->dtype[in->n] = dtype;
+    return in->n++;
+}
+
+/* Which member makes the edge, in the order of steps, in which what is read stands before its
+ * readers; -1: none. */
+static int step_at(const int *member, int n, struct pl_edge e)
 {
     for (int j = 0; j < n; j++)
         if (member[j] == e.node)
-            return -2 - j; /* steps are counted from n_in on, which is not known yet */
-    for (int k = 0; k < *n_in; k++)
-        if (pl_same(in[k], e))
-            return k;
-    in[*n_in] = e;
-    return (*n_in)++;
-}
-
-static int64_t settle(int64_t operand_, int n, int n_in)
-{
-    return operand_ < -1 ? n_in + (n - 1 - (-2 - operand_)) : operand_;
+            return n - 1 - j;
+    return -1;
 }
 
 static enum rt_status put(struct pass *p, const int *member, int n, struct rt_error *err)
 {
     struct rt_chain_step *step = rt_arena_array(p->g->arena, (size_t)n, sizeof *step);
-    struct pl_edge in[RT_CHAIN_MOST * 2];
-    uint8_t dtype[RT_CHAIN_MOST * 2];
+    struct inputs in;
     const uint8_t out_dtype = RT_F32;
-    int n_in = 0;
 
+    in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    for (int j = n - 1; j >= 0; j--) { /* what is read stands before its readers */
-        const struct pl_node *m = &p->g->node[member[j]];
-        struct rt_chain_step *s = &step[n - 1 - j];
-        s->op = p->step[member[j]];
-        s->a = operand(member, n, m->in[0], in, &n_in);
-        s->b = m->n_in == 2 ? operand(member, n, m->in[1], in, &n_in) : -1;
-    }
-    for (int j = 0; j < n; j++) {
-        step[j].a = settle(step[j].a, n, n_in);
-        step[j].b = settle(step[j].b, n, n_in);
-    }
-    memset(dtype, RT_F32, sizeof dtype);
+    for (int pass = 0; pass < 2; pass++) /* steps are counted from the number of inputs on */
+        for (int j = n - 1; j >= 0; j--) {
+            const struct pl_node *m = &p->g->node[member[j]];
+            int64_t of[3] = {-1, -1, -1};
+            for (int k = 0; k < m->n_in; k++) {
+                const int from = step_at(member, n, m->in[k]);
+                of[k] = from < 0 ? input(&in, m->in[k], m->def->in_dtype[k]) : in.n + from;
+            }
+            if (p->step[member[j]] == RT_CHAIN_LeakyRelu)
+                of[2] = rt_chain_number(rt_attr_float(m->def, "alpha"));
+            step[n - 1 - j] = (struct rt_chain_step){p->step[member[j]], of[0], of[1], of[2]};
+        }
+    if (in.n > RT_CHAIN_MOST_IN)
+        return RT_OK;
     const struct rt_attr attr[3] = {{.type = RT_ATTR_INT | RT_ATTR_LIST,
-                                     .n = (size_t)n * 3,
+                                     .n = (size_t)n * (sizeof *step / sizeof(int64_t)),
                                      .v.ints = (const int64_t *)(const void *)step},
                                     {.type = RT_ATTR_INT},
                                     {.type = RT_ATTR_INT}};
     const struct pl_own own = {.op = "_Chain",
-                               .n_in = n_in,
+                               .n_in = in.n,
                                .n_out = 1,
-                               .in = in,
-                               .in_dtype = dtype,
+                               .in = in.edge,
+                               .in_dtype = in.dtype,
                                .out_dtype = &out_dtype,
                                .attr = attr};
     const enum rt_status st = pl_make_own(p->g, member[0], &own, err);
@@ -216,7 +250,7 @@ enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err)
         return RT_OK;
     enum rt_status st = set_up(&p, err);
     for (int i = 0; i < p.n && !st; i++) {
-        if (p.step[p.order[i]] < 0)
+        if (p.step[p.order[i]] < 0 || g->node[p.order[i]].def->out_dtype[0] != RT_F32)
             continue;
         const int n = collect(&p, p.order[i], member);
         if (n > 1)

@@ -14,7 +14,7 @@
 
 enum {
     MOST_PIECES = 48,
-    MOST_IN = 60, /* of a chain: what it reads last is kept in 64 bits */
+    MOST_IN = RT_CHAIN_MOST_IN,
 };
 
 struct pass {
@@ -130,12 +130,13 @@ static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edg
     struct pl_edge in[MOST_IN];
     uint8_t dtype[MOST_IN];
     const uint8_t out_dtype = RT_F32;
+    const size_t words = sizeof(struct rt_chain_step) / sizeof *step;
 
     if (!step)
         return rt_fail_memory(err, "a plan", old->n * sizeof *step);
     for (size_t j = 0; j < old->n; j++) {
         const int64_t v = old->v.ints[j];
-        if (j % 3 == 0 || v < 0)
+        if (j % words == 0 || v < 0)
             step[j] = v; /* the op, or no operand */
         else if (v >= was)
             step[j] = v - was + n_in;
@@ -143,10 +144,12 @@ static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edg
             step[j] = v == at ? 0 : v < at ? v + n : v + n - 1;
     }
     memcpy(in, piece, (size_t)n * sizeof *in);
-    for (int k = 0, to = n; k < was; k++)
-        if (k != at)
-            in[to++] = chain->in[k];
     memset(dtype, RT_F32, sizeof dtype);
+    for (int k = 0, to = n; k < was; k++)
+        if (k != at) {
+            dtype[to] = chain->def->in_dtype[k];
+            in[to++] = chain->in[k];
+        }
     is_join(g, &g->node[chain->in[at].node], &axis);
     const struct rt_attr attr[3] = {
         {.type = RT_ATTR_INT | RT_ATTR_LIST, .n = old->n, .v.ints = step},

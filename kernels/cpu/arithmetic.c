@@ -191,7 +191,10 @@ static uint64_t int_pow(uint64_t x, uint64_t y)
 
 #define POW(dt, x, y) pow(x, y)
 /* The same for every element: a call for one, or a line of them, may take the shorter way below. */
-#define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : pow(x, y))
+#define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : (y) == 3 ? CUBE(dt, x) : (KN_C(dt))pow(x, y))
+#define CUBE(dt, x)                                                                                \
+    (sizeof(x) == sizeof(float) ? (KN_C(dt))((double)(x) * (double)(x) * (double)(x))              \
+                                : (KN_C(dt))pow(x, 3))
 #define S_POW(dt, T, x, y, bad)                                                                    \
     ((y) < 0 ? (*(bad) = true, (T)0) : (T)int_pow((uint64_t)(x), (uint64_t)(y)))
 #define U_POW(dt, T, x, y, bad) ((T)int_pow(x, y))
@@ -199,14 +202,20 @@ KN_FOR_SIGNED(KN_BINARY_CHECKED, pow, S_POW)
 KN_FOR_UNSIGNED(KN_BINARY_CHECKED, pow, U_POW)
 KN_FOR_FLOATS(KN_BINARY_SAME, pow_any, POW_REAL)
 KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
+KN_FOR_FLOATS(KN_MAP_SAME, cube, CUBE)
 
-/* x * x is what a correct power gives, at a hundredth of its cost: models square a lot. */
+/* x * x is what a correct power gives, at a hundredth of its cost: models square a lot. And x cubed
+ * in double is, once it is rounded to float (GELU by tanh). */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \
     static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
                          int64_t sb)                                                               \
     {                                                                                              \
         if (!sb && KN_GET(dt, *(const T *)b) == 2)                                                 \
             return mul_##dt(dst, a, a, n, sa, sa);                                                 \
+        if (!sb && sa && KN_GET(dt, *(const T *)b) == 3) {                                         \
+            cube_##dt(dst, a, n);                                                                  \
+            return true;                                                                           \
+        }                                                                                          \
         return pow_any_##dt(dst, a, b, n, sa, sb);                                                 \
     }
 KN_FOR_FLOATS(POW_OR_SQUARE, 0)

@@ -37,8 +37,65 @@ static const struct kn_binary *const binaries[RT_CHAIN_OPS] = {
         [RT_CHAIN_BiasAdd] = &kn_binary_add_v2,
 };
 
+/* Truths are floats that are 0 or 1. */
+#define X(op, TRUTH)                                                                               \
+    KN_CLONES static bool row_##op(void *dst, const void *first, const void *second, int64_t n,    \
+                                   int64_t sa, int64_t sb)                                         \
+    {                                                                                              \
+        float *d = dst;                                                                            \
+        const float *a = first, *b = second;                                                       \
+        KN_IVDEP                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float x = a[i * sa], y = b[i * sb];                                              \
+            d[i] = TRUTH ? 1.0f : 0.0f;                                                            \
+        }                                                                                          \
+        return true;                                                                               \
+    }
+RT_CHAIN_TRUTH(X)
+RT_CHAIN_LOGICAL(X)
+#undef X
+
+static kn_binary_row *const truths[RT_CHAIN_OPS] = {
+#define X(op, TRUTH) [RT_CHAIN_##op] = row_##op,
+    RT_CHAIN_TRUTH(X) RT_CHAIN_LOGICAL(X)
+#undef X
+};
+
+static void copy(void *d, const void *s, int64_t n)
+{
+    memmove(d, s, (size_t)n * sizeof(float));
+}
+
+KN_CLONES static void logical_not(void *dst, const void *src, int64_t n)
+{
+    float *d = dst;
+    const float *s = src;
+    KN_IVDEP
+    for (int64_t i = 0; i < n; i++)
+        d[i] = s[i] != 0 ? 0.0f : 1.0f;
+}
+
+KN_CLONES static void leaky_relu(float *d, const float *s, int64_t n, float alpha)
+{
+    KN_IVDEP
+    for (int64_t i = 0; i < n; i++) {
+        const float x = s[i], y = alpha * x;
+        d[i] = x < 0 ? y : x;
+    }
+}
+
+KN_CLONES static void choose(float *d, const float *a, const float *b, const float *c, int64_t n,
+                             int64_t sa, int64_t sb, int64_t sc)
+{
+    KN_IVDEP
+    for (int64_t i = 0; i < n; i++) {
+        const float x = b[i * sb], y = c[i * sc];
+        d[i] = a[i * sa] != 0 ? x : y;
+    }
+}
+
 enum {
-    MOST_IN = 2 * RT_CHAIN_MOST,
+    MOST_IN = RT_CHAIN_MOST_IN,
     MOST_VALUES = MOST_IN + RT_CHAIN_MOST,
     TILE = 1024,             /* floats */
     STACK_FLOATS = 12 << 10, /* for results in between and what is written out, of one thread */
@@ -51,7 +108,7 @@ enum {
 static const struct rt_chain_step *steps_of(const struct rt_node *n, int *n_steps)
 {
     const int64_t *v = NULL;
-    *n_steps = (int)(rt_attr_ints(n, "steps", &v) / 3);
+    *n_steps = (int)(rt_attr_ints(n, "steps", &v) * sizeof *v / sizeof(struct rt_chain_step));
     return (const struct rt_chain_step *)(const void *)v;
 }
 
@@ -74,14 +131,18 @@ static enum rt_status set_shapes(const struct rt_node *n, const struct rt_info *
     if (pieces_of(n))
         st = kn_concat_shape(in, pieces_of(n), rt_attr_int(n, "axis"), &shape[0], err);
     for (int j = 0; j < n_steps && !st; j++, s++) {
-        struct rt_shape *out = &shape[n->n_in + j];
+        struct rt_shape *out = &shape[n->n_in + j], both;
         if (s->b < 0) {
             *out = shape[s->a];
         } else if (s->op == RT_CHAIN_BiasAdd) {
             st = kn_bias_shapes(&shape[s->a], &shape[s->b], -1, err);
             *out = shape[s->a];
-        } else {
+        } else if (s->c < 0) {
             st = kn_broadcast(out, &shape[s->a], &shape[s->b], err);
+        } else {
+            st = kn_broadcast(&both, &shape[s->b], &shape[s->c], err);
+            if (!st)
+                st = kn_broadcast(out, &shape[s->a], &both, err);
         }
     }
     return st;
@@ -99,7 +160,8 @@ static enum rt_status infer(struct rt_infer *x)
     x->out[0].shape = shape[x->n_in + n_steps - 1];
     /* An input that is written over was read in the same tile, or by a nest that ran before. */
     for (int k = x->n_in - 1; k >= pieces_of(x->node); k--)
-        if (!x->in[k].value && kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
+        if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
+            kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
             x->alias[0] = (int8_t)k;
     return RT_OK;
 }
@@ -131,20 +193,27 @@ static void rows(struct rt_rows *r)
     if (pieces_of(r->node))
         dep[0] = rows_of_pieces(r, shape[0].rank);
     for (int j = 0; j < n_steps; j++, s++) {
-        const struct rt_info in[2] = {{.shape = shape[s->a]},
-                                      {.shape = shape[s->b < 0 ? s->a : s->b]}};
+        const int64_t from[3] = {s->a, s->b < 0 ? s->a : s->b, s->c < 0 ? s->a : s->c};
+        const struct rt_info in[3] = {
+            {.shape = shape[from[0]]}, {.shape = shape[from[1]]}, {.shape = shape[from[2]]}};
         const struct rt_info out = {.shape = shape[r->n_in + j]};
-        const struct rt_dep in_dep[2] = {dep[s->a], dep[s->b < 0 ? s->a : s->b]};
+        const struct rt_dep in_dep[3] = {dep[from[0]], dep[from[1]], dep[from[2]]};
         struct rt_dep *out_dep = &dep[r->n_in + j];
         struct rt_rows one = {.node = r->node,
                               .n_rows = r->n_rows,
-                              .n_in = s->b < 0 ? 1 : 2,
+                              .n_in = s->b < 0   ? 1
+                                      : s->c < 0 ? 2
+                                                 : 3,
                               .n_out = 1,
                               .in = in,
                               .out = &out,
                               .in_dep = in_dep,
                               .out_dep = out_dep};
-        const bool is_fixed = in_dep[0].kind == RT_DEP_NONE && in_dep[1].kind == RT_DEP_NONE;
+        bool is_fixed = true, is_size = true;
+        for (int k = 0; k < 3; k++) {
+            is_fixed = is_fixed && in_dep[k].kind == RT_DEP_NONE;
+            is_size = is_size && in_dep[k].kind <= RT_DEP_SIZE;
+        }
         *out_dep = (struct rt_dep){is_fixed ? RT_DEP_NONE : RT_DEP_MIXED, 0};
         if (is_fixed)
             continue;
@@ -152,8 +221,7 @@ static void rows(struct rt_rows *r)
             rt_rows_same(&one);
         else
             rt_rows_each(&one);
-        if (out_dep->kind == RT_DEP_MIXED && in_dep[0].kind <= RT_DEP_SIZE &&
-            in_dep[1].kind <= RT_DEP_SIZE)
+        if (out_dep->kind == RT_DEP_MIXED && is_size)
             out_dep->kind = RT_DEP_SIZE;
     }
     r->out_dep[0] = dep[r->n_in + n_steps - 1];
@@ -171,16 +239,23 @@ enum kind {
 
 struct operand {
     enum kind kind;
-    int input;      /* -1: a nest's result, at `offset` of the scratch */
-    int64_t offset; /* floats */
+    enum rt_dtype dtype; /* what is not float32 has a buffer, whatever its kind */
+    int input;           /* -1: a nest's result, at `offset` of the scratch */
+    int64_t offset;      /* floats */
     int64_t stride[RT_MAX_RANK];
     int buffer; /* of REPEAT, SPREAD and JOIN */
 };
 
+/* d[i] from b[i * sb] where a[i * sa] is true, else from c[i * sc]. */
+typedef void choose_row(float *d, const float *a, const float *b, const float *c, int64_t n,
+                        int64_t sa, int64_t sb, int64_t sc);
+
 struct step {
-    kn_map_row *map;
+    kn_map_row *map; /* or one of these */
     kn_binary_row *binary;
-    int8_t a, b, d; /* operands first, then buffers; d -1: the nest's result */
+    choose_row *choose;
+    float alpha;        /* none of them: LeakyRelu */
+    int16_t from[3], d; /* operands first, then buffers; d -1: the nest's result */
 };
 
 struct nest {
@@ -208,6 +283,7 @@ struct chain {
 
 struct planner {
     const struct rt_chain_step *step;
+    const struct rt_info *in;
     int n_in, n_steps, n_pieces;
     bool needs_whole; /* the pieces together are spread over something larger */
     struct rt_shape shape[MOST_VALUES];
@@ -227,8 +303,9 @@ static void set_nests(struct planner *p)
         p->nest[j] =
             (int8_t)(to >= 0 && kn_shape_eq(&p->shape[p->n_in + j], &p->shape[p->n_in + to]) ? to
                                                                                              : j);
-        const int64_t from[2] = {p->step[j].a - p->n_in, p->step[j].b - p->n_in};
-        for (int k = 0; k < 2; k++)
+        const int64_t from[3] = {p->step[j].a - p->n_in, p->step[j].b - p->n_in,
+                                 p->step[j].c - p->n_in};
+        for (int k = 0; k < 3; k++)
             if (from[k] >= 0)
                 readers[from[k]] =
                     readers[from[k]] == NONE || readers[from[k]] == p->nest[j] ? p->nest[j] : MANY;
@@ -236,56 +313,68 @@ static void set_nests(struct planner *p)
 }
 
 /* The value's place among the nest's operands, which it joins when it is new. */
-static int add_operand(const struct planner *p, struct nest *n, int8_t *seen, int value)
+static int add_operand(const struct planner *p, struct nest *n, int16_t *seen, int value)
 {
     if (seen[value] < 0) {
         struct operand *o = &n->operand[n->n_operands];
         o->input = value < p->n_in ? value : -1;
         o->offset = value < p->n_in ? 0 : p->offset[value - p->n_in];
+        o->dtype = value < p->n_in ? p->in[value].dtype : RT_F32;
         o->buffer = -1;
-        seen[value] = (int8_t)n->n_operands++;
+        seen[value] = (int16_t)n->n_operands++;
     }
     return seen[value];
 }
 
+static void set_row(struct step *s, const struct rt_chain_step *step)
+{
+    if (step->op == RT_CHAIN_LeakyRelu)
+        s->alpha = rt_chain_number_of(step->c);
+    else if (step->op == RT_CHAIN_Cast)
+        s->map = copy;
+    else if (step->op == RT_CHAIN_LogicalNot)
+        s->map = logical_not;
+    else if (step->op == RT_CHAIN_SelectV2)
+        s->choose = choose;
+    else if (truths[step->op])
+        s->binary = truths[step->op];
+    else if (step->b < 0)
+        s->map = maps[step->op]->row[RT_F32];
+    else
+        s->binary = binaries[step->op]->row[RT_F32];
+}
+
 /* Buffers hold the results in between; one is free again after the last step that reads it. */
-static void set_steps(const struct planner *p, struct nest *n, int end, int8_t *seen)
+static void set_steps(const struct planner *p, struct nest *n, int end, int16_t *seen)
 {
     int last_read[RT_CHAIN_MOST], busy[RT_CHAIN_MOST + 1];
-    int8_t buffer[RT_CHAIN_MOST];
+    int16_t buffer[RT_CHAIN_MOST];
 
     for (int j = 0; j <= end; j++) {
-        if (p->nest[j] != end)
-            continue;
-        if (p->step[j].a >= p->n_in)
-            last_read[p->step[j].a - p->n_in] = j;
-        if (p->step[j].b >= p->n_in)
-            last_read[p->step[j].b - p->n_in] = j;
+        const int64_t from[3] = {p->step[j].a, p->step[j].b, p->step[j].c};
+        for (int k = 0; k < 3 && p->nest[j] == end; k++)
+            if (from[k] >= p->n_in)
+                last_read[from[k] - p->n_in] = j;
     }
     for (int j = 0; j <= end; j++) {
         if (p->nest[j] != end)
             continue;
         struct step *s = &n->step[n->n_steps++];
-        const int64_t from[2] = {p->step[j].a, p->step[j].b};
-        int at[2] = {-1, -1};
-        for (int k = 0; k < 2; k++) {
+        const int64_t from[3] = {p->step[j].a, p->step[j].b, p->step[j].c};
+        for (int k = 0; k < 3; k++) {
             const int64_t of = from[k] - p->n_in;
+            s->from[k] = -1;
             if (from[k] < 0)
                 continue;
             if (of >= 0 && p->nest[of] == end) {
-                at[k] = n->n_operands + buffer[of];
+                s->from[k] = (int16_t)(n->n_operands + buffer[of]);
                 if (last_read[of] == j)
                     busy[buffer[of]] = false;
             } else {
-                at[k] = seen[from[k]];
+                s->from[k] = seen[from[k]];
             }
         }
-        s->a = (int8_t)at[0];
-        s->b = (int8_t)at[1];
-        if (from[1] < 0)
-            s->map = maps[p->step[j].op]->row[RT_F32];
-        else
-            s->binary = binaries[p->step[j].op]->row[RT_F32];
+        set_row(s, &p->step[j]);
         s->d = -1;
         if (j == end)
             break;
@@ -295,12 +384,12 @@ static void set_steps(const struct planner *p, struct nest *n, int end, int8_t *
         if (b == n->n_buffers)
             n->n_buffers++;
         busy[b] = true;
-        buffer[j] = (int8_t)b;
-        s->d = (int8_t)(n->n_operands + b);
+        buffer[j] = (int16_t)b;
+        s->d = (int16_t)(n->n_operands + b);
     }
 }
 
-static const struct rt_shape *shape_of(const struct planner *p, const int8_t *seen, int operand)
+static const struct rt_shape *shape_of(const struct planner *p, const int16_t *seen, int operand)
 {
     for (int v = 0; v < p->n_in + p->n_steps; v++)
         if (seen[v] == operand)
@@ -310,7 +399,7 @@ static const struct rt_shape *shape_of(const struct planner *p, const int8_t *se
 
 /* Joins the axes of `out` and gives the operands their strides. */
 static void set_dims(const struct planner *p, struct nest *n, const struct rt_shape *out,
-                     const int8_t *seen)
+                     const int16_t *seen)
 {
     int64_t count[MOST_VALUES];
     const struct rt_shape *shape[MOST_VALUES];
@@ -374,7 +463,7 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
             else
                 p->needs_whole = true;
         }
-        if (o->kind == REPEAT || o->kind == SPREAD || o->kind == JOIN)
+        if (o->kind == REPEAT || o->kind == SPREAD || o->kind == JOIN || o->dtype != RT_F32)
             o->buffer = n->n_buffers++;
     }
     n->per_length = (n->length + n->tile - 1) / n->tile;
@@ -385,19 +474,19 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
 static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct nest *n, int end,
                                 int64_t count)
 {
-    int8_t seen[MOST_VALUES];
+    int16_t seen[MOST_VALUES];
     int n_steps = 0;
 
     memset(seen, -1, sizeof seen);
     for (int j = 0; j <= end; j++)
         n_steps += p->nest[j] == end;
-    n->operand = rt_prep_alloc(prep, 2 * (size_t)n_steps * sizeof *n->operand);
+    n->operand = rt_prep_alloc(prep, 3 * (size_t)n_steps * sizeof *n->operand);
     n->step = rt_prep_alloc(prep, (size_t)n_steps * sizeof *n->step);
     if (!n->operand || !n->step)
         return prep->err->code;
     for (int j = 0; j <= end; j++) {
-        const int64_t from[2] = {p->step[j].a, p->step[j].b};
-        for (int k = 0; k < 2 && p->nest[j] == end; k++)
+        const int64_t from[3] = {p->step[j].a, p->step[j].b, p->step[j].c};
+        for (int k = 0; k < 3 && p->nest[j] == end; k++)
             if (from[k] >= 0 && (from[k] < p->n_in || p->nest[from[k] - p->n_in] != end))
                 add_operand(p, n, seen, (int)from[k]);
     }
@@ -434,7 +523,7 @@ static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, 
 static enum rt_status prepare(struct rt_prep *prep, void **state)
 {
     struct chain *c = rt_prep_alloc(prep, sizeof *c);
-    struct planner p = {.n_in = prep->n_in, .n_pieces = pieces_of(prep->node)};
+    struct planner p = {.in = prep->in, .n_in = prep->n_in, .n_pieces = pieces_of(prep->node)};
     int64_t scratch = 0; /* floats */
 
     p.step = steps_of(prep->node, &p.n_steps);
@@ -482,21 +571,22 @@ struct job {
 };
 
 /* Where the operand's values for index `at` of the outer dims begin. */
-static const float *base_of(const struct job *j, const struct operand *o, int64_t at)
+static const char *base_of(const struct job *j, const struct operand *o, int64_t at)
 {
     const struct chain *c = j->r->state;
-    const float *from =
+    const void *from =
         o->input >= 0 ? j->r->in[o->input].data : (const float *)j->r->scratch + o->offset;
+    int64_t offset = 0;
     if (o->input == 0 && c->n_pieces) {
         if (o->kind == JOIN)
             return NULL;
         from = (const float *)j->r->scratch + c->whole;
     }
     for (int d = j->n->outer; d < j->n->rank; d++) {
-        from += at % j->n->dim[d] * o->stride[d];
+        offset += at % j->n->dim[d] * o->stride[d];
         at /= j->n->dim[d];
     }
-    return from;
+    return (const char *)from + offset * (int64_t)rt_dtype_size(o->dtype);
 }
 
 /* Whole rows, which begin with a part of each piece. */
@@ -536,14 +626,43 @@ static void join(const struct rt_run *r, const struct chain *c, float *to, int64
     }
 }
 
+/* n values of a type as float32. */
+#define CONVERT(NAME, T)                                                                           \
+    KN_CLONES static void NAME(float *to, const void *from, int64_t n)                             \
+    {                                                                                              \
+        const T *s = from;                                                                         \
+        KN_IVDEP                                                                                   \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            to[i] = (float)s[i];                                                                   \
+    }
+CONVERT(convert_bytes, uint8_t)
+CONVERT(convert_i32, int32_t)
+CONVERT(convert_i64, int64_t)
+
+static void copy_as_float(enum rt_dtype d, float *to, const void *from, int64_t n)
+{
+    if (d == RT_F32)
+        memcpy(to, from, (size_t)n * sizeof *to);
+    else if (d == RT_I32)
+        convert_i32(to, from, n);
+    else if (d == RT_I64)
+        convert_i64(to, from, n);
+    else
+        convert_bytes(to, from, n);
+}
+
 /* Writes a tile's worth of what is not in memory like that. */
-static void write_out(const struct nest *n, const struct operand *o, const float *from, float *to,
+static void write_out(const struct nest *n, const struct operand *o, const void *from, float *to,
                       int64_t count)
 {
     const int64_t row = n->dim[0];
 
+    if (o->kind == ALONG || o->kind == ONE) {
+        copy_as_float(o->dtype, to, from, o->kind == ONE ? 1 : count);
+        return;
+    }
     if (o->kind == REPEAT) {
-        memcpy(to, from, (size_t)row * sizeof *to);
+        copy_as_float(o->dtype, to, from, row);
         for (int64_t done = row; done < count;) { /* twice as many each time */
             const int64_t more = done < count - done ? done : count - done;
             memcpy(to + done, to, (size_t)more * sizeof *to);
@@ -551,9 +670,15 @@ static void write_out(const struct nest *n, const struct operand *o, const float
         }
         return;
     }
-    for (int64_t i = 0; i < count; i += row, from++)
+    /* One by one at the end of the tile first: a row is written no further than what it is of. */
+    const int64_t n_rows = count / row;
+    const float *one = to + count - n_rows;
+    copy_as_float(o->dtype, to + count - n_rows, from, n_rows);
+    for (int64_t i = 0; i < count; i += row, one++) {
+        const float v = *one;
         for (int64_t k = 0; k < row; k++)
-            to[i + k] = *from;
+            to[i + k] = v;
+    }
 }
 
 static void run_steps(const struct nest *n, const float *const *from, float *buffers, float *to,
@@ -562,21 +687,24 @@ static void run_steps(const struct nest *n, const float *const *from, float *buf
     for (int s = 0; s < n->n_steps; s++) {
         const struct step *t = &n->step[s];
         float *d = t->d < 0 ? to : buffers + (t->d - n->n_operands) * n->tile;
-        const float *v[2] = {NULL, NULL};
-        int64_t stride[2] = {1, 1};
-        const int8_t at[2] = {t->a, t->b};
-        for (int k = 0; k < 2 && at[k] >= 0; k++) {
-            if (at[k] >= n->n_operands) {
-                v[k] = buffers + (at[k] - n->n_operands) * n->tile;
+        const float *v[3] = {NULL, NULL, NULL};
+        int64_t stride[3] = {1, 1, 1};
+        for (int k = 0; k < 3 && t->from[k] >= 0; k++) {
+            if (t->from[k] >= n->n_operands) {
+                v[k] = buffers + (t->from[k] - n->n_operands) * n->tile;
                 continue;
             }
-            v[k] = from[at[k]];
-            stride[k] = n->operand[at[k]].kind != ONE;
+            v[k] = from[t->from[k]];
+            stride[k] = n->operand[t->from[k]].kind != ONE;
         }
         if (t->map)
             t->map(d, v[0], count);
-        else
+        else if (t->binary)
             t->binary(d, v[0], v[1], count, stride[0], stride[1]);
+        else if (t->choose)
+            t->choose(d, v[0], v[1], v[2], count, stride[0], stride[1], stride[2]);
+        else
+            leaky_relu(d, v[0], count, t->alpha);
     }
 }
 
@@ -584,8 +712,9 @@ static void run_tiles(const struct job *j, int64_t first, int64_t end)
 {
     const struct nest *n = j->n;
     _Alignas(64) float buffers[STACK_FLOATS];
-    const float *base[2 * RT_CHAIN_MOST], *from[2 * RT_CHAIN_MOST];
-    const float *written[2 * RT_CHAIN_MOST] = {NULL}; /* what the buffer of a REPEAT holds */
+    const char *base[MOST_VALUES];
+    const char *written[MOST_VALUES] = {NULL}; /* what the buffer of a REPEAT holds */
+    const float *from[MOST_VALUES];
     int64_t outer = -1;
 
     for (int64_t t = first; t < end; t++) {
@@ -598,16 +727,24 @@ static void run_tiles(const struct job *j, int64_t first, int64_t end)
         }
         for (int k = 0; k < n->n_operands; k++) {
             const struct operand *o = &n->operand[k];
-            from[k] = o->kind == ALONG ? base[k] + start : base[k];
+            const int64_t size = (int64_t)rt_dtype_size(o->dtype);
+            const char *at = base[k];
+            if (o->kind == ALONG)
+                at += start * size;
+            else if (o->kind == SPREAD)
+                at += start / n->dim[0] * size;
+            from[k] = (const float *)(const void *)at;
             if (o->buffer < 0)
                 continue;
             float *to = buffers + o->buffer * n->tile;
             if (o->kind == JOIN) {
                 join(j->r, j->r->state, to, outer * n->length + start, count);
-            } else if (o->kind == SPREAD || written[k] != base[k]) {
+            } else if (o->kind == REPEAT && written[k] == at) {
+                /* as the last time */
+            } else {
                 const int64_t all = o->kind == REPEAT && n->length > n->tile ? n->tile : count;
-                write_out(n, o, o->kind == SPREAD ? base[k] + start / n->dim[0] : base[k], to, all);
-                written[k] = base[k];
+                write_out(n, o, at, to, all);
+                written[k] = at;
             }
             from[k] = to;
         }

@@ -179,6 +179,131 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
     }
 }
 
+/* Of another type, of the shape of a random operand. */
+static struct rt_tensor random_other(enum rt_dtype dtype, int rank, const int64_t *dim)
+{
+    struct rt_tensor shape = random_operand(rank, dim), t;
+    assert_ok(rt_tensor_new(&t, NULL, dtype, shape.rank, shape.dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&t); i++)
+        if (dtype == RT_BOOL)
+            ((bool *)t.data)[i] = below(2);
+        else if (dtype == RT_U8)
+            ((uint8_t *)t.data)[i] = (uint8_t)below(256);
+        else if (dtype == RT_I32)
+            ((int32_t *)t.data)[i] = (int32_t)below(INT64_C(1) << 32);
+        else
+            ((int64_t *)t.data)[i] = below(4) ? below(100) - 50 : below(INT64_MAX);
+    rt_tensor_clear(&shape);
+    return t;
+}
+
+/* Comparisons, choices and casts among the rest: feeds are two of floats, one of truths, and one of
+ * integers. */
+static void trees_of_truths_and_numbers_give_the_same(void **state)
+{
+    (void)state;
+    static const char *const truth[] = {"Equal", "Greater",   "GreaterEqual",
+                                        "Less",  "LessEqual", "NotEqual"};
+    static const struct {
+        enum rt_dtype dtype;
+        const char *name;
+    } types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
+    for (int round = 0; round < 600; round++) {
+        static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
+        const int other = (int)below(4), n_nodes = 2 + (int)below(round % 10 == 9 ? 36 : 10);
+        const int rank = 1 + (int)below(4);
+        struct run x = {.n_feeds = 4, .n_fetches = 1, .fetches = {"y:0"}};
+        int64_t dim[4], count = 1;
+        char name[FEEDS + MOST_NODES][MOST_NAME], text[64];
+        int number[FEEDS + MOST_NODES] = {0, 1}, is[FEEDS + MOST_NODES] = {2};
+        int n_numbers = 2, n_truths = 1;
+        rt_bytes_init(&x.g, 1 << 20);
+        for (int i = 0; i < rank; i++) {
+            dim[i] = sizes[below(sizeof sizes / sizeof *sizes)];
+            if (count * dim[i] > 30000)
+                dim[i] = below(20) ? 1 : 0;
+            count *= dim[i];
+        }
+        for (int k = 0; k < FEEDS; k++) {
+            static const char *const edges[FEEDS] = {"x0:0", "x1:0", "x2:0", "x3:0"};
+            snprintf(name[k], MOST_NAME, "x%d", k);
+            x.feeds[k] = edges[k];
+            x.in[k] = k < 2    ? random_operand(rank, dim)
+                      : k == 2 ? random_other(RT_BOOL, rank, dim)
+                               : random_other(types[other].dtype, rank, dim);
+            snprintf(text, sizeof text, "dtype=%s",
+                     k < 2    ? "float"
+                     : k == 2 ? "bool"
+                              : types[other].name);
+            gd_node(&x.g, name[k], "Placeholder", "", text);
+        }
+        for (int i = 0; i < n_nodes; i++) {
+            const int n = FEEDS + i;
+            const bool is_last = i == n_nodes - 1;
+            const char *a = name[number[below(3) ? n_numbers - 1 : below(n_numbers)]];
+            const char *b = name[number[below(n_numbers)]];
+            const char *p = name[is[below(2) ? n_truths - 1 : below(n_truths)]];
+            const char *q = name[is[below(n_truths)]];
+            char in[3 * MOST_NAME + 3];
+            snprintf(name[n], MOST_NAME, is_last ? "y" : "n%d", i);
+            switch (is_last ? 2 + below(5) : below(8)) {
+            case 0:
+            case 7:
+                snprintf(in, sizeof in, "%s %s", a, b);
+                gd_node(&x.g, name[n], truth[below(6)], in, "T=float");
+                is[n_truths++] = n;
+                continue;
+            case 1:
+                snprintf(in, sizeof in, i % 3 ? "%s %s" : "%s", p, q);
+                gd_node(&x.g, name[n],
+                        i % 3 == 0   ? "LogicalNot"
+                        : i % 3 == 1 ? "LogicalAnd"
+                                     : "LogicalOr",
+                        in, "");
+                is[n_truths++] = n;
+                continue;
+            case 2:
+            case 3:
+                snprintf(in, sizeof in, "%s %s %s", p, a, b);
+                gd_node(&x.g, name[n], "SelectV2", in, "T=float");
+                break;
+            case 4:
+                snprintf(text, sizeof text, "SrcT=%s DstT=float",
+                         i % 2 ? "bool" : types[other].name);
+                gd_node(&x.g, name[n], "Cast", i % 2 ? p : name[3], text);
+                break;
+            case 5:
+                gd_node(&x.g, name[n], "LeakyRelu", a, "T=float alpha=0.3f");
+                break;
+            default:
+                snprintf(in, sizeof in, "%s %s", a, b);
+                gd_node(&x.g, name[n], i % 2 ? "Mul" : "Maximum", in, "T=float");
+            }
+            number[n_numbers++] = n;
+        }
+        compare(&x, 0);
+        end(&x);
+    }
+}
+
+static void a_choice_is_one_node(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    x.in[0] = random_tensor(3, (int64_t[]){40, 7, 96});
+    x.in[1] = random_tensor(1, (int64_t[]){96});
+    gd_node(&x.g, "c", "Const", "", "dtype=float value=float<>:0.25");
+    gd_node(&x.g, "l", "LeakyRelu", "x0", "T=float alpha=-0.5f");
+    gd_node(&x.g, "g", "Greater", "l c", "T=float");
+    gd_node(&x.g, "n", "LogicalNot", "g", "");
+    gd_node(&x.g, "k", "Cast", "n", "SrcT=bool DstT=float");
+    gd_node(&x.g, "m", "Mul", "k x1", "T=float");
+    gd_node(&x.g, "y", "SelectV2", "g x0 m", "T=float");
+    compare(&x, 2);
+    end(&x);
+}
+
 static void a_gate_and_a_sum_are_one_node(void **state)
 {
     (void)state;
@@ -434,6 +559,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_trees_give_what_their_nodes_give_one_by_one),
+        cmocka_unit_test(trees_of_truths_and_numbers_give_the_same),
+        cmocka_unit_test(a_choice_is_one_node),
         cmocka_unit_test(a_gate_and_a_sum_are_one_node),
         cmocka_unit_test(what_others_see_stays),
         cmocka_unit_test(a_bias_is_as_picky_as_alone),
