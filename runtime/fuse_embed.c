@@ -6,6 +6,11 @@
  *   the same with its rows weighted     rows * weights             Keras 2's masked average
  *   the same with some rows left out    SelectV2(mask, rows, 0)    Keras 3's
  *
+ * Bags of ids, each id of which is looked up once (tf.nn.embedding_lookup_sparse), become one
+ * "_EmbedBag", which neither finds equal ids nor makes their rows:
+ *
+ *   SparseSegmentSum, ~Mean or ~SqrtN of    table[y], i, segments    where y, i = Unique(ids)
+ *
  * The table is a constant float matrix. Weights and mask are what is there before, one more axis at
  * the end (ExpandDims, a slice) included; which axis is summed and how shapes go together shows
  * when they are known: the kernel is right for any.
@@ -126,6 +131,53 @@ static enum rt_status put(struct pl_graph *g, const struct match *m, bool is_mea
     return st;
 }
 
+/* ---- bags of ids ---- */
+
+/* SEGMENT_* of kernels/cpu/sparse_segment.c, by their places. */
+static const char *const segments[] = {"SparseSegmentSum", "SparseSegmentMean",
+                                       "SparseSegmentSqrtN"};
+enum { N_SEGMENTS = sizeof segments / sizeof *segments };
+
+/* Which of those node i is, of rows looked up once each; -1: none. */
+static int which_bag(struct match *m, const struct pl_graph *g, int i)
+{
+    const struct pl_node *n = NULL;
+    int how = -1;
+
+    while (!n && ++how < N_SEGMENTS)
+        n = pl_float_by(g, (struct pl_edge){i, 0}, segments[how], 3);
+    if (!n)
+        return -1;
+    *m = (struct match){.g = g, .member = {i}, .n = 1};
+    if (!is_lookup(m, n->in[0]) || !pl_made_by(g, m->indices, "Unique", 1) ||
+        n->in[1].node != m->indices.node || n->in[1].out != 1)
+        return -1;
+    take(m, m->indices);
+    return how;
+}
+
+static enum rt_status put_bag(struct pl_graph *g, const struct match *m, int how,
+                              struct rt_error *err)
+{
+    static const uint8_t out_dtype = RT_F32;
+    const struct pl_node *n = &g->node[m->member[0]], *unique = &g->node[m->indices.node];
+    const struct pl_edge in[3] = {m->table, unique->in[0], n->in[2]};
+    const uint8_t dtype[3] = {RT_F32, unique->def->in_dtype[0], n->def->in_dtype[2]};
+    const struct rt_attr attr[] = {
+        {.type = RT_ATTR_INT, .v.i = how}, text(m->gather->name), text(unique->name)};
+    const struct pl_own own = {.op = "_EmbedBag",
+                               .n_in = 3,
+                               .n_out = 1,
+                               .in = in,
+                               .in_dtype = dtype,
+                               .out_dtype = &out_dtype,
+                               .attr = attr};
+    const enum rt_status st = pl_make_own(g, m->member[0], &own, err);
+    for (int k = 1; k < m->n && !st; k++)
+        g->node[m->member[k]].kind = PL_GONE;
+    return st;
+}
+
 enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err)
 {
     struct pl_uses uses;
@@ -133,7 +185,8 @@ enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err)
     bool is_mean;
     enum rt_status st = RT_OK;
 
-    if (!rt_registry_op(g->session->options.registry, "_EmbedSum"))
+    if (!rt_registry_op(g->session->options.registry, "_EmbedSum") ||
+        !rt_registry_op(g->session->options.registry, "_EmbedBag"))
         return RT_OK;
     st = pl_uses_count(&uses, g, err);
     if (st)
@@ -141,6 +194,11 @@ enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err)
     for (int i = 0; i < g->n && !st; i++)
         if (is_embed_sum(&m, g, i, &is_mean) && pl_is_closed(g, &uses, m.member, m.n))
             st = put(g, &m, is_mean, err);
+    for (int i = 0; i < g->n && !st; i++) {
+        const int how = which_bag(&m, g, i);
+        if (how >= 0 && pl_is_closed(g, &uses, m.member, m.n))
+            st = put_bag(g, &m, how, err);
+    }
     pl_uses_free(&uses);
     return st;
 }

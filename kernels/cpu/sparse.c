@@ -73,27 +73,28 @@ static int compare_rows(const struct rt_tensor *t, int64_t a, int64_t b, int64_t
 static enum rt_status check_row(struct rt_run *r, int64_t i, int rank, const int64_t *dim)
 {
     const struct rt_tensor *indices = &r->in[0];
+    const int order = i ? compare_rows(indices, i - 1, i, rank) : -1;
+    bool is_inside = true;
     char row[KN_SHAPE_TEXT];
 
-    row_text(row, sizeof row, indices, i, rank);
     for (int d = 0; d < rank; d++) {
         const int64_t v = kn_int_at(indices, i * rank + d);
-        if (v < 0 || v >= dim[d])
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "indices[%lld] = %s is out of bounds: need 0 <= index < %s",
-                           (long long)i, row,
-                           rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, rank, dim));
+        is_inside &= v >= 0 && v < dim[d];
     }
-    const int order = i ? compare_rows(indices, i - 1, i, rank) : -1;
+    if (is_inside && order < 0)
+        return RT_OK;
+    row_text(row, sizeof row, indices, i, rank);
+    if (!is_inside)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "indices[%lld] = %s is out of bounds: need 0 <= index < %s", (long long)i,
+                       row, rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, rank, dim));
     if (order > 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "indices[%lld] = %s is out of order. Many sparse ops require sorted indices."
                        "\n    Use `tf.sparse.reorder` to create a correctly ordered copy.\n\n",
                        (long long)i, row);
-    if (order == 0)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices[%lld] = %s is repeated", (long long)i,
-                       row);
-    return RT_OK;
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices[%lld] = %s is repeated", (long long)i,
+                   row);
 }
 
 static enum rt_status to_dense_run(struct rt_run *r)

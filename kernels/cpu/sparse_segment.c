@@ -1,14 +1,20 @@
 /*
  * Bags of embeddings: rows of `data` that `indices` name, added up per segment. SparseSegmentSum,
  * SparseSegmentMean, SparseSegmentSqrtN, each also with the number of segments given.
+ *
+ * "_EmbedBag" (runtime/fuse_embed.c): the same of a table's rows, and the words of those nodes that
+ * looked each row up once.
  */
 #include "kernels/cpu/array.h"
+#include "kernels/cpu/pick.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-enum how { SUM, MEAN, SQRT_N };
+enum how { SUM, MEAN, SQRT_N }; /* as fuse_embed.c counts them */
 enum { WIDTH = 128 }; /* columns that are added up at a time, in registers and the nearest cache */
 
 struct bag {
@@ -29,7 +35,7 @@ static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
 #define AS_IS(x, A)  (x)
 /* Floats are added in their type, as TensorFlow's are, halves in float; integers wrap. */
 #define ADD(dt, T, A, LOAD, STORE, SCALE)                                                          \
-    static void add_##dt(const struct bag *b, void *out)                                           \
+    KN_FAST(dt) static void add_##dt(const struct bag *b, void *out)                               \
     {                                                                                              \
         for (int64_t at = 0; at < b->width; at += WIDTH) {                                         \
             const int64_t m = b->width - at < WIDTH ? b->width - at : WIDTH;                       \
@@ -177,3 +183,64 @@ SEGMENT(sparse_segment_sum_with_num_segments, "SparseSegmentSumWithNumSegments",
 SEGMENT(sparse_segment_mean_with_num_segments, "SparseSegmentMeanWithNumSegments", FLOATS, mean_run)
 SEGMENT(sparse_segment_sqrt_n_with_num_segments, "SparseSegmentSqrtNWithNumSegments", FLOATS,
         sqrt_n_run)
+
+/* ---- _EmbedBag(table, ids, segment ids) ---- */
+
+static enum rt_status fail_at(struct rt_run *r, const char *attr, const char *text)
+{
+    const struct rt_span name = rt_attr_str(r->node, attr);
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.*s}}]]", text,
+                   (int)(name.n < 250 ? name.n : 250), name.p);
+}
+
+static int by_size(const void *x, const void *y)
+{
+    const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* How many different ones there are among the first n. */
+static int64_t count_different(struct rt_run *r, const struct rt_tensor *ids, int64_t n)
+{
+    int64_t *v = rt_scratch(r, (size_t)n * sizeof *v + 1), different = 0;
+
+    if (!v)
+        return -1;
+    for (int64_t i = 0; i < n; i++)
+        v[i] = index_at(ids, i);
+    qsort(v, (size_t)n, sizeof *v, by_size);
+    for (int64_t i = 0; i < n; i++)
+        different += i == 0 || v[i] != v[i - 1];
+    return different;
+}
+
+static enum rt_status embed_bag_run(struct rt_run *r)
+{
+    const struct rt_tensor *ids = &r->in[1];
+    char text[120];
+
+    if (ids->rank != 1)
+        return fail_at(r, "unique", "unique expects a 1D vector.");
+    const int64_t outside = kn_first_outside(ids, r->in[0].dim[0]);
+    if (outside < 0)
+        return run(r, (enum how)rt_attr_int(r->node, "how"));
+    const int64_t place = count_different(r, ids, outside);
+    if (place < 0)
+        return r->err->code;
+    snprintf(text, sizeof text, "indices[%lld] = %lld is not in [0, %lld)", (long long)place,
+             (long long)index_at(ids, outside), (long long)r->in[0].dim[0]);
+    return fail_at(r, "gather", text);
+}
+
+static const struct rt_schema embed_bag = {
+    .name = "_EmbedBag",
+    .attr = (const struct rt_attr_schema[]){{.name = "how", .type = RT_ATTR_INT},
+                                            {.name = "gather", .type = RT_ATTR_STRING},
+                                            {.name = "unique", .type = RT_ATTR_STRING}},
+    .n_attr = 3,
+};
+
+const struct kn_entry kn_embed_bag = {
+    .op = {.name = "_EmbedBag", .infer = infer, .own = &embed_bag},
+    .kernels = KN_CPU("_EmbedBag", "embed_bag", 0, NULL, embed_bag_run),
+};

@@ -264,6 +264,115 @@ static void rows_that_somebody_else_reads_are_made(void **state)
     rt_bytes_clear(&g);
 }
 
+/* ---- bags of ids ---- */
+
+static void write_bag(struct rt_bytes *g, const char *op, const char *ids)
+{
+    char text[2000];
+    size_t at = (size_t)snprintf(text, sizeof text, "dtype=float value=float<%d,3>:", ROWS);
+
+    for (int i = 0; i < ROWS * 3; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.9g", i ? "," : "",
+                               (double)draw() / (1 << 23) - 1);
+    rt_bytes_init(g, 1 << 20);
+    gd_node(g, "table", "Const", "", text);
+    snprintf(text, sizeof text, "dtype=%s", ids);
+    gd_node(g, "x", "Placeholder", "", text);
+    gd_node(g, "by", "Placeholder", "", "dtype=int64");
+    gd_node(g, "first", "Const", "", "dtype=int32 value=int32<>:0");
+    snprintf(text, sizeof text, "T=%s out_idx=int32", ids);
+    gd_node(g, "once", "Unique", "x", text);
+    snprintf(text, sizeof text, "Tparams=float Tindices=%s Taxis=int32", ids);
+    gd_node(g, "rows", "GatherV2", "table once first", text);
+    gd_node(g, "y", op, "rows once:1 by", "T=float Tidx=int32 Tsegmentids=int64");
+    snprintf(text, sizeof text, "T=%s", ids);
+    gd_node(g, "other", "Neg", "once", text);
+}
+
+/* What is refused: its words in part. */
+static void compare_bag(const char *op, enum rt_dtype dtype, int rank, int64_t n, const int64_t *id,
+                        int64_t n_segments, const int64_t *segment, const char *refused)
+{
+    struct rt_bytes g;
+    struct answer alone, fused;
+    const int64_t dim[2] = {n, 1};
+    struct rt_tensor in[2];
+
+    write_bag(&g, op, dtype == RT_I32 ? "int32" : "int64");
+    in[0] = indices(dtype, rank, dim);
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == RT_I32)
+            ((int32_t *)in[0].data)[i] = (int32_t)id[i];
+        else
+            ((int64_t *)in[0].data)[i] = id[i];
+    }
+    in[1] = indices(RT_I64, 1, &n_segments);
+    if (n_segments)
+        memcpy(in[1].data, segment, (size_t)n_segments * sizeof *segment);
+    ask(&g, in, NULL, true, &alone);
+    ask(&g, in, NULL, false, &fused);
+    expect_same(&alone, &fused);
+    if (refused) {
+        if (!strstr(fused.text, refused))
+            fail_msg("%s: not %s", fused.text, refused);
+    } else {
+        assert_int_equal(fused.nodes, 1);
+        if (rt_tensor_count(&fused.y))
+            assert_memory_equal(fused.y.data, alone.y.data, rt_tensor_bytes(&fused.y));
+    }
+    rt_tensor_clear(&alone.y);
+    rt_tensor_clear(&fused.y);
+    rt_tensor_clear(&in[0]);
+    rt_tensor_clear(&in[1]);
+    rt_bytes_clear(&g);
+}
+
+static void bags_are_those_of_rows_that_are_looked_up_once(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {"SparseSegmentSum", "SparseSegmentMean",
+                                      "SparseSegmentSqrtN"};
+    static const int64_t ids[] = {6, 1, 6, 0, 1, 6, 3}, segments[] = {0, 0, 0, 2, 2, 5, 5};
+    static const int64_t beyond[] = {6, 6, 1, 6, 7, 9, 1}, below[] = {-1, 6, 1, 6, 7, 9, 1};
+    static const int64_t back[] = {0, 0, 2, 1, 2, 5, 5}, negative[] = {-2, 0, 0, 2, 2, 5, 5};
+    for (int k = 0; k < 3; k++)
+        for (int wide = 0; wide < 2; wide++) {
+            const enum rt_dtype d = wide ? RT_I64 : RT_I32;
+            compare_bag(ops[k], d, 1, 7, ids, 7, segments, NULL);
+            compare_bag(ops[k], d, 1, 0, ids, 0, segments, NULL);
+            compare_bag(ops[k], d, 1, 7, beyond, 7, segments,
+                        "indices[2] = 7 is not in [0, 7)\n\t [[{{node rows}}]]");
+            compare_bag(ops[k], d, 1, 7, below, 7, segments,
+                        "indices[0] = -1 is not in [0, 7)\n\t [[{{node rows}}]]");
+            compare_bag(ops[k], d, 2, 7, ids, 7, segments,
+                        "unique expects a 1D vector.\n\t [[{{node once}}]]");
+            compare_bag(ops[k], d, 1, 7, ids, 6, segments, "should have same size");
+            compare_bag(ops[k], d, 1, 7, ids, 7, back, "segment ids are not increasing");
+            compare_bag(ops[k], d, 1, 7, ids, 7, negative, "[[{{node y}}]]");
+        }
+}
+
+static void equal_ids_that_somebody_else_reads_are_found(void **state)
+{
+    (void)state;
+    static const int64_t n = 3;
+    struct rt_bytes g;
+    struct answer alone, fused;
+    write_bag(&g, "SparseSegmentSum", "int64");
+    struct rt_tensor in[2] = {indices(RT_I64, 1, &n), indices(RT_I64, 1, &n)};
+    for (int i = 0; i < 3; i++)
+        ((int64_t *)in[1].data)[i] = i;
+    ask(&g, in, "other:0", true, &alone);
+    ask(&g, in, "other:0", false, &fused);
+    assert_true(fused.nodes > 1);
+    expect_same(&alone, &fused);
+    rt_tensor_clear(&alone.y);
+    rt_tensor_clear(&fused.y);
+    rt_tensor_clear(&in[0]);
+    rt_tensor_clear(&in[1]);
+    rt_bytes_clear(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +381,8 @@ int main(void)
         cmocka_unit_test(weights_and_masks_of_any_shape_are_spread_or_refused_alike),
         cmocka_unit_test(an_index_out_of_range_is_refused_in_the_words_of_the_lookup),
         cmocka_unit_test(rows_that_somebody_else_reads_are_made),
+        cmocka_unit_test(bags_are_those_of_rows_that_are_looked_up_once),
+        cmocka_unit_test(equal_ids_that_somebody_else_reads_are_found),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }
