@@ -8,7 +8,7 @@
 #include "runtime/layout.h"
 #include "runtime/trace.h"
 
-enum { MAX_FRAMES = 32, MAX_FRAME_BYTES = 8 << 20, USED_STEP = 64 };
+enum { MAX_FRAMES = 256, MAX_FRAME_BYTES = 8 << 20, USED_STEP = 64 };
 
 struct bound_step {
     enum rt_status (*run)(struct rt_run *r);
@@ -19,6 +19,7 @@ struct bound_step {
 
 struct rt_frame {
     struct rt_frame *next; /* the last used first */
+    int begin;             /* the layout's: a plan of many segments looks at many frames */
     struct rt_layout *layout;
     void *block; /* what it is bound to */
     size_t bytes;
@@ -109,7 +110,7 @@ static struct rt_frame *frame_new(struct rt_context *c, struct rt_layout *l)
     struct rt_frame *f = malloc(bytes);
     if (!f)
         return NULL;
-    *f = (struct rt_frame){.layout = l, .bytes = bytes};
+    *f = (struct rt_frame){.begin = l->begin, .layout = l, .bytes = bytes};
     f->step = (struct bound_step *)((char *)f + head);
     f->next = c->frames;
     c->frames = f;
@@ -132,7 +133,7 @@ struct rt_frame *rt_frame_find(struct rt_context *c, int begin)
 {
     struct rt_frame **at = &c->frames, *f = NULL;
     for (; *at; at = &(*at)->next)
-        if ((*at)->layout->begin == begin && rt_segment_fits((*at)->layout, c)) {
+        if ((*at)->begin == begin && rt_segment_fits((*at)->layout, c)) {
             f = *at;
             *at = f->next;
             f->next = c->frames;
