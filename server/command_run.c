@@ -55,7 +55,7 @@ static const char usage[] =
     "  --shape A=2x3     the inner dimensions of input A, or all of them\n"
     "  --fusion on|off   do at once what one kernel does better than several nodes (on)\n"
     "  --specialise on|off  compile for the shapes that are run (on)\n"
-    "  --winograd on|off 3x3 convolutions by tiles (on)\n"
+    "  --winograd on|off 3x3, 1xN and Nx1 convolutions by tiles (on)\n"
     "  --autotune on|off time kernels that could do the same and take the fastest (on)\n"
     "  --autotune_cache FILE  keep what timing found\n"
     "  --precision P     float32, or bf16: constant weights in bfloat16 (float32)\n"

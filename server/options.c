@@ -226,8 +226,8 @@ static const struct row rows[] = {
      "compile plans for the shapes of the warm-up and for those that recur, beside the requests; "
      "off: every request runs node by node"},
     {"winograd", SWITCH, OURS, AT(winograd), "on", NULL, ANY,
-     "3x3 convolutions by tiles: faster, rounds differently, weights take up to four times the "
-     "memory"},
+     "3x3, 1xN and Nx1 convolutions by tiles: faster, rounds differently, weights take up to four "
+     "times the memory"},
     {"precision", TEXT, OURS, AT(precision), "float32", NULL, ANY,
      "float32, or bf16: where the processor multiplies bfloat16, constant matrices and filters of "
      "float32 models are kept and multiplied in it, elsewhere only very large matrices are kept "

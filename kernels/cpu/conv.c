@@ -16,6 +16,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tail.h"
 #include "kernels/cpu/winograd_conv.h"
+#include "kernels/cpu/winograd_line_conv.h"
 #include "kernels/entry.h"
 #include "runtime/parallel.h"
 
@@ -817,6 +818,14 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
 const struct kn_entry kn_conv2d = {
     .op = {.name = "Conv2D", .check = kn_conv_check, .infer = infer, .rows = rows, .tail = tail},
     .kernels = KN_KERNELS({.op = "Conv2D",
+                           .device = "CPU",
+                           .name = "conv2d.line",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_line_can,
+                           .prepare = kn_line_prepare,
+                           .run = kn_line_conv},
+                          {.op = "Conv2D",
                            .device = "CPU",
                            .name = "conv2d.winograd4",
                            .types = RT_T(RT_F32),

@@ -325,8 +325,8 @@ double kn_winograd_error(const struct kn_winograd *w, const float *filter, const
             const double v = (double)right[o];
             const double d = fabs(v - (double)y[(i * w->m + j) * w->co + o]);
             most = fmax(most, fabs(v));
-            if (!(d <= apart))
-                apart = d; /* a NaN stays */
+            if (!(d <= apart) && !isnan(apart)) /* a NaN stays */
+                apart = d;
         }
     }
     free(room);

@@ -1,0 +1,60 @@
+/*
+ * Convolutions of 1 x taps or taps x 1 windows with stride 1 by minimal filtering along the one
+ * axis, on float32 NHWC as it is: four neighbouring outputs cost taps + 3 products per pair of
+ * channels instead of 4 taps.
+ *
+ * Per block of tiles, as in winograd.h: inputs are transformed, taps + 3 matrix products with the
+ * transformed weights follow, results are transformed back. The sums do not depend on the batch.
+ * Points are 0, 1, -1, 2, -2, 1/2, -1/2, 3/4, -3/4, as many as are needed, and infinity; with usual
+ * weights the rounding is about 1e-5 of the output's largest magnitude for 7 taps, 2e-6 for fewer.
+ *
+ * Source: as winograd.h. Threads: pure.
+ */
+#ifndef KN_CPU_WINOGRAD_LINE_H
+#define KN_CPU_WINOGRAD_LINE_H
+
+#include "kernels/cpu/product.h"
+
+enum { KN_LINE_TILE = 4 }; /* outputs */
+
+struct kn_line_loops;
+
+struct kn_line {
+    int taps;  /* 3, 5 or 7 */
+    bool down; /* the window is a column, and so are lines */
+    int64_t batch, in_h, in_w, out_h, out_w;
+    int64_t before; /* padding along the line; there is none across */
+    int64_t ci, co;
+    /* by kn_line_solve */
+    int64_t lines, tiles; /* per image; per line */
+    int64_t block;        /* tiles worked on at a time */
+    struct kn_product product;
+    const struct kn_line_loops *loops;
+};
+
+/* False: channels that are no multiple of 16, or sizes beyond what can be addressed. */
+bool kn_line_solve(struct kn_line *l);
+size_t kn_line_pack_bytes(const struct kn_line *l);
+/* filter [taps, ci, co], scale co floats or NULL; room: ci * co floats. dst: 64-byte aligned. */
+void kn_line_pack(const struct kn_line *l, const float *filter, const float *scale, float *room,
+                  float *dst);
+/* As kn_winograd_error: how far sums by tiles are from direct ones, for this filter. */
+double kn_line_error(const struct kn_line *l, const float *filter, const float *scale,
+                     const float *packed);
+
+/* How an output ends: the shift (co floats or NULL) is added, then it is clipped; NaN stays. */
+struct kn_line_ends {
+    const float *shift;
+    bool clips;
+    float least, most;
+    /* NULL, or called with each run of neighbouring outputs once they are written. */
+    void (*finish)(void *arg, float *y, int64_t pixels);
+    void *arg;
+};
+/* Blocks are independent of each other. scratch: 64-byte aligned, of whoever calls. */
+int64_t kn_line_blocks(const struct kn_line *l);
+size_t kn_line_scratch_bytes(const struct kn_line *l);
+void kn_line_run_block(const struct kn_line *l, const float *src, const float *packed, float *dst,
+                       int64_t block, void *scratch, const struct kn_line_ends *ends);
+
+#endif

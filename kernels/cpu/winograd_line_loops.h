@@ -1,0 +1,122 @@
+/*
+ * The loops of winograd_line.c for one instruction set; included once for each, with
+ *   LOOPS(name)  a name of its own for every function
+ *   TARGET       the attribute that selects the instruction set
+ *   LANES        floats in a vector
+ */
+
+typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+typedef int32_t LOOPS(bits) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+#define VEC  LOOPS(vec)
+#define BITS LOOPS(bits)
+
+#define VLOAD(p)     (*(const VEC *)(p))
+#define VSTORE(p, v) (*(VEC *)(p) = (v))
+
+#define INLINE TARGET static inline __attribute__((always_inline))
+
+/*
+ * One tile's inputs, `pixel` floats apart, of which [from, to) lie in the image, to v: one value
+ * for each product, `step` floats apart.
+ */
+INLINE void LOOPS(tile_in)(const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,
+                           float *v, int64_t step, const int pairs)
+{
+    const struct points *t = &points[pairs - 2];
+    const int n = 2 * pairs + 2;
+
+    for (int64_t c = 0; c < ci; c += LANES) {
+        VEC d[10];
+        UNROLL
+        for (int i = 0; i < n; i++)
+            d[i] = i >= from && i < to ? VLOAD(src + i * pixel + c) : (VEC){0};
+        VEC first = d[0] * t->all[0], last = d[1] * t->all[0];
+        UNROLL
+        for (int i = 1; i <= pairs; i++) {
+            first += d[2 * i] * t->all[i];
+            last += d[2 * i + 1] * t->all[i];
+        }
+        VSTORE(v + c, first);
+        VSTORE(v + (n - 1) * step + c, last);
+        UNROLL
+        for (int k = 0; k < pairs; k++) {
+            VEC even = d[2] * t->but[k][0], odd = d[1] * t->but[k][0];
+            UNROLL
+            for (int i = 1; i < pairs; i++) {
+                even += d[2 * i + 2] * t->but[k][i];
+                odd += d[2 * i + 1] * t->but[k][i];
+            }
+            odd *= point[k];
+            VSTORE(v + (2 * k + 1) * step + c, even + odd);
+            VSTORE(v + (2 * k + 2) * step + c, even - odd);
+        }
+    }
+}
+
+INLINE VEC LOOPS(clip)(VEC x, float least, float most)
+{
+    const VEC low = (VEC){0} + least, high = (VEC){0} + most;
+    const BITS below = x<low, above = x> high;
+    return (VEC)(((BITS)x & ~below & ~above) | ((BITS)low & below) | ((BITS)high & above));
+}
+
+/* One tile's products, `step` floats apart, to the first `count` of its outputs. */
+INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, int64_t pixel,
+                            int64_t count, const struct kn_line_ends *ends, const int pairs)
+{
+    for (int64_t c = 0; c < co; c += LANES) {
+        const VEC shift = ends->shift ? VLOAD(ends->shift + c) : (VEC){0};
+        VEC out[KN_LINE_TILE];
+        out[0] = VLOAD(p + c) + shift;
+        out[1] = out[2] = shift;
+        out[3] = VLOAD(p + (2 * pairs + 1) * step + c) + shift;
+        UNROLL
+        for (int k = 0; k < pairs; k++) {
+            const VEC a = VLOAD(p + (2 * k + 1) * step + c);
+            const VEC b = VLOAD(p + (2 * k + 2) * step + c), sum = a + b, apart = a - b;
+            const float z = point[k];
+            out[0] += sum;
+            out[1] += apart * z;
+            out[2] += sum * (z * z);
+            out[3] += apart * (z * z * z);
+        }
+        UNROLL
+        for (int i = 0; i < KN_LINE_TILE; i++)
+            if (i < count)
+                VSTORE(y + i * pixel + c,
+                       ends->clips ? LOOPS(clip)(out[i], ends->least, ends->most) : out[i]);
+    }
+}
+
+TARGET static void LOOPS(input)(int taps, const float *src, int64_t pixel, int64_t from, int64_t to,
+                                int64_t ci, float *v, int64_t step)
+{
+    if (taps == 7)
+        LOOPS(tile_in)(src, pixel, from, to, ci, v, step, 4);
+    else if (taps == 5)
+        LOOPS(tile_in)(src, pixel, from, to, ci, v, step, 3);
+    else
+        LOOPS(tile_in)(src, pixel, from, to, ci, v, step, 2);
+}
+
+TARGET static void LOOPS(output)(int taps, const float *p, int64_t step, int64_t co, float *y,
+                                 int64_t pixel, int64_t count, const struct kn_line_ends *ends)
+{
+    if (taps == 7)
+        LOOPS(tile_out)(p, step, co, y, pixel, count, ends, 4);
+    else if (taps == 5)
+        LOOPS(tile_out)(p, step, co, y, pixel, count, ends, 3);
+    else
+        LOOPS(tile_out)(p, step, co, y, pixel, count, ends, 2);
+}
+
+static const struct kn_line_loops LOOPS(loops) = {LOOPS(input), LOOPS(output)};
+
+#undef VEC
+#undef BITS
+#undef VLOAD
+#undef VSTORE
+#undef INLINE
+#undef LOOPS
+#undef TARGET
+#undef LANES

@@ -1,0 +1,244 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+/* The file itself: every instruction set's loops are tried, not only the best one's. */
+#include "kernels/cpu/winograd_line.c"
+
+static uint32_t seed = 7;
+static float draw(void)
+{
+    seed = seed * 1664525 + 1013904223;
+    return (float)(seed >> 8) / (1 << 23) - 1;
+}
+
+static float *floats(size_t n)
+{
+    float *p = aligned_alloc(64, (n * sizeof *p + 127) / 64 * 64);
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = draw();
+    return p;
+}
+
+static int64_t finished;
+static void add_one(void *arg, float *y, int64_t pixels)
+{
+    const struct kn_line *l = arg;
+    for (int64_t i = 0; i < pixels * l->co; i++)
+        y[i] += 1;
+    finished += pixels;
+}
+
+static double sum_at(const struct kn_line *l, const float *x, const float *f, int64_t image,
+                     int64_t y, int64_t c, int64_t o)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < l->taps; i++) {
+        const int64_t row = l->down ? y - l->before + i : y;
+        const int64_t column = l->down ? c : c - l->before + i;
+        if (row < 0 || column < 0 || row >= l->in_h || column >= l->in_w)
+            continue;
+        for (int64_t k = 0; k < l->ci; k++)
+            sum += (double)x[((image * l->in_h + row) * l->in_w + column) * l->ci + k] *
+                   (double)f[(i * l->ci + k) * l->co + o];
+    }
+    return sum;
+}
+
+struct data {
+    float *x, *f, *scale, *shift, *packed, *y;
+};
+
+static void run(struct kn_line *l, const struct kn_line_loops *loops, struct data *d,
+                struct kn_line_ends ends)
+{
+    l->loops = loops;
+    float *scratch = floats(kn_line_scratch_bytes(l) / sizeof(float));
+    float *room = floats((size_t)(l->ci * l->co));
+    kn_line_pack(l, d->f, d->scale, room, d->packed);
+    for (int64_t i = kn_line_blocks(l) - 1; i >= 0; i--)
+        kn_line_run_block(l, d->x, d->packed, d->y, i, scratch, &ends);
+    free(scratch);
+    free(room);
+}
+
+static void one_shape(const struct kn_line_loops *loops, struct kn_line l, int way)
+{
+    assert_true(kn_line_solve(&l));
+    const int64_t pixels = l.batch * l.out_h * l.out_w;
+    struct data d = {.x = floats((size_t)(l.batch * l.in_h * l.in_w * l.ci)),
+                     .f = floats((size_t)(l.taps * l.ci * l.co)),
+                     .scale = way & 1 ? floats((size_t)l.co) : NULL,
+                     .shift = way & 2 ? floats((size_t)l.co) : NULL,
+                     .packed = floats(kn_line_pack_bytes(&l) / sizeof(float)),
+                     .y = floats((size_t)(pixels * l.co))};
+    double most = 0, apart = 0;
+
+    finished = 0;
+    run(&l, loops, &d,
+        (struct kn_line_ends){.shift = d.shift,
+                              .clips = way & 4,
+                              .least = 0,
+                              .most = way & 8 ? 2 : INFINITY,
+                              .finish = add_one,
+                              .arg = &l});
+    assert_int_equal(finished, pixels);
+    for (int64_t i = 0; i < pixels * l.co; i++) {
+        const int64_t p = i / l.co, o = i % l.co;
+        double right =
+            sum_at(&l, d.x, d.f, p / (l.out_h * l.out_w), p / l.out_w % l.out_h, p % l.out_w, o);
+        most = fmax(most, fabs(right));
+        right = right * (d.scale ? (double)d.scale[o] : 1) + (d.shift ? (double)d.shift[o] : 0);
+        if (way & 4)
+            right = fmin(fmax(right, 0), way & 8 ? 2 : INFINITY);
+        apart = fmax(apart, fabs(right + 1 - (double)d.y[i]));
+    }
+    if (!(apart <= 5e-5 * most))
+        fail_msg("%d taps, down %d, %lld -> %lld channels, %lldx%lld: %g apart, the largest is %g",
+                 l.taps, l.down, (long long)l.ci, (long long)l.co, (long long)l.out_h,
+                 (long long)l.out_w, apart, most);
+    free(d.x);
+    free(d.f);
+    free(d.scale);
+    free(d.shift);
+    free(d.packed);
+    free(d.y);
+}
+
+static const struct kn_line_loops *all_loops(int i)
+{
+    if (i == 0)
+        return &base_loops;
+#if defined(__x86_64__)
+    if (i == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &avx2_loops;
+    if (i == 2 && loops_here() == &avx512_loops)
+        return &avx512_loops;
+#endif
+    return NULL;
+}
+
+static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
+{
+    static const struct {
+        int64_t batch, across, along, ci, co;
+    } c[] = {{1, 1, 7, 16, 16}, {2, 5, 17, 32, 48}, {3, 3, 8, 48, 16}, {1, 7, 30, 16, 80}};
+    int way = 0;
+
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < sizeof c / sizeof *c && all_loops(k); i++)
+            for (int taps = 3; taps <= 7; taps += 2)
+                for (int pad = 0; pad < 4; pad++) /* none, SAME, one side, more than the window */
+                    for (int down = 0; down < 2; down++, way++) {
+                        const int64_t before = pad == 1 ? taps / 2 : pad == 3 ? taps + 2 : 0;
+                        const int64_t after = pad == 2 ? taps - 1 : before;
+                        const int64_t out = c[i].along + before + after - taps + 1;
+                        struct kn_line l = {.taps = taps,
+                                            .down = down,
+                                            .batch = c[i].batch,
+                                            .in_h = down ? c[i].along : c[i].across,
+                                            .in_w = down ? c[i].across : c[i].along,
+                                            .out_h = down ? out : c[i].across,
+                                            .out_w = down ? c[i].across : out,
+                                            .before = before,
+                                            .ci = c[i].ci,
+                                            .co = c[i].co};
+                        one_shape(all_loops(k), l, way);
+                    }
+}
+
+static struct kn_line seventeen(int taps)
+{
+    return (struct kn_line){.taps = taps,
+                            .batch = 1,
+                            .in_h = 3,
+                            .in_w = 17,
+                            .out_h = 3,
+                            .out_w = 17,
+                            .before = taps / 2,
+                            .ci = 64,
+                            .co = 32};
+}
+
+static void the_error_of_a_filter_is_measured(void **state)
+{
+    (void)state;
+    for (int taps = 3; taps <= 7; taps += 2) {
+        struct kn_line l = seventeen(taps);
+        assert_true(kn_line_solve(&l));
+        const size_t n = (size_t)(taps * l.ci * l.co);
+        float *f = floats(n), *scale = floats((size_t)l.co), *room = floats(n);
+        float *packed = floats(kn_line_pack_bytes(&l) / sizeof(float));
+        kn_line_pack(&l, f, scale, room, packed);
+        assert_true(kn_line_error(&l, f, scale, packed) < 3e-5);
+        /* Weights that cancel each other leave little but rounding. */
+        for (size_t i = 0; i < n; i++)
+            f[i] = i / (size_t)l.co % 2 ? -1000.0f : 1000.0f;
+        f[3] = INFINITY;
+        kn_line_pack(&l, f, NULL, room, packed);
+        assert_false(kn_line_error(&l, f, NULL, packed) <= 1e-4);
+        f[3] = NAN;
+        kn_line_pack(&l, f, NULL, room, packed);
+        assert_false(kn_line_error(&l, f, NULL, packed) <= 1e-4);
+        free(f);
+        free(scale);
+        free(room);
+        free(packed);
+    }
+}
+
+/* It is in every output whose window holds it, clipped or not, and in no other line. */
+static void nan_is_not_lost(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (int taps = 3; taps <= 7 && all_loops(k); taps += 2) {
+            struct kn_line l = seventeen(taps);
+            assert_true(kn_line_solve(&l));
+            struct data d = {.x = floats((size_t)(3 * 17 * l.ci)),
+                             .f = floats((size_t)(taps * l.ci * l.co)),
+                             .packed = floats(kn_line_pack_bytes(&l) / sizeof(float)),
+                             .y = floats((size_t)(3 * 17 * l.co))};
+            d.x[(17 + 8) * l.ci + 5] = NAN;
+            run(&l, all_loops(k), &d,
+                (struct kn_line_ends){.clips = true, .least = 0, .most = INFINITY});
+            for (int64_t i = 0; i < 3 * 17 * l.co; i++) {
+                const int64_t line = i / l.co / 17, at = i / l.co % 17;
+                if (line == 1 && llabs(at - 8) <= taps / 2)
+                    assert_true(isnan(d.y[i]));
+                else if (line != 1)
+                    assert_false(isnan(d.y[i]));
+            }
+            free(d.x);
+            free(d.f);
+            free(d.packed);
+            free(d.y);
+        }
+}
+
+static void other_shapes_are_refused(void **state)
+{
+    struct kn_line l = seventeen(7);
+    (void)state;
+    assert_true(kn_line_solve(&l));
+    l.ci = 40;
+    assert_false(kn_line_solve(&l));
+    l = seventeen(4);
+    assert_false(kn_line_solve(&l));
+    l = seventeen(3);
+    l.batch = INT64_MAX / 2;
+    assert_false(kn_line_solve(&l));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_agree_with_direct_ones_on_every_instruction_set),
+        cmocka_unit_test(the_error_of_a_filter_is_measured),
+        cmocka_unit_test(nan_is_not_lost),
+        cmocka_unit_test(other_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
