@@ -35,13 +35,11 @@ static bool may_begin(const struct rt_context *c, int i)
     return i == 0 || atomic_load_explicit(&c->plan->segment[i], memory_order_relaxed);
 }
 
-enum rt_status rt_exec_order(struct rt_context *c, const struct rt_tensor *feeds,
-                             struct rt_error *err)
+enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err)
 {
     const struct rt_plan *p = c->plan;
     const bool compiled = p->segment && c->shared->box;
     enum rt_status st = RT_OK;
-    (void)feeds; /* in their values already */
     for (int i = 0; i < p->n_nodes;) {
         const struct pl_node *n = &p->node[i];
         struct rt_frame *f = compiled && may_begin(c, i) ? rt_frame_find(c, i) : NULL;

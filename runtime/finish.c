@@ -475,8 +475,8 @@ enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_err
         st = rt_fail_memory(err, "a plan", sizeof *p);
         goto fail;
     }
-    rt_mutex_init(&p->mu);
     p->session = g->session;
+    rt_contexts_begin(p);
     p->arena = g->arena;
     st = order_nodes(g, order, &p->n_nodes, err);
     if (st) {
@@ -666,10 +666,7 @@ void rt_plan_free(struct rt_plan *p)
 {
     if (!p)
         return;
-    for (struct rt_context *c = p->idle, *next; c; c = next) {
-        next = c->next;
-        rt_context_free(c);
-    }
+    rt_contexts_end(p);
     rt_segments_free(p);
     for (int i = 0; i < p->n_nodes; i++) {
         struct pl_node *n = &p->node[i];

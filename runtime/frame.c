@@ -32,8 +32,9 @@ int rt_frame_end(const struct rt_frame *f)
     return f->layout->end;
 }
 
-static void frame_free(struct rt_frame *f)
+static void frame_free(struct rt_context *c, struct rt_frame *f)
 {
+    c->frame_bytes -= f->bytes;
     rt_layout_unref(f->layout);
     free(f);
 }
@@ -42,7 +43,7 @@ void rt_frames_free(struct rt_context *c)
 {
     for (struct rt_frame *f = c->frames, *next; f; f = next) {
         next = f->next;
-        frame_free(f);
+        frame_free(c, f);
     }
     c->frames = NULL;
 }
@@ -56,7 +57,7 @@ void rt_frames_drop_retired(struct rt_context *c)
             continue;
         }
         *at = f->next;
-        frame_free(f);
+        frame_free(c, f);
     }
 }
 
@@ -114,6 +115,7 @@ static struct rt_frame *frame_new(struct rt_context *c, struct rt_layout *l)
     f->step = (struct bound_step *)((char *)f + head);
     f->next = c->frames;
     c->frames = f;
+    c->frame_bytes += bytes;
     size_t sum = 0;
     int n = 0;
     for (struct rt_frame **at = &f->next; *at;) {
@@ -124,7 +126,7 @@ static struct rt_frame *frame_new(struct rt_context *c, struct rt_layout *l)
             continue;
         }
         *at = x->next;
-        frame_free(x);
+        frame_free(c, x);
     }
     return f;
 }
@@ -156,9 +158,11 @@ struct rt_frame *rt_frame_find(struct rt_context *c, int begin)
     }
     struct rt_error none = {0};
     if (rt_context_scratch(c, &c->block, &c->block_room, f->layout->block_bytes, "a layout",
-                           &none) != RT_OK) {
+                           &none) != RT_OK ||
+        !rt_pool_has_room(c->shared->pool, f->layout->slot_bytes)) {
+        rt_context_drop_scratch(c); /* node by node less is needed at a time */
         c->frames = f->next;
-        frame_free(f);
+        frame_free(c, f);
         return NULL;
     }
     if (!bound || f->block != c->block)

@@ -54,3 +54,63 @@ bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info 
     free(t);
     return known;
 }
+
+enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
+                            int k_out, struct rt_tensor *out, struct rt_error *err)
+{
+    /* A plan of this one node, for the time of the call. */
+    struct rt_arena *arena = rt_arena_new((size_t)1 << 20);
+    struct pl_graph g = {.session = s, .arena = arena, .n_fetches = 1};
+    struct pl_edge fetch;
+    struct rt_plan *p = NULL;
+    uint8_t dtype = n->def->out_dtype[k_out];
+    enum rt_status st = RT_OK;
+    if (!arena)
+        return rt_fail_memory(err, n->name, 0);
+    int at = -1;
+    for (int k = 0; k <= n->n_in; k++) {
+        at = pl_add(&g, err);
+        if (at < 0) {
+            st = RT_RESOURCE_EXHAUSTED;
+            goto end;
+        }
+        if (k < n->n_in) {
+            g.node[at].kind = PL_CONST;
+            g.node[at].n_out = 1;
+            g.node[at].name = n->name;
+            rt_tensor_ref(&g.node[at].value, &in[k]);
+        }
+    }
+    struct pl_node *self = &g.node[at];
+    self->kind = PL_OP;
+    self->def = n->def;
+    self->name = n->name;
+    self->n_in = n->n_in;
+    self->n_out = n->n_out;
+    self->in = rt_arena_array(arena, (size_t)n->n_in + 1, sizeof *self->in);
+    if (!self->in) {
+        st = rt_fail_memory(err, n->name, 0);
+        goto end;
+    }
+    for (int k = 0; k < n->n_in; k++)
+        self->in[k] = (struct pl_edge){k, 0};
+    fetch = (struct pl_edge){at, k_out};
+    g.fetch = &fetch;
+    g.fetch_dtype = &dtype;
+    st = pl_finish(&g, &p, err);
+    if (!st) {
+        struct rt_pool *pool = rt_pool_new(256 << 20);
+        struct rt_run_shared shared = {.session = s, .pool = pool};
+        st = pool ? rt_plan_run(p, &shared, NULL, out, err) : rt_fail_memory(err, n->name, 0);
+        rt_pool_unref(pool);
+        arena = NULL; /* the plan's */
+        rt_plan_free(p);
+    }
+end:
+    for (int k = 0; k < g.n; k++)
+        rt_tensor_clear(&g.node[k].value);
+    free(g.node);
+    free(g.target);
+    rt_arena_free(arena);
+    return st;
+}

@@ -95,6 +95,7 @@ struct rt_layout {
     int n_extents;
     struct rt_extent *extent;
     size_t block_bytes;
+    size_t slot_bytes; /* of tensors that kernels are given besides */
     int n_known;
     struct rt_tensor *known; /* values that follow from the shapes */
     size_t bytes;            /* of the layout itself */

@@ -1,21 +1,25 @@
 /*
  * Plans, inside the runtime. A plan is how one set of feeds and fetches is computed: nodes in an
- * order that works, values by index, constants in place. Built in stages, each in a file of its
- * own:
+ * order that works, values by index, constants in place. Built in stages (rt_plan_build, in
+ * finish.c), each in a file of its own:
  *
- *   cut.c       feeds cut the graph, what the fetches do not reach is left out
- *   inline.c    function calls become their bodies, until none is left
- *   resolve.c   ops that make handles become constants that hold the session's resource
- *   simplify.c  folding, identities, equal nodes, constant branches
- *   untaken.c   branches of TensorFlow 1 that no run takes are left out
- *   freeze.c    reads of variables that nothing writes become constants
- *   raise.c     branches of TensorFlow 1 become branches with graphs of their own (region.h)
- *   raise_loop.c  the same of its loops, but for those that are recurrent layers
- *   fuse_frame.c, fuse_loop.c  loops that are recurrent layers (cell.c knows the cells)
- *   fuse.c      nodes that one kernel does better together (fuse_*.c, one pass each)
- *   place.c     devices, copies where a tensor crosses
- *   finish.c    order, value indexes, last uses: the struct rt_plan
- *   layout.h    the plan, or parts of it, compiled for exact shapes
+ *   cut.c        feeds cut the graph, what the fetches do not reach is left out
+ *   inline.c     function calls become their bodies         \
+ *   resolve.c    handles become the session's resources      | again and again, until
+ *   simplify.c   folding, identities, equal nodes, branches  | nothing changes
+ *   untaken.c    branches of TensorFlow 1 that no run takes  |
+ *   freeze.c     reads of what nobody writes are constants  /
+ *   raise.c      branches of TensorFlow 1 become branches with graphs of their own (region.h)
+ *   raise_loop.c the same of its loops, but for those that are recurrent layers
+ *   fuse_frame.c loops of Enter and Exit that are recurrent layers (cell.c knows the cells)
+ *   fuse_loop.c  and those of While
+ *   finish.c     plans of the functions that are left (pl_sub_plans)
+ *   fuse.c       nodes that one kernel does better together (fuse_*.c, one pass each)
+ *   place.c      devices, copies where a tensor crosses
+ *   finish.c     order, value indexes, last uses: the struct rt_plan
+ *
+ * And then, while it is used: context.c runs it, node by node (exec_order.c, exec_token.c,
+ * exec_node.c, with what prepared.c and choose.c know) or as compiled for exact shapes (layout.h).
  *
  * The stages work on a pl_graph, which is thrown away; the plan is immutable and shared by any
  * number of contexts, but for its cache of prepared kernels (prepared.c) and of idle contexts,
@@ -27,6 +31,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
+#include "runtime/keep.h"
 #include "runtime/op.h"
 #include "runtime/session.h"
 
@@ -192,8 +197,8 @@ struct rt_plan {
     _Atomic uint64_t *compiled; /* of a callable's plan: bit per number of rows of its feeds */
     bool loops;                 /* a PL_WHILE is inside */
     struct rt_mutex mu;
-    struct rt_context *idle; /* guarded by mu */
-    int n_idle;
+    struct rt_context *idle; /* the last used first; guarded by mu */
+    struct rt_keeper keeper; /* of them */
 };
 
 /* A plan in use: freed when retired and nobody runs it any more. */
@@ -235,10 +240,10 @@ struct rt_run_shared {
 /* Memory of one run of one plan. One thread at a time. */
 struct rt_context {
     struct rt_context *next; /* while idle */
-    bool is_idle;            /* what it holds does not count against the budget of all runs */
     const struct rt_plan *plan;
-    struct rt_run_shared *shared;
-    struct rt_tensor *value; /* n_values */
+    struct rt_run_shared *shared; /* NULL: idle */
+    size_t kept;                  /* bytes that it has room for in the session's keep, idle */
+    struct rt_tensor *value;      /* n_values */
     struct rt_tensor *in, *out;
     struct rt_tensor *temp; /* dereferenced and loaded inputs to drop after the node */
     int64_t *key;
@@ -250,25 +255,30 @@ struct rt_context {
     void *block; /* of frames: what lies in it lives for one segment of one run */
     size_t block_room;
     struct rt_frame *frames;   /* the last used first */
+    size_t frame_bytes;        /* of them */
     int retirements;           /* of the session, when frames were last looked through */
     struct rt_tensor *loop;    /* 2 * max_in, when the plan loops */
     struct rt_stream **stream; /* per device of the session, NULL entries */
 };
 
-void rt_context_free(struct rt_context *c);
-/* Scratch counts against the session's budget while the context is in use. *room bytes at *p
- * become at least `bytes`; what was there is not kept. */
+/* A plan's idle contexts (context.c): before its first run, after its last, and when layouts that
+ * their frames may hold were retired (under layout_mu). */
+void rt_contexts_begin(struct rt_plan *p);
+void rt_contexts_end(struct rt_plan *p);
+void rt_contexts_drop_retired(struct rt_plan *p);
+/* *room bytes at *p, one of the context's, become at least `bytes`; what was there is not kept. It
+ * counts as the run's, like a tensor. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
                                   const char *what, struct rt_error *err);
+void rt_context_drop_scratch(struct rt_context *c); /* all such */
 /* For free(): 64-byte aligned; what is large is mapped in large pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);
-void rt_context_drop_scratch(struct rt_context *c);
 /* feeds and fetches as rt_callable_run. */
 enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
                            const struct rt_tensor *feeds, struct rt_tensor *fetches,
                            struct rt_error *err);
-enum rt_status rt_exec_order(struct rt_context *c, const struct rt_tensor *feeds,
-                             struct rt_error *err);
+/* The feeds are in their values already. */
+enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err);
 /* As rt_exec_order: what is fetched is in its value afterwards. A dead fetch is refused. */
 enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
 enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err); /* once, when made */
@@ -389,6 +399,12 @@ void rt_packs_clear(struct rt_map *packs);
 
 /* ---- the session's, for the stages ---- */
 
+enum { RT_MAX_IDLE_POOLS = 64 };
+struct rt_idle_pool {
+    struct rt_pool *p;
+    size_t kept; /* bytes that it has room for in the session's keep */
+};
+
 struct rt_session {
     struct rt_session_options options;
     struct rt_library *library;
@@ -402,10 +418,13 @@ struct rt_session {
     bool serving;              /* guarded by mu, changed while nothing else runs */
     _Atomic int generation;    /* raised when a frozen variable was written */
     _Atomic int64_t runs, nodes_run, packed_bytes;
+    atomic_size_t prepared_bytes; /* of what nodes keep for tier 0 */
     struct pl_chooser *chooser;
+    struct rt_keep *keep; /* options.keep, or its own */
     struct rt_mutex pool_mu;
-    struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
+    struct rt_idle_pool pool[RT_MAX_IDLE_POOLS]; /* guarded by pool_mu */
     int n_pools;
+    struct rt_keeper keeper; /* of them */
     uint64_t entropy;
     struct rt_mutex layout_mu; /* guards what follows, and every segment of every plan */
     struct rt_layout **layout;
@@ -419,6 +438,11 @@ struct rt_session {
     bool is_wanting;
     atomic_int retirements; /* of layouts: contexts drop theirs when it has changed */
 };
+
+/* A pool for one run, and back. NULL: out of memory. */
+struct rt_pool *rt_session_pool(struct rt_session *s);
+void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
+void rt_callable_free(struct rt_callable *c); /* with its session */
 
 /* The resource of a handle-making node, made on first use; *out gets a reference. */
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,

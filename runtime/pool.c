@@ -31,13 +31,16 @@ struct idle_list {
     struct block *first; /* guarded by mu; the last freed, whose bytes may still be in a cache */
 };
 
+enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
+
 enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
 
 struct rt_pool {
     atomic_size_t refs;    /* the owners and every block that is out */
-    atomic_size_t in_use;  /* bytes of blocks that are out */
+    atomic_size_t in_use;  /* bytes of blocks that are out, and what is charged */
+    atomic_size_t charged; /* bytes that are no blocks */
     atomic_size_t idle;    /* bytes of blocks that wait */
-    atomic_size_t peak;    /* the most that was out in this run */
+    atomic_size_t peak;    /* the most of blocks that was out in this run */
     atomic_size_t most;    /* and in the RECENT ones before */
     size_t recent[RECENT]; /* peaks of the last runs, the last one first */
     atomic_size_t keep;    /* no more than this waits */
@@ -144,7 +147,7 @@ void rt_pool_begin(struct rt_pool *p)
     atomic_store_explicit(&p->keep, SIZE_MAX, memory_order_relaxed);
 }
 
-void rt_pool_end(struct rt_pool *p, size_t least)
+size_t rt_pool_end(struct rt_pool *p, size_t least)
 {
     size_t most = 0, second = 0;
     memmove(p->recent + 1, p->recent, (RECENT - 1) * sizeof *p->recent);
@@ -157,8 +160,11 @@ void rt_pool_end(struct rt_pool *p, size_t least)
     size_t keep = second > KEEP_MOST / 2 ? KEEP_MOST : 2 * second;
     if (keep < least)
         keep = least;
+    const size_t all = atomic_load(&p->idle) + atomic_load(&p->in_use);
+    keep = all < keep ? all : keep;
     atomic_store_explicit(&p->keep, keep, memory_order_relaxed);
     rt_pool_trim(p, keep);
+    return keep;
 }
 
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
@@ -198,28 +204,74 @@ size_t rt_pool_in_use(struct rt_pool *p)
     return atomic_load(&p->in_use);
 }
 
+/* *now: what was in use before. */
+static enum count_status count(struct rt_pool *p, size_t room, size_t *now)
+{
+    *now = atomic_load(&p->in_use);
+    do {
+        if (*now > p->limit || room > p->limit - *now)
+            return BEYOND_LIMIT;
+    } while (!atomic_compare_exchange_weak(&p->in_use, now, *now + room));
+    if (p->budget && *now + room > atomic_load(&p->reserved) && !reserve(p, *now + room)) {
+        atomic_fetch_sub(&p->in_use, room);
+        return BEYOND_BUDGET;
+    }
+    return COUNTED;
+}
+
+/* Bytes are out no more. */
+static void discount(struct rt_pool *p, size_t room)
+{
+    const size_t out = atomic_fetch_sub(&p->in_use, room) - room;
+    if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
+        release_reserve(p, RESERVE_MOST);
+}
+
+bool rt_pool_charge(struct rt_pool *p, size_t bytes)
+{
+    size_t before;
+    if (bytes && count(p, bytes, &before) != COUNTED)
+        return false;
+    atomic_fetch_add_explicit(&p->charged, bytes, memory_order_relaxed);
+    return true;
+}
+
+void rt_pool_discharge(struct rt_pool *p, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&p->charged, bytes, memory_order_relaxed);
+    if (bytes)
+        discount(p, bytes);
+}
+
+bool rt_pool_has_room(const struct rt_pool *p, size_t bytes)
+{
+    const size_t now = atomic_load(&p->in_use);
+    return now <= p->limit && bytes <= p->limit - now;
+}
+
 static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_error *err)
 {
-    size_t now = atomic_load(&p->in_use);
-    do {
-        if (now > p->limit || room > p->limit - now) {
-            rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                    "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu",
-                    bytes, now, p->limit);
-            return false;
-        }
-    } while (!atomic_compare_exchange_weak(&p->in_use, &now, now + room));
-    if (p->budget && now + room > atomic_load(&p->reserved) && !reserve(p, now + room)) {
-        atomic_fetch_sub(&p->in_use, room);
+    size_t now;
+    switch (count(p, room, &now)) {
+    case BEYOND_LIMIT:
+        rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu", bytes,
+                now, p->limit);
+        return false;
+    case BEYOND_BUDGET:
         rt_fail(
             err, RT_RESOURCE_EXHAUSTED,
             "out of memory: %zu bytes for a tensor, with %zu in use by all runs together of the "
             "limit of %zu",
             bytes, atomic_load(&p->budget->used), p->budget->limit);
         return false;
+    case COUNTED:
+        break;
     }
+    const size_t charged = atomic_load_explicit(&p->charged, memory_order_relaxed);
+    const size_t out = now + room > charged ? now + room - charged : 0;
     size_t peak = atomic_load(&p->peak);
-    while (now + room > peak && !atomic_compare_exchange_weak(&p->peak, &peak, now + room))
+    while (out > peak && !atomic_compare_exchange_weak(&p->peak, &peak, out))
         ;
     return true;
 }
@@ -239,9 +291,8 @@ static struct block *pool_take(struct rt_pool *p, int class)
 
 static void pool_give(struct rt_pool *p, struct block *k)
 {
-    size_t room = k->room, out = atomic_fetch_sub(&p->in_use, room) - room;
-    if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
-        release_reserve(p, RESERVE_MOST);
+    const size_t room = k->room;
+    discount(p, room);
     size_t idle = atomic_fetch_add(&p->idle, room) + room;
     size_t peak = atomic_load_explicit(&p->peak, memory_order_relaxed);
     size_t most = atomic_load_explicit(&p->most, memory_order_relaxed);

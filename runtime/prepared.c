@@ -9,7 +9,12 @@
 
 #include "runtime/plan.h"
 
-enum { MAX_KEPT = 8, MAX_KEPT_BYTES = 1 << 20, MAX_VALUE_ELEMENTS = 64 };
+enum {
+    MAX_KEPT = 8, /* of a node */
+    MAX_KEPT_BYTES = 1 << 20,
+    MAX_SESSION_BYTES = 64 << 20, /* of all nodes */
+    MAX_VALUE_ELEMENTS = 64,
+};
 
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
@@ -48,6 +53,7 @@ void rt_prepared_cache_clear(struct rt_prepared_cache *c)
 {
     for (struct rt_prepared *p = atomic_load(&c->first), *next; p; p = next) {
         next = p->next;
+        atomic_fetch_sub(&p->plan->session->prepared_bytes, p->bytes);
         rt_prepared_free(p);
     }
     atomic_store(&c->first, NULL);
@@ -351,6 +357,16 @@ static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const str
     return st;
 }
 
+/* Takes it. */
+static bool has_room(const struct rt_prepared *p)
+{
+    atomic_size_t *all = &p->plan->session->prepared_bytes;
+    if (atomic_fetch_add(all, p->bytes) + p->bytes <= MAX_SESSION_BYTES)
+        return true;
+    atomic_fetch_sub(all, p->bytes);
+    return false;
+}
+
 enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
                                struct rt_prepared **out, struct rt_error *err)
 {
@@ -372,7 +388,7 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const st
         return st;
     if (n_key >= 0 && p->bytes <= MAX_KEPT_BYTES && atomic_load(&cache->n) < MAX_KEPT) {
         rt_mutex_lock(&cache->mu);
-        if (atomic_load(&cache->n) < MAX_KEPT) {
+        if (atomic_load(&cache->n) < MAX_KEPT && has_room(p)) {
             p->is_cached = true;
             p->next = atomic_load(&cache->first);
             atomic_store_explicit(&cache->first, p, memory_order_release);

@@ -12,18 +12,16 @@
 enum {
     MAX_PER_SEGMENT = 48,
     MAX_PER_SESSION = 256,
-    MAX_IN_ALL = 2048, /* of the process, but for */
+    MAX_SESSION_BYTES = 256 << 20,
+    MAX_IN_ALL = 2048, /* of all that share a keep, which bounds their bytes too; but for */
     LEAST_PER_SESSION = 16,
+    LEAST_SESSION_BYTES = 4 << 20,
     MAX_SEEN = 32,
     MAX_WANTED = 64,
     /* Runs of the session since its last use, before a layout makes room for a new one: shapes that
      * are more than can be kept are not compiled over and over. */
     STILL_USED = 2000,
 };
-static const size_t max_session_bytes = (size_t)256 << 20;
-static const size_t max_layout_bytes = (size_t)64 << 20; /* a larger one is not kept */
-
-static atomic_int n_in_all;
 
 enum sight { SEEN, ASKED, REFUSED };
 
@@ -130,12 +128,23 @@ static struct rt_want *want_new(struct rt_context *c, const struct rt_segment *g
 
 static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of);
 
+/* Whether there is room for so many bytes more, now; each session has a little of its own. Under
+ * layout_mu. */
+static bool has_bytes(const struct rt_session *s, size_t bytes)
+{
+    const struct rt_budget *b = &s->keep->layouts;
+    const size_t used = atomic_load(&b->used);
+    return s->layout_bytes + bytes <= LEAST_SESSION_BYTES ||
+           (s->layout_bytes + bytes <= MAX_SESSION_BYTES && used <= b->limit &&
+            bytes <= b->limit - used);
+}
+
 /* Whether another one takes the place of one of the session's. Under layout_mu. */
 static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_layouts &&
-           (s->n_layouts >= MAX_PER_SESSION || s->layout_bytes + bytes > max_session_bytes ||
-            (s->n_layouts >= LEAST_PER_SESSION && atomic_load(&n_in_all) >= MAX_IN_ALL));
+           (s->n_layouts >= MAX_PER_SESSION || !has_bytes(s, bytes) ||
+            (s->n_layouts >= LEAST_PER_SESSION && atomic_load(&s->keep->n_layouts) >= MAX_IN_ALL));
 }
 
 /* Whether another layout of this segment would be kept. Under layout_mu. */
@@ -279,17 +288,19 @@ static void forget(struct rt_session *s, struct rt_layout *l)
             break;
         }
     s->layout_bytes -= l->bytes;
+    rt_budget_give(&s->keep->layouts, l->bytes);
     bool others = false;
     for (const struct rt_layout *x = g->first; x; x = x->next)
         others |= rows_of(x) == rows_of(l);
     if (!others)
         tell_rows(l, false);
-    atomic_fetch_sub(&n_in_all, 1);
+    atomic_fetch_sub(&s->keep->n_layouts, 1);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
     for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
         if (g->seen[k].sight == ASKED)
             g->seen[k].hash = 0;
+    rt_contexts_drop_retired(l->plan);
     rt_layout_unref(l);
 }
 
@@ -323,13 +334,14 @@ static void publish(struct rt_session *s, struct rt_layout *l)
 {
     rt_mutex_lock(&s->layout_mu);
     struct rt_segment *g = segment_at(l->plan, l->begin);
-    bool keep = g != NULL && l->bytes <= max_layout_bytes;
+    bool keep = g != NULL;
     for (struct rt_layout *x = g ? g->first : NULL; x && keep; x = x->next)
         keep = !is_same(x, l);
     if (keep && g->n >= MAX_PER_SEGMENT)
         forget(s, least_used(s, g));
     while (keep && is_full(s, l->bytes))
         forget(s, least_used(s, NULL));
+    keep = keep && has_bytes(s, l->bytes);
     if (keep && s->n_layouts == s->layout_room) {
         int room = s->layout_room ? s->layout_room * 2 : 16;
         struct rt_layout **more = realloc(s->layout, (size_t)room * sizeof(void *));
@@ -342,7 +354,8 @@ static void publish(struct rt_session *s, struct rt_layout *l)
     if (keep) {
         s->layout[s->n_layouts++] = l;
         s->layout_bytes += l->bytes;
-        atomic_fetch_add(&n_in_all, 1);
+        atomic_fetch_add(&s->keep->n_layouts, 1);
+        atomic_fetch_add(&s->keep->layouts.used, l->bytes);
         atomic_store(&l->used, atomic_load(&s->runs));
         l->next = g->first;
         g->first = l;

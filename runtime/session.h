@@ -17,11 +17,13 @@ struct rt_session;
 struct rt_callable;
 struct rt_parallel;
 struct rt_autotune;
+struct rt_keep;
 
 struct rt_session_options {
     const struct rt_registry *registry; /* must outlive the session */
-    size_t run_memory_limit;  /* bytes of tensors one run may hold at a time; 0: no limit */
-    struct rt_budget *budget; /* of all runs of all sessions that share it; NULL: none */
+    size_t run_memory_limit;            /* bytes that one run may hold at a time; 0: no limit */
+    struct rt_budget *budget;           /* of all runs of all sessions that share it; NULL: none */
+    struct rt_keep *keep; /* runtime/keep.h; must outlive; NULL: one of the session's own */
     /* Cores that a run may use besides its own (runtime/parallel.h), likewise shared; must outlive
      * the session. NULL: every run stays on its thread. */
     struct rt_parallel *parallel;
@@ -137,6 +139,7 @@ struct rt_session_stats {
     int64_t runs, nodes_run;
     int n_layouts; /* compiled for exact shapes */
     size_t layout_bytes;
+    size_t idle_bytes; /* that wait for the next runs */
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);
 

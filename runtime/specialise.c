@@ -13,8 +13,9 @@ enum {
     MAX_NODES = 4096, /* of a segment: placing takes the square of it */
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,
-    STATE_BYTES = 32 << 10,
+    STATE_BYTES = 32 << 10, /* of a library, which does not say */
     SMALL_STATE_BYTES = 512,
+    MAX_STATE_BYTES = 64 << 20, /* of a layout */
 };
 
 enum role {
@@ -48,6 +49,7 @@ struct work {
     struct rt_prepared **prepared; /* the same; taken by the layout */
     int *step_of;                  /* the same: index of its step, -1: none */
     struct rt_info *info;          /* of one node */
+    size_t state_bytes;            /* of what is prepared */
     struct rt_layout *l;
     struct rt_error *err;
 };
@@ -152,6 +154,17 @@ static enum rt_status check_sizes(struct work *w, const struct pl_node *n,
     return RT_OK;
 }
 
+/* What a kernel keeps for the shapes. A segment ends before there is too much of it. */
+static enum rt_status count_state(struct work *w, const struct pl_node *n,
+                                  const struct rt_prepared *p)
+{
+    const size_t more = sizeof *p + (p->release ? STATE_BYTES : SMALL_STATE_BYTES);
+    if (p->bytes > MAX_STATE_BYTES || w->state_bytes + p->bytes + more > MAX_STATE_BYTES)
+        return rt_fail_memory(w->err, n->name, p->bytes);
+    w->state_bytes += p->bytes + more;
+    return RT_OK;
+}
+
 /* *ends: the segment ends behind it. */
 static enum rt_status walk_op(struct work *w, int i, bool *ends)
 {
@@ -201,6 +214,8 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
         st = check_sizes(w, n, p);
         if (!st)
             st = rt_prepared_choose(p, w->info, w->err);
+        if (!st)
+            st = count_state(w, n, p);
         if (!st) {
             w->prepared[i - w->begin] = p;
             return RT_OK;
@@ -417,10 +432,15 @@ static enum rt_status place_outputs(struct work *w, int i, bool is_view)
         struct value *v = &w->value[n->first_value + o];
         v->place = is_view || v->slot || v->escapes ? SLOT : BLOCK;
         size_t bytes;
-        if (v->place == SLOT || lies_on_input(w, i, o))
+        if (is_view || (v->place == BLOCK && lies_on_input(w, i, o)))
             continue;
         if (!rt_prepared_bytes(p, o, &bytes))
             return no_memory(w);
+        if (v->place == SLOT) {
+            if (__builtin_add_overflow(w->l->slot_bytes, bytes, &w->l->slot_bytes))
+                return no_memory(w);
+            continue;
+        }
         st = add_extent(w, bytes, i, v->last > i ? v->last : i, &v->extent);
     }
     return st;
@@ -661,17 +681,12 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     l->block_bytes = rt_layout_place(l->extent, l->n_extents);
     if (l->block_bytes == SIZE_MAX)
         return no_memory(w);
-    size_t states = 0; /* what a library keeps for a shape is its own secret */
-    for (int k = 0; k < l->n_steps; k++)
-        if (l->step[k].prepared)
-            states += l->step[k].prepared->bytes +
-                      (l->step[k].prepared->release ? STATE_BYTES : SMALL_STATE_BYTES);
+    size_t known = 0;
     for (int k = 0; k < l->n_known; k++)
-        states += sizeof *l->known + rt_tensor_bytes(&l->known[k]);
-    l->bytes = states + sizeof *l + (size_t)l->n_args * (sizeof *l->arg + 1) +
-               (size_t)l->n_steps * (sizeof *l->step + sizeof(struct rt_prepared)) +
-               (size_t)l->n_extents * sizeof *l->extent + (size_t)l->n_patches * sizeof *l->patch +
-               (size_t)n_live * sizeof *l->live;
+        known += sizeof *l->known + rt_tensor_bytes(&l->known[k]);
+    l->bytes = w->state_bytes + known + sizeof *l + (size_t)l->n_args * (sizeof *l->arg + 1) +
+               (size_t)l->n_steps * sizeof *l->step + (size_t)l->n_extents * sizeof *l->extent +
+               (size_t)l->n_patches * sizeof *l->patch + (size_t)n_live * sizeof *l->live;
     return RT_OK;
 }
 

@@ -108,10 +108,15 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks ba
  * A run begins, or ends. Between runs what comes back waits for the next one: twice what the second
  * largest of the last runs held, so that recurring shapes find their memory (in blocks of other
  * sizes too), while a single huge answer gives its own back; but at least `least` bytes.
- * Not from two threads at a time.
+ * Not from two threads at a time. rt_pool_end tells how many bytes will wait at most.
  */
 void rt_pool_begin(struct rt_pool *p);
-void rt_pool_end(struct rt_pool *p, size_t least);
+size_t rt_pool_end(struct rt_pool *p, size_t least);
+/* What a run holds besides tensors counts like them, against the limit and the budget. False: there
+ * is no room. */
+bool rt_pool_charge(struct rt_pool *p, size_t bytes);
+void rt_pool_discharge(struct rt_pool *p, size_t bytes);
+bool rt_pool_has_room(const struct rt_pool *p, size_t bytes); /* of its limit */
 size_t rt_pool_in_use(struct rt_pool *p);
 
 /* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */

@@ -229,7 +229,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
 {
     struct rt_session *s = prep->self->plan->session;
     struct rt_error err = {.arena = NULL};
-    struct rt_run_shared shared = {.session = s, .alone = true};
+    struct rt_run_shared shared = {.session = s, .pool = rt_session_pool(s), .alone = true};
     struct rt_context context = {.plan = prep->self->plan, .shared = &shared, .in = t->in};
     struct rt_run r = {.node = prep->node,
                        .state = c->prepared->state,
@@ -241,9 +241,13 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
                        .err = &err};
     int64_t ns = -1;
 
-    if (rt_context_scratch(&context, &context.scratch, &context.scratch_room,
-                           c->prepared->scratch_bytes, prep->node->name, &err))
+    if (!shared.pool)
         return -1;
+    if (rt_context_scratch(&context, &context.scratch, &context.scratch_room,
+                           c->prepared->scratch_bytes, prep->node->name, &err)) {
+        rt_session_pool_back(s, shared.pool);
+        return -1;
+    }
     if (c->prepared->scratch_bytes)
         memset(context.scratch, 0, c->prepared->scratch_bytes);
     r.scratch = context.scratch;
@@ -252,6 +256,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
     if (c->kernel->run(&r) == RT_OK)
         ns = cpu_ns() - start;
     rt_context_drop_scratch(&context);
+    rt_session_pool_back(s, shared.pool);
     return ns < 0 ? ns
                   : rt_autotune_time(s->options.autotune, c->kernel, t->n_in ? t->in[0].dim[0] : 1,
                                      ns);

@@ -227,7 +227,7 @@ static void states(struct page *p)
     rt_arena_free(arena);
 }
 
-enum of_version { QUEUED, WEIGHT_BYTES, PACKED_BYTES, LAYOUTS };
+enum of_version { QUEUED, WEIGHT_BYTES, PACKED_BYTES, LAYOUTS, LAYOUT_BYTES, IDLE_BYTES };
 
 static int64_t of_version(const struct srv_version *v, enum of_version what)
 {
@@ -238,11 +238,19 @@ static int64_t of_version(const struct srv_version *v, enum of_version what)
     case WEIGHT_BYTES:
         return v->loaded->weight_bytes;
     case PACKED_BYTES:
+        rt_session_stats(v->loaded->session, &stats);
+        return stats.packed_bytes;
     case LAYOUTS:
-        break;
+        rt_session_stats(v->loaded->session, &stats);
+        return stats.n_layouts;
+    case LAYOUT_BYTES:
+        rt_session_stats(v->loaded->session, &stats);
+        return (int64_t)stats.layout_bytes;
+    case IDLE_BYTES:
+        rt_session_stats(v->loaded->session, &stats);
+        return (int64_t)stats.idle_bytes;
     }
-    rt_session_stats(v->loaded->session, &stats);
-    return what == PACKED_BYTES ? stats.packed_bytes : stats.n_layouts;
+    return 0;
 }
 
 static void versions(struct page *p, const char *name, const char *help, enum of_version what)
@@ -297,6 +305,11 @@ static void gauges(struct page *p)
              "Compiled pieces of a version's plans, one for each segment of a plan or loop body "
              "and each set of shapes; at most 256.",
              LAYOUTS);
+    versions(p, "slipway_model_layout_bytes", "Bytes of these, as far as they are known.",
+             LAYOUT_BYTES);
+    versions(p, "slipway_model_idle_bytes",
+             "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.",
+             IDLE_BYTES);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);
     struct timespec cpu = {0};

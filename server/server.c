@@ -18,6 +18,7 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
 #include "runtime/compiler.h"
+#include "runtime/keep.h"
 #include "runtime/parallel.h"
 #include "server/sample.h"
 #include "server/grpc.h"
@@ -161,6 +162,9 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     if (!s->parallel)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%lld helper threads could not be started",
                        (long long)cores);
+    s->keep = rt_keep_new((size_t)o->run_memory_idle_bytes, RT_KEEP_LAYOUT_BYTES);
+    if (!s->keep)
+        return rt_fail_memory(err, "the server", sizeof *s->keep);
     s->compiler = o->specialise ? rt_compiler_new() : NULL;
     if (o->specialise && !s->compiler)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
@@ -404,6 +408,7 @@ static void stop_parts(struct srv_server *s)
     if (s->metrics)
         srv_metrics_free(s->metrics);
     rt_compiler_free(s->compiler);
+    rt_keep_free(s->keep);
     rt_parallel_free(s->parallel);
 }
 

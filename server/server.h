@@ -53,6 +53,7 @@ struct srv_server {
     struct srv_net *nets[SRV_MAX_NETS];
     _Atomic bool draining;        /* not ready; still answering */
     struct rt_budget run_memory;  /* of all runs of all versions */
+    struct rt_keep *keep;         /* likewise: what they keep for the next ones */
     struct rt_parallel *parallel; /* likewise: the cores that they share */
     struct rt_autotune *autotune; /* of all versions */
     struct rt_compiler *compiler; /* likewise; NULL: --specialise=off */

@@ -97,6 +97,8 @@ class Metrics(support.Case):
         self.assertGreater(value_of(after, "slipway_model_weight_bytes", model="digits"), 1000)
         self.assertGreater(value_of(after, "slipway_model_packed_bytes", model="digits"), 1000)
         self.assertGreaterEqual(value_of(after, "slipway_model_layouts", model="digits"), 1)
+        self.assertGreater(value_of(after, "slipway_model_layout_bytes", model="digits"), 1000)
+        self.assertGreater(value_of(after, "slipway_model_idle_bytes", model="digits"), 0)
 
     def test_histograms_add_up_and_nothing_is_nan(self):
         self.server.predict("half_plus_two", [1.0])

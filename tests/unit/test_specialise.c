@@ -8,6 +8,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/compiler.h"
+#include "runtime/keep.h"
 #include "runtime/session.h"
 #include "runtime/trace.h"
 #include "tests/support/graph_def.h"
@@ -359,6 +360,171 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(layouts(x) > 0 && layouts(x) <= 64);
 }
 
+/* A session of the fixture's graph, of one feed and one fetch, that compiles at the first sight. */
+struct opened {
+    struct rt_session *session;
+    struct rt_callable *call;
+};
+
+static struct opened open_one(struct fixture *x, const char *fetch,
+                              const struct rt_session_options *options)
+{
+    struct rt_library *l = NULL;
+    struct opened o = {NULL, NULL};
+    const char *feed = "x";
+    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
+    assert_ok(rt_session_new(&o.session, l, options, &x->err), &x->err);
+    assert_ok(rt_session_prepare(o.session, &spec, &o.call, &x->err), &x->err);
+    return o;
+}
+
+static struct rt_session_stats run_one(const struct opened *o, int n)
+{
+    struct rt_error err = {0};
+    struct rt_session_stats stats;
+    struct rt_tensor t = rows(n), y;
+    assert_ok(rt_callable_run(o->call, &t, &y, NULL, &err), &err);
+    assert_int_equal(y.dim[0], n);
+    rt_tensor_clear(&y);
+    rt_tensor_clear(&t);
+    rt_session_stats(o->session, &stats);
+    return stats;
+}
+
+enum { SESSIONS = 12 };
+
+static void layouts_of_many_sessions_are_bounded(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_keep *keep = rt_keep_new(RT_KEEP_IDLE_BYTES, 64 << 10);
+    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
+    struct opened o[SESSIONS];
+    constants(x);
+    node(x, "n", "Neg", "x", "T=float");
+    node(x, "y", "MatMul", "n w", "T=float");
+    for (int i = 0; i < SESSIONS; i++)
+        o[i] = open_one(x, "y", &options);
+    for (int n = 0; n < 300; n++)
+        for (int i = 0; i < SESSIONS; i++)
+            run_one(&o[i], n);
+    size_t bytes = 0;
+    int n = 0;
+    for (int i = 0; i < SESSIONS; i++) {
+        const struct rt_session_stats s = run_one(&o[i], 1);
+        assert_true(s.n_layouts > 0 && s.n_layouts <= 64);
+        bytes += s.layout_bytes;
+        n += s.n_layouts;
+    }
+    assert_int_equal(bytes, atomic_load(&keep->layouts.used));
+    assert_int_equal(n, atomic_load(&keep->n_layouts));
+    for (int i = 0; i < SESSIONS; i++)
+        rt_session_free(o[i].session);
+    assert_int_equal(atomic_load(&keep->layouts.used), 0);
+    assert_int_equal(atomic_load(&keep->n_layouts), 0);
+    rt_keep_free(keep);
+}
+
+static void idle_memory_of_many_sessions_is_bounded(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_keep *keep = rt_keep_new(8 << 20, RT_KEEP_LAYOUT_BYTES);
+    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
+    struct opened o[SESSIONS];
+    constants(x);
+    node(x, "n", "MatMul", "x w", "T=float");
+    node(x, "m", "MatMul", "n w", "T=float");
+    node(x, "y", "Neg", "m", "T=float");
+    for (int i = 0; i < SESSIONS; i++)
+        o[i] = open_one(x, "y", &options);
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < SESSIONS; i++) { /* of 1 MB a value */
+            run_one(&o[i], 1 << 16);
+            assert_true(atomic_load(&keep->idle.used) <= keep->idle.limit);
+        }
+    size_t bytes = 0;
+    for (int i = 0; i < SESSIONS; i++) {
+        struct rt_session_stats stats;
+        rt_session_stats(o[i].session, &stats);
+        bytes += stats.idle_bytes;
+    }
+    assert_true(bytes >= 1 << 20);
+    assert_int_equal(bytes, atomic_load(&keep->idle.used));
+    for (int i = 0; i < SESSIONS; i++)
+        rt_session_free(o[i].session);
+    assert_int_equal(atomic_load(&keep->idle.used), 0);
+    rt_keep_free(keep);
+}
+
+struct user {
+    const struct opened *o;
+    int first;
+    pthread_t thread;
+};
+
+static void *use_all(void *arg)
+{
+    const struct user *u = arg;
+    for (int i = 0; i < 200; i++)
+        run_one(&u->o[(u->first + i) % SESSIONS], 1 << (i + u->first) % 12);
+    return NULL;
+}
+
+static void threads_give_way_to_each_other(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_keep *keep = rt_keep_new(200 << 10, 32 << 10);
+    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
+    struct opened o[SESSIONS];
+    struct user u[4];
+    constants(x);
+    node(x, "n", "MatMul", "x w", "T=float");
+    node(x, "m", "MatMul", "n w", "T=float");
+    node(x, "y", "Neg", "m", "T=float");
+    for (int i = 0; i < SESSIONS; i++)
+        o[i] = open_one(x, "y", &options);
+    for (int i = 0; i < 4; i++) {
+        u[i] = (struct user){.o = o, .first = i * 5};
+        assert_int_equal(pthread_create(&u[i].thread, NULL, use_all, &u[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(u[i].thread, NULL);
+    assert_true(atomic_load(&keep->idle.used) <= keep->idle.limit);
+    for (int i = 0; i < SESSIONS; i++)
+        rt_session_free(o[i].session);
+    assert_int_equal(atomic_load(&keep->idle.used), 0);
+    rt_keep_free(keep);
+}
+
+static void a_run_holds_no_more_than_its_limit(void **state)
+{
+    struct fixture *x = *state;
+    constants(x);
+    node(x, "y", "MatrixInverse", "x", "T=float");
+    /* The kernel's scratch takes 2,099,264 bytes, what it makes 262,144. */
+    for (int i = 0; i < 4; i++) {
+        const struct rt_session_options options = {.registry = x->ops,
+                                                   .tuning = {.no_specialise = i % 2},
+                                                   .compiles_inline = true,
+                                                   .run_memory_limit =
+                                                       i < 2 ? 2400 << 10 : 2100 << 10};
+        struct opened o = open_one(x, "y", &options);
+        struct rt_tensor t, y;
+        assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){256, 256}, &x->err), &x->err);
+        memset(t.data, 0, rt_tensor_bytes(&t));
+        for (int k = 0; k < 256; k++)
+            ((float *)t.data)[257 * k] = 2;
+        for (int again = 0; again < 3; again++) {
+            const enum rt_status st = rt_callable_run(o.call, &t, &y, NULL, &x->err);
+            assert_int_equal(st, i < 2 ? RT_OK : RT_RESOURCE_EXHAUSTED);
+            if (!st)
+                rt_tensor_clear(&y);
+        }
+        rt_tensor_clear(&t);
+        rt_session_free(o.session);
+    }
+}
+
 static void a_run_ends_at_its_deadline(void **state)
 {
     struct fixture *x = *state;
@@ -590,6 +756,10 @@ int main(void)
         TEST(what_no_run_could_hold_is_refused),
         TEST(any_graph_answers_the_same),
         TEST(what_is_kept_is_bounded),
+        TEST(layouts_of_many_sessions_are_bounded),
+        TEST(idle_memory_of_many_sessions_is_bounded),
+        TEST(threads_give_way_to_each_other),
+        TEST(a_run_holds_no_more_than_its_limit),
         TEST(a_run_ends_at_its_deadline),
         TEST(a_trace_tells_of_every_step),
         TEST(idle_memory_takes_no_others_budget),

@@ -255,6 +255,33 @@ static void pools_of_one_budget_share_its_bound(void **state)
     assert_int_equal(atomic_load(&budget.used), 0);
 }
 
+static void what_is_no_tensor_counts_likewise(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_budget budget = {.limit = 100 << 20};
+    struct rt_pool *p = rt_pool_new(64 << 20);
+    rt_pool_share(p, &budget);
+    rt_pool_begin(p);
+    assert_true(rt_pool_charge(p, 40 << 20));
+    assert_true(rt_pool_has_room(p, 24 << 20));
+    assert_false(rt_pool_has_room(p, (24 << 20) + 1));
+    assert_true(atomic_load(&budget.used) >= 40 << 20);
+    assert_false(rt_pool_charge(p, 30 << 20));
+    assert_false(rt_pool_charge(p, SIZE_MAX));
+    assert_null(rt_buffer_new(p, RT_U8, 30 << 20, &err));
+    assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
+    struct rt_buffer *b = rt_buffer_new(p, RT_U8, 20 << 20, &err);
+    assert_non_null(b);
+    rt_pool_discharge(p, 40 << 20);
+    rt_buffer_unref(b);
+    /* Only blocks wait for the next run. */
+    assert_in_range(rt_pool_end(p, 0), 0, 20 << 20);
+    assert_int_equal(rt_pool_in_use(p), 0);
+    rt_pool_unref(p);
+    assert_int_equal(atomic_load(&budget.used), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +294,7 @@ int main(void)
         cmocka_unit_test(threads_share_a_pool),
         cmocka_unit_test(shapes_print_as_tensorflow_prints_them),
         cmocka_unit_test(pools_of_one_budget_share_its_bound),
+        cmocka_unit_test(what_is_no_tensor_counts_likewise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,113 @@
+#include "runtime/keep.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* What comes seldomer than ten times a second may wait for the pages of fresh memory. */
+enum { UNUSED_NS = 100000000 };
+
+struct rt_keep *rt_keep_new(size_t idle_bytes, size_t layout_bytes)
+{
+    struct rt_keep *k = calloc(1, sizeof *k);
+    if (!k)
+        return NULL;
+    k->idle.limit = idle_bytes;
+    k->layouts.limit = layout_bytes;
+    rt_mutex_init(&k->mu);
+    return k;
+}
+
+void rt_keep_free(struct rt_keep *k)
+{
+    if (!k)
+        return;
+    rt_mutex_clear(&k->mu);
+    free(k);
+}
+
+int64_t rt_keep_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void rt_keep_join(struct rt_keep *k, struct rt_keeper *who)
+{
+    rt_mutex_lock(&k->mu);
+    who->before = NULL;
+    who->next = k->first;
+    if (k->first)
+        k->first->before = who;
+    k->first = who;
+    rt_mutex_unlock(&k->mu);
+}
+
+void rt_keep_leave(struct rt_keep *k, struct rt_keeper *who)
+{
+    rt_mutex_lock(&k->mu);
+    if (who->next)
+        who->next->before = who->before;
+    if (who->before)
+        who->before->next = who->next;
+    else
+        k->first = who->next;
+    rt_mutex_unlock(&k->mu);
+}
+
+/* Who gives something up for `who`; NULL: nobody. Under mu. */
+static struct rt_keeper *victim_for(const struct rt_keep *k, const struct rt_keeper *who,
+                                    int64_t now_ns)
+{
+    struct rt_keeper *unused = NULL, *large = NULL;
+    int64_t oldest = now_ns - UNUSED_NS;
+    size_t most = 0;
+    for (struct rt_keeper *x = k->first; x; x = x->next) {
+        const int n = atomic_load_explicit(&x->n, memory_order_relaxed);
+        const int64_t used = atomic_load_explicit(&x->used, memory_order_relaxed);
+        const size_t bytes = atomic_load_explicit(&x->bytes, memory_order_relaxed);
+        if (x == who || !bytes)
+            continue;
+        if (n > 0 && used <= oldest) {
+            oldest = used;
+            unused = x;
+        }
+        if (n > 1 && bytes > most) {
+            most = bytes;
+            large = x;
+        }
+    }
+    return unused ? unused : atomic_load_explicit(&who->n, memory_order_relaxed) > 0 ? NULL : large;
+}
+
+bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t bytes, int64_t now_ns)
+{
+    struct rt_keeper *victim;
+    atomic_store_explicit(&who->used, now_ns, memory_order_relaxed);
+    if (rt_budget_take(&k->idle, bytes))
+        return true;
+    if (bytes > k->idle.limit)
+        return false;
+    bool taken = false;
+    rt_mutex_lock(&k->mu);
+    while (!(taken = rt_budget_take(&k->idle, bytes)) && (victim = victim_for(k, who, now_ns)))
+        victim->drop(victim);
+    rt_mutex_unlock(&k->mu);
+    return taken;
+}
+
+void rt_keep_give(struct rt_keep *k, size_t bytes)
+{
+    rt_budget_give(&k->idle, bytes);
+}
+
+size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s)
+{
+    size_t sum = 0;
+    rt_mutex_lock(&k->mu);
+    for (const struct rt_keeper *x = k->first; x; x = x->next)
+        if (x->session == s)
+            sum += atomic_load_explicit(&x->bytes, memory_order_relaxed);
+    rt_mutex_unlock(&k->mu);
+    return sum;
+}
