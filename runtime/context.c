@@ -72,6 +72,7 @@ static void context_free(struct rt_context *c)
     free(c->key);
     rt_frames_free(c);
     rt_context_drop_scratch(c);
+    rt_keep_give(s->keep, c->kept);
     free(c);
 }
 
@@ -123,8 +124,7 @@ static struct rt_context *context_take(struct rt_plan *p, struct rt_run_shared *
             c->shared = shared;
         return c;
     }
-    rt_keep_give(p->session->keep, c->kept);
-    c->kept = 0;
+    rt_keep_use(p->session->keep, &c->kept);
     if (!rt_pool_charge(shared->pool, held(c)))
         rt_context_drop_scratch(c); /* others use what it held: the run asks again as it goes */
     c->shared = shared;
@@ -135,15 +135,12 @@ static struct rt_context *context_take(struct rt_plan *p, struct rt_run_shared *
 static bool find_room(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_keep *keep = p->session->keep;
-    const int64_t now_ns = rt_keep_now();
-    c->kept = held(c) + c->frame_bytes;
-    if (rt_keep_take(keep, &p->keeper, c->kept, now_ns))
+    if (rt_keep_take(keep, &p->keeper, &c->kept, held(c) + c->frame_bytes))
         return true;
     if (!held(c))
         return false;
     rt_context_drop_scratch(c);
-    c->kept = c->frame_bytes;
-    return rt_keep_take(keep, &p->keeper, c->kept, now_ns);
+    return rt_keep_take(keep, &p->keeper, &c->kept, c->frame_bytes);
 }
 
 static void context_give(struct rt_plan *p, struct rt_context *c)
@@ -186,10 +183,8 @@ static void drop_last(struct rt_keeper *k)
         rt_keeper_count(k, -1, -(int64_t)c->kept);
     }
     rt_mutex_unlock(&p->mu);
-    if (!c)
-        return;
-    rt_keep_give(p->session->keep, c->kept);
-    context_free(c);
+    if (c)
+        context_free(c);
 }
 
 void rt_contexts_begin(struct rt_plan *p)
@@ -204,7 +199,6 @@ void rt_contexts_end(struct rt_plan *p)
     rt_keep_leave(p->session->keep, &p->keeper);
     for (struct rt_context *c = p->idle, *next; c; c = next) {
         next = c->next;
-        rt_keep_give(p->session->keep, c->kept);
         context_free(c);
     }
     p->idle = NULL;

@@ -1,7 +1,8 @@
 #include "runtime/keep.h"
 
 #include <stdlib.h>
-#include <time.h>
+
+#include "runtime/base/clock.h"
 
 /* What comes seldomer than ten times a second may wait for the pages of fresh memory. */
 enum { UNUSED_NS = 100000000 };
@@ -13,6 +14,7 @@ struct rt_keep *rt_keep_new(size_t idle_bytes, size_t layout_bytes)
         return NULL;
     k->idle.limit = idle_bytes;
     k->layouts.limit = layout_bytes;
+    k->clock = rt_now_ns;
     rt_mutex_init(&k->mu);
     return k;
 }
@@ -23,13 +25,6 @@ void rt_keep_free(struct rt_keep *k)
         return;
     rt_mutex_clear(&k->mu);
     free(k);
-}
-
-int64_t rt_keep_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 void rt_keep_join(struct rt_keep *k, struct rt_keeper *who)
@@ -64,12 +59,16 @@ static struct rt_keeper *victim_for(const struct rt_keep *k, const struct rt_kee
     size_t most = 0;
     for (struct rt_keeper *x = k->first; x; x = x->next) {
         const int n = atomic_load_explicit(&x->n, memory_order_relaxed);
-        const int64_t used = atomic_load_explicit(&x->used, memory_order_relaxed);
         const size_t bytes = atomic_load_explicit(&x->bytes, memory_order_relaxed);
+        const unsigned uses = atomic_load_explicit(&x->uses, memory_order_relaxed);
+        if (uses != x->seen_uses) {
+            x->seen_uses = uses;
+            x->seen_ns = now_ns;
+        }
         if (x == who || !bytes)
             continue;
-        if (n > 0 && used <= oldest) {
-            oldest = used;
+        if (n > 0 && x->seen_ns <= oldest) {
+            oldest = x->seen_ns;
             unused = x;
         }
         if (n > 1 && bytes > most) {
@@ -77,22 +76,29 @@ static struct rt_keeper *victim_for(const struct rt_keep *k, const struct rt_kee
             large = x;
         }
     }
-    return unused ? unused : atomic_load_explicit(&who->n, memory_order_relaxed) > 0 ? NULL : large;
+    if (unused)
+        return unused;
+    return atomic_load_explicit(&who->n, memory_order_relaxed) > 0 ? NULL : large;
 }
 
-bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t bytes, int64_t now_ns)
+bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t *kept, size_t bytes)
 {
     struct rt_keeper *victim;
-    atomic_store_explicit(&who->used, now_ns, memory_order_relaxed);
-    if (rt_budget_take(&k->idle, bytes))
+    if (*kept == bytes)
         return true;
-    if (bytes > k->idle.limit)
-        return false;
-    bool taken = false;
-    rt_mutex_lock(&k->mu);
-    while (!(taken = rt_budget_take(&k->idle, bytes)) && (victim = victim_for(k, who, now_ns)))
-        victim->drop(victim);
-    rt_mutex_unlock(&k->mu);
+    if (*kept)
+        rt_keep_give(k, *kept);
+    *kept = 0;
+    bool taken = rt_budget_take(&k->idle, bytes);
+    if (!taken && bytes <= k->idle.limit) {
+        const int64_t now_ns = k->clock();
+        rt_mutex_lock(&k->mu);
+        while (!(taken = rt_budget_take(&k->idle, bytes)) && (victim = victim_for(k, who, now_ns)))
+            victim->drop(victim);
+        rt_mutex_unlock(&k->mu);
+    }
+    if (taken)
+        *kept = bytes;
     return taken;
 }
 

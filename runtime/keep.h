@@ -4,10 +4,10 @@
  * layouts (layout.h).
  *
  * Idle memory belongs to keepers: a plan keeps contexts, a session pools. What comes back to one
- * asks for room. Where there is none, those that were not used for a while give up what they keep,
- * the longest unused first. A keeper that has nothing yet takes the place of another's second
- * thing, so that whoever is in use keeps one, as long as one of each fits. Else what came back is
- * freed: runs are right without, and slower.
+ * asks for room, which it gives back when it is used again. Where there is none, those that were
+ * not used for a while give up what they keep, the longest unused first. A keeper that has nothing
+ * yet takes the place of another's second thing, so that whoever is in use keeps one, as long as
+ * one of each fits. Else what came back is freed: runs are right without, and slower.
  *
  * Owner: whoever made it; it outlives the sessions.
  * Threads: any. Locks: mu is taken before the lock of a keeper, never after.
@@ -18,7 +18,11 @@
 #include "runtime/base/thread.h"
 #include "runtime/tensor.h"
 
-enum { RT_KEEP_IDLE_BYTES = 256 << 20, RT_KEEP_LAYOUT_BYTES = 1 << 30 }; /* where nobody says */
+enum {
+    RT_KEEP_IDLE_BYTES = 256 << 20, /* where nobody says */
+    RT_KEEP_LAYOUT_BYTES = 1 << 30,
+    RT_KEEP_SMALL = 64 << 10, /* so little keeps its room while it is used */
+};
 
 struct rt_keeper {
     struct rt_keeper *next, *before; /* guarded by the rt_keep's mu */
@@ -27,9 +31,11 @@ struct rt_keeper {
     /* Gives up the thing that would be taken last, if there is one, and its bytes by rt_keep_give.
      * Under mu: nothing but rt_keep_give may be called. */
     void (*drop)(struct rt_keeper *k);
-    atomic_int n;         /* things, changed under the keeper's own lock */
-    atomic_size_t bytes;  /* of them, likewise */
-    _Atomic int64_t used; /* when something last came back, by rt_keep_now */
+    atomic_int n;        /* things, changed under the keeper's own lock */
+    atomic_size_t bytes; /* of them, likewise */
+    atomic_uint uses;    /* how often something came back, likewise */
+    unsigned seen_uses;  /* when room was last looked for; guarded by mu */
+    int64_t seen_ns;     /* since when they are as many; guarded by mu */
 };
 
 struct rt_keep {
@@ -37,6 +43,7 @@ struct rt_keep {
     atomic_int n_layouts;
     struct rt_mutex mu;
     struct rt_keeper *first; /* guarded by mu */
+    int64_t (*clock)(void);  /* rt_now_ns; another one for tests */
 };
 
 struct rt_keep *rt_keep_new(size_t idle_bytes, size_t layout_bytes); /* NULL: out of memory */
@@ -44,20 +51,29 @@ void rt_keep_free(struct rt_keep *k);                                /* NULL is 
 
 void rt_keep_join(struct rt_keep *k, struct rt_keeper *who);
 void rt_keep_leave(struct rt_keep *k, struct rt_keeper *who); /* it gives back what it has itself */
-/* Room for so many bytes more of a keeper's that is in use now. No lock is held. */
-bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t bytes, int64_t now_ns);
+/* Room for a thing of a keeper's that comes back: *kept, what it still had, becomes `bytes`. False:
+ * there is none, and *kept is 0. No lock is held. */
+bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t *kept, size_t bytes);
 void rt_keep_give(struct rt_keep *k, size_t bytes);
+/* A thing is used again. Threads that run what is small do not meet in this for each run. */
+static inline void rt_keep_use(struct rt_keep *k, size_t *kept)
+{
+    if (*kept <= RT_KEEP_SMALL)
+        return;
+    rt_keep_give(k, *kept);
+    *kept = 0;
+}
 /* Idle memory of one session. */
 size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s);
-
-/* CLOCK_MONOTONIC by some milliseconds, for next to nothing. */
-int64_t rt_keep_now(void);
 
 /* Under the keeper's own lock: it has n things more, of so many bytes together (negative: less). */
 static inline void rt_keeper_count(struct rt_keeper *k, int n, int64_t bytes)
 {
     atomic_store_explicit(&k->n, atomic_load_explicit(&k->n, memory_order_relaxed) + n,
                           memory_order_relaxed);
+    if (n > 0)
+        atomic_store_explicit(&k->uses, atomic_load_explicit(&k->uses, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
     atomic_store_explicit(&k->bytes,
                           atomic_load_explicit(&k->bytes, memory_order_relaxed) + (size_t)bytes,
                           memory_order_relaxed);

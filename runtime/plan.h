@@ -399,12 +399,6 @@ void rt_packs_clear(struct rt_map *packs);
 
 /* ---- the session's, for the stages ---- */
 
-enum { RT_MAX_IDLE_POOLS = 64 };
-struct rt_idle_pool {
-    struct rt_pool *p;
-    size_t kept; /* bytes that it has room for in the session's keep */
-};
-
 struct rt_session {
     struct rt_session_options options;
     struct rt_library *library;
@@ -422,7 +416,7 @@ struct rt_session {
     struct pl_chooser *chooser;
     struct rt_keep *keep; /* options.keep, or its own */
     struct rt_mutex pool_mu;
-    struct rt_idle_pool pool[RT_MAX_IDLE_POOLS]; /* guarded by pool_mu */
+    struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
     int n_pools;
     struct rt_keeper keeper; /* of them */
     uint64_t entropy;

@@ -45,6 +45,7 @@ struct rt_pool {
     size_t recent[RECENT]; /* peaks of the last runs, the last one first */
     atomic_size_t keep;    /* no more than this waits */
     size_t limit;
+    size_t kept;              /* rt_pool_kept */
     struct rt_budget *budget; /* NULL: none */
     struct rt_mutex budget_mu;
     atomic_size_t reserved; /* taken of the budget, by budget_mu: in_use, and some more so that the
@@ -134,6 +135,11 @@ static void release_reserve(struct rt_pool *p, size_t most)
         rt_budget_give(p->budget, have - need);
     }
     rt_mutex_unlock(&p->budget_mu);
+}
+
+size_t *rt_pool_kept(struct rt_pool *p)
+{
+    return &p->kept;
 }
 
 void rt_pool_begin(struct rt_pool *p)
@@ -227,18 +233,24 @@ static void discount(struct rt_pool *p, size_t room)
         release_reserve(p, RESERVE_MOST);
 }
 
+/* By the run's own thread alone. */
+static void set_charged(struct rt_pool *p, size_t bytes)
+{
+    atomic_store_explicit(&p->charged, bytes, memory_order_relaxed);
+}
+
 bool rt_pool_charge(struct rt_pool *p, size_t bytes)
 {
     size_t before;
     if (bytes && count(p, bytes, &before) != COUNTED)
         return false;
-    atomic_fetch_add_explicit(&p->charged, bytes, memory_order_relaxed);
+    set_charged(p, atomic_load_explicit(&p->charged, memory_order_relaxed) + bytes);
     return true;
 }
 
 void rt_pool_discharge(struct rt_pool *p, size_t bytes)
 {
-    atomic_fetch_sub_explicit(&p->charged, bytes, memory_order_relaxed);
+    set_charged(p, atomic_load_explicit(&p->charged, memory_order_relaxed) - bytes);
     if (bytes)
         discount(p, bytes);
 }

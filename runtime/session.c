@@ -10,6 +10,7 @@
 
 enum { LEAST_POOL_BYTES = 1 << 20 };
 
+static void end_pool(struct rt_session *s, struct rt_pool *p);
 static void drop_pool(struct rt_keeper *k);
 
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
@@ -68,10 +69,8 @@ void rt_session_free(struct rt_session *s)
         free(s->node_states.entry[i].value);
     rt_map_clear(&s->node_states);
     rt_keep_leave(s->keep, &s->keeper);
-    for (int i = 0; i < s->n_pools; i++) {
-        rt_keep_give(s->keep, s->pool[i].kept);
-        rt_pool_unref(s->pool[i].p);
-    }
+    for (int i = 0; i < s->n_pools; i++)
+        end_pool(s, s->pools[i]);
     if (!s->options.keep)
         rt_keep_free(s->keep);
     rt_library_free(s->library);
@@ -135,59 +134,56 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
 
 struct rt_pool *rt_session_pool(struct rt_session *s)
 {
-    struct rt_idle_pool idle = {0};
     rt_mutex_lock(&s->pool_mu);
-    if (s->n_pools) {
-        idle = s->pool[--s->n_pools];
-        rt_keeper_count(&s->keeper, -1, -(int64_t)idle.kept);
-    }
+    struct rt_pool *p = s->n_pools ? s->pools[--s->n_pools] : NULL;
+    if (p)
+        rt_keeper_count(&s->keeper, -1, -(int64_t)*rt_pool_kept(p));
     rt_mutex_unlock(&s->pool_mu);
-    if (idle.p) {
-        rt_keep_give(s->keep, idle.kept);
-        rt_pool_begin(idle.p);
-        return idle.p;
+    if (p) {
+        rt_keep_use(s->keep, rt_pool_kept(p));
+        rt_pool_begin(p);
+        return p;
     }
-    struct rt_pool *p =
-        rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
+    p = rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
     if (p)
         rt_pool_share(p, s->options.budget);
     return p;
 }
 
+static void end_pool(struct rt_session *s, struct rt_pool *p)
+{
+    rt_keep_give(s->keep, *rt_pool_kept(p));
+    rt_pool_unref(p);
+}
+
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
 {
-    struct rt_idle_pool idle = {p, rt_pool_end(p, LEAST_POOL_BYTES)};
-    bool keep = rt_keep_take(s->keep, &s->keeper, idle.kept, rt_keep_now());
+    const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES); /* much of it comes back later */
+    bool keep = rt_keep_take(s->keep, &s->keeper, rt_pool_kept(p), waits);
+    rt_mutex_lock(&s->pool_mu);
+    keep = keep && s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
     if (keep) {
-        rt_mutex_lock(&s->pool_mu);
-        keep = s->n_pools < RT_MAX_IDLE_POOLS;
-        if (keep) {
-            s->pool[s->n_pools++] = idle;
-            rt_keeper_count(&s->keeper, 1, (int64_t)idle.kept);
-        }
-        rt_mutex_unlock(&s->pool_mu);
-        if (!keep)
-            rt_keep_give(s->keep, idle.kept);
+        s->pools[s->n_pools++] = p;
+        rt_keeper_count(&s->keeper, 1, (int64_t)*rt_pool_kept(p));
     }
+    rt_mutex_unlock(&s->pool_mu);
     if (!keep)
-        rt_pool_unref(p);
+        end_pool(s, p);
 }
 
 static void drop_pool(struct rt_keeper *k)
 {
     struct rt_session *s = k->owner;
-    struct rt_idle_pool last = {0};
+    struct rt_pool *last = NULL;
     rt_mutex_lock(&s->pool_mu);
     if (s->n_pools) {
-        last = s->pool[0];
-        memmove(s->pool, s->pool + 1, (size_t)--s->n_pools * sizeof *s->pool);
-        rt_keeper_count(k, -1, -(int64_t)last.kept);
+        last = s->pools[0];
+        memmove(s->pools, s->pools + 1, (size_t)--s->n_pools * sizeof(void *));
+        rt_keeper_count(k, -1, -(int64_t)*rt_pool_kept(last));
     }
     rt_mutex_unlock(&s->pool_mu);
-    if (!last.p)
-        return;
-    rt_keep_give(s->keep, last.kept);
-    rt_pool_unref(last.p);
+    if (last)
+        end_pool(s, last);
 }
 
 /* ---- from loading to serving ---- */
