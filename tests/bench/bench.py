@@ -246,6 +246,13 @@ def moment(log, text):
     return datetime.datetime.fromisoformat(found[1]).timestamp() if found else None
 
 
+def why_not(log):
+    """What the log says of a version that could not be loaded; None: nothing yet."""
+    with open(log, encoding="utf-8") as file:
+        found = re.search(r"^\S+Z ERROR (Loading servable: .*)", file.read(), re.M)
+    return found and found[1]
+
+
 def load_once(args, folder, flags):
     """(seconds to AVAILABLE, seconds until a plan is compiled, CPU seconds, resident MB, packed MB, weights MB)."""
     base, log = os.path.join(folder, "m"), os.path.join(folder, "log")
@@ -260,10 +267,11 @@ def load_once(args, folder, flags):
         before = cpu_s(process.pid)
         os.rename(os.path.join(folder, ".coming"), os.path.join(base, "1"))
         begin = end = compiled = None
-        limit = time.monotonic() + 300
+        limit = time.monotonic() + 60
         while not (begin and end and compiled):
-            if time.monotonic() > limit:
-                sys.exit("not loaded after 300 s: " + open(log, encoding="utf-8").read())
+            why = why_not(log)
+            if why or process.poll() is not None or time.monotonic() > limit:
+                sys.exit(why or "not loaded: " + open(log, encoding="utf-8").read())
             time.sleep(0.005)
             begin = begin or moment(log, "Loading servable version")
             end = end or moment(log, "Successfully loaded servable version")
@@ -277,6 +285,8 @@ def load_once(args, folder, flags):
 
 def load(args):
     args.model = os.path.abspath(args.model or os.path.join(ROOT, "build/bench-models/resnet50/1"))
+    if not os.path.isfile(os.path.join(args.model, "saved_model.pb")):
+        sys.exit(f"{args.model} is no version's directory: it has no saved_model.pb")
     for flags in ([], ["--winograd=off"]):
         with tempfile.TemporaryDirectory(dir=args.work) as folder:
             runs = [load_once(args, folder, flags) for _ in range(args.rounds)]
