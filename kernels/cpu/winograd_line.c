@@ -122,14 +122,14 @@ static void factors(int taps, int64_t i, double *f)
 {
     const int pairs = (taps + 1) / 2;
     const struct points *t = &points[pairs - 2];
-    const double z = i ? (double)point[(i - 1) / 2] : 0;
+    const bool is_last = i == 2 * pairs + 1; /* infinity */
+    const double z = i && !is_last ? (double)point[(i - 1) / 2] : 0;
     double by = 0, power = 1;
 
-    if (i == 2 * pairs + 1) {
-        for (int k = 0; k < taps; k++)
-            f[k] = k == taps - 1;
+    for (int k = 0; k < taps && is_last; k++)
+        f[k] = k == taps - 1;
+    if (is_last)
         return;
-    }
     for (int k = pairs; k >= 0 && !i; k--)
         by = by * z * z + (double)t->all[k];
     for (int k = pairs - 1; k >= 0 && i; k--)
