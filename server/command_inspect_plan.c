@@ -102,7 +102,7 @@ static struct counts count(const struct told *t)
         const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
         if (d->is_step)
             c.steps++;
-        else if (where == RT_WHERE_FEED)
+        else if (where == RT_WHERE_FEED && d->depth == 0) /* others are a branch's or a loop's */
             c.inputs++;
         else if (where == RT_WHERE_CONSTANT)
             c.constants++;
