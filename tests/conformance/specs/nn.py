@@ -562,7 +562,9 @@ def tails(g, op):
 
     def normalised(tf, x):
         y = tf.raw_ops.Conv2D(input=x, filter=w, strides=[1, 1, 1, 1], padding="SAME")
-        y = tf.raw_ops.FusedBatchNormV3(x=y, scale=v[0], offset=v[1], mean=v[2], variance=np.abs(v[3]), is_training=False)[0]
+        # Not as small as makes the tail's products, and their roundings, far larger than what the clip leaves.
+        variance = np.abs(v[3]) + np.float32(0.1)
+        y = tf.raw_ops.FusedBatchNormV3(x=y, scale=v[0], offset=v[1], mean=v[2], variance=variance, is_training=False)[0]
         return [tf.nn.relu6(y)]
 
     def twice_used(tf, x):
