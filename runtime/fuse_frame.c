@@ -299,8 +299,13 @@ static bool is_whole_length(const struct frame *f, struct pl_edge e)
     return false;
 }
 
-/* An array as long as the input, of elements that may have any number of rows. */
-static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols)
+static bool takes_shape(const struct rt_shape *s, int64_t cols, int64_t *rows)
+{
+    return s->rank < 0 || (s->rank == 2 && pl_takes_rows(s->dim[0], s->dim[1], cols, rows));
+}
+
+/* An array as long as the input. */
+static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int64_t *rows)
 {
     const struct pl_graph *g = f->l.g;
     const struct pl_node *n = pl_op_node(g, e, "TensorArrayV3", 1);
@@ -309,11 +314,11 @@ static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols)
     return s && pl_is_length(g, n->in[0], f->l.items) &&
            /* What is not written can be read only where it is as large as what is. */
            (f->l.mask.kind == RT_RNN_ALL || rt_attr_bool(n->def, "identical_element_shapes")) &&
-           (s->rank < 0 || (s->rank == 2 && s->dim[0] < 0 && (s->dim[1] < 0 || s->dim[1] == cols)));
+           takes_shape(s, cols, rows);
 }
 
 /* The node that gathers the written array, all of it in order. */
-static bool is_gather(const struct frame *f, const struct pl_node *n, struct pl_edge array)
+static bool is_gather(struct frame *f, const struct pl_node *n, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
     int64_t first, step;
@@ -322,8 +327,7 @@ static bool is_gather(const struct frame *f, const struct pl_node *n, struct pl_
         n->in[0].node != array.node || n->in[0].out != 0)
         return false;
     const struct rt_shape *s = rt_attr_shape(n->def, "element_shape");
-    if (!s || (s->rank >= 0 && (s->rank != 2 || s->dim[0] >= 0 ||
-                                (s->dim[1] >= 0 && s->dim[1] != pl_last_cell(&f->l)->width))))
+    if (!s || !takes_shape(s, pl_last_cell(&f->l)->width, &f->l.y_rows))
         return false;
     n = pl_op_node(g, n->in[1], "Range", 3);
     return n && n->n_ctrl == 0 && pl_int_constant(g, n->in[0], &first) && first == 0 &&
@@ -363,7 +367,7 @@ static int leaves(const struct frame *f, int node, int *k)
 }
 
 /* Every reader of the loop's values, and of its arrays, is one that the layer replaces. */
-static bool find_readers(const struct frame *f, struct pl_edge array)
+static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
     const struct pl_loop *l = &f->l;
@@ -464,8 +468,8 @@ static bool understood(struct frame *f)
         if (!is_whole_length(f, l->limit[k]))
             return false;
     const struct pl_edge array = {l->start[l->list].node, 0};
-    return array.node != l->arrays.node && is_array(f, array, pl_last_cell(l)->width) &&
-           is_array(f, l->arrays, pl_first_cell(l)->depth) && find_readers(f, array);
+    return array.node != l->arrays.node && is_array(f, array, pl_last_cell(l)->width, &l->y_rows) &&
+           is_array(f, l->arrays, pl_first_cell(l)->depth, &l->x_rows) && find_readers(f, array);
 }
 
 enum rt_status pl_fuse_frames(struct pl_graph *g, bool *changed, struct rt_error *err)

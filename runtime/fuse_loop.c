@@ -38,13 +38,13 @@ struct readers {
 enum { MARK_STACK = 1, MARK_TURN };
 
 /* length: the list's, -1 when it is not a constant. */
-static bool is_stack(const struct pl_loop *l, const struct pl_node *n, int64_t length)
+static bool is_stack(struct pl_loop *l, const struct pl_node *n, int64_t length)
 {
     const int64_t want = pl_is(n, "TensorListStack") ? rt_attr_int(n->def, "num_elements") : 0;
 
     return pl_is(n, "TensorListStack") && is_float_list(n) && n->n_in == 2 && n->n_ctrl == 0 &&
            (want == -1 || want == length) &&
-           pl_is_free_shape(l->g, n->in[1], pl_last_cell(l)->width);
+           pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
 /* Reads an output of the loop that the new node does not have. */
@@ -53,7 +53,7 @@ static bool is_foreign(const struct pl_loop *l, struct pl_edge e)
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);
 }
 
-static bool find_stacks(const struct pl_loop *l, int64_t length, struct readers *r)
+static bool find_stacks(struct pl_loop *l, int64_t length, struct readers *r)
 {
     const struct pl_graph *g = l->g;
 
@@ -76,7 +76,7 @@ static bool find_stacks(const struct pl_loop *l, int64_t length, struct readers 
     return true;
 }
 
-static bool find_readers(const struct pl_loop *l, int64_t length, struct readers *r)
+static bool find_readers(struct pl_loop *l, int64_t length, struct readers *r)
 {
     const struct pl_graph *g = l->g;
 
@@ -132,13 +132,13 @@ static void rewire(const struct pl_loop *l, const struct readers *r, int n)
 /* ---- the pass ---- */
 
 /* The list that is written was made just for the loop; *length: how long, *n its value or -1. */
-static bool find_length(const struct pl_loop *l, struct pl_edge *length, int64_t *n)
+static bool find_length(struct pl_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =
         l->list < 0 ? NULL : pl_op_node(l->g, l->start[l->list], "TensorListReserve", 2);
 
     if (!list || !is_float_list(list) || list->n_ctrl ||
-        !pl_is_free_shape(l->g, list->in[0], pl_last_cell(l)->width))
+        !pl_list_shape(l->g, list->in[0], pl_last_cell(l)->width, &l->y_rows))
         return false;
     *length = list->in[1];
     if (!pl_int_constant(l->g, *length, n))

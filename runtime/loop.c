@@ -20,7 +20,13 @@ static bool is_counter(const struct pl_loop *l, struct pl_edge e)
 
 void pl_loop_init(struct pl_loop *l, struct pl_graph *g, int at)
 {
-    *l = (struct pl_loop){.g = g, .at = at, .list = -1, .output = -1, .mask = {.before = {-1, 0}}};
+    *l = (struct pl_loop){.g = g,
+                          .at = at,
+                          .list = -1,
+                          .output = -1,
+                          .x_rows = -1,
+                          .y_rows = -1,
+                          .mask = {.before = {-1, 0}}};
 }
 
 /* ---- the body ---- */
@@ -65,13 +71,24 @@ static void find_counters(struct pl_loop *l)
     }
 }
 
-bool pl_is_free_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols)
+bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows)
+{
+    if (given < 0)
+        return cols_given < 0 || cols_given == cols;
+    if (cols_given != cols || (*rows >= 0 && *rows != given))
+        return false;
+    *rows = given;
+    return true;
+}
+
+bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows)
 {
     int64_t dim[2], all;
 
     if (pl_int_constant(g, e, &all))
         return all == -1;
-    return pl_ints_constant(g, e, 2, dim) && dim[0] == -1 && (dim[1] == -1 || dim[1] == cols);
+    return pl_ints_constant(g, e, 2, dim) && dim[0] >= -1 && dim[1] >= -1 &&
+           pl_takes_rows(dim[0], dim[1], cols, rows);
 }
 
 static bool is_float_list(const struct pl_node *n)
@@ -366,17 +383,17 @@ static bool find_array_items(struct pl_loop *l)
 
 /* `e` is the counter's element of a list that is made of a tensor, *items, before the loop. */
 static bool list_items(const struct pl_loop *l, struct pl_edge e, enum rt_dtype dtype, int64_t cols,
-                       struct pl_edge *items)
+                       struct pl_edge *items, int64_t *rows)
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
-        !pl_is_free_shape(&l->body, n->in[2], cols))
+        !pl_list_shape(&l->body, n->in[2], cols, rows))
         return false;
     const int k = kept(l, n->in[0]);
     n = k < 0 ? NULL : pl_op_node(l->g, l->start[k], "TensorListFromTensor", 2);
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || n->n_ctrl ||
-        !pl_is_free_shape(l->g, n->in[1], cols))
+        !pl_list_shape(l->g, n->in[1], cols, rows))
         return false;
     *items = n->in[0];
     return true;
@@ -385,14 +402,17 @@ static bool list_items(const struct pl_loop *l, struct pl_edge e, enum rt_dtype 
 static bool find_items(struct pl_loop *l)
 {
     const struct pl_cell *c = pl_first_cell(l);
+    int64_t mask_rows = -1;
 
-    if (l->mask.kind == RT_RNN_BY_STEP &&
-        (l->is_frame || !list_items(l, l->mask.on, RT_BOOL, 1, &l->mask.rows)))
-        return false;
     if (l->mask.kind == RT_RNN_BY_LENGTH)
         l->mask.rows = l->start[kept(l, l->mask.on)];
-    return l->is_frame ? find_array_items(l)
-                       : list_items(l, c->in[RT_RNN_X], RT_F32, c->depth, &l->items);
+    if (l->is_frame)
+        return l->mask.kind != RT_RNN_BY_STEP && find_array_items(l);
+    if (!list_items(l, c->in[RT_RNN_X], RT_F32, c->depth, &l->items, &l->x_rows))
+        return false;
+    return l->mask.kind != RT_RNN_BY_STEP ||
+           (list_items(l, l->mask.on, RT_BOOL, 1, &l->mask.rows, &mask_rows) &&
+            mask_rows == l->x_rows);
 }
 
 /* Weights that are put side by side are there now; either all gates have a bias or none has. */
@@ -604,6 +624,8 @@ static enum rt_status put_layer(struct pl_loop *l, int i, const struct pl_loop_p
         [RT_RNN_ATTR_WIDTH] = number(c->width),
         [RT_RNN_ATTR_CLIP] = {.type = RT_ATTR_FLOAT, .v.f = c->clip},
         [RT_RNN_ATTR_DEPTH] = number(c->depth),
+        [RT_RNN_ATTR_X_ROWS] = number(i == 0 ? l->x_rows : -1),
+        [RT_RNN_ATTR_Y_ROWS] = number(i == l->n_layers - 1 ? l->y_rows : -1),
         [RT_RNN_ATTR_X_ROW] = number(c->x_row),
         [RT_RNN_ATTR_H_ROW] = number(c->h_row),
         [RT_RNN_ATTR_ORDER] = word(l, c->order),

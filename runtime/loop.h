@@ -54,6 +54,7 @@ struct pl_loop {
     struct pl_edge arrays; /* of a frame: the TensorArray that is read, before it is filled */
     struct pl_edge limit[2];
     int n_limits;
+    int64_t x_rows, y_rows; /* how many rows elements that are read and written have; -1: any */
 };
 
 void pl_loop_init(struct pl_loop *l, struct pl_graph *g, int at);
@@ -76,9 +77,11 @@ struct pl_edge pl_loop_state(const struct pl_loop *l, int k);
 bool pl_is_pure(const struct pl_graph *g, bool is_frame);
 /* Whether `e` is the length of `items`: StridedSlice(Shape(items), [0], [1], [1]), one value. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
-/* A constant partial shape of matrices that does not speak of their rows: unknown, [-1,-1] or
- * [-1,cols]. */
-bool pl_is_free_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols);
+/* Whether matrices of a partial shape (-1: any) may have `cols` columns; *rows, -1 at first, is how
+ * many rows they must have: that is said of them only together with their columns. */
+bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
+/* The same of a constant shape of a list's elements: unknown, or two numbers. */
+bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
 struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err); /* node -1: no memory */
 
 struct pl_loop_put {

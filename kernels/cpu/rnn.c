@@ -484,7 +484,7 @@ static enum rt_status run(struct rt_run *r)
     enum rt_status st = kn_layer_of(r->node, in, &y, r->err);
     if (st)
         return st;
-    if (y.read == RT_RNN_READ && y.steps == 0)
+    if (y.read == RT_RNN_READ && y.steps == 0 && y.y_rows < 0)
         return no_elements(r, &y);
     st = make_outputs(r, &y);
     if (st || y.steps == 0)

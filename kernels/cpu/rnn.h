@@ -58,6 +58,7 @@ struct kn_layer {
     int64_t batch;               /* of all rows */
     int64_t steps, length;       /* length: of y */
     int64_t mask_batch, mask_time;
+    int64_t y_rows; /* how many rows y must have; -1: any */
     enum rt_rnn_keep keep;
     enum rt_rnn_read read;
     enum rt_rnn_mask mask;

@@ -173,6 +173,7 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
         .keep = (enum rt_rnn_keep)rt_attr_int(n, "keep"),
         .read = (enum rt_rnn_read)rt_attr_int(n, "read"),
         .mask = (enum rt_rnn_mask)rt_attr_int(n, "masked"),
+        .y_rows = rt_attr_int(n, "y_rows"),
         .units = rt_attr_int(n, "units"),
         .width = rt_attr_int(n, "width"),
         .depth = rt_attr_int(n, "depth"),
@@ -192,6 +193,12 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
                        "Tensor must be at least a vector, but saw shape: []");
     s->time = x->dim[s->x_by_time ? 0 : 1];
     s->x_batch = x->dim[s->x_by_time ? 1 : 0];
+    const int64_t x_rows = rt_attr_int(n, "x_rows");
+    if (x_rows >= 0 && s->x_batch != x_rows)
+        return rt_fail(
+            err, RT_INVALID_ARGUMENT,
+            "Specified a list with shape [%lld,%lld] from a tensor with shape [%lld,%lld]",
+            (long long)x_rows, (long long)s->depth, (long long)s->x_batch, (long long)s->depth);
     s->mask_time = s->mask == RT_RNN_BY_STEP ? mask->dim[0] : 0;
     s->fits = fit(in, s, NULL) == RT_OK;
     const enum rt_status st = count_steps(in, s, err);
@@ -199,6 +206,12 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
         return st;
     if (!s->fits)
         return fit(in, s, err);
+    if (s->y_rows >= 0 && s->batch != s->y_rows)
+        return rt_fail(
+            err, RT_INVALID_ARGUMENT,
+            "Tried to set a tensor with incompatible shape at a list index. Item element "
+            "shape: [%lld,%lld] list shape: [%lld,%lld]",
+            (long long)s->batch, (long long)s->width, (long long)s->y_rows, (long long)s->width);
     if (s->joined && s->steps > 1 && s->batch != s->x_batch)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "ConcatOp : Dimension 0 in both shapes must be equal: "
@@ -212,9 +225,11 @@ void kn_layer_y(const struct kn_layer *s, struct rt_shape *out)
 {
     const int64_t n = s->read == RT_RNN_UNREAD ? 0 : s->known ? s->length : -1;
 
-    *out = (struct rt_shape){.rank = 3, .dim = {n, s->batch, s->width}};
+    const int64_t batch = s->y_rows >= 0 ? s->y_rows : s->batch;
+
+    *out = (struct rt_shape){.rank = 3, .dim = {n, batch, s->width}};
     if (!s->y_by_time) {
-        out->dim[0] = s->batch;
+        out->dim[0] = batch;
         out->dim[1] = n;
     }
 }

@@ -16,7 +16,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 T, D, U, WORDS = 7, 5, 18, 20
-STATIC, FREE, WORDS_IN = (None, T, D), (None, None, D), (None, None)
+STATIC, FREE, WORDS_IN, ROWS = (None, T, D), (None, None, D), (None, None), (3, None, D)
 
 
 def layers(L):
@@ -47,6 +47,7 @@ def layers(L):
     yield 'both_ways_mask', WORDS_IN, [L.Embedding(WORDS, D, mask_zero=True),
                                        L.Bidirectional(L.LSTM(U, return_sequences=True))]
     yield 'lstm_split', STATIC, [L.LSTM(U, implementation=1, recurrent_activation='hard_sigmoid')]
+    yield 'lstm_rows', ROWS, [L.LSTM(U, return_sequences=True), L.GRU(4)]
     yield 'lstm_unroll', STATIC, [L.LSTM(U, unroll=True)]
 
 

@@ -44,10 +44,10 @@ def both_ways(x, cell, length=None):
     return tf.concat(outputs, 2), states
 
 
-def write(name, cell, way=one_way, **options):
+def write(name, cell, way=one_way, rows=None, **options):
     with tf.Graph().as_default() as graph, v1.Session() as session:
         v1.set_random_seed(3)
-        x = v1.placeholder(tf.float32, [None, None, D], name='x')
+        x = v1.placeholder(tf.float32, [rows, None, D], name='x')
         answer_of(*way(x, cell, **options))
         session.run(v1.global_variables_initializer())
         feed = np.random.RandomState(5).randn(3, 4, D).astype(np.float32)
@@ -87,6 +87,8 @@ FORMS = {
     'tf1_stack_rows': (some([LSTM, GRU]), one_way, {'length': ROWS}),
     'tf1_both_ways': (LSTM, both_ways, {}),
     'tf1_both_ways_rows': (GRU, both_ways, {'length': ROWS}),
+    'tf1_fixed_rows': (LSTM, one_way, {'rows': 3}),
+    'tf1_fixed_stack': (some([LSTM, GRU]), one_way, {'rows': 3, 'length': ROWS}),
     'tf1_peephole': (lambda: cells.LSTMCell(U, use_peepholes=True), one_way, {'length': ROWS}),
     'tf1_projection': (lambda: cells.LSTMCell(U, num_proj=7), one_way, {}),
     'tf1_clip': (lambda: cells.LSTMCell(U, cell_clip=0.2), one_way, {}),
