@@ -304,9 +304,17 @@ static bool sort_layers(struct pl_loop *l)
 static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_op_node(g, e, "Fill", 2);
+    const struct rt_tensor *t = pl_constant(g, e);
     float v;
 
-    return n && pl_float_constant(g, n->in[1], &v) && v == 0;
+    if (n)
+        return pl_float_constant(g, n->in[1], &v) && v == 0;
+    if (!t || t->dtype != RT_F32 || !t->data || rt_tensor_is_lazy(t))
+        return false;
+    for (int64_t i = 0; i < rt_tensor_count(t); i++)
+        if (((const float *)t->data)[i] != 0)
+            return false;
+    return true;
 }
 
 /* What is written is the last layer's new state, or where a step is masked what was written
@@ -625,6 +633,7 @@ static enum rt_status put_layer(struct pl_loop *l, int i, const struct pl_loop_p
         [RT_RNN_ATTR_CLIP] = {.type = RT_ATTR_FLOAT, .v.f = c->clip},
         [RT_RNN_ATTR_DEPTH] = number(c->depth),
         [RT_RNN_ATTR_X_ROWS] = number(i == 0 ? l->x_rows : -1),
+        [RT_RNN_ATTR_X_LISTED] = yes(!l->is_frame),
         [RT_RNN_ATTR_Y_ROWS] = number(i == l->n_layers - 1 ? l->y_rows : -1),
         [RT_RNN_ATTR_X_ROW] = number(c->x_row),
         [RT_RNN_ATTR_H_ROW] = number(c->h_row),

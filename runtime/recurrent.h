@@ -108,14 +108,15 @@ enum rt_rnn_in {
     X(GATE_ACT, "gate_activation", STRING)                                                         \
     X(ACT, "activation", STRING)                                                                   \
     X(UNITS, "units", INT)                                                                         \
-    X(WIDTH, "width", INT)    /* of h and y: units, but with a projection */                       \
-    X(CLIP, "clip", FLOAT)    /* how far from zero c gets; 0: any */                               \
-    X(DEPTH, "depth", INT)    /* of x */                                                           \
-    X(X_ROWS, "x_rows", INT)  /* how many rows x must have; -1: any */                             \
-    X(Y_ROWS, "y_rows", INT)  /* the same of y: then y is zero where nothing is written */         \
-    X(X_ROW, "x_row", INT)    /* of w, w_late: where the part begins that multiplies x */          \
-    X(H_ROW, "h_row", INT)    /* of r, r_late: the same for the state */                           \
-    X(ORDER, "order", STRING) /* which gates the columns hold */                                   \
+    X(WIDTH, "width", INT)        /* of h and y: units, but with a projection */                   \
+    X(CLIP, "clip", FLOAT)        /* how far from zero c gets; 0: any */                           \
+    X(DEPTH, "depth", INT)        /* of x */                                                       \
+    X(X_ROWS, "x_rows", INT)      /* how many rows x must have; -1: any */                         \
+    X(X_LISTED, "x_listed", BOOL) /* that holds even where there are no steps */                   \
+    X(Y_ROWS, "y_rows", INT)      /* the same of y: then y is zero where nothing is written */     \
+    X(X_ROW, "x_row", INT)        /* of w, w_late: where the part begins that multiplies x */      \
+    X(H_ROW, "h_row", INT)        /* of r, r_late: the same for the state */                       \
+    X(ORDER, "order", STRING)     /* which gates the columns hold */                               \
     X(FORGET_BIAS, "forget_bias", FLOAT)                                                           \
     X(X_BY_TIME, "x_by_time", BOOL) /* x is [time, batch, depth], not [batch, time] */             \
     X(Y_BY_TIME, "y_by_time", BOOL)                                                                \

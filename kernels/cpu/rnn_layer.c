@@ -194,7 +194,7 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
     s->time = x->dim[s->x_by_time ? 0 : 1];
     s->x_batch = x->dim[s->x_by_time ? 1 : 0];
     const int64_t x_rows = rt_attr_int(n, "x_rows");
-    if (x_rows >= 0 && s->x_batch != x_rows)
+    if (x_rows >= 0 && s->x_batch != x_rows && (s->time > 0 || rt_attr_bool(n, "x_listed")))
         return rt_fail(
             err, RT_INVALID_ARGUMENT,
             "Specified a list with shape [%lld,%lld] from a tensor with shape [%lld,%lld]",
