@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/softmax.h"
 #include "runtime/attention.h"
 #include "runtime/parallel.h"
@@ -15,7 +16,8 @@ extern const struct kn_binary kn_binary_mul, kn_binary_div, kn_binary_add_v2, kn
 
 enum {
     BLOCK = 1 << 15,     /* scores that are at work at a time */
-    BLOCK_ROWS = 32,     /* at least so many rows of them, or packing the keys would not pay */
+    BLOCK_ROWS = 64,     /* at least so many rows of them, or packing the keys would not pay */
+    PACK_ROWS = 8,       /* fewer are a library's, that does not pack for them */
     SLOTS = 16,          /* parts at work at a time at most, each with scores of its own */
     SLOT_MOST = 1 << 22, /* scores of one part, unless a single row is longer */
     ALL_MOST = 1 << 24,  /* scores of all parts, unless one needs more */
@@ -172,8 +174,11 @@ struct attention {
     bool widens;          /* queries or keys of the two are not the same */
     int64_t rows, blocks; /* of scores at a time, and how many of those make a head */
     int64_t slot;         /* floats of one part's scores */
-    int64_t made_at;      /* widens: where in it those before the steps are */
-    int64_t slots;        /* parts at a time */
+    bool packs;           /* keys and values for product.h's loops: there are rows enough */
+    struct kn_product scores, context;
+    int64_t pack_at; /* in it */
+    int64_t made_at; /* widens: where in it those before the steps are */
+    int64_t slots;   /* parts at a time */
     int n_steps;
     struct step step[RT_ATTENTION_MOST];
 };
@@ -248,6 +253,16 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     if (k->widens)
         k->slot += made_rows(k, k->rows) * k->from[3];
     k->slot = (k->slot + 15) & ~INT64_C(15);
+    k->scores = (struct kn_product){.k = k->h, .n = k->from[3]};
+    k->context = (struct kn_product){.k = k->dim[3], .n = k->d};
+    k->packs = kn_product_fast() && made_rows(k, k->rows) >= PACK_ROWS &&
+               kn_product_solve(&k->scores) && kn_product_solve(&k->context);
+    if (k->packs) {
+        const size_t a = kn_product_pack_bytes(&k->scores), b = kn_product_pack_bytes(&k->context);
+        k->pack_at = k->slot;
+        if (__builtin_add_overflow(k->slot, (a > b ? a : b) / sizeof(float), &k->slot))
+            return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention of too many elements");
+    }
     set_slots(k, rt_prep_width(p));
     p->scratch_bytes = (size_t)(k->slot * k->slots) * sizeof(float);
     return RT_OK;
@@ -293,9 +308,16 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
         op->row[RT_F32](score, score, v, n, 1, step);
 }
 
-static void product(const struct kn_gemm *g, const float *a, const float *b, float *c)
+static void product(const struct kn_gemm *g, const struct kn_product *p, const float *a,
+                    const float *b, float *c, float *pack)
 {
-    if (g->k)
+    if (pack) {
+        struct kn_product_part t = kn_product_whole(p, pack, a, c, g->m);
+        t.lda = g->lda;
+        t.ldc = g->ldc;
+        kn_product_pack(p, b, g->ldb, g->tb != KN_AS_IS, NULL, pack);
+        kn_product_run(p, &t, NULL);
+    } else if (g->k)
         kn_gemm_run(g, a, b, c, NULL);
     else
         for (int64_t i = 0; i < g->m; i++)
@@ -345,16 +367,17 @@ static void run_unit(const struct rt_run *r, const struct attention *k, int64_t 
                                     .ldb = k->v.row,
                                     .ldc = k->out.row};
 
+    float *const pack = k->packs ? score + k->pack_at : NULL;
     if (k->dim[3]) {
         float *const made = k->widens ? score + k->made_at : score;
-        product(&scores, q, key, made);
+        product(&scores, &k->scores, q, key, made, pack);
         if (k->widens)
             widen(k, made, score, n_rows);
         for (int j = 0; j < k->n_steps; j++)
             run_step(r, k, &k->step[j], b, head, first, n_rows, score);
         kn_softmax_f32(score, score, n_rows, k->dim[3], false);
     }
-    product(&context, score, v, out);
+    product(&context, &k->context, score, v, out, pack);
 }
 
 struct job {

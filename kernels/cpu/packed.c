@@ -5,12 +5,11 @@
 #include <string.h>
 
 #include "kernels/cpu/parallel.h"
-#include "runtime/base/machine.h"
 #include "runtime/parallel.h"
 
 enum {
     LEAST_COLUMNS = 64,
-    PIECES = 4,     /* of a product by loops per core, so that a slow one does less of them */
+    PIECES = 2,     /* of a product by loops per core, so that a slow one does less of them */
     PIECE_ROWS = 42 /* at least, unless it is of a few columns */
 };
 static const double PIECE_MOST = 4e8; /* multiplications: some milliseconds */
@@ -263,7 +262,7 @@ static void make_shared(struct kn_packed *s, int width)
 
 static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
 {
-    return !g->ta && rt_machine_vectors() >= RT_VECTORS_AVX2 &&
+    return !g->ta && kn_product_fast() &&
            !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
 }
 

@@ -99,6 +99,11 @@ bool kn_product_solve(struct kn_product *p)
     return solve(p, loops_here());
 }
 
+bool kn_product_fast(void)
+{
+    return rt_machine_vectors() >= RT_VECTORS_AVX2;
+}
+
 size_t kn_product_pack_bytes(const struct kn_product *p)
 {
     return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
@@ -107,6 +112,30 @@ size_t kn_product_pack_bytes(const struct kn_product *p)
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Columns of b, each ldb floats behind the one before it, to rows of dst. */
+static void turn(const float *b, int64_t ldb, int64_t cols, int64_t k, float *dst, int64_t width)
+{
+    for (int64_t i = 0; i < cols; i += 4) {
+        int64_t l = 0;
+#if defined(__SSE__)
+        for (; i + 4 <= cols && l + 4 <= k; l += 4) {
+            const float *from = b + i * ldb + l;
+            float *to = dst + l * width + i;
+            __m128 v0 = _mm_loadu_ps(from), v1 = _mm_loadu_ps(from + ldb);
+            __m128 v2 = _mm_loadu_ps(from + 2 * ldb), v3 = _mm_loadu_ps(from + 3 * ldb);
+            _MM_TRANSPOSE4_PS(v0, v1, v2, v3);
+            _mm_storeu_ps(to, v0);
+            _mm_storeu_ps(to + width, v1);
+            _mm_storeu_ps(to + 2 * width, v2);
+            _mm_storeu_ps(to + 3 * width, v3);
+        }
+#endif
+        for (; l < k; l++)
+            for (int64_t j = i; j < i + 4 && j < cols; j++)
+                dst[l * width + j] = b[j * ldb + l];
+    }
 }
 
 void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bool turned,
@@ -120,9 +149,8 @@ void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bo
             memset(dst, 0, (size_t)(p->k * width) * sizeof *dst);
         for (int64_t l = 0; l < p->k && !turned; l++)
             memcpy(dst + l * width, b + l * ldb + j, (size_t)cols * sizeof *dst);
-        for (int64_t l = 0; l < p->k && turned; l++)
-            for (int64_t i = 0; i < cols; i++)
-                dst[l * width + i] = b[(j + i) * ldb + l];
+        if (turned)
+            turn(b + j * ldb, ldb, cols, p->k, dst, width);
         for (int64_t l = 0; l < p->k && scale; l++)
             for (int64_t i = 0; i < cols; i++)
                 dst[l * width + i] *= scale[j + i];
@@ -142,7 +170,8 @@ static int64_t rows_of_block(const struct kn_product *p, int64_t rows, int64_t k
 {
     const int64_t step = p->loops->rows, most = BLOCK_A / (k > 0 ? k : 1);
     const int64_t fit = smaller(most < BLOCK_ROWS ? most : BLOCK_ROWS, rows) / step * step;
-    return even(rows, fit > step ? fit : step);
+    const int64_t each = even(rows, fit > step ? fit : step);
+    return (each + step - 1) / step * step;
 }
 
 /* Where the block at hand lies. */
@@ -206,9 +235,12 @@ void kn_product_run(const struct kn_product *p, const struct kn_product_part *t,
     const int64_t k = t->rows > p->loops->rows ? even(terms, BLOCK_K) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 
-    for (int64_t row = 0; row < t->rows; row += rows)
-        for (int64_t l = t->k_from; l == t->k_from || l<t->k_to; l += k> 0 ? k : 1) {
+    for (int64_t row = 0; row < t->rows; row += rows) {
+        int64_t l = t->k_from;
+        do { /* once even for no terms: the sums have other parts */
             const struct block at = {row, smaller(t->rows - row, rows), l, smaller(t->k_to - l, k)};
             run_block(p, t, ends, &at);
-        }
+            l += k;
+        } while (l < t->k_to);
+    }
 }

@@ -39,6 +39,9 @@ size_t kn_product_pack_bytes(const struct kn_product *p);
 void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bool turned,
                      const float *scale, float *dst);
 
+/* Whether the processor has what these loops are fast with: that no library is faster. */
+bool kn_product_fast(void);
+
 /* What an output's sum starts from and how it ends. */
 struct kn_product_ends {
     const float *bias;     /* n floats; NULL: none */

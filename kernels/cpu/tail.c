@@ -172,15 +172,17 @@ KN_CLONES static void scale_add_row(float *restrict y, const float *restrict s,
         y[i] = y[i] * s[i] + v[i];
 }
 
-/* NAME: y = EXPR(y); NAME_sum: y = EXPR(y + r). `a` is the activation's number. */
+/* NAME: y = EXPR(y), on `rows` rows of n, `ld` apart; NAME_sum: y = EXPR(y + r). `a` is the
+ * activation's number. */
 #define ACTIVATION(NAME, EXPR)                                                                     \
-    KN_CLONES static void NAME(float *y, int64_t n, float a)                                       \
+    KN_CLONES static void NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)             \
     {                                                                                              \
         (void)a;                                                                                   \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const float x = y[i];                                                                  \
-            y[i] = EXPR;                                                                           \
-        }                                                                                          \
+        for (int64_t row = 0; row < rows; row++, y += ld)                                          \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const float x = y[i];                                                              \
+                y[i] = EXPR;                                                                       \
+            }                                                                                      \
     }                                                                                              \
     KN_CLONES static void NAME##_sum(float *restrict y, const float *restrict r, int64_t n,        \
                                      float a)                                                      \
@@ -217,11 +219,11 @@ ACTIVATION(act_swish, x *kn_sigmoid_f32(a *x))
 ACTIVATION(act_hard_sigmoid, relu6(x + 3) * (1.0f / 6))
 ACTIVATION(act_hard_swish, x *(relu6(x + 3) * (1.0f / 6)))
 ACTIVATION(act_gelu_erf, 0.5f * x * (1.0f + kn_erf_f32(x * 0.7071067812f)))
-ACTIVATION(act_gelu_erfc, 0.5f * x * kn_erfc_f32(x * -0.7071067812f))
+ACTIVATION(act_gelu_erfc, kn_gelu_f32(x))
 ACTIVATION(act_gelu_tanh, gelu_tanh(x))
 #undef ACTIVATION
 
-static void (*const act[RT_N_ACTS])(float *y, int64_t n, float a) = {
+static void (*const act[RT_N_ACTS])(float *y, int64_t rows, int64_t n, int64_t ld, float a) = {
     [RT_ACT_RELU] = act_relu,
     [RT_ACT_RELU6] = act_relu6,
     [RT_ACT_SIGMOID] = act_sigmoid,
@@ -300,20 +302,14 @@ void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, f
         if (other)
             act_sum[t->act](p, other + i * cols, n * cols, t->alpha);
         else if (rest)
-            act[t->act](p, n * cols, t->alpha);
+            act[t->act](p, 1, n * cols, 0, t->alpha);
     }
 }
 
 void kn_tail_activate(const struct kn_tail *t, float *y, int64_t rows, int64_t cols, int64_t ld)
 {
-    if (!t->act)
-        return;
-    if (cols == ld) {
-        act[t->act](y, rows * cols, t->alpha);
-        return;
-    }
-    for (int64_t i = 0; i < rows; i++)
-        act[t->act](y + i * ld, cols, t->alpha);
+    if (t->act)
+        act[t->act](y, rows, cols, ld, t->alpha);
 }
 
 enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const float *y)
@@ -350,7 +346,7 @@ enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const f
             return r->err->code;
     }
     if (t->act)
-        act[t->act](d, n, t->alpha);
+        act[t->act](d, 1, n, 0, t->alpha);
     return RT_OK;
 }
 

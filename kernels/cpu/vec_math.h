@@ -176,4 +176,41 @@ static inline float kn_erfc_f32(float x)
     return kn_select(x < 0.0f, 2.0f - y, y);
 }
 
+/*
+ * x times the normal distribution's share below x, that is x / 2 * erfc(-x / sqrt(2)): by erfc's q
+ * and the exponential's polynomial, without what their ranges are beyond this one's. Within 4e-6 of
+ * the value, and 1e-6 where that is above 1e-6.
+ */
+static inline float kn_gelu_f32(float x)
+{
+    const float b = kn_absf(x);
+    const float a = kn_select(b > 13.2f, 13.2f, b); /* beyond: 0 or 1 */
+    const float t = 1.0f / (1.0f + 0.353553391f * a);
+    const float s = t - 0.5f;
+    float q = 1.66259226e-02f;
+    q = q * s - 7.06296696e-02f;
+    q = q * s + 4.54439009e-02f;
+    q = q * s + 9.81223540e-02f;
+    q = q * s - 1.02884886e-01f;
+    q = q * s - 1.72083988e-01f;
+    q = q * s + 1.45741042e-01f;
+    q = q * s + 5.58944664e-01f;
+    q = q * s + 6.87160958e-01f;
+    q = q * s + 5.10791350e-01f;
+    const float y = a * (-0.5f * a);
+    const float u = y * 0x1.715476p0f + KN_ROUNDER;
+    const float k = u - KN_ROUNDER;
+    const float r = (y - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+    float p = 1.991696295e-04f;
+    p = p * r + 1.394728812e-03f;
+    p = p * r + 8.333267340e-03f;
+    p = p * r + 4.166625256e-02f;
+    p = p * r + 1.666666685e-01f;
+    p = p * r + 5.000000083e-01f;
+    const float e = 0.5f + 0.5f * (r + r * r * p);
+    const float half = kn_bits_float(kn_float_bits(e) + (kn_float_bits(u) << 23));
+    const float tail = kn_select(b > 13.2f, 0.0f, half * (t * q));
+    return x * kn_select(x < 0.0f, tail, 1.0f - tail);
+}
+
 #endif
