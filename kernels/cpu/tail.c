@@ -178,10 +178,10 @@ KN_CLONES static void scale_add_row(float *restrict y, const float *restrict s,
     KN_CLONES static void NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)             \
     {                                                                                              \
         (void)a;                                                                                   \
-        for (int64_t row = 0; row < rows; row++, y += ld)                                          \
+        for (int64_t row = 0; row < rows; row++)                                                   \
             for (int64_t i = 0; i < n; i++) {                                                      \
-                const float x = y[i];                                                              \
-                y[i] = EXPR;                                                                       \
+                const float x = y[row * ld + i];                                                   \
+                y[row * ld + i] = EXPR;                                                            \
             }                                                                                      \
     }                                                                                              \
     KN_CLONES static void NAME##_sum(float *restrict y, const float *restrict r, int64_t n,        \
