@@ -280,6 +280,31 @@ static void stream(const struct kn_gemm *g, const float *a, const float *b, floa
             add_row(a[i * g->lda + l], b + l * g->ldb, c + i * g->ldc, g->n);
 }
 
+/* A product with one column: rows times a vector, each summed in lanes. */
+static bool is_dots(const struct kn_gemm *g)
+{
+    return g->dtype == RT_F32 && g->n == 1 && !g->ta && (g->tb || g->ldb == 1);
+}
+
+KN_CLONES static void dots(const struct kn_gemm *g, const float *a, const float *b, float *c)
+{
+    enum { LANES = 32 };
+
+    for (int64_t i = 0; i < g->m; i++, a += g->lda) {
+        float sum[LANES] = {0};
+        int64_t l = 0;
+        for (; l + LANES <= g->k; l += LANES)
+            for (int j = 0; j < LANES; j++)
+                sum[j] += a[l + j] * b[l + j];
+        for (int j = 0; l < g->k; l++, j++)
+            sum[j] += a[l] * b[l];
+        for (int step = LANES / 2; step; step /= 2)
+            for (int j = 0; j < step; j++)
+                sum[j] += sum[j + step];
+        c[i * g->ldc] = sum[0];
+    }
+}
+
 static void run_float(const struct kn_gemm *g, const float *a, const float *b, float *c)
 {
     const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
@@ -329,6 +354,10 @@ void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c,
 {
     if (!g->m || !g->n)
         return;
+    if (is_dots(g)) {
+        dots(g, a, b, c);
+        return;
+    }
     if (!g->k || is_tiny(g) || !fits_blas(g)) {
         kn_gemm_plain(g, a, b, c);
         return;
