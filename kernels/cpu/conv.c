@@ -9,6 +9,7 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/conv_cut.h"
 #include "kernels/cpu/conv_plain.h"
+#include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/depthwise_conv.h"
 #include "kernels/cpu/dnnl.h"
@@ -841,6 +842,14 @@ const struct kn_entry kn_conv2d = {
                            .can = kn_winograd2_can,
                            .prepare = kn_winograd2_prepare,
                            .run = kn_winograd_conv},
+                          {.op = "Conv2D",
+                           .device = "CPU",
+                           .name = "conv2d.product",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_conv_product_can,
+                           .prepare = kn_conv_product_prepare,
+                           .run = kn_conv_product},
                           ROWS("Conv2D", "conv2d", PLAIN_TYPES)),
 };
 const struct kn_entry kn_conv3d = {

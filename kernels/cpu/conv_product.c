@@ -1,0 +1,342 @@
+#include "kernels/cpu/conv_product.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/conv_shape.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/product.h"
+#include "kernels/cpu/tail.h"
+#include "runtime/parallel.h"
+
+enum {
+    /* Terms of the sums for which windows are copied at a time, and floats of such copies: half of
+     * a core's own cache at most. */
+    MOST_TERMS = 512,
+    COPIED = 1 << 16,
+    MOST_ROWS = 336,
+    LEAST_ROWS = 42,
+    PRODUCTS_AT_ONCE = 32, /* in the time of one element that is read or written */
+    LINE = 16, /* floats; rows of copies that are a power of two apart would share cache lines */
+};
+static const double MOST_PRODUCTS = 4e8; /* some milliseconds' between questions whether to go on */
+
+struct state {
+    struct kn_conv_shape g;
+    struct kn_tail tail;
+    struct kn_product product;
+    const struct rt_pack *filter;
+    bool in_place;               /* the input's pixels are the rows of the product */
+    int64_t taps;                /* of a window, that lie together in the input */
+    int64_t pixels;              /* of the output: the rows of the product */
+    int64_t rows, blocks, terms; /* of a block of pixels; how many; terms copied at a time */
+    int64_t ld;                  /* floats between rows of the copies */
+    int64_t panels, groups;      /* of a part; how many for each block */
+    int n_slots;                 /* cores at a time */
+    size_t slot_bytes, odd_at;   /* in scratch: copies of each core; what an odd tail starts from */
+};
+
+static bool shape_of(const struct rt_prep *p, struct kn_conv_shape *g)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_prep quiet = *p;
+
+    quiet.err = &ignored;
+    return !kn_channels_first(p->node) && !kn_conv_prepare(&quiet, g) && g->groups == 1 &&
+           g->n_spatial == 2 && g->ci > 0 && g->co > 0;
+}
+
+int kn_conv_product_can(const struct rt_prep *p)
+{
+    struct kn_conv_shape g;
+
+    if (!p->in[1].value || p->out[0].dtype != RT_F32 || !shape_of(p, &g))
+        return 0;
+    if (getenv("CONV_RANK")) return atoi(getenv("CONV_RANK"));
+    return p->tuning->bf16 && kn_bf16_multiplies() ? 1 : 2;
+}
+
+/* ---- the filter ---- */
+
+/* What its packed bytes depend on. */
+struct format {
+    char name[8];
+    int64_t k, n, panel;
+    int64_t n_scale; /* n: as many floats follow, by which the channels are multiplied */
+};
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    struct kn_product p = {.k = f->k, .n = f->n};
+
+    if (!kn_product_solve(&p) || p.panel != f->panel)
+        return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
+    kn_product_pack(&p, src->data, f->n, false, f->n_scale ? (const float *)(f + 1) : NULL, dst);
+    return RT_OK;
+}
+
+static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
+{
+    const size_t n = scale ? (size_t)s->product.n * sizeof *scale : 0;
+    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
+
+    if (!f)
+        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
+    memcpy(f->name, "panels", 7);
+    f->k = s->product.k;
+    f->n = s->product.n;
+    f->panel = s->product.panel;
+    f->n_scale = scale ? f->n : 0;
+    if (scale)
+        memcpy(f + 1, scale, n);
+    const enum rt_status st =
+        rt_prep_pack(p, 1, f, sizeof *f + n, kn_product_pack_bytes(&s->product), pack, &s->filter);
+    free(f);
+    return st;
+}
+
+/* ---- how it is cut ---- */
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t parts_of(int64_t n, int64_t size)
+{
+    return n > 0 ? (n - 1) / size + 1 : 0;
+}
+
+/* Parts of even size, none larger than `most`. */
+static int64_t even(int64_t n, int64_t most)
+{
+    const int64_t parts = parts_of(n, most);
+    return parts ? (n + parts - 1) / parts : 1;
+}
+
+/* Blocks of pixels, and for `width` cores so many parts: of the pixels or, where there are more
+ * weights than input, of the output channels. */
+static void cut(struct state *s, int width)
+{
+    const struct kn_product *p = &s->product;
+    const double all = (double)s->pixels * (double)p->k * (double)p->n;
+    int64_t most = all / KN_SHARE < (double)width ? (int64_t)(all / KN_SHARE) : width;
+
+    s->terms = s->in_place ? p->k : even(p->k, MOST_TERMS);
+    int64_t rows = COPIED / smaller(s->terms, MOST_TERMS);
+    rows = rows < LEAST_ROWS ? LEAST_ROWS : smaller(rows, MOST_ROWS);
+    if (getenv("CONV_ROWS")) rows = atoi(getenv("CONV_ROWS"));
+    if (getenv("CONV_TERMS") && !s->in_place) s->terms = even(p->k, atoi(getenv("CONV_TERMS")));
+    s->rows = even(s->pixels, rows);
+    s->panels = p->panels;
+    s->n_slots = 1;
+    if (most > 1) {
+        if (s->pixels < p->n)
+            s->panels = even(p->panels, (p->panels + most - 1) / most);
+        else if (parts_of(s->pixels, s->rows) < 3 * most)
+            s->rows = even(s->pixels, smaller(s->rows, (s->pixels + most - 1) / most));
+        s->n_slots = (int)most;
+    }
+    s->blocks = parts_of(s->pixels, s->rows);
+    s->groups = parts_of(p->panels, s->panels);
+    s->ld = s->terms % (4 * LINE) ? s->terms : s->terms + LINE;
+    s->slot_bytes = s->in_place ? 0 : kn_padded((size_t)(s->rows * s->ld) * sizeof(float));
+}
+
+enum rt_status kn_conv_product_prepare(struct rt_prep *p, void **state)
+{
+    struct state *s = rt_prep_alloc(p, sizeof *s);
+    size_t odd;
+
+    if (!s)
+        return p->err->code;
+    *state = s;
+    enum rt_status st = kn_conv_prepare(p, &s->g);
+    if (st || (st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
+        return st;
+    const struct kn_axis *y = &s->g.axis[0], *x = &s->g.axis[1];
+    s->pixels = s->g.batch * y->out * x->out;
+    s->product = (struct kn_product){.k = y->size * x->size * s->g.ci, .n = s->g.co};
+    if (!kn_product_solve(&s->product))
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: the filter is too large", p->node->name);
+    s->in_place = true;
+    for (int i = 0; i < 2; i++) {
+        const struct kn_axis *a = &s->g.axis[i];
+        s->in_place = s->in_place && a->size == 1 && a->stride == 1 && a->in == a->out;
+    }
+    s->taps = x->dilation == 1 ? x->size : 1;
+    const float *scale = kn_tail_vector(p, s->tail.scale);
+    st = pack_filter(s, p, scale);
+    if (!st && (!s->filter || (s->tail.scale && !scale)))
+        st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
+    if (st)
+        return st;
+    cut(s, rt_prep_width(p));
+    s->odd_at = (size_t)s->n_slots * s->slot_bytes;
+    p->scratch_bytes = s->odd_at + odd;
+    return RT_OK;
+}
+
+/* ---- windows ---- */
+
+/* Terms [from, to) of the window whose first tap lies at (y, x) of an image. */
+static void copy_window(const struct state *s, const float *image, int64_t y, int64_t x,
+                        int64_t from, int64_t to, float *dst)
+{
+    const struct kn_axis *ay = &s->g.axis[0], *ax = &s->g.axis[1];
+    const int64_t ci = s->g.ci, run = s->taps * ci, first = from / run * s->taps;
+    int64_t i = first / ax->size, j = first % ax->size, at = from % run, left = to - from;
+
+    while (left > 0) {
+        const int64_t n = smaller(run - at, left);
+        const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
+        int64_t lo = n, hi = n; /* of these n, the ones that lie inside */
+        if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
+            lo = sx < 0 ? -sx * ci - at : 0;
+            lo = lo < 0 ? 0 : smaller(lo, n);
+            hi = ax->in - sx < s->taps ? (ax->in - sx) * ci - at : n;
+            hi = hi < lo ? lo : smaller(hi, n);
+        }
+        if (lo)
+            memset(dst, 0, (size_t)lo * sizeof *dst);
+        if (hi > lo)
+            memcpy(dst + lo, image + (sy * ax->in + sx) * ci + at + lo,
+                   (size_t)(hi - lo) * sizeof *dst);
+        if (n > hi)
+            memset(dst + hi, 0, (size_t)(n - hi) * sizeof *dst);
+        dst += n;
+        left -= n;
+        at = 0;
+        j += s->taps;
+        if (j >= ax->size) {
+            j = 0;
+            i++;
+        }
+    }
+}
+
+/* The same terms for `rows` pixels from `pixel` on, rows of s->ld floats. */
+static void copy_windows(const struct state *s, const float *src, int64_t pixel, int64_t rows,
+                         int64_t from, int64_t to, float *dst)
+{
+    const struct kn_axis *ay = &s->g.axis[0], *ax = &s->g.axis[1];
+    const int64_t size = ay->in * ax->in * s->g.ci;
+    int64_t x = pixel % ax->out, y = pixel / ax->out % ay->out;
+    const float *image = src + pixel / ax->out / ay->out * size;
+
+    for (int64_t i = 0; i < rows; i++, dst += s->ld) {
+        copy_window(s, image, y * ay->stride - ay->lo, x * ax->stride - ax->lo, from, to, dst);
+        if (++x == ax->out) {
+            x = 0;
+            if (++y == ay->out) {
+                y = 0;
+                image += size;
+            }
+        }
+    }
+}
+
+/* ---- the run ---- */
+
+struct work {
+    const struct state *s;
+    const float *src, *packed;
+    float *dst;
+    char *room;
+    struct kn_product_ends ends; /* of the whole */
+};
+
+static void activate(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
+                     int64_t cols)
+{
+    const struct state *s = arg;
+    (void)row;
+    (void)col;
+    kn_tail_activate(&s->tail, at, rows, cols, s->g.co);
+}
+
+static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct work *w = arg;
+    const struct state *s = w->s;
+    const struct kn_product *p = &s->product;
+    const int64_t pixel = i / s->groups * s->rows, group = i % s->groups * s->panels;
+    float *copies = (void *)(w->room + (size_t)slot * s->slot_bytes);
+    struct kn_product_ends ends = w->ends;
+    struct kn_product_part t = {.packed = w->packed,
+                                .c = w->dst + pixel * p->n,
+                                .ldc = p->n,
+                                .rows = smaller(s->rows, s->pixels - pixel)};
+    const double strip = (double)t.rows * (double)s->terms * (double)p->panel;
+    const int64_t most = strip < MOST_PRODUCTS ? (int64_t)(MOST_PRODUCTS / (strip + 1)) + 1 : 1;
+    const int64_t end = smaller(group + s->panels, p->panels);
+
+    if (ends.residual)
+        ends.residual += pixel * p->n;
+    for (int64_t k = 0; k < p->k; k += s->terms) {
+        t.k_from = k;
+        t.k_to = smaller(k + s->terms, p->k);
+        t.a = s->in_place ? w->src + pixel * p->k : copies;
+        t.lda = s->in_place ? p->k : s->ld;
+        if (!s->in_place)
+            copy_windows(s, w->src, pixel, t.rows, t.k_from, t.k_to, copies);
+        for (t.from = group; t.from < end; t.from = t.to) {
+            t.to = smaller(t.from + most, end);
+            kn_product_run(p, &t, &ends);
+            if ((t.to < end || t.k_to < p->k) && strip * (double)most > MOST_PRODUCTS / 8 &&
+                rt_run_check(r))
+                return r->err->code;
+        }
+    }
+    return RT_OK;
+}
+
+static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
+{
+    const struct state *s = w->s;
+    const double work = (double)(s->rows * s->panels) * (double)(s->product.k * s->product.panel) /
+                        PRODUCTS_AT_ONCE;
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i++) {
+        st = run_part(r, w, i, 0);
+        if (!st && i < n - 1)
+            st = rt_run_spend(r, &left, work < RT_WORK ? (int64_t)work : RT_WORK);
+    }
+    return st;
+}
+
+enum rt_status kn_conv_product(struct rt_run *r)
+{
+    const struct state *s = r->state;
+    const struct kn_tail *t = &s->tail;
+    struct work w = {.s = s,
+                     .src = r->in[0].data,
+                     .packed = rt_pack_data(s->filter),
+                     .dst = kn_tail_output(t, r, (char *)r->scratch + s->odd_at),
+                     .room = r->scratch};
+    const int64_t n = s->blocks * s->groups;
+    enum rt_status st = RT_OK;
+
+    w.ends.bias = t->shift ? r->in[t->shift].data : NULL;
+    if (!t->odd) {
+        if (t->residual) {
+            w.ends.residual = r->in[t->residual].data;
+            w.ends.ld_residual = s->product.n;
+        }
+        w.ends.clips = t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
+        w.ends.most = t->act == RT_ACT_RELU6 ? 6 : INFINITY;
+        w.ends.finish = t->act && !w.ends.clips ? activate : NULL;
+        w.ends.arg = s;
+    }
+    if (s->n_slots > 1 && rt_run_width(r) > 1)
+        st = kn_parallel_parts(r, n, s->n_slots, run_part, &w);
+    else
+        st = run_alone(r, &w, n);
+    return st ? st : kn_tail_spread(t, r, w.dst);
+}
