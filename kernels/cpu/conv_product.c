@@ -128,6 +128,8 @@ static void cut(struct state *s, int width)
 
     s->terms = s->in_place ? p->k : even(p->k, MOST_TERMS);
     int64_t rows = COPIED / smaller(s->terms, MOST_TERMS);
+    if (p->n * p->k <= 1 << 17)
+        rows = 56;
     rows = rows < LEAST_ROWS ? LEAST_ROWS : smaller(rows, MOST_ROWS);
     if (getenv("CONV_ROWS")) rows = atoi(getenv("CONV_ROWS"));
     if (getenv("CONV_TERMS") && !s->in_place) s->terms = even(p->k, atoi(getenv("CONV_TERMS")));

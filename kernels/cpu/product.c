@@ -39,8 +39,16 @@ struct strip {
     int wide, last; /* vectors, and the last one's floats */
     int panels;     /* at once, whole ones, */
     int64_t step;   /* so many packed floats apart */
+    bool reads;     /* a for the first time, and its rows lie one behind the other */
     bool clips;
     float least, most;
+};
+
+/* Some rows of a strip, and where the next ones are. */
+struct corner {
+    const float *a;
+    float *c;
+    const float *start, *next, *start_then, *c_then;
 };
 
 struct kn_product_loops {
@@ -221,6 +229,7 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         s.c = c + col;
         s.start = start ? start + col : NULL;
         s.bias = first && ends && ends->bias ? ends->bias + col : NULL;
+        s.reads = i == t->from && t->lda == at->k;
         p->loops->strip(&s);
         if (last && ends && ends->finish)
             ends->finish(ends->arg, s.c, at->row, at->rows, col, cols);

@@ -8,9 +8,7 @@
  */
 
 typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-typedef int32_t LOOPS(bits) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 #define VEC   LOOPS(vec)
-#define BITS  LOOPS(bits)
 #define PANEL (LANES * WIDE)
 
 #define VLOAD(p)     (*(const VEC *)(p))
@@ -47,66 +45,101 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #endif
 }
 
-INLINE VEC LOOPS(choose)(BITS yes, VEC a, VEC b)
-{
-    return (VEC)((yes & (BITS)a) | (~yes & (BITS)b));
-}
-
+/* No less than the least and no more than the most; NaN stays, and so does -0. */
 INLINE VEC LOOPS(clip)(const struct strip *s, VEC v)
 {
     const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
     if (!s->clips)
         return v;
-    v = LOOPS(choose)(v < least, least, v);
-    return LOOPS(choose)(v > most, most, v);
+#if LANES == 16
+    return (VEC)_mm512_min_ps((__m512)most, _mm512_max_ps((__m512)least, (__m512)v));
+#elif LANES == 8
+    return (VEC)_mm256_min_ps((__m256)most, _mm256_max_ps((__m256)least, (__m256)v));
+#elif defined(__SSE__)
+    return (VEC)_mm_min_ps((__m128)most, _mm_max_ps((__m128)least, (__m128)v));
+#else
+    for (int i = 0; i < LANES; i++) {
+        v[i] = v[i] < least[i] ? least[i] : v[i];
+        v[i] = v[i] > most[i] ? most[i] : v[i];
+    }
+    return v;
+#endif
 }
 
-/*
- * `rows` rows of one panel, `wide` vectors of it. Rows of a are addressed in fours from pointers
- * that move along, which leaves registers for the sums.
- */
-INLINE void LOOPS(corner)(const struct strip *s, const float *a, float *c, const float *start,
-                          const float *next, const int rows, const int wide)
-{
-    const int64_t lda = s->lda, ahead = s->ahead;
-    const float *from[(ROWS + 3) / 4], *b = s->b;
+/* Where a corner's loops are. What lies ahead is asked for: a panel, and what the next corner
+ * reads and writes. */
+struct LOOPS(at) {
+    const float *a[(ROWS + 3) / 4], *b;
+    const float *next, *a_then, *start_then, *c_then;
     VEC sum[ROWS][WIDE];
+};
+
+/* `n` terms more. Rows of a are addressed in fours from pointers that move along, which leaves
+ * registers for the sums. With `asks` a row of the next corner's c is asked for with each term,
+ * with `reads` a line of its a. */
+INLINE void LOOPS(terms)(const struct strip *s, struct LOOPS(at) * at, int64_t n, const int rows,
+                         const int wide, const bool asks, const bool reads)
+{
+    for (; n > 0; n--) {
+        VEC w[WIDE];
+        for (int j = 0; j < wide; j++)
+            w[j] = VLOAD(at->b + j * LANES);
+        for (int j = 0; j < PANEL; j += LINE) {
+            __builtin_prefetch(at->next + j, 0, 2);
+            if (asks) {
+                __builtin_prefetch(at->start_then + j, 0, 3);
+                __builtin_prefetch(at->c_then + j, 1, 3);
+            }
+        }
+        if (reads)
+            __builtin_prefetch(at->a_then, 0, 3);
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < wide; j++)
+                at->sum[i][j] += at->a[i / 4][i % 4 * s->lda] * w[j];
+        for (int i = 0; i < rows; i += 4)
+            at->a[i / 4]++;
+        at->b += PANEL;
+        at->next += s->ahead;
+        if (asks) {
+            at->start_then += s->ld_start;
+            at->c_then += s->ldc;
+        }
+        if (reads)
+            at->a_then += LINE;
+    }
+}
+
+/* `rows` rows of one panel, `wide` vectors of it. */
+INLINE void LOOPS(corner)(const struct strip *s, const struct corner *o, const int rows,
+                          const int wide)
+{
+    const int64_t few = s->k < rows ? s->k : rows;
+    struct LOOPS(at) at = {.b = s->b,
+                           .next = o->next,
+                           .a_then = o->a + rows * s->lda,
+                           .start_then = o->start_then,
+                           .c_then = o->c_then};
 
     for (int j = 0; j < wide; j++) {
         const int some = j < wide - 1 ? LANES : s->last;
         const VEC bias = s->bias ? LOOPS(load_some)(s->bias + j * LANES, some) : (VEC){0};
         for (int i = 0; i < rows; i++)
-            sum[i][j] =
-                start ? LOOPS(load_some)(start + i * s->ld_start + j * LANES, some) + bias : bias;
+            at.sum[i][j] =
+                o->start ? LOOPS(load_some)(o->start + i * s->ld_start + j * LANES, some) + bias
+                         : bias;
     }
     for (int i = 0; i < rows; i += 4)
-        from[i / 4] = a + i * lda;
-    for (int64_t l = s->k; l > 0; l--) {
-        VEC w[WIDE];
-        for (int j = 0; j < wide; j++)
-            w[j] = VLOAD(b + j * LANES);
-        for (int j = 0; j < PANEL; j += LINE)
-            __builtin_prefetch(next + j, 0, 2);
-        for (int i = 0; i < rows; i++)
-            for (int j = 0; j < wide; j++)
-                sum[i][j] += from[i / 4][i % 4 * lda] * w[j];
-        for (int i = 0; i < rows; i += 4)
-            from[i / 4]++;
-        b += PANEL;
-        next += ahead;
-    }
-    if (s->clips) {
-        const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
-        for (int i = 0; i < rows; i++)
-            for (int j = 0; j < wide; j++) {
-                const VEC v = LOOPS(choose)(sum[i][j] < least, least, sum[i][j]);
-                sum[i][j] = LOOPS(choose)(v > most, most, v);
-            }
-    }
+        at.a[i / 4] = o->a + i * s->lda;
+    LOOPS(terms)(s, &at, few, rows, wide, true, false);
+    if (s->reads)
+        LOOPS(terms)(s, &at, s->k - few, rows, wide, false, true);
+    else
+        LOOPS(terms)(s, &at, s->k - few, rows, wide, false, false);
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < wide; j++)
             LOOPS(store_some)
-    (c + i * s->ldc + j * LANES, sum[i][j], j < wide - 1 ? LANES : s->last);
+            (o->c + i * s->ldc + j * LANES, LOOPS(clip)(s, at.sum[i][j]),
+             j < wide - 1 ? LANES : s->last);
 }
 
 /*
@@ -147,7 +180,7 @@ INLINE void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
 
 #define CORNER(r, w)                                                                               \
     case (r)*4 + (w):                                                                              \
-        LOOPS(corner)(s, a, c, start, next, r, w);                                                 \
+        LOOPS(corner)(s, &o, r, w);                                                                \
         break;
 #define CORNERS(r)  CORNER(r, 1) CORNER(r, 2)
 #define SIX_CORNERS CORNERS(1) CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
@@ -175,8 +208,7 @@ INLINE void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
 TARGET static void LOOPS(strip)(const struct strip *s)
 {
     const int64_t groups = (s->rows + ROWS - 1) / ROWS;
-    const float *a = s->a, *start = s->start, *next = s->next;
-    float *c = s->c;
+    struct corner o = {.a = s->a, .c = s->c, .start = s->start, .next = s->next};
 
     if (s->panels > 1) {
         switch (s->rows * MOST_PANELS + s->panels) {
@@ -186,21 +218,23 @@ TARGET static void LOOPS(strip)(const struct strip *s)
     }
     for (int64_t i = 0; i < groups; i++) {
         const int64_t r = s->rows / groups + (i < s->rows % groups);
+        const bool last = i == groups - 1;
+        o.c_then = last ? s->c + PANEL : o.c + r * s->ldc;
+        o.start_then = !s->start ? o.c_then : last ? s->start + PANEL : o.start + r * s->ld_start;
         switch (r * 4 + s->wide) {
             ALL_CORNERS
         }
-        a += r * s->lda;
-        c += r * s->ldc;
-        if (start)
-            start += r * s->ld_start;
-        next += s->k * s->ahead;
+        o.a += r * s->lda;
+        o.c += r * s->ldc;
+        if (o.start)
+            o.start += r * s->ld_start;
+        o.next += s->k * s->ahead;
     }
 }
 
 static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, THIN, LOOPS(strip)};
 
 #undef VEC
-#undef BITS
 #undef PANEL
 #undef VLOAD
 #undef VSTORE
