@@ -9,6 +9,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/tail.h"
+#include "kernels/cpu/winograd_conv.h"
 #include "runtime/parallel.h"
 
 enum {
@@ -17,10 +18,15 @@ enum {
     MOST_TERMS = 512,
     COPIED = 1 << 16,
     MOST_ROWS = 336,
-    LEAST_ROWS = 42,
+    LEAST_ROWS = 28,
+    /* Weights that stay in it too; then a block's outputs, which lie far apart at first, may be
+     * few. */
+    WEIGHTS_CACHED = 1 << 18,
+    OUTPUTS = 1 << 15,
     PRODUCTS_AT_ONCE = 32, /* in the time of one element that is read or written */
     LINE = 16, /* floats; rows of copies that are a power of two apart would share cache lines */
 };
+enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
 static const double MOST_PRODUCTS = 4e8; /* some milliseconds' between questions whether to go on */
 
 struct state {
@@ -38,24 +44,42 @@ struct state {
     size_t slot_bytes, odd_at;   /* in scratch: copies of each core; what an odd tail starts from */
 };
 
-static bool shape_of(const struct rt_prep *p, struct kn_conv_shape *g)
+/* The input's pixels are the rows of the product as they lie. */
+static bool is_in_place(const struct kn_conv_shape *g)
 {
-    struct rt_error ignored = {.arena = NULL};
-    struct rt_prep quiet = *p;
+    for (int i = 0; i < 2; i++)
+        if (g->axis[i].size != 1 || g->axis[i].stride != 1 || g->axis[i].in != g->axis[i].out)
+            return false;
+    return true;
+}
 
-    quiet.err = &ignored;
-    return !kn_channels_first(p->node) && !kn_conv_prepare(&quiet, g) && g->groups == 1 &&
-           g->n_spatial == 2 && g->ci > 0 && g->co > 0;
+/*
+ * Where it may be the fastest. Without copies: from sums of some length on, and where one pixel is
+ * all. With copies: where the library, which takes a row of outputs at a time, has short rows or
+ * strides, unless there are so few channels that copying them takes as long as multiplying.
+ */
+static bool may_pay(const struct kn_conv_shape *g)
+{
+    const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
+
+    if (is_in_place(g))
+        return g->ci >= LONG_SUM || g->ci >= 2 * g->co || (y->out == 1 && x->out == 1);
+    return g->ci >= LEAST_CHANNELS && g->co >= 2 * LEAST_CHANNELS &&
+           (x->out <= SHORT_ROW || x->stride > 1);
 }
 
 int kn_conv_product_can(const struct rt_prep *p)
 {
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_prep quiet = *p;
     struct kn_conv_shape g;
 
-    if (!p->in[1].value || p->out[0].dtype != RT_F32 || !shape_of(p, &g))
+    quiet.err = &ignored;
+    if (!p->in[1].value || p->out[0].dtype != RT_F32 || kn_channels_first(p->node) ||
+        kn_conv_prepare(&quiet, &g) || g.groups != 1 || g.n_spatial != 2 || g.ci < 1 || g.co < 1 ||
+        !may_pay(&g) || kn_winograd2_can(p))
         return 0;
-    if (getenv("CONV_RANK")) return atoi(getenv("CONV_RANK"));
-    return p->tuning->bf16 && kn_bf16_multiplies() ? 1 : 2;
+    return p->tuning->bf16 && kn_bf16_multiplies() ? 1 : 3;
 }
 
 /* ---- the filter ---- */
@@ -128,11 +152,9 @@ static void cut(struct state *s, int width)
 
     s->terms = s->in_place ? p->k : even(p->k, MOST_TERMS);
     int64_t rows = COPIED / smaller(s->terms, MOST_TERMS);
-    if (p->n * p->k <= 1 << 17)
-        rows = 56;
+    if (p->n * p->k <= WEIGHTS_CACHED)
+        rows = smaller(rows, OUTPUTS / p->n);
     rows = rows < LEAST_ROWS ? LEAST_ROWS : smaller(rows, MOST_ROWS);
-    if (getenv("CONV_ROWS")) rows = atoi(getenv("CONV_ROWS"));
-    if (getenv("CONV_TERMS") && !s->in_place) s->terms = even(p->k, atoi(getenv("CONV_TERMS")));
     s->rows = even(s->pixels, rows);
     s->panels = p->panels;
     s->n_slots = 1;
@@ -165,11 +187,7 @@ enum rt_status kn_conv_product_prepare(struct rt_prep *p, void **state)
     s->product = (struct kn_product){.k = y->size * x->size * s->g.ci, .n = s->g.co};
     if (!kn_product_solve(&s->product))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: the filter is too large", p->node->name);
-    s->in_place = true;
-    for (int i = 0; i < 2; i++) {
-        const struct kn_axis *a = &s->g.axis[i];
-        s->in_place = s->in_place && a->size == 1 && a->stride == 1 && a->in == a->out;
-    }
+    s->in_place = is_in_place(&s->g);
     s->taps = x->dilation == 1 ? x->size : 1;
     const float *scale = kn_tail_vector(p, s->tail.scale);
     st = pack_filter(s, p, scale);

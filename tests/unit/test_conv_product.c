@@ -184,18 +184,18 @@ static void compare(const struct shape *s, const char *act, bool odd)
 #define SAME  "T=float strides=[1,1,1,1] padding='SAME'"
 #define VALID "T=float strides=[1,1,1,1] padding='VALID'"
 static const struct shape shapes[] = {
-    {1, 7, 7, 64, 96, 1, 1, SAME},
-    {3, 5, 9, 33, 47, 1, 1, VALID}, /* ragged */
+    {1, 7, 7, 164, 96, 1, 1, SAME},
+    {3, 5, 9, 133, 47, 1, 1, VALID}, /* ragged */
     {2, 14, 14, 40, 64, 1, 1, "T=float strides=[1,2,2,1] padding='SAME'"},
-    {2, 7, 7, 64, 64, 3, 3, SAME},
+    {2, 7, 7, 20, 64, 3, 3, SAME},
     {1, 9, 11, 17, 33, 3, 3, VALID},
-    {2, 12, 13, 24, 40, 1, 7, SAME},
-    {2, 13, 12, 24, 40, 7, 1, SAME},
+    {2, 9, 10, 24, 40, 1, 7, SAME},
+    {2, 10, 9, 24, 40, 7, 1, SAME},
     {1, 15, 15, 20, 32, 3, 3, "T=float strides=[1,2,2,1] padding='SAME'"},
-    {1, 15, 15, 20, 32, 3, 5, "T=float strides=[1,1,1,1] padding='SAME' dilations=[1,2,3,1]"},
+    {1, 10, 10, 20, 32, 3, 5, "T=float strides=[1,1,1,1] padding='SAME' dilations=[1,2,3,1]"},
     {1, 9, 9, 32, 32, 3, 3, /* windows that lie wholly in the padding */
      "T=float strides=[1,2,3,1] padding='EXPLICIT' explicit_paddings=[0,0,5,4,1,6,0,0]"},
-    {4, 1, 1, 100, 70, 1, 1, SAME},
+    {40, 1, 1, 100, 70, 1, 1, SAME},
     {2, 8, 8, 48, 128, 8, 8, VALID}, /* more weights than input */
     {40, 6, 6, 160, 33, 2, 2, SAME},
 };
@@ -218,8 +218,8 @@ static void nan_and_infinity_go_where_they_would_go(void **state)
 static void no_images_give_no_images(void **state)
 {
     (void)state;
-    compare(&(struct shape){0, 7, 7, 32, 32, 1, 1, SAME}, "Relu", false);
-    compare(&(struct shape){0, 7, 7, 32, 32, 3, 3, SAME}, "Relu", false);
+    compare(&(struct shape){0, 7, 7, 132, 32, 1, 1, SAME}, "Relu", false);
+    compare(&(struct shape){0, 7, 7, 20, 32, 3, 3, SAME}, "Relu", false);
 }
 
 int main(void)
