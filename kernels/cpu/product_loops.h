@@ -138,8 +138,7 @@ INLINE void LOOPS(corner)(const struct strip *s, const struct corner *o, const i
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < wide; j++)
             LOOPS(store_some)
-            (o->c + i * s->ldc + j * LANES, LOOPS(clip)(s, at.sum[i][j]),
-             j < wide - 1 ? LANES : s->last);
+    (o->c + i * s->ldc + j * LANES, LOOPS(clip)(s, at.sum[i][j]), j < wide - 1 ? LANES : s->last);
 }
 
 /*
