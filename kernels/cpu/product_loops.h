@@ -113,7 +113,7 @@ INLINE void LOOPS(terms)(const struct strip *s, struct LOOPS(at) * at, int64_t n
 INLINE void LOOPS(corner)(const struct strip *s, const struct corner *o, const int rows,
                           const int wide)
 {
-    const int64_t few = s->k < rows ? s->k : rows;
+    const int64_t few = !ASKS_AHEAD ? 0 : s->k < rows ? s->k : rows;
     struct LOOPS(at) at = {.b = s->b,
                            .next = o->next,
                            .a_then = o->a + rows * s->lda,
@@ -130,8 +130,9 @@ INLINE void LOOPS(corner)(const struct strip *s, const struct corner *o, const i
     }
     for (int i = 0; i < rows; i += 4)
         at.a[i / 4] = o->a + i * s->lda;
-    LOOPS(terms)(s, &at, few, rows, wide, true, false);
-    if (s->reads)
+    if (ASKS_AHEAD)
+        LOOPS(terms)(s, &at, few, rows, wide, true, false);
+    if (ASKS_AHEAD && s->reads)
         LOOPS(terms)(s, &at, s->k - few, rows, wide, false, true);
     else
         LOOPS(terms)(s, &at, s->k - few, rows, wide, false, false);
