@@ -285,7 +285,7 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
     const struct state *s = w->s;
     const struct kn_product *p = &s->product;
     const int64_t pixel = i / s->groups * s->rows, group = i % s->groups * s->panels;
-    float *copies = (void *)(w->room + (size_t)slot * s->slot_bytes);
+    float *copies = s->in_place ? NULL : (void *)(w->room + (size_t)slot * s->slot_bytes);
     struct kn_product_ends ends = w->ends;
     struct kn_product_part t = {.packed = w->packed,
                                 .c = w->dst + pixel * p->n,
@@ -338,7 +338,7 @@ enum rt_status kn_conv_product(struct rt_run *r)
     struct work w = {.s = s,
                      .src = r->in[0].data,
                      .packed = rt_pack_data(s->filter),
-                     .dst = kn_tail_output(t, r, (char *)r->scratch + s->odd_at),
+                     .dst = kn_tail_output(t, r, t->odd ? (char *)r->scratch + s->odd_at : NULL),
                      .room = r->scratch};
     const int64_t n = s->blocks * s->groups;
     enum rt_status st = RT_OK;
