@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "kernels/cpu/unroll.h"
 #include "kernels/cpu/vec_math.h"
 #include "runtime/base/machine.h"
 
@@ -20,8 +21,6 @@ enum {
     NEAR_BYTES = 32768,
     LEAST_CHANNELS = 64,
 };
-
-#define KN_UNROLL _Pragma("GCC unroll 32")
 
 #define LOOPS(name) base_##name
 #define TARGET

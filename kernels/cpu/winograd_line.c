@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cpu/types.h"
+#include "kernels/cpu/unroll.h"
 #include "runtime/base/machine.h"
 
 struct kn_line_loops {
@@ -35,8 +36,6 @@ static const struct points {
       {-2.25f, 6.8125f, -5.5625f, 1},
       {-1, 5.25f, -5.25f, 1}}},
 };
-
-#define UNROLL _Pragma("GCC unroll 16")
 
 #define LOOPS(name) base_##name
 #define TARGET

@@ -27,21 +27,21 @@ INLINE void LOOPS(tile_in)(const float *src, int64_t pixel, int64_t from, int64_
 
     for (int64_t c = 0; c < ci; c += LANES) {
         VEC d[10];
-        UNROLL
+        KN_UNROLL
         for (int i = 0; i < n; i++)
             d[i] = i >= from && i < to ? VLOAD(src + i * pixel + c) : (VEC){0};
         VEC first = d[0] * t->all[0], last = d[1] * t->all[0];
-        UNROLL
+        KN_UNROLL
         for (int i = 1; i <= pairs; i++) {
             first += d[2 * i] * t->all[i];
             last += d[2 * i + 1] * t->all[i];
         }
         VSTORE(v + c, first);
         VSTORE(v + (n - 1) * step + c, last);
-        UNROLL
+        KN_UNROLL
         for (int k = 0; k < pairs; k++) {
             VEC even = d[2] * t->but[k][0], odd = d[1] * t->but[k][0];
-            UNROLL
+            KN_UNROLL
             for (int i = 1; i < pairs; i++) {
                 even += d[2 * i + 2] * t->but[k][i];
                 odd += d[2 * i + 1] * t->but[k][i];
@@ -70,7 +70,7 @@ INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, 
         out[0] = VLOAD(p + c) + shift;
         out[1] = out[2] = shift;
         out[3] = VLOAD(p + (2 * pairs + 1) * step + c) + shift;
-        UNROLL
+        KN_UNROLL
         for (int k = 0; k < pairs; k++) {
             const VEC a = VLOAD(p + (2 * k + 1) * step + c);
             const VEC b = VLOAD(p + (2 * k + 2) * step + c), sum = a + b, apart = a - b;
@@ -80,7 +80,7 @@ INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, 
             out[2] += sum * (z * z);
             out[3] += apart * (z * z * z);
         }
-        UNROLL
+        KN_UNROLL
         for (int i = 0; i < KN_LINE_TILE; i++)
             if (i < count)
                 VSTORE(y + i * pixel + c,
