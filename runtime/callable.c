@@ -262,19 +262,6 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     return st;
 }
 
-enum rt_status rt_callable_compile(struct rt_callable *c, const struct rt_shape *shapes,
-                                   struct rt_error *err)
-{
-    struct rt_plan_box *b = NULL;
-    enum rt_status st = get_plan(c, &b, err);
-    if (st)
-        return st;
-    if (b->plan->segment)
-        st = rt_segment_compile(b->plan, shapes, err);
-    rt_plan_box_unref(b);
-    return st;
-}
-
 void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes)
 {
     struct rt_error none = {0};

@@ -106,9 +106,3 @@ void rt_compiler_leave(struct rt_compiler *c, struct rt_session *s)
         rt_cond_wait(&c->done, &c->mu);
     rt_mutex_unlock(&c->mu);
 }
-
-void rt_compiler_forget(struct rt_compiler *c, struct rt_session *s)
-{
-    atomic_store(&s->ends, true);
-    rt_compiler_leave(c, s);
-}

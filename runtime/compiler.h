@@ -17,10 +17,9 @@ void rt_compiler_free(struct rt_compiler *c); /* NULL is fine */
 /* Returns when nothing is wanted any more. */
 void rt_compiler_wait(struct rt_compiler *c);
 
-/* For sessions: this one has something to compile; it is to be left alone until it wants again; it
- * ends. The latter two wait for what is under way. */
+/* For sessions, on whatever thread: this one has something to compile; it is to be left alone until
+ * it wants again, which waits for what is under way. */
 void rt_compiler_want(struct rt_compiler *c, struct rt_session *s);
 void rt_compiler_leave(struct rt_compiler *c, struct rt_session *s);
-void rt_compiler_forget(struct rt_compiler *c, struct rt_session *s);
 
 #endif

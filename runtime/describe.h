@@ -1,6 +1,9 @@
 /*
  * What there is to say of nodes and plans, for tools that print it: what was fused into a node, how
  * much arithmetic it is, which kernel runs it and why, where its outputs lie.
+ *
+ * Owner: what comes out lies in the arena given, or is the plan's: it is good while both live.
+ * Threads: any, beside runs; an arena is one thread's.
  */
 #ifndef RT_DESCRIBE_H
 #define RT_DESCRIBE_H

@@ -254,14 +254,14 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s,
     }
     if (!st) {
         struct rt_shape *shapes = calloc((size_t)n_in + 1, sizeof *shapes);
-        struct rt_error why = {0}; /* what cannot be compiled is told by the run */
         for (int k = 0; shapes && k < n_in; k++) {
             shapes[k].rank = t[k].rank;
             memcpy(shapes[k].dim, t[k].dim, sizeof t[k].dim);
         }
         if (shapes)
-            (void)rt_callable_compile(s->call, shapes, &why);
+            rt_callable_want(s->call, shapes);
         free(shapes);
+        rt_session_compile(m->session); /* what cannot be compiled is told by the run */
         st = warm_run(m->session, s->call, t, t + n_in, n_out, err);
     }
     for (int k = 0; k < n_in + n_out; k++)
@@ -354,7 +354,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     st = prepare_signatures(m, err); /* with the rest as constants */
     if (!st)
         st = judge_signatures(m, err);
-    rt_session_compile_at_once(m->session, true);
+    rt_session_loading(m->session, true);
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];
@@ -363,7 +363,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     }
     if (!st)
         st = seal(m, options->load_all_variables, err);
-    rt_session_compile_at_once(m->session, false); /* what is left is compiled as it is sealed */
+    rt_session_loading(m->session, false); /* what is left is compiled as it is sealed */
     if (st)
         goto fail;
     *out = m;

@@ -374,10 +374,7 @@ bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info 
 /* ---- layouts (layout.h), as far as sessions and plans see them ---- */
 
 enum { RT_COMPILED_ROWS = 1024 }; /* more are not told of */
-/* Makes the layout of a plan's first segment for feeds of these shapes. */
-enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shapes,
-                                  struct rt_error *err);
-/* Wants it. */
+/* rt_callable_want of a plan: the layout of its first segment. */
 void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes);
 void rt_segments_free(struct rt_plan *p);
 void rt_wants_free(struct rt_session *s);
@@ -426,7 +423,7 @@ struct rt_session {
     size_t layout_bytes;
     struct rt_want *wanted, **wanted_end;
     int n_wanted;
-    bool compiles_at_once;           /* a miss is wanted the first time: while loading */
+    bool is_loading;                 /* rt_session_loading, or compiles_inline */
     atomic_bool ends;                /* nothing more is worth compiling */
     struct rt_session *next_wanting; /* of the compiler, as what follows */
     bool is_wanting;

@@ -177,8 +177,8 @@ static bool missed(struct rt_session *s, struct rt_context *c, struct rt_segment
         g->seen[at].hash = hash;
         g->seen[at].sight = SEEN;
     }
-    if (g->seen[at].sight != SEEN || (!again && !s->compiles_at_once) ||
-        s->n_wanted >= MAX_WANTED || !has_room(s, g))
+    if (g->seen[at].sight != SEEN || (!again && !s->is_loading) || s->n_wanted >= MAX_WANTED ||
+        !has_room(s, g))
         return false;
     struct rt_want *w = want_new(c, g);
     if (!w)
@@ -212,12 +212,12 @@ static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
     return l;
 }
 
-/* The compiler's thread stays away while whoever loads compiles at once: what it had begun would be
- * chosen and kept after the model is sealed. */
+/* The compiler's thread stays away while a version is loaded: what it had begun would be chosen and
+ * kept after the model is sealed. */
 static void wake_compiler(struct rt_session *s)
 {
     rt_mutex_lock(&s->layout_mu);
-    const bool wake = s->options.compiler && s->wanted && !s->compiles_at_once;
+    const bool wake = s->options.compiler && s->wanted && !s->is_loading;
     rt_mutex_unlock(&s->layout_mu);
     if (wake)
         rt_compiler_want(s->options.compiler, s);
@@ -317,10 +317,10 @@ static struct rt_layout *least_used(struct rt_session *s, const struct rt_segmen
     return least;
 }
 
-static bool is_same(const struct rt_layout *a, const struct rt_layout *b)
+static bool is_for(const struct rt_layout *l, const struct rt_live *live)
 {
-    for (int k = 0; k < a->n_live; k++) {
-        const struct rt_live *x = &a->live[k], *y = &b->live[k];
+    for (int k = 0; k < l->n_live; k++) {
+        const struct rt_live *x = &l->live[k], *y = &live[k];
         if (x->dtype != y->dtype || x->shape.rank != y->shape.rank ||
             memcmp(x->shape.dim, y->shape.dim,
                    (size_t)(x->shape.rank > 0 ? x->shape.rank : 0) * sizeof *x->shape.dim) != 0)
@@ -329,14 +329,21 @@ static bool is_same(const struct rt_layout *a, const struct rt_layout *b)
     return true;
 }
 
+/* Whether a layout for these live values is there. Under layout_mu. */
+static bool is_made(const struct rt_segment *g, const struct rt_live *live)
+{
+    for (const struct rt_layout *l = g->first; l; l = l->next)
+        if (is_for(l, live))
+            return true;
+    return false;
+}
+
 /* Takes the reference. */
 static void publish(struct rt_session *s, struct rt_layout *l)
 {
     rt_mutex_lock(&s->layout_mu);
     struct rt_segment *g = segment_at(l->plan, l->begin);
-    bool keep = g != NULL;
-    for (struct rt_layout *x = g ? g->first : NULL; x && keep; x = x->next)
-        keep = !is_same(x, l);
+    bool keep = g && !is_made(g, l->live);
     if (keep && g->n >= MAX_PER_SEGMENT)
         forget(s, least_used(s, g));
     while (keep && is_full(s, l->bytes))
@@ -432,10 +439,10 @@ int rt_session_compile(struct rt_session *s)
     return n;
 }
 
-void rt_session_compile_at_once(struct rt_session *s, bool yes)
+void rt_session_loading(struct rt_session *s, bool yes)
 {
     rt_mutex_lock(&s->layout_mu);
-    s->compiles_at_once = yes || s->options.compiles_inline;
+    s->is_loading = yes || s->options.compiles_inline;
     rt_mutex_unlock(&s->layout_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
@@ -458,22 +465,6 @@ static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct r
     return g ? n : -1;
 }
 
-enum rt_status rt_segment_compile(struct rt_plan *p, const struct rt_shape *shapes,
-                                  struct rt_error *err)
-{
-    struct rt_live *live = calloc((size_t)p->n_feeds + 1, sizeof *live);
-    struct rt_layout *l;
-    const int n = live ? live_feeds(p, shapes, live) : -1;
-    const unsigned before = rt_flush_subnormals();
-    enum rt_status st =
-        n >= 0 ? rt_layout_new(p, 0, live, n, &l, err) : rt_fail_memory(err, "a layout", 0);
-    rt_restore_subnormals(before);
-    if (!st)
-        adopt(p->session, l);
-    free(live);
-    return st;
-}
-
 void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
 {
     struct rt_session *s = b->plan->session;
@@ -487,11 +478,12 @@ void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
     w->box = rt_plan_box_ref(b);
     w->n_live = n;
     rt_mutex_lock(&s->layout_mu);
-    const bool room = s->n_wanted < MAX_WANTED;
-    if (room)
+    const struct rt_segment *g = segment_at(b->plan, 0);
+    const bool ask = s->n_wanted < MAX_WANTED && g && !is_made(g, w->live);
+    if (ask)
         enqueue(s, w);
     rt_mutex_unlock(&s->layout_mu);
-    if (!room)
+    if (!ask)
         want_free(w);
     else
         wake_compiler(s);

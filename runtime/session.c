@@ -41,7 +41,7 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     rt_mutex_init(&s->pool_mu);
     rt_mutex_init(&s->layout_mu);
     s->wanted_end = &s->wanted;
-    s->compiles_at_once = options->compiles_inline;
+    s->is_loading = options->compiles_inline;
     s->keeper = (struct rt_keeper){.owner = s, .session = s, .drop = drop_pool};
     rt_keep_join(s->keep, &s->keeper);
     if (getrandom(&s->entropy, sizeof s->entropy, GRND_NONBLOCK) != sizeof s->entropy)
@@ -54,8 +54,9 @@ void rt_session_free(struct rt_session *s)
 {
     if (!s)
         return;
+    atomic_store(&s->ends, true);
     if (s->options.compiler)
-        rt_compiler_forget(s->options.compiler, s);
+        rt_compiler_leave(s->options.compiler, s);
     rt_wants_free(s);
     for (size_t i = 0; i < s->callables.n; i++)
         rt_callable_free(s->callables.entry[i].value);

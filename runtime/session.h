@@ -29,8 +29,7 @@ struct rt_session_options {
     struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
-    struct rt_compiler *compiler; /* calls rt_session_compile when there is something to do; NULL:
-                                     somebody else does */
+    struct rt_compiler *compiler; /* NULL: none, and what waits is compiled by whoever says so */
     bool compiles_inline; /* at the first sight, on the thread that runs: for tools and tests */
     struct rt_autotune *autotune; /* what timing found out before; must outlive; NULL: nothing */
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */
@@ -81,19 +80,20 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
                                struct rt_error *err);
 
 /*
- * Compiles what was found to recur since the last time (plans run slower until then, and answer the
- * same). Returns how many there were. Takes a while; any thread, beside runs.
+ * Plans are compiled for the shapes that recur; they run slower until then, and answer the same.
+ * Whoever runs or schedules asks: a run by its shapes, rt_callable_want by those that will come
+ * (all dimensions known). What is asked for waits until some thread compiles:
+ *
+ *   a version is loaded   the loader's thread, by rt_session_compile between its runs
+ *   it is served          the compiler's (compiler.h), woken when something was asked for
+ *   options.compiles_inline   the one that runs
  */
-int rt_session_compile(struct rt_session *s);
-/* Whether once is enough to recur, and the compiler stays away: the caller compiles. While a model
- * is loaded. */
-void rt_session_compile_at_once(struct rt_session *s, bool yes);
-/* The same, now, for feeds of these shapes (all dimensions known). */
-enum rt_status rt_callable_compile(struct rt_callable *c, const struct rt_shape *shapes,
-                                   struct rt_error *err);
-
-/* The same, by whoever compiles: at the next rt_session_compile. */
 void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes);
+/* Compiles what waits, and returns how many that was. Takes a while; beside runs. */
+int rt_session_compile(struct rt_session *s);
+/* For the loader: the compiler stays away until `yes` is taken back, and a shape recurs when it is
+ * seen once. */
+void rt_session_loading(struct rt_session *s, bool yes);
 /* Whether feeds of so many rows (of whatever inner shape) were compiled, for the first part of the
  * plan at least. Never waits; may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);

@@ -4,6 +4,7 @@
  *
  * Owner: the caller of rt_callable_run, who makes the arena and zeroes the rest; everything here is
  * copied into that arena, as far as it has room (`is_cut` otherwise).
+ * Threads: a trace is of one run, and written by its thread alone until rt_callable_run returns.
  */
 #ifndef RT_TRACE_H
 #define RT_TRACE_H

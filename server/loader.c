@@ -114,14 +114,14 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->prove ? load->loaded->session : NULL;
     if (session) {
         tell_timing(load, session);
-        rt_session_compile_at_once(session, true); /* the shapes of its own requests are worth it */
+        rt_session_loading(session, true); /* the shapes of its own requests are worth it */
     }
     enum rt_status st = l->calls->prove
                             ? l->calls->prove(l->server, &v, load->dir, &l->cancelled, &load->err)
                             : RT_OK;
     if (session) {
         rt_session_compile(session);
-        rt_session_compile_at_once(session, false);
+        rt_session_loading(session, false);
     }
     if (st) {
         l->calls->free(load->loaded);
