@@ -143,6 +143,12 @@ bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from)
     return true;
 }
 
+void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from)
+{
+    to->n = from->n;
+    memcpy(to->on, from->on, (size_t)from->n * sizeof *to->on);
+}
+
 int pl_find_side(const struct pl_condition *c, struct pl_edge by)
 {
     for (int k = 0; k < c->n; k++)
@@ -176,7 +182,7 @@ void pl_remove_side(struct pl_condition *c, int at)
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out)
 {
     struct pl_side s = {.taken = e.out};
-    *out = w->on[e.node];
+    pl_copy_condition(out, &w->on[e.node]);
     return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, s);
 }
 
@@ -197,7 +203,7 @@ bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl
         *of = a.on[k]; /* the side of input 0 */
         pl_remove_side(&a, k);
         pl_remove_side(&b, at);
-        *rest = a;
+        pl_copy_condition(rest, &a);
         return pl_is_equal_condition(&a, &b);
     }
     return false;
@@ -226,7 +232,7 @@ static bool set_condition(struct pl_conditions *w, int i)
     const struct pl_node *n = node_of(w, i);
     struct pl_condition *on = &w->on[i], more;
     struct pl_side of;
-    *on = (struct pl_condition){0};
+    on->n = 0;
     if (pl_is_loop_merge(w->g, n)) {
         for (int k = 0; k < n->n_in; k++)
             if (!pl_is_back(node_of(w, n->in[k].node)) &&

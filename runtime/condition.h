@@ -25,7 +25,7 @@ int pl_compare_edges(struct pl_edge a, struct pl_edge b);
 
 /* ---- conditions ---- */
 
-enum { PL_MAX_CONDITION = 12 };
+enum { PL_MAX_CONDITION = 48 }; /* tf.case of so many is one inside the other */
 
 struct pl_side {
     struct pl_edge by; /* the predicate, through identities */
@@ -39,6 +39,7 @@ struct pl_condition {
 
 /* False: the two exclude each other, or are too many. */
 bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from);
+void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from);
 int pl_find_side(const struct pl_condition *c, struct pl_edge by); /* -1: it is not there */
 void pl_remove_side(struct pl_condition *c, int at);
 /* What `of` demands is all that `a` does, or more. */

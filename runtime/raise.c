@@ -134,11 +134,11 @@ static bool list_components(struct work *w)
         struct pl_side of;
         const int m = w->merge[k] = pair[2 * k + 1];
         pl_merged(&w->all, node_of(w, m), &of, &rest);
-        struct component *c = &w->c[w->n_components - 1];
-        if (k && pair[2 * k] == pair[2 * k - 2]) {
+        const bool joins = k && pair[2 * k] == pair[2 * k - 2];
+        struct component *c = &w->c[joins ? w->n_components - 1 : w->n_components++];
+        if (joins) {
             ok = pl_compare_edges(c->of.by, of.by) == 0 && pl_is_equal_condition(&c->rest, &rest);
         } else {
-            c = &w->c[w->n_components++];
             *c = (struct component){.of = of,
                                     .rest = rest,
                                     .first_merge = k,
@@ -251,7 +251,8 @@ static bool find_captures(struct work *w)
             continue;
         struct component *c = component_of(w, i);
         const int taken = c ? taken_by(w, c, i) : NONE;
-        struct pl_condition own = w->all.on[i];
+        struct pl_condition own;
+        pl_copy_condition(&own, &w->all.on[i]);
         if (taken < 0 || n->kind == PL_FEED)
             return false;
         pl_remove_side(&own, pl_find_side(&own, c->of.by));
@@ -295,7 +296,7 @@ static bool find_captures(struct work *w)
                     return false;
         }
         /* It runs where, and only where, the branch was alive. */
-        struct pl_condition own = {0}, more;
+        struct pl_condition own = {.n = 0}, more;
         if (c->by.node < 0 || pl_is_ref(w->g, c->by) || !pl_edge_condition(&w->all, c->by, &more) ||
             !pl_add_condition(&own, &more))
             return false;

@@ -465,13 +465,17 @@ static enum rt_status raise(struct loop *l)
     return st;
 }
 
-static bool has_choices(const struct pl_graph *g)
+/* Whether there are loops, and no branches besides. */
+static bool has_only_loops(const struct pl_graph *g)
 {
     struct pl_edge by;
-    for (int i = 0; i < g->n; i++)
+    bool any = false;
+    for (int i = 0; i < g->n; i++) {
+        any |= pl_is(&g->node[i], "LoopCond");
         if (pl_is_choice(g, &g->node[i], &by))
-            return true;
-    return false;
+            return false;
+    }
+    return any;
 }
 
 static enum rt_status try_loop(struct pl_graph *g, const struct pl_conditions *all, int cond,
@@ -515,9 +519,7 @@ enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error
 {
     enum rt_status st = RT_OK;
     *changed = false;
-    if (has_choices(g))
-        return RT_OK;
-    for (bool again = true; again && !st;) { /* what is around a loop comes after it */
+    for (bool again = has_only_loops(g); again && !st;) { /* what is around a loop comes after it */
         struct pl_conditions all;
         again = false;
         if (pl_conditions_find(&all, g))
