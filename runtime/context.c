@@ -109,7 +109,7 @@ static struct rt_context *context_new(const struct rt_plan *p)
 
 /* ---- between runs ---- */
 
-static struct rt_context *context_take(struct rt_plan *p, struct rt_run_shared *shared)
+struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shared)
 {
     rt_mutex_lock(&p->mu);
     struct rt_context *c = p->idle;
@@ -143,14 +143,10 @@ static bool find_room(struct rt_plan *p, struct rt_context *c)
     return rt_keep_take(keep, &p->keeper, &c->kept, c->frame_bytes);
 }
 
-static void context_give(struct rt_plan *p, struct rt_context *c)
+void rt_context_give(struct rt_context *c)
 {
+    struct rt_plan *p = (struct rt_plan *)(uintptr_t)c->plan;
     const int retirements = atomic_load_explicit(&p->session->retirements, memory_order_relaxed);
-    for (int v = 0; v < p->n_values; v++)
-        if (c->value[v].buf)
-            rt_tensor_clear(&c->value[v]);
-        else
-            c->value[v].dtype = 0;
     if (c->retirements != retirements) {
         c->retirements = retirements;
         rt_frames_drop_retired(c);
@@ -239,16 +235,13 @@ static enum rt_status take_fetch(const struct rt_context *c, int k, struct rt_te
     return RT_OK;
 }
 
-enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
-                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
-                           struct rt_error *err)
+enum rt_status rt_context_run(struct rt_context *c, const struct rt_tensor *feeds,
+                              struct rt_tensor *fetches, struct rt_error *err)
 {
-    bool moving = shared->moving;
-    shared->moving = false;
-    struct rt_context *c = context_take(p, shared);
+    const struct rt_plan *p = c->plan;
+    const bool moving = c->shared->moving;
     enum rt_status st = RT_OK;
-    if (!c)
-        return rt_fail_memory(err, "a run", (size_t)p->n_values * sizeof *c->value);
+    c->shared->moving = false;
     if (p->n_fetches)
         memset(fetches, 0, (size_t)p->n_fetches * sizeof *fetches);
     for (int k = 0; k < p->n_feeds; k++) {
@@ -277,7 +270,25 @@ enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
     if (st)
         for (int k = 0; k < p->n_fetches; k++)
             rt_tensor_clear(&fetches[k]);
-    context_give(p, c);
+    for (int v = 0; v < p->n_values; v++)
+        if (c->value[v].buf)
+            rt_tensor_clear(&c->value[v]);
+        else
+            c->value[v].dtype = 0;
+    return st;
+}
+
+enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
+                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
+                           struct rt_error *err)
+{
+    struct rt_context *c = rt_context_take(p, shared);
+    if (!c) {
+        shared->moving = false;
+        return rt_fail_memory(err, "a run", (size_t)p->n_values * sizeof *c->value);
+    }
+    const enum rt_status st = rt_context_run(c, feeds, fetches, err);
+    rt_context_give(c);
     return st;
 }
 

@@ -139,11 +139,18 @@ static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_
     return st;
 }
 
+enum { MAX_DEPTH = 200 };
+
+static enum rt_status too_deep(struct rt_error *err)
+{
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED, "calls are nested more than %d deep", MAX_DEPTH);
+}
+
 static enum rt_status run_sub(struct rt_context *c, struct rt_plan *p, const struct rt_tensor *in,
                               struct rt_tensor *out, struct rt_error *err)
 {
-    if (c->shared->depth >= 200)
-        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "calls are nested more than 200 deep");
+    if (c->shared->depth >= MAX_DEPTH)
+        return too_deep(err);
     c->shared->depth++;
     enum rt_status st = rt_plan_run(p, c->shared, in, out, err);
     c->shared->depth--;
@@ -180,36 +187,63 @@ static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in
     return st;
 }
 
-static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, struct rt_tensor *in,
-                                struct rt_tensor *out, struct rt_error *err)
+/* One run of the condition or the body, in a context that is taken the first time. */
+static enum rt_status run_turn(struct rt_context *c, struct rt_plan *p, struct rt_context **own,
+                               const struct rt_tensor *in, struct rt_tensor *out,
+                               struct rt_error *err)
+{
+    if (!*own && !(*own = rt_context_take(p, c->shared)))
+        return rt_fail_memory(err, "a run", (size_t)p->n_values * sizeof *in);
+    return rt_context_run(*own, in, out, err);
+}
+
+static enum rt_status run_turns(struct rt_context *c, const struct pl_node *n,
+                                struct rt_context **check, struct rt_context **body,
+                                struct rt_error *err)
 {
     struct rt_tensor *now = c->loop, *next = now + n->n_in;
-    enum rt_status st = RT_OK;
-    for (int k = 0; k < n->n_in; k++)
-        rt_tensor_ref(&now[k], &in[k]);
     for (;;) {
         struct rt_tensor more = {0};
         bool yes = false;
-        st = rt_context_check(c, err);
+        enum rt_status st = rt_context_check(c, err);
         if (!st)
-            st = run_sub(c, n->sub[0], now, &more, err);
+            st = run_turn(c, n->sub[0], check, now, &more, err);
         if (!st)
             st = rt_tensor_load(&more, err);
         if (!st)
             st = truth_of(n, &more, &yes, err);
         rt_tensor_clear(&more);
         if (st || !yes)
-            break;
+            return st;
         c->shared->moving = true; /* the body may take what only the loop holds */
-        st = run_sub(c, n->sub[1], now, next, err);
+        st = run_turn(c, n->sub[1], body, now, next, err);
+        c->shared->moving = false;
         for (int k = 0; k < n->n_in; k++) {
             rt_tensor_clear(&now[k]);
             now[k] = next[k];
             next[k] = (struct rt_tensor){0};
         }
         if (st)
-            break;
+            return st;
     }
+}
+
+static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, struct rt_tensor *in,
+                                struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_tensor *now = c->loop;
+    struct rt_context *check = NULL, *body = NULL;
+    if (c->shared->depth >= MAX_DEPTH)
+        return too_deep(err);
+    for (int k = 0; k < n->n_in; k++)
+        rt_tensor_ref(&now[k], &in[k]);
+    c->shared->depth++;
+    const enum rt_status st = run_turns(c, n, &check, &body, err);
+    c->shared->depth--;
+    if (check)
+        rt_context_give(check);
+    if (body)
+        rt_context_give(body);
     for (int k = 0; k < n->n_in; k++) {
         if (!st)
             out[k] = now[k];

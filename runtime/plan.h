@@ -273,6 +273,14 @@ enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, 
 void rt_context_drop_scratch(struct rt_context *c); /* all such */
 /* For free(): 64-byte aligned; what is large is mapped in large pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);
+/*
+ * A context for several runs of one plan, one after the other: what a loop's iterations are.
+ * NULL: no memory. Given back, others may use it.
+ */
+struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shared);
+void rt_context_give(struct rt_context *c);
+enum rt_status rt_context_run(struct rt_context *c, const struct rt_tensor *feeds,
+                              struct rt_tensor *fetches, struct rt_error *err);
 /* feeds and fetches as rt_callable_run. */
 enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
                            const struct rt_tensor *feeds, struct rt_tensor *fetches,
