@@ -34,28 +34,31 @@ int64_t kn_first_outside(const struct rt_tensor *index, int64_t limit)
     return -1;
 }
 
+/* Rows of so many bytes, whatever their elements are: aligned like those. */
+typedef uint32_t four __attribute__((aligned(1), may_alias));
+typedef uint64_t eight __attribute__((aligned(1), may_alias));
 struct sixteen {
     char byte[MOVE];
 };
 
 #define PICK(T)                                                                                    \
-    KN_CLONES static void pick_words_##T(const T *index, int64_t n, const uint32_t *src,           \
-                                         uint32_t *restrict dst)                                   \
+    KN_CLONES static void pick_words_##T(const T *index, int64_t n, const four *src,               \
+                                         four *restrict dst)                                       \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
             dst[i] = src[index[i]];                                                                \
     }                                                                                              \
-    KN_CLONES static void pick_pairs_##T(const T *index, int64_t n, const uint64_t *src,           \
-                                         uint64_t *restrict dst)                                   \
+    KN_CLONES static void pick_pairs_##T(const T *index, int64_t n, const eight *src,              \
+                                         eight *restrict dst)                                      \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
             dst[i] = src[index[i]];                                                                \
     }                                                                                              \
     static void pick_##T(const T *index, int64_t n, const char *src, size_t bytes, char *dst)      \
     {                                                                                              \
-        if (bytes == sizeof(uint32_t)) {                                                           \
+        if (bytes == sizeof(four)) {                                                               \
             pick_words_##T(index, n, (const void *)src, (void *)dst);                              \
-        } else if (bytes == sizeof(uint64_t)) {                                                    \
+        } else if (bytes == sizeof(eight)) {                                                       \
             pick_pairs_##T(index, n, (const void *)src, (void *)dst);                              \
         } else if (bytes % MOVE || bytes > MOVES * MOVE) {                                         \
             for (int64_t i = 0; i < n; i++)                                                        \
