@@ -18,8 +18,9 @@ struct bound_step {
 };
 
 struct rt_frame {
-    struct rt_frame *next; /* the last used first */
-    int begin;             /* the layout's: a plan of many segments looks at many frames */
+    struct rt_frame *next, *prev; /* the last used first */
+    struct rt_frame *then;        /* what was used after it the last time; NULL: none is known */
+    int begin;                    /* the layout's */
     struct rt_layout *layout;
     void *block; /* what it is bound to */
     size_t bytes;
@@ -32,8 +33,34 @@ int rt_frame_end(const struct rt_frame *f)
     return f->layout->end;
 }
 
+/* ---- the list ---- */
+
+static void push(struct rt_context *c, struct rt_frame *f)
+{
+    f->prev = NULL;
+    f->next = c->frames;
+    if (f->next) {
+        f->next->prev = f;
+        f->next->then = f;
+    }
+    c->frames = f;
+}
+
+static void take_out(struct rt_context *c, struct rt_frame *f)
+{
+    if (f->prev)
+        f->prev->next = f->next;
+    else
+        c->frames = f->next;
+    if (f->next)
+        f->next->prev = f->prev;
+}
+
 static void frame_free(struct rt_context *c, struct rt_frame *f)
 {
+    take_out(c, f);
+    for (struct rt_frame *x = c->frames; x; x = x->next)
+        x->then = x->then == f ? NULL : x->then;
     c->frame_bytes -= f->bytes;
     rt_layout_unref(f->layout);
     free(f);
@@ -43,22 +70,43 @@ void rt_frames_free(struct rt_context *c)
 {
     for (struct rt_frame *f = c->frames, *next; f; f = next) {
         next = f->next;
-        frame_free(c, f);
+        c->frame_bytes -= f->bytes;
+        rt_layout_unref(f->layout);
+        free(f);
     }
     c->frames = NULL;
 }
 
 void rt_frames_drop_retired(struct rt_context *c)
 {
-    for (struct rt_frame **at = &c->frames; *at;) {
-        struct rt_frame *f = *at;
-        if (!atomic_load_explicit(&f->layout->retired, memory_order_relaxed)) {
-            at = &f->next;
-            continue;
-        }
-        *at = f->next;
-        frame_free(c, f);
+    for (struct rt_frame *f = c->frames, *next; f; f = next) {
+        next = f->next;
+        if (atomic_load_explicit(&f->layout->retired, memory_order_relaxed))
+            frame_free(c, f);
     }
+}
+
+static bool is_for(const struct rt_frame *f, const struct rt_context *c, int begin)
+{
+    return f->begin == begin && rt_segment_fits(f->layout, c);
+}
+
+/* Of what begins there, to the front; NULL: none. A plan of many segments asks for one after the
+ * other, each time. */
+static struct rt_frame *take(struct rt_context *c, int begin)
+{
+    struct rt_frame *f = c->frames;
+
+    if (f && f->then && is_for(f->then, c, begin))
+        f = f->then;
+    else
+        while (f && !is_for(f, c, begin))
+            f = f->next;
+    if (f && f != c->frames) {
+        take_out(c, f);
+        push(c, f);
+    }
+    return f;
 }
 
 static void *in_block(const struct rt_frame *f, const struct rt_extent *e)
@@ -113,35 +161,22 @@ static struct rt_frame *frame_new(struct rt_context *c, struct rt_layout *l)
         return NULL;
     *f = (struct rt_frame){.begin = l->begin, .layout = l, .bytes = bytes};
     f->step = (struct bound_step *)((char *)f + head);
-    f->next = c->frames;
-    c->frames = f;
+    push(c, f);
     c->frame_bytes += bytes;
     size_t sum = 0;
     int n = 0;
-    for (struct rt_frame **at = &f->next; *at;) {
-        struct rt_frame *x = *at;
+    for (struct rt_frame *x = f->next, *next; x; x = next) {
+        next = x->next;
         sum += x->bytes;
-        if (++n < MAX_FRAMES && sum < MAX_FRAME_BYTES) {
-            at = &x->next;
-            continue;
-        }
-        *at = x->next;
-        frame_free(c, x);
+        if (++n >= MAX_FRAMES || sum >= MAX_FRAME_BYTES)
+            frame_free(c, x);
     }
     return f;
 }
 
 struct rt_frame *rt_frame_find(struct rt_context *c, int begin)
 {
-    struct rt_frame **at = &c->frames, *f = NULL;
-    for (; *at; at = &(*at)->next)
-        if ((*at)->begin == begin && rt_segment_fits((*at)->layout, c)) {
-            f = *at;
-            *at = f->next;
-            f->next = c->frames;
-            c->frames = f;
-            break;
-        }
+    struct rt_frame *f = take(c, begin);
     const int64_t now = atomic_load_explicit(&c->shared->session->runs, memory_order_relaxed);
     if (f && now - atomic_load_explicit(&f->layout->used, memory_order_relaxed) > USED_STEP)
         atomic_store_explicit(&f->layout->used, now, memory_order_relaxed);
@@ -161,7 +196,6 @@ struct rt_frame *rt_frame_find(struct rt_context *c, int begin)
                            &none) != RT_OK ||
         !rt_pool_has_room(c->shared->pool, f->layout->slot_bytes)) {
         rt_context_drop_scratch(c); /* node by node less is needed at a time */
-        c->frames = f->next;
         frame_free(c, f);
         return NULL;
     }
