@@ -189,6 +189,19 @@ class Metadata(support.Case):
                           scrape(server))
 
 
+class Idle(support.Case):
+    def test_memory_that_runs_leave_has_a_bound_over_all_models(self):
+        for limit in (0, 10000):
+            with support.Server(f"--models={support.MODELS}",
+                                f"--run_memory_idle_bytes={limit}") as server:
+                for rows in (1, 100, 1, 100):
+                    server.predict("half_plus_two", [1.0] * rows)
+                kept = [value for name, _, value in read(scrape(server))
+                        if name == "slipway_model_idle_bytes"]
+                self.assertEqual(len(kept), 3)
+                self.assertLessEqual(sum(kept), limit)
+
+
 class Path(support.Case):
     def test_is_the_monitoring_files(self):
         config = self.write("monitoring", 'prometheus_config { enable: true, path: "/metrics" }')
