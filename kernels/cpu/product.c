@@ -230,12 +230,11 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         s.least = ends->least;
         s.most = ends->most;
     }
-    const int64_t thin = p->loops->thin;
-    const int64_t at_once = at->rows > thin ? 1 : at->rows > 1 ? 2 : MOST_PANELS;
+    const int64_t most = at->rows > p->loops->thin ? 1 : at->rows > 1 ? 2 : MOST_PANELS;
     for (int64_t i = t->from; i < t->to; i += s.panels) {
-        const int64_t col = i * p->panel;
-        const bool whole = i + at_once <= t->to && col + at_once * p->panel <= p->n;
-        s.panels = whole ? (int)at_once : 1;
+        const int64_t col = i * p->panel, whole = (p->n - col) / p->panel;
+        const int64_t left = smaller(whole, t->to - i);
+        s.panels = left >= most ? (int)most : left >= 2 && most > 2 ? 2 : 1;
         const int64_t cols = smaller(p->n - col, s.panels * p->panel);
         s.wide = (int)((cols - 1) / p->loops->lanes) + 1;
         s.last = (int)(cols - (s.wide - 1) * p->loops->lanes);

@@ -197,10 +197,11 @@ INLINE void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
         LOOPS(thin)(s, r, panels);                                                                 \
         break;
 #if THIN == 3
-#define ALL_THIN THIN_CORNER(1, 4) THIN_CORNER(2, 2) THIN_CORNER(3, 2)
+#define ALL_THIN THIN_CORNER(1, 4) THIN_CORNER(1, 2) THIN_CORNER(2, 2) THIN_CORNER(3, 2)
 #else
 #define ALL_THIN                                                                                   \
     THIN_CORNER(1, 4)                                                                              \
+    THIN_CORNER(1, 2)                                                                              \
     THIN_CORNER(2, 2) THIN_CORNER(3, 2) THIN_CORNER(4, 2) THIN_CORNER(5, 2) THIN_CORNER(6, 2)
 #endif
 
