@@ -44,7 +44,8 @@ def both_ways(x, cell, length=None):
     return tf.concat(outputs, 2), states
 
 
-def write(name, cell, way=one_way, rows=None, **options):
+def write(name, cell, way=one_way, rows=None, loops='frames', **options):
+    (v1.enable_control_flow_v2 if loops == 'functions' else v1.disable_control_flow_v2)()
     with tf.Graph().as_default() as graph, v1.Session() as session:
         v1.set_random_seed(3)
         x = v1.placeholder(tf.float32, [rows, None, D], name='x')
@@ -89,6 +90,8 @@ FORMS = {
     'tf1_both_ways_rows': (GRU, both_ways, {'length': ROWS}),
     'tf1_fixed_rows': (LSTM, one_way, {'rows': 3}),
     'tf1_fixed_stack': (some([LSTM, GRU]), one_way, {'rows': 3, 'length': ROWS}),
+    'tf1_while_rows': (LSTM, one_way, {'length': ROWS, 'loops': 'functions'}),
+    'tf1_while_stack': (some([GRU, BASIC]), one_way, {'length': ROWS, 'loops': 'functions'}),
     'tf1_peephole': (lambda: cells.LSTMCell(U, use_peepholes=True), one_way, {'length': ROWS}),
     'tf1_projection': (lambda: cells.LSTMCell(U, num_proj=7), one_way, {}),
     'tf1_clip': (lambda: cells.LSTMCell(U, cell_clip=0.2), one_way, {}),
