@@ -35,22 +35,6 @@ static bool is_pivot_free(const struct pl_node *n)
     return n->kind == PL_OP && n->def && !n->call;
 }
 
-/* Through identities, of values alone. */
-static struct pl_edge origin(const struct pl_graph *g, struct pl_edge e)
-{
-    for (int hops = 0; hops < 16; hops++) {
-        const struct pl_node *n = &g->node[e.node];
-        if (!pl_is(n, "Identity") || n->n_ctrl || n->n_in != 1 || !n->def)
-            break;
-        const struct pl_node *from = &g->node[n->in[0].node];
-        if (from->def && n->in[0].out < 64 && (from->def->out_ref >> n->in[0].out & 1) &&
-            !(from->kind == PL_CONST && from->frozen))
-            break;
-        e = n->in[0];
-    }
-    return e;
-}
-
 /* ---- the loop's variables ---- */
 
 static bool has_frame(const struct pl_node *n, struct rt_span name, bool is_constant)
@@ -106,7 +90,7 @@ static bool find_variables(struct frame *f)
             f->enter[f->l.n++] = i;
         }
     for (int k = 0; k < f->l.n; k++)
-        f->l.start[k] = origin(g, g->node[f->enter[k]].in[0]);
+        f->l.start[k] = pl_pure_origin(g, g->node[f->enter[k]].in[0]);
     return true;
 }
 
@@ -261,18 +245,6 @@ static bool copy_condition(struct frame *f)
 
 /* ---- what stands around it ---- */
 
-/* How many steps the longest row takes: Max(lengths, [0]), of the lengths that mask the steps. */
-static bool is_longest(const struct frame *f, struct pl_edge e)
-{
-    const struct pl_node *n = pl_op_node(f->l.g, e, "Max", 2);
-    int64_t axis;
-
-    return n && n->n_ctrl == 0 && f->l.mask.kind == RT_RNN_BY_LENGTH &&
-           pl_same(origin(f->l.g, n->in[0]), f->l.mask.rows) &&
-           pl_ints_constant(f->l.g, n->in[1], 1, &axis) && axis == 0 &&
-           !rt_attr_bool(n->def, "keep_dims");
-}
-
 /*
  * As many as the items, or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)), where one n may
  * be the longest row's: behind that no row takes a step, and what is not written is zero too.
@@ -293,7 +265,8 @@ static bool is_whole_length(const struct frame *f, struct pl_edge e)
             continue;
         for (int j = 0; j < 2; j++)
             if (pl_int_constant(g, most->in[j], &one) && one == 1 &&
-                (pl_is_length(g, most->in[1 - j], f->l.items) || is_longest(f, most->in[1 - j])))
+                (pl_is_length(g, most->in[1 - j], f->l.items) ||
+                 pl_is_longest(&f->l, most->in[1 - j])))
                 return true;
     }
     return false;
@@ -462,7 +435,8 @@ static bool understood(struct frame *f)
     struct pl_loop *l = &f->l;
 
     if (!find_variables(f) || !copy_body(f) || !pl_loop_find(l) || l->list < 0 ||
-        !copy_condition(f) || !pl_loop_limits(l, &f->check, f->check.fetch[0]))
+        !copy_condition(f) || !pl_loop_limits(l, &f->check, f->check.fetch[0]) ||
+        !pl_bounds_lengths(l))
         return false;
     for (int k = 0; k < l->n_limits; k++)
         if (!is_whole_length(f, l->limit[k]))

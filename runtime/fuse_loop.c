@@ -194,7 +194,8 @@ static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
         pl_look_inside(g, at, rt_attr_func(g->node[at].def, "cond"), false, &cond, &why))
         goto end;
     if (cond.n_fetches != 1 || !pl_is_pure(&cond, false) ||
-        !pl_loop_limits(&l, &cond, cond.fetch[0]) || !find_length(&l, &length, &n))
+        !pl_loop_limits(&l, &cond, cond.fetch[0]) || !pl_bounds_lengths(&l) ||
+        !find_length(&l, &length, &n))
         goto end;
     r.mark = calloc((size_t)g->n + 1, 1);
     if (!r.mark)

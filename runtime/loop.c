@@ -497,6 +497,47 @@ bool pl_loop_limits(struct pl_loop *l, const struct pl_graph *g, struct pl_edge 
     return true;
 }
 
+struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e)
+{
+    for (int hops = 0; hops < 16; hops++) {
+        const struct pl_node *n = &g->node[e.node];
+        if (!pl_is(n, "Identity") || n->n_ctrl || n->n_in != 1 || !n->def)
+            break;
+        const struct pl_node *from = &g->node[n->in[0].node];
+        if (from->def && n->in[0].out < 64 && (from->def->out_ref >> n->in[0].out & 1) &&
+            !(from->kind == PL_CONST && from->frozen))
+            break;
+        e = n->in[0];
+    }
+    return e;
+}
+
+bool pl_is_longest(const struct pl_loop *l, struct pl_edge e)
+{
+    const struct pl_node *n = pl_made_by(l->g, e, "Max", 2);
+    int64_t axis;
+
+    return n && l->mask.kind == RT_RNN_BY_LENGTH &&
+           pl_same(pl_pure_origin(l->g, n->in[0]), pl_pure_origin(l->g, l->mask.rows)) &&
+           pl_ints_constant(l->g, n->in[1], 1, &axis) && axis == 0 &&
+           !rt_attr_bool(n->def, "keep_dims");
+}
+
+bool pl_bounds_lengths(const struct pl_loop *l)
+{
+    if (l->mask.kind != RT_RNN_BY_LENGTH)
+        return true;
+    for (int i = 0; i < l->n_limits; i++) {
+        const struct pl_node *least = pl_made_by(l->g, l->limit[i], "Minimum", 2);
+        for (int k = 0; k < 2 && least; k++) {
+            const struct pl_node *most = pl_made_by(l->g, least->in[k], "Maximum", 2);
+            if (most && (pl_is_longest(l, most->in[0]) || pl_is_longest(l, most->in[1])))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* ---- the new nodes ---- */
 
 struct pl_edge pl_loop_state(const struct pl_loop *l, int k)

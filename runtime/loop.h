@@ -62,6 +62,13 @@ void pl_loop_init(struct pl_loop *l, struct pl_graph *g, int at);
 bool pl_loop_find(struct pl_loop *l);
 /* The loop's bounds in its condition `g`, whose first nodes are the variables too. */
 bool pl_loop_limits(struct pl_loop *l, const struct pl_graph *g, struct pl_edge e);
+/* How many steps the longest row takes: Max(lengths, [0]), of the lengths that mask the steps. */
+bool pl_is_longest(const struct pl_loop *l, struct pl_edge e);
+/* Lengths that mask steps, if there are any, bound them too. So they have one axis: of more, their
+ * maximum would be no number, and the loop would have no end. */
+bool pl_bounds_lengths(const struct pl_loop *l);
+/* Through identities, of values alone and without control inputs. */
+struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 static inline const struct pl_cell *pl_first_cell(const struct pl_loop *l)
 {
     return &l->layer[0].cell;
