@@ -229,6 +229,45 @@ static void branches_inside_loops_are_raised_too(void **state)
     assert_int_equal(sg_count(x, "exit", NULL, "If"), 1);
 }
 
+/* k = the number of the first of many limits that x is below, each asked inside the other side of
+ * the one before: as tf.case writes it. */
+static void as_many_cases_as_models_have_are_raised(void **state)
+{
+    enum { CASES = 40 };
+    struct small_graph *x = *state;
+    char name[32], in[100], value[16];
+    sg_node(x, "x", "Placeholder", "", "dtype=float");
+    sg_node(x, "x0", "Identity", "x", "T=float");
+#define NODE(OP, ATTRS, NAME, ...)                                                                 \
+    do {                                                                                           \
+        snprintf(name, sizeof name, NAME, i);                                                      \
+        snprintf(in, sizeof in, __VA_ARGS__);                                                      \
+        sg_node(x, name, OP, in, ATTRS);                                                           \
+    } while (0)
+    for (int i = 0; i < CASES; i++) {
+        snprintf(name, sizeof name, "limit%d", i);
+        snprintf(in, sizeof in, "^x%d", i);
+        snprintf(value, sizeof value, "%d", i);
+        sg_constant(x, name, in, value);
+        NODE("Less", "T=float", "less%d", "x%d limit%d", i, i);
+        NODE("Switch", "T=float", "s%d", "x%d less%d", i, i);
+        NODE("Switch", "T=float", "k%d", "limit%d less%d", i, i);
+        snprintf(name, sizeof name, "x%d", i + 1);
+        snprintf(in, sizeof in, "s%d:0", i);
+        sg_node(x, name, "Identity", in, "T=float");
+    }
+    snprintf(in, sizeof in, "^x%d", CASES);
+    sg_constant(x, "m40", in, "-1");
+    for (int i = CASES - 1; i >= 0; i--)
+        NODE("Merge", "T=float N=2", "m%d", "m%d k%d:1", i + 1, i);
+#undef NODE
+    assert_true(sg_number(x, -3, "m0", NULL) == 0);
+    assert_true(sg_number(x, 6.5f, "m0", NULL) == 7);
+    assert_true(sg_number(x, 38.5f, "m0", NULL) == 39);
+    assert_true(sg_number(x, 99, "m0", NULL) == -1);
+    assert_raised(x, "m0", CASES);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, sg_set_up, sg_tear_down)
 
 int main(void)
@@ -247,6 +286,7 @@ int main(void)
         TEST(a_predicate_must_be_a_scalar_as_before),
         TEST(references_are_read_where_they_are_used),
         TEST(branches_inside_loops_are_raised_too),
+        TEST(as_many_cases_as_models_have_are_raised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
