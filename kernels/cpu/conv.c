@@ -64,11 +64,14 @@ struct conv {
     struct filter_format format;
     const struct rt_pack *filter;                /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
-    size_t bf16_at;              /* in scratch: the input of one execution, rounded */
-    size_t slots_at, slot_bytes; /* the same for each slot */
-    size_t slot_bf16_at;         /* in a slot; or a part's output channels */
-    size_t odd_at, odd_bytes;    /* what an odd tail wants of it */
+    size_t bf16_at;                     /* in scratch: the input of one execution, rounded */
+    size_t slots_at, slot_bytes;        /* the same for each slot */
+    size_t slot_bf16_at;                /* in a slot; or a part's output channels */
+    size_t residual_at, residual_bytes; /* in scratch: the residual that the output lies over */
+    size_t odd_at, odd_bytes;           /* what an odd tail wants of it */
 };
+
+enum { LONG_SUM = 128 /* terms */, MOST_INPUTS = 5 /* a tail's three among them */ };
 
 static int64_t count(const struct rt_shape *s)
 {
@@ -78,6 +81,17 @@ static int64_t count(const struct rt_shape *s)
 static bool is_half(enum rt_dtype d)
 {
     return d == RT_F16 || d == RT_BF16;
+}
+
+/*
+ * Whether the output may be written over the residual: where conv2d.product is likely to be the
+ * fastest, whose sums start from it. The kernels here keep a copy.
+ */
+static bool may_lie_over(const struct rt_node *n, const struct rt_info *filter)
+{
+    const struct rt_shape *f = &filter->shape;
+    return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n) && kn_conv_n_spatial(n) == 2 &&
+           f->rank == 4 && f->dim[0] == 1 && f->dim[1] == 1 && f->dim[2] >= LONG_SUM;
 }
 
 static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
@@ -101,6 +115,9 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
         if ((st = kn_tail_prepare(&c->tail, p, &c->odd_bytes)) != RT_OK)
             return st;
         c->n_dst = count(&own);
+        if (c->tail.residual && !c->tail.odd && p->n_in <= MOST_INPUTS &&
+            may_lie_over(p->node, &p->in[1]))
+            c->residual_bytes = kn_padded((size_t)c->n_dst * sizeof(float));
     }
     c->empty = !c->n_src || !c->n_filter || !c->n_dst;
     *out = c;
@@ -124,7 +141,8 @@ static size_t place_floats(struct conv *c, size_t used, bool filter_too)
 
 static void place_rest(struct conv *c, struct rt_prep *p, size_t used, bool filter_too)
 {
-    c->odd_at = place_floats(c, used, filter_too);
+    c->residual_at = place_floats(c, used, filter_too);
+    c->odd_at = c->residual_at + c->residual_bytes;
     p->scratch_bytes = c->odd_at + c->odd_bytes;
 }
 
@@ -341,7 +359,7 @@ static enum rt_status run_cut(struct rt_run *r, struct work *w)
     return run_alone(r, w);
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status run_apart(struct rt_run *r)
 {
     const struct conv *c = r->state;
     const void *src = r->in[c->i_src].data, *filter = r->in[c->i_filter].data;
@@ -380,6 +398,21 @@ static enum rt_status run(struct rt_run *r)
     if (!st && is_half(c->dtype) && !c->empty)
         kn_from_float(c->dtype, dst, r->out[0].data, c->n_dst);
     return st ? st : kn_tail_spread(&c->tail, r, dst);
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct conv *c = r->state;
+    struct rt_tensor in[MOST_INPUTS];
+    struct rt_run own = *r;
+
+    if (!c->residual_bytes || !kn_tail_is_over(&c->tail, r))
+        return run_apart(r);
+    memcpy(in, r->in, (size_t)r->n_in * sizeof *in);
+    own.in = in;
+    in[c->tail.residual].data = (char *)r->scratch + c->residual_at;
+    memcpy(in[c->tail.residual].data, r->out[0].data, (size_t)c->n_dst * sizeof(float));
+    return run_apart(&own);
 }
 
 /* ---- oneDNN ---- */
@@ -771,8 +804,13 @@ static enum rt_status infer(struct rt_infer *x)
     const struct rt_shape own = x->out[0].shape;
     struct kn_conv_shape ignored;
 
-    if (st || (st = kn_tail_infer(x)) == RT_OK)
+    if (st)
         return st;
+    if ((st = kn_tail_infer(x)) == RT_OK) {
+        if (may_lie_over(x->node, &x->in[1]))
+            kn_tail_infer_over(x, &own);
+        return st;
+    }
     x->out[0].shape = own;
     const struct rt_prep p = {.node = x->node,
                               .n_in = x->n_in,

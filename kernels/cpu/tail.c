@@ -83,6 +83,22 @@ enum rt_status kn_tail_infer(struct rt_infer *x)
     return widen(&t, &own, &x->in[t.residual].shape, &x->out[0].shape, x->err);
 }
 
+void kn_tail_infer_over(struct rt_infer *x, const struct rt_shape *own)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct kn_tail t;
+
+    if (!read_tail(&t, x->node, &ignored) && t.residual && own->rank >= 0 &&
+        rt_count(own->rank, own->dim) >= 0 && x->in[t.residual].dtype == x->out[0].dtype &&
+        kn_shape_eq(own, &x->in[t.residual].shape) && kn_shape_eq(own, &x->out[0].shape))
+        x->alias[0] = (int8_t)t.residual;
+}
+
+bool kn_tail_is_over(const struct kn_tail *t, const struct rt_run *r)
+{
+    return t->residual && r->in[t->residual].data == r->out[0].data;
+}
+
 /* The output's shape as it was without a tail; rank -1: not known. */
 static struct rt_shape own_shape(const struct rt_node *n, const struct rt_info *in)
 {

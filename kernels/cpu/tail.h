@@ -36,6 +36,11 @@ static inline bool kn_tail_any(const struct kn_tail *t)
 
 /* rt_op.infer, after the op's own: out[0] becomes what the residual makes of it. */
 enum rt_status kn_tail_infer(struct rt_infer *x);
+/* Then, for an op all of whose kernels cope: the output may be written over the residual, if that
+ * has the shape `own` of the output without it. */
+void kn_tail_infer_over(struct rt_infer *x, const struct rt_shape *own);
+/* In run: whether it is. Writing the output then loses the residual. */
+bool kn_tail_is_over(const struct kn_tail *t, const struct rt_run *r);
 /* rt_op.rows, after the op's own (which sees the schema's inputs only). */
 void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r));
 
