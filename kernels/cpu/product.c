@@ -29,17 +29,18 @@ enum {
 
 /*
  * Sanitizers make some ten times as much code of a corner's loops, which compilers then take
- * minutes for: there is one loop less for each thing that is only asked for ahead.
+ * minutes for: there is one copy of them for all sizes, and one loop less for each thing that is
+ * only asked for ahead.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ASKS_AHEAD false
+#define ASKS_AHEAD 0
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ASKS_AHEAD false
+#define ASKS_AHEAD 0
 #endif
 #endif
 #if !defined(ASKS_AHEAD)
-#define ASKS_AHEAD true
+#define ASKS_AHEAD 1
 #endif
 
 /* All rows of a block, of one panel and one block of k. */

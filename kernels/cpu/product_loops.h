@@ -15,6 +15,11 @@ typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), alig
 #define VSTORE(p, v) (*(VEC *)(p) = (v))
 
 #define INLINE TARGET static inline __attribute__((always_inline))
+#if ASKS_AHEAD
+#define SIZED INLINE /* a copy for each number of rows and vectors */
+#else
+#define SIZED TARGET static __attribute__((noinline))
+#endif
 
 /* The first n of a vector's floats, 1 to all. */
 INLINE VEC LOOPS(load_some)(const float *p, int n)
@@ -110,8 +115,8 @@ INLINE void LOOPS(terms)(const struct strip *s, struct LOOPS(at) * at, int64_t n
 }
 
 /* `rows` rows of one panel, `wide` vectors of it. */
-INLINE void LOOPS(corner)(const struct strip *s, const struct corner *o, const int rows,
-                          const int wide)
+SIZED void LOOPS(corner)(const struct strip *s, const struct corner *o, const int rows,
+                         const int wide)
 {
     const int64_t few = !ASKS_AHEAD ? 0 : s->k < rows ? s->k : rows;
     struct LOOPS(at) at = {.b = s->b,
@@ -146,7 +151,7 @@ INLINE void LOOPS(corner)(const struct strip *s, const struct corner *o, const i
  * Few rows of `panels` whole panels: of one there would be too few sums for a new multiplication
  * to begin before the one before it has ended.
  */
-INLINE void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
+SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
 {
     const int wide = panels * WIDE;
     const float *b = s->b, *a = s->a;
@@ -240,6 +245,7 @@ static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, THIN, LOOPS(st
 #undef VLOAD
 #undef VSTORE
 #undef INLINE
+#undef SIZED
 #undef CORNER
 #undef THIN_CORNER
 #undef ALL_THIN
