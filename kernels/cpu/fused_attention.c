@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/softmax.h"
 #include "runtime/attention.h"
@@ -381,17 +382,15 @@ static void run_unit(const struct rt_run *r, const struct attention *k, int64_t 
 }
 
 struct job {
-    const struct rt_run *r;
-    int64_t first, end, per_part; /* units */
+    const struct attention *k;
+    int64_t ask; /* after so many units whether the run should go on */
 };
 
-static void run_part(void *arg, int64_t i)
+static enum rt_status run_part(struct rt_run *r, void *arg, int64_t unit, int64_t slot)
 {
     const struct job *j = arg;
-    const struct attention *k = j->r->state;
-    const int64_t first = j->first + i * j->per_part;
-    for (int64_t u = first; u < first + j->per_part && u < j->end; u++)
-        run_unit(j->r, k, u, (float *)j->r->scratch + i * k->slot);
+    run_unit(r, j->k, unit, (float *)r->scratch + slot * j->k->slot);
+    return unit % j->ask ? RT_OK : rt_run_check(r);
 }
 
 static enum rt_status run(struct rt_run *r)
@@ -400,22 +399,10 @@ static enum rt_status run(struct rt_run *r)
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
-    const int64_t units = k->dim[0] * k->dim[1] * k->blocks;
     const int64_t cost = k->rows * k->dim[3] * (k->h + k->d) + 1;
-    const int64_t parts = rt_run_width(r) == 1 ? 1 : k->slots;
-    const int64_t round = ROUND / cost * parts > parts ? ROUND / cost * parts : parts;
-    struct job j = {.r = r};
-    for (; j.first < units; j.first += round) {
-        j.end = units - j.first < round ? units : j.first + round;
-        j.per_part = (j.end - j.first + parts - 1) / parts;
-        if (parts == 1)
-            run_part(&j, 0);
-        else
-            rt_run_parallel(r, (j.end - j.first + j.per_part - 1) / j.per_part, run_part, &j);
-        if (j.end < units && rt_run_check(r))
-            return r->err->code;
-    }
-    return RT_OK;
+    struct job j = {.k = k, .ask = ROUND / cost + 1};
+    return kn_parallel_parts(r, k->dim[0] * k->dim[1] * k->blocks,
+                             rt_run_width(r) == 1 ? 1 : k->slots, run_part, &j);
 }
 
 static const struct rt_schema schema = {

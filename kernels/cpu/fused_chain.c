@@ -16,6 +16,7 @@
 
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/parallel.h"
 #include "runtime/chain.h"
 
 #define X(op, kernel) extern const struct kn_map kn_map_##kernel;
@@ -99,8 +100,6 @@ enum {
     MOST_VALUES = MOST_IN + RT_CHAIN_MOST,
     TILE = 1024,             /* floats */
     STACK_FLOATS = 12 << 10, /* for results in between and what is written out, of one thread */
-    PART = 1 << 15,          /* elements that are worth another thread */
-    ROUND = 1 << 20          /* after so many it is asked whether the run should end */
 };
 
 /* ---- shapes ---- */
@@ -567,7 +566,7 @@ struct job {
     const struct rt_run *r;
     const struct nest *n;
     float *result;
-    int64_t first, end, per_part; /* tiles */
+    int64_t work; /* of a tile */
 };
 
 /* Where the operand's values for index `at` of the outer dims begin. */
@@ -708,14 +707,15 @@ static void run_steps(const struct nest *n, const float *const *from, float *buf
     }
 }
 
-static void run_tiles(const struct job *j, int64_t first, int64_t end)
+static enum rt_status run_tiles(struct rt_run *r, void *arg, int64_t first, int64_t end)
 {
+    const struct job *j = arg;
     const struct nest *n = j->n;
     _Alignas(64) float buffers[STACK_FLOATS];
     const char *base[MOST_VALUES];
     const char *written[MOST_VALUES] = {NULL}; /* what the buffer of a REPEAT holds */
     const float *from[MOST_VALUES];
-    int64_t outer = -1;
+    int64_t outer = -1, until = RT_WORK;
 
     for (int64_t t = first; t < end; t++) {
         const int64_t start = t % n->per_length * n->tile, left = n->length - start;
@@ -749,36 +749,20 @@ static void run_tiles(const struct job *j, int64_t first, int64_t end)
             from[k] = to;
         }
         run_steps(n, from, buffers, j->result + outer * n->length + start, count);
+        if (rt_run_spend(r, &until, j->work))
+            return r->err->code;
     }
-}
-
-static void run_part(void *arg, int64_t i)
-{
-    const struct job *j = arg;
-    const int64_t first = j->first + i * j->per_part;
-    const int64_t end = first + j->per_part < j->end ? first + j->per_part : j->end;
-    run_tiles(j, first, end);
+    return RT_OK;
 }
 
 static enum rt_status run_nest(struct rt_run *r, const struct nest *n)
 {
-    struct job j = {
-        .r = r, .n = n, .result = n->result < 0 ? r->out[0].data : (float *)r->scratch + n->result};
     const int64_t mean = n->length / n->per_length; /* of elements in a tile: at least 1 */
-    const int64_t round = ROUND * (int64_t)rt_run_width(r) / mean + 1;
-
-    for (; j.first < n->n_tiles; j.first += round) {
-        j.end = n->n_tiles - j.first < round ? n->n_tiles : j.first + round;
-        j.per_part = PART / mean + 1;
-        const int64_t parts = (j.end - j.first + j.per_part - 1) / j.per_part;
-        if (parts == 1 || rt_run_width(r) == 1)
-            run_tiles(&j, j.first, j.end);
-        else
-            rt_run_parallel(r, parts, run_part, &j);
-        if (j.end < n->n_tiles && rt_run_check(r))
-            return r->err->code;
-    }
-    return RT_OK;
+    struct job j = {.r = r,
+                    .n = n,
+                    .result = n->result < 0 ? r->out[0].data : (float *)r->scratch + n->result,
+                    .work = mean * (n->n_steps + 1)};
+    return kn_parallel_rows(r, n->n_tiles, j.work, 1, run_tiles, &j);
 }
 
 static enum rt_status run(struct rt_run *r)

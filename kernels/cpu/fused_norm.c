@@ -1,8 +1,8 @@
 /*
  * "_LayerNorm" (runtime/fuse_norm.c): (x - mean) / sqrt(variance + epsilon), both along one axis,
  * or if it "joins" along it and all behind it as one; times a scale and with an offset added that
- * are vectors over the last axis. With "no_mean" the mean is taken for 0. "rank", unless 0: how many
- * axes x has, but for ones behind them.
+ * are vectors over the last axis. With "no_mean" the mean is taken for 0. "rank", unless 0: how
+ * many axes x has, but for ones behind them.
  *
  * Along the last axis, which is what models do, a row is read, centred and written while it is in
  * the cache. Whatever else the shapes may say goes element by element.
@@ -11,10 +11,11 @@
 #include <string.h>
 
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/parallel.h"
 
 enum {
     LANES = 32,
-    PART = 1 << 14, /* elements that are worth another thread */
+    WORK = 4, /* of an element: it is read three times and written */
 };
 
 /* Inputs 1 and 2, -1: not there. */
@@ -198,33 +199,20 @@ struct job {
     const struct norm *k;
     float *y;
     const float *x, *scale, *offset;
-    int64_t per_part, left; /* rows */
 };
 
-static void run_part(void *arg, int64_t i)
+static enum rt_status run_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct job *j = arg;
-    const int64_t first = i * j->per_part, left = j->left - first;
-    normalise(j->y + first * j->k->n, j->x + first * j->k->n, j->scale, j->offset,
-              left < j->per_part ? left : j->per_part, j->k->n, j->k->epsilon, j->k->no_mean);
-}
-
-static enum rt_status run_plain(struct rt_run *r, struct job *j)
-{
     const struct norm *k = j->k;
-    const int64_t round = KN_CHUNK * (int64_t)rt_run_width(r) / k->n + 1;
+    const int64_t chunk = KN_CHUNK / k->n + 1;
+    int64_t left = RT_WORK;
 
-    j->per_part = PART / k->n + 1;
-    for (int64_t done = 0; done < k->n_rows; done += round) {
-        j->left = k->n_rows - done < round ? k->n_rows - done : round;
-        const int64_t parts = (j->left + j->per_part - 1) / j->per_part;
-        if (parts == 1 || rt_run_width(r) == 1)
-            normalise(j->y, j->x, j->scale, j->offset, j->left, k->n, k->epsilon, k->no_mean);
-        else
-            rt_run_parallel(r, parts, run_part, j);
-        j->x += round * k->n;
-        j->y += round * k->n;
-        if (done + round < k->n_rows && rt_run_check(r))
+    for (; from < to; from += chunk) {
+        const int64_t n = to - from < chunk ? to - from : chunk;
+        normalise(j->y + from * k->n, j->x + from * k->n, j->scale, j->offset, n, k->n, k->epsilon,
+                  k->no_mean);
+        if (rt_run_spend(r, &left, WORK * n * k->n))
             return r->err->code;
     }
     return RT_OK;
@@ -275,7 +263,8 @@ static enum rt_status run(struct rt_run *r)
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
-    return k->is_plain ? run_plain(r, &j) : run_any(r, &j);
+    return k->is_plain ? kn_parallel_rows(r, k->n_rows, WORK * k->n, 1, run_rows, &j)
+                       : run_any(r, &j);
 }
 
 static const struct rt_schema schema = {
