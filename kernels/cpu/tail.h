@@ -8,6 +8,10 @@
  * the scale into them and lets oneDNN add the shift as its bias; the rest is done here, by loops
  * over what was just made.
  *
+ * Folded, a negative scale cannot make -0.0 of products that sum up to 0.0: where nothing is added
+ * behind it, such a zero has another sign than TensorFlow's. (With a shift it has not: -0.0 and 0.0
+ * is 0.0.) No fold would cost batch normalisation its place in the weights.
+ *
  * The residual is another tensor, of the output's shape in every network that there is. A tensor
  * that has to be broadcast, or makes the output larger, is `odd`: the kernel then writes to
  * scratch memory, and kn_tail_spread makes the output from it.
