@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "kernels/cpu/array.h"
+#include "kernels/cpu/chain_rows.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/parallel.h"
 #include "runtime/chain.h"
@@ -37,63 +38,6 @@ static const struct kn_binary *const binaries[RT_CHAIN_OPS] = {
 #undef X
         [RT_CHAIN_BiasAdd] = &kn_binary_add_v2,
 };
-
-/* Truths are floats that are 0 or 1. */
-#define X(op, TRUTH)                                                                               \
-    KN_CLONES static bool row_##op(void *dst, const void *first, const void *second, int64_t n,    \
-                                   int64_t sa, int64_t sb)                                         \
-    {                                                                                              \
-        float *d = dst;                                                                            \
-        const float *a = first, *b = second;                                                       \
-        KN_IVDEP                                                                                   \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const float x = a[i * sa], y = b[i * sb];                                              \
-            d[i] = TRUTH ? 1.0f : 0.0f;                                                            \
-        }                                                                                          \
-        return true;                                                                               \
-    }
-RT_CHAIN_TRUTH(X)
-RT_CHAIN_LOGICAL(X)
-#undef X
-
-static kn_binary_row *const truths[RT_CHAIN_OPS] = {
-#define X(op, TRUTH) [RT_CHAIN_##op] = row_##op,
-    RT_CHAIN_TRUTH(X) RT_CHAIN_LOGICAL(X)
-#undef X
-};
-
-static void copy(void *d, const void *s, int64_t n)
-{
-    memmove(d, s, (size_t)n * sizeof(float));
-}
-
-KN_CLONES static void logical_not(void *dst, const void *src, int64_t n)
-{
-    float *d = dst;
-    const float *s = src;
-    KN_IVDEP
-    for (int64_t i = 0; i < n; i++)
-        d[i] = s[i] != 0 ? 0.0f : 1.0f;
-}
-
-KN_CLONES static void leaky_relu(float *d, const float *s, int64_t n, float alpha)
-{
-    KN_IVDEP
-    for (int64_t i = 0; i < n; i++) {
-        const float x = s[i], y = alpha * x;
-        d[i] = x < 0 ? y : x;
-    }
-}
-
-KN_CLONES static void choose(float *d, const float *a, const float *b, const float *c, int64_t n,
-                             int64_t sa, int64_t sb, int64_t sc)
-{
-    KN_IVDEP
-    for (int64_t i = 0; i < n; i++) {
-        const float x = b[i * sb], y = c[i * sc];
-        d[i] = a[i * sa] != 0 ? x : y;
-    }
-}
 
 enum {
     MOST_IN = RT_CHAIN_MOST_IN,
@@ -245,16 +189,13 @@ struct operand {
     int buffer; /* of REPEAT, SPREAD and JOIN */
 };
 
-/* d[i] from b[i * sb] where a[i * sa] is true, else from c[i * sc]. */
-typedef void choose_row(float *d, const float *a, const float *b, const float *c, int64_t n,
-                        int64_t sa, int64_t sb, int64_t sc);
-
 struct step {
     kn_map_row *map; /* or one of these */
     kn_binary_row *binary;
-    choose_row *choose;
+    kn_choose_row *choose;
     float alpha;        /* none of them: LeakyRelu */
-    int16_t from[3], d; /* operands first, then buffers; d -1: the nest's result */
+    int16_t from[3], d; /* operands first, then buffers, then the nest's result */
+    int8_t stride[3];   /* of each of them */
 };
 
 struct nest {
@@ -330,13 +271,13 @@ static void set_row(struct step *s, const struct rt_chain_step *step)
     if (step->op == RT_CHAIN_LeakyRelu)
         s->alpha = rt_chain_number_of(step->c);
     else if (step->op == RT_CHAIN_Cast)
-        s->map = copy;
+        s->map = kn_chain_copy;
     else if (step->op == RT_CHAIN_LogicalNot)
-        s->map = logical_not;
+        s->map = kn_chain_not;
     else if (step->op == RT_CHAIN_SelectV2)
-        s->choose = choose;
-    else if (truths[step->op])
-        s->binary = truths[step->op];
+        s->choose = kn_chain_choose;
+    else if (kn_chain_truth(step->op))
+        s->binary = kn_chain_truth(step->op);
     else if (step->b < 0)
         s->map = maps[step->op]->row[RT_F32];
     else
@@ -465,6 +406,14 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
         if (o->kind == REPEAT || o->kind == SPREAD || o->kind == JOIN || o->dtype != RT_F32)
             o->buffer = n->n_buffers++;
     }
+    for (int i = 0; i < n->n_steps; i++) {
+        struct step *s = &n->step[i];
+        for (int k = 0; k < 3; k++)
+            s->stride[k] =
+                s->from[k] < 0 || s->from[k] >= n->n_operands || n->operand[s->from[k]].kind != ONE;
+        if (s->d < 0)
+            s->d = (int16_t)(n->n_operands + n->n_buffers);
+    }
     n->per_length = (n->length + n->tile - 1) / n->tile;
     n->n_tiles = count / n->length * n->per_length;
 }
@@ -570,22 +519,21 @@ struct job {
 };
 
 /* Where the operand's values for index `at` of the outer dims begin. */
-static const char *base_of(const struct job *j, const struct operand *o, int64_t at)
+static char *base_of(const struct job *j, const struct operand *o, int64_t at)
 {
     const struct chain *c = j->r->state;
-    const void *from =
-        o->input >= 0 ? j->r->in[o->input].data : (const float *)j->r->scratch + o->offset;
+    void *from = o->input >= 0 ? j->r->in[o->input].data : (float *)j->r->scratch + o->offset;
     int64_t offset = 0;
     if (o->input == 0 && c->n_pieces) {
         if (o->kind == JOIN)
             return NULL;
-        from = (const float *)j->r->scratch + c->whole;
+        from = (float *)j->r->scratch + c->whole;
     }
     for (int d = j->n->outer; d < j->n->rank; d++) {
         offset += at % j->n->dim[d] * o->stride[d];
         at /= j->n->dim[d];
     }
-    return (const char *)from + offset * (int64_t)rt_dtype_size(o->dtype);
+    return (char *)from + offset * (int64_t)rt_dtype_size(o->dtype);
 }
 
 /* Whole rows, which begin with a part of each piece. */
@@ -625,31 +573,6 @@ static void join(const struct rt_run *r, const struct chain *c, float *to, int64
     }
 }
 
-/* n values of a type as float32. */
-#define CONVERT(NAME, T)                                                                           \
-    KN_CLONES static void NAME(float *to, const void *from, int64_t n)                             \
-    {                                                                                              \
-        const T *s = from;                                                                         \
-        KN_IVDEP                                                                                   \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            to[i] = (float)s[i];                                                                   \
-    }
-CONVERT(convert_bytes, uint8_t)
-CONVERT(convert_i32, int32_t)
-CONVERT(convert_i64, int64_t)
-
-static void copy_as_float(enum rt_dtype d, float *to, const void *from, int64_t n)
-{
-    if (d == RT_F32)
-        memcpy(to, from, (size_t)n * sizeof *to);
-    else if (d == RT_I32)
-        convert_i32(to, from, n);
-    else if (d == RT_I64)
-        convert_i64(to, from, n);
-    else
-        convert_bytes(to, from, n);
-}
-
 /* Writes a tile's worth of what is not in memory like that. */
 static void write_out(const struct nest *n, const struct operand *o, const void *from, float *to,
                       int64_t count)
@@ -657,11 +580,11 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     const int64_t row = n->dim[0];
 
     if (o->kind == ALONG || o->kind == ONE) {
-        copy_as_float(o->dtype, to, from, o->kind == ONE ? 1 : count);
+        kn_chain_as_float(o->dtype, to, from, o->kind == ONE ? 1 : count);
         return;
     }
     if (o->kind == REPEAT) {
-        copy_as_float(o->dtype, to, from, row);
+        kn_chain_as_float(o->dtype, to, from, row);
         for (int64_t done = row; done < count;) { /* twice as many each time */
             const int64_t more = done < count - done ? done : count - done;
             memcpy(to + done, to, (size_t)more * sizeof *to);
@@ -672,7 +595,7 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     /* One by one at the end of the tile first: a row is written no further than what it is of. */
     const int64_t n_rows = count / row;
     const float *one = to + count - n_rows;
-    copy_as_float(o->dtype, to + count - n_rows, from, n_rows);
+    kn_chain_as_float(o->dtype, to + count - n_rows, from, n_rows);
     for (int64_t i = 0; i < count; i += row, one++) {
         const float v = *one;
         for (int64_t k = 0; k < row; k++)
@@ -680,30 +603,47 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     }
 }
 
-static void run_steps(const struct nest *n, const float *const *from, float *buffers, float *to,
-                      int64_t count)
+/* Places of a tile: operands, then buffers, then where the result goes. */
+enum { PLACES = MOST_VALUES + MOST_VALUES + RT_CHAIN_MOST + 1 };
+
+static void run_steps(const struct nest *n, float *const *at, int64_t count)
 {
-    for (int s = 0; s < n->n_steps; s++) {
-        const struct step *t = &n->step[s];
-        float *d = t->d < 0 ? to : buffers + (t->d - n->n_operands) * n->tile;
-        const float *v[3] = {NULL, NULL, NULL};
-        int64_t stride[3] = {1, 1, 1};
-        for (int k = 0; k < 3 && t->from[k] >= 0; k++) {
-            if (t->from[k] >= n->n_operands) {
-                v[k] = buffers + (t->from[k] - n->n_operands) * n->tile;
-                continue;
-            }
-            v[k] = from[t->from[k]];
-            stride[k] = n->operand[t->from[k]].kind != ONE;
-        }
-        if (t->map)
-            t->map(d, v[0], count);
-        else if (t->binary)
-            t->binary(d, v[0], v[1], count, stride[0], stride[1]);
+    const struct step *const end = n->step + n->n_steps;
+    for (const struct step *t = n->step; t < end; t++) {
+        float *const d = at[t->d];
+        const float *const a = at[t->from[0]];
+        if (t->binary)
+            t->binary(d, a, at[t->from[1]], count, t->stride[0], t->stride[1]);
+        else if (t->map)
+            t->map(d, a, count);
         else if (t->choose)
-            t->choose(d, v[0], v[1], v[2], count, stride[0], stride[1], stride[2]);
+            t->choose(d, a, at[t->from[1]], at[t->from[2]], count, t->stride[0], t->stride[1],
+                      t->stride[2]);
         else
-            leaky_relu(d, v[0], count, t->alpha);
+            kn_chain_leaky_relu(d, a, count, t->alpha);
+    }
+}
+
+/* The values of operand o for the tile that begins at `start` behind `base`, in its buffer `to`.
+ * *written: what that held of a short row. */
+static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
+                  int64_t start, int64_t count, float *to, const char **written)
+{
+    const struct nest *n = j->n;
+    const int64_t size = (int64_t)rt_dtype_size(o->dtype);
+
+    if (o->kind == JOIN) {
+        join(j->r, j->r->state, to, whole * n->length + start, count);
+    } else if (o->kind == REPEAT) {
+        if (*written != base)
+            write_out(n, o, base, to, n->length > n->tile ? n->tile : count);
+        *written = base;
+    } else {
+        write_out(n, o,
+                  base + (o->kind == ALONG    ? start * size
+                          : o->kind == SPREAD ? start / n->dim[0] * size
+                                              : 0),
+                  to, count);
     }
 }
 
@@ -712,43 +652,33 @@ static enum rt_status run_tiles(struct rt_run *r, void *arg, int64_t first, int6
     const struct job *j = arg;
     const struct nest *n = j->n;
     _Alignas(64) float buffers[STACK_FLOATS];
-    const char *base[MOST_VALUES];
-    const char *written[MOST_VALUES] = {NULL}; /* what the buffer of a REPEAT holds */
-    const float *from[MOST_VALUES];
-    int64_t outer = -1, until = RT_WORK;
+    float *at[PLACES];
+    char *base[MOST_VALUES];
+    const char *written[MOST_VALUES] = {NULL};
+    int64_t outer = first / n->per_length, piece = first % n->per_length, until = RT_WORK;
+    bool moves = true;
 
+    for (int b = 0; b < n->n_buffers; b++)
+        at[n->n_operands + b] = buffers + b * n->tile;
     for (int64_t t = first; t < end; t++) {
-        const int64_t start = t % n->per_length * n->tile, left = n->length - start;
+        const int64_t start = piece * n->tile, left = n->length - start;
         const int64_t count = left < n->tile ? left : n->tile;
-        if (t / n->per_length != outer) {
-            outer = t / n->per_length;
-            for (int k = 0; k < n->n_operands; k++)
-                base[k] = base_of(j, &n->operand[k], outer);
-        }
         for (int k = 0; k < n->n_operands; k++) {
             const struct operand *o = &n->operand[k];
-            const int64_t size = (int64_t)rt_dtype_size(o->dtype);
-            const char *at = base[k];
-            if (o->kind == ALONG)
-                at += start * size;
-            else if (o->kind == SPREAD)
-                at += start / n->dim[0] * size;
-            from[k] = (const float *)(const void *)at;
-            if (o->buffer < 0)
-                continue;
-            float *to = buffers + o->buffer * n->tile;
-            if (o->kind == JOIN) {
-                join(j->r, j->r->state, to, outer * n->length + start, count);
-            } else if (o->kind == REPEAT && written[k] == at) {
-                /* as the last time */
-            } else {
-                const int64_t all = o->kind == REPEAT && n->length > n->tile ? n->tile : count;
-                write_out(n, o, at, to, all);
-                written[k] = at;
-            }
-            from[k] = to;
+            if (moves)
+                base[k] = base_of(j, o, outer);
+            at[k] = o->buffer < 0 ? (float *)(void *)base[k] + (o->kind == ALONG ? start : 0)
+                                  : at[n->n_operands + o->buffer];
+            if (o->buffer >= 0)
+                bring(j, o, base[k], outer, start, count, at[k], &written[k]);
         }
-        run_steps(n, from, buffers, j->result + outer * n->length + start, count);
+        at[n->n_operands + n->n_buffers] = j->result + outer * n->length + start;
+        run_steps(n, at, count);
+        moves = ++piece == n->per_length;
+        if (moves) {
+            piece = 0;
+            outer++;
+        }
         if (rt_run_spend(r, &until, j->work))
             return r->err->code;
     }
