@@ -41,7 +41,50 @@ static bool drop_ones(struct pl_graph *g)
 
 /* ---- shapes of scores ---- */
 
-/* Node i is one element of the shape of scores, Einsum(q, k): *whose axis *axis that is. */
+/* Axis `at` of e, scores that are Einsum(q, k), is *whose axis *axis. */
+static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at,
+                              struct pl_edge *whose, int *axis)
+{
+    const struct pl_node *scores = pl_float_by(g, e, "Einsum", 2);
+    const struct rt_span eq = scores ? rt_attr_str(scores->def, "equation") : (struct rt_span){0};
+    if (eq.n != 15 || memchr(eq.p, '.', eq.n))
+        return false;
+    /* "abcd,efgh->ijkl" */
+    for (int k = 0; k < 2; k++) {
+        const char *const letters = (const char *)eq.p + 5 * k;
+        const char *const found = memchr(letters, eq.p[11 + at], 4);
+        if (found) {
+            *whose = scores->in[k];
+            *axis = (int)(found - letters);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The same of scores that are products of q and k, which a Transpose says have four axes: of the
+ * last two, and of what was before the Transpose. */
+static bool is_axis_of_product(const struct pl_graph *g, struct pl_edge e, int at,
+                               struct pl_edge *whose, int *axis)
+{
+    int64_t perm[2][RT_MAX_RANK];
+    struct pl_edge from[2];
+    const struct pl_node *scores = pl_float_by(g, e, "BatchMatMulV2", 2);
+    if (!scores || at < 2 || rt_attr_bool(scores->def, "adj_x"))
+        return false;
+    for (int k = 0; k < 2; k++) {
+        const struct pl_node *turned = pl_float_by(g, scores->in[k], "Transpose", 2);
+        if (!turned || pl_some_ints(g, turned->in[1], perm[k]) != 4)
+            return false;
+        from[k] = turned->in[0];
+    }
+    const int64_t of = perm[at - 2][at == 3 && rt_attr_bool(scores->def, "adj_y") ? 2 : at];
+    *whose = from[at - 2];
+    *axis = (int)of;
+    return of >= 0 && of < 4;
+}
+
+/* Node i is one element of the shape of scores: *whose axis *axis that is. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;
@@ -65,21 +108,8 @@ static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *w
         e = by->in[0];
     else if (by && pl_is(by, "Mul") && pl_float_constant(g, by->in[0], &factor))
         e = by->in[1];
-    const struct pl_node *scores = pl_float_by(g, e, "Einsum", 2);
-    const struct rt_span eq = scores ? rt_attr_str(scores->def, "equation") : (struct rt_span){0};
-    if (eq.n != 15 || memchr(eq.p, '.', eq.n))
-        return false;
-    /* "abcd,efgh->ijkl" */
-    for (int k = 0; k < 2; k++) {
-        const char *const letters = (const char *)eq.p + 5 * k;
-        const char *const found = memchr(letters, eq.p[11 + at], 4);
-        if (found) {
-            *whose = scores->in[k];
-            *axis = (int)(found - letters);
-            return true;
-        }
-    }
-    return false;
+    return is_axis_of_einsum(g, e, (int)at, whose, axis) ||
+           is_axis_of_product(g, e, (int)at, whose, axis);
 }
 
 static int add_index(struct pl_graph *g, int like, int v, struct rt_error *err)
