@@ -350,8 +350,8 @@ enum rt_status rt_frame_run(struct rt_context *c, struct rt_frame *f, struct rt_
     const int n = l->n_steps;
     enum rt_status st = RT_OK;
 
-    if (l->slice)
-        return rt_slices_run(c, l, err);
+    if (l->portion)
+        return rt_portions_run(c, l, err);
     for (int k = 0; k < l->n_live && !st; k++)
         st = patch(c, f, l->live[k].patch, l->live[k].n_patch, err);
     for (int k = 0; k < n && !st; k++) {

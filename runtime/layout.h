@@ -5,7 +5,7 @@
  *   layout.c      where everything lies in one block of memory
  *   frame.c       a layout bound to the memory of a context, and running it
  *   segment.c     which layouts a plan has, which are wanted, how many are kept
- *   slices.c      many rows, a few at a time
+ *   portions.c     many rows, a few at a time
  *
  * A segment is [begin, end) of the order. Its layout is right for the exact types and shapes of
  * what is live at `begin`. It ends behind the first node whose output shapes are known only when it
@@ -77,7 +77,7 @@ struct rt_layout {
     struct rt_layout *next; /* of its segment; guarded by the session's layout_mu */
     struct rt_plan *plan;
     int begin, end;
-    int64_t slice; /* > 0: it has no steps, so many rows at a time are run by another layout */
+    int64_t portion; /* > 0: it has no steps, so many rows at a time are run by another layout */
     atomic_int refs;
     atomic_bool retired;
     _Atomic int64_t used; /* a stamp, to find the least used */
@@ -107,15 +107,16 @@ enum rt_status rt_layout_new(struct rt_plan *p, int begin, const struct rt_live 
                              struct rt_layout **out, struct rt_error *err);
 void rt_layout_unref(struct rt_layout *l); /* NULL is fine */
 
-/* ---- slices ---- */
+/* ---- portions ---- */
 
 /* How many rows of a layout's feeds are better run at a time; 0: all. */
-int64_t rt_slices_rows(const struct rt_layout *l);
-/* The layouts for that: *whole takes the place of `l`, *slice runs so many rows. */
-enum rt_status rt_slices_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
-                             struct rt_layout **slice, struct rt_error *err);
-/* A run of `l`, which has `slice`; fetches are in their values afterwards. */
-enum rt_status rt_slices_run(struct rt_context *c, const struct rt_layout *l, struct rt_error *err);
+int64_t rt_portions_rows(const struct rt_layout *l);
+/* The layouts for that: *whole takes the place of `l`, *portion runs so many rows. */
+enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
+                               struct rt_layout **portion, struct rt_error *err);
+/* A run of `l`, which has `portion`; fetches are in their values afterwards. */
+enum rt_status rt_portions_run(struct rt_context *c, const struct rt_layout *l,
+                               struct rt_error *err);
 
 /* ---- a frame ---- */
 

@@ -243,7 +243,7 @@ struct rt_layout *rt_segment_last(struct rt_plan *p, int begin)
     struct rt_layout *l = NULL;
     rt_mutex_lock(&s->layout_mu);
     struct rt_segment *g = p->segment ? atomic_load(&p->segment[begin]) : NULL;
-    for (l = g ? g->first : NULL; l && l->slice;)
+    for (l = g ? g->first : NULL; l && l->portion;)
         l = l->next;
     if (l)
         atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
@@ -376,16 +376,16 @@ static void publish(struct rt_session *s, struct rt_layout *l)
         rt_layout_unref(l);
 }
 
-/* Takes the reference; what is better run in slices becomes that. */
+/* Takes the reference; what is better run in portions becomes that. */
 static void adopt(struct rt_session *s, struct rt_layout *l)
 {
-    const int64_t rows = rt_slices_rows(l);
+    const int64_t rows = rt_portions_rows(l);
     struct rt_error ignored = {.arena = NULL};
-    struct rt_layout *whole, *slice;
+    struct rt_layout *whole, *portion;
 
-    if (rows && rt_slices_new(l, rows, &whole, &slice, &ignored) == RT_OK) {
+    if (rows && rt_portions_new(l, rows, &whole, &portion, &ignored) == RT_OK) {
         rt_layout_unref(l);
-        publish(s, slice);
+        publish(s, portion);
         l = whole;
     }
     publish(s, l);

@@ -99,27 +99,27 @@ static int compare(struct fixture *x, int64_t rows, int64_t side)
     return stats.n_layouts;
 }
 
-static void many_rows_are_run_in_slices_to_the_same_bits(void **state)
+static void many_rows_are_run_in_portions_to_the_same_bits(void **state)
 {
     struct fixture *x = *state;
     pools(x);
     open_sessions(x, (const char *const[]){"y", "b"}, 2);
     assert_int_equal(compare(x, 2, SIDE), 1);
-    assert_int_equal(compare(x, 160, SIDE), 3); /* the whole, and that of a slice */
+    assert_int_equal(compare(x, 160, SIDE), 3); /* the whole, and that of a portion */
     assert_true(rt_callable_is_compiled(x->call[1], 160));
-    compare(x, 131, SIDE); /* the last slice has fewer */
+    compare(x, 131, SIDE); /* the last portion has fewer */
     compare(x, 160, SIDE);
     compare(x, 3, SIDE);
     compare(x, 4, 256); /* other rows of the same plan */
 }
 
-static void a_row_may_be_a_slice(void **state)
+static void a_row_may_be_a_portion(void **state)
 {
     struct fixture *x = *state;
     pools(x);
     open_sessions(x, (const char *const[]){"y"}, 1);
     assert_int_equal(compare(x, 2, 512), 2);
-    assert_int_equal(compare(x, 1, 512), 2); /* that is the slice's layout */
+    assert_int_equal(compare(x, 1, 512), 2); /* that is the portion's layout */
 }
 
 static void rows_that_depend_on_others_stay_together(void **state)
@@ -139,7 +139,7 @@ static void what_is_fetched_as_it_was_fed_keeps_rows_together(void **state)
     assert_int_equal(compare(x, 160, SIDE), 1);
 }
 
-static void a_deadline_ends_a_run_in_slices(void **state)
+static void a_deadline_ends_a_run_in_portions(void **state)
 {
     struct fixture *x = *state;
     pools(x);
@@ -154,14 +154,14 @@ static void a_deadline_ends_a_run_in_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(many_rows_are_run_in_slices_to_the_same_bits, set_up,
+        cmocka_unit_test_setup_teardown(many_rows_are_run_in_portions_to_the_same_bits, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_row_may_be_a_slice, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_row_may_be_a_portion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rows_that_depend_on_others_stay_together, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_fetched_as_it_was_fed_keeps_rows_together, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_deadline_ends_a_run_in_slices, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_deadline_ends_a_run_in_portions, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

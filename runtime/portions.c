@@ -1,8 +1,8 @@
 /*
- * Many rows in slices: where what lies in a block for all of them is more than stays in a core's
+ * Many rows in portions: where what lies in a block for all of them is more than stays in a core's
  * caches, each node reads from memory what the one before it has just written there. So many rows
  * are run a few at a time instead, if the plan is proved row by row and its constants, which are
- * then read as often as there are slices, are little beside that.
+ * then read as often as there are portions, are little beside that.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 enum {
     MOST_ARGS = 16, /* feeds, and fetches */
-    /* Of a slice's block: about a core's share of its caches; and at most, which is cut too. */
-    SLICE_BYTES = 12 << 20,
+    /* Of a portion's block: about a core's share of its caches; and at most, which is cut too. */
+    PORTION_BYTES = 12 << 20,
     CUT_BYTES = 20 << 20,
     /* All nodes together must read and write so many times the constants that are read again. */
     LEAST_TIMES = 4,
@@ -86,7 +86,7 @@ static bool is_rowwise(const struct rt_plan *p, const struct rt_layout *l)
     return rt_plan_is_rowwise(p, shape, &ignored);
 }
 
-int64_t rt_slices_rows(const struct rt_layout *l)
+int64_t rt_portions_rows(const struct rt_layout *l)
 {
     const struct rt_plan *p = l->plan;
     const int64_t rows = l->n_live && l->live[0].shape.rank > 0 ? l->live[0].shape.dim[0] : 0;
@@ -98,13 +98,13 @@ int64_t rt_slices_rows(const struct rt_layout *l)
         return 0;
     const double per_row = (double)l->block_bytes / (double)rows;
     const int64_t width = rt_parallel_width(p->session->options.parallel);
-    int64_t some = per_row < SLICE_BYTES ? (int64_t)(SLICE_BYTES / per_row) : 1;
+    int64_t some = per_row < PORTION_BYTES ? (int64_t)(PORTION_BYTES / per_row) : 1;
     some = some < width ? width : some; /* a row for each core that may help */
     count_bytes(l, &all, &constants);
-    int64_t slices = (rows + some - 1) / some;
-    if (all < LEAST_TIMES * constants * (double)(slices - 1))
-        slices = 1 + (int64_t)(all / (LEAST_TIMES * constants));
-    some = (rows + slices - 1) / slices;
+    int64_t portions = (rows + some - 1) / some;
+    if (all < LEAST_TIMES * constants * (double)(portions - 1))
+        portions = 1 + (int64_t)(all / (LEAST_TIMES * constants));
+    some = (rows + portions - 1) / portions;
     return some < rows && (some <= width || (double)some * per_row < CUT_BYTES) && is_rowwise(p, l)
                ? some
                : 0;
@@ -125,8 +125,8 @@ static struct rt_live *live_of(const struct rt_layout *l, int64_t rows)
     return live;
 }
 
-enum rt_status rt_slices_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
-                             struct rt_layout **slice, struct rt_error *err)
+enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
+                               struct rt_layout **portion, struct rt_error *err)
 {
     struct rt_live *live = live_of(l, rows);
     struct rt_layout *w = calloc(1, sizeof *w);
@@ -135,7 +135,7 @@ enum rt_status rt_slices_new(const struct rt_layout *l, int64_t rows, struct rt_
     if (!live || !w || !(w->live = live_of(l, l->live[0].shape.dim[0])))
         st = rt_fail_memory(err, "a layout", sizeof *w);
     if (!st)
-        st = rt_layout_new(l->plan, 0, live, l->n_live, slice, err);
+        st = rt_layout_new(l->plan, 0, live, l->n_live, portion, err);
     free(live);
     if (st) {
         if (w)
@@ -146,7 +146,7 @@ enum rt_status rt_slices_new(const struct rt_layout *l, int64_t rows, struct rt_
     w->plan = l->plan;
     w->end = l->end;
     w->n_live = l->n_live;
-    w->slice = rows;
+    w->portion = rows;
     w->bytes = sizeof *w + (size_t)w->n_live * sizeof *w->live;
     atomic_init(&w->refs, 1);
     *whole = w;
@@ -205,7 +205,8 @@ static enum rt_status put_rows(struct run *r, int64_t at, int64_t n, struct rt_e
     return st;
 }
 
-enum rt_status rt_slices_run(struct rt_context *c, const struct rt_layout *l, struct rt_error *err)
+enum rt_status rt_portions_run(struct rt_context *c, const struct rt_layout *l,
+                               struct rt_error *err)
 {
     const struct rt_plan *p = c->plan;
     struct run r = {.c = c, .rows = l->live[0].shape.dim[0]};
@@ -213,8 +214,8 @@ enum rt_status rt_slices_run(struct rt_context *c, const struct rt_layout *l, st
 
     for (int k = 0; k < p->n_feeds && !st; k++)
         st = rt_tensor_load(&c->value[p->feed_value[k]], err);
-    for (int64_t at = 0; at < r.rows && !st; at += l->slice) {
-        const int64_t n = r.rows - at < l->slice ? r.rows - at : l->slice;
+    for (int64_t at = 0; at < r.rows && !st; at += l->portion) {
+        const int64_t n = r.rows - at < l->portion ? r.rows - at : l->portion;
         take_rows(&r, at, n);
         st = rt_plan_run(l->plan, c->shared, r.feed, r.part, err);
         if (!st)
