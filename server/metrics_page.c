@@ -1,6 +1,7 @@
 /* The Prometheus text page. Own names first, then those of TensorFlow Serving (metrics_serving.c);
  * its histograms are in microseconds, ours in seconds. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -229,40 +230,54 @@ static void states(struct page *p)
 
 enum of_version { QUEUED, WEIGHT_BYTES, PACKED_BYTES, LAYOUTS, LAYOUT_BYTES, IDLE_BYTES };
 
-static int64_t of_version(const struct srv_version *v, enum of_version what)
-{
+/* Of one version, for all families: its session counts under locks. */
+struct figures {
+    const char *model;
+    const struct srv_version *v;
     struct rt_session_stats stats;
+};
+
+static int64_t of_version(const struct figures *f, enum of_version what)
+{
     switch (what) {
     case QUEUED:
-        return v->lane ? srv_lane_jobs(v->lane) : 0;
+        return f->v->lane ? srv_lane_jobs(f->v->lane) : 0;
     case WEIGHT_BYTES:
-        return v->loaded->weight_bytes;
+        return f->v->loaded->weight_bytes;
     case PACKED_BYTES:
-        rt_session_stats(v->loaded->session, &stats);
-        return stats.packed_bytes;
+        return f->stats.packed_bytes;
     case LAYOUTS:
-        rt_session_stats(v->loaded->session, &stats);
-        return stats.n_layouts;
+        return f->stats.n_layouts;
     case LAYOUT_BYTES:
-        rt_session_stats(v->loaded->session, &stats);
-        return (int64_t)stats.layout_bytes;
+        return (int64_t)f->stats.layout_bytes;
     case IDLE_BYTES:
-        rt_session_stats(v->loaded->session, &stats);
-        return (int64_t)stats.idle_bytes;
+        return (int64_t)f->stats.idle_bytes;
     }
     return 0;
 }
 
-static void versions(struct page *p, const char *name, const char *help, enum of_version what)
+/* The versions in the map's order; NULL: out of memory, and the page does without. */
+static struct figures *figures_of(const struct srv_map *map, int n)
+{
+    struct figures *all = calloc((size_t)n + 1, sizeof *all), *f = all;
+    for (int i = 0; all && map && i < map->n_models; i++)
+        for (int k = 0; k < map->models[i].n_versions; k++, f++) {
+            f->model = map->models[i].name;
+            f->v = map->models[i].versions[k];
+            rt_session_stats(f->v->loaded->session, &f->stats);
+        }
+    return all;
+}
+
+static void versions(struct page *p, const char *name, const char *help, const struct figures *all,
+                     int n, enum of_version what)
 {
     srv_text_family(p->out, name, "gauge", help);
-    for (int i = 0; p->map && i < p->map->n_models; i++)
-        for (int k = 0; k < p->map->models[i].n_versions; k++) {
-            const struct srv_version *v = p->map->models[i].versions[k];
-            start_labels(p, p->map->models[i].name);
-            srv_text_label_int(&p->labels, "version", v->version);
-            rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, p->labels.p, of_version(v, what));
-        }
+    for (int i = 0; all && i < n; i++) {
+        start_labels(p, all[i].model);
+        srv_text_label_int(&p->labels, "version", all[i].v->version);
+        rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, p->labels.p, of_version(&all[i], what));
+    }
 }
 
 static void gauge(struct page *p, const char *name, const char *help, int64_t value)
@@ -296,20 +311,24 @@ static void gauges(struct page *p)
     }
     gauge(p, "slipway_models_loaded", "Models of which a version answers.", n_models);
     gauge(p, "slipway_versions_loaded", "Versions that answer.", n_versions);
-    versions(p, "slipway_queue_requests", "Requests that wait for a worker.", QUEUED);
-    versions(p, "slipway_model_weight_bytes", "Bytes of a version's weights in its files.",
-             WEIGHT_BYTES);
+    struct figures *all = figures_of(p->map, n_versions);
+    versions(p, "slipway_queue_requests", "Requests that wait for a worker.", all, n_versions,
+             QUEUED);
+    versions(p, "slipway_model_weight_bytes", "Bytes of a version's weights in its files.", all,
+             n_versions, WEIGHT_BYTES);
     versions(p, "slipway_model_packed_bytes",
-             "Bytes of a version's constants in the forms that kernels read.", PACKED_BYTES);
+             "Bytes of a version's constants in the forms that kernels read.", all, n_versions,
+             PACKED_BYTES);
     versions(p, "slipway_model_layouts",
              "Compiled pieces of a version's plans, one for each segment of a plan or loop body "
              "and each set of shapes; at most 256.",
-             LAYOUTS);
-    versions(p, "slipway_model_layout_bytes", "Bytes of these, as far as they are known.",
-             LAYOUT_BYTES);
+             all, n_versions, LAYOUTS);
+    versions(p, "slipway_model_layout_bytes", "Bytes of these, as far as they are known.", all,
+             n_versions, LAYOUT_BYTES);
     versions(p, "slipway_model_idle_bytes",
-             "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.",
-             IDLE_BYTES);
+             "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.", all,
+             n_versions, IDLE_BYTES);
+    free(all);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);
     struct timespec cpu = {0};
