@@ -1,16 +1,14 @@
 /*
  * MatMul and the BatchMatMul family.
  *
- * Four ways for each: "packed" (a constant right-hand matrix in oneDNN's own layout, made once),
- * "narrow" (the same in fewer bits, see narrow.h), "gemm" (plain operands, see gemm.h) and "plain"
- * (the obvious loops, for the tests). A left-hand batch over one shared right-hand matrix is one
- * tall product.
+ * Three ways for each: "packed" (a constant right-hand matrix in a layout of its own, made once,
+ * see packed.h), "gemm" (plain operands, see gemm.h) and "plain" (the obvious loops, for the
+ * tests). A left-hand batch over one shared right-hand matrix is one tall product.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/narrow.h"
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tail.h"
@@ -448,84 +446,6 @@ static enum rt_status run_packed(struct rt_run *r)
     return kn_packed_run(r->state, r->in[0].data, r->in[1].data, r->out[0].data, r->scratch, r);
 }
 
-/* ---- the same, in fewer bits ---- */
-
-/* A smaller matrix may lie in the nearest caches. */
-enum { NARROW_MIN = 1 << 18, NARROW_MAX = 8 << 20 };
-
-struct narrow_state {
-    struct kn_narrow f;
-    int64_t m;
-    struct kn_tail tail;
-    const struct rt_pack *b;
-};
-
-/* Not timed: a trial of single runs is too short to see it. With more rows the packed form is made
- * too, when they come. */
-static int can_narrow(const struct rt_prep *prep)
-{
-    struct product p;
-
-    plan(&p, prep);
-    return !prep->tuning->bf16 && !prep->tuning->no_autotune && p.rank == 0 && p.batches == 1 &&
-                   p.ta == RT_F32 && p.tb == RT_F32 && p.to == RT_F32 && !p.g.ta &&
-                   prep->in[1].value && p.g.m > 0 && p.g.m <= KN_NARROW_ROWS && p.g.n > 0 &&
-                   p.g.k >= NARROW_MIN / p.g.n && p.g.k <= NARROW_MAX / p.g.n && kn_narrow_pays()
-               ? 4
-               : 0;
-}
-
-struct narrow_format {
-    char name[8];
-    struct kn_narrow f;
-    bool turned;
-};
-
-static enum rt_status fill_narrow(const struct rt_tensor *src, void *dst, const void *fmt,
-                                  struct rt_error *err)
-{
-    const struct narrow_format *f = fmt;
-    return kn_narrow_pack(&f->f, src->data, f->turned, dst)
-               ? RT_OK
-               : rt_fail(err, RT_FAILED_PRECONDITION, "the weights are of too many sizes");
-}
-
-static enum rt_status prepare_narrow(struct rt_prep *prep, void **state)
-{
-    struct narrow_state *s = rt_prep_alloc(prep, sizeof *s);
-    struct narrow_format f;
-    struct product p;
-    if (!s)
-        return prep->err->code;
-    plan(&p, prep);
-    memset(&f, 0, sizeof f); /* compared as bytes */
-    memcpy(f.name, "narrow", 6);
-    f.f = s->f = (struct kn_narrow){.k = p.g.k, .n = p.g.n};
-    f.turned = p.g.tb != KN_AS_IS;
-    s->m = p.g.m;
-    const int64_t bytes = kn_narrow_bytes(&s->f);
-    enum rt_status st = kn_tail_prepare(&s->tail, prep, &prep->scratch_bytes);
-    if (!st && bytes > 0)
-        st = rt_prep_pack(prep, 1, &f, sizeof f, (size_t)bytes, fill_narrow, &s->b);
-    if (!st && !s->b)
-        st = rt_fail(prep->err, RT_FAILED_PRECONDITION, "%s: nothing is packed", prep->node->name);
-    *state = s;
-    return st;
-}
-
-static enum rt_status run_narrow(struct rt_run *r)
-{
-    const struct narrow_state *s = r->state;
-    float *c = kn_tail_output(&s->tail, r, r->scratch);
-    const enum rt_status st =
-        kn_narrow_product(&s->f, s->m, r->in[0].data, rt_pack_data(s->b), c, r);
-
-    if (st || !kn_tail_any(&s->tail))
-        return st;
-    kn_tail_apply(&s->tail, r, KN_TAIL_ALL, c, 0, s->m, s->f.n);
-    return kn_tail_spread(&s->tail, r, c);
-}
-
 /* ---- rows of the table ---- */
 
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
@@ -590,15 +510,6 @@ static bool takes_mixed(const struct rt_node *n)
                                .can = can_pack,                                                    \
                                .prepare = prepare_packed,                                          \
                                .run = run_packed},                                                 \
-                              {.op = op_,                                                          \
-                               .device = "CPU",                                                    \
-                               .name = name_ ".narrow",                                            \
-                               .type_attr = attr,                                                  \
-                               .types = RT_T(RT_F32),                                              \
-                               .takes = takes_,                                                    \
-                               .can = can_narrow,                                                  \
-                               .prepare = prepare_narrow,                                          \
-                               .run = run_narrow},                                                 \
                               {.op = op_,                                                          \
                                .device = "CPU",                                                    \
                                .name = name_ ".gemm",                                              \
