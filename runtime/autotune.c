@@ -184,7 +184,8 @@ static void read_file(struct rt_autotune *a, int *n) RT_REQUIRES(a->mu)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s is no file of this version, it is not used",
                a->path);
     else if (bad > 0)
-        RT_LOG(RT_LOG_WARNING, "autotune_cache: %s: %d lines are not used", a->path, bad);
+        RT_LOG(RT_LOG_WARNING, "autotune_cache: %s: %d line%s not used", a->path, bad,
+               bad == 1 ? " is" : "s are");
     free(text);
 }
 

@@ -56,10 +56,11 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
  * file. */
 int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
 
-/* A session's nodes whose kernels were timed, and the time it took; those that were known. */
+/* A session's nodes whose kernels were timed, and the time it took; those that were known, and
+ * those for which no time was left. */
 struct rt_session;
 struct rt_autotune_took {
-    int timed, remembered;
+    int timed, remembered, untimed;
     int64_t ns;
 };
 struct rt_autotune_took rt_autotune_took(struct rt_session *s);

@@ -28,6 +28,7 @@ struct pl_chooser {
     int64_t left_ns; /* that trials may still take; guarded by mu */
     int trials;      /* guarded by mu */
     int remembered;  /* nodes; guarded by mu */
+    int untimed;     /* nodes for which no time was left; guarded by mu */
 };
 
 struct pl_chooser *pl_chooser_new(void)
@@ -72,6 +73,7 @@ struct rt_autotune_took rt_autotune_took(struct rt_session *s)
     rt_mutex_lock(&s->chooser->mu);
     const struct rt_autotune_took took = {.timed = s->chooser->trials,
                                           .remembered = s->chooser->remembered,
+                                          .untimed = s->chooser->untimed,
                                           .ns = TRIAL_MS * INT64_C(1000000) - s->chooser->left_ns};
     rt_mutex_unlock(&s->chooser->mu);
     return took;
@@ -206,6 +208,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     }
     rt_mutex_lock(&s->chooser->mu);
     int64_t left = s->chooser->left_ns;
+    s->chooser->untimed += left <= 0;
     rt_mutex_unlock(&s->chooser->mu);
     if (left <= 0)
         return "by rule, the time for trials is over";

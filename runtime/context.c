@@ -51,7 +51,10 @@ enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, 
     rt_pool_discharge(c->shared->pool, *room);
     *room = 0;
     if (bytes > SIZE_MAX - 64 || !rt_pool_charge(c->shared->pool, want))
-        return rt_fail_memory(err, what, bytes);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "out of memory: %zu bytes for %s, more than --run_memory_limit_bytes or "
+                       "--run_memory_total_bytes leaves",
+                       bytes, what);
     *p = rt_large_alloc(want);
     if (!*p) {
         rt_pool_discharge(c->shared->pool, want);

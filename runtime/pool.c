@@ -267,14 +267,15 @@ static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_e
     switch (count(p, room, &now)) {
     case BEYOND_LIMIT:
         rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu", bytes,
-                now, p->limit);
+                "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu "
+                "(--run_memory_limit_bytes)",
+                bytes, now, p->limit);
         return false;
     case BEYOND_BUDGET:
         rt_fail(
             err, RT_RESOURCE_EXHAUSTED,
             "out of memory: %zu bytes for a tensor, with %zu in use by all runs together of the "
-            "limit of %zu",
+            "limit of %zu (--run_memory_total_bytes)",
             bytes, atomic_load(&p->budget->used), p->budget->limit);
         return false;
     case COUNTED:

@@ -88,11 +88,22 @@ void srv_loader_release(struct srv_loader *l, int64_t held)
     rt_mutex_unlock(&l->mu);
 }
 
+/* The request was made up: zeros, 1 for every unknown dimension. That a model refuses these may be
+ * natural, but whatever it has too little memory for, it will have too little for again. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
 {
     const struct srv_load *load = arg;
-    RT_LOG(RT_LOG_DEBUG, "model %s version %lld: warm-up of signature \"%s\": %s", load->model,
-           (long long)load->version, signature, rt_error_text(err));
+    const char *why = rt_error_text(err);
+    const int n = (int)strcspn(why, "\n"); /* then the node: no second line in the log */
+    if (err->code == RT_RESOURCE_EXHAUSTED)
+        RT_LOG(RT_LOG_WARNING,
+               "model %s version %lld: warm-up of signature \"%s\" failed, requests may: %.*s",
+               load->model, (long long)load->version, signature, n, why);
+    else
+        RT_LOG(RT_LOG_INFO,
+               "model %s version %lld: signature \"%s\" is not warmed up, zeros of shapes of 1 "
+               "fail: %.*s",
+               load->model, (long long)load->version, signature, n, why);
 }
 
 /* Requests of its own before those of anybody else; a version that fails them is none. */
@@ -102,9 +113,15 @@ static void tell_timing(const struct srv_load *load, struct rt_session *session)
 
     if (s.timed || s.remembered)
         RT_LOG(RT_LOG_INFO,
-               "model %s: autotune: the kernels of %d nodes were timed in %lld ms, those of %d "
+               "model %s: autotune: the kernels of %d node%s were timed in %lld ms, those of %d "
                "were known already",
-               load->model, s.timed, (long long)(s.ns / 1000000), s.remembered);
+               load->model, s.timed, s.timed == 1 ? "" : "s", (long long)(s.ns / 1000000),
+               s.remembered);
+    if (s.untimed)
+        RT_LOG(RT_LOG_INFO,
+               "model %s: autotune: the time for trials ended before the kernels of %d node%s were "
+               "timed: they are chosen by rule (with --autotune_cache a later start times them)",
+               load->model, s.untimed, s.untimed == 1 ? "" : "s");
 }
 
 static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
@@ -134,7 +151,8 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 {
     if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
         return false;
-    if (!rt_machine_has_bf16())
+    static atomic_bool told; /* it is the machine's lack, not the model's: once is enough */
+    if (!rt_machine_has_bf16() && !atomic_exchange(&told, true))
         RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);
     return true;
 }

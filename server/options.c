@@ -209,7 +209,8 @@ static const struct row rows[] = {
      "memory that all runs together may hold; 0: half of what the machine has free at the start"},
     {"run_memory_idle_bytes", BYTES, OURS, AT(run_memory_idle_bytes), "256M", NULL, SIZE,
      "memory that runs may leave for the next ones of their model, of all models together; those "
-     "in use have it before others; 0: none, and every run asks the system for all it needs"},
+     "in use have it before others; 0, or less than one run of a model needs: every run asks the "
+     "system for all it needs, which may take a third longer"},
     {"num_model_warmup_threads", INTEGER, OURS, AT(num_model_warmup_threads), "1", NULL, 1,
      SRV_MAX_WARMUP_THREADS, "requests of a warm-up file that are played at once"},
     {"request_log_file_bytes", BYTES, OURS, AT(request_log_file_bytes), "256M", NULL, 1, INT64_MAX,

@@ -119,6 +119,23 @@ class Limits(Case):
             # What was taken has come back.
             self.assertEqual(wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0]), 200)
 
+    def test_a_model_that_has_too_little_memory_says_so_as_it_is_loaded(self):
+        def build(g):
+            g.placeholder("x", "float")
+            g.const("w", "float", [1024, 1024], float_val=[0.5])
+            g.node("y", "Mul", "x", "w", T="float")
+
+        small_models.write(self.path("m", "7"),
+                           {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)
+        with Server(f"--model_base_path={self.path('m')}", "--model_name=m",
+                    "--run_memory_limit_bytes=1M") as server:
+            status, body = self.ask(server, "serving_default", [1.0])
+            self.assertEqual(status, 429, body)
+            self.assertIn(b"of the limit of 1048576 (--run_memory_limit_bytes)", body)
+            self.assertRegex(server.log(), r'WARNING model m version 7: warm-up of signature '
+                                           r'"serving_default" failed, requests may: out of memory: .* '
+                                           r'\(--run_memory_limit_bytes\)\n')
+
 
 if __name__ == "__main__":
     unittest.main()

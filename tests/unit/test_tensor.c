@@ -240,7 +240,9 @@ static void pools_of_one_budget_share_its_bound(void **state)
     assert_true(atomic_load(&budget.used) >= 80 << 20);
     assert_null(rt_buffer_new(q, RT_U8, 40 << 20, &err));
     assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(err.msg, "in use by all runs together of the limit of 104857600"));
+    assert_non_null(
+        strstr(err.msg,
+               "in use by all runs together of the limit of 104857600 (--run_memory_total_bytes)"));
     struct rt_buffer *b = rt_buffer_new(q, RT_U8, 10 << 20, &err);
     assert_non_null(b);
     rt_pool_unref(p); /* what is out keeps it */
