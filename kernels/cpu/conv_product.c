@@ -1,14 +1,11 @@
 #include "kernels/cpu/conv_product.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/product.h"
-#include "kernels/cpu/tail.h"
+#include "kernels/cpu/product_node.h"
 #include "kernels/cpu/winograd_conv.h"
 #include "runtime/parallel.h"
 
@@ -31,9 +28,7 @@ static const double MOST_PRODUCTS = 4e8; /* some milliseconds' between questions
 
 struct state {
     struct kn_conv_shape g;
-    struct kn_tail tail;
-    struct kn_product product;
-    const struct rt_pack *filter;
+    struct kn_product_node node;
     bool in_place;               /* the input's pixels are the rows of the product */
     int64_t taps;                /* of a window, that lie together in the input */
     int64_t pixels;              /* of the output: the rows of the product */
@@ -82,47 +77,6 @@ int kn_conv_product_can(const struct rt_prep *p)
     return p->tuning->bf16 && kn_bf16_multiplies() ? 1 : 3;
 }
 
-/* ---- the filter ---- */
-
-/* What its packed bytes depend on. */
-struct format {
-    char name[8];
-    int64_t k, n, panel;
-    int64_t n_scale; /* n: as many floats follow, by which the channels are multiplied */
-};
-
-static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
-                           struct rt_error *err)
-{
-    const struct format *f = fmt;
-    struct kn_product p = {.k = f->k, .n = f->n};
-
-    if (!kn_product_solve(&p) || p.panel != f->panel)
-        return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
-    kn_product_pack(&p, src->data, f->n, false, f->n_scale ? (const float *)(f + 1) : NULL, dst);
-    return RT_OK;
-}
-
-static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
-{
-    const size_t n = scale ? (size_t)s->product.n * sizeof *scale : 0;
-    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
-
-    if (!f)
-        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
-    memcpy(f->name, "panels", 7);
-    f->k = s->product.k;
-    f->n = s->product.n;
-    f->panel = s->product.panel;
-    f->n_scale = scale ? f->n : 0;
-    if (scale)
-        memcpy(f + 1, scale, n);
-    const enum rt_status st =
-        rt_prep_pack(p, 1, f, sizeof *f + n, kn_product_pack_bytes(&s->product), pack, &s->filter);
-    free(f);
-    return st;
-}
-
 /* ---- how it is cut ---- */
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -146,7 +100,7 @@ static int64_t even(int64_t n, int64_t most)
  * weights than input, of the output channels. */
 static void cut(struct state *s, int width)
 {
-    const struct kn_product *p = &s->product;
+    const struct kn_product *p = &s->node.product;
     const double all = (double)s->pixels * (double)p->k * (double)p->n;
     int64_t most = all / KN_SHARE < (double)width ? (int64_t)(all / KN_SHARE) : width;
 
@@ -180,18 +134,17 @@ enum rt_status kn_conv_product_prepare(struct rt_prep *p, void **state)
         return p->err->code;
     *state = s;
     enum rt_status st = kn_conv_prepare(p, &s->g);
-    if (st || (st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
+    if (st || (st = kn_tail_prepare(&s->node.tail, p, &odd)) != RT_OK)
         return st;
     const struct kn_axis *y = &s->g.axis[0], *x = &s->g.axis[1];
     s->pixels = s->g.batch * y->out * x->out;
-    s->product = (struct kn_product){.k = y->size * x->size * s->g.ci, .n = s->g.co};
-    if (!kn_product_solve(&s->product))
+    s->node.product = (struct kn_product){.k = y->size * x->size * s->g.ci, .n = s->g.co};
+    if (!kn_product_solve(&s->node.product))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: the filter is too large", p->node->name);
     s->in_place = is_in_place(&s->g);
     s->taps = x->dilation == 1 ? x->size : 1;
-    const float *scale = kn_tail_vector(p, s->tail.scale);
-    st = pack_filter(s, p, scale);
-    if (!st && (!s->filter || (s->tail.scale && !scale)))
+    st = kn_product_node_pack(&s->node, p, 1, false);
+    if (!st && (!s->node.b || s->node.tail.scale))
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     if (st)
         return st;
@@ -270,20 +223,11 @@ struct work {
     struct kn_product_ends ends; /* of the whole */
 };
 
-static void activate(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
-                     int64_t cols)
-{
-    const struct state *s = arg;
-    (void)row;
-    (void)col;
-    kn_tail_activate(&s->tail, at, rows, cols, s->g.co);
-}
-
 static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct work *w = arg;
     const struct state *s = w->s;
-    const struct kn_product *p = &s->product;
+    const struct kn_product *p = &s->node.product;
     const int64_t pixel = i / s->groups * s->rows, group = i % s->groups * s->panels;
     float *copies = s->in_place ? NULL : (void *)(w->room + (size_t)slot * s->slot_bytes);
     struct kn_product_ends ends = w->ends;
@@ -318,8 +262,8 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
 static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
 {
     const struct state *s = w->s;
-    const double work = (double)(s->rows * s->panels) * (double)(s->product.k * s->product.panel) /
-                        PRODUCTS_AT_ONCE;
+    const double work = (double)(s->rows * s->panels) *
+                        (double)(s->node.product.k * s->node.product.panel) / PRODUCTS_AT_ONCE;
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
@@ -334,26 +278,16 @@ static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
 enum rt_status kn_conv_product(struct rt_run *r)
 {
     const struct state *s = r->state;
-    const struct kn_tail *t = &s->tail;
+    const struct kn_tail *t = &s->node.tail;
     struct work w = {.s = s,
                      .src = r->in[0].data,
-                     .packed = rt_pack_data(s->filter),
+                     .packed = rt_pack_data(s->node.b),
                      .dst = kn_tail_output(t, r, t->odd ? (char *)r->scratch + s->odd_at : NULL),
-                     .room = r->scratch};
+                     .room = r->scratch,
+                     .ends = kn_product_node_ends(&s->node, r)};
     const int64_t n = s->blocks * s->groups;
     enum rt_status st = RT_OK;
 
-    w.ends.bias = t->shift ? r->in[t->shift].data : NULL;
-    if (!t->odd) {
-        if (t->residual) {
-            w.ends.residual = r->in[t->residual].data;
-            w.ends.ld_residual = s->product.n;
-        }
-        w.ends.clips = t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
-        w.ends.most = t->act == RT_ACT_RELU6 ? 6 : INFINITY;
-        w.ends.finish = t->act && !w.ends.clips ? activate : NULL;
-        w.ends.arg = s;
-    }
     if (s->n_slots > 1 && rt_run_width(r) > 1)
         st = kn_parallel_parts(r, n, s->n_slots, run_part, &w);
     else

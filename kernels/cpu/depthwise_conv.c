@@ -1,6 +1,5 @@
 #include "kernels/cpu/depthwise_conv.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/conv_shape.h"
@@ -58,19 +57,12 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 
 static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
 {
-    const size_t n = scale ? (size_t)s->d.channels * sizeof *scale : 0;
-    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
-
-    if (!f)
-        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
-    memcpy(f->name, "deep", 5);
-    f->channels = s->d.channels;
-    f->n_scale = scale ? f->channels : 0;
-    if (scale)
-        memcpy(f + 1, scale, n);
+    const struct format f = {
+        .name = "deep", .channels = s->d.channels, .n_scale = scale ? s->d.channels : 0};
     const size_t bytes = (size_t)(s->d.y.size * s->d.x.size * s->d.channels) * sizeof(float);
-    const enum rt_status st = rt_prep_pack(p, 1, f, sizeof *f + n, bytes, pack, &s->filter);
-    free(f);
+    const enum rt_status st =
+        kn_tail_pack(p, 1, &f, sizeof f, scale, s->d.channels, bytes, pack, &s->filter);
+
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     return st;

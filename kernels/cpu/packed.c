@@ -1,7 +1,6 @@
 #include "kernels/cpu/packed.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/parallel.h"
@@ -164,24 +163,17 @@ static dnnl_status_t make(const struct kn_packed *s, int64_t rows, int64_t n,
     return st;
 }
 
-/* The weights' key, with the scale behind it; packed. */
 static enum rt_status pack_weights(struct kn_packed *s, struct rt_prep *p, int input,
                                    const float *scale)
 {
-    const size_t n = scale ? (size_t)s->g.n * sizeof *scale : 0;
-    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
+    struct format f;
 
-    if (!f)
-        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
-    f->md = s->dnnl.md[1];
-    f->turned = s->g.tb != KN_AS_IS;
-    f->n_scale = scale ? s->g.n : 0;
-    if (scale)
-        memcpy(f + 1, scale, n);
-    const enum rt_status st =
-        rt_prep_pack(p, input, f, sizeof *f + n, dnnl_memory_desc_get_size(&f->md), pack, &s->b);
-    free(f);
-    return st;
+    memset(&f, 0, sizeof f); /* compared as bytes */
+    f.md = s->dnnl.md[1];
+    f.turned = s->g.tb != KN_AS_IS;
+    f.n_scale = scale ? s->g.n : 0;
+    return kn_tail_pack(p, input, &f, sizeof f, scale, s->g.n, dnnl_memory_desc_get_size(&f.md),
+                        pack, &s->b);
 }
 
 static dnnl_status_t make_fitting(struct kn_packed *s)

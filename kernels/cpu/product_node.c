@@ -1,9 +1,6 @@
 #include "kernels/cpu/product_node.h"
 
-#include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/cpu/gemm.h"
 
@@ -43,22 +40,14 @@ enum rt_status kn_product_node_pack(struct kn_product_node *node, struct rt_prep
 {
     const struct kn_product *product = &node->product;
     const float *scale = kn_tail_vector(p, node->tail.scale);
-    const size_t n = scale ? (size_t)product->n * sizeof *scale : 0;
-    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
-
-    if (!f)
-        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
-    memcpy(f->name, "product", 7);
-    f->k = product->k;
-    f->n = product->n;
-    f->panel = product->panel;
-    f->turned = turned;
-    f->n_scale = scale ? product->n : 0;
-    if (scale)
-        memcpy(f + 1, scale, n);
-    const enum rt_status st =
-        rt_prep_pack(p, input, f, sizeof *f + n, kn_product_pack_bytes(product), pack, &node->b);
-    free(f);
+    const struct format f = {.name = "product",
+                             .k = product->k,
+                             .n = product->n,
+                             .panel = product->panel,
+                             .turned = turned,
+                             .n_scale = scale ? product->n : 0};
+    const enum rt_status st = kn_tail_pack(p, input, &f, sizeof f, scale, product->n,
+                                           kn_product_pack_bytes(product), pack, &node->b);
     if (!st && node->b && scale)
         node->tail.scale = 0;
     return st;
@@ -85,8 +74,7 @@ struct kn_product_ends kn_product_node_ends(const struct kn_product_node *node,
         e.residual = r->in[t->residual].data;
         e.ld_residual = node->product.n;
     }
-    e.clips = t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
-    e.most = t->act == RT_ACT_RELU6 ? 6 : INFINITY;
+    e.clips = kn_tail_clips(t, &e.most);
     e.finish = t->act && !e.clips ? activate : NULL;
     e.arg = node;
     return e;

@@ -169,6 +169,25 @@ const float *kn_tail_vector(const struct rt_prep *p, int input)
     return input && p->in[input].value ? p->in[input].value->data : NULL;
 }
 
+enum rt_status kn_tail_pack(struct rt_prep *p, int input, const void *format, size_t size,
+                            const float *scale, int64_t n, size_t bytes,
+                            enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
+                                                   const void *format, struct rt_error *err),
+                            const struct rt_pack **out)
+{
+    const size_t more = scale ? (size_t)n * sizeof *scale : 0;
+    char *key = malloc(size + more);
+
+    if (!key)
+        return rt_fail_memory(p->err, p->node->name, size + more);
+    memcpy(key, format, size);
+    if (scale)
+        memcpy(key + size, scale, more);
+    const enum rt_status st = rt_prep_pack(p, input, key, size + more, bytes, fill, out);
+    free(key);
+    return st;
+}
+
 /* ---- loops ---- */
 
 KN_CLONES static void scale_row(float *restrict y, const float *restrict v, int64_t n)

@@ -19,6 +19,8 @@
 #ifndef KN_CPU_TAIL_H
 #define KN_CPU_TAIL_H
 
+#include <math.h>
+
 #include "kernels/cpu/dnnl.h"
 #include "runtime/activation.h"
 #include "runtime/op.h"
@@ -36,6 +38,13 @@ struct kn_tail {
 static inline bool kn_tail_any(const struct kn_tail *t)
 {
     return t->scale || t->shift || t->residual || t->act;
+}
+
+/* Whether the activation does no more than keep values between 0 and *most. */
+static inline bool kn_tail_clips(const struct kn_tail *t, float *most)
+{
+    *most = t->act == RT_ACT_RELU6 ? 6 : INFINITY;
+    return t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
 }
 
 /* rt_op.infer, after the op's own: out[0] becomes what the residual makes of it. */
@@ -70,6 +79,15 @@ enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const f
 
 /* d = s * v, v over the last axis: for weights that are packed with the scale. */
 void kn_tail_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
+/*
+ * In prepare: rt_prep_pack of what is also multiplied by the n floats at `scale` (NULL: it is not),
+ * which stand behind the `size` bytes of `format` where `fill` sees it, and are part of the key.
+ */
+enum rt_status kn_tail_pack(struct rt_prep *p, int input, const void *format, size_t size,
+                            const float *scale, int64_t n, size_t bytes,
+                            enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
+                                                   const void *format, struct rt_error *err),
+                            const struct rt_pack **out);
 /* A constant's floats, for prepare: the scale (`input` of the tail), NULL without one. */
 const float *kn_tail_vector(const struct rt_prep *p, int input);
 

@@ -1,8 +1,6 @@
 #include "kernels/cpu/winograd_conv.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/parallel.h"
@@ -119,26 +117,17 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     return RT_OK;
 }
 
-/* The filter's key, with the scale behind it; packed. */
 static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
 {
-    const size_t n = scale ? (size_t)s->w.co * sizeof *scale : 0;
-    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
+    const struct format f = {.name = "wino",
+                             .m = s->w.m,
+                             .panel = kn_winograd_panel(&s->w),
+                             .ci = s->w.ci,
+                             .co = s->w.co,
+                             .n_scale = scale ? s->w.co : 0};
 
-    if (!f)
-        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
-    memcpy(f->name, "wino", 5);
-    f->m = s->w.m;
-    f->panel = kn_winograd_panel(&s->w);
-    f->ci = s->w.ci;
-    f->co = s->w.co;
-    f->n_scale = scale ? s->w.co : 0;
-    if (scale)
-        memcpy(f + 1, scale, n);
-    const enum rt_status st =
-        rt_prep_pack(p, 1, f, sizeof *f + n, kn_winograd_pack_bytes(&s->w), pack, &s->filter);
-    free(f);
-    return st;
+    return kn_tail_pack(p, 1, &f, sizeof f, scale, s->w.co, kn_winograd_pack_bytes(&s->w), pack,
+                        &s->filter);
 }
 
 /* How the work is cut over `width` cores; the bytes of scratch memory for that. */

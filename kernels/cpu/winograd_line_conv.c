@@ -1,9 +1,5 @@
 #include "kernels/cpu/winograd_line_conv.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tail.h"
@@ -100,22 +96,15 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 
 static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
 {
-    const size_t n = scale ? (size_t)s->l.co * sizeof *scale : 0;
-    struct format *f = calloc(1, sizeof *f + n); /* compared as bytes */
+    const struct format f = {.name = "line",
+                             .taps = s->l.taps,
+                             .panel = s->l.product.panel,
+                             .ci = s->l.ci,
+                             .co = s->l.co,
+                             .n_scale = scale ? s->l.co : 0};
+    const enum rt_status st = kn_tail_pack(p, 1, &f, sizeof f, scale, s->l.co,
+                                           kn_line_pack_bytes(&s->l), pack, &s->filter);
 
-    if (!f)
-        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
-    memcpy(f->name, "line", 5);
-    f->taps = s->l.taps;
-    f->panel = s->l.product.panel;
-    f->ci = s->l.ci;
-    f->co = s->l.co;
-    f->n_scale = scale ? s->l.co : 0;
-    if (scale)
-        memcpy(f + 1, scale, n);
-    const enum rt_status st =
-        rt_prep_pack(p, 1, f, sizeof *f + n, kn_line_pack_bytes(&s->l), pack, &s->filter);
-    free(f);
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     return st;
@@ -130,10 +119,9 @@ static void share_tail(struct state *s)
         return;
     s->shift = t->shift;
     t->shift = 0;
-    if (t->residual || (t->act != RT_ACT_RELU && t->act != RT_ACT_RELU6))
+    if (t->residual || !kn_tail_clips(t, &s->ends.most))
         return;
     s->ends.clips = true;
-    s->ends.most = t->act == RT_ACT_RELU6 ? 6 : INFINITY;
     t->act = RT_ACT_NONE;
 }
 
