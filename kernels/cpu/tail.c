@@ -207,27 +207,6 @@ KN_CLONES static void scale_add_row(float *restrict y, const float *restrict s,
         y[i] = y[i] * s[i] + v[i];
 }
 
-/* NAME: y = EXPR(y), on `rows` rows of n, `ld` apart; NAME_sum: y = EXPR(y + r). `a` is the
- * activation's number. */
-#define ACTIVATION(NAME, EXPR)                                                                     \
-    KN_CLONES static void NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)             \
-    {                                                                                              \
-        (void)a;                                                                                   \
-        for (int64_t row = 0; row < rows; row++)                                                   \
-            for (int64_t i = 0; i < n; i++) {                                                      \
-                const float x = y[row * ld + i];                                                   \
-                y[row * ld + i] = EXPR;                                                            \
-            }                                                                                      \
-    }                                                                                              \
-    KN_CLONES static void NAME##_sum(float *restrict y, const float *restrict r, int64_t n,        \
-                                     float a)                                                      \
-    {                                                                                              \
-        (void)a;                                                                                   \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const float x = y[i] + r[i];                                                           \
-            y[i] = EXPR;                                                                           \
-        }                                                                                          \
-    }
 /* y = r + y */
 KN_CLONES static void act_plain_sum(float *restrict y, const float *restrict r, int64_t n, float a)
 {
@@ -244,50 +223,58 @@ static inline float gelu_tanh(float x)
 {
     return 0.5f * x * (1.0f + kn_tanh_f32(0.7978845608f * (x + 0.044715f * (x * x * x))));
 }
-ACTIVATION(act_relu, x < 0 ? 0 : x)
-ACTIVATION(act_relu6, relu6(x))
-ACTIVATION(act_sigmoid, kn_sigmoid_f32(x))
-ACTIVATION(act_tanh, kn_tanh_f32(x))
-ACTIVATION(act_elu, kn_select(x < 0, kn_expm1_f32(x), x))
-ACTIVATION(act_leaky, x < 0 ? a * x : x)
-ACTIVATION(act_swish, x *kn_sigmoid_f32(a *x))
-ACTIVATION(act_hard_sigmoid, relu6(x + 3) * (1.0f / 6))
-ACTIVATION(act_hard_swish, x *(relu6(x + 3) * (1.0f / 6)))
-ACTIVATION(act_gelu_erf, 0.5f * x * (1.0f + kn_erf_f32(x * 0.7071067812f)))
-ACTIVATION(act_gelu_erfc, kn_gelu_f32(x))
-ACTIVATION(act_gelu_tanh, gelu_tanh(x))
-#undef ACTIVATION
+/* X(name of activation.h, what it makes of x); `a` is the activation's number. */
+#define ACTIVATIONS(X)                                                                             \
+    X(RELU, x < 0 ? 0 : x)                                                                         \
+    X(RELU6, relu6(x))                                                                             \
+    X(SIGMOID, kn_sigmoid_f32(x))                                                                  \
+    X(TANH, kn_tanh_f32(x))                                                                        \
+    X(ELU, kn_select(x < 0, kn_expm1_f32(x), x))                                                   \
+    X(LEAKY_RELU, x < 0 ? a * x : x)                                                               \
+    X(SWISH, x *kn_sigmoid_f32(a *x))                                                              \
+    X(HARD_SIGMOID, relu6(x + 3) * (1.0f / 6))                                                     \
+    X(HARD_SWISH, x *(relu6(x + 3) * (1.0f / 6)))                                                  \
+    X(GELU_ERF, 0.5f * x * (1.0f + kn_erf_f32(x * 0.7071067812f)))                                 \
+    X(GELU_ERFC, kn_gelu_f32(x))                                                                   \
+    X(GELU_TANH, gelu_tanh(x))
+
+/* act_NAME: on `rows` rows of n, `ld` apart; act_sum_NAME: of y + r. */
+#define LOOPS(NAME, EXPR)                                                                          \
+    KN_CLONES static void act_##NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)       \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        for (int64_t row = 0; row < rows; row++)                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const float x = y[row * ld + i];                                                   \
+                y[row * ld + i] = EXPR;                                                            \
+            }                                                                                      \
+    }                                                                                              \
+    KN_CLONES static void act_sum_##NAME(float *restrict y, const float *restrict r, int64_t n,    \
+                                         float a)                                                  \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float x = y[i] + r[i];                                                           \
+            y[i] = EXPR;                                                                           \
+        }                                                                                          \
+    }
+ACTIVATIONS(LOOPS)
+#undef LOOPS
 
 static void (*const act[RT_N_ACTS])(float *y, int64_t rows, int64_t n, int64_t ld, float a) = {
-    [RT_ACT_RELU] = act_relu,
-    [RT_ACT_RELU6] = act_relu6,
-    [RT_ACT_SIGMOID] = act_sigmoid,
-    [RT_ACT_TANH] = act_tanh,
-    [RT_ACT_ELU] = act_elu,
-    [RT_ACT_LEAKY_RELU] = act_leaky,
-    [RT_ACT_SWISH] = act_swish,
-    [RT_ACT_HARD_SIGMOID] = act_hard_sigmoid,
-    [RT_ACT_HARD_SWISH] = act_hard_swish,
-    [RT_ACT_GELU_ERF] = act_gelu_erf,
-    [RT_ACT_GELU_ERFC] = act_gelu_erfc,
-    [RT_ACT_GELU_TANH] = act_gelu_tanh,
+#define X(NAME, EXPR) [RT_ACT_##NAME] = act_##NAME,
+    ACTIVATIONS(X)
+#undef X
 };
 static void (*const act_sum[RT_N_ACTS])(float *restrict y, const float *restrict r, int64_t n,
-                                        float a) = {
-    [RT_ACT_NONE] = act_plain_sum,
-    [RT_ACT_RELU] = act_relu_sum,
-    [RT_ACT_RELU6] = act_relu6_sum,
-    [RT_ACT_SIGMOID] = act_sigmoid_sum,
-    [RT_ACT_TANH] = act_tanh_sum,
-    [RT_ACT_ELU] = act_elu_sum,
-    [RT_ACT_LEAKY_RELU] = act_leaky_sum,
-    [RT_ACT_SWISH] = act_swish_sum,
-    [RT_ACT_HARD_SIGMOID] = act_hard_sigmoid_sum,
-    [RT_ACT_HARD_SWISH] = act_hard_swish_sum,
-    [RT_ACT_GELU_ERF] = act_gelu_erf_sum,
-    [RT_ACT_GELU_ERFC] = act_gelu_erfc_sum,
-    [RT_ACT_GELU_TANH] = act_gelu_tanh_sum,
+                                        float a) = {[RT_ACT_NONE] = act_plain_sum,
+#define X(NAME, EXPR) [RT_ACT_##NAME] = act_sum_##NAME,
+                                                    ACTIVATIONS(X)
+#undef X
 };
+#define X(NAME, EXPR) +1
+_Static_assert(RT_N_ACTS == 1 ACTIVATIONS(X), "each activation has its loops");
+#undef X
 
 KN_CLONES static void product_row(float *restrict d, const float *restrict s,
                                   const float *restrict v, int64_t n)
@@ -387,11 +374,22 @@ enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const f
 
 /* ---- oneDNN's part ---- */
 
+/* The activations that are post-ops of it, and what each takes. */
+static const struct {
+    dnnl_alg_kind_t kind; /* 0: none */
+    float alpha;
+    bool takes_number; /* the activation's own, instead of alpha */
+} post_op[RT_N_ACTS] = {
+    [RT_ACT_RELU] = {dnnl_eltwise_relu, 0, false},
+    [RT_ACT_RELU6] = {dnnl_eltwise_bounded_relu, 6, false},
+    [RT_ACT_SWISH] = {dnnl_eltwise_swish, 0, true},
+    [RT_ACT_HARD_SWISH] = {dnnl_eltwise_hardswish, 0, false},
+};
+
 bool kn_tail_has_post_op(const struct kn_tail *t)
 {
 #if defined(__SSE__)
-    return !t->residual && (t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6 ||
-                            t->act == RT_ACT_SWISH || t->act == RT_ACT_HARD_SWISH);
+    return !t->residual && post_op[t->act].kind;
 #else
     (void)t;
     return false;
@@ -400,22 +398,12 @@ bool kn_tail_has_post_op(const struct kn_tail *t)
 
 dnnl_status_t kn_tail_post_op(const struct kn_tail *t, dnnl_primitive_attr_t attr)
 {
-    dnnl_alg_kind_t kind = dnnl_eltwise_relu;
+    const float alpha = post_op[t->act].takes_number ? t->alpha : post_op[t->act].alpha;
     dnnl_post_ops_t ops = NULL;
-    float alpha = 0;
 
-    if (t->act == RT_ACT_RELU6) {
-        kind = dnnl_eltwise_bounded_relu;
-        alpha = 6;
-    } else if (t->act == RT_ACT_SWISH) {
-        kind = dnnl_eltwise_swish;
-        alpha = t->alpha;
-    } else if (t->act == RT_ACT_HARD_SWISH) {
-        kind = dnnl_eltwise_hardswish;
-    }
     dnnl_status_t s = dnnl_post_ops_create(&ops);
     if (!s)
-        s = dnnl_post_ops_append_eltwise(ops, 1, kind, alpha, 0);
+        s = dnnl_post_ops_append_eltwise(ops, 1, post_op[t->act].kind, alpha, 0);
     if (!s)
         s = dnnl_primitive_attr_set_post_ops(attr, ops);
     dnnl_post_ops_destroy(ops);
