@@ -187,10 +187,22 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     return combine(r, f, &second, !pl_is(n, "Mul"));
 }
 
+/* The ops of steps: those that a formula calls by their names, and those that it calculates with.
+ */
+static const char *const function[] = {"Relu", "Relu6", "Sigmoid",   "Tanh", "Elu",
+                                       "Erf",  "Erfc",  "LeakyRelu", NULL};
+static const char *const calculation[] = {"Neg", "Mul",    "AddV2",   "Add", "Sub",
+                                          "Pow", "Square", "RealDiv", NULL};
+
+static const char *name_among(const struct pl_node *n, const char *const name[])
+{
+    while (*name && !pl_is(n, *name))
+        name++;
+    return *name;
+}
+
 static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f)
 {
-    static const char *const function[] = {"Relu", "Relu6", "Sigmoid", "Tanh",
-                                           "Elu",  "Erf",   "Erfc",    "LeakyRelu"};
     double v;
 
     if (++r->steps > 200)
@@ -204,10 +216,8 @@ static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f)
         return true;
     }
     const struct pl_node *n = &r->g->node[e.node];
-    for (size_t i = 0; i < sizeof function / sizeof *function; i++)
-        if (pl_is(n, function[i]))
-            return call(r, function[i], n->in[0], f);
-    return arithmetic(r, n, f);
+    const char *name = name_among(n, function);
+    return name ? call(r, name, n->in[0], f) : arithmetic(r, n, f);
 }
 
 /* ---- the search ---- */
@@ -258,18 +268,13 @@ static bool look_up(const struct pl_graph *g, int x, struct pl_activation *a)
 
 static bool is_step(const struct pl_graph *g, int i, int x, const struct pl_activation *a)
 {
-    static const char *const op[] = {"Relu", "Relu6", "Sigmoid", "Tanh",   "Elu",   "LeakyRelu",
-                                     "Erf",  "Erfc",  "Neg",     "Mul",    "AddV2", "Add",
-                                     "Sub",  "Pow",   "Square",  "RealDiv"};
     const struct pl_node *n = &g->node[i];
-    bool known = false;
     double v;
 
     if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->n_ctrl || n->n_out != 1 ||
         n->def->n_extra || n->def->out_dtype[0] != RT_F32)
         return false;
-    for (size_t k = 0; k < sizeof op / sizeof *op && !known; k++)
-        known = pl_is(n, op[k]);
+    bool known = name_among(n, function) || name_among(n, calculation);
     for (int k = 0; k < n->n_in && known; k++) {
         bool inside = n->in[k].node == x && n->in[k].out == 0;
         for (int j = 0; j < a->n && !inside; j++)
