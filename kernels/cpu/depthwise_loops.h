@@ -82,12 +82,15 @@ INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const flo
                     sum[(i - k) / stride] += v * tap[k];
         }
     }
-    if (d->act == RT_ACT_RELU)
+    if (d->act == RT_ACT_RELU) {
         KN_UNROLL
-    for (int i = 0; i < PIXELS; i++)
-        sum[i] = LOOPS(relu)(sum[i]);
-    else if (d->act == RT_ACT_RELU6) KN_UNROLL for (int i = 0; i < PIXELS; i++) sum[i] =
-        LOOPS(relu6)(sum[i]);
+        for (int i = 0; i < PIXELS; i++)
+            sum[i] = LOOPS(relu)(sum[i]);
+    } else if (d->act == RT_ACT_RELU6) {
+        KN_UNROLL
+        for (int i = 0; i < PIXELS; i++)
+            sum[i] = LOOPS(relu6)(sum[i]);
+    }
     KN_UNROLL
     for (int i = 0; i < PIXELS; i++)
         if (!edge || i < n)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/sanitizer.h"
 #include "runtime/base/thread.h"
 
 void omp_set_num_threads(int n); /* libgomp's, which oneDNN is linked with */
@@ -66,15 +67,7 @@ static void count_gone(void)
  * library, which the thread sanitizer does not see. Under it objects are made and freed by one
  * thread at a time; elsewhere the library's own locks are enough.
  */
-#if defined(__SANITIZE_THREAD__)
-#define ONE_AT_A_TIME
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ONE_AT_A_TIME
-#endif
-#endif
-
-#ifdef ONE_AT_A_TIME
+#if RT_HAS_TSAN
 static struct rt_mutex objects = RT_MUTEX_INIT;
 #define ENTER() rt_mutex_lock(&objects)
 #define LEAVE() rt_mutex_unlock(&objects)

@@ -7,6 +7,7 @@
 #endif
 
 #include "runtime/base/machine.h"
+#include "runtime/base/sanitizer.h"
 
 /* A vector in a register: a compiler would load it again at each use. */
 #if defined(__x86_64__)
@@ -32,16 +33,7 @@ enum {
  * minutes for: there is one copy of them for all sizes, and one loop less for each thing that is
  * only asked for ahead.
  */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ASKS_AHEAD 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ASKS_AHEAD 0
-#endif
-#endif
-#if !defined(ASKS_AHEAD)
-#define ASKS_AHEAD 1
-#endif
+#define ASKS_AHEAD (!RT_HAS_SANITIZER)
 
 /* All rows of a block, of one panel and one block of k. */
 struct strip {

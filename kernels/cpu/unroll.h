@@ -5,14 +5,13 @@
 #ifndef KN_CPU_UNROLL_H
 #define KN_CPU_UNROLL_H
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include "runtime/base/sanitizer.h"
+
+#if RT_HAS_SANITIZER
 #define KN_UNROLL
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define KN_UNROLL
-#endif
-#endif
-#if !defined(KN_UNROLL)
+#elif defined(__clang__)
+#define KN_UNROLL _Pragma("unroll")
+#else
 #define KN_UNROLL _Pragma("GCC unroll 32")
 #endif
 

@@ -1,0 +1,32 @@
+/*
+ * What the code is instrumented with, whichever the compiler: RT_HAS_ASAN and RT_HAS_TSAN, 0 or 1;
+ * RT_HAS_SANITIZER, either of them.
+ */
+#ifndef RT_BASE_SANITIZER_H
+#define RT_BASE_SANITIZER_H
+
+#if defined(__SANITIZE_ADDRESS__)
+#define RT_HAS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RT_HAS_ASAN 1
+#endif
+#endif
+#if !defined(RT_HAS_ASAN)
+#define RT_HAS_ASAN 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define RT_HAS_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RT_HAS_TSAN 1
+#endif
+#endif
+#if !defined(RT_HAS_TSAN)
+#define RT_HAS_TSAN 0
+#endif
+
+#define RT_HAS_SANITIZER (RT_HAS_ASAN || RT_HAS_TSAN)
+
+#endif
