@@ -3,8 +3,8 @@
  *   LOOPS(name)  a name of its own for every function
  *   TARGET       the attribute that selects the instruction set
  *   LANES        floats in a vector
- *   ROWS         whose sums, of WIDE vectors each, are held in registers
- *   THIN         rows, at most, of which several panels are done at a time
+ *   ROWS         whose sums, of WIDE vectors each, are held in registers: 6 or 14
+ *   THIN         rows, at most, of which several panels are done at a time: 3 or 6
  */
 
 typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -191,10 +191,12 @@ SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
 #define SIX_CORNERS CORNERS(1) CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
 #if ROWS == 6
 #define ALL_CORNERS SIX_CORNERS
-#else
+#elif ROWS == 14
 #define ALL_CORNERS                                                                                \
     SIX_CORNERS CORNERS(7) CORNERS(8) CORNERS(9) CORNERS(10) CORNERS(11) CORNERS(12) CORNERS(13)   \
         CORNERS(14)
+#else
+#error "no corners for so many ROWS"
 #endif
 
 #define THIN_CORNER(r, panels)                                                                     \
@@ -203,11 +205,13 @@ SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
         break;
 #if THIN == 3
 #define ALL_THIN THIN_CORNER(1, 4) THIN_CORNER(1, 2) THIN_CORNER(2, 2) THIN_CORNER(3, 2)
-#else
+#elif THIN == 6
 #define ALL_THIN                                                                                   \
     THIN_CORNER(1, 4)                                                                              \
     THIN_CORNER(1, 2)                                                                              \
     THIN_CORNER(2, 2) THIN_CORNER(3, 2) THIN_CORNER(4, 2) THIN_CORNER(5, 2) THIN_CORNER(6, 2)
+#else
+#error "no corners for so few rows as THIN"
 #endif
 
 /* s->panels of them at once, or all rows of one panel in groups of even height. */
