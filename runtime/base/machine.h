@@ -12,8 +12,7 @@ int rt_machine_cores(void);
 int64_t rt_machine_free_memory(void);
 /* Resident bytes of this process; 0 when it cannot be read. */
 int64_t rt_machine_resident(void);
-/* The widest vectors that the processor has, with all that our loops for them use. In this order:
- * what has one of them has all before it, so that they may be compared. */
+/* The widest vectors that the processor has, with all that our loops use; each has all before. */
 enum rt_vectors { RT_VECTORS_BASE, RT_VECTORS_AVX2, RT_VECTORS_AVX512 };
 enum rt_vectors rt_machine_vectors(void);
 /* The processor multiplies bfloat16. */
