@@ -166,18 +166,31 @@ static bool held_key(const struct rt_prep *prep, struct held_key *key)
 
 /* ---- by timing ---- */
 
-/* What the trial found. Under mu. */
-static const char *tell(struct pl_chooser *chooser, const struct candidates *c, int best,
-                        const int64_t *ns)
+/* The shape that was tried: of the first input that is no constant. */
+static const char *tried_shape(const struct rt_prep *prep, char *room, size_t n)
 {
-    static const char plain[] = "the fastest";
-    const char *text = plain;
+    for (int k = 0; k < prep->n_in && k < 64; k++)
+        if (!(prep->self->node->const_in >> k & 1) && prep->in[k].shape.rank >= 0)
+            return rt_shape_text(room, n, prep->in[k].shape.rank, prep->in[k].shape.dim);
+    return "";
+}
+
+/* What the trial found, the best one first. Under mu. */
+static const char *tell(struct pl_chooser *chooser, const struct rt_prep *prep,
+                        const struct candidates *c, int best, const int64_t *ns)
+{
+    static const char plain[] = "by timing";
+    char room[256];
+    const char *shape = tried_shape(prep, room, sizeof room), *text = plain;
     for (int k = 0; k < c->n_timed && chooser->arena; k++) {
         const int j = k == 0 ? best : k <= best ? k - 1 : k;
-        if (ns[j] >= 0)
-            text =
-                rt_arena_printf(chooser->arena, "%s%s %s %.4f ms", text, text == plain ? ":" : ",",
-                                c->kernel[j]->name, (double)ns[j] / 1e6);
+        if (ns[j] < 0)
+            continue;
+        text = text != plain ? rt_arena_printf(chooser->arena, "%s, %s %.4f ms", text,
+                                               c->kernel[j]->name, (double)ns[j] / 1e6)
+                             : rt_arena_printf(chooser->arena, "%s%s%s: %s %.4f ms", plain,
+                                               *shape ? " at " : "", shape, c->kernel[j]->name,
+                                               (double)ns[j] / 1e6);
         if (!text)
             return plain;
     }
@@ -218,7 +231,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     s->chooser->left_ns -= before - left;
     s->chooser->trials++;
     if (best >= 0)
-        told = tell(s->chooser, c, best, ns);
+        told = tell(s->chooser, prep, c, best, ns);
     rt_mutex_unlock(&s->chooser->mu);
     RT_LOG(RT_LOG_DEBUG, "autotune: %s: %s, in %lld us", key,
            best < 0 ? "cannot be tried" : c->kernel[best]->name, (long long)(before - left) / 1000);

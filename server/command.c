@@ -40,12 +40,23 @@ static bool has_model(const char *dir)
     return false;
 }
 
+/* Read like any other, it is a SavedModel without graphs, and the tags would be blamed. */
+static enum rt_status check_model(const char *dir, struct rt_error *err)
+{
+    char path[4096];
+    struct stat s;
+    if ((size_t)snprintf(path, sizeof path, "%s/saved_model.pb", dir) < sizeof path &&
+        stat(path, &s) == 0 && S_ISREG(s.st_mode) && s.st_size == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s is empty", path);
+    return RT_OK;
+}
+
 enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
                                 struct rt_error *err)
 {
     *out = dir;
     if (has_model(dir))
-        return RT_OK;
+        return check_model(dir, err);
     struct srv_model_config config = {
         .name = dir, .base_path = dir, .policy = SRV_POLICY_LATEST, .n_latest = 1};
     struct srv_scan scan;
@@ -66,7 +77,7 @@ enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const c
         return rt_fail(err, RT_NOT_FOUND,
                        "%s holds neither a saved_model.pb nor a numeric version directory", dir);
     *out = rt_arena_printf(arena, "%s/%s", dir, scan.found[0].name);
-    return *out ? RT_OK : rt_fail_memory(err, "a path", 0);
+    return *out ? check_model(*out, err) : rt_fail_memory(err, "a path", 0);
 }
 
 int srv_command_failed(const char *command, const struct rt_error *err)

@@ -42,7 +42,7 @@ bool srv_args_is(const struct srv_args *a, const char *name);
 const char *srv_args_value(struct srv_args *a, const char *name);
 
 /* The version directory meant by `dir`: itself when it holds a saved_model.pb, else its highest
- * numeric sub-directory. */
+ * numeric sub-directory. INVALID_ARGUMENT: its saved_model.pb is empty. */
 enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
                                 struct rt_error *err);
 /* Prints "slipway COMMAND: CODE: text" to standard error. */

@@ -21,12 +21,13 @@ enum {
 };
 
 static const char usage[] =
-    "usage: slipway inspect DIR [--tags TAG,TAG...] [--json]\n"
+    "usage: slipway inspect DIR [--tags TAG,TAG...] [--variables] [--json]\n"
     "       slipway inspect DIR --plan [--batch N] ...\n"
     "Prints what the SavedModel in DIR (a version's or a model's directory) holds: tag sets,\n"
     "signatures, ops, variables, whether each signature may be batched, and what could not run.\n"
     "Exit status 1 if anything that a signature, restore or init needs could not run.\n"
     "  --plan            instead what a signature is compiled to: see --plan --help\n"
+    "  --variables       each tensor of the checkpoint, too; --json always has them\n"
     "  --tags, --json, --help, --version\n";
 
 struct op_count {
@@ -295,7 +296,7 @@ static void print_tensor(const char *what, const struct rt_tensor_spec *t)
            shape_text(room, sizeof room, t), t->name);
 }
 
-static void print_text(const struct inspected *in)
+static void print_text(const struct inspected *in, bool variables)
 {
     printf("SavedModel %s\n", in->dir);
     for (int i = 0; i < in->saved->n_meta_graphs; i++) {
@@ -326,8 +327,10 @@ static void print_text(const struct inspected *in)
     int64_t total = 0;
     for (int i = 0; i < n_variables; i++)
         total += rt_checkpoint_at(in->checkpoint, i)->bytes;
-    printf("  %d tensors in the checkpoint, %lld bytes\n", n_variables, (long long)total);
-    for (int i = 0; i < n_variables; i++) {
+    printf("  %d tensor%s in the checkpoint, %lld bytes%s\n", n_variables,
+           n_variables == 1 ? "" : "s", (long long)total,
+           n_variables && !variables ? " (--variables lists them)" : "");
+    for (int i = 0; i < n_variables && variables; i++) {
         const struct rt_checkpoint_entry *e = rt_checkpoint_at(in->checkpoint, i);
         char room[256];
         printf("    %s: %s %s, %lld bytes\n", e->name, rt_dtype_proto_name(e->dtype),
@@ -433,7 +436,7 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char *dir = NULL, *wrong = NULL, *tags_text = "serve", *v;
-    bool json = false;
+    bool json = false, variables = false;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--plan") == 0)
             return srv_command_run(argc, argv, registry);
@@ -448,6 +451,8 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
         }
         if (srv_args_is(&a, "--json"))
             json = true;
+        else if (srv_args_is(&a, "--variables"))
+            variables = true;
         else if ((v = srv_args_value(&a, "--tags")))
             tags_text = v;
         else if (!a.missing && argv[a.i][0] != '-' && !dir)
@@ -482,7 +487,7 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
         if (json)
             print_json(&in);
         else
-            print_text(&in);
+            print_text(&in, variables);
         code = json_array_size(in.unsupported) || in.trouble ? SRV_EXIT_FAILED : SRV_EXIT_OK;
     }
     json_decref(in.unsupported);

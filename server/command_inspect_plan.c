@@ -58,6 +58,32 @@ static void print_values(const struct rt_described_value *v, int n, bool is_out)
     }
 }
 
+/* Those of the other kernels that `why` does not tell the time of. */
+static void print_others(const struct rt_described_node *d)
+{
+    const char *before = "; not ";
+    for (const char *p = d->others; *p;) {
+        const size_t n = strcspn(p, " ");
+        bool told = false;
+        for (const char *q = d->why; q && (q = strstr(q, " ")) && !told;)
+            told = strncmp(++q, p, n) == 0 && q[n] == ' ';
+        if (!told)
+            printf("%s%.*s", before, (int)n, p);
+        before = told ? before : " ";
+        p += n + (p[n] == ' ');
+    }
+}
+
+static void print_flops(double flops)
+{
+    if (flops >= 1e8)
+        printf("; %.3f GFLOP", flops / 1e9);
+    else if (flops >= 1e5)
+        printf("; %.3f MFLOP", flops / 1e6);
+    else if (flops > 0)
+        printf("; %.0f FLOP", flops);
+}
+
 static void print_node(const struct rt_described_node *d)
 {
     const int indent = 2 + 2 * d->depth;
@@ -67,14 +93,12 @@ static void print_node(const struct rt_described_node *d)
         printf("%*skernel %s", indent + 4, "", d->kernel);
         if (d->why)
             printf(", %s", d->why);
-        if (*d->others)
-            printf("; not %s", d->others);
+        print_others(d);
         if (d->packed_bytes)
             printf("; packed %zu bytes from %zu", d->packed_bytes, d->plain_bytes);
         if (d->scratch_bytes)
             printf("; scratch %zu bytes", d->scratch_bytes);
-        if (d->flops > 0)
-            printf("; %.4f GFLOP", d->flops / 1e9);
+        print_flops(d->flops);
         printf("\n");
     }
     if (d->n_in) {
@@ -132,10 +156,11 @@ static void print_text(const struct told *t)
            plural(c.inputs), c.constants, plural(c.constants), t->plan.constant_bytes,
            (long long)t->stats.packed_bytes, c.views, plural(c.views), c.rest);
     if (t->plan.n_segments)
-        printf("  %d compiled segment%s, the largest block %zu bytes\n\n", t->plan.n_segments,
+        printf("  %d compiled segment%s, the largest block %zu bytes\n", t->plan.n_segments,
                plural(t->plan.n_segments), t->plan.block_bytes);
     else
-        printf("  nothing is compiled\n\n");
+        printf("  nothing is compiled\n");
+    printf("  FLOP: of a run at the shapes beside them; ms: of a trial, at the shape it names\n\n");
     for (int i = 0; i < t->plan.n_nodes; i++)
         if (t->plan.node[i].is_step)
             print_node(&t->plan.node[i]);

@@ -449,6 +449,9 @@ enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err)
         st = collect(&p, err);
     if (!st)
         st = find_memory(&p, err);
+    /* Before the text: whoever reads that may close the pipe early. */
+    if (!st && p.events)
+        st = write_trace(&p, err);
     if (!st) {
         average(&p);
         struct rt_session_stats stats;
@@ -458,8 +461,6 @@ enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err)
         else
             print_text(&p, &stats);
     }
-    if (!st && p.events)
-        st = write_trace(&p, err);
     json_decref(p.events);
     rt_map_clear(&p.nodes.map);
     rt_map_clear(&p.ops.map);

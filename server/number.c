@@ -1,5 +1,7 @@
 #include "server/number.h"
 
+#include <string.h>
+
 bool srv_parse_int64(const char *text, size_t n, int64_t *out)
 {
     bool negative = n && text[0] == '-';
@@ -19,5 +21,24 @@ bool srv_parse_int64(const char *text, size_t n, int64_t *out)
     if (!negative && value == INT64_MIN)
         return false;
     *out = negative ? value : -value;
+    return true;
+}
+
+bool srv_parse_seconds(const char *text, int64_t *out_ms)
+{
+    const char *dot = strchr(text, '.');
+    int64_t whole, ms = 0;
+    if (!srv_parse_int64(text, dot ? (size_t)(dot - text) : strlen(text), &whole) || whole < 0 ||
+        whole > INT32_MAX)
+        return false;
+    if (dot) {
+        int64_t scale = 100;
+        for (const char *p = dot + 1; *p; p++, scale /= 10) {
+            if (*p < '0' || *p > '9')
+                return false;
+            ms += (*p - '0') * scale;
+        }
+    }
+    *out_ms = whole * 1000 + ms;
     return true;
 }

@@ -302,25 +302,6 @@ static bool parse_bytes(const char *text, int64_t *out)
     return true;
 }
 
-static bool parse_seconds(const char *text, int64_t *out_ms)
-{
-    const char *dot = strchr(text, '.');
-    int64_t whole, ms = 0;
-    if (!srv_parse_int64(text, dot ? (size_t)(dot - text) : strlen(text), &whole) || whole < 0 ||
-        whole > INT32_MAX)
-        return false;
-    if (dot) {
-        int64_t scale = 100;
-        for (const char *p = dot + 1; *p; p++, scale /= 10) {
-            if (*p < '0' || *p > '9')
-                return false;
-            ms += (*p - '0') * scale;
-        }
-    }
-    *out_ms = whole * 1000 + ms;
-    return true;
-}
-
 static bool looks_like_float(const char *text)
 {
     return *text && strspn(text, "+-0123456789.eE") == strlen(text);
@@ -383,7 +364,7 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
             return false;
         break;
     case SECONDS:
-        if (!parse_seconds(text, &number))
+        if (!srv_parse_seconds(text, &number))
             return false;
         break;
     }

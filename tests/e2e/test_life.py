@@ -234,6 +234,12 @@ class Commands(Case):
         code, out, _ = command("inspect", os.path.join(MODELS, "counter"))
         self.assertEqual(code, 0)
         self.assertIn("batching: no, it ", out)
+        model = os.path.join(MODELS, "half_plus_two")
+        out = command("inspect", model)[1]
+        self.assertIn("  2 tensors in the checkpoint, 8 bytes (--variables lists them)\n", out)
+        self.assertNotIn("    a: DT_FLOAT", out)
+        out = command("inspect", model, "--variables")[1]
+        self.assertIn("  2 tensors in the checkpoint, 8 bytes\n    a: DT_FLOAT [], 4 bytes\n    b: ", out)
         self.assertEqual(command("inspect", self.folder)[0], 1)
 
     def test_what_is_not_there_is_named(self):
@@ -248,6 +254,15 @@ class Commands(Case):
         code, _, err = command("inspect", file)
         self.assertEqual(code, 1)
         self.assertIn(f"{file} is not a directory: give a version's directory", err)
+        empty = self.path("empty", "1", "saved_model.pb")
+        os.makedirs(os.path.dirname(empty))
+        with open(empty, "wb"):
+            pass
+        for args in (["inspect", self.path("empty")], ["inspect", os.path.dirname(empty)],
+                     ["run", self.path("empty"), "--bench"]):
+            code, _, err = command(*args)
+            self.assertEqual(code, 1)
+            self.assertIn(f"{empty} is empty\n", err)
 
     def test_a_folder_of_versions_is_not_one_of_models(self):
         self.put("m/1")
@@ -258,6 +273,11 @@ class Commands(Case):
     def test_profile(self):
         model = os.path.join(MODELS, "digits")
         trace = self.path("trace.json")
+        with subprocess.Popen([support.binary(), "run", model, "--profile", "--runs=1", f"--profile_trace={trace}"],
+                              stdout=subprocess.PIPE) as p:
+            p.stdout.close()  # nobody reads the text
+        self.assertTrue(os.path.exists(trace))
+        os.unlink(trace)
         code, out, _ = command("run", model, "--profile", "--runs=3", "--batch=2", f"--profile_trace={trace}")
         self.assertEqual(code, 0)
         self.assertIn("conv2d.", out)
@@ -315,6 +335,10 @@ class Commands(Case):
         self.assertEqual(code, 0)
         self.assertIn("input pixels: float[2,8,8,1]\n", out)
         self.assertIn("(add)", out)
+        self.assertNotIn("; 0.0", out)
+        self.assertRegex(out, r"[1-9][0-9.]* [GMk]?FLOP\n")
+        for told, others in re.findall(r"by timing at \[[0-9,]+\]: (.*?); not ([\w. ]+)", out):
+            self.assertFalse(set(told.split()) & set(others.split()), told)
         total, *parts = (int(n) for n in re.search(r"(\d+) nodes: (\d+) that runs?, (\d+) inputs?, (\d+) constants? "
                                                    r"\(.*\), (\d+) views?, (\d+) known", out).groups())
         self.assertEqual(total, sum(parts))
@@ -354,7 +378,7 @@ class Commands(Case):
                                text_in='{"inputs": 2.0}')
         self.assertEqual(json.loads(out), {"outputs": 4.0})
         code, out, _ = command("run", model, "--bench", "--batch", "4", "--callers=2",
-                               "--threads=2", "--seconds=1", "--json")
+                               "--threads=2", "--seconds=0.25", "--json")
         self.assertEqual(code, 0)
         self.assertEqual(sorted(json.loads(out)), ["cpu_ms", "load_s", "median_ms", "p99_ms", "runs", "runs_per_s"])
         code, out, _ = command("run", model, "--bench", "--on_line", "--json", text_in="1\n2\n")
@@ -378,6 +402,7 @@ class Commands(Case):
                            (["--inputs=-", "--batch=2"], "--batch is for random inputs, and --inputs gives them"),
                            (["--bench", "--profile"], "one of --bench, --profile and --compare at a time"),
                            (["--bench", "--batch=0"], "--batch cannot be 0: it is a number from 1 to 2147483647"),
+                           (["--bench", "--seconds=0"], "--seconds cannot be 0: it is a number from 0.001 to 3600"),
                            (["--bench", "--precision", "bf17"], "--precision cannot be bf17: it is float32 or bf16")):
             code, _, err = command("run", model, *args)
             self.assertEqual((code, err), (2, f"slipway run: {said}\nslipway run --help says more\n"))
