@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/cpu/unroll.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 
@@ -21,6 +22,7 @@ enum {
     WIDE = 2,        /* vectors side by side in a panel */
     MOST_PANELS = 4, /* done at a time, of few rows */
     AHEAD = 256,     /* floats that a panel of those is asked for before they are used */
+    NEAR = 1 << 20,  /* bytes that stay in a core's own cache if little else is used */
     /* Terms of a sum that are done at a time: as much of a panel stays in the nearer cache while
      * all rows of a block pass over it. */
     BLOCK_K = 768,
@@ -47,6 +49,7 @@ struct strip {
     int wide, last; /* vectors, and the last one's floats */
     int panels;     /* at once, whole ones, */
     int64_t step;   /* so many packed floats apart */
+    bool near;      /* the packed floats: nothing has to be asked for ahead */
     bool reads;     /* a for the first time, and its rows lie one behind the other */
     bool clips;
     float least, most;
@@ -107,7 +110,10 @@ static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
     p->loops = loops;
     p->panel = (int64_t)loops->lanes * WIDE;
     p->panels = (p->n + p->panel - 1) / p->panel;
-    return !__builtin_mul_overflow(p->panels * p->panel, p->k, &floats) && floats < INT64_MAX / 64;
+    if (__builtin_mul_overflow(p->panels * p->panel, p->k, &floats) || floats >= INT64_MAX / 64)
+        return false;
+    p->near = p->again && floats * (int64_t)sizeof(float) <= NEAR;
+    return true;
 }
 
 bool kn_product_solve(struct kn_product *p)
@@ -209,6 +215,7 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         .k = at->k,
         .step = step,
         .ahead = (p->panel + groups - 1) / groups,
+        .near = p->near,
         .clips = last && ends && ends->clips,
     };
     const float *start = first ? NULL : c;

@@ -25,9 +25,11 @@ struct kn_product_loops;
 
 struct kn_product {
     int64_t k, n;
+    bool again; /* the next product is by the same packed floats: they may still be in the cache */
     /* by kn_product_solve */
     int64_t panel;  /* columns that are packed together */
     int64_t panels; /* how many of those; the last one's columns may be fewer */
+    bool near;      /* small enough for that */
     const struct kn_product_loops *loops;
 };
 

@@ -87,6 +87,7 @@ INLINE void LOOPS(terms)(const struct strip *s, struct LOOPS(at) * at, int64_t n
 {
     for (; n > 0; n--) {
         VEC w[WIDE];
+        KN_UNROLL
         for (int j = 0; j < wide; j++)
             w[j] = VLOAD(at->b + j * LANES);
         for (int j = 0; j < PANEL; j += LINE) {
@@ -98,9 +99,13 @@ INLINE void LOOPS(terms)(const struct strip *s, struct LOOPS(at) * at, int64_t n
         }
         if (reads)
             __builtin_prefetch(at->a_then, 0, 3);
-        for (int i = 0; i < rows; i++)
+        KN_UNROLL
+        for (int i = 0; i < rows; i++) {
+            KN_UNROLL
             for (int j = 0; j < wide; j++)
                 at->sum[i][j] += at->a[i / 4][i % 4 * s->lda] * w[j];
+        }
+        KN_UNROLL
         for (int i = 0; i < rows; i += 4)
             at->a[i / 4]++;
         at->b += PANEL;
@@ -119,20 +124,24 @@ SIZED void LOOPS(corner)(const struct strip *s, const struct corner *o, const in
                          const int wide)
 {
     const int64_t few = !ASKS_AHEAD ? 0 : s->k < rows ? s->k : rows;
-    struct LOOPS(at) at = {.b = s->b,
-                           .next = o->next,
-                           .a_then = o->a + rows * s->lda,
-                           .start_then = o->start_then,
-                           .c_then = o->c_then};
+    struct LOOPS(at) at; /* an initialiser would write zeros for all sums first */
 
+    at.b = s->b;
+    at.next = o->next;
+    at.a_then = o->a + rows * s->lda;
+    at.start_then = o->start_then;
+    at.c_then = o->c_then;
+    KN_UNROLL
     for (int j = 0; j < wide; j++) {
         const int some = j < wide - 1 ? LANES : s->last;
         const VEC bias = s->bias ? LOOPS(load_some)(s->bias + j * LANES, some) : (VEC){0};
+        KN_UNROLL
         for (int i = 0; i < rows; i++)
             at.sum[i][j] =
                 o->start ? LOOPS(load_some)(o->start + i * s->ld_start + j * LANES, some) + bias
                          : bias;
     }
+    KN_UNROLL
     for (int i = 0; i < rows; i += 4)
         at.a[i / 4] = o->a + i * s->lda;
     if (ASKS_AHEAD)
@@ -141,46 +150,59 @@ SIZED void LOOPS(corner)(const struct strip *s, const struct corner *o, const in
         LOOPS(terms)(s, &at, s->k - few, rows, wide, false, true);
     else
         LOOPS(terms)(s, &at, s->k - few, rows, wide, false, false);
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < wide; j++)
-            LOOPS(store_some)
-    (o->c + i * s->ldc + j * LANES, LOOPS(clip)(s, at.sum[i][j]), j < wide - 1 ? LANES : s->last);
+    KN_UNROLL
+    for (int i = 0; i < rows; i++) {
+        KN_UNROLL
+        for (int j = 0; j < wide; j++) {
+            const VEC v = LOOPS(clip)(s, at.sum[i][j]);
+            LOOPS(store_some)(o->c + i * s->ldc + j * LANES, v, j < wide - 1 ? LANES : s->last);
+        }
+    }
 }
 
 /*
  * Few rows of `panels` whole panels: of one there would be too few sums for a new multiplication
- * to begin before the one before it has ended.
+ * to begin before the one before it has ended. With `near` they are not asked for ahead.
  */
-SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
+SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels, const bool near)
 {
     const int wide = panels * WIDE;
     const float *b = s->b, *a = s->a;
     VEC sum[THIN][MOST_PANELS * WIDE];
 
+    KN_UNROLL
     for (int j = 0; j < wide; j++) {
         const VEC bias = s->bias ? VLOAD(s->bias + j * LANES) : (VEC){0};
+        KN_UNROLL
         for (int i = 0; i < rows; i++)
             sum[i][j] = s->start ? VLOAD(s->start + i * s->ld_start + j * LANES) + bias : bias;
     }
     for (int64_t l = 0; l < s->k; l++) {
-        for (int i = 0; i < panels; i++)
+        for (int i = 0; i < panels && !near; i++)
             for (int j = 0; j < PANEL; j += LINE)
                 __builtin_prefetch(b + i * s->step + j + AHEAD, 0, 3);
         VEC w[MOST_PANELS * WIDE];
+        KN_UNROLL
         for (int j = 0; j < wide; j++)
             w[j] = VLOAD(b + j / WIDE * s->step + j % WIDE * LANES);
-        if (rows > 1)
-            for (int j = 0; j < wide; j++)
-                KEEP(w[j]);
-        for (int i = 0; i < rows; i++)
+        KN_UNROLL
+        for (int j = 0; j < wide && rows > 1; j++)
+            KEEP(w[j]);
+        KN_UNROLL
+        for (int i = 0; i < rows; i++) {
+            KN_UNROLL
             for (int j = 0; j < wide; j++)
                 sum[i][j] += a[i * s->lda] * w[j];
+        }
         a++;
         b += PANEL;
     }
-    for (int i = 0; i < rows; i++)
+    KN_UNROLL
+    for (int i = 0; i < rows; i++) {
+        KN_UNROLL
         for (int j = 0; j < wide; j++)
             VSTORE(s->c + i * s->ldc + j * LANES, LOOPS(clip)(s, sum[i][j]));
+    }
 }
 
 #define CORNER(r, w)                                                                               \
@@ -201,14 +223,22 @@ SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels)
 
 #define THIN_CORNER(r, panels)                                                                     \
     case (r)*MOST_PANELS + (panels):                                                               \
-        LOOPS(thin)(s, r, panels);                                                                 \
+        LOOPS(thin)(s, r, panels, false);                                                          \
+        break;
+/* One row uses a weight once: asking for it costs as much as that. */
+#define ONE_ROW(panels)                                                                            \
+    case MOST_PANELS + (panels):                                                                   \
+        if (s->near)                                                                               \
+            LOOPS(thin)(s, 1, panels, true);                                                       \
+        else                                                                                       \
+            LOOPS(thin)(s, 1, panels, false);                                                      \
         break;
 #if THIN == 3
-#define ALL_THIN THIN_CORNER(1, 4) THIN_CORNER(1, 2) THIN_CORNER(2, 2) THIN_CORNER(3, 2)
+#define ALL_THIN ONE_ROW(4) ONE_ROW(2) THIN_CORNER(2, 2) THIN_CORNER(3, 2)
 #elif THIN == 6
 #define ALL_THIN                                                                                   \
-    THIN_CORNER(1, 4)                                                                              \
-    THIN_CORNER(1, 2)                                                                              \
+    ONE_ROW(4)                                                                                     \
+    ONE_ROW(2)                                                                                     \
     THIN_CORNER(2, 2) THIN_CORNER(3, 2) THIN_CORNER(4, 2) THIN_CORNER(5, 2) THIN_CORNER(6, 2)
 #else
 #error "no corners for so few rows as THIN"
@@ -252,6 +282,7 @@ static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, THIN, LOOPS(st
 #undef SIZED
 #undef CORNER
 #undef THIN_CORNER
+#undef ONE_ROW
 #undef ALL_THIN
 #undef CORNERS
 #undef SIX_CORNERS

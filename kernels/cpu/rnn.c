@@ -75,7 +75,7 @@ static enum rt_status pack(struct rt_prep *p, int input, int64_t row, int64_t k,
 
     if (kn_is_none(shape))
         return RT_OK;
-    w->p = (struct kn_product){.k = k, .n = shape->dim[1]};
+    w->p = (struct kn_product){.k = k, .n = shape->dim[1], .again = true};
     if (!kn_product_solve(&w->p))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: a weight of %s", p->node->name,
                        KN_TEXT(shape));

@@ -49,7 +49,7 @@ static int64_t extent(int64_t rows, int64_t ld, int64_t cols)
 
 static struct sample make(const struct kn_product_loops *loops, int64_t rows, int64_t k, int64_t n)
 {
-    struct sample s = {.p = {.k = k, .n = n}, .rows = rows, .turned = below(2)};
+    struct sample s = {.p = {.k = k, .n = n, .again = below(2)}, .rows = rows, .turned = below(2)};
 
     assert_true(solve(&s.p, loops));
     s.lda = k + below(3) * 5;
