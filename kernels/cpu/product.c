@@ -191,7 +191,7 @@ static int64_t even(int64_t n, int64_t most)
 static int64_t rows_of_block(const struct kn_product *p, int64_t rows, int64_t k)
 {
     const int64_t step = p->loops->rows, most = BLOCK_A / (k > 0 ? k : 1);
-    const int64_t fit = smaller(most < BLOCK_ROWS ? most : BLOCK_ROWS, rows) / step * step;
+    const int64_t fit = smaller(most, BLOCK_ROWS) / step * step;
     const int64_t each = even(rows, fit > step ? fit : step);
     return (each + step - 1) / step * step;
 }
