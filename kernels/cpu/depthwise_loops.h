@@ -36,17 +36,14 @@ INLINE VEC LOOPS(relu6)(VEC x)
 /* x * sigmoid(alpha x), as kn_sigmoid_f32 has it. */
 INLINE VEC LOOPS(swish)(VEC x, float alpha)
 {
-    const VEC z = x * -alpha, t = z * 0x1.715476p0f + KN_ROUNDER, k = t - KN_ROUNDER;
-    const VEC r = (z - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
-    VEC p = r * 1.991696295e-04f + 1.394728812e-03f;
-    p = p * r + 8.333267340e-03f;
-    p = p * r + 4.166625256e-02f;
-    p = p * r + 1.666666685e-01f;
-    p = p * r + 5.000000083e-01f;
+    const VEC z = x * -alpha, t = z * KN_LOG2_E + KN_ROUNDER, k = t - KN_ROUNDER;
+    const VEC r = (z - k * KN_LN2_HIGH) - k * KN_LN2_LOW;
+    VEC p;
+    KN_EXP_POLYNOMIAL(p, r);
     const VEC e = (r + r * r * p) + 1.0f;
     const VEC y = (VEC)((BITS)e + ((BITS)t << 23));
-    const VEC not_tiny = (VEC)((BITS)y & ~(BITS)(z < -0x1.5d58a0p6f));
-    return x / (LOOPS(select)((BITS)(z < 0x1.62e430p6f), not_tiny, z + INFINITY) + 1.0f);
+    const VEC not_tiny = (VEC)((BITS)y & ~(BITS)(z < KN_EXP_LEAST));
+    return x / (LOOPS(select)((BITS)(z < KN_EXP_MOST), not_tiny, z + INFINITY) + 1.0f);
 }
 
 /* ---- one vector of channels ---- */

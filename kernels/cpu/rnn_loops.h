@@ -23,17 +23,13 @@ INLINE VEC LOOPS(select)(INTS yes, VEC a, VEC b)
 
 INLINE VEC LOOPS(exp)(VEC x)
 {
-    const VEC zero = {0}, least = zero - 0x1.5d58a0p6f;
+    const VEC zero = {0}, least = zero + KN_EXP_LEAST;
     const INTS is_tiny = x<least, is_large = x> 89.0f;
     const VEC c = LOOPS(select)(is_tiny, least, LOOPS(select)(is_large, zero + 89.0f, x));
-    const VEC t = c * 0x1.715476p0f + KN_ROUNDER, k = t - KN_ROUNDER;
-    const VEC r = (c - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
-    VEC p = zero + 1.991696295e-04f;
-    p = p * r + 1.394728812e-03f;
-    p = p * r + 8.333267340e-03f;
-    p = p * r + 4.166625256e-02f;
-    p = p * r + 1.666666685e-01f;
-    p = p * r + 5.000000083e-01f;
+    const VEC t = c * KN_LOG2_E + KN_ROUNDER, k = t - KN_ROUNDER;
+    const VEC r = (c - k * KN_LN2_HIGH) - k * KN_LN2_LOW;
+    VEC p;
+    KN_EXP_POLYNOMIAL(p, r);
     const VEC e = 1.0f + (r + r * r * p);
     const INTS n = (INTS)t - (INTS)(zero + KN_ROUNDER), half = n >> 1;
     const VEC y = e * (VEC)((half + 127) << 23) * (VEC)((n - half + 127) << 23);
@@ -49,11 +45,8 @@ INLINE VEC LOOPS(tanh)(VEC x)
 {
     const INTS sign = (INTS)x & INT32_MIN;
     const VEC a = (VEC)((INTS)x ^ sign), z = x * x;
-    VEC p = (VEC){0} - 5.603875917e-03f;
-    p = p * z + 2.055168036e-02f;
-    p = p * z - 5.371409340e-02f;
-    p = p * z + 1.333115261e-01f;
-    p = p * z - 3.333327207e-01f;
+    VEC p;
+    KN_TANH_POLYNOMIAL(p, z);
     const VEC near_zero = x + x * (z * p);
     const VEC far = 1.0f - 2.0f / (LOOPS(exp)(2.0f * a) + 1.0f);
     return LOOPS(select)(a < 0.625f, near_zero, (VEC)((INTS)far | sign));

@@ -35,24 +35,60 @@ static inline float kn_absf(float x)
  * sum's low bits. */
 #define KN_ROUNDER 0x1.8p23f
 
+/*
+ * The polynomials that loops over vectors and other functions have as well, of floats or of vectors
+ * of them: to the first argument, from the second.
+ */
+#define KN_EXP_POLYNOMIAL(p, r)                                                                    \
+    do {                                                                                           \
+        p = r * 1.991696295e-04f + 1.394728812e-03f;                                               \
+        p = p * r + 8.333267340e-03f;                                                              \
+        p = p * r + 4.166625256e-02f;                                                              \
+        p = p * r + 1.666666685e-01f;                                                              \
+        p = p * r + 5.000000083e-01f;                                                              \
+    } while (0)
+#define KN_TANH_POLYNOMIAL(p, z)                                                                   \
+    do {                                                                                           \
+        p = z * -5.603875917e-03f + 2.055168036e-02f;                                              \
+        p = p * z - 5.371409340e-02f;                                                              \
+        p = p * z + 1.333115261e-01f;                                                              \
+        p = p * z - 3.333327207e-01f;                                                              \
+    } while (0)
+#define KN_ERFC_POLYNOMIAL(q, s)                                                                   \
+    do {                                                                                           \
+        q = s * 1.66259226e-02f - 7.06296696e-02f;                                                 \
+        q = q * s + 4.54439009e-02f;                                                               \
+        q = q * s + 9.81223540e-02f;                                                               \
+        q = q * s - 1.02884886e-01f;                                                               \
+        q = q * s - 1.72083988e-01f;                                                               \
+        q = q * s + 1.45741042e-01f;                                                               \
+        q = q * s + 5.58944664e-01f;                                                               \
+        q = q * s + 6.87160958e-01f;                                                               \
+        q = q * s + 5.10791350e-01f;                                                               \
+    } while (0)
+/* exp(x) is 2^k exp(r), k = x times the first of these, rounded; r = (x - k * HIGH) - k * LOW: ln 2
+ * in two parts, the first short enough for k * HIGH. */
+#define KN_LOG2_E   0x1.715476p0f
+#define KN_LN2_HIGH 0x1.62e4p-1f
+#define KN_LN2_LOW  0x1.7f7d1cp-20f
+/* Below the one exp is no normal number, from the other on infinite. */
+#define KN_EXP_LEAST (-0x1.5d58a0p6f)
+#define KN_EXP_MOST  0x1.62e430p6f
+
 static inline float kn_exp_f32(float x)
 {
-    /* x = k ln 2 + r, |r| <= ln(2) / 2; ln 2 in two parts, the first short enough for k * hi. */
-    const float t = x * 0x1.715476p0f + KN_ROUNDER;
+    /* x = k ln 2 + r, |r| <= ln(2) / 2 */
+    const float t = x * KN_LOG2_E + KN_ROUNDER;
     const float k = t - KN_ROUNDER;
-    const float r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
-    float p = 1.991696295e-04f;
-    p = p * r + 1.394728812e-03f;
-    p = p * r + 8.333267340e-03f;
-    p = p * r + 4.166625256e-02f;
-    p = p * r + 1.666666685e-01f;
-    p = p * r + 5.000000083e-01f;
+    const float r = (x - k * KN_LN2_HIGH) - k * KN_LN2_LOW;
+    float p;
+    KN_EXP_POLYNOMIAL(p, r);
     const float e = 1.0f + (r + r * r * p);
     /* Times 2^k by the exponent's bits. Where that makes no number the result is below the
      * smallest normal one, infinite, or NaN, and is taken from elsewhere. */
     const float y = kn_bits_float(kn_float_bits(e) + (kn_float_bits(t) << 23));
-    const float not_tiny = kn_select(x < -0x1.5d58a0p6f, 0.0f, y);
-    return kn_select(x < 0x1.62e430p6f, not_tiny, x + INFINITY);
+    const float not_tiny = kn_select(x < KN_EXP_LEAST, 0.0f, y);
+    return kn_select(x < KN_EXP_MOST, not_tiny, x + INFINITY);
 }
 
 static inline float kn_expm1_f32(float x)
@@ -91,8 +127,8 @@ static inline float kn_log_f32(float x)
     /* Of two products in a sum a compiler would fuse either, in a loop's body perhaps another than
      * behind it. */
     const float t = m2 * m * q + 0.0f;
-    float y = k * 0x1.7f7d1cp-20f + t;
-    y = (y - 0.5f * m2) + m + k * 0x1.62e4p-1f;
+    float y = k * KN_LN2_LOW + t;
+    y = (y - 0.5f * m2) + m + k * KN_LN2_HIGH;
     y = kn_select(x == 0, -INFINITY, y);
     y = kn_select(x < 0, NAN, y);
     return kn_select(x < INFINITY, y, x); /* infinity and NaN are their own logarithms */
@@ -109,11 +145,8 @@ static inline float kn_log1p_f32(float x)
 static inline float kn_tanh_f32(float x)
 {
     const float a = kn_absf(x), z = x * x;
-    float p = -5.603875917e-03f;
-    p = p * z + 2.055168036e-02f;
-    p = p * z - 5.371409340e-02f;
-    p = p * z + 1.333115261e-01f;
-    p = p * z - 3.333327207e-01f;
+    float p;
+    KN_TANH_POLYNOMIAL(p, z);
     const float near_zero = x + x * (z * p);
     const float far = 1.0f - 2.0f / (kn_exp_f32(2.0f * a) + 1.0f);
     return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* -0.0 too */
@@ -156,16 +189,8 @@ static inline float kn_erfc_f32(float x)
     const float a = kn_select(b > 11.0f, 11.0f, b); /* 0 from 10.1 on */
     const float t = 1.0f / (1.0f + 0.5f * a);
     const float s = t - 0.5f;
-    float q = 1.66259226e-02f;
-    q = q * s - 7.06296696e-02f;
-    q = q * s + 4.54439009e-02f;
-    q = q * s + 9.81223540e-02f;
-    q = q * s - 1.02884886e-01f;
-    q = q * s - 1.72083988e-01f;
-    q = q * s + 1.45741042e-01f;
-    q = q * s + 5.58944664e-01f;
-    q = q * s + 6.87160958e-01f;
-    q = q * s + 5.10791350e-01f;
+    float q;
+    KN_ERFC_POLYNOMIAL(q, s);
     const float high = kn_bits_float(kn_float_bits(a) & 0xfffff000); /* the upper half of it */
     const float low = (a - high) * (a + high);
     float rest = 1.0f - low * 0.25f; /* exp(-low), which is at least 0.94 */
@@ -187,26 +212,14 @@ static inline float kn_gelu_f32(float x)
     const float a = kn_select(b > 13.2f, 13.2f, b); /* beyond: 0 or 1 */
     const float t = 1.0f / (1.0f + 0.353553391f * a);
     const float s = t - 0.5f;
-    float q = 1.66259226e-02f;
-    q = q * s - 7.06296696e-02f;
-    q = q * s + 4.54439009e-02f;
-    q = q * s + 9.81223540e-02f;
-    q = q * s - 1.02884886e-01f;
-    q = q * s - 1.72083988e-01f;
-    q = q * s + 1.45741042e-01f;
-    q = q * s + 5.58944664e-01f;
-    q = q * s + 6.87160958e-01f;
-    q = q * s + 5.10791350e-01f;
+    float q;
+    KN_ERFC_POLYNOMIAL(q, s);
     const float y = a * (-0.5f * a);
-    const float u = y * 0x1.715476p0f + KN_ROUNDER;
+    const float u = y * KN_LOG2_E + KN_ROUNDER;
     const float k = u - KN_ROUNDER;
-    const float r = (y - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
-    float p = 1.991696295e-04f;
-    p = p * r + 1.394728812e-03f;
-    p = p * r + 8.333267340e-03f;
-    p = p * r + 4.166625256e-02f;
-    p = p * r + 1.666666685e-01f;
-    p = p * r + 5.000000083e-01f;
+    const float r = (y - k * KN_LN2_HIGH) - k * KN_LN2_LOW;
+    float p;
+    KN_EXP_POLYNOMIAL(p, r);
     const float e = 0.5f + 0.5f * (r + r * r * p);
     const float half = kn_bits_float(kn_float_bits(e) + (kn_float_bits(u) << 23));
     const float tail = kn_select(b > 13.2f, 0.0f, half * (t * q));
