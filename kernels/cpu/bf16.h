@@ -14,7 +14,8 @@
 
 /* Whether products of bfloat16 pay here. */
 bool kn_bf16_multiplies(void);
-/* For tests: as if they did. */
+/* A seam for tests, which try both ways on any processor: as if they did. Of the whole process, and
+ * asked when nodes are prepared. */
 void kn_bf16_pretend(bool yes);
 /* y[i] = x[i], rounded. */
 void kn_bf16_round(const float *x, struct kn_bfloat *y, int64_t n);

@@ -2,6 +2,8 @@
  * A product with a constant right-hand matrix, packed once: for product.h's loops or, where those
  * do not do it (bfloat16 that the processor multiplies, a transposed left-hand side, old
  * processors), into the layout that oneDNN likes best. float and, computed in float, the halves.
+ * Threads: once prepared it is only read, by as many runs at a time as there are, each with scratch
+ * memory of its own.
  */
 #ifndef KN_CPU_PACKED_H
 #define KN_CPU_PACKED_H

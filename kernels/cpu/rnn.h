@@ -10,7 +10,8 @@
  *     state   one row: units, and room for whole vectors behind them that holds anything
  *
  * rnn_layer.c says what shapes a layer takes and makes, rnn.c runs it; rnn_loops.h (activations)
- * and rnn_cells.h (cells) are compiled once per instruction set.
+ * and rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; a run's state lies
+ * in its own scratch memory.
  */
 #ifndef KN_CPU_RNN_H
 #define KN_CPU_RNN_H
