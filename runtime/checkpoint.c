@@ -365,13 +365,6 @@ static const struct entry *find(const struct rt_checkpoint *c, struct rt_span ke
     return NULL;
 }
 
-const struct rt_checkpoint_entry *rt_checkpoint_find(const struct rt_checkpoint *c,
-                                                     const char *name)
-{
-    const struct entry *e = name[0] ? find(c, rt_span_str(name)) : NULL;
-    return e ? &e->pub : NULL;
-}
-
 /* ---- the data ---- */
 
 static void shard_path(const struct rt_checkpoint *c, int shard, char *room, size_t n)

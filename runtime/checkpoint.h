@@ -35,8 +35,6 @@ struct rt_checkpoint_entry {
 };
 int rt_checkpoint_count(const struct rt_checkpoint *c);
 const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c, int i);
-const struct rt_checkpoint_entry *rt_checkpoint_find(const struct rt_checkpoint *c,
-                                                     const char *name);
 /* Every shard is there with at least the size that the index says. */
 enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err);
 /* The shards that were read from are as they were when they were opened (size, time of change). */

@@ -115,10 +115,3 @@ struct rt_args rt_in_arg(const struct rt_node *n, int schema_arg)
     int first = n->in_first[schema_arg];
     return (struct rt_args){first, n->in_first[schema_arg + 1] - first};
 }
-
-struct rt_args rt_out_arg(const struct rt_node *n, int schema_arg)
-{
-    assert(schema_arg >= 0 && schema_arg < n->schema->n_out);
-    int first = n->out_first[schema_arg];
-    return (struct rt_args){first, n->out_first[schema_arg + 1] - first};
-}

@@ -116,7 +116,6 @@ struct rt_args { /* a variadic input or output is a range */
     int first, n;
 };
 struct rt_args rt_in_arg(const struct rt_node *n, int schema_arg);
-struct rt_args rt_out_arg(const struct rt_node *n, int schema_arg);
 
 /* ---- library: the main graph and its functions ---- */
 struct rt_library;

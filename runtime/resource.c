@@ -57,11 +57,6 @@ struct rt_variable *rt_variable_of(const struct rt_tensor *handle)
     return o && o->type == &rt_variable_type ? (struct rt_variable *)o : NULL;
 }
 
-const char *rt_variable_name(const struct rt_variable *v)
-{
-    return v->name;
-}
-
 enum rt_dtype rt_variable_dtype(const struct rt_variable *v)
 {
     return v->dtype;

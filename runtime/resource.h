@@ -2,6 +2,12 @@
  * Resources of a session: variables here; tables, stacks and the like are objects of the kernels
  * that make them. A resource is found by its key (kind, container, shared name or node name): the
  * same key is the same object wherever the handle stands.
+ *
+ * Threads: any. Owner: references are counted (rt_object_ref): one each in the session and in every
+ * handle.
+ * Locks: one per variable, held inside a function only; under it a lazy value is loaded and
+ * `change` runs, neither of which may come back to a variable. on_write is called without it, and
+ * set before another thread has the variable.
  */
 #ifndef RT_RESOURCE_H
 #define RT_RESOURCE_H
@@ -20,7 +26,6 @@ struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
                                     const struct rt_shape *shape);
 /* The variable behind a handle; NULL when it is something else. */
 struct rt_variable *rt_variable_of(const struct rt_tensor *handle);
-const char *rt_variable_name(const struct rt_variable *v);
 enum rt_dtype rt_variable_dtype(const struct rt_variable *v);
 const struct rt_shape *rt_variable_shape(const struct rt_variable *v); /* as declared */
 bool rt_variable_is_initialized(struct rt_variable *v);

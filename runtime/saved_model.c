@@ -327,7 +327,6 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
     if (saver) {
         out->restore_op = node_name(r, saver->restore_op_name, &ok);
         out->filename_tensor = copy_or_null(r, saver->filename_tensor_name, &ok);
-        out->save_tensor = copy_or_null(r, saver->save_tensor_name, &ok);
     }
     return ok ? read_assets(r, g, out) : no_memory(r);
 }
@@ -583,14 +582,6 @@ enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char 
                    "available tag-sets in the SavedModel, please use the SavedModel CLI: "
                    "`saved_model_cli`",
                    list);
-}
-
-const struct rt_signature *rt_meta_graph_signature(const struct rt_meta_graph *g, const char *name)
-{
-    const struct rt_signature key = {.name = name};
-    return g->n_signatures
-               ? bsearch(&key, g->signatures, (size_t)g->n_signatures, sizeof key, by_name)
-               : NULL;
 }
 
 static const struct rt_tensor_spec *find_spec(const struct rt_tensor_spec *s, int n,

@@ -40,7 +40,7 @@ struct rt_meta_graph {
     const struct rt_signature *init_signature; /* that one, for who tells of it; NULL: none */
     struct rt_span graph_def;                  /* serialized; in the saved model's memory */
     const char *init_op;                       /* node to run after restore, NULL: none */
-    const char *restore_op, *filename_tensor, *save_tensor; /* SaverDef; NULL: none */
+    const char *restore_op, *filename_tensor;  /* SaverDef; NULL: none */
     int n_assets;
     const struct rt_asset *assets;
     const char *tensorflow_version;
@@ -68,8 +68,6 @@ void rt_saved_model_free(struct rt_saved_model *m);
 enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
                                      int n_tags, const struct rt_meta_graph **out,
                                      struct rt_error *err);
-const struct rt_signature *rt_meta_graph_signature(const struct rt_meta_graph *g,
-                                                   const char *name); /* NULL: none */
 const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, const char *alias);
 const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, const char *alias);
 

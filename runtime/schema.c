@@ -13,12 +13,8 @@
 #define NONE                 NULL
 #define ARGS(...)            (const struct rt_arg_schema[]){__VA_ARGS__}
 #define ATTRS(...)           (const struct rt_attr_schema[]){__VA_ARGS__}
-#define OP(name, n_in, n_out, n_attr, flags, in, out, attr)                                        \
-    {name, in, out, attr, n_in, n_out, n_attr,                                                     \
-     ((flags) & STATEFUL) != 0, ((flags) & COMMUTATIVE) != 0, ((flags) & UNINITIALIZED) != 0},
+#define OP(name, n_in, n_out, n_attr, in, out, attr) {name, in, out, attr, n_in, n_out, n_attr},
 /* clang-format on */
-
-enum { STATEFUL = 1, COMMUTATIVE = 2, UNINITIALIZED = 4 };
 
 static const struct rt_schema table[] = {
 #include "runtime/schema/table.inc"

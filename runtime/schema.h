@@ -49,8 +49,6 @@ struct rt_schema {
     const struct rt_arg_schema *in, *out;
     const struct rt_attr_schema *attr;
     uint8_t n_in, n_out, n_attr;
-    bool is_stateful, is_commutative;
-    bool allows_uninitialized; /* a ref input may be a variable without a value */
 };
 
 const struct rt_schema *rt_schema_find(const char *op); /* NULL: TensorFlow has no such op */

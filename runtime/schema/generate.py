@@ -175,17 +175,8 @@ def rows(name, items):
 
 def write_op(op, out):
     attrs = [attr.name for attr in op.attr]
-    flags = [
-        name
-        for name, is_set in (
-            ("STATEFUL", op.is_stateful),
-            ("COMMUTATIVE", op.is_commutative),
-            ("UNINITIALIZED", op.allows_uninitialized_input),
-        )
-        if is_set
-    ]
     counts = (len(op.input_arg), len(op.output_arg), len(op.attr))
-    head = "OP(%s, %d, %d, %d, %s," % ((quote(op.name),) + counts + (" | ".join(flags) or "0",))
+    head = "OP(%s, %d, %d, %d," % ((quote(op.name),) + counts)
     parts = (
         rows("ARGS", [arg_row(a, attrs) for a in op.input_arg]),
         rows("ARGS", [arg_row(a, attrs) for a in op.output_arg]),

@@ -13,8 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (rt_saved_model_parse(&m, rt_span_of(data, size), false, &err))
         return 0;
-    if (rt_saved_model_choose(m, NULL, 0, &g, &err) == RT_OK)
-        rt_meta_graph_signature(g, "serving_default");
+    if (rt_saved_model_choose(m, NULL, 0, &g, &err) == RT_OK && g->n_signatures)
+        rt_signature_input(&g->signatures[0], "x");
     rt_saved_model_free(m);
     return 0;
 }
