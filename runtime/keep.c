@@ -117,3 +117,28 @@ size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s)
     rt_mutex_unlock(&k->mu);
     return sum;
 }
+
+/* ---- layouts ---- */
+
+bool rt_keep_fits_layout(const struct rt_keep *k, size_t bytes)
+{
+    const size_t used = atomic_load(&k->layouts.used);
+    return used <= k->layouts.limit && bytes <= k->layouts.limit - used;
+}
+
+int rt_keep_layouts(const struct rt_keep *k)
+{
+    return atomic_load(&k->n_layouts);
+}
+
+void rt_keep_take_layout(struct rt_keep *k, size_t bytes)
+{
+    atomic_fetch_add(&k->n_layouts, 1);
+    atomic_fetch_add(&k->layouts.used, bytes);
+}
+
+void rt_keep_give_layout(struct rt_keep *k, size_t bytes)
+{
+    rt_budget_give(&k->layouts, bytes);
+    atomic_fetch_sub(&k->n_layouts, 1);
+}

@@ -9,8 +9,12 @@
  * yet takes the place of another's second thing, so that whoever is in use keeps one, as long as
  * one of each fits. Else what came back is freed: runs are right without, and slower.
  *
+ * Layouts are only counted here: which of them go is for their sessions to say (segment.c), under
+ * the lock of each (layout_mu).
+ *
  * Owner: whoever made it; it outlives the sessions.
- * Threads: any. Locks: mu is taken before the lock of a keeper, never after.
+ * Threads: any. Locks: mu is taken before the lock of a keeper, never after. The counts of layouts
+ * are atomic and take none.
  */
 #ifndef RT_KEEP_H
 #define RT_KEEP_H
@@ -63,8 +67,20 @@ static inline void rt_keep_use(struct rt_keep *k, size_t *kept)
     rt_keep_give(k, *kept);
     *kept = 0;
 }
-/* Idle memory of one session. */
+/* Idle memory of one session. Walks all keepers under mu: for who looks at figures. */
 size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s);
+
+/* ---- layouts ---- */
+
+/* Whether so many bytes more are within the bound. It takes nothing: of sessions that ask at the
+ * same time each may be told so. */
+bool rt_keep_fits_layout(const struct rt_keep *k, size_t bytes);
+int rt_keep_layouts(const struct rt_keep *k); /* of all sessions */
+/* One more, whether it fits or not (a session has a little of its own); one less. */
+void rt_keep_take_layout(struct rt_keep *k, size_t bytes);
+void rt_keep_give_layout(struct rt_keep *k, size_t bytes);
+
+/* ---- a keeper ---- */
 
 /* Under the keeper's own lock: it has n things more, of so many bytes together (negative: less). */
 static inline void rt_keeper_count(struct rt_keeper *k, int n, int64_t bytes)

@@ -132,11 +132,8 @@ static struct rt_layout *least_used(struct rt_session *s, const struct rt_segmen
  * layout_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
-    const struct rt_budget *b = &s->keep->layouts;
-    const size_t used = atomic_load(&b->used);
     return s->layout_bytes + bytes <= LEAST_SESSION_BYTES ||
-           (s->layout_bytes + bytes <= MAX_SESSION_BYTES && used <= b->limit &&
-            bytes <= b->limit - used);
+           (s->layout_bytes + bytes <= MAX_SESSION_BYTES && rt_keep_fits_layout(s->keep, bytes));
 }
 
 /* Whether another one takes the place of one of the session's. Under layout_mu. */
@@ -144,7 +141,7 @@ static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_layouts &&
            (s->n_layouts >= MAX_PER_SESSION || !has_bytes(s, bytes) ||
-            (s->n_layouts >= LEAST_PER_SESSION && atomic_load(&s->keep->n_layouts) >= MAX_IN_ALL));
+            (s->n_layouts >= LEAST_PER_SESSION && rt_keep_layouts(s->keep) >= MAX_IN_ALL));
 }
 
 /* Whether another layout of this segment would be kept. Under layout_mu. */
@@ -288,13 +285,12 @@ static void forget(struct rt_session *s, struct rt_layout *l)
             break;
         }
     s->layout_bytes -= l->bytes;
-    rt_budget_give(&s->keep->layouts, l->bytes);
+    rt_keep_give_layout(s->keep, l->bytes);
     bool others = false;
     for (const struct rt_layout *x = g->first; x; x = x->next)
         others |= rows_of(x) == rows_of(l);
     if (!others)
         tell_rows(l, false);
-    atomic_fetch_sub(&s->keep->n_layouts, 1);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
     for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
@@ -361,8 +357,7 @@ static void publish(struct rt_session *s, struct rt_layout *l)
     if (keep) {
         s->layout[s->n_layouts++] = l;
         s->layout_bytes += l->bytes;
-        atomic_fetch_add(&s->keep->n_layouts, 1);
-        atomic_fetch_add(&s->keep->layouts.used, l->bytes);
+        rt_keep_take_layout(s->keep, l->bytes);
         atomic_store(&l->used, atomic_load(&s->runs));
         l->next = g->first;
         g->first = l;
