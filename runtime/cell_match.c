@@ -19,23 +19,42 @@ bool pl_op_of(const struct pl_match *m, struct pl_edge e, const char *op, struct
 
 bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2])
 {
-    return pl_op_of(m, e, "AddV2", in, 2) || pl_op_of(m, e, "Add", in, 2);
+    const struct pl_node *n = pl_float_sum(m->g, e);
+
+    if (!n || n->effect != RT_PURE)
+        return false;
+    in[0] = n->in[0];
+    in[1] = n->in[1];
+    return true;
 }
 
 /* ---- activations ---- */
 
-/* e = op(*of, v), in any order, or with v behind. */
+/* One of two inputs is a number, in any order, or with it behind. */
+static bool one_number(const struct pl_match *m, struct pl_edge in[2], bool swaps,
+                       struct pl_edge *of, float *v)
+{
+    if (swaps && !pl_float_constant(m->g, in[1], v))
+        pl_swap(in);
+    *of = in[0];
+    return pl_float_constant(m->g, in[1], v);
+}
+
+/* e = op(*of, v) */
 static bool with_number(const struct pl_match *m, struct pl_edge e, const char *op, bool swaps,
                         struct pl_edge *of, float *v)
 {
     struct pl_edge in[2];
 
-    if (!pl_op_of(m, e, op, in, 2))
-        return false;
-    if (swaps && !pl_float_constant(m->g, in[1], v))
-        pl_swap(in);
-    *of = in[0];
-    return pl_float_constant(m->g, in[1], v);
+    return pl_op_of(m, e, op, in, 2) && one_number(m, in, swaps, of, v);
+}
+
+/* e = *of + v */
+static bool plus_number(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v)
+{
+    struct pl_edge in[2];
+
+    return pl_sum_of(m, e, in) && one_number(m, in, true, of, v);
 }
 
 static bool is_near(float v, double want)
@@ -67,9 +86,7 @@ static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double s
     float low, high, half, by;
 
     if (!is_between(m, e, &e, &low, &high) || low != 0 || high != 1 ||
-        !(with_number(m, e, "AddV2", true, &e, &half) ||
-          with_number(m, e, "Add", true, &e, &half)) ||
-        half != 0.5f)
+        !plus_number(m, e, &e, &half) || half != 0.5f)
         return false;
     if (with_number(m, e, "Mul", true, of, &by))
         return is_near(by, slope);
@@ -84,10 +101,7 @@ static bool is_relu6_sixth(const struct pl_match *m, struct pl_edge e, struct pl
     if (!(with_number(m, e, "RealDiv", false, &e, &by) && by == 6) &&
         !(with_number(m, e, "Mul", true, &e, &by) && is_near(by, 1.0 / 6)))
         return false;
-    return pl_op_of(m, e, "Relu6", &e, 1) &&
-           (with_number(m, e, "AddV2", true, of, &three) ||
-            with_number(m, e, "Add", true, of, &three)) &&
-           three == 3;
+    return pl_op_of(m, e, "Relu6", &e, 1) && plus_number(m, e, of, &three) && three == 3;
 }
 
 enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of)
@@ -177,7 +191,7 @@ static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
         int64_t rows, cols;
         if (pl_is(n, "MatMul") && n->n_in == 2)
             return matrix_of(m, n->in[1], &rows, &cols) ? cols : 0;
-        if (!(pl_is(n, "BiasAdd") || pl_is(n, "AddV2") || pl_is(n, "Add")) || n->n_in != 2)
+        if (!(pl_is(n, "BiasAdd") || pl_is_add(n)) || n->n_in != 2)
             return 0;
         e = pl_is_constant(m->g, n->in[0]) ? n->in[1] : n->in[0];
     }

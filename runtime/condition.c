@@ -33,24 +33,6 @@ bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n)
     return false;
 }
 
-bool pl_is_ref(const struct pl_graph *g, struct pl_edge e)
-{
-    const struct pl_node *n = &g->node[e.node];
-    return n->def && e.out < 64 && (n->def->out_ref >> e.out & 1) &&
-           !(n->kind == PL_CONST && n->frozen);
-}
-
-struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e)
-{
-    for (int hops = 0; hops < 64; hops++) {
-        const struct pl_node *n = &g->node[e.node];
-        if (!pl_is(n, "Identity") || n->n_in != 1 || pl_is_ref(g, n->in[0]))
-            break;
-        e = n->in[0];
-    }
-    return e;
-}
-
 bool pl_is_switch(const struct pl_node *n)
 {
     return pl_is_either(n, "Switch", "RefSwitch") && n->n_in == 2 && n->n_out == 2;

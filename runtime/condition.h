@@ -1,11 +1,14 @@
 /*
  * Conditions in a graph of TensorFlow 1: the predicates, each with a side, without which a node is
  * dead. A node's is the sum of its inputs'; a Switch adds one, a Merge takes one away.
+ *
+ * Threads: that which makes the plan. Owner: a pl_conditions is its caller's, and true of the graph
+ * as it was when it was made; a pl_condition is plain data.
  */
 #ifndef RT_CONDITION_H
 #define RT_CONDITION_H
 
-#include "runtime/plan.h"
+#include "runtime/match.h"
 
 /* ---- nodes that move tokens, and their Ref forms ---- */
 
@@ -16,11 +19,8 @@ bool pl_is_back(const struct pl_node *n); /* NextIteration */
 bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n);
 /* A Switch of a branch, not of a loop. *by: its predicate, through identities. */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by);
-/* What the edge carries is a variable, which its readers read. */
-bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
 /* A constant that waits for nothing, and so is in every frame. */
 bool pl_is_free(const struct pl_node *n);
-struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e); /* through identities */
 int pl_compare_edges(struct pl_edge a, struct pl_edge b);
 
 /* ---- conditions ---- */

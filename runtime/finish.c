@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/condition.h"
-#include "runtime/loop.h"
+#include "runtime/rnn_loop.h"
 #include "runtime/region.h"
 #include "runtime/resource.h"
 
@@ -562,13 +562,13 @@ static enum rt_status raise(struct pl_graph *g, struct rt_error *err)
     for (int round = 0; !st && again && round < 32; round++) {
         st = pl_raise_branches(g, &again, err);
         if (!st && !again)
-            st = pl_fuse_frames(g, &again, err);
+            st = pl_fuse_rnn_frames(g, &again, err);
         if (!st && !again)
             st = pl_raise_loops(g, &again, err);
         if (!st && again)
             st = settle(g, err);
     }
-    return st ? st : pl_fuse_loops(g, err);
+    return st ? st : pl_fuse_rnn_whiles(g, err);
 }
 
 enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,

@@ -223,7 +223,7 @@ static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struc
     const int other = n->in[0].node == t->last ? 1 : 0;
     if (n->in[1 - other].out != 0 || !fits_rows(p->g, n->in[other], t))
         return RT_OK;
-    const bool mul = pl_is(n, "Mul"), add = pl_is(n, "AddV2") || pl_is(n, "Add");
+    const bool mul = pl_is(n, "Mul"), add = pl_is_add(n);
     const bool sub = pl_is(n, "Sub") && other == 1;
     const bool bias = pl_is(n, "BiasAdd") && other == 1 &&
                       rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") &&
@@ -244,7 +244,7 @@ static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struc
 static bool take_residual(const struct pl_graph *g, const struct pl_node *n, struct tail *t)
 {
     if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0 || t->reshape >= 0 ||
-        !(pl_is(n, "AddV2") || pl_is(n, "Add")))
+        !pl_is_add(n))
         return false;
     const int other = n->in[0].node == t->last ? 1 : 0;
     if (n->in[1 - other].out != 0 || n->in[other].node == t->last ||

@@ -26,10 +26,52 @@ const struct pl_node *pl_float_by(const struct pl_graph *g, struct pl_edge e, co
     return n && n->def->n_out > 0 && n->def->out_dtype[0] == RT_F32 ? n : NULL;
 }
 
+bool pl_is_add(const struct pl_node *n)
+{
+    return pl_is(n, "AddV2") || pl_is(n, "Add");
+}
+
+const struct pl_node *pl_sum_node(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = pl_op_node(g, e, "AddV2", 2);
+    return n ? n : pl_op_node(g, e, "Add", 2);
+}
+
 const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(g, e, "AddV2", 2);
     return n ? n : pl_float_by(g, e, "Add", 2);
+}
+
+/* ---- where a value comes from ---- */
+
+bool pl_is_ref(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = &g->node[e.node];
+    return n->def && e.out < 64 && (n->def->out_ref >> e.out & 1) &&
+           !(n->kind == PL_CONST && n->frozen);
+}
+
+static struct pl_edge origin(const struct pl_graph *g, struct pl_edge e, bool may_wait)
+{
+    for (int hops = 0; hops < 64; hops++) {
+        const struct pl_node *n = &g->node[e.node];
+        if (!pl_is(n, "Identity") || n->n_in != 1 || (n->n_ctrl && !may_wait) ||
+            pl_is_ref(g, n->in[0]))
+            break;
+        e = n->in[0];
+    }
+    return e;
+}
+
+struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e)
+{
+    return origin(g, e, true);
+}
+
+struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e)
+{
+    return origin(g, e, false);
 }
 
 /* ---- constants ---- */

@@ -4,6 +4,10 @@
  *
  * What an edge may name is not trusted further than its node: a model can have any op with any
  * constant. So every word asks for types, ranks and lengths, and says no to what it cannot see.
+ *
+ * Threads: that which makes the plan; nobody else has its graph. Owner: pointers to nodes are the
+ * graph's and hold until pl_add, those to tensors likewise; pl_uses and pl_readers are the caller's
+ * to free.
  */
 #ifndef RT_MATCH_H
 #define RT_MATCH_H
@@ -23,8 +27,20 @@ const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, con
                                  int n_in); /* it has no control inputs */
 const struct pl_node *pl_float_by(const struct pl_graph *g, struct pl_edge e, const char *op,
                                   int n_in); /* nor is the value anything but float32 */
-/* A sum of two float32, by either of the ops that are one. */
+/* Either of the ops that are a sum of two; a node of one of them; one of two float32. */
+bool pl_is_add(const struct pl_node *n);
+const struct pl_node *pl_sum_node(const struct pl_graph *g, struct pl_edge e);
 const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
+
+/* ---- where a value comes from: back through Identity, but for one that reads a variable ---- */
+
+/* What the edge carries is a variable, which its readers read. */
+bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
+/* Which value it is: whatever the identities wait for. */
+struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
+/* What may be read in its place: the identities wait for nothing. (simplify.c does put it in its
+ * place, and goes back through other ops that hand on what they get, too.) */
+struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- constants ---- */
 

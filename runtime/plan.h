@@ -3,20 +3,20 @@
  * order that works, values by index, constants in place. Built in stages (rt_plan_build, in
  * finish.c), each in a file of its own:
  *
- *   cut.c        feeds cut the graph, what the fetches do not reach is left out
- *   inline.c     function calls become their bodies         \
- *   resolve.c    handles become the session's resources      | again and again, until
- *   simplify.c   folding, identities, equal nodes, branches  | nothing changes
- *   untaken.c    branches of TensorFlow 1 that no run takes  |
- *   freeze.c     reads of what nobody writes are constants  /
- *   raise.c      branches of TensorFlow 1 become branches with graphs of their own (region.h)
- *   raise_loop.c the same of its loops, but for those that are recurrent layers
- *   fuse_frame.c loops of Enter and Exit that are recurrent layers (cell.c knows the cells)
- *   fuse_loop.c  and those of While
- *   finish.c     plans of the functions that are left (pl_sub_plans)
- *   fuse.c       nodes that one kernel does better together (fuse_*.c, one pass each)
- *   place.c      devices, copies where a tensor crosses
- *   finish.c     order, value indexes, last uses: the struct rt_plan
+ *   cut.c            feeds cut the graph, what the fetches do not reach is left out
+ *   inline.c         function calls become their bodies         \
+ *   resolve.c        handles become the session's resources      | again and again, until
+ *   simplify.c       folding, identities, equal nodes, branches  | nothing changes
+ *   untaken.c        branches of TensorFlow 1 that no run takes  |
+ *   freeze.c         reads of what nobody writes are constants  /
+ *   raise.c          branches of TensorFlow 1 become branches with graphs of their own (region.h)
+ *   raise_loop.c     the same of its loops, but for those that are recurrent layers
+ *   fuse_rnn_frame.c loops of Enter and Exit that are recurrent layers (cell.c knows the cells)
+ *   fuse_rnn_while.c and those of While
+ *   finish.c         plans of the functions that are left (pl_sub_plans)
+ *   fuse.c           nodes that one kernel does better together (fuse_*.c, one pass each)
+ *   place.c          devices, copies where a tensor crosses
+ *   finish.c         order, value indexes, last uses: the struct rt_plan
  *
  * And then, while it is used: context.c runs it, node by node (exec_order.c, exec_token.c,
  * exec_node.c, with what prepared.c and choose.c know) or as compiled for exact shapes (layout.h).
@@ -144,11 +144,16 @@ enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_er
 /* Switch and Merge whose predicate is a constant. */
 enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* Switch and Merge whose predicate is known only in the run. */
+enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* Where no such Switch is left: frames that are recurrent layers, and the others. */
+enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* Before pl_sub_plans, which makes plans of the loops that are left. */
+enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
 /* On the CPU only. */
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err);
-/* Before pl_sub_plans, which makes plans of the loops that are left. */
-enum rt_status pl_fuse_loops(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
 /* The nodes of a function of node `node`'s, as they would be when a plan is made of them. *out:
  * pl_graph_clear it; on failure nothing is held. */
 enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,

@@ -1,5 +1,5 @@
 /*
- * Loops of TensorFlow 1 that are no layers (fuse_frame.c) become loops as later versions write
+ * Loops of TensorFlow 1 that are no layers (fuse_rnn_frame.c) become loops as later versions write
  * them: a frame's condition and body are copied into graphs of their own, whose feeds are the
  * loop's variables, and one node (PL_WHILE) takes its place. Inner loops come first, and branches
  * before loops (raise.c): a body with tokens of its own stays, and so does a frame that is entered,

@@ -1,9 +1,17 @@
 /*
- * Recurrent layers, between the passes that find them in loops (cell.h, loop.h) and the op that
+ * Recurrent layers, between the passes that find them in loops (cell.h, rnn_loop.h) and the op that
  * computes them, _RNN (kernels/cpu/rnn.h): the table of cells, and the op's inputs and attributes.
  *
  * A new cell is a row here, its matcher pl_match_NAME in runtime/cell_*.c, and its step
- * LOOPS(NAME) in kernels/cpu/rnn_cells.h.
+ * LOOPS(NAME) in kernels/cpu/rnn_cells.h. That is all for a cell of at most four gates, of which
+ * one is late, and two states. More of these need more room:
+ *
+ *     a fifth gate   pl_cell.gate in cell.h, pl_own_gate and the gates of cell_match.c; `at` of
+ *                    kn_rnn_step (kernels/cpu/rnn.h) and of rnn.c
+ *     a late one     kn_rnn_step.late and rnn.c, which makes one late product
+ *     a third state  its input behind RT_RNN_C (states are RT_RNN_H + k) and an output of _RNN:
+ *                    pl_cell.made, pl_rnn_layer.state and the node's outputs in rnn_loop.c; the
+ *                    op's schema in kernels/cpu/rnn_layer.c; kn_rnn_step and the states of rnn.c
  */
 #ifndef RT_RECURRENT_H
 #define RT_RECURRENT_H

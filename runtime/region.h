@@ -1,6 +1,9 @@
 /*
  * Parts of a plan's graph that have become graphs of their own, of which plans are made: what lies
  * on the sides of TensorFlow 1's branches (raise.c) and in its loops (raise_loop.c).
+ *
+ * Threads: that which makes the plan. Owner: a region is its node's, cleared with it; its arena is
+ * the plan's.
  */
 #ifndef RT_REGION_H
 #define RT_REGION_H
@@ -30,10 +33,5 @@ enum rt_status pl_make_regions(struct pl_graph *g, int at, const struct pl_regio
 void pl_set_region_effect(struct pl_node *n);
 
 enum rt_dtype pl_edge_dtype(const struct pl_graph *g, struct pl_edge e);
-
-/* Switch and Merge whose predicate is known only in the run. */
-enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Frames; where no such Switch is left. */
-enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 
 #endif

@@ -4,7 +4,7 @@
  * constant taken. Only pure nodes without control inputs. Inside TF1 control flow nothing but the
  * folding, of what is alive in every run.
  */
-#include "runtime/plan.h"
+#include "runtime/match.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +24,13 @@ static bool is_identity(const struct pl_node *n)
             pl_is(n, "PreventGradient") || pl_is(n, "Snapshot"));
 }
 
-/* An identity of a ref reads the variable: it stays, unless it is given a plain value. */
+/* pl_pure_origin of more ops. An identity of a ref reads the variable: it stays, unless it is given
+ * a plain value. */
 static struct pl_edge through_identities(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < g->n; hops++) {
         const struct pl_node *n = &g->node[e.node];
-        if (!is_identity(n))
-            break;
-        const struct pl_node *from = &g->node[n->in[e.out].node];
-        if (from->def && n->in[e.out].out < 64 && (from->def->out_ref >> n->in[e.out].out & 1) &&
-            !(from->kind == PL_CONST && from->frozen))
+        if (!is_identity(n) || pl_is_ref(g, n->in[e.out]))
             break;
         e = n->in[e.out];
     }

@@ -9,7 +9,7 @@
 #include "tests/support/registry.h"
 
 /*
- * Loops that become recurrent layers (runtime/fuse_loop.c, kernels/cpu/rnn.c): what Keras exports
+ * Loops that become recurrent layers (runtime/rnn_loop.h, kernels/cpu/rnn.c): what Keras exports
  * against TensorFlow's answers, other shapes and damaged graphs against the loop run as it is.
  */
 

@@ -10,14 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/loop.h"
+#include "runtime/rnn_loop.h"
 
 enum { MAX_DEPTH = 8 };
-
-static bool is_float_list(const struct pl_node *n)
-{
-    return rt_attr_dtype(n->def, "element_dtype") == RT_F32;
-}
 
 /* ---- what stands around the loop ---- */
 
@@ -38,22 +33,22 @@ struct readers {
 enum { MARK_STACK = 1, MARK_TURN };
 
 /* length: the list's, -1 when it is not a constant. */
-static bool is_stack(struct pl_loop *l, const struct pl_node *n, int64_t length)
+static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t length)
 {
     const int64_t want = pl_is(n, "TensorListStack") ? rt_attr_int(n->def, "num_elements") : 0;
 
-    return pl_is(n, "TensorListStack") && is_float_list(n) && n->n_in == 2 && n->n_ctrl == 0 &&
+    return pl_is(n, "TensorListStack") && pl_is_float_list(n) && n->n_in == 2 && n->n_ctrl == 0 &&
            (want == -1 || want == length) &&
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
 /* Reads an output of the loop that the new node does not have. */
-static bool is_foreign(const struct pl_loop *l, struct pl_edge e)
+static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);
 }
 
-static bool find_stacks(struct pl_loop *l, int64_t length, struct readers *r)
+static bool find_stacks(struct pl_rnn_loop *l, int64_t length, struct readers *r)
 {
     const struct pl_graph *g = l->g;
 
@@ -76,7 +71,7 @@ static bool find_stacks(struct pl_loop *l, int64_t length, struct readers *r)
     return true;
 }
 
-static bool find_readers(struct pl_loop *l, int64_t length, struct readers *r)
+static bool find_readers(struct pl_rnn_loop *l, int64_t length, struct readers *r)
 {
     const struct pl_graph *g = l->g;
 
@@ -103,17 +98,18 @@ static bool find_readers(struct pl_loop *l, int64_t length, struct readers *r)
 /* ---- the new node ---- */
 
 /* An edge from the loop, or from what only hands its list on, comes from the new node. */
-static struct pl_edge redirected(const struct pl_loop *l, const struct readers *r, struct pl_edge e)
+static struct pl_edge redirected(const struct pl_rnn_loop *l, const struct readers *r,
+                                 struct pl_edge e)
 {
     const int mark = e.node < 0 ? 0 : r->mark[e.node];
 
     if (mark == MARK_STACK || (mark == MARK_TURN && r->turned))
         return (struct pl_edge){l->at, 0};
-    return e.node == l->at ? pl_loop_state(l, e.out) : e;
+    return e.node == l->at ? pl_rnn_loop_state(l, e.out) : e;
 }
 
 /* n: the nodes that there were before the new constants. */
-static void rewire(const struct pl_loop *l, const struct readers *r, int n)
+static void rewire(const struct pl_rnn_loop *l, const struct readers *r, int n)
 {
     struct pl_graph *g = l->g;
 
@@ -132,12 +128,12 @@ static void rewire(const struct pl_loop *l, const struct readers *r, int n)
 /* ---- the pass ---- */
 
 /* The list that is written was made just for the loop; *length: how long, *n its value or -1. */
-static bool find_length(struct pl_loop *l, struct pl_edge *length, int64_t *n)
+static bool find_length(struct pl_rnn_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =
         l->list < 0 ? NULL : pl_op_node(l->g, l->start[l->list], "TensorListReserve", 2);
 
-    if (!list || !is_float_list(list) || list->n_ctrl ||
+    if (!list || !pl_is_float_list(list) || list->n_ctrl ||
         !pl_list_shape(l->g, list->in[0], pl_last_cell(l)->width, &l->y_rows))
         return false;
     *length = list->in[1];
@@ -146,7 +142,7 @@ static bool find_length(struct pl_loop *l, struct pl_edge *length, int64_t *n)
     return true;
 }
 
-static enum rt_status replace(struct pl_loop *l, struct pl_edge length, const struct readers *r,
+static enum rt_status replace(struct pl_rnn_loop *l, struct pl_edge length, const struct readers *r,
                               struct rt_error *err)
 {
     const int n = l->g->n;
@@ -161,13 +157,13 @@ static enum rt_status replace(struct pl_loop *l, struct pl_edge length, const st
         length = all;
     const struct pl_node *from = &l->g->node[l->items.node];
     const bool by_batch = l->items.out == 0 && is_turn(l->g, from);
-    const struct pl_loop_put p = {.items = by_batch ? from->in[0] : l->items,
-                                  .length = length,
-                                  .by_time = !by_batch,
-                                  .y_by_time = !r->turned,
-                                  .is_read = r->any,
-                                  .keep = l->each ? RT_RNN_KEEP_EACH : RT_RNN_KEEP_LAST};
-    const enum rt_status st = pl_loop_put(l, &p, err);
+    const struct pl_rnn_loop_put p = {.items = by_batch ? from->in[0] : l->items,
+                                      .length = length,
+                                      .by_time = !by_batch,
+                                      .y_by_time = !r->turned,
+                                      .is_read = r->any,
+                                      .keep = l->each ? RT_RNN_KEEP_EACH : RT_RNN_KEEP_LAST};
+    const enum rt_status st = pl_rnn_loop_put(l, &p, err);
     if (!st)
         rewire(l, r, n);
     return st;
@@ -176,7 +172,7 @@ static enum rt_status replace(struct pl_loop *l, struct pl_edge length, const st
 /* Looks at the loop of node `at`; one that is not understood is left as it is. */
 static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
 {
-    struct pl_loop l;
+    struct pl_rnn_loop l;
     struct pl_graph cond = {0};
     struct readers r = {0};
     struct pl_edge length;
@@ -184,17 +180,17 @@ static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
     enum rt_status st = RT_OK;
     int64_t n;
 
-    pl_loop_init(&l, g, at);
+    pl_rnn_loop_init(&l, g, at);
     l.n = g->node[at].n_in;
-    if (l.n > PL_LOOP_VARIABLES || g->node[at].n_out != l.n ||
+    if (l.n > PL_RNN_LOOP_VARIABLES || g->node[at].n_out != l.n ||
         pl_look_inside(g, at, rt_attr_func(g->node[at].def, "body"), true, &l.body, &why))
         return RT_OK;
     memcpy(l.start, g->node[at].in, (size_t)l.n * sizeof *l.start);
-    if (!pl_loop_find(&l) ||
+    if (!pl_rnn_loop_find(&l) ||
         pl_look_inside(g, at, rt_attr_func(g->node[at].def, "cond"), false, &cond, &why))
         goto end;
     if (cond.n_fetches != 1 || !pl_is_pure(&cond, false) ||
-        !pl_loop_limits(&l, &cond, cond.fetch[0]) || !pl_bounds_lengths(&l) ||
+        !pl_rnn_loop_limits(&l, &cond, cond.fetch[0]) || !pl_bounds_lengths(&l) ||
         !find_length(&l, &length, &n))
         goto end;
     r.mark = calloc((size_t)g->n + 1, 1);
@@ -209,7 +205,7 @@ end:
     return st;
 }
 
-enum rt_status pl_fuse_loops(struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
 

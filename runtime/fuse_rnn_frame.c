@@ -1,7 +1,7 @@
 /*
  * Recurrent layers of TensorFlow 1: a loop of Enter, Merge, Switch, NextIteration and Exit that
  * reads one TensorArray, writes another, and whose body is a cell. Its body is copied out, with the
- * loop's variables as feeds, and looked at as a While's would be (fuse_loop.c).
+ * loop's variables as feeds, and looked at as a While's would be (fuse_rnn_while.c).
  *
  * A TensorArray that was written in part refuses to be gathered, so only loops are taken that make
  * as many steps as the input has, by the way their bounds are computed.
@@ -10,16 +10,16 @@
 #include <string.h>
 
 #include "runtime/fuse.h"
-#include "runtime/loop.h"
+#include "runtime/rnn_loop.h"
 
 enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16 };
 
 struct frame {
-    struct pl_loop l;
-    int cond;                     /* the LoopCond */
-    int n_variables;              /* the others are constant Enters */
-    int enter[PL_LOOP_VARIABLES]; /* of all */
-    int merge[PL_LOOP_VARIABLES], next[PL_LOOP_VARIABLES], choice[PL_LOOP_VARIABLES];
+    struct pl_rnn_loop l;
+    int cond;                         /* the LoopCond */
+    int n_variables;                  /* the others are constant Enters */
+    int enter[PL_RNN_LOOP_VARIABLES]; /* of all */
+    int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the condition */
     int *copy;             /* per node of the plan: in the graph that is made, or -1 */
     bool in_cond;          /* variables are read from Merge, not from Switch */
@@ -52,8 +52,8 @@ static bool add_variable(struct frame *f, int i)
     const struct pl_edge m = g->node[i].in[0];
     const struct pl_node *merge = &g->node[m.node];
 
-    if (f->l.n == PL_LOOP_VARIABLES || !pl_is(merge, "Merge") || m.out != 0 || merge->n_in != 2 ||
-        merge->n_ctrl || g->node[i].n_ctrl)
+    if (f->l.n == PL_RNN_LOOP_VARIABLES || !pl_is(merge, "Merge") || m.out != 0 ||
+        merge->n_in != 2 || merge->n_ctrl || g->node[i].n_ctrl)
         return false;
     const bool first = pl_is(&g->node[merge->in[0].node], "Enter");
     const int enter = merge->in[first ? 0 : 1].node, next = merge->in[first ? 1 : 0].node;
@@ -85,7 +85,7 @@ static bool find_variables(struct frame *f)
             return false;
     for (int i = 0; i < g->n; i++)
         if (has_frame(&g->node[i], name, true)) {
-            if (f->l.n == PL_LOOP_VARIABLES)
+            if (f->l.n == PL_RNN_LOOP_VARIABLES)
                 return false;
             f->enter[f->l.n++] = i;
         }
@@ -113,10 +113,8 @@ static int variable_of(const struct frame *f, struct pl_edge e)
 /* Control edges inside a frame only say that the iteration runs at all. */
 static bool is_pivot(const struct frame *f, int i)
 {
-    struct pl_edge e = {i, 0};
+    const struct pl_edge e = pl_origin(f->l.g, (struct pl_edge){i, 0});
 
-    for (int hops = 0; hops < 4 && pl_is(node_of(f, e.node), "Identity"); hops++)
-        e = node_of(f, e.node)->in[0];
     for (int k = 0; k < f->n_variables; k++)
         if (e.node == f->choice[k] || e.node == f->merge[k])
             return true;
@@ -167,10 +165,7 @@ static bool copy_node(struct frame *f, struct pl_graph *to, int i, int depth)
 static bool place(struct frame *f, struct pl_graph *to, struct pl_edge e, int depth,
                   struct pl_edge *out)
 {
-    for (int hops = 0; hops < 16 && pl_is(node_of(f, e.node), "Identity") &&
-                       node_of(f, e.node)->n_ctrl == 0 && node_of(f, e.node)->n_in == 1;
-         hops++)
-        e = node_of(f, e.node)->in[0];
+    e = pl_pure_origin(f->l.g, e);
     const int k = variable_of(f, e);
     if (k >= 0) {
         *out = (struct pl_edge){k, 0};
@@ -325,7 +320,7 @@ enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: what the new nodes do n
 static int leaves(const struct frame *f, int node, int *k)
 {
     const struct pl_node *n = node_of(f, node);
-    const struct pl_loop *l = &f->l;
+    const struct pl_rnn_loop *l = &f->l;
 
     if (pl_is(n, "TensorArrayGatherV3") && l->list >= 0) {
         const struct pl_node *flow = node_of(f, n->in[2].node);
@@ -343,7 +338,7 @@ static int leaves(const struct frame *f, int node, int *k)
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
-    const struct pl_loop *l = &f->l;
+    const struct pl_rnn_loop *l = &f->l;
     int state;
 
     for (int i = 0; i < g->n; i++) {
@@ -385,7 +380,7 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     case ARRAY:
         return (struct pl_edge){f->l.at, 0};
     case STATE:
-        return pl_loop_state(&f->l, k);
+        return pl_rnn_loop_state(&f->l, k);
     default:
         return (struct pl_edge){-1, 0};
     }
@@ -402,7 +397,7 @@ static void rewire(struct frame *f, struct pl_edge *e, int n)
 
 static enum rt_status replace(struct frame *f, struct rt_error *err)
 {
-    struct pl_loop *l = &f->l;
+    struct pl_rnn_loop *l = &f->l;
     struct pl_graph *g = l->g;
     const int n = g->n;
 
@@ -413,13 +408,13 @@ static enum rt_status replace(struct frame *f, struct rt_error *err)
     g->node[l->at].depth = g->node[f->cond].depth;
     const struct pl_edge all = pl_no_limit(l, err);
     l->limit[0] = l->limit[1] = all;
-    const struct pl_loop_put p = {.items = l->items,
-                                  .length = all,
-                                  .by_time = true,
-                                  .y_by_time = true,
-                                  .is_read = true,
-                                  .keep = RT_RNN_KEEP_EACH};
-    const enum rt_status st = all.node < 0 ? RT_RESOURCE_EXHAUSTED : pl_loop_put(l, &p, err);
+    const struct pl_rnn_loop_put p = {.items = l->items,
+                                      .length = all,
+                                      .by_time = true,
+                                      .y_by_time = true,
+                                      .is_read = true,
+                                      .keep = RT_RNN_KEEP_EACH};
+    const enum rt_status st = all.node < 0 ? RT_RESOURCE_EXHAUSTED : pl_rnn_loop_put(l, &p, err);
     /* A gather reads the loop's Exit, which must stay until the gather's readers have left it. */
     for (int i = 0; i < n && !st; i++)
         if (g->node[i].kind != PL_GONE && instead_of(f, i).node < 0)
@@ -432,10 +427,10 @@ static enum rt_status replace(struct frame *f, struct rt_error *err)
 
 static bool understood(struct frame *f)
 {
-    struct pl_loop *l = &f->l;
+    struct pl_rnn_loop *l = &f->l;
 
-    if (!find_variables(f) || !copy_body(f) || !pl_loop_find(l) || l->list < 0 ||
-        !copy_condition(f) || !pl_loop_limits(l, &f->check, f->check.fetch[0]) ||
+    if (!find_variables(f) || !copy_body(f) || !pl_rnn_loop_find(l) || l->list < 0 ||
+        !copy_condition(f) || !pl_rnn_loop_limits(l, &f->check, f->check.fetch[0]) ||
         !pl_bounds_lengths(l))
         return false;
     for (int k = 0; k < l->n_limits; k++)
@@ -446,7 +441,7 @@ static bool understood(struct frame *f)
            is_array(f, l->arrays, pl_first_cell(l)->depth, &l->x_rows) && find_readers(f, array);
 }
 
-enum rt_status pl_fuse_frames(struct pl_graph *g, bool *changed, struct rt_error *err)
+enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
 
@@ -458,7 +453,7 @@ enum rt_status pl_fuse_frames(struct pl_graph *g, bool *changed, struct rt_error
         int *copy = calloc((size_t)g->n + 1, sizeof *copy);
         if (f && copy) {
             *f = (struct frame){.cond = i, .copy = copy};
-            pl_loop_init(&f->l, g, -1);
+            pl_rnn_loop_init(&f->l, g, -1);
             f->l.is_frame = true;
             if (understood(f)) {
                 st = replace(f, err);

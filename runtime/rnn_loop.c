@@ -1,10 +1,10 @@
-/* See loop.h: the roles of a loop's variables, its layers, and the nodes that replace it. */
-#include "runtime/loop.h"
+/* See rnn_loop.h: the roles of a loop's variables, its layers, and the nodes that replace it. */
+#include "runtime/rnn_loop.h"
 
 #include <string.h>
 
 /* The loop variable that `e`, in the body or condition `g`, is; -1: none. */
-static int variable(const struct pl_loop *l, const struct pl_graph *g, struct pl_edge e)
+static int variable(const struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     return e.node < l->n && e.out == 0 &&
                    (g->node[e.node].kind == PL_FEED || g->node[e.node].kind == PL_CONST)
@@ -12,21 +12,21 @@ static int variable(const struct pl_loop *l, const struct pl_graph *g, struct pl
                : -1;
 }
 
-static bool is_counter(const struct pl_loop *l, struct pl_edge e)
+static bool is_counter(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = variable(l, &l->body, e);
     return k >= 0 && l->role[k] == ROLE_COUNTER;
 }
 
-void pl_loop_init(struct pl_loop *l, struct pl_graph *g, int at)
+void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at)
 {
-    *l = (struct pl_loop){.g = g,
-                          .at = at,
-                          .list = -1,
-                          .output = -1,
-                          .x_rows = -1,
-                          .y_rows = -1,
-                          .mask = {.before = {-1, 0}}};
+    *l = (struct pl_rnn_loop){.g = g,
+                              .at = at,
+                              .list = -1,
+                              .output = -1,
+                              .x_rows = -1,
+                              .y_rows = -1,
+                              .mask = {.before = {-1, 0}}};
 }
 
 /* ---- the body ---- */
@@ -52,14 +52,12 @@ bool pl_is_pure(const struct pl_graph *g, bool is_frame)
     return true;
 }
 
-static void find_counters(struct pl_loop *l)
+static void find_counters(struct pl_rnn_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
         const struct pl_edge e = l->body.fetch[k];
-        const struct pl_node *n = pl_op_node(&l->body, e, "AddV2", 2);
+        const struct pl_node *n = pl_sum_node(&l->body, e);
         int64_t one, start;
-        if (!n)
-            n = pl_op_node(&l->body, e, "Add", 2);
         if (variable(l, &l->body, e) == k)
             l->role[k] = ROLE_KEPT;
         else if (n)
@@ -91,11 +89,6 @@ bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int
            pl_takes_rows(dim[0], dim[1], cols, rows);
 }
 
-static bool is_float_list(const struct pl_node *n)
-{
-    return rt_attr_dtype(n->def, "element_dtype") == RT_F32;
-}
-
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
     const struct pl_node *n = pl_op_node(g, e, "StridedSlice", 4);
@@ -113,7 +106,7 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
 }
 
 /* Variable k, which stays as it is; -1: it is something else. */
-static int kept(const struct pl_loop *l, struct pl_edge e)
+static int kept(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = variable(l, &l->body, e);
     return k >= 0 && l->role[k] == ROLE_KEPT ? k : -1;
@@ -127,7 +120,7 @@ static bool is_float_array(const struct pl_graph *g, struct pl_edge e)
 }
 
 /* TensorArrayWriteV3(kept, counter, new state, variable): the flow is the variable. */
-static bool find_array(struct pl_loop *l)
+static bool find_array(struct pl_rnn_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
         const struct pl_node *n = pl_op_node(&l->body, l->body.fetch[k], "TensorArrayWriteV3", 4);
@@ -146,7 +139,7 @@ static bool find_array(struct pl_loop *l)
 }
 
 /* The list that is written: TensorListSetItem(variable, counter or 0, new state). */
-static bool find_list(struct pl_loop *l)
+static bool find_list(struct pl_rnn_loop *l)
 {
     l->list = -1;
     if (l->is_frame)
@@ -157,7 +150,7 @@ static bool find_list(struct pl_loop *l)
         if (!n || l->role[k])
             continue;
         if (l->list >= 0 || variable(l, &l->body, n->in[0]) != k ||
-            l->body.node[k].kind != PL_FEED || !is_float_list(n) ||
+            l->body.node[k].kind != PL_FEED || !pl_is_float_list(n) ||
             rt_attr_bool(n->def, "resize_if_index_out_of_bounds"))
             return false;
         l->each = is_counter(l, n->in[1]);
@@ -170,7 +163,7 @@ static bool find_list(struct pl_loop *l)
 }
 
 /* None, a constant, or a variable that stays as it is. */
-static bool is_fixed(const struct pl_loop *l, struct pl_edge e)
+static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
 
@@ -180,7 +173,7 @@ static bool is_fixed(const struct pl_loop *l, struct pl_edge e)
 /* ---- masks ---- */
 
 /* Keras tiles each mask as often as the values are wide. */
-static bool is_tile(const struct pl_loop *l, const struct pl_node *tile, int64_t units)
+static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int64_t units)
 {
     int64_t times[2];
 
@@ -192,14 +185,14 @@ static bool is_tile(const struct pl_loop *l, const struct pl_node *tile, int64_t
  * What a step chooses for each row: SelectV2(on, *fresh, *old), or, of TensorFlow 1,
  * Select(counter >= lengths, *old, *fresh). units 0: any.
  */
-static bool mask_of(const struct pl_loop *l, struct pl_edge e, int64_t units, struct pl_mask *mask,
-                    struct pl_edge *fresh, struct pl_edge *old)
+static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
+                    struct pl_rnn_mask *mask, struct pl_edge *fresh, struct pl_edge *old)
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "SelectV2", 3);
 
     if (n) {
         const struct pl_node *tile = pl_op_node(&l->body, n->in[0], "Tile", 2);
-        *mask = (struct pl_mask){.kind = RT_RNN_BY_STEP, .on = tile ? tile->in[0] : n->in[0]};
+        *mask = (struct pl_rnn_mask){.kind = RT_RNN_BY_STEP, .on = tile ? tile->in[0] : n->in[0]};
         *fresh = n->in[1];
         *old = n->in[2];
         return !tile || is_tile(l, tile, units);
@@ -208,14 +201,14 @@ static bool mask_of(const struct pl_loop *l, struct pl_edge e, int64_t units, st
     const struct pl_node *past = n ? pl_op_node(&l->body, n->in[0], "GreaterEqual", 2) : NULL;
     if (!past || !is_counter(l, past->in[0]) || kept(l, past->in[1]) < 0)
         return false;
-    *mask = (struct pl_mask){.kind = RT_RNN_BY_LENGTH, .on = past->in[1]};
+    *mask = (struct pl_rnn_mask){.kind = RT_RNN_BY_LENGTH, .on = past->in[1]};
     *old = n->in[1];
     *fresh = n->in[2];
     return true;
 }
 
 /* The loop's mask, by the first variable that has one. */
-static void find_mask(struct pl_loop *l)
+static void find_mask(struct pl_rnn_loop *l)
 {
     struct pl_edge fresh, old;
 
@@ -227,10 +220,10 @@ static void find_mask(struct pl_loop *l)
 }
 
 /* The same without its mask, which all of a loop have, or none; *old: what is kept then. */
-static bool unmask(const struct pl_loop *l, struct pl_edge e, int64_t units, struct pl_edge *fresh,
-                   struct pl_edge *old)
+static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
+                   struct pl_edge *fresh, struct pl_edge *old)
 {
-    struct pl_mask own;
+    struct pl_rnn_mask own;
 
     *fresh = e;
     *old = (struct pl_edge){-1, 0};
@@ -239,7 +232,7 @@ static bool unmask(const struct pl_loop *l, struct pl_edge e, int64_t units, str
 }
 
 /* Variable k becomes `fresh`, or where a step is masked stays. */
-static bool is_state(const struct pl_loop *l, int k, int64_t units, struct pl_edge fresh)
+static bool is_state(const struct pl_rnn_loop *l, int k, int64_t units, struct pl_edge fresh)
 {
     struct pl_edge e, old;
 
@@ -251,7 +244,7 @@ static bool is_state(const struct pl_loop *l, int k, int64_t units, struct pl_ed
 /* ---- layers ---- */
 
 /* The cell that makes a new state of variable k, and its variables. */
-static bool find_layer(struct pl_loop *l, int k, struct pl_layer *y)
+static bool find_layer(struct pl_rnn_loop *l, int k, struct pl_rnn_layer *y)
 {
     struct pl_edge fresh, old;
 
@@ -275,7 +268,7 @@ static bool find_layer(struct pl_loop *l, int k, struct pl_layer *y)
 }
 
 /* Puts the layers into the order in which they read each other: a chain without branches. */
-static bool sort_layers(struct pl_loop *l)
+static bool sort_layers(struct pl_rnn_loop *l)
 {
     for (int at = 0; at < l->n_layers; at++) {
         int next = -1;
@@ -294,7 +287,7 @@ static bool sort_layers(struct pl_loop *l)
         }
         if (next < 0 || (at > 0 && l->layer[next].cell.depth != l->layer[at - 1].cell.width))
             return false;
-        const struct pl_layer y = l->layer[at];
+        const struct pl_rnn_layer y = l->layer[at];
         l->layer[at] = l->layer[next];
         l->layer[next] = y;
     }
@@ -319,7 +312,7 @@ static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
 
 /* What is written is the last layer's new state, or where a step is masked what was written
  * before, or something that stays as it is. */
-static bool find_output(struct pl_loop *l)
+static bool find_output(struct pl_rnn_loop *l)
 {
     const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
     const struct pl_cell *c = pl_last_cell(l);
@@ -344,13 +337,13 @@ static bool find_output(struct pl_loop *l)
     return l->mask.holds || is_fixed(l, old);
 }
 
-static bool find_layers(struct pl_loop *l)
+static bool find_layers(struct pl_rnn_loop *l)
 {
     find_mask(l);
     for (int k = 0; k < l->n; k++) {
         if (!find_layer(l, k, &l->layer[l->n_layers]))
             continue;
-        if (++l->n_layers == PL_LOOP_LAYERS)
+        if (++l->n_layers == PL_RNN_LOOP_LAYERS)
             return false;
     }
     return l->n_layers > 0 && sort_layers(l) && find_output(l);
@@ -369,7 +362,7 @@ static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl
 }
 
 /* x is the counter's element of a TensorArray that got a tensor's rows before the loop. */
-static bool find_array_items(struct pl_loop *l)
+static bool find_array_items(struct pl_rnn_loop *l)
 {
     const struct pl_node *n =
         pl_op_node(&l->body, pl_first_cell(l)->in[RT_RNN_X], "TensorArrayReadV3", 3);
@@ -390,8 +383,8 @@ static bool find_array_items(struct pl_loop *l)
 }
 
 /* `e` is the counter's element of a list that is made of a tensor, *items, before the loop. */
-static bool list_items(const struct pl_loop *l, struct pl_edge e, enum rt_dtype dtype, int64_t cols,
-                       struct pl_edge *items, int64_t *rows)
+static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dtype dtype,
+                       int64_t cols, struct pl_edge *items, int64_t *rows)
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
@@ -407,7 +400,7 @@ static bool list_items(const struct pl_loop *l, struct pl_edge e, enum rt_dtype 
     return true;
 }
 
-static bool find_items(struct pl_loop *l)
+static bool find_items(struct pl_rnn_loop *l)
 {
     const struct pl_cell *c = pl_first_cell(l);
     int64_t mask_rows = -1;
@@ -424,7 +417,7 @@ static bool find_items(struct pl_loop *l)
 }
 
 /* Weights that are put side by side are there now; either all gates have a bias or none has. */
-static bool is_loaded(const struct pl_loop *l, const struct pl_cell *c)
+static bool is_loaded(const struct pl_rnn_loop *l, const struct pl_cell *c)
 {
     for (int k = 0; k < RT_RNN_BIAS - RT_RNN_W + 1; k++)
         for (int g = 0; g < c->kind->n_gates; g++) {
@@ -442,7 +435,7 @@ static bool is_loaded(const struct pl_loop *l, const struct pl_cell *c)
     return true;
 }
 
-bool pl_loop_find(struct pl_loop *l)
+bool pl_rnn_loop_find(struct pl_rnn_loop *l)
 {
     if (!pl_is_pure(&l->body, l->is_frame) || l->body.n_fetches != l->n)
         return false;
@@ -464,12 +457,12 @@ bool pl_loop_find(struct pl_loop *l)
 
 /* ---- the condition ---- */
 
-bool pl_loop_limits(struct pl_loop *l, const struct pl_graph *g, struct pl_edge e)
+bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_op_node(g, e, "LogicalAnd", 2);
 
     if (n)
-        return pl_loop_limits(l, g, n->in[0]) && pl_loop_limits(l, g, n->in[1]);
+        return pl_rnn_loop_limits(l, g, n->in[0]) && pl_rnn_loop_limits(l, g, n->in[1]);
     n = pl_op_node(g, e, "Less", 2);
     if (!n || l->n_limits == 2 || !is_counter(l, n->in[0]))
         return false;
@@ -497,22 +490,7 @@ bool pl_loop_limits(struct pl_loop *l, const struct pl_graph *g, struct pl_edge 
     return true;
 }
 
-struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e)
-{
-    for (int hops = 0; hops < 16; hops++) {
-        const struct pl_node *n = &g->node[e.node];
-        if (!pl_is(n, "Identity") || n->n_ctrl || n->n_in != 1 || !n->def)
-            break;
-        const struct pl_node *from = &g->node[n->in[0].node];
-        if (from->def && n->in[0].out < 64 && (from->def->out_ref >> n->in[0].out & 1) &&
-            !(from->kind == PL_CONST && from->frozen))
-            break;
-        e = n->in[0];
-    }
-    return e;
-}
-
-bool pl_is_longest(const struct pl_loop *l, struct pl_edge e)
+bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const struct pl_node *n = pl_made_by(l->g, e, "Max", 2);
     int64_t axis;
@@ -523,7 +501,7 @@ bool pl_is_longest(const struct pl_loop *l, struct pl_edge e)
            !rt_attr_bool(n->def, "keep_dims");
 }
 
-bool pl_bounds_lengths(const struct pl_loop *l)
+bool pl_bounds_lengths(const struct pl_rnn_loop *l)
 {
     if (l->mask.kind != RT_RNN_BY_LENGTH)
         return true;
@@ -540,7 +518,7 @@ bool pl_bounds_lengths(const struct pl_loop *l)
 
 /* ---- the new nodes ---- */
 
-struct pl_edge pl_loop_state(const struct pl_loop *l, int k)
+struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k)
 {
     for (int i = 0; i < l->n_layers; i++)
         for (int j = 0; j < 2; j++)
@@ -550,7 +528,7 @@ struct pl_edge pl_loop_state(const struct pl_loop *l, int k)
 }
 
 /* An edge of the body as one of the plan: what a variable was given, or the same constant. */
-static struct pl_edge outside(struct pl_loop *l, struct pl_edge e, struct rt_error *err)
+static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);
 
@@ -570,7 +548,7 @@ static struct pl_edge outside(struct pl_loop *l, struct pl_edge e, struct rt_err
     return (struct pl_edge){c, 0};
 }
 
-static struct pl_edge constant(struct pl_loop *l, struct rt_tensor *t, struct rt_error *err)
+static struct pl_edge constant(struct pl_rnn_loop *l, struct rt_tensor *t, struct rt_error *err)
 {
     const int c = pl_add(l->g, err);
 
@@ -586,7 +564,7 @@ static struct pl_edge constant(struct pl_loop *l, struct rt_tensor *t, struct rt
 }
 
 /* An input that is not there. */
-static struct pl_edge nothing(struct pl_loop *l, enum rt_dtype dtype, struct rt_error *err)
+static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct rt_error *err)
 {
     struct rt_tensor t = {0};
 
@@ -596,7 +574,7 @@ static struct pl_edge nothing(struct pl_loop *l, enum rt_dtype dtype, struct rt_
 }
 
 /* The limit that says: as many as there are. */
-struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err)
+struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};
 
@@ -606,14 +584,14 @@ struct pl_edge pl_no_limit(struct pl_loop *l, struct rt_error *err)
     return constant(l, &t, err);
 }
 
-static uint8_t dtype_of(const struct pl_loop *l, struct pl_edge e)
+static uint8_t dtype_of(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const struct pl_node *n = &l->g->node[e.node];
     return n->kind == PL_CONST ? n->value.dtype : n->def->out_dtype[e.out];
 }
 
 /* Gates' matrices or vectors of their own as one of all columns. */
-static struct pl_edge side_by_side(struct pl_loop *l, const struct pl_cell *c, int input,
+static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *c, int input,
                                    struct rt_error *err)
 {
     const struct pl_edge *gate = c->gate[input - RT_RNN_W];
@@ -639,7 +617,7 @@ static struct pl_edge side_by_side(struct pl_loop *l, const struct pl_cell *c, i
 }
 
 /* The words of a name in the plan's own memory. */
-static struct rt_attr word(struct pl_loop *l, const char *text)
+static struct rt_attr word(struct pl_rnn_loop *l, const char *text)
 {
     const char *own = rt_arena_printf(l->g->arena, "%s", text);
 
@@ -657,10 +635,10 @@ static struct rt_attr yes(bool v)
 }
 
 /* Layer i becomes node y->node, which reads p->items. */
-static enum rt_status put_layer(struct pl_loop *l, int i, const struct pl_loop_put *p,
+static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rnn_loop_put *p,
                                 enum rt_rnn_read read, struct rt_error *err)
 {
-    const struct pl_layer *y = &l->layer[i];
+    const struct pl_rnn_layer *y = &l->layer[i];
     const struct pl_cell *c = &y->cell;
     const bool masks_output = l->mask.kind != RT_RNN_ALL && i == l->n_layers - 1;
     struct pl_edge in[RT_RNN_N_IN];
@@ -724,7 +702,7 @@ static enum rt_status put_layer(struct pl_loop *l, int i, const struct pl_loop_p
                        err);
 }
 
-static int add_node(struct pl_loop *l, struct rt_error *err)
+static int add_node(struct pl_rnn_loop *l, struct rt_error *err)
 {
     const int i = pl_add(l->g, err);
 
@@ -735,10 +713,11 @@ static int add_node(struct pl_loop *l, struct rt_error *err)
     return i;
 }
 
-enum rt_status pl_loop_put(struct pl_loop *l, const struct pl_loop_put *p, struct rt_error *err)
+enum rt_status pl_rnn_loop_put(struct pl_rnn_loop *l, const struct pl_rnn_loop_put *p,
+                               struct rt_error *err)
 {
     const int last = l->n_layers - 1;
-    struct pl_loop_put q = *p;
+    struct pl_rnn_loop_put q = *p;
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < last && !st; i++) {
