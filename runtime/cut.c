@@ -73,132 +73,147 @@ static bool has_effect(const struct rt_node *n)
            n->op->effect != RT_RANDOM;
 }
 
-/*
- * Copies what the request reaches, walking back from fetches and targets. `made` maps nodes of the
- * graph to ours (+1); a tensor that is fed maps through `fed` first.
- */
+struct cut {
+    struct pl_graph *g;
+    const struct pl_request *q;
+    int *made;  /* per node of the request's graph: ours, + 1 */
+    int *stack; /* of those whose edges are to be filled in */
+    int n_stack;
+    int *fed, *next_fed; /* per node: the first feed of one of its outputs, + 1; the next of them */
+    struct rt_error *err;
+};
+
+static enum rt_status add_feeds(struct cut *c)
+{
+    const struct pl_request *q = c->q;
+    for (int i = 0; i < q->n_feeds; i++) {
+        const struct rt_node *def = &q->graph->node[q->feeds[i].node];
+        const int n = pl_add(c->g, c->err);
+        if (n < 0)
+            return RT_RESOURCE_EXHAUSTED;
+        struct pl_node *feed = &c->g->node[n];
+        feed->kind = PL_FEED;
+        feed->def = def;
+        feed->name = def->name;
+        feed->n_out = 1;
+        feed->feed = i;
+        if (q->known && q->known[i]) {
+            feed->kind = PL_CONST;
+            rt_tensor_ref(&feed->value, q->known[i]);
+        }
+        c->next_fed[i] = c->fed[def->id];
+        c->fed[def->id] = i + 1;
+    }
+    return RT_OK;
+}
+
+static enum rt_status reach(struct cut *c, int id)
+{
+    if (c->made[id])
+        return RT_OK;
+    const int n = add_def(c->g, &c->q->graph->node[id], c->err);
+    if (n < 0)
+        return RT_RESOURCE_EXHAUSTED;
+    c->made[id] = n + 1;
+    c->stack[c->n_stack++] = id;
+    return RT_OK;
+}
+
+/* An edge as ours. Feeds are the first nodes of g, so feed i is node i. */
+static enum rt_status reach_edge(struct cut *c, struct rt_edge e, struct pl_edge *out)
+{
+    int feed = c->fed[e.node];
+    while (feed && c->q->feeds[feed - 1].out != e.out)
+        feed = c->next_fed[feed - 1];
+    if (feed) {
+        *out = (struct pl_edge){feed - 1, 0};
+        return RT_OK;
+    }
+    const enum rt_status st = reach(c, e.node);
+    if (!st)
+        *out = (struct pl_edge){c->made[e.node] - 1, e.out};
+    return st;
+}
+
+static enum rt_status reach_target(struct cut *c, int id)
+{
+    const enum rt_status st = reach(c, id);
+    if (!st && !pl_add_target(c->g, c->made[id] - 1))
+        return rt_fail_memory(c->err, "a plan", 0);
+    return st;
+}
+
+/* Fetches, targets, and what a body runs without being asked. */
+static enum rt_status add_ends(struct cut *c, uint8_t *fetch_dtype)
+{
+    const struct pl_request *q = c->q;
+    enum rt_status st = RT_OK;
+    for (int i = 0; i < q->n_fetches && !st; i++) {
+        fetch_dtype[i] = q->graph->node[q->fetches[i].node].out_dtype[q->fetches[i].out];
+        st = reach_edge(c, q->fetches[i], &c->g->fetch[i]);
+    }
+    for (int i = 0; i < q->n_targets && !st; i++)
+        st = reach_target(c, q->targets[i]);
+    for (int i = 0; q->is_body && i < q->graph->n_nodes && !st; i++)
+        if (has_effect(&q->graph->node[i]))
+            st = reach_target(c, i);
+    return st;
+}
+
+static enum rt_status follow(struct cut *c, int id)
+{
+    const struct rt_node *node = c->q->graph->node, *def = &node[id];
+    const int at = c->made[id] - 1;
+    enum rt_status st = RT_OK;
+    for (int k = 0; k < def->n_in && !st; k++) {
+        struct pl_edge e = {-1, 0};
+        st = reach_edge(c, def->in[k], &e); /* moves g->node */
+        c->g->node[at].in[k] = e;
+    }
+    int n_ctrl = 0;
+    for (int k = 0; k < def->n_ctrl && !st; k++) {
+        /* A control input from a node that is fed as a whole is met already. */
+        const struct rt_node *src = &node[def->ctrl[k]];
+        if (c->fed[src->id] && src->n_out == 1)
+            continue;
+        st = reach(c, def->ctrl[k]);
+        if (!st)
+            c->g->node[at].ctrl[n_ctrl++] = c->made[def->ctrl[k]] - 1;
+    }
+    c->g->node[at].n_ctrl = n_ctrl;
+    return st;
+}
+
+/* Copies what the request reaches, walking back from fetches and targets. */
 enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err)
 {
-    const struct rt_graph *from = q->graph;
+    const size_t n = (size_t)q->graph->n_nodes + 1;
+    struct cut c = {.g = g,
+                    .q = q,
+                    .made = calloc(n, sizeof *c.made),
+                    .stack = malloc(n * sizeof *c.stack),
+                    .fed = calloc(n, sizeof *c.fed),
+                    .next_fed = calloc((size_t)q->n_feeds + 1, sizeof *c.next_fed),
+                    .err = err};
     enum rt_status st = RT_OK;
-    int *made = calloc((size_t)from->n_nodes + 1, sizeof *made);
-    int *stack = malloc(((size_t)from->n_nodes + 1) * sizeof *stack);
-    /* Per node of the graph: the first feed of one of its outputs, + 1; feeds of one node chained.
-     */
-    int *fed = calloc((size_t)from->n_nodes + 1, sizeof *fed);
-    int *next_fed = calloc((size_t)q->n_feeds + 1, sizeof *next_fed);
-    int n_stack = 0;
-    if (!made || !stack || !fed || !next_fed) {
-        st = rt_fail_memory(err, "a plan", (size_t)from->n_nodes * 3 * sizeof *made);
-        goto end;
-    }
+
     g->n_feeds = q->n_feeds;
     g->n_fetches = q->n_fetches;
     g->fetch = rt_arena_array(g->arena, (size_t)q->n_fetches + 1, sizeof *g->fetch);
     uint8_t *fetch_dtype = rt_arena_array(g->arena, (size_t)q->n_fetches + 1, 1);
-    if (!g->fetch || !fetch_dtype) {
-        st = rt_fail_memory(err, "a plan", (size_t)q->n_fetches);
-        goto end;
-    }
     g->fetch_dtype = fetch_dtype;
-    for (int i = 0; i < q->n_feeds; i++) {
-        const struct rt_node *def = &from->node[q->feeds[i].node];
-        int n = pl_add(g, err);
-        if (n < 0) {
-            st = RT_RESOURCE_EXHAUSTED;
-            goto end;
-        }
-        g->node[n].kind = PL_FEED;
-        g->node[n].def = def;
-        g->node[n].name = def->name;
-        g->node[n].n_out = 1;
-        g->node[n].feed = i;
-        if (q->known && q->known[i]) {
-            g->node[n].kind = PL_CONST;
-            rt_tensor_ref(&g->node[n].value, q->known[i]);
-        }
-        next_fed[i] = fed[def->id];
-        fed[def->id] = i + 1;
-    }
-    /* Feeds are the first nodes of g, so feed i is node i. */
-#define REACH(id)                                                                                  \
-    do {                                                                                           \
-        int id_ = (id);                                                                            \
-        if (!made[id_]) {                                                                          \
-            int n_ = add_def(g, &from->node[id_], err);                                            \
-            if (n_ < 0) {                                                                          \
-                st = RT_RESOURCE_EXHAUSTED;                                                        \
-                goto end;                                                                          \
-            }                                                                                      \
-            made[id_] = n_ + 1;                                                                    \
-            stack[n_stack++] = id_;                                                                \
-        }                                                                                          \
-    } while (0)
-#define FIND_FED(edge, feed)                                                                       \
-    for (feed = fed[(edge).node]; feed && q->feeds[feed - 1].out != (edge).out;                    \
-         feed = next_fed[feed - 1])                                                                \
-        ;
-    for (int i = 0; i < q->n_fetches; i++) {
-        int feed;
-        FIND_FED(q->fetches[i], feed);
-        const struct rt_node *def = &from->node[q->fetches[i].node];
-        fetch_dtype[i] = def->out_dtype[q->fetches[i].out];
-        if (feed)
-            g->fetch[i] = (struct pl_edge){feed - 1, 0};
-        else {
-            REACH(q->fetches[i].node);
-            g->fetch[i] = (struct pl_edge){made[q->fetches[i].node] - 1, q->fetches[i].out};
-        }
-    }
-    for (int i = 0; i < q->n_targets; i++) {
-        REACH(q->targets[i]);
-        if (!pl_add_target(g, made[q->targets[i]] - 1)) {
-            st = rt_fail_memory(err, "a plan", 0);
-            goto end;
-        }
-    }
-    if (q->is_body)
-        for (int i = 0; i < from->n_nodes; i++)
-            if (has_effect(&from->node[i])) {
-                REACH(i);
-                if (!pl_add_target(g, made[i] - 1)) {
-                    st = rt_fail_memory(err, "a plan", 0);
-                    goto end;
-                }
-            }
-    while (n_stack) {
-        int id = stack[--n_stack];
-        const struct rt_node *def = &from->node[id];
-        for (int k = 0; k < def->n_in; k++) {
-            int feed;
-            FIND_FED(def->in[k], feed);
-            struct pl_edge e;
-            if (feed)
-                e = (struct pl_edge){feed - 1, 0};
-            else {
-                REACH(def->in[k].node);
-                e = (struct pl_edge){made[def->in[k].node] - 1, def->in[k].out};
-            }
-            g->node[made[id] - 1].in[k] = e;
-        }
-        int n_ctrl = 0;
-        for (int k = 0; k < def->n_ctrl; k++) {
-            /* A control input from a node that is fed as a whole is met already. */
-            const struct rt_node *src = &from->node[def->ctrl[k]];
-            if (fed[src->id] && src->n_out == 1)
-                continue;
-            REACH(def->ctrl[k]);
-            g->node[made[id] - 1].ctrl[n_ctrl++] = made[def->ctrl[k]] - 1;
-        }
-        g->node[made[id] - 1].n_ctrl = n_ctrl;
-    }
-#undef REACH
-#undef FIND_FED
-end:
-    free(made);
-    free(stack);
-    free(fed);
-    free(next_fed);
+    if (!c.made || !c.stack || !c.fed || !c.next_fed || !g->fetch || !fetch_dtype)
+        st = rt_fail_memory(err, "a plan", n * 3 * sizeof *c.made);
+    if (!st)
+        st = add_feeds(&c);
+    if (!st)
+        st = add_ends(&c, fetch_dtype);
+    while (!st && c.n_stack)
+        st = follow(&c, c.stack[--c.n_stack]);
+    free(c.made);
+    free(c.stack);
+    free(c.fed);
+    free(c.next_fed);
     return st;
 }
 

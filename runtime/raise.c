@@ -242,73 +242,89 @@ static bool reads(struct work *w, struct component *c, int taken, struct pl_edge
                                     (pl_is_free(node_of(w, from.node)) || capture(c, from, &at)));
 }
 
+/* What a control edge from outside waits for: a Switch is no place to wait at, but what it reads.
+ */
+static bool wait_outside(const struct work *w, struct component *c, int i)
+{
+    const struct pl_node *from = node_of(w, i);
+    struct pl_edge by;
+    if (!pl_is_switch(from))
+        return wait_for(w, c, i);
+    if (!pl_is_choice(w->g, from, &by)) /* a pivot of a loop around */
+        return false;
+    for (int j = 0; j < from->n_in; j++)
+        if (!wait_for(w, c, from->in[j].node))
+            return false;
+    for (int j = 0; j < from->n_ctrl; j++)
+        if (!wait_for(w, c, from->ctrl[j]))
+            return false;
+    return true;
+}
+
+/* Of a node inside. */
+static bool capture_node(struct work *w, int i)
+{
+    const struct pl_node *n = node_of(w, i);
+    struct component *c = component_of(w, i);
+    const int taken = c ? taken_by(w, c, i) : NONE;
+    struct pl_condition own;
+    pl_copy_condition(&own, &w->all.on[i]);
+    if (taken < 0 || n->kind == PL_FEED)
+        return false;
+    pl_remove_side(&own, pl_find_side(&own, c->of.by));
+    if (!pl_is_equal_condition(&own, &c->rest))
+        return false;
+    for (int k = 0; k < n->n_in; k++)
+        if (!reads(w, c, taken, n->in[k]))
+            return false;
+    for (int k = 0; k < n->n_ctrl; k++)
+        if (!is_inside(w, n->ctrl[k]) && !wait_outside(w, c, n->ctrl[k]))
+            return false;
+    return true;
+}
+
+static bool capture_merges(struct work *w, struct component *c)
+{
+    for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
+        const struct pl_node *m = node_of(w, w->merge[j]);
+        struct pl_condition rest;
+        struct pl_side of; /* each Merge says by itself which input is which side */
+        pl_merged(&w->all, m, &of, &rest);
+        if (pl_is(m, "RefMerge") || !reads(w, c, of.taken, m->in[0]) ||
+            !reads(w, c, !of.taken, m->in[1]))
+            return false;
+        for (int q = 0; q < m->n_ctrl; q++)
+            if (!wait_for(w, c, m->ctrl[q]))
+                return false;
+    }
+    return true;
+}
+
+/* What the new node reads and waits for lets it run where, and only where, the branch was alive. */
+static bool lives_as_before(struct work *w, const struct component *c)
+{
+    struct pl_condition own = {.n = 0}, more;
+    if (c->by.node < 0 || pl_is_ref(w->g, c->by) || !pl_edge_condition(&w->all, c->by, &more) ||
+        !pl_add_condition(&own, &more))
+        return false;
+    for (int j = 0; j < c->n_captures; j++)
+        if (!pl_edge_condition(&w->all, c->capture[j], &more) || !pl_add_condition(&own, &more))
+            return false;
+    for (int j = 0; j < c->n_ctrl; j++)
+        if (!pl_add_condition(&own, &w->all.on[c->ctrl[j]]))
+            return false;
+    return pl_is_equal_condition(&own, &c->rest);
+}
+
 /* Captures and control edges of everything inside. False: something is not as a branch has it. */
 static bool find_captures(struct work *w)
 {
-    for (int i = 0; i < w->n; i++) {
-        const struct pl_node *n = node_of(w, i);
-        if (n->kind == PL_GONE || !is_inside(w, i))
-            continue;
-        struct component *c = component_of(w, i);
-        const int taken = c ? taken_by(w, c, i) : NONE;
-        struct pl_condition own;
-        pl_copy_condition(&own, &w->all.on[i]);
-        if (taken < 0 || n->kind == PL_FEED)
+    for (int i = 0; i < w->n; i++)
+        if (node_of(w, i)->kind != PL_GONE && is_inside(w, i) && !capture_node(w, i))
             return false;
-        pl_remove_side(&own, pl_find_side(&own, c->of.by));
-        if (!pl_is_equal_condition(&own, &c->rest))
+    for (int k = 0; k < w->n_components; k++)
+        if (!capture_merges(w, &w->c[k]) || !lives_as_before(w, &w->c[k]))
             return false;
-        for (int k = 0; k < n->n_in; k++)
-            if (!reads(w, c, taken, n->in[k]))
-                return false;
-        for (int k = 0; k < n->n_ctrl; k++) {
-            const struct pl_node *from = node_of(w, n->ctrl[k]);
-            struct pl_edge by;
-            if (is_inside(w, n->ctrl[k]))
-                continue;
-            if (!pl_is_switch(from)) {
-                if (!wait_for(w, c, n->ctrl[k]))
-                    return false;
-                continue;
-            }
-            if (!pl_is_choice(w->g, from, &by)) /* a pivot of a loop around */
-                return false;
-            for (int j = 0; j < from->n_in; j++)
-                if (!wait_for(w, c, from->in[j].node))
-                    return false;
-            for (int j = 0; j < from->n_ctrl; j++)
-                if (!wait_for(w, c, from->ctrl[j]))
-                    return false;
-        }
-    }
-    for (int k = 0; k < w->n_components; k++) {
-        struct component *c = &w->c[k];
-        for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
-            const struct pl_node *m = node_of(w, w->merge[j]);
-            struct pl_condition rest;
-            struct pl_side of; /* each Merge says by itself which input is which side */
-            pl_merged(&w->all, m, &of, &rest);
-            if (pl_is(m, "RefMerge") || !reads(w, c, of.taken, m->in[0]) ||
-                !reads(w, c, !of.taken, m->in[1]))
-                return false;
-            for (int q = 0; q < m->n_ctrl; q++)
-                if (!wait_for(w, c, m->ctrl[q]))
-                    return false;
-        }
-        /* It runs where, and only where, the branch was alive. */
-        struct pl_condition own = {.n = 0}, more;
-        if (c->by.node < 0 || pl_is_ref(w->g, c->by) || !pl_edge_condition(&w->all, c->by, &more) ||
-            !pl_add_condition(&own, &more))
-            return false;
-        for (int j = 0; j < c->n_captures; j++)
-            if (!pl_edge_condition(&w->all, c->capture[j], &more) || !pl_add_condition(&own, &more))
-                return false;
-        for (int j = 0; j < c->n_ctrl; j++)
-            if (!pl_add_condition(&own, &w->all.on[c->ctrl[j]]))
-                return false;
-        if (!pl_is_equal_condition(&own, &c->rest))
-            return false;
-    }
     return true;
 }
 
@@ -319,79 +335,100 @@ static bool is_replaced(const struct work *w, int i)
            (pl_is_merge(n) && !pl_is_loop_merge(w->g, n) && w->all.on[i].n + 1 == w->depth);
 }
 
-/* Whether the graph has no cycle when every component is one node. Those are told by their roots,
- * w->n + index. */
+/* The graph as it would be when every component is one node: those are told by their roots, w->n +
+ * index. */
+struct outline {
+    int *waits;      /* per node: so many edges come in; counted when they are filled in */
+    int *first, *to; /* node i's edges lead to to[first[i]] .. to[first[i + 1] - 1] */
+    bool fill;
+};
+
+static int outlined(struct work *w, int i)
+{
+    const int at = w->component[root_of(w, i)];
+    return at >= 0 && is_replaced(w, i) ? w->n + at : i;
+}
+
+/* Counted one place further on, so that filling in moves each count to its start. */
+static void outline_edge(struct work *w, struct outline *o, int from, int to)
+{
+    const int f = outlined(w, from);
+    if (!o->fill) {
+        o->first[f + 2]++;
+        return;
+    }
+    o->to[o->first[f + 1]++] = to;
+    o->waits[to]++;
+}
+
+static void outline_edges(struct work *w, struct outline *o)
+{
+    for (int i = 0; i < w->n; i++) {
+        const struct pl_node *x = node_of(w, i);
+        if (x->kind == PL_GONE || outlined(w, i) >= w->n)
+            continue;
+        for (int k = 0; k < x->n_in + x->n_ctrl; k++) {
+            const int from = k < x->n_in ? x->in[k].node : x->ctrl[k - x->n_in];
+            if (!pl_is_merge(x) || !pl_is_back(node_of(w, from)))
+                outline_edge(w, o, from, i);
+        }
+    }
+    for (int k = 0; k < w->n_components; k++) {
+        const struct component *c = &w->c[k];
+        outline_edge(w, o, c->by.node, w->n + k);
+        for (int j = 0; j < c->n_captures; j++)
+            outline_edge(w, o, c->capture[j].node, w->n + k);
+        for (int j = 0; j < c->n_ctrl; j++)
+            outline_edge(w, o, c->ctrl[j], w->n + k);
+    }
+}
+
+/* Whether all of its n nodes can be put into an order. `ready` has room for them. */
+static bool has_order(struct work *w, struct outline *o, int n, int *ready)
+{
+    int n_ready = 0, n_done = 0, n_all = 0;
+    for (int i = 0; i < n; i++) {
+        if (i < w->n && (node_of(w, i)->kind == PL_GONE || outlined(w, i) != i))
+            continue;
+        n_all++;
+        if (!o->waits[i])
+            ready[n_ready++] = i;
+    }
+    while (n_done < n_ready) {
+        const int i = ready[n_done++];
+        for (int k = o->first[i]; k < o->first[i + 1]; k++)
+            if (--o->waits[o->to[k]] == 0)
+                ready[n_ready++] = o->to[k];
+    }
+    return n_done == n_all;
+}
+
 static bool stays_acyclic(struct work *w)
 {
     const int n = w->n + w->n_components;
-    int *waits = calloc((size_t)n + 1, sizeof *waits),
-        *first = calloc((size_t)n + 2, sizeof *first);
-    int *ready = malloc(((size_t)n + 1) * sizeof *ready), *to = NULL;
     size_t edges = 0;
-    int n_ready = 0, n_done = 0, n_all = 0;
-    bool ok = false;
     for (int i = 0; i < w->n; i++)
         if (node_of(w, i)->kind != PL_GONE)
             edges += (size_t)(node_of(w, i)->n_in + node_of(w, i)->n_ctrl);
     for (int k = 0; k < w->n_components; k++)
         edges += (size_t)(w->c[k].n_captures + w->c[k].n_ctrl + 1);
-    to = malloc((edges + 1) * sizeof *to);
-    if (!waits || !first || !ready || !to)
-        goto end;
-#define SELF(i)                                                                                    \
-    (w->component[root_of(w, i)] >= 0 && is_replaced(w, i) ? w->n + w->component[root_of(w, i)]    \
-                                                           : (i))
-    for (int fill = 0; fill < 2; fill++) {
-        for (int i = 0; i < w->n; i++) {
-            const struct pl_node *x = node_of(w, i);
-            const int self = SELF(i);
-            if (x->kind == PL_GONE || self >= w->n)
-                continue;
-            for (int k = 0; k < x->n_in + x->n_ctrl; k++) {
-                const int f = k < x->n_in ? x->in[k].node : x->ctrl[k - x->n_in];
-                if (pl_is_merge(x) && pl_is_back(node_of(w, f)))
-                    continue;
-                if (fill) {
-                    to[first[SELF(f) + 1]++] = self;
-                    waits[self]++;
-                } else
-                    first[SELF(f) + 2]++;
-            }
-        }
-        for (int c = 0; c < w->n_components; c++)
-            for (int k = -1; k < w->c[c].n_captures + w->c[c].n_ctrl; k++) {
-                const int f = k < 0                    ? w->c[c].by.node
-                              : k < w->c[c].n_captures ? w->c[c].capture[k].node
-                                                       : w->c[c].ctrl[k - w->c[c].n_captures];
-                if (fill) {
-                    to[first[SELF(f) + 1]++] = w->n + c;
-                    waits[w->n + c]++;
-                } else
-                    first[SELF(f) + 2]++;
-            }
-        for (int i = 0; !fill && i < n; i++)
-            first[i + 2] += first[i + 1];
+    int *ready = malloc(((size_t)n + 1) * sizeof *ready);
+    struct outline o = {.waits = calloc((size_t)n + 1, sizeof *o.waits),
+                        .first = calloc((size_t)n + 2, sizeof *o.first),
+                        .to = malloc((edges + 1) * sizeof *o.to)};
+    bool ok = ready && o.waits && o.first && o.to;
+    if (ok) {
+        outline_edges(w, &o);
+        for (int i = 0; i < n; i++)
+            o.first[i + 2] += o.first[i + 1];
+        o.fill = true;
+        outline_edges(w, &o);
+        ok = has_order(w, &o, n, ready);
     }
-    for (int i = 0; i < n; i++) {
-        if (i < w->n && (node_of(w, i)->kind == PL_GONE || SELF(i) != i))
-            continue;
-        n_all++;
-        if (!waits[i])
-            ready[n_ready++] = i;
-    }
-    while (n_done < n_ready) {
-        const int i = ready[n_done++];
-        for (int k = first[i]; k < first[i + 1]; k++)
-            if (--waits[to[k]] == 0)
-                ready[n_ready++] = to[k];
-    }
-    ok = n_done == n_all;
-#undef SELF
-end:
-    free(waits);
-    free(first);
+    free(o.waits);
+    free(o.first);
+    free(o.to);
     free(ready);
-    free(to);
     return ok;
 }
 
