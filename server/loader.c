@@ -88,8 +88,9 @@ void srv_loader_release(struct srv_loader *l, int64_t held)
     rt_mutex_unlock(&l->mu);
 }
 
-/* The request was made up: zeros, 1 for every unknown dimension. That a model refuses these may be
- * natural, but whatever it has too little memory for, it will have too little for again. */
+/* The request was made up: zeros, 1 for every unknown dimension. That a model refuses these is
+ * natural (an empty tf.Example lacks its features), but whatever it has too little memory for, it
+ * will have too little for again. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
 {
     const struct srv_load *load = arg;
@@ -100,7 +101,7 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
                "model %s version %lld: warm-up of signature \"%s\" failed, requests may: %.*s",
                load->model, (long long)load->version, signature, n, why);
     else
-        RT_LOG(RT_LOG_INFO,
+        RT_LOG(err->code == RT_INVALID_ARGUMENT ? RT_LOG_DEBUG : RT_LOG_INFO,
                "model %s version %lld: signature \"%s\" is not warmed up, zeros of shapes of 1 "
                "fail: %.*s",
                load->model, (long long)load->version, signature, n, why);
