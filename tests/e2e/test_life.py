@@ -146,10 +146,9 @@ class AsTensorflow(Case):
 
             wait_for(connected, 20, "the port")
             self.assertEqual(server.predict("m", [1.0]), [2.5])
-            self.assertIn("Running gRPC ModelServer at 0.0.0.0:", server.log())
-            self.assertIn("NET_LOG: Entering the event loop ...", server.log())
-            self.assertIn(f"Exporting HTTP/REST API at:localhost:{server.rest_port} ...",
-                          server.log())
+            for line in ("Running gRPC ModelServer at 0.0.0.0:", "NET_LOG: Entering the event loop ...",
+                         f"Exporting HTTP/REST API at:localhost:{server.rest_port} ..."):
+                wait_for(lambda line=line: line in server.log(), 20, line)
 
     def test_a_model_that_fails_ends_the_start(self):
         os.makedirs(self.path("m", "1"))
