@@ -12,7 +12,9 @@
 #include "runtime/fuse.h"
 #include "runtime/rnn_loop.h"
 
-enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16 };
+/* MAX_SCANS: of nodes, by all frames that are looked at: each looks through the graph. What is
+ * beyond is a loop as any other. */
+enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
     struct pl_rnn_loop l;
@@ -441,14 +443,28 @@ static bool understood(struct frame *f)
            is_array(f, l->arrays, pl_first_cell(l)->depth, &l->x_rows) && find_readers(f, array);
 }
 
+static bool has_arrays(const struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (pl_is(&g->node[i], "TensorArrayV3"))
+            return true;
+    return false;
+}
+
 enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
+    int64_t scans_left = MAX_SCANS;
 
     *changed = false;
+    if (!has_arrays(g))
+        return RT_OK;
     for (int i = 0, n = g->n; i < n && !st; i++) {
         if (!pl_is(&g->node[i], "LoopCond") || g->node[i].n_in != 1)
             continue;
+        scans_left -= g->n;
+        if (scans_left < 0)
+            break;
         struct frame *f = calloc(1, sizeof *f);
         int *copy = calloc((size_t)g->n + 1, sizeof *copy);
         if (f && copy) {

@@ -4,6 +4,11 @@
  * loop's variables, and one node (PL_WHILE) takes its place. Inner loops come first, and branches
  * before loops (raise.c): a body with tokens of its own stays, and so does a frame that is entered,
  * left or waited for in any other way than tf.while_loop's.
+ *
+ * A round raises the loops that have none inside them. It looks at the graph as it came: what was
+ * understood is copied out of it and a new node appended, and only at its end are all readers
+ * rewired at once. So a loop costs what it has in it, not what the graph has; where loops that
+ * cannot be raised read much of each other, MAX_VISITS ends it, and the frames stay.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +16,8 @@
 #include "runtime/condition.h"
 #include "runtime/region.h"
 
-enum { NONE = -1, MAX_VARIABLES = 1024 };
+/* MAX_VISITS: of nodes and edges in a round, for each that there is. */
+enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
 /* Where a node of the frame is needed. */
 enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 /* only where the body runs */ };
@@ -20,16 +26,33 @@ struct variable {
     int enter, merge, next, choice; /* the last three of what changes; choice: NONE if unread */
 };
 
+struct member { /* an Enter, or a Merge of a loop, by the name of its frame */
+    struct rt_span frame;
+    int node;
+};
+
 struct loop {
     struct pl_graph *g;
     int n; /* nodes of the graph as it came */
-    const struct pl_conditions *all;
+    struct pl_conditions all;
+    struct member *member;
+    int n_members;
+    int *first, *reader; /* per node: who reads it or waits for it, reader[first[i]] and on */
+    int *turn;           /* per node: its place in the order */
+    bool *kept;          /* per node: fetched, or a target */
+    bool *raised;        /* per node: part of a loop that has been raised in this round */
+    struct pl_edge *end; /* per node: of an Exit, what takes its place */
+    int64_t visits_left;
+
+    /* The loop that is looked at. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
     int n_variables, n_changing; /* those that change come first */
     uint8_t *mark;               /* per node */
+    int *own, n_own;             /* those that have one */
     int *variable_of;            /* per node, of a Merge, a Switch or a constant Enter */
     int *copy;                   /* per node: in the region that is being made */
+    int *used, n_used;           /* free constants that have one */
     int *stack;
     struct rt_error *err;
 };
@@ -39,12 +62,28 @@ static const struct pl_node *node_of(const struct loop *l, int i)
     return &l->g->node[i];
 }
 
+static bool visit(struct loop *l, int64_t n)
+{
+    l->visits_left -= n;
+    return l->visits_left >= 0;
+}
+
+static void set_mark(struct loop *l, int i, uint8_t as)
+{
+    if (!l->mark[i])
+        l->own[l->n_own++] = i;
+    l->mark[i] |= as;
+}
+
 /* ---- variables ---- */
 
-static bool is_in_frame(const struct pl_node *enter, struct rt_span name)
+static int by_frame(const void *a, const void *b)
 {
-    const struct rt_span own = rt_attr_str(enter->def, "frame_name");
-    return own.n == name.n && memcmp(own.p, name.p, own.n) == 0;
+    const struct member *x = a, *y = b;
+    if (x->frame.n != y->frame.n)
+        return x->frame.n < y->frame.n ? -1 : 1;
+    const int c = x->frame.n ? memcmp(x->frame.p, y->frame.p, x->frame.n) : 0;
+    return c ? c : x->node - y->node;
 }
 
 static bool add_variable(struct loop *l, struct variable v)
@@ -53,27 +92,34 @@ static bool add_variable(struct loop *l, struct variable v)
         return false;
     const int k = l->n_variables++;
     l->v[k] = v;
-    l->mark[v.enter] = OF_FRAME;
+    set_mark(l, v.enter, OF_FRAME);
     l->variable_of[v.merge == NONE ? v.enter : v.merge] = k;
-    if (v.merge != NONE)
-        l->mark[v.merge] = l->mark[v.next] = OF_FRAME;
+    if (v.merge != NONE) {
+        set_mark(l, v.merge, OF_FRAME);
+        set_mark(l, v.next, OF_FRAME);
+    }
     return true;
 }
 
-/* A Merge of this frame; what else reads its Enter and its NextIteration is found later. */
-static bool add_merge(struct loop *l, int i, struct rt_span name)
+/* The Enter and the NextIteration that a Merge joins. */
+static bool parts_of(const struct loop *l, int i, struct variable *v)
 {
     const struct pl_node *n = node_of(l, i);
-    struct variable v = {.merge = i, .choice = NONE};
+    *v = (struct variable){.merge = i, .choice = NONE};
     if (n->n_in != 2 || n->n_ctrl)
         return false;
     const int first = pl_is(node_of(l, n->in[0].node), "Enter") ? 0 : 1;
-    v.enter = n->in[first].node;
-    v.next = n->in[1 - first].node;
-    if (!pl_is(node_of(l, v.enter), "Enter") || !pl_is(node_of(l, v.next), "NextIteration"))
-        return false;
-    return !is_in_frame(node_of(l, v.enter), name) ||
-           (pl_is(n, "Merge") && !l->mark[v.enter] && !l->mark[v.next] && add_variable(l, v));
+    v->enter = n->in[first].node;
+    v->next = n->in[1 - first].node;
+    return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
+}
+
+/* What else reads its Enter and its NextIteration is found later. */
+static bool add_merge(struct loop *l, int i)
+{
+    struct variable v;
+    return parts_of(l, i, &v) && pl_is(node_of(l, i), "Merge") && !l->mark[v.enter] &&
+           !l->mark[v.next] && add_variable(l, v);
 }
 
 static bool is_entered_well(const struct loop *l, const struct pl_node *enter, bool is_constant)
@@ -84,34 +130,59 @@ static bool is_entered_well(const struct loop *l, const struct pl_node *enter, b
                                                    : !pl_is_ref(l->g, enter->in[0]);
 }
 
+/* The first of the frame that the condition ends; n_members: there is none. */
+static int find_frame(const struct loop *l)
+{
+    struct member sought = {.node = NONE};
+    struct variable v;
+    for (int k = l->first[l->cond]; k < l->first[l->cond + 1] && !sought.frame.p; k++) {
+        const struct pl_node *n = node_of(l, l->reader[k]);
+        if (pl_is(n, "Switch") && n->in[1].node == l->cond &&
+            pl_is_loop_merge(l->g, node_of(l, n->in[0].node)) && parts_of(l, n->in[0].node, &v))
+            sought.frame = rt_attr_str(node_of(l, v.enter)->def, "frame_name");
+    }
+    int low = 0, high = sought.frame.p ? l->n_members : 0;
+    if (!high)
+        return l->n_members;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (by_frame(&l->member[middle], &sought) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_of_frame(const struct loop *l, int at, int first)
+{
+    const struct rt_span a = l->member[first].frame, b = l->member[at].frame;
+    return a.n == b.n && (!a.n || memcmp(a.p, b.p, a.n) == 0);
+}
+
 static bool find_variables(struct loop *l)
 {
-    const struct pl_graph *g = l->g;
-    struct rt_span name = {0};
-    for (int i = 0; i < l->n && !name.p; i++) {
-        const struct pl_node *n = node_of(l, i), *m;
-        if (!pl_is(n, "Switch") || n->in[1].node != l->cond)
-            continue;
-        m = node_of(l, n->in[0].node);
-        for (int k = 0; pl_is(m, "Merge") && k < m->n_in; k++)
-            if (pl_is(node_of(l, m->in[k].node), "Enter"))
-                name = rt_attr_str(node_of(l, m->in[k].node)->def, "frame_name");
-    }
-    if (!name.p)
+    const int first = find_frame(l);
+    int end = first;
+    while (end < l->n_members && is_of_frame(l, end, first))
+        end++;
+    if (first == end || !visit(l, end - first + l->first[l->cond + 1] - l->first[l->cond]))
         return false;
-    for (int i = 0; i < l->n; i++)
-        if (pl_is_loop_merge(g, node_of(l, i)) && !add_merge(l, i, name))
+    for (int k = first; k < end; k++)
+        if (pl_is_merge(node_of(l, l->member[k].node)) && !add_merge(l, l->member[k].node))
             return false;
     l->n_changing = l->n_variables;
-    for (int i = 0; i < l->n; i++) {
+    for (int k = first; k < end; k++) {
+        const int i = l->member[k].node;
         const struct pl_node *n = node_of(l, i);
-        if (!pl_is_either(n, "Enter", "RefEnter") || !is_in_frame(n, name))
+        if (pl_is_merge(n))
             continue;
         if (!is_entered_well(l, n, l->mark[i] == 0) ||
             (!l->mark[i] && !add_variable(l, (struct variable){i, NONE, NONE, NONE})))
             return false;
     }
-    for (int i = 0; i < l->n; i++) {
+    for (int at = l->first[l->cond]; at < l->first[l->cond + 1]; at++) {
+        const int i = l->reader[at];
         const struct pl_node *n = node_of(l, i);
         if (!pl_is_switch(n) || n->in[1].node != l->cond)
             continue;
@@ -121,9 +192,9 @@ static bool find_variables(struct loop *l)
             return false;
         l->v[k].choice = i;
         l->variable_of[i] = k;
-        l->mark[i] = OF_FRAME;
+        set_mark(l, i, OF_FRAME);
     }
-    l->mark[l->cond] = OF_FRAME;
+    set_mark(l, l->cond, OF_FRAME);
     return l->n_changing > 0;
 }
 
@@ -150,9 +221,9 @@ static bool walk(struct loop *l, int from, uint8_t as)
         bool waits = false;
         if (l->mark[i] & as)
             continue;
-        if (!may_move(n))
+        if (!may_move(n) || !visit(l, 1 + n->n_in + n->n_ctrl))
             return false;
-        l->mark[i] |= as;
+        set_mark(l, i, as);
         for (int k = 0; k < n->n_in + n->n_ctrl; k++) {
             const int in = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
             if (pl_is_free(node_of(l, in)))
@@ -189,11 +260,19 @@ static bool waits_well(const struct loop *l, int ctrl)
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
 /* Which nodes are dead in the round that ends the loop: behind output 1 of a Switch. */
 static void find_living(struct loop *l)
 {
-    for (int at = 0; at < l->all->n_order; at++) {
-        const int i = l->all->order[at];
+    for (int at = 0; at < l->n_own; at++)
+        l->stack[at] = l->turn[l->own[at]];
+    qsort(l->stack, (size_t)l->n_own, sizeof *l->stack, by_number);
+    for (int at = 0; at < l->n_own; at++) {
+        const int i = l->all.order[l->stack[at]];
         const struct pl_node *n = node_of(l, i);
         bool lives = false;
         if (!(l->mark[i] & (IN_BODY | IN_CONDITION)))
@@ -237,28 +316,33 @@ static bool is_exit(const struct loop *l, const struct pl_node *n)
            n->n_ctrl == 0;
 }
 
-static bool is_closed(const struct loop *l)
+/* Nothing else reads a node of the loop, but for its Exits what the Switches end with. */
+static bool is_read_inside(struct loop *l, int i)
 {
-    for (int i = 0; i < l->n; i++) {
+    if (l->kept[i] || l->raised[i] || !visit(l, l->first[i + 1] - l->first[i]))
+        return false;
+    for (int k = l->first[i]; k < l->first[i + 1]; k++)
+        if (!l->mark[l->reader[k]] && !is_exit(l, node_of(l, l->reader[k])))
+            return false;
+    return true;
+}
+
+static bool is_closed(struct loop *l)
+{
+    for (int at = 0; at < l->n_own; at++) {
+        const int i = l->own[at];
         const struct pl_node *n = node_of(l, i);
-        if (n->kind == PL_GONE || (l->mark[i] & OF_FRAME) || is_exit(l, n))
+        if (!is_read_inside(l, i))
+            return false;
+        if (l->mark[i] & OF_FRAME)
             continue;
-        if (l->mark[i]) {
-            if (!is_on_one_side(l, i))
-                return false;
-            for (int k = 0; k < n->n_in; k++)
-                if (!reads_well(l, n->in[k], l->mark[i]))
-                    return false;
-            for (int k = 0; k < n->n_ctrl; k++)
-                if (!waits_well(l, n->ctrl[k]))
-                    return false;
-            continue;
-        }
+        if (!is_on_one_side(l, i))
+            return false;
         for (int k = 0; k < n->n_in; k++)
-            if (l->mark[n->in[k].node])
+            if (!reads_well(l, n->in[k], l->mark[i]))
                 return false;
         for (int k = 0; k < n->n_ctrl; k++)
-            if (l->mark[n->ctrl[k]])
+            if (!waits_well(l, n->ctrl[k]))
                 return false;
     }
     for (int k = 0; k < l->n_variables; k++) { /* each is read by its own alone */
@@ -269,12 +353,6 @@ static bool is_closed(const struct loop *l)
             if (l->mark[enter->ctrl[j]])
                 return false;
     }
-    for (int k = 0; k < l->g->n_fetches; k++)
-        if (l->mark[l->g->fetch[k].node])
-            return false;
-    for (int k = 0; k < l->g->n_targets; k++)
-        if (l->mark[l->g->target[k]])
-            return false;
     return true;
 }
 
@@ -291,6 +369,7 @@ static bool understood(struct loop *l)
             if (!walk(l, next->ctrl[j], IN_BODY) || !waits_well(l, next->ctrl[j]))
                 return false;
     }
+    qsort(l->own, (size_t)l->n_own, sizeof *l->own, by_number);
     find_living(l);
     return reads_well(l, node_of(l, l->cond)->in[0], IN_CONDITION) && is_closed(l);
 }
@@ -308,8 +387,10 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
             return RT_OK;
         e = enter->in[0]; /* a handle, of which the readers know what to do with it */
     }
-    if (l->copy[e.node] < 0) /* a free constant */
+    if (l->copy[e.node] < 0) { /* a free constant */
         l->copy[e.node] = pl_region_node(l->g, e.node, false, to, l->err);
+        l->used[l->n_used++] = e.node;
+    }
     *out = (struct pl_edge){l->copy[e.node], e.out};
     return l->copy[e.node] < 0 ? RT_RESOURCE_EXHAUSTED : RT_OK;
 }
@@ -318,7 +399,10 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
 static enum rt_status copy_nodes(struct loop *l, struct pl_graph *to, uint8_t as)
 {
     enum rt_status st = RT_OK;
-    for (int i = 0; i < l->n; i++) {
+    while (l->n_used)
+        l->copy[l->used[--l->n_used]] = NONE;
+    for (int at = 0; at < l->n_own; at++) {
+        const int i = l->own[at];
         l->copy[i] = NONE;
         if (!(l->mark[i] & as))
             continue;
@@ -328,7 +412,8 @@ static enum rt_status copy_nodes(struct loop *l, struct pl_graph *to, uint8_t as
         if (has_effect(&to->node[l->copy[i]]) && !pl_add_target(to, l->copy[i]))
             return rt_fail_memory(l->err, "a plan", 0);
     }
-    for (int i = 0; i < l->n && !st; i++) {
+    for (int at = 0; at < l->n_own && !st; at++) {
+        const int i = l->own[at];
         if (!(l->mark[i] & as))
             continue;
         const struct pl_node *old = node_of(l, i);
@@ -413,33 +498,45 @@ static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const u
     return pl_make_regions(g, l->at, &r, l->err);
 }
 
+/* What it takes away stays as it is until the round ends. */
+static void note_end(struct loop *l)
+{
+    for (int k = 0; k < l->n_changing; k++) {
+        const int choice = l->v[k].choice;
+        for (int j = choice < 0 ? 0 : l->first[choice]; choice >= 0 && j < l->first[choice + 1];
+             j++)
+            if (is_exit(l, node_of(l, l->reader[j])))
+                l->end[l->reader[j]] = (struct pl_edge){l->at, k};
+    }
+    for (int at = 0; at < l->n_own; at++)
+        l->raised[l->own[at]] = true;
+}
+
 static void rewire(struct loop *l)
 {
     struct pl_graph *g = l->g;
-    for (int i = 0; i < l->n; i++) { /* an Exit: in `copy` which variable it is */
-        const bool leaves = g->node[i].kind != PL_GONE && is_exit(l, &g->node[i]);
-        l->copy[i] = leaves ? l->variable_of[g->node[i].in[0].node] : NONE;
-    }
-    for (int i = 0; i < g->n; i++) {
-        struct pl_node *n = &g->node[i];
-        for (int k = 0; n->kind != PL_GONE && k < n->n_in; k++)
-            if (n->in[k].node < l->n && l->copy[n->in[k].node] != NONE)
-                n->in[k] = (struct pl_edge){l->at, l->copy[n->in[k].node]};
-        for (int k = 0; n->kind != PL_GONE && k < n->n_ctrl; k++)
-            if (n->ctrl[k] < l->n && l->copy[n->ctrl[k]] != NONE)
-                n->ctrl[k] = l->at;
-    }
-    for (int k = 0; k < g->n_fetches; k++)
-        if (g->fetch[k].node < l->n && l->copy[g->fetch[k].node] != NONE)
-            g->fetch[k] = (struct pl_edge){l->at, l->copy[g->fetch[k].node]};
-    for (int k = 0; k < g->n_targets; k++)
-        if (g->target[k] < l->n && l->copy[g->target[k]] != NONE)
-            g->target[k] = l->at;
+#define IS_END(i) ((i) < l->n && l->end[i].node != NONE)
     for (int i = 0; i < l->n; i++)
-        if (l->mark[i] || l->copy[i] != NONE) {
+        if (l->raised[i] || IS_END(i)) {
             rt_tensor_clear(&g->node[i].value);
             g->node[i].kind = PL_GONE;
         }
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        for (int k = 0; n->kind != PL_GONE && k < n->n_in; k++)
+            if (IS_END(n->in[k].node))
+                n->in[k] = l->end[n->in[k].node];
+        for (int k = 0; n->kind != PL_GONE && k < n->n_ctrl; k++)
+            if (IS_END(n->ctrl[k]))
+                n->ctrl[k] = l->end[n->ctrl[k]].node;
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        if (IS_END(g->fetch[k].node))
+            g->fetch[k] = l->end[g->fetch[k].node];
+    for (int k = 0; k < g->n_targets; k++)
+        if (IS_END(g->target[k]))
+            g->target[k] = l->end[g->target[k]].node;
+#undef IS_END
 }
 
 static enum rt_status raise(struct loop *l)
@@ -457,8 +554,7 @@ static enum rt_status raise(struct loop *l)
         st = fill_regions(l, dtype);
     if (!st) {
         pl_set_region_effect(&l->g->node[l->at]);
-        rewire(l);
-        pl_prune(l->g);
+        note_end(l);
     }
     free(in);
     free(dtype);
@@ -478,40 +574,133 @@ static bool has_only_loops(const struct pl_graph *g)
     return any;
 }
 
-static enum rt_status try_loop(struct pl_graph *g, const struct pl_conditions *all, int cond,
-                               bool *changed, struct rt_error *err)
+/* ---- a round ---- */
+
+static bool allocate(struct loop *l, size_t edges)
 {
-    const size_t n = (size_t)g->n + 1;
-    size_t edges = n;
+    const size_t n = (size_t)l->n + 2;
+    l->member = malloc(n * sizeof *l->member);
+    l->first = calloc(n, sizeof *l->first);
+    l->reader = malloc((edges + 1) * sizeof *l->reader);
+    l->turn = malloc(n * sizeof *l->turn);
+    l->kept = calloc(n, sizeof *l->kept);
+    l->raised = calloc(n, sizeof *l->raised);
+    l->end = malloc(n * sizeof *l->end);
+    l->mark = calloc(n, sizeof *l->mark);
+    l->own = malloc(n * sizeof *l->own);
+    l->variable_of = malloc(n * sizeof *l->variable_of);
+    l->copy = malloc(n * sizeof *l->copy);
+    l->used = malloc(n * sizeof *l->used);
+    l->stack = malloc((n + edges) * sizeof *l->stack);
+    return l->member && l->first && l->reader && l->turn && l->kept && l->raised && l->end &&
+           l->mark && l->own && l->variable_of && l->copy && l->used && l->stack;
+}
+
+static void free_loop(struct loop *l)
+{
+    pl_conditions_clear(&l->all);
+    free(l->member);
+    free(l->first);
+    free(l->reader);
+    free(l->turn);
+    free(l->kept);
+    free(l->raised);
+    free(l->end);
+    free(l->mark);
+    free(l->own);
+    free(l->variable_of);
+    free(l->copy);
+    free(l->used);
+    free(l->stack);
+    free(l);
+}
+
+static int input_of(const struct pl_node *n, int k)
+{
+    return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+}
+
+/* False: a Merge is none of tf.while_loop's. */
+static bool index_graph(struct loop *l)
+{
+    const struct pl_graph *g = l->g;
+    struct variable v;
+    for (int i = 0; i < l->n; i++) {
+        const struct pl_node *n = node_of(l, i);
+        l->variable_of[i] = l->copy[i] = NONE;
+        l->end[i] = (struct pl_edge){NONE, 0};
+        if (n->kind == PL_GONE)
+            continue;
+        for (int k = 0; k < n->n_in + n->n_ctrl; k++)
+            l->first[input_of(n, k) + 2]++;
+        const bool merges = pl_is_loop_merge(g, n);
+        if (merges && !parts_of(l, i, &v))
+            return false;
+        if (merges || pl_is_either(n, "Enter", "RefEnter"))
+            l->member[l->n_members++] = (struct member){
+                rt_attr_str(node_of(l, merges ? v.enter : i)->def, "frame_name"), i};
+    }
+    /* Counted one place further on, so that filling in moves each count to its start. */
+    for (int i = 0; i < l->n; i++)
+        l->first[i + 2] += l->first[i + 1];
+    for (int i = 0; i < l->n; i++) {
+        const struct pl_node *n = node_of(l, i);
+        for (int k = 0; n->kind != PL_GONE && k < n->n_in + n->n_ctrl; k++)
+            l->reader[l->first[input_of(n, k) + 1]++] = i;
+    }
+    for (int k = 0; k < l->all.n_order; k++)
+        l->turn[l->all.order[k]] = k;
+    for (int k = 0; k < g->n_fetches; k++)
+        l->kept[g->fetch[k].node] = true;
+    for (int k = 0; k < g->n_targets; k++)
+        l->kept[g->target[k]] = true;
+    if (l->n_members)
+        qsort(l->member, (size_t)l->n_members, sizeof *l->member, by_frame);
+    return true;
+}
+
+static void forget(struct loop *l)
+{
+    for (; l->n_own; l->n_own--) {
+        const int i = l->own[l->n_own - 1];
+        l->mark[i] = 0;
+        l->variable_of[i] = l->copy[i] = NONE;
+    }
+    while (l->n_used)
+        l->copy[l->used[--l->n_used]] = NONE;
+    l->n_variables = l->n_changing = 0;
+}
+
+static enum rt_status raise_innermost(struct pl_graph *g, bool *changed, struct rt_error *err)
+{
     enum rt_status st = RT_OK;
-    for (int i = 0; i < g->n; i++)
-        if (g->node[i].kind != PL_GONE)
-            edges += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
+    size_t edges = 0;
     struct loop *l = calloc(1, sizeof *l);
     if (!l)
         return rt_fail_memory(err, "a plan", sizeof *l);
     l->g = g;
     l->n = g->n;
-    l->all = all;
-    l->cond = cond;
     l->err = err;
-    l->mark = calloc(n, sizeof *l->mark);
-    l->variable_of = malloc(n * sizeof *l->variable_of);
-    l->copy = malloc(n * sizeof *l->copy);
-    l->stack = malloc(edges * sizeof *l->stack);
-    if (l->mark && l->variable_of && l->copy && l->stack) {
-        for (int i = 0; i < l->n; i++)
-            l->variable_of[i] = NONE;
-        if (understood(l)) {
-            *changed = true;
-            st = raise(l);
+    for (int i = 0; i < g->n; i++)
+        if (g->node[i].kind != PL_GONE)
+            edges += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
+    l->visits_left = MAX_VISITS * ((int64_t)edges + g->n);
+    if (allocate(l, edges) && pl_conditions_find(&l->all, g) && index_graph(l))
+        for (int i = 0; i < l->n && !st && l->visits_left >= 0; i++) {
+            if (!pl_is(&g->node[i], "LoopCond") || g->node[i].n_in != 1)
+                continue;
+            l->cond = i;
+            if (understood(l)) {
+                *changed = true;
+                st = raise(l);
+            }
+            forget(l);
         }
+    if (*changed && !st) {
+        rewire(l);
+        pl_prune(g);
     }
-    free(l->mark);
-    free(l->variable_of);
-    free(l->copy);
-    free(l->stack);
-    free(l);
+    free_loop(l);
     return st;
 }
 
@@ -519,14 +708,10 @@ enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error
 {
     enum rt_status st = RT_OK;
     *changed = false;
-    for (bool again = has_only_loops(g); again && !st;) { /* what is around a loop comes after it */
-        struct pl_conditions all;
+    bool again = has_only_loops(g); /* what is around a loop comes after it */
+    for (int round = 0; again && !st && round < MAX_ROUNDS; round++) {
         again = false;
-        if (pl_conditions_find(&all, g))
-            for (int i = 0; i < all.n && !st && !again; i++)
-                if (pl_is(&g->node[i], "LoopCond") && g->node[i].n_in == 1)
-                    st = try_loop(g, &all, i, &again, err);
-        pl_conditions_clear(&all);
+        st = raise_innermost(g, &again, err);
         *changed |= again;
     }
     return st;

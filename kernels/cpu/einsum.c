@@ -732,8 +732,10 @@ static enum rt_status multiply(const struct einsum *s, const char *a, const char
     const int64_t size = (int64_t)rt_dtype_size(s->compute), n = view_count(&s->batch);
     int64_t at[MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0, budget = RT_WORK;
 
-    if (s->packed)
-        return kn_packed_run(&s->pack, a, b, c, (char *)r->scratch + s->gemm_at, r);
+    if (s->packed) {
+        char *room = r->scratch; /* NULL: none of the products wants any */
+        return kn_packed_run(&s->pack, a, b, c, room ? room + s->gemm_at : NULL, r);
+    }
     for (int64_t i = 0; i < n; i++) {
         const char *left = a + oa * size, *right = b + ob * size;
         if (kn_gemm_blocks(&s->g, false, s->swapped ? right : left, s->swapped ? left : right,

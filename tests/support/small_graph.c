@@ -77,7 +77,7 @@ float sg_number(struct small_graph *x, float feed, const char *fetch, const char
 
 int sg_count(struct small_graph *x, const char *fetch, const char *target, const char *op)
 {
-    struct rt_arena *arena = rt_arena_new(1 << 20);
+    struct rt_arena *arena = rt_arena_new(1 << 24);
     struct rt_described_plan d;
     int n = 0;
     assert_non_null(arena);

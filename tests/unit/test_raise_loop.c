@@ -115,6 +115,30 @@ static void loops_nest(void **state)
     assert_raised(x, "z_exit", 2);
 }
 
+/* All in one round: there are far fewer rounds than loops here. */
+static void thousands_of_loops_in_series_are_raised_together(void **state)
+{
+    enum { LOOPS = 2000 };
+    struct small_graph *x = *state;
+    char start[32] = "x", node[64], in[64], attrs[64];
+    begin(x);
+    sg_constant(x, "one", "", "1");
+    for (int k = 0; k < LOOPS; k++) {
+        char p[16];
+        snprintf(p, sizeof p, "w%d", k);
+        snprintf(attrs, sizeof attrs, "T=float is_constant=true frame_name='%s'", p);
+        snprintf(node, sizeof node, "%s/one", p);
+        sg_node(x, node, "Enter", "one", attrs);
+        loop(x, p, start, k % 2 ? start : "hundred"); /* every other never runs */
+        snprintf(node, sizeof node, "%s/result", p);
+        snprintf(in, sizeof in, "%s/y %s/one", p, p);
+        sg_node(x, node, "Add", in, "T=float");
+        snprintf(start, sizeof start, "%s/exit", p);
+    }
+    assert_true(sg_number(x, 90, start, NULL) == 100);
+    assert_raised(x, start, LOOPS);
+}
+
 static void a_loop_in_a_branch_runs_where_that_is_taken(void **state)
 {
     struct small_graph *x = *state;
@@ -241,6 +265,7 @@ int main(void)
         TEST(several_variables_and_several_ends),
         TEST(what_condition_and_body_share_is_made_in_both),
         TEST(loops_nest),
+        TEST(thousands_of_loops_in_series_are_raised_together),
         TEST(a_loop_in_a_branch_runs_where_that_is_taken),
         TEST(an_effect_happens_once_in_each_round),
         TEST(a_loop_waits_for_what_stands_before_it),
