@@ -171,6 +171,31 @@ static void its_rows_are_proved_to_stay_apart(void **state)
     }
 }
 
+/* Its matrix is packed, and the packed product wants no memory besides: none is offset. */
+static void a_packed_product_needs_no_memory_besides(void **state)
+{
+    enum { K = 64, N = 80, ROWS = 6 };
+    struct rt_bytes g;
+    struct rt_tensor y, x = numbers(3, (const int64_t[]){2, ROWS / 2, K});
+    (void)state;
+    rt_bytes_init(&g, 1 << 16);
+    gd_node(&g, "x", "Placeholder", "", "dtype=float");
+    gd_node(&g, "dims", "Const", "", "dtype=int32 value=int32<2>:80,64");
+    gd_node(&g, "half", "Const", "", "dtype=float value=float<>:0.5");
+    gd_node(&g, "w", "Fill", "dims half", "T=float index_type=int32");
+    gd_node(&g, "y", "Einsum", "x w", "N=2 T=float equation='abc,dc->abd'");
+    assert_true(run(&g, &x, NULL, true, &y) > 0);
+    for (int64_t i = 0; i < ROWS * N; i++) {
+        float sum = 0;
+        for (int64_t k = 0; k < K; k++)
+            sum += ((const float *)x.data)[i / N * K + k] / 2;
+        assert_true(((const float *)y.data)[i] == sum);
+    }
+    rt_tensor_clear(&x);
+    rt_tensor_clear(&y);
+    rt_bytes_clear(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +203,7 @@ int main(void)
         cmocka_unit_test(what_is_no_dense_layer_gives_the_same),
         cmocka_unit_test(an_input_that_does_not_fit_is_refused_alike),
         cmocka_unit_test(its_rows_are_proved_to_stay_apart),
+        cmocka_unit_test(a_packed_product_needs_no_memory_besides),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }
