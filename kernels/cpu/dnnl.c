@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/sanitizer.h"
 #include "runtime/base/thread.h"
 
 void omp_set_num_threads(int n); /* libgomp's, which oneDNN is linked with */
@@ -63,18 +62,12 @@ static void count_gone(void)
 }
 
 /*
- * What one thread has made in that cache others find, read and free, behind atomics inside the
- * library, which the thread sanitizer does not see. Under it objects are made and freed by one
- * thread at a time; elsewhere the library's own locks are enough.
+ * Objects are made and freed by one thread at a time. The library says that its cache may be used
+ * by many, but emptying it while another thread makes a primitive gave that thread's convolution
+ * another one's code: wrong answers, or an exception (oneDNN 2.6; test_dnnl sees it without this
+ * lock in every second run). Running them needs no lock.
  */
-#if RT_HAS_TSAN
 static struct rt_mutex objects = RT_MUTEX_INIT;
-#define ENTER() rt_mutex_lock(&objects)
-#define LEAVE() rt_mutex_unlock(&objects)
-#else
-#define ENTER() ((void)0)
-#define LEAVE() ((void)0)
-#endif
 
 static void start(void)
 {
@@ -158,7 +151,7 @@ dnnl_status_t kn_dnnl_make(struct kn_dnnl *p, const void *op_desc, dnnl_primitiv
         s = kn_dnnl_attr(&own);
         attr = own;
     }
-    ENTER();
+    rt_mutex_lock(&objects);
     if (!s)
         s = dnnl_primitive_desc_create(&pd, op_desc, attr, engine, NULL);
     if (!s && is_reference(pd))
@@ -166,7 +159,7 @@ dnnl_status_t kn_dnnl_make(struct kn_dnnl *p, const void *op_desc, dnnl_primitiv
     if (!s)
         s = take(p, pd);
     dnnl_primitive_desc_destroy(pd);
-    LEAVE();
+    rt_mutex_unlock(&objects);
     dnnl_primitive_attr_destroy(own);
     return s;
 }
@@ -242,11 +235,11 @@ void kn_dnnl_clear(struct kn_dnnl *p)
     p->idle = NULL;
     if (!p->prim)
         return;
-    ENTER();
+    rt_mutex_lock(&objects);
     dnnl_primitive_destroy(p->prim);
     p->prim = NULL;
     count_gone();
-    LEAVE();
+    rt_mutex_unlock(&objects);
 }
 
 /* NULL: none is idle. */
@@ -322,13 +315,13 @@ dnnl_status_t kn_dnnl_make_reorder(struct kn_dnnl *p, const dnnl_memory_desc_t *
     if (!kn_dnnl_engine())
         return dnnl_runtime_error;
     dnnl_status_t s = kn_dnnl_attr(&attr);
-    ENTER();
+    rt_mutex_lock(&objects);
     if (!s)
         s = dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, attr);
     if (!s)
         s = take(p, pd);
     dnnl_primitive_desc_destroy(pd);
-    LEAVE();
+    rt_mutex_unlock(&objects);
     dnnl_primitive_attr_destroy(attr);
     return s;
 }
