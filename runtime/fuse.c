@@ -77,9 +77,9 @@ enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
      * could take, then tails, and chains, since they take every element-wise node that is left.
      * What is joined only to be read by chains shows when they are there. */
     static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
-        pl_fuse_units, pl_fuse_embeds, pl_fuse_einsums,   pl_fuse_dense,
-        pl_fuse_pools, pl_fuse_masks,  pl_fuse_attention, pl_fuse_norms,
-        pl_fuse_pads,  pl_fuse_tails,  pl_fuse_chains,    pl_fuse_joins,
+        pl_fuse_units, pl_fuse_embeds,    pl_fuse_einsums,   pl_fuse_dense, pl_fuse_pools,
+        pl_fuse_masks, pl_fuse_softmaxes, pl_fuse_attention, pl_fuse_norms, pl_fuse_pads,
+        pl_fuse_tails, pl_fuse_chains,    pl_fuse_joins,
     };
     enum rt_status st = drop_targets(g, err);
 

@@ -38,7 +38,8 @@ enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err); /* before attention */
+enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);     /* before attention */
+enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err); /* before attention */
 enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);

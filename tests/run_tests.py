@@ -111,14 +111,14 @@ def unit(tally, preset, env=None):
             tally.add(f"{preset} {name}", passed, failed)
 
 
-def end_to_end(tally, preset, slow, env=None):
+def end_to_end(tally, preset, slow, env=None, how=""):
     """A file per process, as many at a time as there are cores: most of them wait most of the time."""
     folder = os.path.join(ROOT, "tests", "e2e")
     files = sorted((n for n in os.listdir(folder) if n.startswith("test_") and n.endswith(".py")),
                    key=lambda n: -os.path.getsize(os.path.join(folder, n)))
     if not files:
         return
-    say(f"{preset}: {len(files)} files of end-to-end tests")
+    say(f"{preset}: {how}{len(files)} files of end-to-end tests")
     command = [sys.executable, "tests/e2e/run.py", f"build/{preset}"]
     env = dict(env or {}, SLIPWAY_SLOW=str(slow))
     run(command + ["no file"], env)  # the generated messages, before several want them
@@ -134,7 +134,7 @@ def end_to_end(tally, preset, slow, env=None):
                 failed = 1
             if failed:
                 print(output[-12000:])
-            tally.add(f"{preset} {name}", passed, failed)
+            tally.add(f"{preset} {how}{name}", passed, failed)
 
 
 def container(tally):
@@ -198,6 +198,7 @@ def main():
         if build(tally, "release"):
             unit(tally, "release")
             end_to_end(tally, "release", 1)
+            end_to_end(tally, "release", 1, {"SLIPWAY_FLAGS": "--specialise=off"}, "node by node: ")
         if not args.quick:
             container(tally)
             fuzz(tally, args.seconds)
