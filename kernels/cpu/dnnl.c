@@ -36,38 +36,39 @@ static void stream_free(void *s)
 }
 
 /*
- * A model's layers, signatures and plans want the same primitives again and again, and each has
- * 10 KB of code and more: the library's cache lets them share one. It would hold on to those of
- * models that are gone, so it is emptied whenever half of what there was is gone.
- */
-enum { CACHED = 4096 };
-static atomic_int n_made, most_made;
-
-static void count_made(void)
-{
-    const int n = atomic_fetch_add(&n_made, 1) + 1;
-    int most = atomic_load(&most_made);
-    while (n > most && !atomic_compare_exchange_weak(&most_made, &most, n))
-        ;
-}
-
-static void count_gone(void)
-{
-    const int n = atomic_fetch_sub(&n_made, 1) - 1;
-    int most = atomic_load(&most_made);
-    if (n > most / 2 || !atomic_compare_exchange_strong(&most_made, &most, n))
-        return;
-    dnnl_set_primitive_cache_capacity(0);
-    dnnl_set_primitive_cache_capacity(CACHED);
-}
-
-/*
  * Objects are made and freed by one thread at a time. The library says that its cache may be used
  * by many, but emptying it while another thread makes a primitive gave that thread's convolution
  * another one's code: wrong answers, or an exception (oneDNN 2.6; test_dnnl sees it without this
  * lock in every second run). Running them needs no lock.
  */
 static struct rt_mutex objects = RT_MUTEX_INIT;
+
+/*
+ * A model's layers, signatures and plans want the same primitives again and again, and each has
+ * 10 KB of code and more: the library's cache lets them share one. It would hold on to those of
+ * models that are gone, so it is emptied whenever half of what there was is gone.
+ */
+enum { CACHED = 4096 };
+static int n_made, most_made; /* guarded by objects */
+
+static void count_made(void) RT_REQUIRES(objects);
+static void count_made(void)
+{
+    n_made++;
+    if (n_made > most_made)
+        most_made = n_made;
+}
+
+static void count_gone(void) RT_REQUIRES(objects);
+static void count_gone(void)
+{
+    n_made--;
+    if (n_made > most_made / 2)
+        return;
+    most_made = n_made;
+    dnnl_set_primitive_cache_capacity(0);
+    dnnl_set_primitive_cache_capacity(CACHED);
+}
 
 static void start(void)
 {
@@ -119,6 +120,7 @@ static bool is_reference(const_dnnl_primitive_desc_t pd)
            strstr(name, "ref") != NULL;
 }
 
+static dnnl_status_t take(struct kn_dnnl *p, const_dnnl_primitive_desc_t pd) RT_REQUIRES(objects);
 static dnnl_status_t take(struct kn_dnnl *p, const_dnnl_primitive_desc_t pd)
 {
     dnnl_status_t s = dnnl_success;
