@@ -1,5 +1,6 @@
 /* What a server may answer: the first byte chooses the message, the rest is read as it. What can be
- * read of a tensor is written again, as an input, and read again. */
+ * read of a tensor is written again, as an input, and read again: unless its last string stands for
+ * so many that they do not fit when each is written out. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -17,10 +18,10 @@ static void tensor(struct rt_span bytes, struct rt_arena *arena)
     if (cl_read_tensor(bytes, arena, &budget, &first, &err))
         return;
     first.name = "t";
-    rt_bytes_init(&out, 1 << 24);
-    budget = 1 << 21;
+    rt_bytes_init(&out, 1 << 22);
     if (cl_write_predict(&out, &model, &first, 1, NULL, 0, &err) == RT_OK && !out.failed) {
         struct rt_span rest = rt_span_of(out.p, out.n);
+        budget = (1 << 20) + out.n;
         if (pb_entry_next(&rest, 2, &name, &value) != 1 || !rt_span_is(name, "t") ||
             cl_read_tensor(value, arena, &budget, &again, &err) || again.dtype != first.dtype ||
             slipway_count(&again) != slipway_count(&first))
