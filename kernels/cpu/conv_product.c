@@ -16,6 +16,9 @@ enum {
     COPIED = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
+    /* With so many rows for each core, weights that all of them read cost less than rows that they
+     * fetch from where another core has just written them. */
+    SHARED_ROWS = 64,
     /* Weights that stay in it too; then a block's outputs, which lie far apart at first, may be
      * few. */
     WEIGHTS_CACHED = 1 << 18,
@@ -89,36 +92,28 @@ static int64_t parts_of(int64_t n, int64_t size)
     return n > 0 ? (n - 1) / size + 1 : 0;
 }
 
-/* Parts of even size, none larger than `most`. */
-static int64_t even(int64_t n, int64_t most)
-{
-    const int64_t parts = parts_of(n, most);
-    return parts ? (n + parts - 1) / parts : 1;
-}
-
-/* Blocks of pixels, and for `width` cores so many parts: of the pixels or, where there are more
- * weights than input, of the output channels. */
+/* Blocks of pixels, and for `width` cores so many parts: of the pixels or, where those are few and
+ * the weights many, of the output channels. */
 static void cut(struct state *s, int width)
 {
     const struct kn_product *p = &s->node.product;
     const double all = (double)s->pixels * (double)p->k * (double)p->n;
     int64_t most = all / KN_SHARE < (double)width ? (int64_t)(all / KN_SHARE) : width;
 
-    s->terms = s->in_place ? p->k : even(p->k, MOST_TERMS);
+    s->terms = s->in_place ? p->k : kn_even_parts(p->k, MOST_TERMS, 1);
     int64_t rows = COPIED / smaller(s->terms, MOST_TERMS);
     if (p->n * p->k <= WEIGHTS_CACHED)
         rows = smaller(rows, OUTPUTS / p->n);
     rows = rows < LEAST_ROWS ? LEAST_ROWS : smaller(rows, MOST_ROWS);
-    s->rows = even(s->pixels, rows);
     s->panels = p->panels;
-    s->n_slots = 1;
-    if (most > 1) {
-        if (s->pixels < p->n)
-            s->panels = even(p->panels, (p->panels + most - 1) / most);
-        else if (parts_of(s->pixels, s->rows) < 3 * most)
-            s->rows = even(s->pixels, smaller(s->rows, (s->pixels + most - 1) / most));
-        s->n_slots = (int)most;
+    s->n_slots = most > 1 ? (int)most : 1;
+    if (s->n_slots > 1) {
+        if (s->pixels < p->n && s->pixels < most * SHARED_ROWS)
+            s->panels = kn_even_parts(p->panels, parts_of(p->panels, most), most);
+        else
+            rows = smaller(rows, parts_of(s->pixels, most));
     }
+    s->rows = kn_even_parts(s->pixels, rows, s->panels == p->panels ? most : 1);
     s->blocks = parts_of(s->pixels, s->rows);
     s->groups = parts_of(p->panels, s->panels);
     s->ld = s->terms % (4 * LINE) ? s->terms : s->terms + LINE;

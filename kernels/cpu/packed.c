@@ -8,8 +8,9 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    PIECES = 2,     /* of a product by loops per core, so that a slow one does less of them */
-    PIECE_ROWS = 42 /* at least, unless it is of a few columns */
+    PIECES = 2,      /* of a product by loops per core, so that a slow one does less of them */
+    PIECE_ROWS = 42, /* at least, unless it is of a few columns */
+    READ = 16        /* products that take as long as reading a weight from memory */
 };
 static const double PIECE_MOST = 4e8; /* multiplications: some milliseconds */
 
@@ -269,7 +270,8 @@ static void cut(struct kn_packed *s, int width)
 {
     const struct kn_gemm *g = &s->g;
     const int64_t panels = s->node.product.panels;
-    const double all = (double)g->m * (double)g->n * (double)g->k;
+    const double rows = g->m < READ ? READ : (double)g->m;
+    const double all = rows * (double)g->n * (double)g->k;
     const double least = all / PIECE_MOST;
     double pieces = 1;
 

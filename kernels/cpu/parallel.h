@@ -17,6 +17,18 @@ static inline size_t kn_padded(size_t n)
 }
 
 /*
+ * The size of parts that n falls into: none larger than `most`, all nearly the same, and where they
+ * are more than `width` cores a like number for each.
+ */
+static inline int64_t kn_even_parts(int64_t n, int64_t most, int64_t width)
+{
+    int64_t parts = n > most ? (n - 1) / (most > 1 ? most : 1) + 1 : 1;
+    if (parts > width && width > 1)
+        parts = ((parts - 1) / width + 1) * width;
+    return n > 0 ? (n - 1) / parts + 1 : 1;
+}
+
+/*
  * Does rows [from, to). `r` is the part's own: its errors and its questions whether to go on are;
  * not for what belongs to the whole run (rt_out*, rt_take, rt_scratch).
  */

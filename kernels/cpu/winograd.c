@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
 #include "runtime/base/machine.h"
 
@@ -73,8 +74,7 @@ bool kn_winograd_solve(struct kn_winograd *w)
     int64_t block = w->ci * w->co / (w->ci + w->co) / 2;
     if (block < LEAST_TILES)
         block = LEAST_TILES;
-    const int64_t blocks = (tiles - 1) / block + 1;
-    w->block = (tiles - 1) / blocks + 1;
+    w->block = kn_even_parts(tiles, block, w->cores);
     if (__builtin_mul_overflow(w->block + 1, n_products(w) * (w->ci + w->co) * 8, &pixels))
         return false;
     w->loops = loops_here();

@@ -30,6 +30,7 @@ struct kn_winograd {
     int64_t batch, in_h, in_w, out_h, out_w; /* of one image, in pixels */
     int64_t top, left;                       /* padding */
     int64_t ci, co;
+    int cores; /* blocks are worked on by: more than those are a like number for each; 0: one */
     /* by kn_winograd_solve */
     int64_t tiles_h, tiles_w; /* per image */
     int64_t block;            /* tiles worked on at a time */

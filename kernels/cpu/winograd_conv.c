@@ -31,7 +31,7 @@ enum {
 };
 static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
 
-static bool solve(const struct kn_conv_shape *g, int m, struct kn_winograd *w)
+static bool solve(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)
 {
     const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
 
@@ -52,6 +52,7 @@ static bool solve(const struct kn_conv_shape *g, int m, struct kn_winograd *w)
         .left = x->lo,
         .ci = g->ci,
         .co = g->co,
+        .cores = cores,
     };
     return kn_winograd_solve(w);
 }
@@ -65,7 +66,7 @@ static int can(const struct rt_prep *p, int m)
 
     quiet.err = &ignored;
     if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
-        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !solve(&g, m, &w))
+        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !solve(&g, m, 1, &w))
         return 0;
     if (m == 4 && (double)w.out_h * (double)w.out_w < LEAST_FOURS)
         return 0;
@@ -142,7 +143,7 @@ static size_t share(struct state *s, int width)
     if (most < 2)
         return kn_winograd_scratch_bytes(w);
     s->n_slots = most;
-    s->by_blocks = blocks == most || blocks >= 3 * (int64_t)most;
+    s->by_blocks = blocks % most == 0 || blocks >= 3 * (int64_t)most;
     return s->by_blocks ? (size_t)most * kn_winograd_scratch_bytes(w)
                         : kn_winograd_block_bytes(w) + (size_t)most * kn_winograd_patch_bytes(w);
 }
@@ -157,7 +158,7 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     enum rt_status st = kn_conv_prepare(p, &g);
     if (st)
         return st;
-    if (!solve(&g, m, &s->w))
+    if (!solve(&g, m, rt_prep_width(p), &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
     size_t odd;
