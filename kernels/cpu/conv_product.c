@@ -16,9 +16,6 @@ enum {
     COPIED = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* With so many rows for each core, weights that all of them read cost less than rows that they
-     * fetch from where another core has just written them. */
-    SHARED_ROWS = 64,
     /* Weights that stay in it too; then a block's outputs, which lie far apart at first, may be
      * few. */
     WEIGHTS_CACHED = 1 << 18,
@@ -108,7 +105,7 @@ static void cut(struct state *s, int width)
     s->panels = p->panels;
     s->n_slots = most > 1 ? (int)most : 1;
     if (s->n_slots > 1) {
-        if (s->pixels < p->n && s->pixels < most * SHARED_ROWS)
+        if (s->pixels < p->n && s->pixels < most * KN_OWN_ROWS)
             s->panels = kn_even_parts(p->panels, parts_of(p->panels, most), most);
         else
             rows = smaller(rows, parts_of(s->pixels, most));

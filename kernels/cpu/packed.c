@@ -264,28 +264,31 @@ static int64_t parts_of(int64_t n, int64_t size)
     return (n - 1) / size + 1;
 }
 
-/* Columns are shared out where the weights are more than what they are multiplied with: each core
- * then reads its part of them. */
+/* Each core has rows of its own where they are many, and else a part of the weights to read. */
 static void cut(struct kn_packed *s, int width)
 {
     const struct kn_gemm *g = &s->g;
-    const int64_t panels = s->node.product.panels;
+    const struct kn_product *p = &s->node.product;
     const double rows = g->m < READ ? READ : (double)g->m;
     const double all = rows * (double)g->n * (double)g->k;
-    const double least = all / PIECE_MOST;
     double pieces = 1;
+    int64_t cores = 1;
 
-    if (width > 1 && all >= 2.0 * KN_SHARE)
+    if (width > 1 && all >= 2.0 * KN_SHARE) {
         pieces = all / KN_SHARE < PIECES * width ? all / KN_SHARE : PIECES * width;
-    if (pieces < least)
-        pieces = least;
-    const bool by_columns = g->n > g->m || g->m < PIECE_ROWS * pieces;
+        cores = pieces < width ? (int64_t)pieces : width;
+    }
     s->piece_rows = g->m;
-    s->piece_panels = panels;
-    if (by_columns)
-        s->piece_panels = pieces < (double)panels ? parts_of(panels, (int64_t)pieces) : 1;
-    else
-        s->piece_rows = parts_of(g->m, (int64_t)pieces);
+    s->piece_panels = parts_of(p->panels, (int64_t)pieces);
+    if (cores > 1 ? g->m >= cores * KN_OWN_ROWS : g->m > g->n) {
+        const double least = all / PIECE_MOST < pieces ? pieces : all / PIECE_MOST;
+        const int64_t most = (int64_t)((double)g->m / least);
+        s->piece_rows = kn_even_parts(g->m, most > KN_OWN_ROWS ? most : KN_OWN_ROWS, cores);
+        s->piece_panels = p->panels;
+    }
+    const double strip = (double)s->piece_rows * (double)g->k * (double)p->panel;
+    if (strip * (double)s->piece_panels > PIECE_MOST)
+        s->piece_panels = strip < PIECE_MOST ? (int64_t)(PIECE_MOST / strip) : 1;
 }
 
 struct product_run {

@@ -7,8 +7,12 @@
 
 #include "runtime/op.h"
 
-/* Products that are worth another core. */
-enum { KN_SHARE = 2000000 };
+enum {
+    KN_SHARE = 2000000, /* products that are worth another core */
+    /* With so many rows for each core, weights that all of them read cost less than rows that they
+     * fetch from where another core has just written them. */
+    KN_OWN_ROWS = 64,
+};
 
 /* Bytes rounded up to whole cache lines: what one core writes is not on another's. */
 static inline size_t kn_padded(size_t n)
