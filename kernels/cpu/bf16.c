@@ -12,28 +12,9 @@ struct loops {
                   int64_t k);
 };
 
-#define LOOPS(name) base_##name
-#define TARGET
-#define LANES 4
-#define WIDE  2
-#define ROWS  4
-#include "kernels/cpu/bf16_loops.h"
-
-#if defined(__x86_64__)
-#define LOOPS(name) avx2_##name
-#define TARGET      __attribute__((target("avx2,fma")))
-#define LANES       8
-#define WIDE        2
-#define ROWS        4
-#include "kernels/cpu/bf16_loops.h"
-
-#define LOOPS(name) avx512_##name
-#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
-#define LANES       16
-#define WIDE        4
-#define ROWS        5
-#include "kernels/cpu/bf16_loops.h"
-#endif
+#define KN_LOOPS      "kernels/cpu/bf16_loops.h"
+#define KN_LOOPS_TYPE struct loops
+#include "kernels/cpu/vector_sets.h"
 
 enum {
     MOST_WIDTH = 64,
@@ -42,17 +23,6 @@ enum {
     WORK = 1 << 22,     /* products of one part of a parallel run, at least */
     CHECK_PARTS = 1024, /* parts between two questions whether to go on */
 };
-
-static const struct loops *loops_here(void)
-{
-#if defined(__x86_64__)
-    if (rt_machine_vectors() == RT_VECTORS_AVX512)
-        return &avx512_loops;
-    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
-        return &avx2_loops;
-#endif
-    return &base_loops;
-}
 
 static atomic_bool pretended;
 
@@ -74,7 +44,7 @@ KN_CLONES void kn_bf16_round(const float *restrict x, struct kn_bfloat *restrict
 
 void kn_bf16_panels(struct kn_bf16_panels *p, int64_t k, int64_t n)
 {
-    *p = (struct kn_bf16_panels){.k = k, .n = n, .width = loops_here()->width};
+    *p = (struct kn_bf16_panels){.k = k, .n = n, .width = loops_of(0)->width};
 }
 
 static int64_t panel_words(const struct kn_bf16_panels *p)
@@ -132,6 +102,7 @@ static void part(void *arg, int64_t index)
 {
     const struct product *x = arg;
     const struct kn_bf16_panels *p = x->p;
+    const struct loops *loops = loops_of(0);
     const int64_t from = (x->first + index) * x->panels;
     const int64_t to = from + x->panels < n_panels(p) ? from + x->panels : n_panels(p);
     float edge[SLAB * MOST_WIDTH];
@@ -144,10 +115,10 @@ static void part(void *arg, int64_t index)
             const int64_t left = p->n - j * p->width;
             float *c = x->c + i * p->n + j * p->width;
             if (left >= p->width) {
-                loops_here()->panel(rows, a, p->k, b, c, p->n, p->k);
+                loops->panel(rows, a, p->k, b, c, p->n, p->k);
                 continue;
             }
-            loops_here()->panel(rows, a, p->k, b, edge, p->width, p->k);
+            loops->panel(rows, a, p->k, b, edge, p->width, p->k);
             for (int64_t y = 0; y < rows; y++)
                 memcpy(c + y * p->n, edge + y * p->width, (size_t)left * sizeof *c);
         }

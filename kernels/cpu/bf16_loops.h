@@ -1,17 +1,18 @@
 /*
- * The loop of bf16.c for one instruction set; included once for each, with
- *   LOOPS(name)  a name of its own for every function
- *   TARGET       the attribute that selects the instruction set
- *   LANES        floats in a vector
- *   WIDE         vectors side by side in a panel
- *   ROWS         of the result, held in registers
+ * The loop of bf16.c for one instruction set (see vector_sets.h), with
+ *   WIDE  vectors side by side in a panel
+ *   ROWS  of the result, held in registers
  */
+#if LANES == 16
+#define WIDE 4
+#define ROWS 5
+#else
+#define WIDE 2
+#define ROWS 4
+#endif
 
-typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 typedef uint32_t LOOPS(pair) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-#define VEC    LOOPS(vec)
-#define PAIR   LOOPS(pair)
-#define INLINE TARGET static inline __attribute__((always_inline))
+#define PAIR LOOPS(pair)
 
 /* c [rows, one panel] = a [rows, k] x b. A word of b holds rows 2i (its low half) and 2i + 1. */
 INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
@@ -56,11 +57,6 @@ TARGET static void LOOPS(panel)(int64_t m, const float *a, int64_t lda, const ui
 
 static const struct loops LOOPS(loops) = {LANES * WIDE, LOOPS(panel)};
 
-#undef VEC
 #undef PAIR
-#undef INLINE
-#undef LOOPS
-#undef TARGET
-#undef LANES
 #undef WIDE
 #undef ROWS

@@ -4,7 +4,6 @@
 
 #include "kernels/cpu/unroll.h"
 #include "kernels/cpu/vec_math.h"
-#include "runtime/base/machine.h"
 
 typedef void row_fn(const struct kn_depthwise *d, const float *x, const float *w,
                     const float *shift, float *y, int64_t rows, int64_t first, int64_t last);
@@ -22,33 +21,9 @@ enum {
     LEAST_CHANNELS = 64,
 };
 
-#define LOOPS(name) base_##name
-#define TARGET
-#define LANES 4
-#include "kernels/cpu/depthwise_loops.h"
-
-#if defined(__x86_64__)
-#define LOOPS(name) avx2_##name
-#define TARGET      __attribute__((target("avx2,fma")))
-#define LANES       8
-#include "kernels/cpu/depthwise_loops.h"
-
-#define LOOPS(name) avx512_##name
-#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
-#define LANES       16
-#include "kernels/cpu/depthwise_loops.h"
-#endif
-
-static const struct kn_depthwise_loops *loops_here(void)
-{
-#if defined(__x86_64__)
-    if (rt_machine_vectors() == RT_VECTORS_AVX512)
-        return &avx512_loops;
-    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
-        return &avx2_loops;
-#endif
-    return &base_loops;
-}
+#define KN_LOOPS      "kernels/cpu/depthwise_loops.h"
+#define KN_LOOPS_TYPE struct kn_depthwise_loops
+#include "kernels/cpu/vector_sets.h"
 
 bool kn_depthwise_activates(enum rt_activation act)
 {
@@ -57,7 +32,7 @@ bool kn_depthwise_activates(enum rt_activation act)
 
 bool kn_depthwise_solve(struct kn_depthwise *d)
 {
-    d->loops = loops_here();
+    d->loops = loops_of(0);
     return (d->x.size == 3 || d->x.size == 5) && (d->x.stride == 1 || d->x.stride == 2) &&
            d->x.dilation == 1 && d->channels >= d->loops->lanes;
 }

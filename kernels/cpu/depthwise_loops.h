@@ -1,26 +1,6 @@
-/*
- * The loops of depthwise.c for one instruction set; included once for each, with
- *   LOOPS(name)  a name of its own for every function
- *   TARGET       the attribute that selects the instruction set
- *   LANES        floats in a vector
- */
-
-typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-typedef int32_t LOOPS(bits) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-#define VEC  LOOPS(vec)
-#define BITS LOOPS(bits)
-
-#define VLOAD(p)     (*(const VEC *)(p))
-#define VSTORE(p, v) (*(VEC *)(p) = (v))
-
-#define INLINE TARGET static inline __attribute__((always_inline))
+/* The loops of depthwise.c for one instruction set (see vector_sets.h). */
 
 /* ---- activations: NaN stays ---- */
-
-INLINE VEC LOOPS(select)(BITS yes, VEC a, VEC b)
-{
-    return (VEC)(((BITS)a & yes) | ((BITS)b & ~yes));
-}
 
 INLINE VEC LOOPS(relu)(VEC x)
 {
@@ -142,12 +122,4 @@ ROW(5, 2)
 static const struct kn_depthwise_loops LOOPS(loops) = {
     LANES, {{LOOPS(row_3_1), LOOPS(row_3_2)}, {LOOPS(row_5_1), LOOPS(row_5_2)}}};
 
-#undef VEC
-#undef BITS
-#undef VLOAD
-#undef VSTORE
-#undef INLINE
 #undef ROW
-#undef LOOPS
-#undef TARGET
-#undef LANES

@@ -67,39 +67,9 @@ struct kn_product_loops {
     void (*strip)(const struct strip *s);
 };
 
-#define LOOPS(name) base_##name
-#define TARGET
-#define LANES 4
-#define ROWS  6
-#define THIN  3
-#include "kernels/cpu/product_loops.h"
-
-#if defined(__x86_64__)
-#define LOOPS(name) avx2_##name
-#define TARGET      __attribute__((target("avx2,fma")))
-#define LANES       8
-#define ROWS        6
-#define THIN        3
-#include "kernels/cpu/product_loops.h"
-
-#define LOOPS(name) avx512_##name
-#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
-#define LANES       16
-#define ROWS        14
-#define THIN        6
-#include "kernels/cpu/product_loops.h"
-#endif
-
-static const struct kn_product_loops *loops_here(void)
-{
-#if defined(__x86_64__)
-    if (rt_machine_vectors() == RT_VECTORS_AVX512)
-        return &avx512_loops;
-    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
-        return &avx2_loops;
-#endif
-    return &base_loops;
-}
+#define KN_LOOPS      "kernels/cpu/product_loops.h"
+#define KN_LOOPS_TYPE struct kn_product_loops
+#include "kernels/cpu/vector_sets.h"
 
 static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
 {
@@ -118,7 +88,7 @@ static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
 
 bool kn_product_solve(struct kn_product *p)
 {
-    return solve(p, loops_here());
+    return solve(p, loops_of(0));
 }
 
 bool kn_product_fast(void)

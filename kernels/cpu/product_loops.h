@@ -1,20 +1,18 @@
 /*
- * The loops of product.c for one instruction set; included once for each, with
- *   LOOPS(name)  a name of its own for every function
- *   TARGET       the attribute that selects the instruction set
- *   LANES        floats in a vector
- *   ROWS         whose sums, of WIDE vectors each, are held in registers: 6 or 14
- *   THIN         rows, at most, of which several panels are done at a time: 3 or 6
+ * The loops of product.c for one instruction set (see vector_sets.h), with
+ *   ROWS  whose sums, of WIDE vectors each, are held in registers: 6 or 14
+ *   THIN  rows, at most, of which several panels are done at a time: 3 or 6
  */
+#if LANES == 16
+#define ROWS 14
+#define THIN 6
+#else
+#define ROWS 6
+#define THIN 3
+#endif
 
-typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-#define VEC   LOOPS(vec)
 #define PANEL (LANES * WIDE)
 
-#define VLOAD(p)     (*(const VEC *)(p))
-#define VSTORE(p, v) (*(VEC *)(p) = (v))
-
-#define INLINE TARGET static inline __attribute__((always_inline))
 #if ASKS_AHEAD
 #define SIZED INLINE /* a copy for each number of rows and vectors */
 #else
@@ -274,11 +272,7 @@ TARGET static void LOOPS(strip)(const struct strip *s)
 
 static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, THIN, LOOPS(strip)};
 
-#undef VEC
 #undef PANEL
-#undef VLOAD
-#undef VSTORE
-#undef INLINE
 #undef SIZED
 #undef CORNER
 #undef THIN_CORNER
@@ -287,8 +281,5 @@ static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, THIN, LOOPS(st
 #undef CORNERS
 #undef SIX_CORNERS
 #undef ALL_CORNERS
-#undef LOOPS
-#undef TARGET
-#undef LANES
 #undef ROWS
 #undef THIN

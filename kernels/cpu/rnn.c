@@ -8,39 +8,10 @@
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/entry.h"
-#include "runtime/base/machine.h"
 
-#define LOOPS(name) base_##name
-#define TARGET
-#define LANES 4
-#include "kernels/cpu/rnn_loops.h"
-
-#if defined(__x86_64__)
-#define LOOPS(name) avx2_##name
-#define TARGET      __attribute__((target("avx2,fma")))
-#define LANES       8
-#include "kernels/cpu/rnn_loops.h"
-
-#define LOOPS(name) avx512_##name
-#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
-#define LANES       16
-#include "kernels/cpu/rnn_loops.h"
-#endif
-
-const struct kn_rnn_loops *kn_rnn_loops_here(int which)
-{
-    const struct kn_rnn_loops *have[3];
-    int n = 0;
-
-#if defined(__x86_64__)
-    if (rt_machine_vectors() == RT_VECTORS_AVX512)
-        have[n++] = &avx512_loops;
-    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
-        have[n++] = &avx2_loops;
-#endif
-    have[n++] = &base_loops;
-    return which < n ? have[which] : NULL;
-}
+#define KN_LOOPS      "kernels/cpu/rnn_loops.h"
+#define KN_LOOPS_TYPE struct kn_rnn_loops
+#include "kernels/cpu/vector_sets.h"
 
 /* ---- weights ---- */
 
@@ -215,7 +186,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     s->clip = rt_attr_float(p->node, "clip");
     for (int k = RT_RNN_PEEP_IN; k <= RT_RNN_PEEP_LET; k++)
         s->peeps = s->peeps || !kn_is_none(&p->in[k].shape);
-    s->loops = kn_rnn_loops_here(0);
+    s->loops = loops_of(0);
     s->wide = y->units > y->width ? y->units : y->width;
     s->wide = (s->wide + s->loops->lanes - 1) / s->loops->lanes * s->loops->lanes;
     s->block = y->batch < ROWS_AT_ONCE ? (y->batch > 0 ? y->batch : 1) : ROWS_AT_ONCE;

@@ -47,9 +47,6 @@ struct kn_rnn_loops {
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_late);
 };
 
-/* For this machine; any: 0 the best, 1 and 2 the lesser ones, NULL when it has none (tests). */
-const struct kn_rnn_loops *kn_rnn_loops_here(int which);
-
 /* ---- a layer ---- */
 
 struct kn_layer {

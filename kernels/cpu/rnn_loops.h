@@ -1,37 +1,18 @@
-/*
- * The loops of recurrent layers for one instruction set; included once for each, with
- *   LOOPS(name)  a name of its own for every function
- *   TARGET       the attribute that selects the instruction set
- *   LANES        floats in a vector
- */
-
-typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-#define VEC          LOOPS(vec)
-#define VLOAD(p)     (*(const VEC *)(p))
-#define VSTORE(p, v) (*(VEC *)(p) = (v))
-#define INLINE       TARGET static inline __attribute__((always_inline))
+/* The loops of recurrent layers for one instruction set (see vector_sets.h). */
 
 /* ---- activations: vec_math.h's, lane by lane ---- */
-
-typedef int32_t LOOPS(ints) __attribute__((vector_size(LANES * sizeof(int32_t))));
-#define INTS LOOPS(ints)
-
-INLINE VEC LOOPS(select)(INTS yes, VEC a, VEC b)
-{
-    return (VEC)(((INTS)a & yes) | ((INTS)b & ~yes));
-}
 
 INLINE VEC LOOPS(exp)(VEC x)
 {
     const VEC zero = {0}, least = zero + KN_EXP_LEAST;
-    const INTS is_tiny = x<least, is_large = x> 89.0f;
+    const BITS is_tiny = x<least, is_large = x> 89.0f;
     const VEC c = LOOPS(select)(is_tiny, least, LOOPS(select)(is_large, zero + 89.0f, x));
     const VEC t = c * KN_LOG2_E + KN_ROUNDER, k = t - KN_ROUNDER;
     const VEC r = (c - k * KN_LN2_HIGH) - k * KN_LN2_LOW;
     VEC p;
     KN_EXP_POLYNOMIAL(p, r);
     const VEC e = 1.0f + (r + r * r * p);
-    const INTS n = (INTS)t - (INTS)(zero + KN_ROUNDER), half = n >> 1;
+    const BITS n = (BITS)t - (BITS)(zero + KN_ROUNDER), half = n >> 1;
     const VEC y = e * (VEC)((half + 127) << 23) * (VEC)((n - half + 127) << 23);
     return LOOPS(select)(is_tiny, zero, y);
 }
@@ -43,13 +24,13 @@ INLINE VEC LOOPS(sigmoid)(VEC x)
 
 INLINE VEC LOOPS(tanh)(VEC x)
 {
-    const INTS sign = (INTS)x & INT32_MIN;
-    const VEC a = (VEC)((INTS)x ^ sign), z = x * x;
+    const BITS sign = (BITS)x & INT32_MIN;
+    const VEC a = (VEC)((BITS)x ^ sign), z = x * x;
     VEC p;
     KN_TANH_POLYNOMIAL(p, z);
     const VEC near_zero = x + x * (z * p);
     const VEC far = 1.0f - 2.0f / (LOOPS(exp)(2.0f * a) + 1.0f);
-    return LOOPS(select)(a < 0.625f, near_zero, (VEC)((INTS)far | sign));
+    return LOOPS(select)(a < 0.625f, near_zero, (VEC)((BITS)far | sign));
 }
 
 TARGET static __attribute__((noinline)) VEC LOOPS(act_of)(enum rt_cell_act act, VEC x)
@@ -92,12 +73,3 @@ static const struct kn_rnn_loops LOOPS(loops) = {LANES,
                                                      RT_CELLS(X)
 #undef X
                                                  }};
-
-#undef VEC
-#undef INTS
-#undef VLOAD
-#undef VSTORE
-#undef INLINE
-#undef LOOPS
-#undef TARGET
-#undef LANES

@@ -6,7 +6,6 @@
 
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
-#include "runtime/base/machine.h"
 
 struct kn_winograd_loops {
     void (*input)(int m, const float *src, int64_t row, int64_t ci, float *v, int64_t step);
@@ -18,33 +17,9 @@ enum {
     LEAST_TILES = 32 /* in a block: transformed weights are read once per block */
 };
 
-#define LOOPS(name) base_##name
-#define TARGET
-#define LANES 4
-#include "kernels/cpu/winograd_loops.h"
-
-#if defined(__x86_64__)
-#define LOOPS(name) avx2_##name
-#define TARGET      __attribute__((target("avx2,fma")))
-#define LANES       8
-#include "kernels/cpu/winograd_loops.h"
-
-#define LOOPS(name) avx512_##name
-#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
-#define LANES       16
-#include "kernels/cpu/winograd_loops.h"
-#endif
-
-static const struct kn_winograd_loops *loops_here(void)
-{
-#if defined(__x86_64__)
-    if (rt_machine_vectors() == RT_VECTORS_AVX512)
-        return &avx512_loops;
-    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
-        return &avx2_loops;
-#endif
-    return &base_loops;
-}
+#define KN_LOOPS      "kernels/cpu/winograd_loops.h"
+#define KN_LOOPS_TYPE struct kn_winograd_loops
+#include "kernels/cpu/vector_sets.h"
 
 static int64_t n_products(const struct kn_winograd *w)
 {
@@ -77,7 +52,7 @@ bool kn_winograd_solve(struct kn_winograd *w)
     w->block = kn_even_parts(tiles, block, w->cores);
     if (__builtin_mul_overflow(w->block + 1, n_products(w) * (w->ci + w->co) * 8, &pixels))
         return false;
-    w->loops = loops_here();
+    w->loops = loops_of(0);
     w->product = (struct kn_product){.k = w->ci, .n = w->co};
     return kn_product_solve(&w->product);
 }

@@ -6,7 +6,6 @@
 
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/unroll.h"
-#include "runtime/base/machine.h"
 
 struct kn_line_loops {
     void (*input)(int taps, const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,
@@ -37,33 +36,9 @@ static const struct points {
       {-1, 5.25f, -5.25f, 1}}},
 };
 
-#define LOOPS(name) base_##name
-#define TARGET
-#define LANES 4
-#include "kernels/cpu/winograd_line_loops.h"
-
-#if defined(__x86_64__)
-#define LOOPS(name) avx2_##name
-#define TARGET      __attribute__((target("avx2,fma")))
-#define LANES       8
-#include "kernels/cpu/winograd_line_loops.h"
-
-#define LOOPS(name) avx512_##name
-#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
-#define LANES       16
-#include "kernels/cpu/winograd_line_loops.h"
-#endif
-
-static const struct kn_line_loops *loops_here(void)
-{
-#if defined(__x86_64__)
-    if (rt_machine_vectors() == RT_VECTORS_AVX512)
-        return &avx512_loops;
-    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
-        return &avx2_loops;
-#endif
-    return &base_loops;
-}
+#define KN_LOOPS      "kernels/cpu/winograd_line_loops.h"
+#define KN_LOOPS_TYPE struct kn_line_loops
+#include "kernels/cpu/vector_sets.h"
 
 static int64_t n_products(const struct kn_line *l)
 {
@@ -99,7 +74,7 @@ bool kn_line_solve(struct kn_line *l)
     l->block = (tiles - 1) / blocks + 1;
     if (__builtin_mul_overflow(l->block + 1, n_products(l) * (l->ci + l->co) * 8, &ignored))
         return false;
-    l->loops = loops_here();
+    l->loops = loops_of(0);
     return true;
 }
 

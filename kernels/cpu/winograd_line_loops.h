@@ -1,19 +1,4 @@
-/*
- * The loops of winograd_line.c for one instruction set; included once for each, with
- *   LOOPS(name)  a name of its own for every function
- *   TARGET       the attribute that selects the instruction set
- *   LANES        floats in a vector
- */
-
-typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-typedef int32_t LOOPS(bits) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-#define VEC  LOOPS(vec)
-#define BITS LOOPS(bits)
-
-#define VLOAD(p)     (*(const VEC *)(p))
-#define VSTORE(p, v) (*(VEC *)(p) = (v))
-
-#define INLINE TARGET static inline __attribute__((always_inline))
+/* The loops of winograd_line.c for one instruction set (see vector_sets.h). */
 
 /*
  * One tile's inputs, `pixel` floats apart, of which [from, to) lie in the image, to v: one value
@@ -111,12 +96,3 @@ TARGET static void LOOPS(output)(int taps, const float *p, int64_t step, int64_t
 }
 
 static const struct kn_line_loops LOOPS(loops) = {LOOPS(input), LOOPS(output)};
-
-#undef VEC
-#undef BITS
-#undef VLOAD
-#undef VSTORE
-#undef INLINE
-#undef LOOPS
-#undef TARGET
-#undef LANES

@@ -1,19 +1,6 @@
-/*
- * The loops of winograd.c for one instruction set; included once for each, with
- *   LOOPS(name)  a name of its own for every function
- *   TARGET       the attribute that selects the instruction set
- *   LANES        floats in a vector
- */
-
-typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-#define VEC LOOPS(vec)
-
-#define VLOAD(p)     (*(const VEC *)(p))
-#define VSTORE(p, v) (*(VEC *)(p) = (v))
+/* The loops of winograd.c for one instruction set (see vector_sets.h). */
 
 /* ---- transforms along one axis ---- */
-
-#define INLINE TARGET static inline __attribute__((always_inline))
 
 INLINE void LOOPS(in4)(VEC *d)
 {
@@ -131,11 +118,3 @@ TARGET static void LOOPS(output)(int m, const float *p, int64_t step, int64_t co
 }
 
 static const struct kn_winograd_loops LOOPS(loops) = {LOOPS(input), LOOPS(output)};
-
-#undef VEC
-#undef VLOAD
-#undef VSTORE
-#undef INLINE
-#undef LOOPS
-#undef TARGET
-#undef LANES

@@ -68,19 +68,14 @@ static void products(const struct loops *loops)
 static void panels_give_the_products_of_rounded_weights_on_every_instruction_set(void **state)
 {
     (void)state;
-    products(&base_loops);
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        products(&avx2_loops);
-    if (loops_here() == &avx512_loops)
-        products(&avx512_loops);
-#endif
+    for (int which = 0; loops_of(which); which++)
+        products(loops_of(which));
 }
 
 static void an_infinity_in_the_last_of_an_odd_number_makes_no_nan(void **state)
 {
     (void)state;
-    const struct loops *loops = loops_here();
+    const struct loops *loops = loops_of(0);
     const struct kn_bf16_panels p = {.k = 3, .n = 1, .width = loops->width};
     /* What follows the row is not read as a part of it. */
     const float a[] = {1, 1, INFINITY, NAN}, b[] = {1, 2, 3};

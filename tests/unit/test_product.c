@@ -91,7 +91,6 @@ static double plain(const struct sample *s, bool scaled, int64_t i, int64_t j, d
     return sum;
 }
 
-static const char *where = "";
 static void check(const struct sample *s, const float *c, int64_t ldc, bool scaled,
                   const struct kn_product_ends *e, const float *residual)
 {
@@ -107,9 +106,9 @@ static void check(const struct sample *s, const float *c, int64_t ldc, bool scal
             const double got = (double)c[i * ldc + j];
             if (!(fabs(got - right) <= 1e-6 * (size + 4)) && !(isnan(got) && isnan(right)) &&
                 right != got)
-                fail_msg("%s %lld x %lld x %lld: [%lld, %lld] is %g, not %g", where,
-                         (long long)s->rows, (long long)s->p.k, (long long)s->p.n, (long long)i,
-                         (long long)j, got, right);
+                fail_msg("%d lanes, %lld x %lld x %lld: [%lld, %lld] is %g, not %g",
+                         s->p.loops->lanes, (long long)s->rows, (long long)s->p.k,
+                         (long long)s->p.n, (long long)i, (long long)j, got, right);
         }
 }
 
@@ -206,16 +205,8 @@ static void one_size(const struct kn_product_loops *loops, int64_t rows, int64_t
 
 static void on_every_instruction_set(void (*f)(const struct kn_product_loops *loops))
 {
-    where = "base";
-    f(&base_loops);
-#if defined(__x86_64__)
-    where = "avx2";
-    if (rt_machine_vectors() >= RT_VECTORS_AVX2)
-        f(&avx2_loops);
-    where = "avx512";
-    if (rt_machine_vectors() >= RT_VECTORS_AVX512)
-        f(&avx512_loops);
-#endif
+    for (int which = 0; loops_of(which); which++)
+        f(loops_of(which));
 }
 
 static void many_sizes(const struct kn_product_loops *loops)
@@ -304,7 +295,7 @@ static void negate(const void *arg, float *at, int64_t row, int64_t rows, int64_
 static void every_output_is_finished_once(void **state)
 {
     (void)state;
-    struct sample s = make(loops_here(), 351, 900, 45);
+    struct sample s = make(loops_of(0), 351, 900, 45);
     struct seen seen = {&s, 0};
     const struct kn_product_ends plain_ends = {.bias = s.bias};
     const struct kn_product_ends e = {.bias = s.bias, .finish = negate, .arg = &seen};
