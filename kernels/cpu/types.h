@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/half.h"
+#include "runtime/base/sanitizer.h"
 #include "runtime/types.h"
 
 #ifndef CMPLX /* glibc defines them for gcc only */
@@ -137,8 +138,7 @@
  * On loops worth vectorising: compiled for several instruction sets, chosen when the program
  * starts. Only where the tool chain can; sanitizers run before the choice could be made.
  */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !RT_HAS_SANITIZER
 #define KN_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
 #define KN_CLONES
