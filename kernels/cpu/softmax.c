@@ -6,111 +6,45 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec_math.h"
+#include "runtime/base/machine.h"
 
 #include <math.h>
+#include <string.h>
 
-enum {
-    LANES = 16,  /* side by side in one vector loop */
-    PIECE = 1024 /* values that one call of exp_all is worth making for */
-};
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
-KN_CLONES static float max_of(const float *s, int64_t n)
-{
-    float max[LANES];
-    int64_t i = 0;
-    if (n < 2 * LANES) { /* not worth the set-up */
-        float a = -INFINITY, b = -INFINITY;
-        for (; i + 2 <= n; i += 2) {
-            a = s[i] > a ? s[i] : a;
-            b = s[i + 1] > b ? s[i + 1] : b;
-        }
-        if (i < n)
-            a = s[i] > a ? s[i] : a;
-        return a > b ? a : b;
-    }
-    for (int64_t l = 0; l < LANES; l++)
-        max[l] = -INFINITY;
-    for (; i + LANES <= n; i += LANES)
-        for (int64_t l = 0; l < LANES; l++)
-            max[l] = s[i + l] > max[l] ? s[i + l] : max[l];
-    for (; i < n; i++)
-        max[0] = s[i] > max[0] ? s[i] : max[0];
-    for (int64_t l = 1; l < LANES; l++)
-        max[0] = max[l] > max[0] ? max[l] : max[0];
-    return max[0];
-}
+#define LOOPS(name) base_##name
+#define TARGET
+#define LANES 4
+#include "kernels/cpu/softmax_loops.h"
 
-KN_CLONES static float sum_of(const float *s, int64_t n)
-{
-    float sum[LANES] = {0};
-    int64_t i = 0;
-    if (n < 2 * LANES) {
-        float a = 0, b = 0;
-        for (; i + 2 <= n; i += 2) {
-            a += s[i];
-            b += s[i + 1];
-        }
-        return i < n ? a + b + s[i] : a + b;
-    }
-    for (; i + LANES <= n; i += LANES)
-        for (int64_t l = 0; l < LANES; l++)
-            sum[l] += s[i + l];
-    for (; i < n; i++)
-        sum[0] += s[i];
-    for (int64_t step = LANES / 2; step; step /= 2)
-        for (int64_t l = 0; l < step; l++)
-            sum[l] += sum[l + step];
-    return sum[0];
-}
+#if defined(__x86_64__)
+#define LOOPS(name) avx2_##name
+#define TARGET      __attribute__((target("avx2,fma")))
+#define LANES       8
+#include "kernels/cpu/softmax_loops.h"
 
-KN_CLONES static void exp_all(float *d, const float *s, int64_t n)
-{
-    KN_IVDEP
-    for (int64_t i = 0; i < n; i++)
-        d[i] = kn_exp_f32(s[i]);
-}
+#define LOOPS(name) avx512_##name
+#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
+#define LANES       16
+#include "kernels/cpu/softmax_loops.h"
+#endif
 
-/* Short rows share the calls of exp_all. */
 void kn_softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm)
 {
-    const int64_t together = n < PIECE ? PIECE / n : 1;
-    float piece[PIECE];
-    for (int64_t r = 0; r < n_rows; r += together) {
-        const int64_t rows = n_rows - r < together ? n_rows - r : together;
-        for (int64_t k = 0; k < rows; k++) {
-            const float *from = s + (r + k) * n, top = max_of(from, n);
-            float *to = d + (r + k) * n;
-            KN_IVDEP
-            for (int64_t i = 0; i < n; i++)
-                to[i] = from[i] - top;
-        }
-        float *const row = d + r * n;
-        if (!logarithm) {
-            exp_all(row, row, rows * n);
-            for (int64_t k = 0; k < rows; k++) {
-                const float scale = 1 / sum_of(row + k * n, n);
-                for (int64_t i = 0; i < n; i++)
-                    row[k * n + i] *= scale;
-            }
-        } else if (n <= PIECE) {
-            exp_all(piece, row, rows * n);
-            for (int64_t k = 0; k < rows; k++) {
-                const float low = logf(sum_of(piece + k * n, n));
-                for (int64_t i = 0; i < n; i++)
-                    row[k * n + i] -= low;
-            }
-        } else {
-            float sum = 0;
-            for (int64_t i = 0; i < n; i += PIECE) {
-                const int64_t m = n - i < PIECE ? n - i : PIECE;
-                exp_all(piece, row + i, m);
-                sum += sum_of(piece, m);
-            }
-            const float low = logf(sum);
-            for (int64_t i = 0; i < n; i++)
-                row[i] -= low;
-        }
+#if defined(__x86_64__)
+    if (rt_machine_vectors() == RT_VECTORS_AVX512) {
+        (logarithm ? avx512_log_rows : avx512_rows)(d, s, n_rows, n);
+        return;
     }
+    if (rt_machine_vectors() == RT_VECTORS_AVX2) {
+        (logarithm ? avx2_log_rows : avx2_rows)(d, s, n_rows, n);
+        return;
+    }
+#endif
+    (logarithm ? base_log_rows : base_rows)(d, s, n_rows, n);
 }
 
 static void softmax_f64(double *d, const double *s, int64_t n, bool logarithm)
@@ -216,11 +150,9 @@ static enum rt_status softmax_run(struct rt_run *r)
     enum { COST = 8 };
     if (!k->n_rows)
         return RT_OK;
-    /* Short rows are done together, so many at a time; halves have room for one row. */
-    if (r->in[0].dtype != RT_F32)
+    if (r->in[0].dtype != RT_F32) /* halves have room for one row */
         return softmax_some(r, NULL, 0, k->n_rows);
-    return kn_parallel_rows(r, k->n_rows, COST * k->n, k->n < PIECE ? PIECE / k->n : 1,
-                            softmax_some, NULL);
+    return kn_parallel_rows(r, k->n_rows, COST * k->n, 1, softmax_some, NULL);
 }
 
 static enum rt_status plain_prepare(struct rt_prep *p, void **state)

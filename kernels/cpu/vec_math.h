@@ -41,11 +41,10 @@ static inline float kn_absf(float x)
  */
 #define KN_EXP_POLYNOMIAL(p, r)                                                                    \
     do {                                                                                           \
-        p = r * 1.991696295e-04f + 1.394728812e-03f;                                               \
-        p = p * r + 8.333267340e-03f;                                                              \
-        p = p * r + 4.166625256e-02f;                                                              \
-        p = p * r + 1.666666685e-01f;                                                              \
-        p = p * r + 5.000000083e-01f;                                                              \
+        p = r * 1.381443348e-03f + 8.368796669e-03f;                                               \
+        p = p * r + 4.166839644e-02f;                                                              \
+        p = p * r + 1.666651964e-01f;                                                              \
+        p = p * r + 4.999999404e-01f;                                                              \
     } while (0)
 #define KN_TANH_POLYNOMIAL(p, z)                                                                   \
     do {                                                                                           \
@@ -69,6 +68,7 @@ static inline float kn_absf(float x)
 /* exp(x) is 2^k exp(r), k = x times the first of these, rounded; r = (x - k * HIGH) - k * LOW: ln 2
  * in two parts, the first short enough for k * HIGH. */
 #define KN_LOG2_E   0x1.715476p0f
+#define KN_LN2      0x1.62e430p-1f
 #define KN_LN2_HIGH 0x1.62e4p-1f
 #define KN_LN2_LOW  0x1.7f7d1cp-20f
 /* Below the one exp is no normal number, from the other on infinite. */

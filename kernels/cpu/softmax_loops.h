@@ -1,0 +1,140 @@
+/*
+ * The loops of softmax.c for one instruction set; included once for each, with
+ *   LOOPS(name)  a name of its own for every function
+ *   TARGET       the attribute that selects the instruction set
+ *   LANES        floats in a vector
+ */
+
+typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+typedef uint32_t LOOPS(bits) __attribute__((vector_size(LANES * sizeof(uint32_t)), aligned(4)));
+#define VEC          LOOPS(vec)
+#define VLOAD(p)     (*(const VEC *)(p))
+#define VSTORE(p, v) (*(VEC *)(p) = (v))
+#define INLINE       TARGET static inline __attribute__((always_inline))
+
+/* A vector of what is left; if that is less, -inf behind it, which has no weight. */
+INLINE VEC LOOPS(load)(const float *p, int64_t left)
+{
+    if (left >= LANES)
+        return VLOAD(p);
+    const VEC none = (VEC){0} - INFINITY;
+#if LANES == 16
+    return (VEC)_mm512_mask_loadu_ps((__m512)none, (__mmask16)((1u << left) - 1), p);
+#else
+    float some[LANES];
+    VSTORE(some, none);
+    memcpy(some, p, (size_t)left * sizeof *p);
+    return VLOAD(some);
+#endif
+}
+
+INLINE void LOOPS(store)(float *p, VEC v, int64_t left)
+{
+    if (left >= LANES) {
+        VSTORE(p, v);
+        return;
+    }
+#if LANES == 16
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << left) - 1), (__m512)v);
+#else
+    float some[LANES];
+    VSTORE(some, v);
+    memcpy(p, some, (size_t)left * sizeof *p);
+#endif
+}
+
+/* The larger; b if one of them is NaN. */
+INLINE VEC LOOPS(larger)(VEC a, VEC b)
+{
+#if LANES == 16
+    return (VEC)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (VEC)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE__)
+    return (VEC)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    for (int l = 0; l < LANES; l++)
+        b[l] = a[l] > b[l] ? a[l] : b[l];
+    return b;
+#endif
+}
+
+INLINE float LOOPS(largest)(VEC v)
+{
+#if LANES == 16
+    return _mm512_reduce_max_ps((__m512)v);
+#else
+    float most = v[0];
+    for (int l = 1; l < LANES; l++)
+        most = v[l] > most ? v[l] : most;
+    return most;
+#endif
+}
+
+INLINE float LOOPS(sum)(VEC v)
+{
+#if LANES == 16
+    return _mm512_reduce_add_ps((__m512)v);
+#elif LANES == 8
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+#else
+    return (v[0] + v[2]) + (v[1] + v[3]);
+#endif
+}
+
+/*
+ * The exponential of x <= 0 or NaN, as in vec_math.h, where nothing becomes infinite: the rounder
+ * leaves 2^k in a float's low bits as its exponent, which is 0 from where the result is.
+ */
+INLINE VEC LOOPS(exp)(VEC x)
+{
+    const float rounder = KN_ROUNDER + 127;
+    const VEC c = LOOPS(larger)((VEC){0} - 88.02969f, x); /* -127 ln 2 */
+    const VEC t = c * KN_LOG2_E + rounder, k = t - rounder;
+    const VEC r = c - k * KN_LN2, size = (VEC)((LOOPS(bits))t << 23);
+    VEC p;
+    KN_EXP_POLYNOMIAL(p, r);
+    return size + size * (r + r * r * p);
+}
+
+TARGET static void LOOPS(rows)(float *d, const float *s, int64_t n_rows, int64_t n)
+{
+    for (; n_rows > 0; n_rows--, d += n, s += n) {
+        VEC most = (VEC){0} - INFINITY, sum = {0};
+        for (int64_t i = 0; i < n; i += LANES)
+            most = LOOPS(larger)(LOOPS(load)(s + i, n - i), most);
+        const float top = LOOPS(largest)(most);
+        for (int64_t i = 0; i < n; i += LANES) {
+            const VEC e = LOOPS(exp)(LOOPS(load)(s + i, n - i) - top);
+            LOOPS(store)(d + i, e, n - i);
+            sum += e;
+        }
+        const float share = 1 / LOOPS(sum)(sum);
+        for (int64_t i = 0; i < n; i += LANES)
+            LOOPS(store)(d + i, LOOPS(load)(d + i, n - i) * share, n - i);
+    }
+}
+
+/* Its logarithm. */
+TARGET static void LOOPS(log_rows)(float *d, const float *s, int64_t n_rows, int64_t n)
+{
+    for (; n_rows > 0; n_rows--, d += n, s += n) {
+        VEC most = (VEC){0} - INFINITY, sum = {0};
+        for (int64_t i = 0; i < n; i += LANES)
+            most = LOOPS(larger)(LOOPS(load)(s + i, n - i), most);
+        const float top = LOOPS(largest)(most);
+        for (int64_t i = 0; i < n; i += LANES)
+            sum += LOOPS(exp)(LOOPS(load)(s + i, n - i) - top);
+        const float low = logf(LOOPS(sum)(sum));
+        for (int64_t i = 0; i < n; i += LANES)
+            LOOPS(store)(d + i, LOOPS(load)(s + i, n - i) - top - low, n - i);
+    }
+}
+
+#undef VEC
+#undef VLOAD
+#undef VSTORE
+#undef INLINE
+#undef LOOPS
+#undef TARGET
+#undef LANES
