@@ -24,11 +24,12 @@ struct pl_chooser {
     struct rt_map held; /* constant and op -> const struct rt_kernel; guarded by mu */
     struct rt_map told; /* the same -> why, in the arena; guarded by mu */
     struct rt_arena *arena;
-    bool sealed;     /* guarded by mu */
-    int64_t left_ns; /* that trials may still take; guarded by mu */
-    int trials;      /* guarded by mu */
-    int remembered;  /* nodes; guarded by mu */
-    int untimed;     /* nodes for which no time was left; guarded by mu */
+    struct rt_pack *packs; /* of trials, while none is using them; guarded by mu */
+    bool sealed;           /* guarded by mu */
+    int64_t left_ns;       /* that trials may still take; guarded by mu */
+    int trials;            /* guarded by mu */
+    int remembered;        /* nodes; guarded by mu */
+    int untimed;           /* nodes for which no time was left; guarded by mu */
 };
 
 struct pl_chooser *pl_chooser_new(void)
@@ -51,6 +52,7 @@ void pl_chooser_free(struct pl_chooser *c)
     rt_map_clear(&c->held);
     rt_map_clear(&c->told);
     rt_arena_free(c->arena);
+    pl_trial_packs_free(c->packs);
     rt_mutex_clear(&c->mu);
     free(c);
 }
@@ -61,6 +63,8 @@ void pl_chooser_seal(struct rt_session *s)
 
     rt_mutex_lock(&s->chooser->mu);
     s->chooser->sealed = true;
+    pl_trial_packs_free(s->chooser->packs);
+    s->chooser->packs = NULL;
     rt_mutex_unlock(&s->chooser->mu);
     if (s->options.autotune && !s->options.tuning.no_autotune &&
         rt_autotune_save(s->options.autotune, &err))
@@ -222,17 +226,25 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     rt_mutex_lock(&s->chooser->mu);
     int64_t left = s->chooser->left_ns;
     s->chooser->untimed += left <= 0;
+    struct rt_pack *packs = left > 0 ? s->chooser->packs : NULL;
+    if (packs)
+        s->chooser->packs = NULL;
     rt_mutex_unlock(&s->chooser->mu);
     if (left <= 0)
         return "by rule, the time for trials is over";
     const int64_t before = left;
-    best = pl_trial(prep, c->kernel, c->n_timed, &left, ns);
+    best = pl_trial(prep, c->kernel, c->n_timed, &packs, &left, ns);
     rt_mutex_lock(&s->chooser->mu);
+    if (!s->chooser->packs && !s->chooser->sealed) {
+        s->chooser->packs = packs;
+        packs = NULL;
+    }
     s->chooser->left_ns -= before - left;
     s->chooser->trials++;
     if (best >= 0)
         told = tell(s->chooser, prep, c, best, ns);
     rt_mutex_unlock(&s->chooser->mu);
+    pl_trial_packs_free(packs);
     RT_LOG(RT_LOG_DEBUG, "autotune: %s: %s, in %lld us", key,
            best < 0 ? "cannot be tried" : c->kernel[best]->name, (long long)(before - left) / 1000);
     if (best < 0)

@@ -398,10 +398,14 @@ struct rt_pack {
     size_t bytes;
     struct rt_pack *next; /* of a trial */
 };
-/* The index of the best of a node's kernels; -1: it cannot be tried. What it takes is taken from
- * *left_ns. ns: what each took, at the batch given; -1: it did not run. */
+/*
+ * The index of the best of a node's kernels, the first of which is the rule's; -1: it cannot be
+ * tried. What it takes is taken from *left_ns. ns: what each took, at the batch given; -1: it did
+ * not run. *packs: made-up constants, NULL at first, kept from one trial to the next.
+ */
 int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
-             int64_t *left_ns, int64_t *ns);
+             struct rt_pack **packs, int64_t *left_ns, int64_t *ns);
+void pl_trial_packs_free(struct rt_pack *packs); /* NULL is fine */
 /* rt_prep_pack of a trial. */
 enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes,
                              const struct rt_pack **out);

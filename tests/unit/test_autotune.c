@@ -20,9 +20,11 @@ struct fixture {
     struct rt_registry *all;
     struct rt_autotune *a;
     struct rt_tuning tuning;
-    const char *fastest; /* what the clock says 1 ms of, 5 of the others */
-    int asked;           /* the clock */
-    float odd;           /* the filter's first value */
+    const char *fastest; /* what the clock says 1 ms of, `others` of the others */
+    double others;
+    int slow;  /* so many of the fastest one's first runs take ten times as long */
+    int asked; /* the clock */
+    float odd; /* the filter's first value */
     struct rt_error err;
 };
 
@@ -30,7 +32,9 @@ static int64_t clock_says(void *arg, const struct rt_kernel *k, int64_t batch)
 {
     struct fixture *x = arg;
     x->asked++;
-    return (strcmp(k->name, x->fastest) == 0 ? 1000000 : 5000000) * batch;
+    if (strcmp(k->name, x->fastest) != 0)
+        return (int64_t)(1e6 * x->others) * batch;
+    return (x->slow-- > 0 ? 10000000 : 1000000) * batch;
 }
 
 static int set_up(void **state)
@@ -41,6 +45,7 @@ static int set_up(void **state)
     if (!x->all || !kn_register(x->all) || !(x->a = rt_autotune_new(NULL)))
         return -1;
     x->odd = 0.5f;
+    x->others = 5;
     rt_autotune_inject(x->a, clock_says, x);
     *state = x;
     return 0;
@@ -156,6 +161,45 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
             assert_true(fabsf(((float *)y[i].data)[k] - ((float *)y[0].data)[k]) < 2e-3f);
     for (int i = 0; i < 3; i++)
         rt_tensor_clear(&y[i]);
+}
+
+/* By rule it is winograd2 at 12x12. */
+static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **state)
+{
+    static const struct {
+        double others;
+        int slow;
+        bool taken;
+    } cases[] = {{1.1, 0, false}, {1.2, 0, false}, {1.4, 0, true}, {1.4, 1, false}};
+    struct fixture *x = *state;
+    struct rt_callable *c;
+
+    x->fastest = "conv2d.onednn";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rt_autotune_free(x->a); /* nothing is remembered */
+        x->a = rt_autotune_new(NULL);
+        rt_autotune_inject(x->a, clock_says, x);
+        x->others = cases[i].others;
+        x->slow = cases[i].slow;
+        struct rt_session *s = session(x, &c);
+        run_only(x, c, 1, 12);
+        assert_int_equal(is_wino(packed(s), 2), !cases[i].taken);
+        rt_session_free(s);
+    }
+}
+
+/* Something else took the core away while it ran. */
+static void one_slow_run_of_the_rules_choice_is_no_reason_for_another(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_callable *c;
+
+    x->fastest = "conv2d.winograd2";
+    x->slow = 1;
+    struct rt_session *s = session(x, &c);
+    run_only(x, c, 1, 12);
+    assert_true(is_wino(packed(s), 2));
+    rt_session_free(s);
 }
 
 static void what_was_timed_once_is_remembered(void **state)
@@ -540,6 +584,8 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_fastest_is_kept_and_nothing_of_the_others),
+        TEST(what_is_a_little_faster_than_the_rules_choice_is_not_taken),
+        TEST(one_slow_run_of_the_rules_choice_is_no_reason_for_another),
         TEST(what_was_timed_once_is_remembered),
         TEST(a_sealed_session_times_nothing),
         TEST(without_autotune_the_rule_decides_whatever_came_before),
