@@ -209,7 +209,7 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         s.wide = (int)((cols - 1) / p->loops->lanes) + 1;
         s.last = (int)(cols - (s.wide - 1) * p->loops->lanes);
         s.b = t->packed + i * step + at->k_from * p->panel;
-        s.next = i + 1 < t->to ? s.b + step : s.b;
+        s.next = i + s.panels < t->to ? s.b + step : t->next ? t->next : s.b;
         s.c = c + col;
         s.start = start ? start + col : NULL;
         s.bias = first && ends && ends->bias ? ends->bias + col : NULL;

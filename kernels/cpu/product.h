@@ -72,6 +72,7 @@ struct kn_product_part {
     int64_t rows;
     int64_t from, to;
     int64_t k_from, k_to;
+    const float *next; /* packed floats that are wanted behind them, asked for ahead; NULL: none */
 };
 /* ends NULL: none of it. */
 void kn_product_run(const struct kn_product *p, const struct kn_product_part *part,
@@ -82,7 +83,7 @@ static inline struct kn_product_part kn_product_whole(const struct kn_product *p
                                                       const float *packed, const float *a, float *c,
                                                       int64_t rows)
 {
-    return (struct kn_product_part){packed, a, p->k, c, p->n, rows, 0, p->panels, 0, p->k};
+    return (struct kn_product_part){packed, a, p->k, c, p->n, rows, 0, p->panels, 0, p->k, NULL};
 }
 
 #endif

@@ -195,8 +195,10 @@ void kn_winograd_multiply(const struct kn_winograd *w, const float *packed, int6
     float *p = room + n_products(w) * in_step;
 
     for (int64_t k = from; k < to; k++) {
-        const struct kn_product_part part = kn_product_whole(
-            &w->product, packed + k * matrix, v + k * in_step, p + k * out_step, tiles);
+        struct kn_product_part part = kn_product_whole(&w->product, packed + k * matrix,
+                                                       v + k * in_step, p + k * out_step, tiles);
+        if (k + 1 < to)
+            part.next = part.packed + matrix;
         kn_product_run(&w->product, &part, NULL);
     }
 }

@@ -210,9 +210,11 @@ void kn_line_run_block(const struct kn_line *l, const float *src, const float *p
 
     inputs(l, src, first, tiles, v);
     for (int64_t k = 0; k < n_products(l); k++) {
-        const struct kn_product_part part =
+        struct kn_product_part part =
             kn_product_whole(&l->product, packed + (size_t)k * matrix_bytes(l) / sizeof *packed,
                              v + k * step_of(l, l->ci), p + k * step_of(l, l->co), tiles);
+        if (k + 1 < n_products(l))
+            part.next = part.packed + matrix_bytes(l) / sizeof *packed;
         kn_product_run(&l->product, &part, NULL);
     }
     outputs(l, p, first, tiles, dst, ends);
