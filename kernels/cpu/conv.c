@@ -43,6 +43,9 @@ struct cut {
     /* > 0: all images by so many output channels at a time, the first part: where the filter is
      * larger than what it is multiplied with, each core reads its share of it. */
     int64_t channels;
+    /* Scratch memory of one execution: the library's, then the input rounded to bfloat16 and
+     * outputs on their way to where they belong. */
+    size_t bf16_at, apart_at, bytes;
 };
 /* One after the other on one core; and so that several have as much to do each. */
 enum { ALONE, SHARED, N_CUTS };
@@ -64,14 +67,9 @@ struct conv {
     struct filter_format format;
     const struct rt_pack *filter;                /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
-    size_t bf16_at;                     /* in scratch: the input of one execution, rounded */
-    size_t slots_at, slot_bytes;        /* the same for each slot */
-    size_t slot_bf16_at;                /* in a slot; or a part's output channels */
-    size_t residual_at, residual_bytes; /* in scratch: the residual that the output lies over */
-    size_t odd_at, odd_bytes;           /* what an odd tail wants of it */
+    size_t slots_at;                             /* that of a shared cut's executions */
+    size_t odd_at, odd_bytes; /* what an odd tail wants of it; or the plain loops' residual */
 };
-
-enum { LONG_SUM = 128 /* terms */, MOST_INPUTS = 5 /* a tail's three among them */ };
 
 static int64_t count(const struct rt_shape *s)
 {
@@ -83,15 +81,11 @@ static bool is_half(enum rt_dtype d)
     return d == RT_F16 || d == RT_BF16;
 }
 
-/*
- * Whether the output may be written over the residual: where conv2d.product is likely to be the
- * fastest, whose sums start from it. The kernels here keep a copy.
- */
+/* Whether the output may be written over the residual: behind a depthwise one there is none in
+ * any network, and its kernels do not cope. */
 static bool may_lie_over(const struct rt_node *n, const struct rt_info *filter)
 {
-    const struct rt_shape *f = &filter->shape;
-    return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n) && kn_conv_n_spatial(n) == 2 &&
-           f->rank == 4 && f->dim[0] == 1 && f->dim[1] == 1 && f->dim[2] >= LONG_SUM;
+    return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n);
 }
 
 static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
@@ -115,9 +109,6 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
         if ((st = kn_tail_prepare(&c->tail, p, &c->odd_bytes)) != RT_OK)
             return st;
         c->n_dst = count(&own);
-        if (c->tail.residual && !c->tail.odd && p->n_in <= MOST_INPUTS &&
-            may_lie_over(p->node, &p->in[1]))
-            c->residual_bytes = kn_padded((size_t)c->n_dst * sizeof(float));
     }
     c->empty = !c->n_src || !c->n_filter || !c->n_dst;
     *out = c;
@@ -141,9 +132,8 @@ static size_t place_floats(struct conv *c, size_t used, bool filter_too)
 
 static void place_rest(struct conv *c, struct rt_prep *p, size_t used, bool filter_too)
 {
-    c->residual_at = place_floats(c, used, filter_too);
-    c->odd_at = c->residual_at + c->residual_bytes;
-    p->scratch_bytes = c->odd_at + c->odd_bytes;
+    c->odd_at = place_floats(c, used, filter_too);
+    p->scratch_bytes = c->odd_at + (c->by_library ? c->odd_bytes : kn_tail_kept_bytes(&c->tail));
 }
 
 static enum rt_status prepare_plain(struct rt_prep *p, void **state)
@@ -161,8 +151,7 @@ static enum rt_status prepare_plain(struct rt_prep *p, void **state)
 struct work {
     const float *src, *filter;
     float *dst;
-    char *room; /* scratch for the executions of one core */
-    size_t bf16_at;
+    char *room;           /* scratch for the executions of one core */
     atomic_bool *met_nan; /* of a shared cut: the run begins anew on one core. Else NULL */
 };
 
@@ -206,12 +195,14 @@ static int64_t part_input(const struct part *p)
 }
 
 /* One execution on the `n` outputs from `at` on, and what of the tail follows it. */
-static enum rt_status run_part(struct rt_run *r, const struct work *w, struct part *p,
-                               const float *src, int64_t at, int64_t n)
+static enum rt_status run_part(struct rt_run *r, const struct work *w, const struct cut *cut,
+                               struct part *p, const float *src, int64_t at, int64_t n)
 {
     struct conv *c = r->state;
     const float *bias = c->bias ? r->in[c->bias].data : NULL;
-    const void *data[KN_DNNL_ARGS] = {src, w->filter, w->dst + at, bias};
+    const bool joins = kn_tail_joins(&c->tail);
+    float *dst = joins ? (void *)(w->room + cut->apart_at) : w->dst + at;
+    const void *data[KN_DNNL_ARGS] = {src, w->filter, dst, bias};
     const bool activates =
         c->activates &&
         (w->met_nan || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN);
@@ -219,8 +210,8 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, struct pa
     enum rt_status st = RT_OK;
 
     if (c->format.bf16) {
-        kn_bf16_round(src, (void *)(w->room + w->bf16_at), part_input(p));
-        data[0] = w->room + w->bf16_at;
+        kn_bf16_round(src, (void *)(w->room + cut->bf16_at), part_input(p));
+        data[0] = w->room + cut->bf16_at;
     }
     if (activates)
         kn_tail_quiet();
@@ -244,8 +235,10 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, struct pa
     } else if (activates) {
         return st;
     }
-    if (!st)
-        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, w->dst + at, at, n / c->g.co, c->g.co);
+    if (!st && joins)
+        kn_tail_join(&c->tail, r, dst, at, n / c->g.co, c->g.co);
+    else if (!st)
+        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, dst, at, n / c->g.co, c->g.co);
     return st;
 }
 
@@ -256,7 +249,7 @@ static enum rt_status run_one(struct rt_run *r, const struct work *w, struct cut
     struct part *p = &cut->part[at.part];
     const int64_t image = p->g.transposed ? kn_conv_image_in(&p->g) : kn_conv_image_out(&p->g);
 
-    return run_part(r, w, p, w->src + at.src_at, at.dst_at, p->g.batch * image);
+    return run_part(r, w, cut, p, w->src + at.src_at, at.dst_at, p->g.batch * image);
 }
 
 static enum rt_status run_alone(struct rt_run *r, const struct work *w)
@@ -281,7 +274,7 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
     if (atomic_load_explicit(w.met_nan, memory_order_relaxed) ||
         (i >= c->n_slots && rt_run_check(r)))
         return r->err->code;
-    w.room += (size_t)slot * c->slot_bytes;
+    w.room += (size_t)slot * c->cut[SHARED].bytes;
     return run_one(r, &w, &c->cut[SHARED], i);
 }
 
@@ -300,8 +293,8 @@ static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64
     const int64_t n = p->g.co;
     dnnl_memory_desc_t ignored;
     const size_t filter_at = kn_dnnl_slice(&c->format.md, 0, at, n, &ignored);
-    char *room = w->room + (size_t)slot * c->slot_bytes;
-    float *own = (void *)(room + c->slot_bf16_at);
+    char *room = w->room + (size_t)slot * cut->bytes;
+    float *own = (void *)(room + cut->apart_at);
     const void *data[KN_DNNL_ARGS] = {w->src, (const char *)w->filter + filter_at, own,
                                       c->bias ? (const float *)r->in[c->bias].data + at : NULL};
 
@@ -310,18 +303,15 @@ static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64
     const enum rt_status st = kn_dnnl_run(&p->dnnl, data, room, r->err, r->node->name);
     if (c->activates && !st && kn_tail_met_nan())
         atomic_store(w->met_nan, true);
-    for (int64_t k = 0; k < pixels; k++)
-        memcpy(w->dst + k * c->g.co + at, own + k * n, (size_t)n * sizeof *own);
+    const bool joins = kn_tail_joins(&c->tail);
+    if (!joins && !c->activates && !c->tail.odd)
+        kn_tail_activate(&c->tail, own, pixels, n, n);
+    for (int64_t k = 0; k < pixels && !st; k++)
+        if (joins)
+            kn_tail_join(&c->tail, r, own + k * n, k * c->g.co + at, 1, n);
+        else
+            memcpy(w->dst + k * c->g.co + at, own + k * n, (size_t)n * sizeof *own);
     return st;
-}
-
-static enum rt_status run_tail(struct rt_run *r, void *arg, int64_t from, int64_t to)
-{
-    const struct conv *c = r->state;
-    const struct work *w = arg;
-    kn_tail_apply(&c->tail, r, KN_TAIL_ALL, w->dst + from * c->g.co, from * c->g.co, to - from,
-                  c->g.co);
-    return RT_OK;
 }
 
 static enum rt_status run_parts(struct rt_run *r, struct work *w)
@@ -329,12 +319,9 @@ static enum rt_status run_parts(struct rt_run *r, struct work *w)
     const struct conv *c = r->state;
     const struct cut *cut = &c->cut[SHARED];
 
-    if (!cut->channels)
-        return kn_parallel_parts(r, kn_conv_cut_count(&c->g, &cut->by), c->n_slots, run_shared, w);
-    const enum rt_status st = kn_parallel_parts(r, n_slices(c, cut), c->n_slots, run_channels, w);
-    if (st || c->activates || !kn_tail_any(&c->tail))
-        return st;
-    return kn_parallel_rows(r, c->n_dst / c->g.co, 2 * c->g.co, 1, run_tail, w);
+    if (cut->channels)
+        return kn_parallel_parts(r, n_slices(c, cut), c->n_slots, run_channels, w);
+    return kn_parallel_parts(r, kn_conv_cut_count(&c->g, &cut->by), c->n_slots, run_shared, w);
 }
 
 static enum rt_status run_cut(struct rt_run *r, struct work *w)
@@ -347,21 +334,23 @@ static enum rt_status run_cut(struct rt_run *r, struct work *w)
         (!c->activates || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN) &&
         rt_run_width(r) > 1) {
         w->room = room + c->slots_at;
-        w->bf16_at = c->slot_bf16_at;
         w->met_nan = &met_nan;
         const enum rt_status st = run_parts(r, w);
         if (st || !atomic_load(&met_nan))
             return st;
     }
     w->room = room;
-    w->bf16_at = c->bf16_at;
     w->met_nan = NULL;
     return run_alone(r, w);
 }
 
-static enum rt_status run_apart(struct rt_run *r)
+static enum rt_status run(struct rt_run *whole)
 {
-    const struct conv *c = r->state;
+    const struct conv *c = whole->state;
+    struct kn_tail_kept kept;
+    struct rt_run *r = whole;
+    if (!c->by_library && c->tail.residual)
+        r = kn_tail_keep(&c->tail, whole, (char *)whole->scratch + c->odd_at, &kept);
     const void *src = r->in[c->i_src].data, *filter = r->in[c->i_filter].data;
     char *room = r->scratch;
     void *dst = kn_tail_output(&c->tail, r, c->tail.odd ? room + c->odd_at : NULL);
@@ -398,21 +387,6 @@ static enum rt_status run_apart(struct rt_run *r)
     if (!st && is_half(c->dtype) && !c->empty)
         kn_from_float(c->dtype, dst, r->out[0].data, c->n_dst);
     return st ? st : kn_tail_spread(&c->tail, r, dst);
-}
-
-static enum rt_status run(struct rt_run *r)
-{
-    const struct conv *c = r->state;
-    struct rt_tensor in[MOST_INPUTS];
-    struct rt_run own = *r;
-
-    if (!c->residual_bytes || !kn_tail_is_over(&c->tail, r))
-        return run_apart(r);
-    memcpy(in, r->in, (size_t)r->n_in * sizeof *in);
-    own.in = in;
-    in[c->tail.residual].data = (char *)r->scratch + c->residual_at;
-    memcpy(in[c->tail.residual].data, r->out[0].data, (size_t)c->n_dst * sizeof(float));
-    return run_apart(&own);
 }
 
 /* ---- oneDNN ---- */
@@ -612,8 +586,8 @@ static bool share_channels(const struct conv *c, int width, struct cut *cut)
     const struct kn_conv_shape *g = &c->g;
     const int64_t block = kn_dnnl_block(&c->format.md, 0);
 
-    if (g->transposed || g->groups > 1 || c->format.bf16 || !block ||
-        kn_conv_cut_count(&c->g, &c->cut[ALONE].by) > 1 ||
+    if (g->transposed || g->groups > 1 || c->format.bf16 || c->tail.scale || c->tail.shift ||
+        !block || kn_conv_cut_count(&c->g, &c->cut[ALONE].by) > 1 ||
         c->n_filter < 2 * (c->n_src + c->n_dst) ||
         (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARE)
         return false;
@@ -660,22 +634,26 @@ static void make_shared(struct conv *c, int width)
     c->n_slots = n < width ? (int)n : width;
 }
 
-static size_t cut_scratch(const struct cut *cut)
+/* What an execution of a cut wants of scratch memory. */
+static void place_cut(const struct conv *c, struct cut *cut)
 {
-    size_t most = 0;
-    for (int i = 0; i < KN_CONV_PARTS; i++)
-        most = cut->part[i].dnnl.scratch_bytes > most ? cut->part[i].dnnl.scratch_bytes : most;
-    return kn_padded(most);
-}
+    size_t scratch = 0, in = 0, out = 0;
 
-/* For the rounded input of one execution. */
-static size_t cut_bf16(const struct conv *c, const struct cut *cut)
-{
-    int64_t most = 0;
-    for (int i = 0; c->format.bf16 && i < KN_CONV_PARTS; i++)
-        if (cut->part[i].dnnl.prim && part_input(&cut->part[i]) > most)
-            most = part_input(&cut->part[i]);
-    return kn_padded((size_t)most * sizeof(struct kn_bfloat));
+    for (int i = 0; i < KN_CONV_PARTS; i++) {
+        const struct part *p = &cut->part[i];
+        if (!p->dnnl.prim)
+            continue;
+        const size_t n_in = (size_t)part_input(p);
+        const size_t n_out = (size_t)(p->g.batch * kn_conv_image_out(&p->g));
+        scratch = p->dnnl.scratch_bytes > scratch ? p->dnnl.scratch_bytes : scratch;
+        in = n_in > in ? n_in : in;
+        out = n_out > out ? n_out : out;
+    }
+    cut->bf16_at = kn_padded(scratch);
+    cut->apart_at = cut->bf16_at + (c->format.bf16 ? kn_padded(in * sizeof(struct kn_bfloat)) : 0);
+    cut->bytes = cut->apart_at;
+    if (cut->channels || kn_tail_joins(&c->tail))
+        cut->bytes += kn_padded(out * sizeof(float));
 }
 
 /* The filter's key, with the scale behind it; packed. */
@@ -757,7 +735,9 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     if (!c->filter && folds)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     make_shared(c, rt_prep_width(p));
-    size_t used = cut_scratch(&c->cut[ALONE]);
+    place_cut(c, &c->cut[ALONE]);
+    place_cut(c, &c->cut[SHARED]);
+    size_t used = c->cut[ALONE].bytes;
     if (!c->filter) {
         dnnl_memory_desc_t from;
         dnnl_status_t made = filter_md(&c->format, &from, false);
@@ -771,17 +751,8 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
         c->packed_at = used;
         used += kn_padded(dnnl_memory_desc_get_size(&c->format.md));
     }
-    c->bf16_at = used;
-    used += cut_bf16(c, &c->cut[ALONE]);
-    if (c->n_slots) {
-        c->slot_bf16_at = cut_scratch(&c->cut[SHARED]);
-        c->slot_bytes = c->slot_bf16_at + cut_bf16(c, &c->cut[SHARED]);
-        if (c->cut[SHARED].channels)
-            c->slot_bytes +=
-                kn_padded((size_t)(c->n_dst / c->g.co * c->cut[SHARED].channels) * sizeof(float));
-        c->slots_at = used;
-        used += (size_t)c->n_slots * c->slot_bytes;
-    }
+    c->slots_at = used;
+    used += (size_t)c->n_slots * c->cut[SHARED].bytes;
     place_rest(c, p, used, !c->filter);
     return RT_OK;
 }

@@ -264,7 +264,7 @@ struct gemm_state {
     bool plain;
     struct kn_tail tail;
     int64_t a_bytes, b_bytes, c_bytes; /* converted copies in scratch; 0: computed in place */
-    size_t odd_at;                     /* in scratch: what an odd tail starts from */
+    size_t tail_at;                    /* in scratch: kn_tail_kept_bytes */
 };
 
 static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)
@@ -289,8 +289,8 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     if (bytes < 0)
         return rt_fail(prep->err, RT_RESOURCE_EXHAUSTED, "%s: the matrices are too large",
                        prep->node->name);
-    s->odd_at = ((size_t)(bytes + s->a_bytes + s->b_bytes + s->c_bytes) + 63) / 64 * 64;
-    prep->scratch_bytes = s->odd_at + odd;
+    s->tail_at = ((size_t)(bytes + s->a_bytes + s->b_bytes + s->c_bytes) + 63) / 64 * 64;
+    prep->scratch_bytes = s->tail_at + kn_tail_kept_bytes(&s->tail);
     *state = s;
     return RT_OK;
 }
@@ -387,12 +387,15 @@ static enum rt_status some_products(struct rt_run *r, void *arg, int64_t from, i
     return RT_OK;
 }
 
-static enum rt_status run_gemm(struct rt_run *r)
+static enum rt_status run_gemm(struct rt_run *whole)
 {
-    const struct gemm_state *s = r->state;
+    const struct gemm_state *s = whole->state;
     const struct product *p = &s->p;
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
-    char *c = s->tail.odd ? (char *)r->scratch + s->odd_at : r->out[0].data;
+    char *room = behind(whole->scratch, (int64_t)s->tail_at);
+    struct kn_tail_kept kept;
+    struct rt_run *r = kn_tail_keep(&s->tail, whole, room, &kept);
+    char *c = s->tail.odd ? room : r->out[0].data;
 
     if (!step_c || !p->batches)
         return RT_OK;
@@ -402,7 +405,7 @@ static enum rt_status run_gemm(struct rt_run *r)
     }
     /* One product is shared out by itself, and scratch memory is there for one at a time. */
     const enum rt_status st =
-        p->batches == 1 || s->odd_at || s->plain
+        p->batches == 1 || s->tail_at || s->plain
             ? some_products(r, c, 0, p->batches)
             : kn_parallel_rows(r, p->batches, kn_gemm_work(&p->g) / 16 + 1, 1, some_products, c);
     return st ? st : finish(s, r, c);
@@ -478,7 +481,12 @@ static enum rt_status infer_tail(struct rt_infer *x)
     enum rt_status st = check_rank(x);
     if (!st)
         st = infer(x);
-    return st ? st : kn_tail_infer(x);
+    const struct rt_shape own = x->out[0].shape;
+    if (!st)
+        st = kn_tail_infer(x);
+    if (!st && kn_packed_likely(&x->in[1]))
+        kn_tail_infer_over(x, &own);
+    return st;
 }
 
 static void rows_tail(struct rt_rows *r)

@@ -31,6 +31,12 @@ static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
     return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
 }
 
+bool kn_packed_likely(const struct rt_info *matrix)
+{
+    const struct rt_shape *s = &matrix->shape;
+    return matrix->dtype == RT_F32 && s->rank == 2 && rt_count(2, s->dim) >= PACK_MIN;
+}
+
 bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g)
 {
     const int64_t weights = g->k * g->n;
@@ -323,6 +329,12 @@ static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t 
     return RT_OK;
 }
 
+/* Its sums start from the residual, which the output may lie over. */
+static bool starts_over(const struct kn_packed *s)
+{
+    return s->node.b && !s->node.tail.scale;
+}
+
 static enum rt_status run_product(const struct kn_packed *s, const float *a, float *c,
                                   struct rt_run *r)
 {
@@ -332,7 +344,7 @@ static enum rt_status run_product(const struct kn_packed *s, const float *a, flo
     const struct kn_tail *tail = &s->node.tail;
     enum rt_status st = RT_OK;
 
-    if (!tail->scale)
+    if (starts_over(s))
         x.ends = kn_product_node_ends(&s->node, r);
     if (n > 1 && rt_run_width(r) > 1)
         st = kn_parallel_parts(r, n, rt_run_width(r), run_piece, &x);
@@ -356,8 +368,8 @@ static enum rt_status prepare_product(struct kn_packed *s, struct rt_prep *p, in
 
 /* ---- all of it ---- */
 
-/* Floats of half operands, and what an odd tail starts from, behind the scratch of others. */
-static void place(struct kn_packed *s, size_t odd, size_t *scratch)
+/* Floats of half operands, and the tail's, behind the scratch of others. */
+static void place(struct kn_packed *s, size_t tail, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;
 
@@ -370,8 +382,8 @@ static void place(struct kn_packed *s, size_t odd, size_t *scratch)
         s->c_at = s->a_at + kn_padded((size_t)(g->m * g->k) * sizeof(float));
         *scratch = s->c_at + kn_padded((size_t)(g->m * g->n) * sizeof(float));
     }
-    s->odd_at = *scratch;
-    *scratch += odd;
+    s->tail_at = *scratch;
+    *scratch += tail;
 }
 
 enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
@@ -385,7 +397,8 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         return st;
     const struct kn_tail whole = s->tail;
     const float *scale = kn_tail_vector(p, whole.scale);
-    *scratch = odd;
+    const size_t kept = kn_tail_kept_bytes(&s->tail);
+    *scratch = kept;
     if (in_panels(p, g)) {
         st = prepare_panels(s, p, input, g);
         if (st || s->b)
@@ -399,7 +412,7 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
     }
     if (s->node.b) {
         *scratch = 0;
-        place(s, odd, scratch);
+        place(s, starts_over(s) ? odd : kept, scratch);
         return RT_OK;
     }
     if (scale || !whole.scale) {
@@ -424,15 +437,15 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         s->tail = whole;
         s->bias = 0;
         s->activates = false;
-        s->odd_at = kn_padded((size_t)kn_gemm_scratch(g));
-        *scratch = s->odd_at + odd;
+        s->tail_at = kn_padded((size_t)kn_gemm_scratch(g));
+        *scratch = s->tail_at + kept;
         return RT_OK;
     }
     make_shared(s, rt_prep_width(p));
     s->scratch_bytes = s->dnnl.scratch_bytes;
     s->slots_at = kn_padded(s->scratch_bytes);
     *scratch = s->slots_at + (size_t)s->n_slots * s->slot_bytes;
-    place(s, odd, scratch);
+    place(s, kept, scratch);
     return RT_OK;
 }
 
@@ -595,14 +608,18 @@ static enum rt_status run_rows(const struct kn_packed *s, const void *const *dat
 }
 
 enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
-                             void *scratch, struct rt_run *r)
+                             void *scratch, struct rt_run *whole)
 {
     const struct kn_gemm *g = &s->g;
     char *room = scratch;
+    struct kn_tail_kept kept;
+    struct rt_run *r = whole;
     enum rt_status st = RT_OK;
 
+    if (!starts_over(s) && s->tail.residual)
+        r = kn_tail_keep(&s->tail, whole, room + s->tail_at, &kept);
     if (s->tail.odd)
-        c = room + s->odd_at;
+        c = room + s->tail_at;
     if (!s->node.b && (!s->b || s->panels.width)) {
         st = s->b ? kn_bf16_product(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
                   : kn_gemm_blocks(g, false, a, b, c, scratch, r);

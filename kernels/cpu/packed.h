@@ -32,13 +32,15 @@ struct kn_packed {
     int bias;                     /* input that oneDNN adds; 0: none */
     bool activates;               /* oneDNN does the activation */
     size_t scratch_bytes;         /* of oneDNN */
-    size_t odd_at;                /* in scratch: what an odd tail starts from */
+    size_t tail_at;               /* in scratch: what an odd tail starts from, or a residual */
     const struct rt_pack *b;      /* NULL: the runtime keeps none; the product is a plain one */
     size_t a_at, c_at;            /* float copies of half operands in scratch; a in bfloat16 */
     bool bf16;                    /* dnnl multiplies bfloat16 */
     struct kn_bf16_panels panels; /* width > 0: b is in these, nothing is dnnl's */
 };
 
+/* Whether a product by such a matrix may be a packed one. */
+bool kn_packed_likely(const struct rt_info *matrix);
 /* Whether packing input `input` pays for this product: it is constant, dense and of a good size. */
 bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
 /* Fills *s (zeroed memory). *scratch: what kn_packed_run wants. On failure nothing is held. */
@@ -47,6 +49,6 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
 void kn_packed_clear(struct kn_packed *s);
 /* `b`: the plain matrix, used only where there is no pack. */
 enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
-                             void *scratch, struct rt_run *r);
+                             void *scratch, struct rt_run *whole);
 
 #endif

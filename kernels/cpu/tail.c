@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec_math.h"
 
 /* ---- the attribute ---- */
@@ -88,15 +89,37 @@ void kn_tail_infer_over(struct rt_infer *x, const struct rt_shape *own)
     struct rt_error ignored = {.arena = NULL};
     struct kn_tail t;
 
-    if (!read_tail(&t, x->node, &ignored) && t.residual && own->rank >= 0 &&
-        rt_count(own->rank, own->dim) >= 0 && x->in[t.residual].dtype == x->out[0].dtype &&
-        kn_shape_eq(own, &x->in[t.residual].shape) && kn_shape_eq(own, &x->out[0].shape))
+    if (!read_tail(&t, x->node, &ignored) && t.residual && x->n_in <= KN_TAIL_MOST_INPUTS &&
+        own->rank >= 0 && rt_count(own->rank, own->dim) >= 0 &&
+        x->in[t.residual].dtype == x->out[0].dtype && kn_shape_eq(own, &x->in[t.residual].shape) &&
+        kn_shape_eq(own, &x->out[0].shape))
         x->alias[0] = (int8_t)t.residual;
 }
 
-bool kn_tail_is_over(const struct kn_tail *t, const struct rt_run *r)
+/* Never none: scratch of no bytes is none. */
+static size_t own_bytes(const struct kn_tail *t)
 {
-    return t->residual && r->in[t->residual].data == r->out[0].data;
+    return kn_padded((size_t)kn_shape_count(&t->own) * sizeof(float) + 64);
+}
+
+size_t kn_tail_kept_bytes(const struct kn_tail *t)
+{
+    return t->residual ? own_bytes(t) : 0;
+}
+
+struct rt_run *kn_tail_keep(const struct kn_tail *t, struct rt_run *r, void *room,
+                            struct kn_tail_kept *kept)
+{
+    const size_t bytes = rt_tensor_bytes(&r->out[0]);
+
+    if (!kn_tail_joins(t) || !bytes || r->in[t->residual].data != r->out[0].data)
+        return r;
+    kept->run = *r;
+    kept->run.in = kept->in;
+    memcpy(kept->in, r->in, (size_t)r->n_in * sizeof *r->in);
+    kept->in[t->residual].data = room;
+    memcpy(room, r->out[0].data, bytes);
+    return &kept->run;
 }
 
 /* The output's shape as it was without a tail; rank -1: not known. */
@@ -155,7 +178,7 @@ enum rt_status kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, size_
     t->odd =
         !kn_shape_eq(&t->own, &p->in[t->residual].shape) || !kn_shape_eq(&t->own, &p->out[0].shape);
     if (t->odd)
-        *odd = ((size_t)kn_shape_count(&t->own) * sizeof(float) + 127) / 64 * 64;
+        *odd = own_bytes(t);
     return RT_OK;
 }
 
@@ -325,6 +348,22 @@ void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, f
             act_sum[t->act](p, other + i * cols, n * cols, t->alpha);
         else if (rest)
             act[t->act](p, 1, n * cols, 0, t->alpha);
+    }
+}
+
+void kn_tail_join(const struct kn_tail *t, const struct rt_run *r, float *sums, int64_t at,
+                  int64_t rows, int64_t cols)
+{
+    const float *other = (const float *)r->in[t->residual].data + at;
+    float *y = (float *)r->out[0].data + at;
+    const int64_t block = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
+
+    for (int64_t i = 0; i < rows; i += block) {
+        const int64_t n = rows - i < block ? rows - i : block, first = i * cols;
+        vectors(t, r, sums + first, n, cols);
+        if (other != y)
+            memcpy(y + first, other + first, (size_t)(n * cols) * sizeof *y);
+        act_sum[t->act](y + first, sums + first, n * cols, t->alpha);
     }
 }
 

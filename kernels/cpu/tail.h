@@ -50,10 +50,8 @@ static inline bool kn_tail_clips(const struct kn_tail *t, float *most)
 /* rt_op.infer, after the op's own: out[0] becomes what the residual makes of it. */
 enum rt_status kn_tail_infer(struct rt_infer *x);
 /* Then, for an op all of whose kernels cope: the output may be written over the residual, if that
- * has the shape `own` of the output without it. */
+ * has the shape `own` of the output without it. Writing an element then loses the residual's. */
 void kn_tail_infer_over(struct rt_infer *x, const struct rt_shape *own);
-/* In run: whether it is. Writing the output then loses the residual. */
-bool kn_tail_is_over(const struct kn_tail *t, const struct rt_run *r);
 /* rt_op.rows, after the op's own (which sees the schema's inputs only). */
 void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r));
 
@@ -72,6 +70,29 @@ enum {
 /* On `rows` rows of `cols` elements at y, which stand `at` elements behind the output's start. */
 void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, float *y, int64_t at,
                    int64_t rows, int64_t cols);
+/* Whether a kernel that is given sums to end must keep them apart from the output, which may lie
+ * over the residual: then this instead of kn_tail_apply, which writes the output. */
+static inline bool kn_tail_joins(const struct kn_tail *t)
+{
+    return t->residual && !t->odd;
+}
+/* All of it, on sums that lie elsewhere and are lost. Of less than whole rows (then one at a time)
+ * a tail without scale and shift. */
+void kn_tail_join(const struct kn_tail *t, const struct rt_run *r, float *sums, int64_t at,
+                  int64_t rows, int64_t cols);
+/*
+ * For kernels that cannot: a run of the same whose residual is a copy, if the output lies over it.
+ * room: kn_tail_kept_bytes of scratch; of an odd tail, which has no such copy, they are what
+ * kn_tail_prepare says.
+ */
+enum { KN_TAIL_MOST_INPUTS = 5 /* three of them a tail's */ };
+struct kn_tail_kept {
+    struct rt_run run;
+    struct rt_tensor in[KN_TAIL_MOST_INPUTS];
+};
+size_t kn_tail_kept_bytes(const struct kn_tail *t);
+struct rt_run *kn_tail_keep(const struct kn_tail *t, struct rt_run *r, void *room,
+                            struct kn_tail_kept *kept);
 /* Its activation alone, on rows of `cols` elements, `ld` apart. */
 void kn_tail_activate(const struct kn_tail *t, float *y, int64_t rows, int64_t cols, int64_t ld);
 /* The end of an odd tail: the output from what kn_tail_output gave. Of others: nothing. */

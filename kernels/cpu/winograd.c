@@ -205,7 +205,8 @@ void kn_winograd_multiply(const struct kn_winograd *w, const float *packed, int6
 
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
                          int64_t to, const float *room, float *patch,
-                         void (*finish)(void *arg, float *y, int64_t pixels), void *arg)
+                         void (*finish)(void *arg, float *y, float *sums, int64_t pixels),
+                         void *arg)
 {
     const int64_t m = w->m, co = w->co, out_step = step_of(w, co);
     const float *p = room + n_products(w) * step_of(w, w->ci);
@@ -215,22 +216,23 @@ void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block,
         const int64_t rows = w->out_h - t.y < m ? w->out_h - t.y : m;
         const int64_t columns = w->out_w - t.x < m ? w->out_w - t.x : m;
         float *y = dst + ((t.image * w->out_h + t.y) * w->out_w + t.x) * co;
-        const bool whole = rows == m && columns == m;
-        w->loops->output(w->m, p + i * co, out_step, co, whole ? y : patch,
-                         whole ? w->out_w * co : m * co);
+        const bool direct = rows == m && columns == m && !w->apart;
+        w->loops->output(w->m, p + i * co, out_step, co, direct ? y : patch,
+                         direct ? w->out_w * co : m * co);
         for (int64_t j = 0; j < rows; j++) {
-            float *to_row = y + j * w->out_w * co;
-            if (!whole)
-                memcpy(to_row, patch + j * m * co, (size_t)(columns * co) * sizeof *to_row);
+            float *to_row = y + j * w->out_w * co, *sums = patch + j * m * co;
+            if (!direct && !w->apart)
+                memcpy(to_row, sums, (size_t)(columns * co) * sizeof *to_row);
             if (finish)
-                finish(arg, to_row, columns);
+                finish(arg, to_row, w->apart ? sums : to_row, columns);
         }
     }
 }
 
 void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,
-                           void (*finish)(void *arg, float *y, int64_t pixels), void *arg)
+                           void (*finish)(void *arg, float *y, float *sums, int64_t pixels),
+                           void *arg)
 {
     const int64_t tiles = kn_winograd_block_tiles(w, block);
     float *room = scratch, *patch = room + kn_winograd_block_bytes(w) / sizeof(float);
@@ -241,7 +243,8 @@ void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const 
 }
 
 void kn_winograd_run(const struct kn_winograd *w, const float *src, const float *packed, float *dst,
-                     void *scratch, void (*finish)(void *arg, float *y, int64_t pixels), void *arg)
+                     void *scratch,
+                     void (*finish)(void *arg, float *y, float *sums, int64_t pixels), void *arg)
 {
     for (int64_t i = 0; i < kn_winograd_blocks(w); i++) {
         if (w->ends && w->ends(w->ends_arg))

@@ -40,6 +40,7 @@ struct kn_winograd {
      */
     bool (*ends)(void *arg);
     void *ends_arg;
+    bool apart; /* outputs are `finish`'s to write */
 };
 
 /* Fills in the rest from the fields above. False: channels that are no multiple of 16, or sizes
@@ -59,11 +60,12 @@ double kn_winograd_error(const struct kn_winograd *w, const float *filter, const
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
 /*
  * src [batch, in_h, in_w, ci] to dst [batch, out_h, out_w, co]. `finish` (NULL: none) is called
- * with each run of `pixels` neighbouring outputs once they are written, while they are in the
- * cache. scratch: 64-byte aligned.
+ * with each run of `pixels` neighbouring outputs, y, once their sums are there, while they are in
+ * the cache: in y too (sums == y) or, `apart`, in memory that is lost. scratch: 64-byte aligned.
  */
 void kn_winograd_run(const struct kn_winograd *w, const float *src, const float *packed, float *dst,
-                     void *scratch, void (*finish)(void *arg, float *y, int64_t pixels), void *arg);
+                     void *scratch,
+                     void (*finish)(void *arg, float *y, float *sums, int64_t pixels), void *arg);
 
 /*
  * The same in pieces, for several cores. Blocks are independent; in each of them the inputs of its
@@ -78,13 +80,15 @@ size_t kn_winograd_patch_bytes(const struct kn_winograd *w);
 /* scratch: kn_winograd_scratch_bytes. */
 void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,
-                           void (*finish)(void *arg, float *y, int64_t pixels), void *arg);
+                           void (*finish)(void *arg, float *y, float *sums, int64_t pixels),
+                           void *arg);
 void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,
                         int64_t to, float *room, float *patch);
 void kn_winograd_multiply(const struct kn_winograd *w, const float *packed, int64_t tiles,
                           int64_t from, int64_t to, float *room);
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
                          int64_t to, const float *room, float *patch,
-                         void (*finish)(void *arg, float *y, int64_t pixels), void *arg);
+                         void (*finish)(void *arg, float *y, float *sums, int64_t pixels),
+                         void *arg);
 
 #endif

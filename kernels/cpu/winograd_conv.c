@@ -164,6 +164,7 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     size_t odd;
     if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
         return st;
+    s->w.apart = kn_tail_joins(&s->tail);
     const float *scale = kn_tail_vector(p, s->tail.scale);
     st = pack_filter(s, p, scale);
     if (scale)
@@ -192,10 +193,15 @@ struct finish {
     const float *dst;
 };
 
-static void finish(void *arg, float *y, int64_t pixels)
+static void finish(void *arg, float *y, float *sums, int64_t pixels)
 {
     const struct finish *f = arg;
-    kn_tail_apply(&f->s->tail, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->w.co);
+    const struct kn_tail *t = &f->s->tail;
+
+    if (sums != y)
+        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->w.co);
+    else
+        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->w.co);
 }
 
 static bool ends(void *arg)

@@ -164,7 +164,8 @@ int64_t kn_line_blocks(const struct kn_line *l)
 
 size_t kn_line_scratch_bytes(const struct kn_line *l)
 {
-    return (size_t)(n_products(l) * (step_of(l, l->ci) + step_of(l, l->co))) * sizeof(float);
+    const int64_t tiles = n_products(l) * (step_of(l, l->ci) + step_of(l, l->co));
+    return (size_t)(tiles + KN_LINE_TILE * l->co) * sizeof(float);
 }
 
 static void inputs(const struct kn_line *l, const float *src, int64_t first, int64_t tiles,
@@ -183,7 +184,7 @@ static void inputs(const struct kn_line *l, const float *src, int64_t first, int
 }
 
 static void outputs(const struct kn_line *l, const float *p, int64_t first, int64_t tiles,
-                    float *dst, const struct kn_line_ends *ends)
+                    float *dst, float *patch, const struct kn_line_ends *ends)
 {
     const int64_t length = l->down ? l->out_h : l->out_w, across = l->down ? 1 : l->out_w;
     const int64_t pixel = (l->down ? l->out_w : 1) * l->co;
@@ -192,12 +193,14 @@ static void outputs(const struct kn_line *l, const float *p, int64_t first, int6
         const struct tile t = tile_at(l, first + i);
         const int64_t left = length - t.at, count = left < KN_LINE_TILE ? left : KN_LINE_TILE;
         float *y = dst + (t.image * l->out_h * l->out_w + t.line * across) * l->co + t.at * pixel;
-        l->loops->output(l->taps, p + i * l->co, step_of(l, l->co), l->co, y, pixel, count, ends);
+        float *sums = ends->apart ? patch : y;
+        const int64_t step = ends->apart ? l->co : pixel;
+        l->loops->output(l->taps, p + i * l->co, step_of(l, l->co), l->co, sums, step, count, ends);
         if (ends->finish && l->down)
             for (int64_t k = 0; k < count; k++)
-                ends->finish(ends->arg, y + k * pixel, 1);
+                ends->finish(ends->arg, y + k * pixel, sums + k * step, 1);
         else if (ends->finish)
-            ends->finish(ends->arg, y, count);
+            ends->finish(ends->arg, y, sums, count);
     }
 }
 
@@ -217,7 +220,7 @@ void kn_line_run_block(const struct kn_line *l, const float *src, const float *p
             part.next = part.packed + matrix_bytes(l) / sizeof *packed;
         kn_product_run(&l->product, &part, NULL);
     }
-    outputs(l, p, first, tiles, dst, ends);
+    outputs(l, p, first, tiles, dst, p + n_products(l) * step_of(l, l->co), ends);
 }
 
 /* ---- how exact it is ---- */

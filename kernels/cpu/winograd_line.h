@@ -47,9 +47,11 @@ struct kn_line_ends {
     const float *shift;
     bool clips;
     float least, most;
-    /* NULL, or called with each run of neighbouring outputs once they are written. */
-    void (*finish)(void *arg, float *y, int64_t pixels);
+    /* NULL, or called with each run of neighbouring outputs, y, once they are there: in y too
+     * (sums == y) or, `apart`, in memory that is lost, and then y is `finish`'s to write. */
+    void (*finish)(void *arg, float *y, float *sums, int64_t pixels);
     void *arg;
+    bool apart;
 };
 /* Blocks are independent of each other. scratch: 64-byte aligned, of whoever calls. */
 int64_t kn_line_blocks(const struct kn_line *l);

@@ -164,10 +164,15 @@ struct finish {
     const float *dst;
 };
 
-static void finish(void *arg, float *y, int64_t pixels)
+static void finish(void *arg, float *y, float *sums, int64_t pixels)
 {
     const struct finish *f = arg;
-    kn_tail_apply(&f->s->tail, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->l.co);
+    const struct kn_tail *t = &f->s->tail;
+
+    if (sums != y)
+        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->l.co);
+    else
+        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->l.co);
 }
 
 static enum rt_status some_block(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -181,6 +186,7 @@ static enum rt_status some_block(struct rt_run *r, void *arg, int64_t i, int64_t
     ends.shift = s->shift ? r->in[s->shift].data : NULL;
     ends.finish = kn_tail_any(&s->tail) ? finish : NULL;
     ends.arg = &f;
+    ends.apart = kn_tail_joins(&s->tail);
     kn_line_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i,
                       (char *)r->scratch + (size_t)slot * kn_padded(kn_line_scratch_bytes(&s->l)),
                       &ends);

@@ -22,11 +22,11 @@ static float *floats(size_t n)
 }
 
 static int64_t finished;
-static void add_one(void *arg, float *y, int64_t pixels)
+static void add_one(void *arg, float *y, float *sums, int64_t pixels)
 {
     const struct kn_line *l = arg;
     for (int64_t i = 0; i < pixels * l->co; i++)
-        y[i] += 1;
+        y[i] = sums[i] + 1;
     finished += pixels;
 }
 
@@ -82,7 +82,8 @@ static void one_shape(const struct kn_line_loops *loops, struct kn_line l, int w
                               .least = 0,
                               .most = way & 8 ? 2 : INFINITY,
                               .finish = add_one,
-                              .arg = &l});
+                              .arg = &l,
+                              .apart = way & 16});
     assert_int_equal(finished, pixels);
     for (int64_t i = 0; i < pixels * l.co; i++) {
         const int64_t p = i / l.co, o = i % l.co;
