@@ -96,18 +96,23 @@ static bool find_order(struct pl_conditions *w)
 
 /* ---- conditions ---- */
 
-int pl_compare_edges(struct pl_edge a, struct pl_edge b)
+/* The first place from `at` on whose predicate is not before `by`. */
+static int seek(const struct pl_condition *c, int at, struct pl_edge by)
 {
-    return a.node != b.node ? (a.node < b.node ? -1 : 1) : a.out - b.out;
+    while (at < c->n && pl_compare_edges(c->on[at].by, by) < 0)
+        at++;
+    return at;
 }
 
-/* False: the two exclude each other, or are too many. */
-static bool add_side(struct pl_condition *to, struct pl_side s)
+static bool is_at(const struct pl_condition *c, int at, struct pl_edge by)
 {
-    int at = 0;
-    while (at < to->n && pl_compare_edges(to->on[at].by, s.by) < 0)
-        at++;
-    if (at < to->n && pl_compare_edges(to->on[at].by, s.by) == 0)
+    return at < c->n && pl_compare_edges(c->on[at].by, by) == 0;
+}
+
+/* At the place that seek tells. False: the two exclude each other, or are too many. */
+static bool add_side(struct pl_condition *to, int at, struct pl_side s)
+{
+    if (is_at(to, at, s.by))
         return to->on[at].taken == s.taken;
     if (to->n == PL_MAX_CONDITION)
         return false;
@@ -119,9 +124,11 @@ static bool add_side(struct pl_condition *to, struct pl_side s)
 
 bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from)
 {
-    for (int k = 0; k < from->n; k++)
-        if (!add_side(to, from->on[k]))
+    for (int k = 0, at = 0; k < from->n; k++) {
+        at = seek(to, at, from->on[k].by);
+        if (!add_side(to, at, from->on[k]))
             return false;
+    }
     return true;
 }
 
@@ -133,17 +140,15 @@ void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from)
 
 int pl_find_side(const struct pl_condition *c, struct pl_edge by)
 {
-    for (int k = 0; k < c->n; k++)
-        if (pl_compare_edges(c->on[k].by, by) == 0)
-            return k;
-    return NONE;
+    const int at = seek(c, 0, by);
+    return is_at(c, at, by) ? at : NONE;
 }
 
 bool pl_is_within(const struct pl_condition *a, const struct pl_condition *of)
 {
-    for (int k = 0; k < a->n; k++) {
-        const int at = pl_find_side(of, a->on[k].by);
-        if (at < 0 || of->on[at].taken != a->on[k].taken)
+    for (int k = 0, at = 0; k < a->n; k++) {
+        at = seek(of, at, a->on[k].by);
+        if (!is_at(of, at, a->on[k].by) || of->on[at].taken != a->on[k].taken)
             return false;
     }
     return true;
@@ -165,7 +170,7 @@ bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct p
 {
     struct pl_side s = {.taken = e.out};
     pl_copy_condition(out, &w->on[e.node]);
-    return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, s);
+    return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, seek(out, 0, s.by), s);
 }
 
 /* The predicate that a Merge joins: both inputs have it, on different sides, and else the same. */

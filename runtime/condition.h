@@ -21,7 +21,10 @@ bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n);
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by);
 /* A constant that waits for nothing, and so is in every frame. */
 bool pl_is_free(const struct pl_node *n);
-int pl_compare_edges(struct pl_edge a, struct pl_edge b);
+static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
+{
+    return a.node != b.node ? (a.node < b.node ? -1 : 1) : a.out - b.out;
+}
 
 /* ---- conditions ---- */
 

@@ -1,7 +1,6 @@
 #include "runtime/fuse.h"
 
 #include <stdlib.h>
-
 #include <string.h>
 
 enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, struct rt_error *err)

@@ -299,7 +299,7 @@ static bool is_inside(const struct pl_uses *u, const struct pl_readers *r, int i
     if (u->n[i] != r->first[i + 1] - r->first[i])
         return false;
     for (int k = r->first[i]; k < r->first[i + 1]; k++)
-        if (!holds(a, r->node[k]))
+        if (!holds(a, r->of[k].node))
             return false;
     return true;
 }
@@ -325,8 +325,8 @@ static int next_step(const struct pl_graph *g, const struct pl_readers *r, int x
         if (r->first[from + 1] - r->first[from] > PL_MOST_ACTIVATION)
             return -1;
         for (int j = r->first[from]; j < r->first[from + 1]; j++)
-            if (!holds(a, r->node[j]) && is_step(g, r->node[j], x, a))
-                return r->node[j];
+            if (!holds(a, r->of[j].node) && is_step(g, r->of[j].node, x, a))
+                return r->of[j].node;
     }
     return -1;
 }

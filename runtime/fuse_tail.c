@@ -167,10 +167,9 @@ static bool is_normalisation(const struct pass *p, int i, const struct tail *t)
             pl_constant(g, n->in[k])->dim[0] != t->channels)
             return false;
     for (int j = p->readers->first[i]; j < p->readers->first[i + 1]; j++) {
-        const struct pl_node *reader = &g->node[p->readers->node[j]];
-        for (int k = 0; k < reader->n_in; k++)
-            if (reader->in[k].node == i && reader->in[k].out != 0)
-                return false;
+        const struct pl_reader by = p->readers->of[j];
+        if (g->node[by.node].in[by.k].out != 0)
+            return false;
     }
     for (int k = 0; k < g->n_fetches; k++)
         if (g->fetch[k].node == i && g->fetch[k].out != 0)
@@ -499,7 +498,7 @@ enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err)
     struct pass p = {.g = g, .err = err};
     enum rt_status st = pl_uses_count(&p.uses, g, err);
 
-    if (!st && !(p.readers = pl_readers_new(g, err)))
+    if (!st && !(p.readers = pl_readers_new(g, false, err)))
         st = RT_RESOURCE_EXHAUSTED;
     for (int i = 0; i < n && !st; i++) {
         int rank = 0;

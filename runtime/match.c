@@ -184,37 +184,48 @@ void pl_uses_free(struct pl_uses *u)
     *u = (struct pl_uses){0};
 }
 
-struct pl_readers *pl_readers_new(const struct pl_graph *g, struct rt_error *err)
+struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err)
 {
     struct pl_readers *r = calloc(1, sizeof *r);
     size_t edges = 0;
 
     for (int i = 0; i < g->n; i++)
-        edges += g->node[i].kind == PL_GONE ? 0 : (size_t)g->node[i].n_in;
-    if (r)
-        r->first = calloc((size_t)g->n + 2 + edges, sizeof *r->first);
-    if (!r || !r->first) {
-        free(r);
-        rt_fail_memory(err, "a plan", edges * sizeof *r->first);
+        if (g->node[i].kind != PL_GONE)
+            edges += (size_t)(g->node[i].n_in + (waits ? g->node[i].n_ctrl : 0));
+    if (r) {
+        r->first = calloc((size_t)g->n + 2, sizeof *r->first);
+        r->of = malloc((edges + 1) * sizeof *r->of);
+    }
+    if (!r || !r->first || !r->of) {
+        pl_readers_free(r);
+        rt_fail_memory(err, "a plan", edges * sizeof *r->of);
         return NULL;
     }
-    r->node = r->first + g->n + 2;
     /* Counted one place further on, so that filling in moves each count to its start. */
-    for (int i = 0; i < g->n; i++)
-        for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)
-            r->first[g->node[i].in[k].node + 2]++;
-    for (int i = 0; i < g->n; i++)
-        r->first[i + 2] += r->first[i + 1];
-    for (int i = 0; i < g->n; i++)
-        for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)
-            r->node[r->first[g->node[i].in[k].node + 1]++] = i;
+    for (int fill = 0; fill < 2; fill++) {
+        for (int i = 0; i < g->n; i++) {
+            const struct pl_node *n = &g->node[i];
+            const int count = n->kind == PL_GONE ? 0 : n->n_in + (waits ? n->n_ctrl : 0);
+            for (int k = 0; k < count; k++) {
+                const int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+                if (fill)
+                    r->of[r->first[from + 1]++] = (struct pl_reader){i, k};
+                else
+                    r->first[from + 2]++;
+            }
+        }
+        for (int i = 0; !fill && i < g->n; i++)
+            r->first[i + 2] += r->first[i + 1];
+    }
     return r;
 }
 
 void pl_readers_free(struct pl_readers *r)
 {
-    if (r)
+    if (r) {
         free(r->first);
+        free(r->of);
+    }
     free(r);
 }
 

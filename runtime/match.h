@@ -70,12 +70,17 @@ struct pl_uses {
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
 
-/* Value i is read by node[first[i]] .. node[first[i + 1] - 1], a node once per edge; of the nodes
- * that there were when it was made. */
-struct pl_readers {
-    int *first, *node;
+/* Node i is read by of[first[i]] .. of[first[i + 1] - 1], which are in the order of nodes, each
+ * once per edge; of the nodes that there were when it was made. With `waits` control edges are told
+ * too, behind a node's inputs. NULL: no memory. */
+struct pl_reader {
+    int node, k; /* by its input k, or from n_in on by control edge k - n_in */
 };
-struct pl_readers *pl_readers_new(const struct pl_graph *g, struct rt_error *err);
+struct pl_readers {
+    int *first;
+    struct pl_reader *of;
+};
+struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err);
 void pl_readers_free(struct pl_readers *r);
 
 /* Nobody but these nodes reads what they make, but for the first of them. */

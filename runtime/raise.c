@@ -14,7 +14,14 @@
 #include "runtime/condition.h"
 #include "runtime/region.h"
 
-enum { MAX_CAPTURES = 4096, NONE = -1 };
+/* MAX_EDGES: into one branch of what stands outside. MAX_VISITS: of such in a round, for each node
+ * and edge that there is. */
+enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
+
+struct edges {
+    struct pl_edge *e;
+    int n, room;
+};
 
 /* Branches that are raised together: whatever edges join. */
 struct component {
@@ -25,10 +32,7 @@ struct component {
     int at; /* the new node */
     int first_merge, n_merges;
     int n_outputs;
-    struct pl_edge *capture; /* of the outer graph */
-    int n_captures, capture_room;
-    int *ctrl;
-    int n_ctrl, ctrl_room;
+    struct edges capture, ctrl; /* of the outer graph; what is waited for by output 0 */
 };
 
 struct work {
@@ -45,12 +49,22 @@ struct work {
     int n_merges, depth;
     struct component *c;
     int n_components;
+    int64_t visits_left;
     struct rt_error *err;
 };
 
 static const struct pl_node *node_of(const struct work *w, int i)
 {
     return &w->g->node[i];
+}
+
+static int64_t count_edges(const struct work *w)
+{
+    int64_t edges = 0;
+    for (int i = 0; i < w->n; i++)
+        if (node_of(w, i)->kind != PL_GONE)
+            edges += node_of(w, i)->n_in + node_of(w, i)->n_ctrl;
+    return edges;
 }
 
 /* ---- components ---- */
@@ -157,48 +171,55 @@ static bool list_components(struct work *w)
 
 /* ---- what a branch reads ---- */
 
-static bool capture(struct component *c, struct pl_edge e, int *at)
+static int by_edge(const void *a, const void *b)
 {
-    for (*at = 0; *at < c->n_captures; ++*at)
-        if (pl_compare_edges(c->capture[*at], e) == 0)
-            return true;
-    if (c->n_captures == MAX_CAPTURES)
+    return pl_compare_edges(*(const struct pl_edge *)a, *(const struct pl_edge *)b);
+}
+
+/* In order, and each once. */
+static void settle(struct edges *x)
+{
+    int kept = 0;
+    if (x->n)
+        qsort(x->e, (size_t)x->n, sizeof *x->e, by_edge);
+    for (int k = 0; k < x->n; k++)
+        if (!k || by_edge(&x->e[k], &x->e[kept - 1]) != 0)
+            x->e[kept++] = x->e[k];
+    x->n = kept;
+}
+
+/* Many times the same takes no more room than once. */
+static bool put(struct work *w, struct edges *x, struct pl_edge e)
+{
+    if (--w->visits_left < 0)
         return false;
-    if (c->n_captures == c->capture_room) {
-        const int room = c->capture_room ? c->capture_room * 2 : 8;
-        struct pl_edge *more = realloc(c->capture, (size_t)room * sizeof *more);
-        if (!more)
+    if (x->n == x->room) {
+        settle(x);
+        if (x->n > MAX_EDGES)
             return false;
-        c->capture = more;
-        c->capture_room = room;
+        if (2 * x->n >= x->room) {
+            const int room = x->room ? x->room * 2 : 8;
+            struct pl_edge *more = realloc(x->e, (size_t)room * sizeof *more);
+            if (!more)
+                return false;
+            x->e = more;
+            x->room = room;
+        }
     }
-    c->capture[c->n_captures++] = e;
+    x->e[x->n++] = e;
     return true;
 }
 
-static bool wait_for(const struct work *w, struct component *c, int node)
+static bool wait_for(struct work *w, struct component *c, int node)
 {
     if (pl_is_free(node_of(w, node)))
         return true;
-    if (!pl_is_within(&w->all.on[node], &c->rest) || w->all.frame[node] != c->frame)
-        return false;
-    for (int k = 0; k < c->n_ctrl; k++)
-        if (c->ctrl[k] == node)
-            return true;
-    if (c->n_ctrl == c->ctrl_room) {
-        const int room = c->ctrl_room ? c->ctrl_room * 2 : 8;
-        int *more = realloc(c->ctrl, (size_t)room * sizeof *more);
-        if (!more || c->n_ctrl == MAX_CAPTURES)
-            return false;
-        c->ctrl = more;
-        c->ctrl_room = room;
-    }
-    c->ctrl[c->n_ctrl++] = node;
-    return true;
+    return pl_is_within(&w->all.on[node], &c->rest) && w->all.frame[node] == c->frame &&
+           put(w, &c->ctrl, (struct pl_edge){node, 0});
 }
 
 /* The value that an edge brings into side `taken` of the branch, in the outer graph. */
-static bool source(const struct work *w, struct component *c, int taken, struct pl_edge e,
+static bool source(const struct work *w, const struct component *c, int taken, struct pl_edge e,
                    struct pl_edge *out)
 {
     const struct pl_node *n = node_of(w, e.node);
@@ -207,10 +228,6 @@ static bool source(const struct work *w, struct component *c, int taken, struct 
     if (pl_is_choice(w->g, n, &by) && pl_compare_edges(by, c->of.by) == 0) {
         if (e.out != taken)
             return false;
-        for (int k = 0; k < n->n_ctrl; k++)
-            if (!wait_for(w, c, n->ctrl[k]))
-                return false;
-        c->by = n->in[1];
         *out = n->in[0];
         /* A handle is read where the Switch stands, not where its value is. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
@@ -234,17 +251,28 @@ static struct component *component_of(struct work *w, int i)
     return at < 0 ? NULL : &w->c[at];
 }
 
+/* Where an edge comes from that a node on side `taken` reads: a Switch of the branch is waited for
+ * as well. */
 static bool reads(struct work *w, struct component *c, int taken, struct pl_edge e)
 {
-    struct pl_edge from;
-    int at;
-    return is_inside(w, e.node) || (source(w, c, taken, e, &from) &&
-                                    (pl_is_free(node_of(w, from.node)) || capture(c, from, &at)));
+    const struct pl_node *n = node_of(w, e.node);
+    struct pl_edge from, by;
+    if (is_inside(w, e.node))
+        return true;
+    if (!source(w, c, taken, e, &from))
+        return false;
+    if (pl_is_choice(w->g, n, &by) && pl_compare_edges(by, c->of.by) == 0) {
+        for (int k = 0; k < n->n_ctrl; k++)
+            if (!wait_for(w, c, n->ctrl[k]))
+                return false;
+        c->by = n->in[1];
+    }
+    return pl_is_free(node_of(w, from.node)) || put(w, &c->capture, from);
 }
 
 /* What a control edge from outside waits for: a Switch is no place to wait at, but what it reads.
  */
-static bool wait_outside(const struct work *w, struct component *c, int i)
+static bool wait_outside(struct work *w, struct component *c, int i)
 {
     const struct pl_node *from = node_of(w, i);
     struct pl_edge by;
@@ -307,11 +335,11 @@ static bool lives_as_before(struct work *w, const struct component *c)
     if (c->by.node < 0 || pl_is_ref(w->g, c->by) || !pl_edge_condition(&w->all, c->by, &more) ||
         !pl_add_condition(&own, &more))
         return false;
-    for (int j = 0; j < c->n_captures; j++)
-        if (!pl_edge_condition(&w->all, c->capture[j], &more) || !pl_add_condition(&own, &more))
+    for (int j = 0; j < c->capture.n; j++)
+        if (!pl_edge_condition(&w->all, c->capture.e[j], &more) || !pl_add_condition(&own, &more))
             return false;
-    for (int j = 0; j < c->n_ctrl; j++)
-        if (!pl_add_condition(&own, &w->all.on[c->ctrl[j]]))
+    for (int j = 0; j < c->ctrl.n; j++)
+        if (!pl_add_condition(&own, &w->all.on[c->ctrl.e[j].node]))
             return false;
     return pl_is_equal_condition(&own, &c->rest);
 }
@@ -322,9 +350,15 @@ static bool find_captures(struct work *w)
     for (int i = 0; i < w->n; i++)
         if (node_of(w, i)->kind != PL_GONE && is_inside(w, i) && !capture_node(w, i))
             return false;
-    for (int k = 0; k < w->n_components; k++)
-        if (!capture_merges(w, &w->c[k]) || !lives_as_before(w, &w->c[k]))
+    for (int k = 0; k < w->n_components; k++) {
+        struct component *c = &w->c[k];
+        if (!capture_merges(w, c))
             return false;
+        settle(&c->capture);
+        settle(&c->ctrl);
+        if (c->capture.n > MAX_EDGES || c->ctrl.n > MAX_EDGES || !lives_as_before(w, c))
+            return false;
+    }
     return true;
 }
 
@@ -376,10 +410,10 @@ static void outline_edges(struct work *w, struct outline *o)
     for (int k = 0; k < w->n_components; k++) {
         const struct component *c = &w->c[k];
         outline_edge(w, o, c->by.node, w->n + k);
-        for (int j = 0; j < c->n_captures; j++)
-            outline_edge(w, o, c->capture[j].node, w->n + k);
-        for (int j = 0; j < c->n_ctrl; j++)
-            outline_edge(w, o, c->ctrl[j], w->n + k);
+        for (int j = 0; j < c->capture.n; j++)
+            outline_edge(w, o, c->capture.e[j].node, w->n + k);
+        for (int j = 0; j < c->ctrl.n; j++)
+            outline_edge(w, o, c->ctrl.e[j].node, w->n + k);
     }
 }
 
@@ -406,12 +440,9 @@ static bool has_order(struct work *w, struct outline *o, int n, int *ready)
 static bool stays_acyclic(struct work *w)
 {
     const int n = w->n + w->n_components;
-    size_t edges = 0;
-    for (int i = 0; i < w->n; i++)
-        if (node_of(w, i)->kind != PL_GONE)
-            edges += (size_t)(node_of(w, i)->n_in + node_of(w, i)->n_ctrl);
+    size_t edges = (size_t)count_edges(w);
     for (int k = 0; k < w->n_components; k++)
-        edges += (size_t)(w->c[k].n_captures + w->c[k].n_ctrl + 1);
+        edges += (size_t)(w->c[k].capture.n + w->c[k].ctrl.n + 1);
     int *ready = malloc(((size_t)n + 1) * sizeof *ready);
     struct outline o = {.waits = calloc((size_t)n + 1, sizeof *o.waits),
                         .first = calloc((size_t)n + 2, sizeof *o.first),
@@ -460,7 +491,6 @@ static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
     struct component *c = &w->c[of];
     struct pl_graph *to = &w->g->node[c->at].region[!taken];
     struct pl_edge from;
-    int at;
     if (is_inside(w, e.node)) {
         *out = (struct pl_edge){w->moved[e.node], e.out};
         return RT_OK;
@@ -468,9 +498,13 @@ static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
     if (!source(w, c, taken, e, &from))
         return rt_fail(w->err, RT_INTERNAL, "'%s' is on no side", node_of(w, e.node)->name);
     if (!pl_is_free(node_of(w, from.node))) {
-        if (!capture(c, from, &at))
-            return out_of_memory(w);
-        *out = (struct pl_edge){at, 0};
+        const struct edges *x = &c->capture;
+        const struct pl_edge *at =
+            x->n ? bsearch(&from, x->e, (size_t)x->n, sizeof from, by_edge) : NULL;
+        if (!at)
+            return rt_fail(w->err, RT_INTERNAL, "'%s' is not captured",
+                           node_of(w, from.node)->name);
+        *out = (struct pl_edge){(int)(at - x->e), 0};
         return RT_OK;
     }
     if (w->moved[from.node] < 0 || w->side_of[from.node] != 2 * of + taken) {
@@ -487,16 +521,16 @@ static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
 static enum rt_status add_node(struct work *w, struct component *c)
 {
     struct pl_graph *g = w->g;
-    const int n_in = c->n_captures + 1;
+    const int n_in = c->capture.n + 1;
     struct pl_edge *in = calloc((size_t)n_in, sizeof *in);
     uint8_t *dtype = calloc((size_t)n_in + 2 * (size_t)c->n_merges, 1), *out = dtype + n_in;
-    int *ctrl = rt_arena_array(g->arena, (size_t)c->n_ctrl + 1, sizeof *ctrl);
+    int *ctrl = rt_arena_array(g->arena, (size_t)c->ctrl.n + 1, sizeof *ctrl);
     const int at = in && dtype && ctrl ? pl_add(g, w->err) : -1;
     enum rt_status st = at < 0 ? out_of_memory(w) : RT_OK;
     if (!st) {
         in[0] = c->by;
-        for (int k = 0; k < c->n_captures; k++)
-            in[k + 1] = c->capture[k];
+        for (int k = 0; k < c->capture.n; k++)
+            in[k + 1] = c->capture.e[k];
         for (int k = 0; k < n_in; k++)
             dtype[k] = (uint8_t)pl_edge_dtype(g, in[k]);
         for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
@@ -511,10 +545,10 @@ static enum rt_status add_node(struct work *w, struct component *c)
         struct pl_node *n = &g->node[at];
         n->name = g->node[w->merge[c->first_merge]].name;
         n->depth = g->node[w->merge[c->first_merge]].depth;
-        if (c->n_ctrl)
-            memcpy(ctrl, c->ctrl, (size_t)c->n_ctrl * sizeof *ctrl);
+        for (int k = 0; k < c->ctrl.n; k++)
+            ctrl[k] = c->ctrl.e[k].node;
         n->ctrl = ctrl;
-        n->n_ctrl = c->n_ctrl;
+        n->n_ctrl = c->ctrl.n;
         c->at = at;
         const struct pl_regions r = {.kind = PL_IF,
                                      .n_in = n_in,
@@ -525,7 +559,7 @@ static enum rt_status add_node(struct work *w, struct component *c)
         st = pl_make_regions(g, at, &r, w->err);
     }
     for (int b = 0; b < 2 && !st; b++)
-        st = pl_region_begin(g, &g->node[at].region[b], c->n_captures, dtype + 1, c->n_outputs,
+        st = pl_region_begin(g, &g->node[at].region[b], c->capture.n, dtype + 1, c->n_outputs,
                              g->node[at].name, w->err);
     free(in);
     free(dtype);
@@ -693,8 +727,8 @@ static bool allocate(struct work *w)
 static void free_work(struct work *w)
 {
     for (int k = 0; k < w->n_components; k++) {
-        free(w->c[k].capture);
-        free(w->c[k].ctrl);
+        free(w->c[k].capture.e);
+        free(w->c[k].ctrl.e);
     }
     free(w->c);
     pl_conditions_clear(&w->all);
@@ -709,6 +743,7 @@ static void free_work(struct work *w)
 
 static bool understood(struct work *w)
 {
+    w->visits_left = MAX_VISITS * (count_edges(w) + w->n);
     if (!pl_conditions_find(&w->all, w->g))
         return false;
     for (int i = 0; i < w->n; i++)

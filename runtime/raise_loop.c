@@ -37,7 +37,7 @@ struct loop {
     struct pl_conditions all;
     struct member *member;
     int n_members;
-    int *first, *reader; /* per node: who reads it or waits for it, reader[first[i]] and on */
+    struct pl_readers *readers;
     int *turn;           /* per node: its place in the order */
     bool *kept;          /* per node: fetched, or a target */
     bool *raised;        /* per node: part of a loop that has been raised in this round */
@@ -135,8 +135,9 @@ static int find_frame(const struct loop *l)
 {
     struct member sought = {.node = NONE};
     struct variable v;
-    for (int k = l->first[l->cond]; k < l->first[l->cond + 1] && !sought.frame.p; k++) {
-        const struct pl_node *n = node_of(l, l->reader[k]);
+    for (int k = l->readers->first[l->cond]; k < l->readers->first[l->cond + 1] && !sought.frame.p;
+         k++) {
+        const struct pl_node *n = node_of(l, l->readers->of[k].node);
         if (pl_is(n, "Switch") && n->in[1].node == l->cond &&
             pl_is_loop_merge(l->g, node_of(l, n->in[0].node)) && parts_of(l, n->in[0].node, &v))
             sought.frame = rt_attr_str(node_of(l, v.enter)->def, "frame_name");
@@ -166,7 +167,8 @@ static bool find_variables(struct loop *l)
     int end = first;
     while (end < l->n_members && is_of_frame(l, end, first))
         end++;
-    if (first == end || !visit(l, end - first + l->first[l->cond + 1] - l->first[l->cond]))
+    if (first == end ||
+        !visit(l, end - first + l->readers->first[l->cond + 1] - l->readers->first[l->cond]))
         return false;
     for (int k = first; k < end; k++)
         if (pl_is_merge(node_of(l, l->member[k].node)) && !add_merge(l, l->member[k].node))
@@ -181,8 +183,8 @@ static bool find_variables(struct loop *l)
             (!l->mark[i] && !add_variable(l, (struct variable){i, NONE, NONE, NONE})))
             return false;
     }
-    for (int at = l->first[l->cond]; at < l->first[l->cond + 1]; at++) {
-        const int i = l->reader[at];
+    for (int at = l->readers->first[l->cond]; at < l->readers->first[l->cond + 1]; at++) {
+        const int i = l->readers->of[at].node;
         const struct pl_node *n = node_of(l, i);
         if (!pl_is_switch(n) || n->in[1].node != l->cond)
             continue;
@@ -319,10 +321,10 @@ static bool is_exit(const struct loop *l, const struct pl_node *n)
 /* Nothing else reads a node of the loop, but for its Exits what the Switches end with. */
 static bool is_read_inside(struct loop *l, int i)
 {
-    if (l->kept[i] || l->raised[i] || !visit(l, l->first[i + 1] - l->first[i]))
+    if (l->kept[i] || l->raised[i] || !visit(l, l->readers->first[i + 1] - l->readers->first[i]))
         return false;
-    for (int k = l->first[i]; k < l->first[i + 1]; k++)
-        if (!l->mark[l->reader[k]] && !is_exit(l, node_of(l, l->reader[k])))
+    for (int k = l->readers->first[i]; k < l->readers->first[i + 1]; k++)
+        if (!l->mark[l->readers->of[k].node] && !is_exit(l, node_of(l, l->readers->of[k].node)))
             return false;
     return true;
 }
@@ -503,10 +505,10 @@ static void note_end(struct loop *l)
 {
     for (int k = 0; k < l->n_changing; k++) {
         const int choice = l->v[k].choice;
-        for (int j = choice < 0 ? 0 : l->first[choice]; choice >= 0 && j < l->first[choice + 1];
-             j++)
-            if (is_exit(l, node_of(l, l->reader[j])))
-                l->end[l->reader[j]] = (struct pl_edge){l->at, k};
+        for (int j = choice < 0 ? 0 : l->readers->first[choice];
+             choice >= 0 && j < l->readers->first[choice + 1]; j++)
+            if (is_exit(l, node_of(l, l->readers->of[j].node)))
+                l->end[l->readers->of[j].node] = (struct pl_edge){l->at, k};
     }
     for (int at = 0; at < l->n_own; at++)
         l->raised[l->own[at]] = true;
@@ -576,12 +578,11 @@ static bool has_only_loops(const struct pl_graph *g)
 
 /* ---- a round ---- */
 
-static bool allocate(struct loop *l, size_t edges)
+static bool allocate(struct loop *l)
 {
     const size_t n = (size_t)l->n + 2;
     l->member = malloc(n * sizeof *l->member);
-    l->first = calloc(n, sizeof *l->first);
-    l->reader = malloc((edges + 1) * sizeof *l->reader);
+    l->readers = pl_readers_new(l->g, true, NULL);
     l->turn = malloc(n * sizeof *l->turn);
     l->kept = calloc(n, sizeof *l->kept);
     l->raised = calloc(n, sizeof *l->raised);
@@ -591,17 +592,19 @@ static bool allocate(struct loop *l, size_t edges)
     l->variable_of = malloc(n * sizeof *l->variable_of);
     l->copy = malloc(n * sizeof *l->copy);
     l->used = malloc(n * sizeof *l->used);
+
+    const size_t edges = l->readers ? (size_t)l->readers->first[l->n] : 0;
     l->stack = malloc((n + edges) * sizeof *l->stack);
-    return l->member && l->first && l->reader && l->turn && l->kept && l->raised && l->end &&
-           l->mark && l->own && l->variable_of && l->copy && l->used && l->stack;
+    l->visits_left = MAX_VISITS * ((int64_t)edges + l->n);
+    return l->member && l->readers && l->turn && l->kept && l->raised && l->end && l->mark &&
+           l->own && l->variable_of && l->copy && l->used && l->stack;
 }
 
 static void free_loop(struct loop *l)
 {
     pl_conditions_clear(&l->all);
     free(l->member);
-    free(l->first);
-    free(l->reader);
+    pl_readers_free(l->readers);
     free(l->turn);
     free(l->kept);
     free(l->raised);
@@ -615,11 +618,6 @@ static void free_loop(struct loop *l)
     free(l);
 }
 
-static int input_of(const struct pl_node *n, int k)
-{
-    return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
-}
-
 /* False: a Merge is none of tf.while_loop's. */
 static bool index_graph(struct loop *l)
 {
@@ -631,22 +629,12 @@ static bool index_graph(struct loop *l)
         l->end[i] = (struct pl_edge){NONE, 0};
         if (n->kind == PL_GONE)
             continue;
-        for (int k = 0; k < n->n_in + n->n_ctrl; k++)
-            l->first[input_of(n, k) + 2]++;
         const bool merges = pl_is_loop_merge(g, n);
         if (merges && !parts_of(l, i, &v))
             return false;
         if (merges || pl_is_either(n, "Enter", "RefEnter"))
             l->member[l->n_members++] = (struct member){
                 rt_attr_str(node_of(l, merges ? v.enter : i)->def, "frame_name"), i};
-    }
-    /* Counted one place further on, so that filling in moves each count to its start. */
-    for (int i = 0; i < l->n; i++)
-        l->first[i + 2] += l->first[i + 1];
-    for (int i = 0; i < l->n; i++) {
-        const struct pl_node *n = node_of(l, i);
-        for (int k = 0; n->kind != PL_GONE && k < n->n_in + n->n_ctrl; k++)
-            l->reader[l->first[input_of(n, k) + 1]++] = i;
     }
     for (int k = 0; k < l->all.n_order; k++)
         l->turn[l->all.order[k]] = k;
@@ -674,18 +662,13 @@ static void forget(struct loop *l)
 static enum rt_status raise_innermost(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    size_t edges = 0;
     struct loop *l = calloc(1, sizeof *l);
     if (!l)
         return rt_fail_memory(err, "a plan", sizeof *l);
     l->g = g;
     l->n = g->n;
     l->err = err;
-    for (int i = 0; i < g->n; i++)
-        if (g->node[i].kind != PL_GONE)
-            edges += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
-    l->visits_left = MAX_VISITS * ((int64_t)edges + g->n);
-    if (allocate(l, edges) && pl_conditions_find(&l->all, g) && index_graph(l))
+    if (allocate(l) && pl_conditions_find(&l->all, g) && index_graph(l))
         for (int i = 0; i < l->n && !st && l->visits_left >= 0; i++) {
             if (!pl_is(&g->node[i], "LoopCond") || g->node[i].n_in != 1)
                 continue;

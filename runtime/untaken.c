@@ -19,11 +19,12 @@ enum { UNKNOWN = -1 };
 
 struct work {
     struct pl_graph *g;
-    int n;               /* nodes of the graph as it came */
-    int8_t *taken;       /* per node: of a Switch whose predicate is known, the output that lives */
-    bool *dead;          /* per node: all its outputs */
-    bool *busy;          /* per node: it or what leads to it has an effect */
-    int *first, *reader; /* node i is waited for by reader[first[i]] .. reader[first[i + 1] - 1] */
+    int n;         /* nodes of the graph as it came */
+    int8_t *taken; /* per node: of a Switch whose predicate is known, the output that lives */
+    bool *dead;    /* per node: all its outputs */
+    bool *busy;    /* per node: it or what leads to it has an effect */
+    int *n_dead;   /* per node: of a Merge, so many of its first inputs are known to be dead */
+    struct pl_readers *readers;
     int *stack;
 };
 
@@ -54,19 +55,16 @@ static bool find_taken(struct work *w)
 
 static bool allocate(struct work *w)
 {
-    size_t edges = 0;
-    w->taken = malloc((size_t)w->n + 1);
+    const size_t n = (size_t)w->n + 1;
+    w->taken = malloc(n);
     if (!w->taken || !find_taken(w))
         return false;
-    for (int i = 0; i < w->n; i++)
-        if (w->g->node[i].kind != PL_GONE)
-            edges += (size_t)(w->g->node[i].n_in + w->g->node[i].n_ctrl);
-    w->dead = calloc((size_t)w->n + 1, sizeof *w->dead);
-    w->busy = calloc((size_t)w->n + 1, sizeof *w->busy);
-    w->first = calloc((size_t)w->n + 2, sizeof *w->first);
-    w->reader = malloc((edges + 1) * sizeof *w->reader);
-    w->stack = malloc((edges + (size_t)w->n + 1) * sizeof *w->stack);
-    return w->dead && w->busy && w->first && w->reader && w->stack;
+    w->dead = calloc(n, sizeof *w->dead);
+    w->busy = calloc(n, sizeof *w->busy);
+    w->n_dead = calloc(n, sizeof *w->n_dead);
+    w->readers = pl_readers_new(w->g, true, NULL);
+    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch is there once more */
+    return w->dead && w->busy && w->n_dead && w->readers && w->stack;
 }
 
 static void free_work(struct work *w)
@@ -74,53 +72,28 @@ static void free_work(struct work *w)
     free(w->taken);
     free(w->dead);
     free(w->busy);
-    free(w->first);
-    free(w->reader);
+    free(w->n_dead);
+    pl_readers_free(w->readers);
     free(w->stack);
 }
 
-/* Counted one place further on, so that filling in moves each count to its start. */
-static void find_readers(struct work *w)
+/* `r` reads or waits for what is dead as far as it is known now; asked once for each such edge, and
+ * of a Merge what was dead before is not looked at again. */
+static bool dies(const struct work *w, struct pl_reader r)
 {
-    for (int fill = 0; fill < 2; fill++) {
-        for (int i = 0; i < w->n; i++) {
-            const struct pl_node *n = &w->g->node[i];
-            for (int k = 0; n->kind != PL_GONE && k < n->n_in + n->n_ctrl; k++) {
-                const int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
-                if (fill)
-                    w->reader[w->first[from + 1]++] = i;
-                else
-                    w->first[from + 2]++;
-            }
-        }
-        for (int i = 0; !fill && i < w->n; i++)
-            w->first[i + 2] += w->first[i + 1];
-    }
-}
-
-static bool dies(const struct work *w, int i)
-{
-    const struct pl_node *n = &w->g->node[i];
-    int n_dead = 0;
-    if (pl_is_merge(n)) {
-        for (int k = 0; k < n->n_in; k++) {
-            if (!is_dead(w, n->in[k]))
-                continue;
-            if (pl_is_either(&w->g->node[n->in[k].node], "Enter", "RefEnter"))
-                return true;
-            n_dead++;
-        }
-        return n_dead == n->n_in;
-    }
+    const struct pl_node *n = &w->g->node[r.node];
     if (pl_is(n, "ControlTrigger"))
         return false;
-    for (int k = 0; k < n->n_in; k++)
-        if (is_dead(w, n->in[k]))
-            return true;
-    for (int k = 0; k < n->n_ctrl; k++)
-        if (w->dead[n->ctrl[k]])
-            return true;
-    return false;
+    if (r.k >= n->n_in)
+        return !pl_is_merge(n) && w->dead[n->ctrl[r.k - n->n_in]];
+    if (!is_dead(w, n->in[r.k]))
+        return false;
+    if (!pl_is_merge(n) || pl_is_either(&w->g->node[n->in[r.k].node], "Enter", "RefEnter"))
+        return true;
+    int *n_dead = &w->n_dead[r.node];
+    while (*n_dead < n->n_in && is_dead(w, n->in[*n_dead]))
+        ++*n_dead;
+    return *n_dead == n->n_in;
 }
 
 static void find_dead(struct work *w)
@@ -131,12 +104,12 @@ static void find_dead(struct work *w)
             w->stack[depth++] = i;
     while (depth) {
         const int i = w->stack[--depth];
-        for (int k = w->first[i]; k < w->first[i + 1]; k++) {
-            const int r = w->reader[k];
-            if (w->dead[r] || !dies(w, r))
+        for (int k = w->readers->first[i]; k < w->readers->first[i + 1]; k++) {
+            const struct pl_reader r = w->readers->of[k];
+            if (w->dead[r.node] || !dies(w, r))
                 continue;
-            w->dead[r] = true;
-            w->stack[depth++] = r; /* once per node */
+            w->dead[r.node] = true;
+            w->stack[depth++] = r.node; /* once per node */
         }
     }
 }
@@ -157,10 +130,10 @@ static void find_busy(struct work *w)
         }
     while (depth) {
         const int i = w->stack[--depth];
-        for (int k = w->first[i]; k < w->first[i + 1]; k++)
-            if (!w->busy[w->reader[k]]) {
-                w->busy[w->reader[k]] = true;
-                w->stack[depth++] = w->reader[k];
+        for (int k = w->readers->first[i]; k < w->readers->first[i + 1]; k++)
+            if (!w->busy[w->readers->of[k].node]) {
+                w->busy[w->readers->of[k].node] = true;
+                w->stack[depth++] = w->readers->of[k].node;
             }
     }
 }
@@ -191,12 +164,9 @@ static bool has_dead_input(const struct work *w, const struct pl_node *n)
 
 static bool is_waited_for(const struct work *w, int i)
 {
-    for (int k = w->first[i]; k < w->first[i + 1]; k++) {
-        const struct pl_node *r = &w->g->node[w->reader[k]];
-        for (int j = 0; j < r->n_ctrl; j++)
-            if (r->ctrl[j] == i)
-                return true;
-    }
+    for (int k = w->readers->first[i]; k < w->readers->first[i + 1]; k++)
+        if (w->readers->of[k].k >= w->g->node[w->readers->of[k].node].n_in)
+            return true;
     return false;
 }
 
@@ -299,14 +269,20 @@ struct place {
     int index;            /* of a Merge: the constant, -1: none is there */
 };
 
-static struct pl_edge now_at(const struct work *w, const struct place *p, struct pl_edge e)
+/* Handles are handed on from place to place; each that is passed then points one place further. */
+static struct pl_edge now_at(const struct work *w, struct place *p, struct pl_edge e)
 {
+    struct pl_edge *before = NULL;
     while (e.node < w->n && (w->taken[e.node] != UNKNOWN || p[e.node].index != -1)) {
         if (w->taken[e.node] == UNKNOWN && e.out == 1)
             return (struct pl_edge){p[e.node].index, 0};
-        if (p[e.node].value.node < 0)
+        struct pl_edge *from = &p[e.node].value;
+        if (from->node < 0)
             return (struct pl_edge){e.node, 0};
-        e = p[e.node].value;
+        if (before)
+            *before = *from;
+        before = from;
+        e = *from;
     }
     return e;
 }
@@ -371,7 +347,6 @@ enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_erro
     *changed = false;
     if (!allocate(&w))
         goto end; /* without memory for it, it is only slower */
-    find_readers(&w);
     find_dead(&w);
     if (!is_possible(&w))
         goto end;

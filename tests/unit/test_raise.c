@@ -268,6 +268,42 @@ static void as_many_cases_as_models_have_are_raised(void **state)
     assert_raised(x, "m0", CASES);
 }
 
+/* The sum of as many values from outside, each read twice, where x is above 0. */
+static void read_from_outside(struct small_graph *x, int n)
+{
+    struct rt_bytes in;
+    char name[16], from[32], attrs[32];
+    cond(x);
+    rt_bytes_init(&in, 1 << 20);
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "c%d", i);
+        snprintf(from, sizeof from, "x ^c%d", i - 1);
+        sg_node(x, name, "Identity", i ? from : "x", "T=float");
+        snprintf(from, sizeof from, "c%d pred", i);
+        snprintf(name, sizeof name, "s%d", i);
+        sg_node(x, name, "Switch", from, "T=float");
+        rt_bytes_addf(&in, "s%d:1 s%d:1 ", i, n - 1 - i);
+    }
+    snprintf(attrs, sizeof attrs, "T=float N=%d", 2 * n);
+    sg_node(x, "all", "AddN", in.p, attrs);
+    sg_node(x, "m", "Merge", "all switch:0", "T=float N=2");
+    assert_true(sg_number(x, 3, "m", NULL) == 6 * (float)n);
+    assert_true(sg_number(x, -3, "m", NULL) == -3);
+    rt_bytes_clear(&in);
+}
+
+static void a_branch_may_read_much_from_outside(void **state)
+{
+    read_from_outside(*state, 4000);
+    assert_raised(*state, "m", 1);
+}
+
+static void one_that_reads_too_much_stays(void **state)
+{
+    read_from_outside(*state, 5000);
+    assert_true(sg_count(*state, "m", NULL, "Switch") > 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, sg_set_up, sg_tear_down)
 
 int main(void)
@@ -287,6 +323,8 @@ int main(void)
         TEST(references_are_read_where_they_are_used),
         TEST(branches_inside_loops_are_raised_too),
         TEST(as_many_cases_as_models_have_are_raised),
+        TEST(a_branch_may_read_much_from_outside),
+        TEST(one_that_reads_too_much_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,6 +176,52 @@ static void a_known_branch_inside_a_loop_leaves_the_loop(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, sg_set_up, sg_tear_down)
 
+/* Looked through once for each that dies, this takes minutes. */
+static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
+{
+    struct small_graph *x = *state;
+    enum { MANY = 30000 };
+    struct rt_bytes in;
+    char name[16], attrs[32];
+    rt_bytes_init(&in, 1 << 20);
+    cond(x, false);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "d%d", i);
+        rt_bytes_addf(&in, "%s ", name);
+        sg_node(x, name, "Neg", i % 2 ? "switch:1" : "then", "T=float");
+    }
+    rt_bytes_adds(&in, "else");
+    snprintf(attrs, sizeof attrs, "T=float N=%d", MANY + 1);
+    sg_node(x, "wide", "Merge", in.p, attrs);
+    sg_node(x, "place", "Identity", "wide:1", "T=int32");
+    assert_true(sg_number(x, 3, "wide", NULL) == 13);
+    assert_true(sg_number(x, 3, "place", NULL) == MANY);
+    assert_int_equal(sg_count(x, "wide", NULL, "Merge"), 0);
+    rt_bytes_clear(&in);
+}
+
+/* Followed to its end from each place, this takes long, too. */
+static void a_reference_may_be_handed_on_many_times(void **state)
+{
+    struct small_graph *x = *state;
+    enum { MANY = 10000 };
+    char name[16], in[32];
+    cond(x, false);
+    sg_node(x, "r0", "VariableV2", "", "dtype=float shape=<>");
+    sg_node(x, "init", "Assign", "r0 x", "T=float");
+    sg_node(x, "sum0", "Identity", "x", "T=float");
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "r%d", i + 1);
+        snprintf(in, sizeof in, "r%d pred", i);
+        sg_node(x, name, "RefSwitch", in, "T=float");
+        snprintf(in, sizeof in, "sum%d r%d", i, i + 1);
+        snprintf(name, sizeof name, "sum%d", i + 1);
+        sg_node(x, name, "Add", in, "T=float");
+    }
+    sg_number(x, 2, NULL, "init");
+    assert_true(sg_number(x, 3, "sum10000", NULL) == 3 + 2 * MANY);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +235,8 @@ int main(void)
         TEST(a_trigger_after_the_dead_leaves_all_as_it_is),
         TEST(references_pass_through_known_branches),
         TEST(a_known_branch_inside_a_loop_leaves_the_loop),
+        TEST(one_of_many_that_a_merge_joins_may_be_alive),
+        TEST(a_reference_may_be_handed_on_many_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
