@@ -1,6 +1,8 @@
 """A server under test: started on free ports, asked over REST, stopped, its output kept."""
 import json
 import os
+import random
+import re
 import shutil
 import signal
 import socket
@@ -22,18 +24,28 @@ def binary():
 
 
 def free_ports(n):
-    """n different ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+    """n different ports that nobody listens on now, below those that connections are given: none
+    takes one before the server does."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            end = int(file.read().split()[0])
+    except OSError:
+        end = 0
+    ports = set()
+    while len(ports) < n:
+        with socket.socket() as s:
+            port = random.randrange(end // 2, end) if end > 4096 else 0
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            ports.add(s.getsockname()[1])
+    return list(ports)
 
 
-def wait_for(condition, seconds=15, what="a condition"):
-    """Until condition() is true; its value. Errors of a connection count as not yet."""
+def wait_for(condition, what="a condition", seconds=60):
+    """Until condition() is true; its value. Errors of a connection count as not yet. The limit is
+    a net: only a test that is about time gives another."""
     end = time.monotonic() + seconds * SLOW
     while True:
         try:
@@ -43,6 +55,7 @@ def wait_for(condition, seconds=15, what="a condition"):
         if value:
             return value
         if time.monotonic() > end:
+            what = what() if callable(what) else what
             raise AssertionError(f"waited {seconds * SLOW:.0f} s for {what}")
         time.sleep(0.02)
 
@@ -65,7 +78,7 @@ class Server:
                 [*program, f"--port={self.grpc_port}", f"--rest_api_port={self.rest_port}",
                  *EXTRA_FLAGS, *flags], stdout=out, stderr=log, stdin=subprocess.DEVNULL)
         if wait:
-            wait_for(self.is_ready, 30, "the server to be ready: " + self.log())
+            wait_for(self.is_ready, lambda: "the server to be ready: " + self.log())
 
     def __enter__(self):
         return self
@@ -116,6 +129,12 @@ class Server:
 
     def state(self, model, version):
         return self.states(model).get(version, ("", ""))[0]
+
+    def metric(self, name):
+        """The sum of the samples that begin with this name, and maybe labels."""
+        page = self.get("/monitoring/prometheus/metrics")[1].decode()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines()
+                   if re.match(re.escape(name) + r"(?!\w)", line))
 
     def out(self):
         with open(self.out_path, encoding="utf-8", errors="replace") as file:

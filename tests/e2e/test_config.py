@@ -38,8 +38,8 @@ class ConfigCase(Case):
             self.assertIn(out, server.out())
             return server.out()
 
-    def logged(self, server, text, seconds=10):
-        wait_for(lambda: text in server.log(), seconds, f"the log to say {text!r}")
+    def logged(self, server, text):
+        wait_for(lambda: text in server.log(), f"the log to say {text!r}")
 
 
 class Flags(ConfigCase):
@@ -183,7 +183,7 @@ class Models(ConfigCase):
             for name, versions in wanted.items():
                 wait_for(lambda n=name, v=versions: sorted(
                     version for version, (state, _) in server.states(n).items()
-                    if state == "AVAILABLE") == v, 20, f"the versions of {name}")
+                    if state == "AVAILABLE") == v, f"the versions of {name}")
             self.logged(server, "Version 7 of servable specific, which was requested to be served")
 
     def test_labels_at_start_need_the_flag(self):
@@ -216,14 +216,14 @@ class Models(ConfigCase):
                         "version_labels { key: 'stable' value: 1 }"
                         " version_labels { key: 'canary' value: 9 }")
             server.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "version 2")
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", "version 2")
             status, body = server.post("/v1/models/m/labels/canary:predict", {"instances": [1.0]})
             self.assertEqual(status, 404)
             self.assertIn(b"Servable not found for request: Specific(m, 9)", body)
             self.config("m model_version_policy { all {} } "
                         "version_labels { key: 'stable' value: 2 }")
             server.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: server.predict("m", [1.0], "/labels/stable") == [2.5], 20, "the move")
+            wait_for(lambda: server.predict("m", [1.0], "/labels/stable") == [2.5], "the move")
 
     def test_sighup_reads_the_file_again(self):
         self.put("n/1", PLUS_3)
@@ -234,8 +234,8 @@ class Models(ConfigCase):
             time.sleep(0.3)
             self.assertEqual(server.states("n"), {})
             server.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: server.state("n", 1) == "AVAILABLE", 20, "the new model")
-            wait_for(lambda: server.state("m", 2) == "END", 20, "the old one to go")
+            wait_for(lambda: server.state("n", 1) == "AVAILABLE", "the new model")
+            wait_for(lambda: server.state("m", 2) == "END", "the old one to go")
 
     def test_what_a_reread_refuses_changes_nothing(self):
         file = self.config("m")
@@ -256,7 +256,7 @@ class Models(ConfigCase):
                 self.logged(s, why)
                 self.assertEqual(s.predict("m", [1.0]), [2.5])
             self.replace("models.config", "model_config_list {}")
-            wait_for(lambda: s.state("m", 2) == "END", 20, "everything to go")
+            wait_for(lambda: s.state("m", 2) == "END", "everything to go")
 
     def test_an_empty_file_is_a_server_without_models_until_it_says_more(self):
         file = self.replace("models.config", "# later\n")
@@ -264,7 +264,7 @@ class Models(ConfigCase):
             self.assertEqual(server.get("/v1/models/m")[0], 404)
             self.config("m")
             server.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "the model")
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", "the model")
 
     def test_a_platform_config_sets_batching_and_the_metrics_page_can_be_off(self):
         platform = self.write("platform", PLATFORM % (
@@ -289,7 +289,7 @@ class Lifecycle(ConfigCase):
         self.put("m/1", PLUS_3)
         with self.serve("--version_transition=resource_preserving") as server:
             self.put("m/2", PLUS_2)
-            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "the new version")
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", "the new version")
             log = server.log()
             self.assertLess(log.index("Done unloading servable version {name: m version: 1}"),
                             log.index("Loading servable version {name: m version: 2}"))
@@ -298,7 +298,7 @@ class Lifecycle(ConfigCase):
         self.put("m/1", PLUS_3)
         with self.serve() as server:
             self.put("m/2", PLUS_2)
-            wait_for(lambda: server.state("m", 1) == "END", 20, "the old version to go")
+            wait_for(lambda: server.state("m", 1) == "END", "the old version to go")
             log = server.log()
             self.assertLess(
                 log.index("Successfully loaded servable version {name: m version: 2}"),
@@ -311,7 +311,7 @@ class Lifecycle(ConfigCase):
             shutil.copytree(os.path.join(MODELS, PLUS_2), self.path(".bad"))
             os.unlink(self.path(".bad", "variables", "variables.data-00000-of-00001"))
             os.rename(self.path(".bad"), self.path("m", "2"))
-            wait_for(lambda: server.state("m", 2) == "END", 20, "the end")
+            wait_for(lambda: server.state("m", 2) == "END", "the end")
             self.assertNotEqual(server.states("m")[2][1], "")
             self.assertEqual(server.predict("m", [1.0]), [3.5])
 
@@ -319,20 +319,20 @@ class Lifecycle(ConfigCase):
         self.put("m/1", PLUS_3)
         with self.serve() as server:
             os.rename(self.path("m", "1"), self.path(".gone"))
-            wait_for(lambda: server.state("m", 1) == "END", 20, "the version to go")
+            wait_for(lambda: server.state("m", 1) == "END", "the version to go")
             self.logged(server, "No versions of servable m found under base path "
                                 f"{self.path('m')}. Did you forget to name your leaf directory as "
                                 "a number (eg. '/1/')?")
             self.assertEqual(server.request("/v1/models/m:predict", {"instances": [1.0]})[0], 404)
             os.rename(self.path(".gone"), self.path("m", "1"))
-            wait_for(lambda: server.state("m", 1) == "AVAILABLE", 20, "the version to be back")
+            wait_for(lambda: server.state("m", 1) == "AVAILABLE", "the version to be back")
 
     def test_names_of_versions(self):
         for name in ("00000123", "20170111173521", "1", "001", "x", "-5", "1.5", "+3"):
             self.put(f"m/{name}", PLUS_3)
         file = self.config("m model_version_policy { all {} }")
         with Server(f"--model_config_file={file}") as server:
-            wait_for(lambda: sorted(server.states("m")) == [1, 123, 20170111173521], 20,
+            wait_for(lambda: sorted(server.states("m")) == [1, 123, 20170111173521],
                      "the versions")
             self.logged(server, "are one version")
 

@@ -89,7 +89,7 @@ class GrpcCase(Case):
 class AccessLog(GrpcCase):
     def record_of(self, server, words):
         return wait_for(lambda: next((x for x in server.log().splitlines()
-                                      if words in x and "access" in x), None), 5, words)
+                                      if words in x and "access" in x), None), words)
 
     def test_calls_are_told_with_model_code_and_peer(self):
         server = self.serve(f"--models={MODELS}", "--access_log")
@@ -149,11 +149,11 @@ class Reload(GrpcCase):
         self.assertEqual(answer.status.error_code, 0)
         self.assertTrue(answer.HasField("status"))
         self.assertEqual(client.predict(model="b"), [3.0])
-        wait_for(lambda: server.state("a", 1) == "END", 10, "the old model to go")
+        wait_for(lambda: server.state("a", 1) == "END", "the old model to go")
         self.fails(CODE.NOT_FOUND, "Servable not found for request: Latest(a)", client.predict,
                    model="a")
         client.model.HandleReloadConfigRequest(self.request(), timeout=WAIT)
-        wait_for(lambda: server.state("b", 3) == "END", 10, "an empty list to unload everything")
+        wait_for(lambda: server.state("b", 3) == "END", "an empty list to unload everything")
 
     def test_what_is_wrong_is_told_by_the_code_of_the_call(self):
         server = self.serve_one()
@@ -184,7 +184,7 @@ class Reload(GrpcCase):
                           client.model.HandleReloadConfigRequest,
                           self.request(("bad", self.path("bad"))))
         self.assertIn("{name: bad version: 1} due to error: ", text)
-        wait_for(lambda: server.state("a", 1) == "END", 10, "the old model to go")
+        wait_for(lambda: server.state("a", 1) == "END", "the old model to go")
 
     def test_a_base_path_that_is_not_there_is_named_in_the_end(self):
         client = self.client(self.serve_one("--model_wait_seconds=1"))
@@ -212,7 +212,7 @@ class Reload(GrpcCase):
         client = self.client(server)
         reload = client.model.HandleReloadConfigRequest
         left = reload.future(self.request(("b", self.path("b"))), timeout=WAIT)
-        wait_for(lambda: "a reload of the model configuration" in server.log(), 5, "the reload")
+        wait_for(lambda: "a reload of the model configuration" in server.log(), "the reload")
         left.cancel()
         reload(self.request(("c", self.path("c"))), timeout=WAIT)
         self.assertEqual(client.predict(model="c"), [3.0])
@@ -229,8 +229,8 @@ class Reload(GrpcCase):
         client = self.client(server)
         waits = client.model.HandleReloadConfigRequest.future(
             self.request(("e", self.path("empty"))), timeout=WAIT)
-        wait_for(lambda: "a reload of the model configuration" in server.log(), 5, "the reload")
-        self.assertEqual(server.stop(10), 0)
+        wait_for(lambda: "a reload of the model configuration" in server.log(), "the reload")
+        self.assertEqual(server.stop(), 0)
         self.assertIn(waits.code(), (CODE.UNAVAILABLE, CODE.CANCELLED))
 
 
@@ -319,26 +319,38 @@ class Limits(GrpcCase):
         self.assertEqual(client.predict(), [3.0])
 
     def test_a_job_that_nobody_waits_for_any_more_never_runs(self):
-        server = self.serve(f"--models={MODELS}", "--num_workers=1", "--inline_max_us=0")
-        client = self.client(server, options=(("grpc.max_send_message_length", -1),))
-        slow = predict_pb2.PredictRequest()
-        slow.model_spec.name = "digits"
-        t = slow.inputs["pixels"]
-        t.dtype = types_pb2.DT_FLOAT
-        for size in (20000, 8, 8, 1):
-            t.tensor_shape.dim.add(size=size)
-        t.tensor_content = bytes(4 * 64 * 20000)
+        def build(g):
+            g.placeholder("n", "int32")
+            g.const("nil", "float", [], float_val=[0.0])
+            g.const("all", "int32", [2], int_val=[0, 1])
+            g.node("power_0", "Fill", "n", "nil", T="float", index_type="int32")
+            for i in range(500):
+                g.node(f"power_{i + 1}", "MatMul", f"power_{i}", "power_0", T="float")
+            g.node("y", "Sum", "power_500", "all", T="float", Tidx="int32")
+
+        small_models.write(self.path("long/1"),
+                           {"serving_default": ({"n": ("n", "int32")}, {"y": ("y", "float")})}, build)
+        shutil.copytree(os.path.join(MODELS, "counter"), self.path("counter"))
+        server = self.serve(f"--models={self.folder}", "--num_workers=1", "--inline_max_us=0")
+        client = self.client(server)
+        long = predict_pb2.PredictRequest()
+        long.model_spec.name = "long"
+        t = long.inputs["n"]
+        t.dtype = types_pb2.DT_INT32
+        t.tensor_shape.dim.add(size=2)
+        t.int_val.extend((4000, 4000))
         count = predict_pb2.PredictRequest()
         count.model_spec.name = "counter"
         count.model_spec.signature_name = "incr"
-        running = [client.prediction.Predict.future(slow, timeout=WAIT) for _ in range(4)]
-        wait_for(lambda: any(call.done() for call in running), WAIT, "the worker to be at work")
-        late = client.prediction.Predict.future(count, timeout=0.05)
+        running = client.prediction.Predict.future(long, timeout=WAIT)
+        wait_for(lambda: server.metric("slipway_jobs") == 1, "the worker to be at work")
+        late = client.prediction.Predict.future(count, timeout=0.1)
         gone = client.prediction.Predict.future(count, timeout=WAIT)
         self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: late.result())
+        wait_for(lambda: server.metric("slipway_jobs") == 2, "the other to be queued alone")
         gone.cancel()
-        for call in running:
-            self.assertEqual(call.result().outputs["output_0"].tensor_shape.dim[0].size, 20000)
+        self.assertFalse(running.done())
+        running.cancel()
         count.model_spec.signature_name = "get"
         self.assertEqual(client.prediction.Predict(
             count, timeout=WAIT).outputs["output"].float_val[0], 0)
@@ -375,7 +387,7 @@ class Limits(GrpcCase):
         server = self.serve(f"--models={MODELS}", "--grpc_socket_path=here", "--port=0",
                             "--access_log")
         self.assertEqual(self.client("unix:here").predict(), [3.0])
-        wait_for(lambda: "peer=unix:" in server.log(), 5, "the peer")
+        wait_for(lambda: "peer=unix:" in server.log(), "the peer")
 
     def test_a_file_is_no_place_for_a_socket_and_an_admin_socket_is_its_owner_s(self):
         file = self.write("file", "precious")
@@ -403,11 +415,11 @@ class Limits(GrpcCase):
         held = []
         for _ in range(40):
             held.append(socket.create_connection(("127.0.0.1", server.grpc_port)))
-        wait_for(lambda: "too many connections" in server.log(), 10, "the log's word")
+        wait_for(lambda: "too many connections" in server.log(), "the log's word")
         for s in held:
             s.close()
         client = self.client(server)
-        wait_for(lambda: client.predict(wait_for_ready=True) == [3.0], 10, "an answer")
+        wait_for(lambda: client.predict(wait_for_ready=True) == [3.0], "an answer")
 
     def test_what_is_no_http2_does_no_harm(self):
         server = self.serve(f"--models={MODELS}")
@@ -494,7 +506,7 @@ class Hostile(GrpcCase):
             connection.send(Frames.DATA, stream, b"\0" + struct.pack(">I", size))
             for where in (0, stream):
                 connection.windows[where] -= 5
-        until, most = time.monotonic() + 8, 0
+        until, most = time.monotonic() + 60, 0
         try:
             while time.monotonic() < until and not connection.ended:
                 moved = False
@@ -532,11 +544,11 @@ class Hostile(GrpcCase):
             del t.int_val[:]
             t.int_val.append(n)
             return len(client.prediction.Predict(request, timeout=WAIT).outputs["y"].float_val)
-        for _ in range(5):  # what was taken comes back
-            self.assertEqual(fill(450000), 450000)
+        for _ in range(5):  # what was taken comes back, if not before the answer has come
+            wait_for(lambda: fill_or_none(fill, 450000) == 450000, "room for an answer")
         self.fails(CODE.RESOURCE_EXHAUSTED, "the response is larger than --max_bytes_in_flight",
                    lambda timeout: fill(600000))
-        fill(200000)
+        wait_for(lambda: fill_or_none(fill, 200000) == 200000, "room for an answer")
         message = request.SerializeToString()
         connection = Frames(server.grpc_port)
         streams = iter(range(1, 1 << 20, 2))
@@ -558,7 +570,7 @@ class Hostile(GrpcCase):
             self.fail("answers that wait are not counted")
         self.assertEqual(fill(1000), 1000)  # small ones go on
         connection.socket.close()
-        wait_for(lambda: fill_or_none(fill, 450000) == 450000, 10, "the bytes to come back")
+        wait_for(lambda: fill_or_none(fill, 450000) == 450000, "the bytes to come back")
 
 
 def fill_or_none(fill, n):
@@ -603,11 +615,11 @@ class Health(GrpcCase):
                 pass
         threading.Thread(target=listen, daemon=True).start()
         unknown, serving = 3, 1
-        wait_for(lambda: seen == [unknown], 10, "an unknown service to be told")
+        wait_for(lambda: seen == [unknown], "an unknown service to be told")
         self.put("late/1")
-        wait_for(lambda: seen[-1] == serving, 10, "the model to serve")
+        wait_for(lambda: seen[-1] == serving, "the model to serve")
         shutil.rmtree(self.path("late"))
-        wait_for(lambda: seen[-1] != serving, 10, "the model to go")
+        wait_for(lambda: seen[-1] != serving, "the model to go")
 
     def test_it_is_off_by_default_for_who_replaces_the_other_server(self):
         server = Server("--model_name=m", f"--model_base_path={MODELS}/half_plus_two",
@@ -701,7 +713,7 @@ class Reflection(GrpcCase):
             reflection_v1.ServerReflectionResponse.FromString)
         call = stub(questions())
         next(call)
-        self.assertEqual(server.stop(10), 0)
+        self.assertEqual(server.stop(), 0)
         with self.assertRaises(grpc.RpcError):
             next(call)
 

@@ -96,7 +96,7 @@ class LoadBalancer(support.Case):
                                          env={**os.environ, **environment}, stdout=self.log,
                                          stderr=subprocess.STDOUT)
         self.addCleanup(self.end_balancer)
-        wait_for(lambda: self.up() == 4, 20, "both replicas to be up, twice")
+        wait_for(lambda: self.up() == 4, "both replicas to be up, twice")
 
     def end_balancer(self):
         self.balancer.kill()
@@ -106,10 +106,10 @@ class LoadBalancer(support.Case):
         rest, grpc_port = self.replica_ports[2 * i:2 * i + 2]
         server = support.Server(f"--models={self.folder}", f"--rest_api_port={rest}",
                                 f"--port={grpc_port}",
-                                f"--drain_delay_ms={int(1000 * support.SLOW)}", wait=False)
+                                f"--drain_delay_ms={int(1000 * (2 + support.SLOW))}", wait=False)
         self.addCleanup(server.__exit__)
         server.rest_port, server.grpc_port = rest, grpc_port
-        wait_for(server.is_ready, 30, "a replica")
+        wait_for(server.is_ready, "a replica")
         return server
 
     def states(self):
@@ -117,7 +117,8 @@ class LoadBalancer(support.Case):
         if self.balancer.poll() is not None:
             self.log.seek(0)
             raise AssertionError("haproxy has ended: " + self.log.read())
-        with urllib.request.urlopen(f"http://{LOCAL}{self.stats}/;csv", timeout=5) as page:
+        with urllib.request.urlopen(f"http://{LOCAL}{self.stats}/;csv",
+                                    timeout=30 * support.SLOW) as page:
             rows = csv.DictReader(io.StringIO(page.read().decode().lstrip("# ")))
             return {(r["pxname"], r["svname"]): r["status"] for r in rows
                     if r["svname"] in ("a", "b")}
@@ -131,18 +132,18 @@ class LoadBalancer(support.Case):
             time.sleep(0.5)
             for i in range(2):
                 self.replicas[i].process.send_signal(signal.SIGTERM)
-                wait_for(lambda: self.up() == 2, 0.9, "the drain to be seen while it lasts")
+                wait_for(lambda: self.up() == 2, "the drain to be seen while it lasts")
                 self.assertIsNone(self.replicas[i].process.poll())
                 self.assertEqual(self.replicas[i].process.wait(30 * support.SLOW), 0,
                                  self.replicas[i].log())
                 self.replicas[i] = self.start(i)
-                wait_for(lambda: self.up() == 4, 20, "the replica to be seen again")
+                wait_for(lambda: self.up() == 4, "the replica to be seen again")
                 time.sleep(0.3)
             for version in (2, 3):
                 self.put(f"m/{version}")
                 shutil.rmtree(self.path(f"m/{version - 1}"))
                 for replica in self.replicas:
-                    wait_for(lambda r=replica, v=version: r.state("m", v) == "AVAILABLE", 20,
+                    wait_for(lambda r=replica, v=version: r.state("m", v) == "AVAILABLE",
                              "a swap")
                 time.sleep(0.3)
         finally:
@@ -157,7 +158,7 @@ class LoadBalancer(support.Case):
         self.replicas[0].process.wait()
         load = Load(self.rest, self.grpc, 1)
         try:
-            wait_for(lambda: self.up() == 2, 20, "the replica's end to be seen")
+            wait_for(lambda: self.up() == 2, "the replica's end to be seen")
             self.assertEqual({key for key, state in self.states().items() if state == "UP"},
                              {("rest", "b"), ("grpc", "b")})
             time.sleep(0.3)

@@ -35,8 +35,9 @@ class Swaps(Case):
                 t.start()
             for version in range(2, 2 + rounds):
                 self.put(f"m/{version}", PLUS_2 if version % 2 == 0 else PLUS_3)
-                wait_for(lambda v=version: server.state("m", v) == "AVAILABLE", 20, "a swap")
-                wait_for(lambda v=version: server.state("m", v - 1) == "END", 20, "an unload")
+                wait_for(lambda v=version: server.state("m", v) == "AVAILABLE", "a swap")
+                wait_for(lambda v=version: server.state("m", v - 1) == "END", "an unload")
+            wait_for(lambda: failures or answers == {2.5, 3.5}, "answers of both")
             stop.set()
             for t in threads:
                 t.join()
@@ -53,13 +54,13 @@ class Swaps(Case):
                       "r+b") as file:
                 file.truncate(4)
             os.rename(self.path(".bad"), self.path("m", "2"))
-            wait_for(lambda: server.state("m", 2) == "END", 20, "the refusal")
+            wait_for(lambda: server.state("m", 2) == "END", "the refusal")
             self.assertNotEqual(server.states("m")[2][1], "")
             self.assertEqual(server.predict("m", [1.0]), [2.5])
             # Whole again: it is tried again without being asked.
             shutil.copy(os.path.join(MODELS, PLUS_2, "variables/variables.data-00000-of-00001"),
                         self.path("m", "2", "variables"))
-            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "another try")
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", "another try")
 
     def test_a_version_that_is_still_being_written_is_not_loaded(self):
         self.put("m/1", PLUS_3)
@@ -69,10 +70,10 @@ class Swaps(Case):
             for name in ("saved_model.pb", "variables/variables.data-00000-of-00001",
                          "variables/variables.index"):
                 time.sleep(0.6)
-                self.assertIn(server.state("m", 2), ("", "START"))
+                self.assertIn(server.state("m", 2), ("", "START", "END"))
                 self.assertEqual(server.predict("m", [1.0]), [3.5])
                 shutil.copy(os.path.join(source, name), self.path("m", "2", name))
-            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "the whole version")
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", "the whole version")
             self.assertEqual(server.predict("m", [1.0]), [2.5])
 
     def test_removing_a_version_brings_the_lower_one_back(self):
@@ -81,17 +82,17 @@ class Swaps(Case):
         with Server("--model_name=m", f"--model_base_path={self.path('m')}") as server:
             self.assertEqual(server.predict("m", [1.0]), [2.5])
             shutil.rmtree(self.path("m", "2"))
-            wait_for(lambda: server.state("m", 1) == "AVAILABLE", 20, "the lower version")
-            wait_for(lambda: server.state("m", 2) == "END", 20, "the unload")
+            wait_for(lambda: server.state("m", 1) == "AVAILABLE", "the lower version")
+            wait_for(lambda: server.state("m", 2) == "END", "the unload")
             self.assertEqual(server.predict("m", [1.0]), [3.5])
 
     def test_a_folder_of_models_is_watched(self):
         self.put("models/a/1")
         with Server(f"--models={self.path('models')}") as server:
             self.put("models/b/5", PLUS_3)
-            wait_for(lambda: server.state("b", 5) == "AVAILABLE", 20, "a new model")
+            wait_for(lambda: server.state("b", 5) == "AVAILABLE", "a new model")
             shutil.rmtree(self.path("models", "a"))
-            wait_for(lambda: server.state("a", 1) == "END", 20, "a model that went")
+            wait_for(lambda: server.state("a", 1) == "END", "a model that went")
             status, body = server.post("/v1/models/a:predict", {"instances": [1.0]})
             self.assertEqual(status, 404)
             self.assertIn("Servable not found for request: Latest(a)", body.decode())
@@ -109,22 +110,21 @@ class Configuration(Case):
                            "version_labels { key: 'stable' value: 1 }")
         with Server(f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1",
                     "--allow_version_labels_for_unavailable_models") as server:
-            wait_for(lambda: server.state("m", 1) == server.state("m", 2) == "AVAILABLE", 20,
+            wait_for(lambda: server.state("m", 1) == server.state("m", 2) == "AVAILABLE",
                      "both versions")
             self.assertEqual(server.predict("m", [1.0], "/labels/stable"), [3.5])
             self.assertEqual(server.predict("m", [1.0], "/versions/1"), [3.5])
             self.assertEqual(server.predict("m", [1.0]), [2.5])
             self.config("model_version_policy { all {} }",
                         "version_labels { key: 'stable' value: 2 }")
-            wait_for(lambda: server.predict("m", [1.0], "/labels/stable") == [2.5], 20,
+            wait_for(lambda: server.predict("m", [1.0], "/labels/stable") == [2.5],
                      "the label to move")
             self.config("model_version_policy { specific { versions: 1 } }")
-            wait_for(lambda: server.state("m", 2) == "END", 20, "the policy to change")
+            wait_for(lambda: server.state("m", 2) == "END", "the policy to change")
             self.assertEqual(server.predict("m", [1.0]), [3.5])
             self.write("models.config", "model_config_list { nonsense }")
-            time.sleep(1.5)
+            wait_for(lambda: "is ignored" in server.log(), "the file to be read")
             self.assertEqual(server.predict("m", [1.0]), [3.5])
-            self.assertIn("is ignored", server.log())
 
     def test_one_bad_model_holds_no_other(self):
         self.put("models/good/1")
@@ -132,7 +132,7 @@ class Configuration(Case):
         os.makedirs(self.path("models", "torn", "1"))
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=1") as server:
             self.assertEqual(server.predict("good", [1.0]), [2.5])
-            wait_for(lambda: server.state("torn", 1) == "END", 20, "the torn version's error")
+            wait_for(lambda: server.state("torn", 1) == "END", "the torn version's error")
 
 
 class AsTensorflow(Case):
@@ -144,11 +144,11 @@ class AsTensorflow(Case):
                 socket.create_connection(("127.0.0.1", server.rest_port), 1).close()
                 return True
 
-            wait_for(connected, 20, "the port")
+            wait_for(connected, "the port")
             self.assertEqual(server.predict("m", [1.0]), [2.5])
             for line in ("Running gRPC ModelServer at 0.0.0.0:", "NET_LOG: Entering the event loop ...",
                          f"Exporting HTTP/REST API at:localhost:{server.rest_port} ..."):
-                wait_for(lambda line=line: line in server.log(), 20, line)
+                wait_for(lambda line=line: line in server.log(), line)
 
     def test_a_model_that_fails_ends_the_start(self):
         os.makedirs(self.path("m", "1"))
@@ -170,9 +170,9 @@ class AsTensorflow(Case):
 
 class Stopping(Case):
     def test_sigterm_drains_and_ends_with_0(self):
-        with Server(f"--models={MODELS}", "--drain_delay_ms=1500") as server:
+        with Server(f"--models={MODELS}", "--drain_delay_ms=3000") as server:
             server.process.send_signal(signal.SIGTERM)
-            wait_for(lambda: server.get("/readyz")[0] == 503, 5, "readyz to say so")
+            wait_for(lambda: server.get("/readyz")[0] == 503, "readyz to say so")
             self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
             self.assertEqual(server.process.wait(20 * SLOW), 0)
             self.assertIn("stopped", server.log())
@@ -180,9 +180,9 @@ class Stopping(Case):
     def test_a_second_signal_ends_it_at_once(self):
         with Server(f"--models={MODELS}", "--drain_delay_ms=60000") as server:
             server.process.send_signal(signal.SIGTERM)
-            wait_for(lambda: server.get("/readyz")[0] == 503, 5, "readyz to say so")
+            wait_for(lambda: server.get("/readyz")[0] == 503, "readyz to say so")
             server.process.send_signal(signal.SIGTERM)
-            self.assertNotEqual(server.process.wait(5 * SLOW), 0)
+            self.assertNotEqual(server.process.wait(30 * SLOW), 0)  # of the 60
 
     def test_a_port_in_use_is_named(self):
         with Server(f"--models={MODELS}") as server:
@@ -196,7 +196,7 @@ class Stopping(Case):
 
     def test_it_says_where_it_serves_and_what_to_try(self):
         with Server(f"--models={MODELS}") as server:
-            out = wait_for(lambda: "curl" in server.out() and server.out(), 10, "the hint")
+            out = wait_for(lambda: "curl" in server.out() and server.out(), "the hint")
             self.assertIn(f"127.0.0.1:{server.rest_port}", out)
             line = next(text for text in out.splitlines() if "curl" in text)
             done = subprocess.run(line, shell=True, stdout=subprocess.PIPE,
@@ -267,7 +267,7 @@ class Commands(Case):
         self.put("m/1")
         with Server(f"--models={self.path('m')}", wait=False) as server:
             wait_for(lambda: f"here {self.folder}; for this model alone give "
-                             f"--model_base_path={self.path('m')}" in server.log(), 10, "the hint")
+                             f"--model_base_path={self.path('m')}" in server.log(), "the hint")
 
     def test_profile(self):
         model = os.path.join(MODELS, "digits")

@@ -3,7 +3,6 @@ import http.client
 import json
 import os
 import threading
-import time
 import unittest
 
 import grpc
@@ -11,10 +10,8 @@ import small_models
 from support import SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-# How long after the deadline an answer may come: the clock is asked every ten milliseconds or so,
-# the rest is for the machine's other work, of which there may be much, and for the pages of large
-# tensors, which take seconds under a sanitizer: there it only has to end.
-LATE = (1 if SLOW == 1 else 20) * max(1, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+CORES = len(os.sched_getaffinity(0))
+WAIT = 60 * SLOW
 
 
 def save(folder):
@@ -49,9 +46,10 @@ def save(folder):
     small_models.write(folder, signatures, build)
 
 
-# Shapes for which the last operation takes seconds, the tensors being a few hundred megabytes.
-LONG = {"square": [9000, 9000], "power": [9000, 9000], "lgamma": [11000, 11000],
-        "noise": [14000, 14000]}
+# Shapes for which the last operation takes a second or so, the tensors being a few hundred megabytes.
+LONG = {"square": [4000, 4000], "power": [9000, 9000], "lgamma": [8000, 8000],
+        "noise": [8000, 8000]}
+LONGER = [14000, 14000]  # a square of a minute
 
 
 class Limits(Case):
@@ -62,44 +60,61 @@ class Limits(Case):
     def ask(self, server, name, shape):
         return server.post("/v1/models/m:predict", {"signature_name": name, "inputs": shape})
 
+    def call(self, server, name, shape, timeout=WAIT):
+        """A gRPC call that is under way."""
+        channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")
+        self.addCleanup(channel.close)
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = "m", name
+        request.inputs["n"].dtype = 3
+        request.inputs["n"].tensor_shape.dim.add(size=2)
+        request.inputs["n"].int_val.extend(shape)
+        return prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict.future(
+            request, timeout=timeout)
+
+    def cpu_s(self, server):
+        """What it has used of its cores: what else the machine does is not in it."""
+        with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def wait_idle(self, server):
+        wait_for(lambda: server.metric("slipway_jobs") == 0, "the run to end")
+
     def test_one_huge_operation_ends_with_its_deadline(self):
-        with self.serve("--rest_api_timeout_in_ms=300") as server:
+        with self.serve() as server:
             for name, shape in LONG.items():
-                start = time.monotonic()
-                status, body = self.ask(server, name, shape)
-                took = time.monotonic() - start
-                with self.subTest(name):
-                    self.assertIn(status, (200, 504), body)
-                    if status == 504:
-                        self.assertLess(took, 0.3 + LATE + 0.3)
+                whole = 1  # under a sanitizer it takes too long to be measured, and only has to end
+                if SLOW == 1:
+                    start = self.cpu_s(server)
+                    self.assertEqual(self.ask(server, name, shape)[0], 200)
+                    whole = self.cpu_s(server) - start
+                start = self.cpu_s(server)
+                # A quarter of the work may be done by then.
+                call = self.call(server, name, shape, timeout=whole / (4 * CORES))
+                self.assertEqual(call.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+                self.wait_idle(server)
+                if SLOW == 1:
+                    self.assertLess(self.cpu_s(server) - start, whole / 2, name)
+
+    def ends_soon(self, server, give_up):
+        start = self.cpu_s(server)
+        wait_for(lambda: self.cpu_s(server) - start > 1, "it to be at work")
+        give_up()
+        start = self.cpu_s(server)
+        self.wait_idle(server)
+        self.assertLess(self.cpu_s(server) - start, 10 * SLOW)
 
     def test_it_ends_when_the_client_hangs_up(self):
         with self.serve() as server:
             c = http.client.HTTPConnection("127.0.0.1", server.rest_port)
             c.request("POST", "/v1/models/m:predict",
-                      json.dumps({"signature_name": "square", "inputs": [14000, 14000]}))
-            time.sleep(0.5)
-            c.sock.close()
-            c.close()
-            start = time.monotonic()
-            server.stop()  # drains: waits for what runs
-            self.assertLess(time.monotonic() - start, 3 * SLOW)
+                      json.dumps({"signature_name": "square", "inputs": LONGER}))
+            self.ends_soon(server, lambda: (c.sock.close(), c.close()))
 
     def test_it_ends_when_a_grpc_call_is_cancelled(self):
         with self.serve() as server:
-            with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
-                stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-                request = predict_pb2.PredictRequest()
-                request.model_spec.name, request.model_spec.signature_name = "m", "square"
-                request.inputs["n"].dtype = 3
-                request.inputs["n"].tensor_shape.dim.add(size=2)
-                request.inputs["n"].int_val.extend([14000, 14000])
-                call = stub.Predict.future(request)
-                time.sleep(0.5)
-                call.cancel()
-            start = time.monotonic()
-            server.stop()
-            self.assertLess(time.monotonic() - start, 3 * SLOW)
+            self.ends_soon(server, self.call(server, "square", LONGER).cancel)
 
     def test_runs_together_hold_no_more_than_the_bound(self):
         with self.serve("--run_memory_total_bytes=100M") as server:
@@ -117,7 +132,7 @@ class Limits(Case):
             self.assertLessEqual(set(codes), {200, 429})
             self.assertIn(200, codes)
             # What was taken has come back.
-            self.assertEqual(wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0]), 200)
+            wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0] == 200, "the memory")
 
     def test_a_model_that_has_too_little_memory_says_so_as_it_is_loaded(self):
         def build(g):

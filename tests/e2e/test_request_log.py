@@ -63,7 +63,7 @@ class RequestLog(Case):
                 "signature_name": "regress_x_to_y", "examples": [{"x": 4.0}]})
             self.assertEqual(status, 200, body)
             server.post("/v1/models/half:predict", {"instances": ["not a number"]})
-            wait_for(lambda: self.count(server) == 4, 10, "four records")
+            wait_for(lambda: self.count(server) == 4, "four records")
             path, = self.files()
             self.assertRegex(path, r"half-\d{8}T\d{6}Z-%d-0.tfrecord$" % server.process.pid)
             copy = shutil.copy(path, self.path("copy"))  # what is replayed is logged again
@@ -73,7 +73,7 @@ class RequestLog(Case):
             result = json.loads(out)
             self.assertEqual([result[key] for key in ("answered", "failed", "wrong", "skipped")],
                              [4, 0, 0, 0], out)
-            wait_for(lambda: self.count(server) == 8, 10, "the same four again")
+            wait_for(lambda: self.count(server) == 8, "the same four again")
         logs = self.logs()
         self.assertEqual([log.WhichOneof("log_type") for log in logs[:4]],
                          ["predict_log", "classify_log", "predict_log", "regress_log"])
@@ -111,7 +111,7 @@ class RequestLog(Case):
         with self.serve(1, "--request_log_file_bytes=1000", f"--model_root={self.folder}",
                         prefix="log") as server:
             self.ask_grpc(server, [1] * 50, 3)
-            wait_for(lambda: self.count(server) == 4, 10, "four records")
+            wait_for(lambda: self.count(server) == 4, "four records")
             self.assertEqual(len(self.files("log/half-")), 2)
             with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
                 stub = model_service_pb2_grpc.ModelServiceStub(channel)
@@ -119,7 +119,7 @@ class RequestLog(Case):
                 text_format.Parse(self.config(1, "log/other"), request.config)
                 stub.HandleReloadConfigRequest(request, timeout=WAIT)
                 self.ask_grpc(server, [1], 1)
-                wait_for(lambda: self.files("log/other-"), 10, "the other file")
+                wait_for(lambda: self.files("log/other-"), "the other file")
         self.assertEqual(sum(len(records.read(p)) for p in self.files("log/other-")), 2)
         self.assertEqual(sum(len(records.read(p)) for p in self.files("log/half-")), 4)
 
@@ -127,7 +127,7 @@ class RequestLog(Case):
         self.write("log", "a file where a directory should be")
         with self.serve(1) as server:
             self.ask_grpc(server, [1], 20)
-            wait_for(lambda: "requests are not logged" in server.log(), 10, "a warning")
+            wait_for(lambda: "requests are not logged" in server.log(), "a warning")
             self.assertEqual(self.count(server), 0)
 
     def test_a_reload_may_not_name_a_new_log_without_a_root(self):

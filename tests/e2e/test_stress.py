@@ -524,7 +524,7 @@ class Stress(Case):
         staged = self.write("staged", str(request.config))
         os.rename(staged, self.path("models.config"))
         self.server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: self.answers(f"still/labels/applied_{self.applied}")[0] == 200, 20,
+        wait_for(lambda: self.answers(f"still/labels/applied_{self.applied}")[0] == 200,
                  "the file to be read again")
 
     def states(self, model):
@@ -559,12 +559,12 @@ class Stress(Case):
         versions = sorted(dice.sample(VERSIONS, dice.randint(1, len(VERSIONS))))
         coming = dice.random() < 0.5
         self.apply(i % 4 < 2, self.config(versions, {}, coming))
-        wait_for(lambda: self.settled(versions, coming), 20, f"round {i}: {versions}, {coming}")
+        wait_for(lambda: self.settled(versions, coming), f"round {i}: {versions}, {coming}")
         labels = {label: dice.choice(versions) for label in LABELS if dice.random() < 0.7}
         self.apply(i % 2 == 0, self.config(versions, labels, coming))
         wait_for(lambda: all(self.answers(f"m/labels/{label}")[0] == (200 if label in labels else
                                                                       400)
-                             for label in LABELS), 20, f"round {i}: {labels}")
+                             for label in LABELS), f"round {i}: {labels}")
         self.look(versions, labels, coming)
         if i % 10 == 0:  # a new model that fails; nothing is rolled back
             with self.assertRaises(grpc.RpcError) as caught:
@@ -578,11 +578,11 @@ class Stress(Case):
 
     def move_away_and_back(self):
         os.rename(self.path("disk", "2"), self.path("away"))
-        wait_for(lambda: self.states("disk")[2] == "END", 20, "a version to go")
+        wait_for(lambda: self.states("disk")[2] == "END", "a version to go")
         self.assertEqual(self.answers("disk"), (200, 1))
         self.assertEqual(self.answers("disk/versions/2"), (404, None))
         os.rename(self.path("away"), self.path("disk", "2"))
-        wait_for(lambda: self.states("disk")[2] == "AVAILABLE", 20, "a version to come back")
+        wait_for(lambda: self.states("disk")[2] == "AVAILABLE", "a version to come back")
         self.assertEqual(self.answers("disk"), (200, 2))
 
     def resources(self):
@@ -603,7 +603,7 @@ class Stress(Case):
                 if len(clients.seen.wrong) > 20:
                     break
             self.apply(False, self.config([1], {}, False))
-            wait_for(lambda: self.settled([1], False), 20, "the first configuration")
+            wait_for(lambda: self.settled([1], False), "the first configuration")
         finally:
             clients.stop()
             channel.close()
@@ -629,10 +629,10 @@ class Stress(Case):
             self.assertEqual(self.answers("m"), (200, 1))
             self.assertEqual(server.get("/readyz/m")[0], 200)
             wait_for(lambda: self.resources()[0] <= files and  # gRPC's core has timers' threads
-                     self.resources()[1] <= threads + 2, 10,
+                     self.resources()[1] <= threads + 2,
                      f"{files} descriptors and {threads} threads, not {self.resources()}")
             if SLOW == 1:  # a sanitizer keeps what was freed
-                wait_for(lambda: self.resources()[2] < kb + MAY_GROW_KB, 10,
+                wait_for(lambda: self.resources()[2] < kb + MAY_GROW_KB,
                          f"{kb} KiB, not {self.resources()[2]}")
             total = sum(clients.seen.codes.values())
             print(f"{total} requests, {kb} -> {self.resources()[2]} KiB ", end="", flush=True)

@@ -98,7 +98,7 @@ class Warmup(Case):
         with self.serve("--max_num_load_retries=0") as server:
             for version, (logs, text) in enumerate(fails, 2):
                 self.put_with(logs, str(version))
-                wait_for(lambda v=version: server.state("half", v) == "END", 20, text)
+                wait_for(lambda v=version: server.state("half", v) == "END", text)
                 self.assertRegex(server.states("half")[version][1], text)
                 self.assertEqual(server.state("half", 1), "AVAILABLE")
                 self.assertEqual(server.predict("half", [1.0]), [2.5])
@@ -109,7 +109,7 @@ class Warmup(Case):
             self.assertEqual(warmed["6", "DATA_LOSS"], 0)
             # what is wrong is put right in place
             records.write(self.path("half", "6", FILE), [records.predict([1])])
-            wait_for(lambda: server.state("half", 6) == "AVAILABLE", 20, "the repaired version")
+            wait_for(lambda: server.state("half", 6) == "AVAILABLE", "the repaired version")
 
     def test_a_version_that_answers_otherwise_than_its_goldens_is_refused(self):
         golden = "assets.extra/slipway_golden_requests"
@@ -119,7 +119,7 @@ class Warmup(Case):
             self.assertIn("2 goldens within 0.0001", server.log())
             self.put_with([records.predict([1], [2.5]), records.predict([1, 2], [2.5, 3.01])],
                           "2", golden)
-            wait_for(lambda: server.state("half", 2) == "END", 20, "the refusal")
+            wait_for(lambda: server.state("half", 2) == "END", "the refusal")
             self.assertRegex(server.states("half")[2][1],
                              r'golden record 1 of .*: output "y"\[1\] is 3, recorded was 3.00999999')
             self.assertEqual(server.predict("half", [1.0]), [2.5])
@@ -127,7 +127,7 @@ class Warmup(Case):
             tolerance = self.path("half", "2", "assets.extra", "slipway_golden_tolerance")
             with open(tolerance, "w", encoding="utf-8") as file:
                 file.write("0.1\n")
-            wait_for(lambda: server.state("half", 2) == "AVAILABLE", 20, "the version")
+            wait_for(lambda: server.state("half", 2) == "AVAILABLE", "the version")
             page = server.get("/monitoring/prometheus/metrics")[1].decode()
             self.assertIn('slipway_events_total{event="golden_refused"} 1', page)
         with self.serve("--golden_tolerance=0.1") as server:

@@ -486,7 +486,7 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
     struct rt_session *s = session(x, x->all);
     assert_ok(rt_session_prepare(s, &spec, &call, &x->err), &x->err);
     assert_ok(rt_callable_run(call, &in, &want, NULL, &x->err), &x->err);
-    assert_int_equal(count_tasks(), before);
+    assert_true(count_tasks() <= before);
     for (int i = 0; i < N_THREADS; i++) {
         job[i] = (struct job){.call = call, .in = &in, .want = &want};
         assert_int_equal(pthread_create(&thread[i], NULL, run_often, &job[i]), 0);
@@ -500,9 +500,9 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
             fail_msg("thread %d: %d of %d runs differ: %s", i, job[i].wrong, N_RUNS,
                      rt_error_text(&job[i].err));
     /* A joined thread's entry may linger for a moment. */
-    for (int i = 0; i < 1000 && count_tasks() != before; i++)
+    for (int i = 0; i < 10000 && count_tasks() > before; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    assert_int_equal(count_tasks(), before);
+    assert_true(count_tasks() <= before);
     rt_tensor_clear(&in);
     rt_tensor_clear(&want);
     rt_session_free(s);
