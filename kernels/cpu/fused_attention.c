@@ -1,7 +1,8 @@
 /*
- * "_Attention" (runtime/attention.h): each head's scores are made, masked, normalised and used by a
- * block of rows at a time, which stays in the cache. Heads are read where they lie: in [B,T,N,H]
- * their rows are N * H apart. Heads and blocks are shared out over the cores.
+ * "_Attention" (runtime/attention.h): a head's keys and values are packed, and its scores are made,
+ * masked, normalised and used by a block of rows at a time, which stays in the nearest cache. Heads
+ * are read where they lie: in [B,T,N,H] their rows are N * H apart. They are shared out over the
+ * cores, and where they are no like number for each, so are their rows.
  */
 #include <string.h>
 
@@ -16,10 +17,11 @@
 extern const struct kn_binary kn_binary_mul, kn_binary_div, kn_binary_add_v2, kn_binary_sub;
 
 enum {
-    BLOCK = 1 << 15,     /* scores that are at work at a time */
-    BLOCK_ROWS = 64,     /* at least so many rows of them, or packing the keys would not pay */
+    BLOCK = 1 << 13,     /* scores that are at work at a time */
+    BLOCK_ROWS = 42,     /* at least so many rows of them, for which a product is fast */
     PACK_ROWS = 8,       /* fewer are a library's, that does not pack for them */
-    SLOTS = 16,          /* parts at work at a time at most, each with scores of its own */
+    MANY_HEADS = 8,      /* for each core: one more or less does not matter */
+    SPAN_ROWS = 32,      /* fewer are not worth packing what another core has packed */
     SLOT_MOST = 1 << 22, /* scores of one part, unless a single row is longer */
     ALL_MOST = 1 << 24,  /* scores of all parts, unless one needs more */
     ROUND = 1 << 28      /* multiplications after which it is asked whether the run should end */
@@ -172,14 +174,15 @@ struct attention {
     int64_t from[4], dim[4]; /* scores [B,N,T,S] before the steps, and behind them */
     int64_t h, d;            /* the lengths of a head's query, and of its value */
     struct places q, k, v, out;
-    bool widens;          /* queries or keys of the two are not the same */
-    int64_t rows, blocks; /* of scores at a time, and how many of those make a head */
-    int64_t slot;         /* floats of one part's scores */
-    bool packs;           /* keys and values for product.h's loops: there are rows enough */
+    bool widens;         /* queries or keys of the two are not the same */
+    int64_t rows;        /* of scores at a time */
+    int64_t span, spans; /* rows that a part does, and how many of those make a head */
+    bool packs;          /* keys and values for product.h's loops: there are rows enough */
     struct kn_product scores, context;
-    int64_t pack_at; /* in it */
-    int64_t made_at; /* widens: where in it those before the steps are */
-    int64_t slots;   /* parts at a time */
+    int64_t slots;                       /* parts at a time, each with these floats of its own: */
+    int64_t slot;                        /* all of them */
+    int64_t made_at, keys_at, values_at; /* scores before the steps, if it widens, and packs */
+    int64_t ask;                         /* about after so many blocks of rows whether to go on */
     int n_steps;
     struct step step[RT_ATTENTION_MOST];
 };
@@ -190,19 +193,51 @@ static int64_t made_rows(const struct attention *k, int64_t n)
     return k->from[2] == 1 ? 1 : n;
 }
 
-/* More parts than threads, so that all end together; as many as there is work and memory for. */
-static void set_slots(struct attention *k, int width)
+static int64_t divisor(int64_t a, int64_t b)
 {
-    int64_t units;
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
 
-    if (__builtin_mul_overflow(k->dim[0], k->dim[1], &units) ||
-        __builtin_mul_overflow(units, k->blocks, &units) || units > SLOTS)
-        units = SLOTS;
-    k->slots = width > 1 ? units : 1;
-    if (k->slots > ALL_MOST / k->slot)
-        k->slots = ALL_MOST / k->slot;
-    if (k->slots < 1)
-        k->slots = 1;
+/* Cores that there is work for, and as many parts as make a like number for each. */
+static void cut(struct attention *k, int width)
+{
+    const int64_t t = k->dim[2];
+    const double head = (double)t * (double)k->dim[3] * (double)(k->h + k->d);
+    const double heads = (double)k->dim[0] * (double)k->dim[1], most = heads * head / KN_SHARE;
+
+    k->slots = most >= width ? width : most > 1 ? (int64_t)most : 1;
+    k->span = t;
+    if (heads < (double)k->slots * MANY_HEADS) {
+        const int64_t spans = k->slots / divisor(k->dim[0] * k->dim[1], k->slots);
+        k->span = kn_even_parts(t, (t - 1) / spans + 1, 1);
+        if (k->span < SPAN_ROWS)
+            k->span = t < SPAN_ROWS ? t : SPAN_ROWS;
+    }
+    k->spans = (t - 1) / k->span + 1;
+}
+
+/* Where in a slot what lies; false: too much. */
+static bool lay_out(struct attention *k)
+{
+    const int64_t width = k->dim[3] > 0 ? k->dim[3] : 1;
+
+    k->made_at = k->rows * width;
+    k->keys_at = k->made_at;
+    if (k->widens)
+        k->keys_at += made_rows(k, k->rows) * k->from[3];
+    k->keys_at = (k->keys_at + 15) & ~INT64_C(15);
+    k->values_at = k->slot = k->keys_at;
+    if (!k->packs)
+        return true;
+    const size_t keys = kn_product_pack_bytes(&k->scores) / sizeof(float);
+    const size_t values = kn_product_pack_bytes(&k->context) / sizeof(float);
+    return !__builtin_add_overflow(k->keys_at, keys, &k->values_at) &&
+           !__builtin_add_overflow(k->values_at, values, &k->slot);
 }
 
 static enum rt_status prepare(struct rt_prep *p, void **state)
@@ -240,31 +275,23 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     k->k = places_of(p->node, 1, &p->in[1].shape);
     k->v = places_of(p->node, 2, &p->in[2].shape);
     k->out = places_of(p->node, RT_ATTENTION_OUT, &p->out[0].shape);
-    const int64_t t = k->dim[2], width = k->dim[3] > 0 ? k->dim[3] : 1;
+    const int64_t width = k->dim[3] > 0 ? k->dim[3] : 1;
     if (width > INT64_MAX / 64)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
+    cut(k, rt_prep_width(p));
     k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
     if (k->rows > SLOT_MOST / width)
         k->rows = SLOT_MOST / width > 1 ? SLOT_MOST / width : 1;
-    if (k->rows > t)
-        k->rows = t;
-    k->blocks = (t - 1) / k->rows + 1;
-    k->made_at = k->rows * width;
-    k->slot = k->made_at;
-    if (k->widens)
-        k->slot += made_rows(k, k->rows) * k->from[3];
-    k->slot = (k->slot + 15) & ~INT64_C(15);
-    k->scores = (struct kn_product){.k = k->h, .n = k->from[3]};
-    k->context = (struct kn_product){.k = k->dim[3], .n = k->d};
-    k->packs = kn_product_fast() && made_rows(k, k->rows) >= PACK_ROWS &&
+    k->rows = kn_even_parts(k->span, k->rows, 1);
+    k->ask = (int64_t)(ROUND / ((double)k->rows * (double)width * (double)(k->h + k->d) + 1)) + 1;
+    k->scores = (struct kn_product){.k = k->h, .n = k->from[3], .again = true};
+    k->context = (struct kn_product){.k = k->dim[3], .n = k->d, .again = true};
+    k->packs = kn_product_fast() && made_rows(k, k->span) >= PACK_ROWS &&
                kn_product_solve(&k->scores) && kn_product_solve(&k->context);
-    if (k->packs) {
-        const size_t a = kn_product_pack_bytes(&k->scores), b = kn_product_pack_bytes(&k->context);
-        k->pack_at = k->slot;
-        if (__builtin_add_overflow(k->slot, (a > b ? a : b) / sizeof(float), &k->slot))
-            return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention of too many elements");
-    }
-    set_slots(k, rt_prep_width(p));
+    if (!lay_out(k))
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention of too many elements");
+    if (k->slots > ALL_MOST / k->slot)
+        k->slots = ALL_MOST / k->slot > 1 ? ALL_MOST / k->slot : 1;
     p->scratch_bytes = (size_t)(k->slot * k->slots) * sizeof(float);
     return RT_OK;
 }
@@ -309,20 +336,21 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
         op->row[RT_F32](score, score, v, n, 1, step);
 }
 
+/* By what is packed, unless that is NULL. */
 static void product(const struct kn_gemm *g, const struct kn_product *p, const float *a,
-                    const float *b, float *c, float *pack)
+                    const float *b, const float *packed, float *c)
 {
-    if (pack) {
-        struct kn_product_part t = kn_product_whole(p, pack, a, c, g->m);
+    if (packed) {
+        struct kn_product_part t = kn_product_whole(p, packed, a, c, g->m);
         t.lda = g->lda;
         t.ldc = g->ldc;
-        kn_product_pack(p, b, g->ldb, g->tb != KN_AS_IS, NULL, pack);
         kn_product_run(p, &t, NULL);
-    } else if (g->k)
+    } else if (g->k) {
         kn_gemm_run(g, a, b, c, NULL);
-    else
+    } else {
         for (int64_t i = 0; i < g->m; i++)
             memset(c + i * g->ldc, 0, (size_t)g->n * sizeof *c);
+    }
 }
 
 /* From [made_rows, from_s] to [n_rows, s], where one is 1 long and the other is not. */
@@ -340,18 +368,18 @@ static const float *at(const struct rt_run *r, int i, int64_t offset)
     return r->in[i].data ? (const float *)r->in[i].data + offset : NULL;
 }
 
-/* Rows of the unit: a block of a head of an element of the batch. */
-static void run_unit(const struct rt_run *r, const struct attention *k, int64_t unit, float *score)
+/* A head of an element of the batch, and what of a slot is its. */
+struct head {
+    int64_t b, head;
+    const float *q, *k, *v;
+    float *out;
+    float *score, *made;
+    float *keys, *values; /* packed; NULL: they are not */
+};
+
+static void run_rows(const struct rt_run *r, const struct attention *k, const struct head *h,
+                     int64_t first, int64_t n_rows)
 {
-    const int64_t b = unit / k->blocks / k->dim[1], head = unit / k->blocks % k->dim[1];
-    const int64_t first = unit % k->blocks * k->rows;
-    const int64_t n_rows = k->dim[2] - first < k->rows ? k->dim[2] - first : k->rows;
-    const float *q =
-        at(r, 0, b * k->q.batch + head * k->q.head + (k->from[2] == 1 ? 0 : first) * k->q.row);
-    const float *key = at(r, 1, b * k->k.batch + head * k->k.head);
-    const float *v = at(r, 2, b * k->v.batch + head * k->v.head);
-    float *out =
-        (float *)r->out[0].data + b * k->out.batch + head * k->out.head + first * k->out.row;
     const struct kn_gemm scores = {.dtype = RT_F32,
                                    .tb = KN_TRANS,
                                    .m = made_rows(k, n_rows),
@@ -368,29 +396,49 @@ static void run_unit(const struct rt_run *r, const struct attention *k, int64_t 
                                     .ldb = k->v.row,
                                     .ldc = k->out.row};
 
-    float *const pack = k->packs ? score + k->pack_at : NULL;
     if (k->dim[3]) {
-        float *const made = k->widens ? score + k->made_at : score;
-        product(&scores, &k->scores, q, key, made, pack);
+        const float *q = h->q ? h->q + (k->from[2] == 1 ? 0 : first) * k->q.row : NULL;
+        product(&scores, &k->scores, q, h->k, h->keys, h->made);
         if (k->widens)
-            widen(k, made, score, n_rows);
+            widen(k, h->made, h->score, n_rows);
         for (int j = 0; j < k->n_steps; j++)
-            run_step(r, k, &k->step[j], b, head, first, n_rows, score);
-        kn_softmax_f32(score, score, n_rows, k->dim[3], false);
+            run_step(r, k, &k->step[j], h->b, h->head, first, n_rows, h->score);
+        kn_softmax_f32(h->score, h->score, n_rows, k->dim[3], false);
     }
-    product(&context, &k->context, score, v, out, pack);
+    product(&context, &k->context, h->score, h->v, h->values, h->out + first * k->out.row);
 }
 
-struct job {
-    const struct attention *k;
-    int64_t ask; /* after so many units whether the run should go on */
-};
-
-static enum rt_status run_part(struct rt_run *r, void *arg, int64_t unit, int64_t slot)
+/* The part: some rows of a head. */
+static enum rt_status run_part(struct rt_run *r, void *arg, int64_t part, int64_t slot)
 {
-    const struct job *j = arg;
-    run_unit(r, j->k, unit, (float *)r->scratch + slot * j->k->slot);
-    return unit % j->ask ? RT_OK : rt_run_check(r);
+    const struct attention *k = arg;
+    const int64_t head = part / k->spans % k->dim[1], b = part / k->spans / k->dim[1];
+    const int64_t from = part % k->spans * k->span, left = k->dim[2] - from;
+    const int64_t to = from + (left < k->span ? left : k->span);
+    float *const own = (float *)r->scratch + slot * k->slot;
+    const struct head h = {
+        .b = b,
+        .head = head,
+        .q = at(r, 0, b * k->q.batch + head * k->q.head),
+        .k = at(r, 1, b * k->k.batch + head * k->k.head),
+        .v = at(r, 2, b * k->v.batch + head * k->v.head),
+        .out = (float *)r->out[0].data + b * k->out.batch + head * k->out.head,
+        .score = own,
+        .made = k->widens ? own + k->made_at : own,
+        .keys = k->packs ? own + k->keys_at : NULL,
+        .values = k->packs ? own + k->values_at : NULL,
+    };
+
+    if (k->packs) {
+        kn_product_pack(&k->scores, h.k, k->k.row, true, NULL, h.keys);
+        kn_product_pack(&k->context, h.v, k->v.row, false, NULL, h.values);
+    }
+    for (int64_t row = from; row < to; row += k->rows) {
+        run_rows(r, k, &h, row, to - row < k->rows ? to - row : k->rows);
+        if ((part + row / k->rows) % k->ask == 0 && rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
 }
 
 static enum rt_status run(struct rt_run *r)
@@ -399,10 +447,8 @@ static enum rt_status run(struct rt_run *r)
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
-    const int64_t cost = k->rows * k->dim[3] * (k->h + k->d) + 1;
-    struct job j = {.k = k, .ask = ROUND / cost + 1};
-    return kn_parallel_parts(r, k->dim[0] * k->dim[1] * k->blocks,
-                             rt_run_width(r) == 1 ? 1 : k->slots, run_part, &j);
+    return kn_parallel_parts(r, k->dim[0] * k->dim[1] * k->spans,
+                             rt_run_width(r) == 1 ? 1 : k->slots, run_part, (void *)(uintptr_t)k);
 }
 
 static const struct rt_schema schema = {
