@@ -6,7 +6,6 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec_math.h"
-#include "runtime/base/machine.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,36 +14,20 @@
 #include <immintrin.h>
 #endif
 
-#define LOOPS(name) base_##name
-#define TARGET
-#define LANES 4
-#include "kernels/cpu/softmax_loops.h"
+/* d may be s. */
+struct softmax_loops {
+    void (*rows)(float *d, const float *s, int64_t n_rows, int64_t n);
+    void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n);
+};
 
-#if defined(__x86_64__)
-#define LOOPS(name) avx2_##name
-#define TARGET      __attribute__((target("avx2,fma")))
-#define LANES       8
-#include "kernels/cpu/softmax_loops.h"
-
-#define LOOPS(name) avx512_##name
-#define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
-#define LANES       16
-#include "kernels/cpu/softmax_loops.h"
-#endif
+#define KN_LOOPS      "kernels/cpu/softmax_loops.h"
+#define KN_LOOPS_TYPE struct softmax_loops
+#include "kernels/cpu/vector_sets.h"
 
 void kn_softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm)
 {
-#if defined(__x86_64__)
-    if (rt_machine_vectors() == RT_VECTORS_AVX512) {
-        (logarithm ? avx512_log_rows : avx512_rows)(d, s, n_rows, n);
-        return;
-    }
-    if (rt_machine_vectors() == RT_VECTORS_AVX2) {
-        (logarithm ? avx2_log_rows : avx2_rows)(d, s, n_rows, n);
-        return;
-    }
-#endif
-    (logarithm ? base_log_rows : base_rows)(d, s, n_rows, n);
+    const struct softmax_loops *l = loops_of(0);
+    (logarithm ? l->log_rows : l->rows)(d, s, n_rows, n);
 }
 
 static void softmax_f64(double *d, const double *s, int64_t n, bool logarithm)

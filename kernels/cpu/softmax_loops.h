@@ -1,16 +1,4 @@
-/*
- * The loops of softmax.c for one instruction set; included once for each, with
- *   LOOPS(name)  a name of its own for every function
- *   TARGET       the attribute that selects the instruction set
- *   LANES        floats in a vector
- */
-
-typedef float LOOPS(vec) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-typedef uint32_t LOOPS(bits) __attribute__((vector_size(LANES * sizeof(uint32_t)), aligned(4)));
-#define VEC          LOOPS(vec)
-#define VLOAD(p)     (*(const VEC *)(p))
-#define VSTORE(p, v) (*(VEC *)(p) = (v))
-#define INLINE       TARGET static inline __attribute__((always_inline))
+/* The loops of softmax.c for one instruction set: vector_sets.h includes them for each. */
 
 /* A vector of what is left; if that is less, -inf behind it, which has no weight. */
 INLINE VEC LOOPS(load)(const float *p, int64_t left)
@@ -91,7 +79,7 @@ INLINE VEC LOOPS(exp)(VEC x)
     const float rounder = KN_ROUNDER + 127;
     const VEC c = LOOPS(larger)((VEC){0} - 88.02969f, x); /* -127 ln 2 */
     const VEC t = c * KN_LOG2_E + rounder, k = t - rounder;
-    const VEC r = c - k * KN_LN2, size = (VEC)((LOOPS(bits))t << 23);
+    const VEC r = c - k * KN_LN2, size = (VEC)((BITS)t << 23);
     VEC p;
     KN_EXP_POLYNOMIAL(p, r);
     return size + size * (r + r * r * p);
@@ -131,10 +119,4 @@ TARGET static void LOOPS(log_rows)(float *d, const float *s, int64_t n_rows, int
     }
 }
 
-#undef VEC
-#undef VLOAD
-#undef VSTORE
-#undef INLINE
-#undef LOOPS
-#undef TARGET
-#undef LANES
+static const struct softmax_loops LOOPS(loops) = {LOOPS(rows), LOOPS(log_rows)};
