@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/tiles.h"
 
 struct kn_winograd_loops;
 
@@ -32,10 +32,8 @@ struct kn_winograd {
     int64_t ci, co;
     int cores; /* blocks are worked on by: more than those are a like number for each; 0: one */
     /* by kn_winograd_solve */
-    int64_t tiles_h, tiles_w; /* per image */
-    int64_t block;            /* tiles worked on at a time */
+    struct kn_tiles tiles;
     const struct kn_winograd_loops *loops;
-    struct kn_product product; /* of a tile's values at one place: as many of them as (m + 2)^2 */
     /* Asked between blocks; true: the output will not be used, kn_winograd_run returns. NULL: no.
      */
     bool (*ends)(void *arg);
@@ -46,16 +44,10 @@ struct kn_winograd {
 /* Fills in the rest from the fields above. False: channels that are no multiple of 16, or sizes
  * beyond what can be addressed. */
 bool kn_winograd_solve(struct kn_winograd *w);
-/* What the packed weights' bytes depend on, besides m, ci and co: the instruction set's panels. */
-int kn_winograd_panel(const struct kn_winograd *w);
-size_t kn_winograd_pack_bytes(const struct kn_winograd *w);
-/* filter [3, 3, ci, co] to the transformed form; dst 64-byte aligned. */
+/* filter [3, 3, ci, co] to the transformed form; dst: kn_tiles_pack_bytes, 64-byte aligned. */
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst);
-/*
- * How far sums by tiles are from direct ones for this filter and the same made-up image: the
- * largest difference as a part of the largest magnitude. NaN where the filter has one, or memory
- * is short.
- */
+/* How far sums by tiles are from direct ones for this filter, as kn_tiles_end says; NaN as well
+ * where memory is short. */
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed);
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
 /*
@@ -69,13 +61,9 @@ void kn_winograd_run(const struct kn_winograd *w, const float *src, const float 
 
 /*
  * The same in pieces, for several cores. Blocks are independent; in each of them the inputs of its
- * tiles come first, then the products, then the outputs: ranges [from, to) of them in any order.
- * `room`: kn_winograd_block_bytes of the block; `patch`: kn_winograd_patch_bytes of whoever calls.
+ * tiles come first, then kn_tiles_multiply, then the outputs: ranges [from, to) of them in any
+ * order. `room`: the block's; `patch`: kn_winograd_patch_bytes of whoever calls.
  */
-int64_t kn_winograd_blocks(const struct kn_winograd *w);
-int64_t kn_winograd_block_tiles(const struct kn_winograd *w, int64_t block);
-int64_t kn_winograd_products(const struct kn_winograd *w);
-size_t kn_winograd_block_bytes(const struct kn_winograd *w);
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w);
 /* scratch: kn_winograd_scratch_bytes. */
 void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const float *packed,
@@ -84,8 +72,6 @@ void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const 
                            void *arg);
 void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,
                         int64_t to, float *room, float *patch);
-void kn_winograd_multiply(const struct kn_winograd *w, const float *packed, int64_t tiles,
-                          int64_t from, int64_t to, float *room);
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
                          int64_t to, const float *room, float *patch,
                          void (*finish)(void *arg, float *y, float *sums, int64_t pixels),

@@ -122,12 +122,12 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
 {
     const struct format f = {.name = "wino",
                              .m = s->w.m,
-                             .panel = kn_winograd_panel(&s->w),
+                             .panel = (int)s->w.tiles.product.panel,
                              .ci = s->w.ci,
                              .co = s->w.co,
                              .n_scale = scale ? s->w.co : 0};
 
-    return kn_tail_pack(p, 1, &f, sizeof f, scale, s->w.co, kn_winograd_pack_bytes(&s->w), pack,
+    return kn_tail_pack(p, 1, &f, sizeof f, scale, s->w.co, kn_tiles_pack_bytes(&s->w.tiles), pack,
                         &s->filter);
 }
 
@@ -135,17 +135,17 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
 static size_t share(struct state *s, int width)
 {
     const struct kn_winograd *w = &s->w;
-    const int64_t blocks = kn_winograd_blocks(w);
-    const double all = (double)blocks * (double)w->block * (double)kn_winograd_products(w) *
-                       (double)w->ci * (double)w->co;
+    const int64_t blocks = kn_tiles_blocks(&w->tiles);
+    const double all = kn_tiles_work(&w->tiles);
     const int most = all / KN_SHARE < (double)width ? (int)(all / KN_SHARE) : width;
 
     if (most < 2)
         return kn_winograd_scratch_bytes(w);
     s->n_slots = most;
     s->by_blocks = blocks % most == 0 || blocks >= 3 * (int64_t)most;
-    return s->by_blocks ? (size_t)most * kn_winograd_scratch_bytes(w)
-                        : kn_winograd_block_bytes(w) + (size_t)most * kn_winograd_patch_bytes(w);
+    return s->by_blocks
+               ? (size_t)most * kn_winograd_scratch_bytes(w)
+               : kn_tiles_room_bytes(&w->tiles) + (size_t)most * kn_winograd_patch_bytes(w);
 }
 
 static enum rt_status prepare(struct rt_prep *p, int m, void **state)
@@ -236,7 +236,7 @@ static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_
 
 static float *patch_of(const struct job *j, int64_t slot)
 {
-    return (void *)(j->scratch + kn_winograd_block_bytes(&j->s->w) +
+    return (void *)(j->scratch + kn_tiles_room_bytes(&j->s->w.tiles) +
                     (size_t)slot * kn_winograd_patch_bytes(&j->s->w));
 }
 
@@ -257,10 +257,11 @@ static enum rt_status some_inputs(struct rt_run *r, void *arg, int64_t i, int64_
 static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct job *j = arg;
+    const struct kn_tiles *t = &j->s->w.tiles;
     (void)r;
     (void)slot;
-    kn_winograd_multiply(&j->s->w, j->packed, j->tiles, i * j->step,
-                         end_of(j, i, kn_winograd_products(&j->s->w)), (void *)j->scratch);
+    kn_tiles_multiply(t, j->packed, j->tiles, i * j->step, end_of(j, i, t->places),
+                      (void *)j->scratch);
     return RT_OK;
 }
 
@@ -285,16 +286,16 @@ static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t 
 static enum rt_status run_shared(struct rt_run *r, struct job *j)
 {
     const struct kn_winograd *w = &j->s->w;
-    const int64_t blocks = kn_winograd_blocks(w);
+    const int64_t blocks = kn_tiles_blocks(&w->tiles);
     enum rt_status st = RT_OK;
 
     if (j->s->by_blocks)
         return kn_parallel_parts(r, blocks, j->s->n_slots, whole_block, j);
     for (j->block = 0; j->block < blocks && !st; j->block++) {
-        j->tiles = kn_winograd_block_tiles(w, j->block);
+        j->tiles = kn_tiles_in_block(&w->tiles, j->block);
         st = stage(r, j, j->tiles, 1, some_inputs);
         if (!st)
-            st = stage(r, j, kn_winograd_products(w), 4, some_products);
+            st = stage(r, j, w->tiles.places, 4, some_products);
         if (!st)
             st = stage(r, j, j->tiles, 1, some_outputs);
         if (!st)

@@ -13,7 +13,7 @@
 #ifndef KN_CPU_WINOGRAD_LINE_H
 #define KN_CPU_WINOGRAD_LINE_H
 
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/tiles.h"
 
 enum { KN_LINE_TILE = 4 }; /* outputs */
 
@@ -26,19 +26,17 @@ struct kn_line {
     int64_t before; /* padding along the line; there is none across */
     int64_t ci, co;
     /* by kn_line_solve */
-    int64_t lines, tiles; /* per image; per line */
-    int64_t block;        /* tiles worked on at a time */
-    struct kn_product product;
+    struct kn_tiles tiles;
     const struct kn_line_loops *loops;
 };
 
 /* False: channels that are no multiple of 16, or sizes beyond what can be addressed. */
 bool kn_line_solve(struct kn_line *l);
-size_t kn_line_pack_bytes(const struct kn_line *l);
-/* filter [taps, ci, co], scale co floats or NULL; room: ci * co floats. dst: 64-byte aligned. */
+/* filter [taps, ci, co], scale co floats or NULL; room: ci * co floats. dst:
+ * kn_tiles_pack_bytes, 64-byte aligned. */
 void kn_line_pack(const struct kn_line *l, const float *filter, const float *scale, float *room,
                   float *dst);
-/* As kn_winograd_error: how far sums by tiles are from direct ones, for this filter. */
+/* As kn_winograd_error. */
 double kn_line_error(const struct kn_line *l, const float *filter, const float *scale,
                      const float *packed);
 
@@ -53,8 +51,7 @@ struct kn_line_ends {
     void *arg;
     bool apart;
 };
-/* Blocks are independent of each other. scratch: 64-byte aligned, of whoever calls. */
-int64_t kn_line_blocks(const struct kn_line *l);
+/* scratch: 64-byte aligned, of whoever calls. */
 size_t kn_line_scratch_bytes(const struct kn_line *l);
 void kn_line_run_block(const struct kn_line *l, const float *src, const float *packed, float *dst,
                        int64_t block, void *scratch, const struct kn_line_ends *ends);

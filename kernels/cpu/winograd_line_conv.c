@@ -98,12 +98,12 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
 {
     const struct format f = {.name = "line",
                              .taps = s->l.taps,
-                             .panel = s->l.product.panel,
+                             .panel = s->l.tiles.product.panel,
                              .ci = s->l.ci,
                              .co = s->l.co,
                              .n_scale = scale ? s->l.co : 0};
     const enum rt_status st = kn_tail_pack(p, 1, &f, sizeof f, scale, s->l.co,
-                                           kn_line_pack_bytes(&s->l), pack, &s->filter);
+                                           kn_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
 
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
@@ -146,11 +146,11 @@ enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
         return st;
     s->tail.scale = scale ? 0 : s->tail.scale;
     share_tail(s);
-    const double work = (double)kn_line_blocks(&s->l) * (double)s->l.block *
-                        (double)(s->l.taps + KN_LINE_TILE - 1) * (double)s->l.ci * (double)s->l.co;
+    const double work = kn_tiles_work(&s->l.tiles);
+    const int64_t blocks = kn_tiles_blocks(&s->l.tiles);
     const int64_t most = work / KN_SHARE < 64 ? (int64_t)(work / KN_SHARE) : 64;
     s->slots = rt_prep_width(p) < most ? rt_prep_width(p) : most;
-    s->slots = s->slots > kn_line_blocks(&s->l) ? kn_line_blocks(&s->l) : s->slots;
+    s->slots = s->slots > blocks ? blocks : s->slots;
     s->slots = s->slots < 1 ? 1 : s->slots;
     s->odd_at = (size_t)s->slots * kn_padded(kn_line_scratch_bytes(&s->l));
     p->scratch_bytes = s->odd_at + odd;
@@ -201,6 +201,6 @@ enum rt_status kn_line_conv(struct rt_run *r)
     if (s->empty)
         return RT_OK;
     const enum rt_status st =
-        kn_parallel_parts(r, kn_line_blocks(&s->l), s->slots, some_block, dst);
+        kn_parallel_parts(r, kn_tiles_blocks(&s->l.tiles), s->slots, some_block, dst);
     return st ? st : kn_tail_spread(&s->tail, r, dst);
 }

@@ -147,7 +147,7 @@ static void make_winograd(struct form *f, const struct layer *l, int64_t batch, 
     f->on = kn_winograd_solve(&f->w);
     if (!f->on)
         return;
-    f->filter = random_floats(kn_winograd_pack_bytes(&f->w) / sizeof(float));
+    f->filter = random_floats(kn_tiles_pack_bytes(&f->w.tiles) / sizeof(float));
     f->scratch = room(kn_winograd_scratch_bytes(&f->w));
 }
 

@@ -6,30 +6,15 @@
 #include "kernels/cpu/bf16.c"
 #include "kernels/kernels.h"
 #include "runtime/session.h"
+#include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
-
-static uint32_t seed = 11;
-static float draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
-}
-
-static float *floats(int64_t n)
-{
-    float *p = malloc((size_t)(n + 1) * sizeof *p);
-    assert_non_null(p);
-    for (int64_t i = 0; i < n; i++)
-        p[i] = draw();
-    return p;
-}
 
 /* ---- the loops ---- */
 
 static void one_product(const struct loops *loops, int64_t m, int64_t k, int64_t n, bool turned)
 {
     const struct kn_bf16_panels p = {.k = k, .n = n, .width = loops->width};
-    float *a = floats(m * k), *b = floats(k * n), *c = floats(m * loops->width);
+    float *a = draw_floats(m * k), *b = draw_floats(k * n), *c = draw_floats(m * loops->width);
     uint32_t *packed = malloc(kn_bf16_panels_bytes(&p) + 1);
     assert_non_null(packed);
     kn_bf16_pack(&p, b, turned, packed);

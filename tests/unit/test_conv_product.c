@@ -8,6 +8,7 @@
 #include "runtime/autotune.h"
 #include "runtime/parallel.h"
 #include "runtime/session.h"
+#include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
@@ -30,13 +31,6 @@ static int64_t clock_says(void *arg, const struct rt_kernel *k, int64_t batch)
     const bool wanted = strcmp(k->name, w->kernel) == 0;
     atomic_fetch_add(&w->asked, wanted);
     return (wanted ? 1000 : 1000000) * batch;
-}
-
-static uint32_t seed = 5;
-static float draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
 }
 
 static void constant(struct rt_bytes *g, const char *name, const char *shape, int64_t n, float add)

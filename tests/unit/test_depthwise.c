@@ -4,22 +4,7 @@
 
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
 #include "kernels/cpu/depthwise.c"
-
-static uint32_t seed = 7;
-static float draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
-}
-
-static float *floats(int64_t n)
-{
-    float *p = malloc((size_t)(n + !n) * sizeof *p); /* what is read beyond it is found out */
-    assert_non_null(p);
-    for (int64_t i = 0; i < n; i++)
-        p[i] = draw();
-    return p;
-}
+#include "tests/support/draw.h"
 
 /* ---- the same, one product after the other ---- */
 
@@ -76,13 +61,13 @@ static void one_shape(const struct kn_depthwise_loops *loops, struct kn_depthwis
 {
     d.loops = loops;
     const int64_t n_x = d.y.in * d.x.in * d.channels, n_y = d.y.out * d.x.out * d.channels;
-    float *x = floats(n_x), *f = floats(d.y.size * d.x.size * d.channels);
-    float *shift = shifts ? floats(d.channels) : NULL, *y = floats(n_y);
+    float *x = draw_floats(n_x), *f = draw_floats(d.y.size * d.x.size * d.channels);
+    float *shift = shifts ? draw_floats(d.channels) : NULL, *y = draw_floats(n_y);
 
     kn_depthwise_rows(&d, x, f, shift, y, 0, d.y.out);
     expect(&d, x, f, shift, y);
     /* In two pieces, to the last bit. */
-    float *other = floats(n_y);
+    float *other = draw_floats(n_y);
     kn_depthwise_rows(&d, x, f, shift, other, d.y.out / 3, d.y.out);
     kn_depthwise_rows(&d, x, f, shift, other, 0, d.y.out / 3);
     assert_memory_equal(y, other, (size_t)n_y * sizeof *y);
@@ -151,7 +136,8 @@ static void numbers_that_are_none_stay_where_they_are(void **state)
                                      .act = acts[a % 4],
                                      .alpha = 1,
                                      .loops = loops_of(l)};
-            float *x = floats(9 * 11 * 18), *f = floats(9 * 18), *y = floats(9 * 11 * 18);
+            float *x = draw_floats(9 * 11 * 18), *f = draw_floats(9 * 18),
+                  *y = draw_floats(9 * 11 * 18);
             x[0] = NAN;
             x[40 * 18 + 3] = INFINITY;
             x[41 * 18 + 4] = -INFINITY;

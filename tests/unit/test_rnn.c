@@ -4,15 +4,9 @@
 
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
 #include "kernels/cpu/rnn.c"
+#include "tests/support/draw.h"
 
 enum { SPARE = 16 }; /* floats behind each part, for whole vectors */
-
-static uint32_t seed = 7;
-static float draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
-}
 
 static float *floats(int64_t n)
 {

@@ -4,22 +4,7 @@
 
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
 #include "kernels/cpu/winograd.c"
-
-static uint32_t seed = 7;
-static float draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
-}
-
-static float *floats(size_t n)
-{
-    float *p = aligned_alloc(64, (n * sizeof *p + 127) / 64 * 64);
-    assert_non_null(p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = draw();
-    return p;
-}
+#include "tests/support/draw.h"
 
 static int64_t finished;
 static void add_one(void *arg, float *y, float *sums, int64_t pixels)
@@ -51,11 +36,11 @@ static void one_shape(const struct kn_winograd_loops *loops, struct kn_winograd 
     assert_true(kn_winograd_solve(&w));
     w.loops = loops;
     const int64_t pixels = w.batch * w.out_h * w.out_w;
-    float *x = floats((size_t)(w.batch * w.in_h * w.in_w * w.ci));
-    float *f = floats((size_t)(9 * w.ci * w.co));
-    float *packed = floats(kn_winograd_pack_bytes(&w) / sizeof(float));
-    float *scratch = floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
-    float *y = floats((size_t)(pixels * w.co));
+    float *x = draw_floats(w.batch * w.in_h * w.in_w * w.ci);
+    float *f = draw_floats(9 * w.ci * w.co);
+    float *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
+    float *scratch = draw_floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
+    float *y = draw_floats(pixels * w.co);
     double most = 0, apart = 0;
 
     kn_winograd_pack(&w, f, packed);
@@ -135,9 +120,9 @@ static void an_image_without_rows_is_padding_only(void **state)
                                     .co = 16};
             assert_true(kn_winograd_solve(&w));
             const size_t n = 2 * 8 * 8 * 16;
-            float *f = floats(9 * 16 * 16), *y = floats(n);
-            float *packed = floats(kn_winograd_pack_bytes(&w) / sizeof(float));
-            float *scratch = floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
+            float *f = draw_floats(9 * 16 * 16), *y = draw_floats(n);
+            float *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
+            float *scratch = draw_floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
             kn_winograd_pack(&w, f, packed);
             kn_winograd_run(&w, NULL, packed, y, scratch, add_one, &w);
             for (size_t i = 0; i < n; i++)
@@ -165,11 +150,12 @@ static void an_image_has_the_same_answer_in_any_batch(void **state)
     struct kn_winograd one = w;
     one.batch = 1;
     assert_true(kn_winograd_solve(&w) && kn_winograd_solve(&one));
-    assert_int_equal(kn_winograd_pack_bytes(&w), kn_winograd_pack_bytes(&one));
+    assert_int_equal(kn_tiles_pack_bytes(&w.tiles), kn_tiles_pack_bytes(&one.tiles));
     const size_t image = 20 * 20 * 32;
-    float *x = floats(5 * image), *y = floats(5 * image), *alone = floats(image);
-    float *f = floats(9 * 32 * 32), *packed = floats(kn_winograd_pack_bytes(&w) / sizeof(float));
-    float *scratch = floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
+    float *x = draw_floats(5 * image), *y = draw_floats(5 * image), *alone = draw_floats(image);
+    float *f = draw_floats(9 * 32 * 32),
+          *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
+    float *scratch = draw_floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
     kn_winograd_pack(&w, f, packed);
     kn_winograd_run(&w, x, packed, y, scratch, NULL, NULL);
     for (size_t i = 0; i < 5; i++) {

@@ -4,22 +4,7 @@
 
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
 #include "kernels/cpu/winograd_line.c"
-
-static uint32_t seed = 7;
-static float draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
-}
-
-static float *floats(size_t n)
-{
-    float *p = aligned_alloc(64, (n * sizeof *p + 127) / 64 * 64);
-    assert_non_null(p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = draw();
-    return p;
-}
+#include "tests/support/draw.h"
 
 static int64_t finished;
 static void add_one(void *arg, float *y, float *sums, int64_t pixels)
@@ -54,10 +39,10 @@ static void run(struct kn_line *l, const struct kn_line_loops *loops, struct dat
                 struct kn_line_ends ends)
 {
     l->loops = loops;
-    float *scratch = floats(kn_line_scratch_bytes(l) / sizeof(float));
-    float *room = floats((size_t)(l->ci * l->co));
+    float *scratch = draw_floats(kn_line_scratch_bytes(l) / sizeof(float));
+    float *room = draw_floats(l->ci * l->co);
     kn_line_pack(l, d->f, d->scale, room, d->packed);
-    for (int64_t i = kn_line_blocks(l) - 1; i >= 0; i--)
+    for (int64_t i = kn_tiles_blocks(&l->tiles) - 1; i >= 0; i--)
         kn_line_run_block(l, d->x, d->packed, d->y, i, scratch, &ends);
     free(scratch);
     free(room);
@@ -67,12 +52,12 @@ static void one_shape(const struct kn_line_loops *loops, struct kn_line l, int w
 {
     assert_true(kn_line_solve(&l));
     const int64_t pixels = l.batch * l.out_h * l.out_w;
-    struct data d = {.x = floats((size_t)(l.batch * l.in_h * l.in_w * l.ci)),
-                     .f = floats((size_t)(l.taps * l.ci * l.co)),
-                     .scale = way & 1 ? floats((size_t)l.co) : NULL,
-                     .shift = way & 2 ? floats((size_t)l.co) : NULL,
-                     .packed = floats(kn_line_pack_bytes(&l) / sizeof(float)),
-                     .y = floats((size_t)(pixels * l.co))};
+    struct data d = {.x = draw_floats(l.batch * l.in_h * l.in_w * l.ci),
+                     .f = draw_floats(l.taps * l.ci * l.co),
+                     .scale = way & 1 ? draw_floats(l.co) : NULL,
+                     .shift = way & 2 ? draw_floats(l.co) : NULL,
+                     .packed = draw_floats(kn_tiles_pack_bytes(&l.tiles) / sizeof(float)),
+                     .y = draw_floats(pixels * l.co)};
     double most = 0, apart = 0;
 
     finished = 0;
@@ -157,8 +142,8 @@ static void the_error_of_a_filter_is_measured(void **state)
         struct kn_line l = seventeen(taps);
         assert_true(kn_line_solve(&l));
         const size_t n = (size_t)(taps * l.ci * l.co);
-        float *f = floats(n), *scale = floats((size_t)l.co), *room = floats(n);
-        float *packed = floats(kn_line_pack_bytes(&l) / sizeof(float));
+        float *f = draw_floats(n), *scale = draw_floats(l.co), *room = draw_floats(n);
+        float *packed = draw_floats(kn_tiles_pack_bytes(&l.tiles) / sizeof(float));
         kn_line_pack(&l, f, scale, room, packed);
         assert_true(kn_line_error(&l, f, scale, packed) < 3e-5);
         /* Weights that cancel each other leave little but rounding. */
@@ -185,10 +170,10 @@ static void nan_is_not_lost(void **state)
         for (int taps = 3; taps <= 7; taps += 2) {
             struct kn_line l = seventeen(taps);
             assert_true(kn_line_solve(&l));
-            struct data d = {.x = floats((size_t)(3 * 17 * l.ci)),
-                             .f = floats((size_t)(taps * l.ci * l.co)),
-                             .packed = floats(kn_line_pack_bytes(&l) / sizeof(float)),
-                             .y = floats((size_t)(3 * 17 * l.co))};
+            struct data d = {.x = draw_floats(3 * 17 * l.ci),
+                             .f = draw_floats(taps * l.ci * l.co),
+                             .packed = draw_floats(kn_tiles_pack_bytes(&l.tiles) / sizeof(float)),
+                             .y = draw_floats(3 * 17 * l.co)};
             d.x[(17 + 8) * l.ci + 5] = NAN;
             run(&l, loops_of(k), &d,
                 (struct kn_line_ends){.clips = true, .least = 0, .most = INFINITY});

@@ -1,0 +1,70 @@
+/*
+ * What convolutions by minimal filtering (winograd.h, winograd_line.h) have in common: outputs fall
+ * into tiles, and those are worked on in blocks.
+ *
+ * A tile has as many places as it has inputs, and after its transform a value per channel at each.
+ * The values of a block's tiles at one place are the rows of a matrix: times the transformed
+ * weights for that place they make a matrix of results, which the tiles' outputs come from. The
+ * `room` of a block holds the matrices [tiles, ci] of all places and behind them those of results,
+ * [tiles, co].
+ *
+ * Threads: pure.
+ */
+#ifndef KN_CPU_TILES_H
+#define KN_CPU_TILES_H
+
+#include "kernels/cpu/product.h"
+
+struct kn_tiles {
+    int64_t batch, out_h, out_w, ci, co;
+    int64_t window_h, window_w; /* inputs that an output is a sum over */
+    int64_t tile_h, tile_w;     /* outputs of a tile */
+    int cores; /* blocks are worked on by: more than those are a like number for each; 0: one */
+    /* by kn_tiles_solve */
+    int64_t h, w; /* tiles of an image: rows of them, and in each */
+    int64_t places;
+    int64_t block;             /* tiles worked on at a time */
+    int64_t in_step, out_step; /* floats in a room from one place's matrix to the next */
+    int64_t results;           /* and to where those of results begin */
+    int64_t pack_step;         /* floats from one place's packed weights to the next */
+    struct kn_product product; /* at one place */
+};
+
+/* Fills in the rest. False: channels that are no multiple of 16, or sizes beyond what can be
+ * addressed. */
+bool kn_tiles_solve(struct kn_tiles *t);
+size_t kn_tiles_pack_bytes(const struct kn_tiles *t);
+size_t kn_tiles_room_bytes(const struct kn_tiles *t);
+/* Blocks are independent of each other; each has so many tiles. */
+int64_t kn_tiles_blocks(const struct kn_tiles *t);
+int64_t kn_tiles_in_block(const struct kn_tiles *t, int64_t block);
+/* Multiplications in all products of all blocks. */
+double kn_tiles_work(const struct kn_tiles *t);
+
+struct kn_tile {
+    int64_t image, y, x; /* of its first output */
+};
+struct kn_tile kn_tiles_at(const struct kn_tiles *t, int64_t block, int64_t i);
+
+/* The products of a block of so many tiles at the places [from, to). */
+void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t tiles, int64_t from,
+                       int64_t to, float *room);
+
+/*
+ * How far sums by tiles are from direct ones for a filter and the same made-up image. That is x,
+ * for one tile's outputs, which go to y; who has begun the trial does that between its two calls.
+ */
+struct kn_tiles_trial {
+    const struct kn_tiles *one; /* solved for one tile */
+    float *x, *y;
+    void *scratch; /* 64-byte aligned */
+};
+/* False: memory is short. */
+bool kn_tiles_begin(struct kn_tiles_trial *trial, const struct kn_tiles *one, size_t scratch_bytes);
+/*
+ * The largest difference as a part of the largest magnitude, NaN where there is one. filter
+ * [window_h, window_w, ci, co], scale co floats by which its sums are multiplied or NULL.
+ */
+double kn_tiles_end(struct kn_tiles_trial *trial, const float *filter, const float *scale);
+
+#endif
