@@ -242,9 +242,10 @@ static inline float relu6(float x) /* NaN stays */
     const float v = x < 0 ? 0 : x;
     return v > 6 ? 6 : v;
 }
+/* (1 + tanh(y)) / 2 is the sigmoid of 2 y. */
 static inline float gelu_tanh(float x)
 {
-    return 0.5f * x * (1.0f + kn_tanh_f32(0.7978845608f * (x + 0.044715f * (x * x * x))));
+    return x / (1.0f + kn_exp_f32(x * (-1.5957691216f - 0.0713548163f * (x * x))));
 }
 /* X(name of activation.h, what it makes of x); `a` is the activation's number. */
 #define ACTIVATIONS(X)                                                                             \
@@ -257,7 +258,7 @@ static inline float gelu_tanh(float x)
     X(SWISH, x *kn_sigmoid_f32(a *x))                                                              \
     X(HARD_SIGMOID, relu6(x + 3) * (1.0f / 6))                                                     \
     X(HARD_SWISH, x *(relu6(x + 3) * (1.0f / 6)))                                                  \
-    X(GELU_ERF, 0.5f * x * (1.0f + kn_erf_f32(x * 0.7071067812f)))                                 \
+    X(GELU_ERF, kn_gelu_f32(x))                                                                    \
     X(GELU_ERFC, kn_gelu_f32(x))                                                                   \
     X(GELU_TANH, gelu_tanh(x))
 

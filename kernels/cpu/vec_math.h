@@ -202,28 +202,35 @@ static inline float kn_erfc_f32(float x)
 }
 
 /*
- * x times the normal distribution's share below x, that is x / 2 * erfc(-x / sqrt(2)): by erfc's q
- * and the exponential's polynomial, without what their ranges are beyond this one's. Within 4e-6 of
- * the value, and 1e-6 where that is above 1e-6.
+ * x times the normal distribution's share below x, that is x / 2 * erfc(-x / sqrt(2)): of the share
+ * beyond |x| one polynomial gives what it is to the exponential, another 2^f. Within 5e-6 of the
+ * value, and 1e-6 where that is above 1e-6; without fused multiply-adds within twice that.
  */
 static inline float kn_gelu_f32(float x)
 {
-    const float b = kn_absf(x);
-    const float a = kn_select(b > 13.2f, 13.2f, b); /* beyond: 0 or 1 */
-    const float t = 1.0f / (1.0f + 0.353553391f * a);
-    const float s = t - 0.5f;
-    float q;
-    KN_ERFC_POLYNOMIAL(q, s);
-    const float y = a * (-0.5f * a);
-    const float u = y * KN_LOG2_E + KN_ROUNDER;
-    const float k = u - KN_ROUNDER;
-    const float r = (y - k * KN_LN2_HIGH) - k * KN_LN2_LOW;
-    float p;
-    KN_EXP_POLYNOMIAL(p, r);
-    const float e = 0.5f + 0.5f * (r + r * r * p);
-    const float half = kn_bits_float(kn_float_bits(e) + (kn_float_bits(u) << 23));
-    const float tail = kn_select(b > 13.2f, 0.0f, half * (t * q));
-    return x * kn_select(x < 0.0f, tail, 1.0f - tail);
+    const float below = kn_bits_float(kn_float_bits(x) | 0x80000000);
+    const float b = -13.25f > below ? -13.25f : below; /* the share beyond that is 0 */
+    const float t = 1.0f / (1.0f - 0.3f * b);
+    float q = t * 3.608882024e-02f - 1.589336622e-01f;
+    q = q * t + 2.093462892e-01f;
+    q = q * t - 5.645001820e-02f;
+    q = q * t + 1.300325853e-01f;
+    q = q * t + 9.946507135e-02f;
+    q = q * t + 1.208263138e-01f;
+    q = q * t + 1.196245410e-01f;
+    /* exp(-b * b / 2) is 2^k 2^f; the rounder leaves k in its low bits as an exponent. */
+    const float rounder = KN_ROUNDER + 127, z = b * b;
+    const float u = z * (-0.5f * KN_LOG2_E) + rounder;
+    const float k = u - rounder;
+    const float f = z * (-0.5f * KN_LOG2_E) - k;
+    float p = f * 1.326464535e-03f + 9.671576446e-03f;
+    p = p * f + 5.550734516e-02f;
+    p = p * f + 2.402224111e-01f;
+    p = p * f + 6.931469769e-01f;
+    const float size = kn_bits_float(kn_float_bits(u) << 23);
+    const float share = (size + size * (f * p)) * (t * q);
+    /* x - x * share, or x * share, with -inf times 0 */
+    return (-0.0f > x ? -0.0f : x) + (x < b ? x : b) * share;
 }
 
 #endif
