@@ -28,8 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     size_t step = data[0] % 32 + 1, n = size - 1;
     struct rt_span *slices = rt_arena_array(a, n / step + 2, sizeof *slices);
-    if (!slices)
-        abort();
+    if (!slices) {
+        rt_arena_free(a);
+        return 0;
+    }
     for (size_t at = 0, k = 0; at < n; at += step)
         slices[k++] = rt_span_of(data + 1 + at, n - at < step ? n - at : step);
     if (!srv_predict_read(srv_cursor_of(slices, n), &r, a, &err) &&
