@@ -354,6 +354,93 @@ static void every_activation_joins_every_head(void **state)
             }
 }
 
+/* Activations with other nodes than the usual ones, and what only looks like one. */
+static void what_is_written_otherwise_gives_the_same(void **state)
+{
+    static const struct {
+        const char *what;
+        int joined;
+        const char *nodes[10][3];
+    } c[] = {
+        {"hard sigmoid by a difference and a quotient",
+         3,
+         {{"a", "Sub", "head m3"}, {"r", "Relu6", "a"}, {"out", "RealDiv", "r n6"}}},
+        {"a difference the other way round",
+         0,
+         {{"a", "Sub", "n3 head"}, {"r", "Relu6", "a"}, {"out", "RealDiv", "r n6"}}},
+        {"hard swish of another number",
+         0,
+         {{"a", "AddV2", "head n31"},
+          {"r", "Relu6", "a"},
+          {"h", "RealDiv", "r n6"},
+          {"out", "Mul", "h head"}}},
+        {"gelu with a square",
+         9,
+         {{"sq", "Square", "head"},
+          {"cube", "Mul", "sq head"},
+          {"cc", "Mul", "cube c"},
+          {"sum", "AddV2", "head cc"},
+          {"ks", "Mul", "sum k"},
+          {"t", "Tanh", "ks"},
+          {"p", "AddV2", "t n1"},
+          {"hx", "Mul", "head half"},
+          {"out", "Mul", "p hx"}}},
+        {"gelu of the fourth power",
+         0,
+         {{"cube", "Pow", "head n4"},
+          {"cc", "Mul", "cube c"},
+          {"sum", "AddV2", "head cc"},
+          {"ks", "Mul", "sum k"},
+          {"t", "Tanh", "ks"},
+          {"p", "AddV2", "t n1"},
+          {"hx", "Mul", "head half"},
+          {"out", "Mul", "p hx"}}},
+        {"gelu of the second power",
+         0,
+         {{"cube", "Pow", "head n2"},
+          {"cc", "Mul", "cube c"},
+          {"sum", "AddV2", "head cc"},
+          {"ks", "Mul", "sum k"},
+          {"t", "Tanh", "ks"},
+          {"p", "AddV2", "t n1"},
+          {"hx", "Mul", "head half"},
+          {"out", "Mul", "p hx"}}},
+        {"gelu of another factor",
+         0,
+         {{"cube", "Pow", "head n3"},
+          {"cc", "Mul", "cube c"},
+          {"sum", "AddV2", "head cc"},
+          {"ks", "Mul", "sum k2"},
+          {"t", "Tanh", "ks"},
+          {"p", "AddV2", "t n1"},
+          {"hx", "Mul", "head half"},
+          {"out", "Mul", "p hx"}}},
+        {"a vector less the value", 0, {{"out", "Sub", "v head"}}},
+        {"the value less a vector", 1, {{"out", "Sub", "head v"}}},
+    };
+    static const struct {
+        const char *name;
+        double value;
+    } numbers[] = {
+        {"n1", 1},   {"n2", 2},    {"n3", 3},     {"n4", 4},       {"n6", 6},
+        {"m3", -3},  {"n31", 3.1}, {"half", 0.5}, {"c", 0.044715}, {"k", 0.7978845608028654},
+        {"k2", 0.78}};
+    struct fixture *x = *state;
+    int64_t dim[4];
+
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int h = 0; h < N_HEADS; h++) {
+            add_head(x, (enum head)h, 2, dim);
+            vector(x, "v", (enum head)h, 1);
+            for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+                scalar(x, numbers[k].name, numbers[k].value);
+            for (int k = 0; k < 10 && c[i].nodes[k][0]; k++)
+                one(x, c[i].nodes[k][1], c[i].nodes[k][2], c[i].nodes[k][0]);
+            fetch(x, "out");
+            compare(x, c[i].joined, c[i].what);
+        }
+}
+
 /* Bias, batch normalisation in both forms, a residual, then an activation. */
 static void bias_normalisation_and_residual_join(void **state)
 {
@@ -402,6 +489,40 @@ static void bias_normalisation_and_residual_join(void **state)
                 compare(x, joined, what);
             }
     x->plain = false;
+}
+
+/* What comes behind a residual must not come before it; nor is training what runs do. */
+static void what_comes_behind_a_residual_stays_there(void **state)
+{
+    static const char *const behind[][3] = {
+        {"Mul", "sum v1", "T=float"},
+        {"AddV2", "sum v2", "T=float"},
+        {"Sub", "sum v2", "T=float"},
+        {"BiasAdd", "sum v2", "T=float"},
+        {"FusedBatchNormV3", "sum v1 v2 v3 v4", "T=float U=float is_training=false epsilon=0.01f"},
+        {"FusedBatchNormV3", "head v1 v2 v3 v4", "T=float U=float is_training=true epsilon=0.01f"},
+    };
+    struct fixture *x = *state;
+    int64_t dim[4];
+
+    for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+        for (int h = 0; h < N_HEADS; h++) {
+            const int rank = add_head(x, (enum head)h, 2, dim);
+            if (rank != 4 && strcmp(behind[i][0], "FusedBatchNormV3") == 0) {
+                clear(x);
+                continue;
+            }
+            vector(x, "v1", (enum head)h, 1);
+            vector(x, "v2", (enum head)h, 0);
+            vector(x, "v3", (enum head)h, 0);
+            vector(x, "v4", (enum head)h, 2);
+            feed(x, "residual", rank, dim);
+            node(x, "sum", "AddV2", "head residual", "T=float");
+            node(x, "last", behind[i][0], behind[i][1], behind[i][2]);
+            node(x, "out", "Relu", "last", "T=float");
+            fetch(x, "out");
+            compare(x, 0, behind[i][0]);
+        }
 }
 
 /* Images whose outputs do not fit a cache: rows, with their padding, and whole images. */
@@ -821,7 +942,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_activation_joins_every_head),
         TEST(what_a_convolution_refuses_comes_before_its_tail),
+        TEST(what_is_written_otherwise_gives_the_same),
         TEST(bias_normalisation_and_residual_join),
+        TEST(what_comes_behind_a_residual_stays_there),
         TEST(large_images_join_in_blocks),
         TEST(a_residual_of_another_shape_is_broadcast_or_refused),
         TEST(vectors_that_do_not_fit_stay_nodes),

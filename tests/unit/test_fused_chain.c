@@ -497,6 +497,33 @@ static void what_is_joined_may_be_spread(void **state)
     }
 }
 
+/* Behind another operand of the chain; and joined of what was joined along another axis. */
+static void what_is_joined_stands_anywhere(void **state)
+{
+    (void)state;
+    static const int64_t part[] = {2, 3, 4, 5}, whole[] = {2, 3, 4, 10}, row[] = {2, 3, 1, 10};
+    for (int nested = 0; nested < 2; nested++) {
+        struct run x;
+        begin(&x, 3);
+        x.in[0] = random_tensor(4, part);
+        x.in[1] = random_tensor(4, part);
+        x.in[2] = random_tensor(4, nested ? row : whole);
+        gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:3");
+        gd_node(&x.g, "other", "Const", "", "dtype=int32 value=int32<>:2");
+        gd_node(&x.g, "c", "ConcatV2", "x0 x1 axis", "N=2 T=float Tidx=int32");
+        if (nested) {
+            gd_node(&x.g, "cc", "ConcatV2", "c x2 other", "N=2 T=float Tidx=int32");
+            gd_node(&x.g, "d", "Neg", "cc", "T=float");
+        } else {
+            gd_node(&x.g, "e", "Exp", "x2", "T=float");
+            gd_node(&x.g, "d", "Sub", "e c", "T=float");
+        }
+        gd_node(&x.g, "y", "Relu", "d", "T=float");
+        compare(&x, nested ? 4 : 2);
+        end(&x);
+    }
+}
+
 static void pieces_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -568,6 +595,7 @@ int main(void)
         cmocka_unit_test(long_lines_are_cut_into_pieces),
         cmocka_unit_test(what_only_chains_read_is_never_joined),
         cmocka_unit_test(what_is_joined_may_be_spread),
+        cmocka_unit_test(what_is_joined_stands_anywhere),
         cmocka_unit_test(pieces_that_do_not_fit_are_refused),
         cmocka_unit_test(a_chain_is_proved_row_by_row),
     };

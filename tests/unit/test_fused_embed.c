@@ -25,7 +25,8 @@ struct way {
     const char *reduce; /* "Sum", "Mean" */
     int axis;
     bool keep;
-    const char *by; /* NULL, "rows by", "by rows" (Mul) or "mask" */
+    const char *by;   /* NULL, "rows by", "by rows" (Mul) or "mask" */
+    double otherwise; /* what stands for rows that the mask takes out */
 };
 
 /* `width` columns; the table's fourth row is NaN where the number is odd. */
@@ -49,13 +50,14 @@ static void write(struct rt_bytes *g, const struct way *w, int width, const char
     gd_node(g, "by", "Placeholder", "",
             w->by && strcmp(w->by, "mask") == 0 ? "dtype=bool" : "dtype=float");
     gd_node(g, "first", "Const", "", "dtype=int32 value=int32<>:0");
-    gd_node(g, "zero", "Const", "", "dtype=float value=float<>:0");
+    snprintf(text, sizeof text, "dtype=float value=float<>:%g", w->otherwise);
+    gd_node(g, "otherwise", "Const", "", text);
     snprintf(text, sizeof text, "dtype=int32 value=int32<1>:%d", w->axis);
     gd_node(g, "axis", "Const", "", text);
     snprintf(text, sizeof text, "Tparams=float Tindices=%s Taxis=int32", tindices);
     gd_node(g, "rows", "GatherV2", "table x first", text);
     if (w->by && strcmp(w->by, "mask") == 0)
-        gd_node(g, "part", "SelectV2", "by rows zero", "T=float");
+        gd_node(g, "part", "SelectV2", "by rows otherwise", "T=float");
     else if (w->by)
         gd_node(g, "part", "Mul", w->by, "T=float");
     snprintf(attrs, sizeof attrs, "T=float Tidx=int32 keep_dims=%s", w->keep ? "true" : "false");
@@ -152,7 +154,7 @@ static void compare(const struct way *w, int width, enum rt_dtype dtype, int ran
                               others(is_mask ? RT_BOOL : RT_F32, by_rank, by_dim)};
     ask(&g, in, NULL, true, &alone);
     ask(&g, in, NULL, false, &fused);
-    if (!alone.status)
+    if (!alone.status && w->otherwise == 0)
         assert_int_equal(fused.nodes, 1);
     expect_same(&alone, &fused);
     rt_tensor_clear(&alone.y);
@@ -191,6 +193,16 @@ static void any_axis_may_be_summed(void **state)
             compare(&w, 1, RT_I64, 3, dim, 4, dim);
             compare(&w, 5, RT_I64, 0, dim, 0, dim);
         }
+}
+
+static void what_is_masked_may_be_another_number(void **state)
+{
+    (void)state;
+    static const int64_t dim[3] = {4, 5, 1};
+    for (int r = 0; r < 2; r++) {
+        const struct way w = {.reduce = reduces[r], .axis = 1, .by = "mask", .otherwise = 0.5};
+        compare(&w, 6, RT_I32, 2, dim, 3, dim);
+    }
 }
 
 static void weights_and_masks_of_any_shape_are_spread_or_refused_alike(void **state)
@@ -266,7 +278,7 @@ static void rows_that_somebody_else_reads_are_made(void **state)
 
 /* ---- bags of ids ---- */
 
-static void write_bag(struct rt_bytes *g, const char *op, const char *ids)
+static void write_bag(struct rt_bytes *g, const char *op, const char *ids, const char *inputs)
 {
     char text[2000];
     size_t at = (size_t)snprintf(text, sizeof text, "dtype=float value=float<%d,3>:", ROWS);
@@ -284,7 +296,7 @@ static void write_bag(struct rt_bytes *g, const char *op, const char *ids)
     gd_node(g, "once", "Unique", "x", text);
     snprintf(text, sizeof text, "Tparams=float Tindices=%s Taxis=int32", ids);
     gd_node(g, "rows", "GatherV2", "table once first", text);
-    gd_node(g, "y", op, "rows once:1 by", "T=float Tidx=int32 Tsegmentids=int64");
+    gd_node(g, "y", op, inputs, "T=float Tidx=int32 Tsegmentids=int64");
     snprintf(text, sizeof text, "T=%s", ids);
     gd_node(g, "other", "Neg", "once", text);
 }
@@ -298,7 +310,7 @@ static void compare_bag(const char *op, enum rt_dtype dtype, int rank, int64_t n
     const int64_t dim[2] = {n, 1};
     struct rt_tensor in[2];
 
-    write_bag(&g, op, dtype == RT_I32 ? "int32" : "int64");
+    write_bag(&g, op, dtype == RT_I32 ? "int32" : "int64", "rows once:1 by");
     in[0] = indices(dtype, rank, dim);
     for (int64_t i = 0; i < n; i++) {
         if (dtype == RT_I32)
@@ -358,7 +370,7 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     static const int64_t n = 3;
     struct rt_bytes g;
     struct answer alone, fused;
-    write_bag(&g, "SparseSegmentSum", "int64");
+    write_bag(&g, "SparseSegmentSum", "int64", "rows once:1 by");
     struct rt_tensor in[2] = {indices(RT_I64, 1, &n), indices(RT_I64, 1, &n)};
     for (int i = 0; i < 3; i++)
         ((int64_t *)in[1].data)[i] = i;
@@ -373,16 +385,42 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     rt_bytes_clear(&g);
 }
 
+/* The ids themselves instead of their places. */
+static void bags_of_other_rows_are_theirs(void **state)
+{
+    (void)state;
+    static const int64_t n = 3, n_segments = 2;
+    static const int32_t id[] = {1, 0, 1};
+    struct rt_bytes g;
+    struct answer alone, fused;
+    write_bag(&g, "SparseSegmentSum", "int32", "rows once by");
+    struct rt_tensor in[2] = {indices(RT_I32, 1, &n), indices(RT_I64, 1, &n_segments)};
+    memcpy(in[0].data, id, sizeof id);
+    ((int64_t *)in[1].data)[0] = 0;
+    ((int64_t *)in[1].data)[1] = 1;
+    ask(&g, in, NULL, true, &alone);
+    ask(&g, in, NULL, false, &fused);
+    assert_int_equal(alone.status, RT_OK);
+    expect_same(&alone, &fused);
+    rt_tensor_clear(&alone.y);
+    rt_tensor_clear(&fused.y);
+    rt_tensor_clear(&in[0]);
+    rt_tensor_clear(&in[1]);
+    rt_bytes_clear(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_means_are_those_of_the_rows_that_are_looked_up),
         cmocka_unit_test(any_axis_may_be_summed),
+        cmocka_unit_test(what_is_masked_may_be_another_number),
         cmocka_unit_test(weights_and_masks_of_any_shape_are_spread_or_refused_alike),
         cmocka_unit_test(an_index_out_of_range_is_refused_in_the_words_of_the_lookup),
         cmocka_unit_test(rows_that_somebody_else_reads_are_made),
         cmocka_unit_test(bags_are_those_of_rows_that_are_looked_up_once),
         cmocka_unit_test(equal_ids_that_somebody_else_reads_are_found),
+        cmocka_unit_test(bags_of_other_rows_are_theirs),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

@@ -561,6 +561,64 @@ static void products_with_one_are_left_out(void **state)
     rt_tensor_clear(&x);
 }
 
+/* y of x, by these nodes and the scalars one, two and small. */
+static void write_nodes(struct rt_bytes *g, const char *const (*node)[3])
+{
+    rt_bytes_init(g, 1 << 16);
+    gd_node(g, "x", "Placeholder", "", "dtype=float");
+    gd_node(g, "axis", "Const", "", "dtype=int32 value=int32<1>:-1");
+    gd_node(g, "one", "Const", "", "dtype=float value=float<>:1");
+    gd_node(g, "two", "Const", "", "dtype=float value=float<>:2");
+    gd_node(g, "small", "Const", "", "dtype=float value=float<>:0.25");
+    for (; (*node)[0]; node++)
+        gd_node(g, (*node)[0], (*node)[1], (*node)[2], attributes_of(*node));
+}
+
+static void what_only_looks_like_it_gives_the_same(void **state)
+{
+    (void)state;
+    static const char *const graphs[][8][3] = {
+        {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* not by one */
+        {{"n", "RealDiv", "x two"}, {"y", "Neg", "n"}},
+        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* one by it */
+        {{"e", "Exp", "x"}, /* a value by the root of another one's squares */
+         {"d2", "Square", "x"},
+         {"var", "Mean", "d2 axis"},
+         {"ve", "AddV2", "var small"},
+         {"r", "Rsqrt", "ve"},
+         {"y", "Mul", "e r"}},
+        {{"e", "Exp", "x"}, /* and of a product that is no square */
+         {"d2", "Mul", "x e"},
+         {"var", "Mean", "d2 axis"},
+         {"ve", "AddV2", "var small"},
+         {"r", "Rsqrt", "ve"},
+         {"y", "Mul", "x r"}},
+        {{"e", "Exp", "x"}, /* the mean of another one */
+         {"mean", "Mean", "e axis"},
+         {"d", "Sub", "x mean"},
+         {"d2", "SquaredDifference", "x mean"},
+         {"var", "Mean", "d2 axis"},
+         {"ve", "AddV2", "var small"},
+         {"r", "Rsqrt", "ve"},
+         {"y", "Mul", "d r"}},
+    };
+    struct rt_tensor x = numbers(3, (int64_t[]){2, 3, 5}), alone, joined;
+
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        const char *node[9][3] = {{NULL}};
+        struct rt_bytes g;
+        memcpy(node, graphs[i], sizeof graphs[i]);
+        write_nodes(&g, (const char *const(*)[3])node);
+        run(&g, &x, NULL, true, RT_OK, &alone);
+        run(&g, &x, NULL, false, RT_OK, &joined);
+        expect_near(&alone, &joined);
+        rt_tensor_clear(&alone);
+        rt_tensor_clear(&joined);
+        rt_bytes_clear(&g);
+    }
+    rt_tensor_clear(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -574,6 +632,7 @@ int main(void)
         cmocka_unit_test(what_grows_with_a_shape_is_counted),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
         cmocka_unit_test(products_with_one_are_left_out),
+        cmocka_unit_test(what_only_looks_like_it_gives_the_same),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

@@ -57,6 +57,8 @@ static void averages_go_first_where_that_changes_nothing(void **state)
          "ksize=[1,3,3,1] strides=[1,1,1,1] padding='SAME'", NULL, false},
         {"1,1,4,3", "strides=[1,2,2,1] padding='SAME'",
          "ksize=[1,2,2,1] strides=[1,2,2,1] padding='SAME'", NULL, false},
+        {"3,1,4,1", "strides=[1,1,1,1] padding='SAME'",
+         "ksize=[1,2,2,1] strides=[1,2,2,1] padding='SAME'", NULL, false},
         {"1,3,4,1", "strides=[1,1,1,1] padding='SAME'",
          "ksize=[1,2,2,1] strides=[1,2,2,1] padding='SAME'", NULL, false},
         {"1,1,4,3", "strides=[1,1,1,1] padding='EXPLICIT' explicit_paddings=[0,0,1,1,1,1,0,0]",
