@@ -193,6 +193,7 @@ static void write(struct rt_bytes *g, const struct form *f)
     gd_node(g, "low", "Const", "", "dtype=float value=float<>:-3e38");
     gd_node(g, "tiny", "Const", "", "dtype=float value=float<>:1e-9");
     gd_node(g, "true", "Const", "", "dtype=bool value=bool<>:1");
+    gd_node(g, "false", "Const", "", "dtype=bool value=bool<>:0");
     gd_node(g, "heads", "Const", "", "dtype=int32 value=int32<4>:0,2,1,3");
     gd_node(g, "turned", "Const", "", "dtype=int32 value=int32<4>:0,2,3,1");
     gd_node(g, "last", "Const", "", "dtype=int32 value=int32<4>:0,1,3,2");
@@ -464,6 +465,22 @@ static void what_others_see_is_left_as_it_is(void **state)
         rt_tensor_clear(&in[j]);
 }
 
+/* Not with ones: nothing is left to see. */
+static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
+{
+    (void)state;
+    struct form f = forms[0];
+    struct rt_tensor in[4] = {numbers((int64_t[]){2, 4, 3, 8}), numbers((int64_t[]){2, 5, 3, 8}),
+                              numbers((int64_t[]){2, 5, 3, 8}),
+                              mask_of(RT_BOOL, 4, (int64_t[]){2, 1, 1, 5})};
+    for (int k = 0; k < 16 && f.nodes[k][0]; k++)
+        if (strcmp(f.nodes[k][0], "ones") == 0)
+            f.nodes[k][2] = "shape false";
+    compare(&f, in, NULL, -1);
+    for (int k = 0; k < 4; k++)
+        rt_tensor_clear(&in[k]);
+}
+
 /* One node of a form is another: it may be found or not, and may be refused. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
@@ -542,6 +559,7 @@ int main(void)
         cmocka_unit_test(it_needs_no_more_than_the_scores),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
+        cmocka_unit_test(a_mask_that_is_joined_with_zeros_hides_all),
         cmocka_unit_test(what_is_written_otherwise_gives_the_same),
         cmocka_unit_test(it_is_proved_row_by_row),
     };
