@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-#include "runtime/session.h"
-#include "tests/support/graph_def.h"
+#include "tests/support/answer.h"
 #include "tests/support/registry.h"
 
 /*
@@ -65,53 +64,19 @@ static void write(struct rt_bytes *g, const struct way *w, int width, const char
     gd_node(g, "twice", "AddV2", "rows rows", "T=float");
 }
 
-struct answer {
-    enum rt_status status;
-    char text[400];
-    struct rt_tensor y;
-    int64_t nodes;
-};
-
 static void ask(const struct rt_bytes *g, const struct rt_tensor *in, const char *also,
                 bool no_fusion, struct answer *a)
 {
-    static const char *const feeds[] = {"x:0", "by:0"};
-    const char *fetches[] = {"y:0", also};
-    const struct rt_session_options options = {.registry = test_registry,
-                                               .tuning = {.no_fusion = no_fusion}};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 2, .fetches = fetches, .n_fetches = also ? 2 : 1};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
-    struct rt_tensor out[2] = {{0}};
-    struct rt_session_stats stats;
-
-    memset(a, 0, sizeof *a);
-    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-    a->status = rt_callable_run(c, in, out, NULL, &err);
-    if (a->status)
-        snprintf(a->text, sizeof a->text, "%s", rt_error_text(&err));
-    rt_session_stats(s, &stats);
-    a->nodes = stats.nodes_run;
-    rt_tensor_clear(&out[1]);
-    a->y = out[0];
-    rt_session_free(s);
+    const struct question q = {.graph = g, .feeds = {"x:0", "by:0"}, .also = also};
+    answer_ask(&q, in, no_fusion, a);
 }
 
 static void expect_same(const struct answer *a, const struct answer *b)
 {
     assert_int_equal(a->status, b->status);
     assert_string_equal(a->text, b->text);
-    assert_int_equal(a->y.rank, b->y.rank);
-    assert_memory_equal(a->y.dim, b->y.dim, (size_t)a->y.rank * sizeof *a->y.dim);
-    for (int64_t i = 0; !a->status && i < rt_tensor_count(&a->y); i++) {
-        const float p = ((float *)a->y.data)[i], q = ((float *)b->y.data)[i];
-        if (!(fabsf(p - q) <= 1e-5f * (1 + fabsf(p))) && !(isnan(p) && isnan(q)) && p != q)
-            fail_msg("element %lld: %g and %g", (long long)i, (double)p, (double)q);
-    }
+    if (!a->status)
+        answer_alike(&a->y, &b->y, 1e-5f);
 }
 
 static struct rt_tensor indices(enum rt_dtype dtype, int rank, const int64_t *dim)

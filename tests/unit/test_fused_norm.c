@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-#include "runtime/session.h"
-#include "tests/support/graph_def.h"
+#include "tests/support/answer.h"
 #include "tests/support/registry.h"
 
 /*
@@ -20,48 +19,7 @@ static float draw(void)
     return (float)(seed >> 40) / (1 << 22) - 2;
 }
 
-/* x in, y out, and `also` unless NULL; returns how many nodes one run took. */
-static int64_t run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
-                   bool no_fusion, enum rt_status want, struct rt_tensor *y)
-{
-    static const char *const feeds[] = {"x:0"};
-    const char *fetches[] = {"y:0", also};
-    const struct rt_session_options options = {.registry = test_registry,
-                                               .tuning = {.no_fusion = no_fusion}};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = also ? 2 : 1};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
-    struct rt_tensor out[2] = {{0}};
-    struct rt_session_stats stats;
-
-    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-    assert_int_equal(rt_callable_run(c, x, out, NULL, &err), want);
-    rt_session_stats(s, &stats);
-    rt_tensor_clear(&out[1]);
-    *y = out[0];
-    rt_session_free(s);
-    return stats.nodes_run;
-}
-
-static void expect_near(const struct rt_tensor *a, const struct rt_tensor *b)
-{
-    float most = 1;
-    assert_int_equal(a->rank, b->rank);
-    assert_memory_equal(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
-    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
-        const float v = fabsf(((float *)a->data)[i]);
-        most = v < INFINITY && v > most ? v : most;
-    }
-    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
-        const float p = ((float *)a->data)[i], q = ((float *)b->data)[i];
-        if (!(fabsf(p - q) <= 1e-5f * most) && !(isnan(p) && isnan(q)) && p != q)
-            fail_msg("element %lld: %g and %g", (long long)i, (double)p, (double)q);
-    }
-}
+static const float TOLERANCE = 1e-5f;
 
 struct form {
     const char *name;
@@ -236,16 +194,21 @@ static struct rt_tensor numbers(int rank, const int64_t *dim)
 static void compare(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
                     int64_t want_nodes)
 {
-    struct rt_tensor alone, joined;
-    run(g, x, also, true, RT_OK, &alone);
-    const int64_t nodes = run(g, x, also, false, RT_OK, &joined);
+    const int64_t nodes = answer_both(&(struct question){.graph = g, .also = also}, x, TOLERANCE);
     if (want_nodes)
         assert_int_equal(nodes, want_nodes);
     else
         assert_true(nodes > 1);
-    expect_near(&alone, &joined);
-    rt_tensor_clear(&alone);
-    rt_tensor_clear(&joined);
+}
+
+static void refused(const struct rt_bytes *g, const struct rt_tensor *x, const char *words)
+{
+    for (int fused = 0; fused < 2; fused++) {
+        struct answer a;
+        answer_ask(&(struct question){.graph = g}, x, !fused, &a);
+        assert_int_equal(a.status, RT_INVALID_ARGUMENT);
+        assert_non_null(strstr(a.text, words));
+    }
 }
 
 static void every_way_to_write_it_is_one_node(void **state)
@@ -321,38 +284,18 @@ static void a_value_of_other_axes_is_refused_alike(void **state)
         {3, {1, 1, 5}, true},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct rt_tensor x = numbers(cases[k].rank, cases[k].dim), y;
+        struct rt_tensor x = numbers(cases[k].rank, cases[k].dim);
         struct rt_bytes g;
         const bool wide = cases[k].rank == 3;
         write(&g, &of_three_axes, 2, wide ? "5" : "1", wide ? "1,2,-0.5,0,3" : "2",
               wide ? "0,-1,7,2,0.1" : "3");
         if (cases[k].is_right)
             compare(&g, &x, NULL, 1);
-        for (int fused = 0; fused < 2 && !cases[k].is_right; fused++)
-            run(&g, &x, NULL, !fused, RT_INVALID_ARGUMENT, &y);
+        else
+            refused(&g, &x, "");
         rt_bytes_clear(&g);
         rt_tensor_clear(&x);
     }
-}
-
-static bool runs(const struct rt_bytes *g, const struct rt_tensor *x, bool no_fusion,
-                 struct rt_tensor *y)
-{
-    static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
-    const struct rt_session_options options = {.registry = test_registry,
-                                               .tuning = {.no_fusion = no_fusion}};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
-    *y = (struct rt_tensor){0};
-    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-    const enum rt_status st = rt_callable_run(c, x, y, NULL, &err);
-    rt_session_free(s);
-    return !st;
 }
 
 /* One node of the form by batch normalisation is another: it may be found or not, or refused. */
@@ -393,18 +336,12 @@ static void what_is_written_otherwise_gives_the_same(void **state)
             if (strcmp(forms[f].name, "Keras 2") != 0)
                 continue;
             for (int k = 0; k < 3; k++) {
-                struct rt_tensor x = numbers(3, shapes[k]), alone, joined;
+                struct rt_tensor x = numbers(3, shapes[k]);
                 struct rt_bytes g;
                 other = others[i];
                 write(&g, &forms[f], 2, "5", "1,2,-0.5,0,3", "0,-1,7,2,0.1");
                 other = NULL;
-                const bool ran = runs(&g, &x, true, &alone);
-                if (runs(&g, &x, false, &joined) != ran)
-                    fail_msg("change %d, shape %d", (int)i, k);
-                if (ran)
-                    expect_near(&alone, &joined);
-                rt_tensor_clear(&alone);
-                rt_tensor_clear(&joined);
+                answer_both(&(struct question){.graph = &g}, &x, TOLERANCE);
                 rt_tensor_clear(&x);
                 rt_bytes_clear(&g);
             }
@@ -414,20 +351,13 @@ static void what_is_written_otherwise_gives_the_same(void **state)
 static void what_no_run_accepts_is_refused_alike(void **state)
 {
     (void)state;
-    struct rt_tensor y;
     struct rt_bytes g;
     struct rt_tensor x = numbers(2, (int64_t[]){4, 5});
     write(&g, &forms[1], 2, "5", "1,2,3,4,5", "1,2,3,4,5");
-    for (int fused = 0; fused < 2; fused++) {
-        run(&g, &x, NULL, !fused, RT_INVALID_ARGUMENT, &y);
-        assert_non_null(strstr(rt_error_text(&err), "Invalid reduction dimension (2 for input"));
-    }
+    refused(&g, &x, "Invalid reduction dimension (2 for input");
     rt_bytes_clear(&g);
     write(&g, &forms[1], 1, "3", "1,2,3", "1,2,3");
-    for (int fused = 0; fused < 2; fused++) {
-        run(&g, &x, NULL, !fused, RT_INVALID_ARGUMENT, &y);
-        assert_non_null(strstr(rt_error_text(&err), "Incompatible shapes"));
-    }
+    refused(&g, &x, "Incompatible shapes");
     rt_bytes_clear(&g);
     rt_tensor_clear(&x);
 }
@@ -602,18 +532,14 @@ static void what_only_looks_like_it_gives_the_same(void **state)
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "d r"}},
     };
-    struct rt_tensor x = numbers(3, (int64_t[]){2, 3, 5}), alone, joined;
+    struct rt_tensor x = numbers(3, (int64_t[]){2, 3, 5});
 
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         const char *node[9][3] = {{NULL}};
         struct rt_bytes g;
         memcpy(node, graphs[i], sizeof graphs[i]);
         write_nodes(&g, (const char *const(*)[3])node);
-        run(&g, &x, NULL, true, RT_OK, &alone);
-        run(&g, &x, NULL, false, RT_OK, &joined);
-        expect_near(&alone, &joined);
-        rt_tensor_clear(&alone);
-        rt_tensor_clear(&joined);
+        assert_true(answer_both(&(struct question){.graph = &g}, &x, TOLERANCE) > 0);
         rt_bytes_clear(&g);
     }
     rt_tensor_clear(&x);
