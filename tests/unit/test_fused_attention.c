@@ -5,7 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/describe.h"
 #include "runtime/session.h"
-#include "tests/support/graph_def.h"
+#include "tests/support/answer.h"
 #include "tests/support/registry.h"
 
 /*
@@ -207,69 +207,24 @@ static void write(struct rt_bytes *g, const struct form *f)
         gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2], f->nodes[i][3]);
 }
 
-static struct rt_callable *open(const struct rt_bytes *g, const char *also, bool no_fusion,
-                                struct rt_session **s)
+static struct question question_of(const struct rt_bytes *g, const char *also)
 {
-    static const char *const feeds[] = {"q:0", "k:0", "v:0", "mask:0"};
-    const char *fetches[] = {"y:0", also};
-    const struct rt_session_options options = {
-        .registry = test_registry, .tuning = {.no_fusion = no_fusion, .no_specialise = true}};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 4, .fetches = fetches, .n_fetches = also ? 2 : 1};
-    struct rt_library *l = NULL;
-    struct rt_callable *c;
-    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
-    assert_ok(rt_session_new(s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(*s, &spec, &c, &err), &err);
-    return c;
-}
-
-/* Fills *y; returns how many nodes ran, -1 on a refusal. */
-static int64_t run(const struct rt_bytes *g, const struct rt_tensor in[4], const char *also,
-                   bool no_fusion, struct rt_tensor *y)
-{
-    struct rt_session *s;
-    struct rt_callable *c = open(g, also, no_fusion, &s);
-    struct rt_tensor out[2] = {{0}};
-    struct rt_session_stats stats;
-    const enum rt_status st = rt_callable_run(c, in, out, NULL, &err);
-    rt_session_stats(s, &stats);
-    rt_tensor_clear(&out[1]);
-    *y = out[0];
-    rt_session_free(s);
-    return st ? -1 : stats.nodes_run;
-}
-
-static void expect_near(const struct rt_tensor *a, const struct rt_tensor *b)
-{
-    assert_int_equal(a->rank, b->rank);
-    assert_memory_equal(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
-    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
-        const float p = ((float *)a->data)[i], q = ((float *)b->data)[i];
-        if (p != q && !(fabsf(p - q) <= 1e-5f) && !(isnan(p) && isnan(q)))
-            fail_msg("element %lld: %g and %g", (long long)i, (double)p, (double)q);
-    }
+    return (struct question){
+        .graph = g, .feeds = {"q:0", "k:0", "v:0", "mask:0"}, .also = also, .no_specialise = true};
 }
 
 /* want: nodes of the joined run, 0: more than one, -1: whatever. */
 static void compare(const struct form *f, const struct rt_tensor in[4], const char *also,
                     int64_t want)
 {
-    struct rt_tensor alone, joined;
     struct rt_bytes g;
     write(&g, f);
-    const int64_t before = run(&g, in, also, true, &alone);
-    const int64_t nodes = run(&g, in, also, false, &joined);
-    assert_true((before < 0) == (nodes < 0));
-    if (before > 0) {
-        if (want > 0)
-            assert_int_equal(nodes, want);
-        else if (want == 0)
-            assert_true(nodes > 1);
-        expect_near(&alone, &joined);
-    }
-    rt_tensor_clear(&alone);
-    rt_tensor_clear(&joined);
+    const struct question q = question_of(&g, also);
+    const int64_t nodes = answer_both(&q, in, 1e-5f);
+    if (nodes >= 0 && want > 0)
+        assert_int_equal(nodes, want);
+    else if (nodes >= 0 && want == 0)
+        assert_true(nodes > 1);
     rt_bytes_clear(&g);
 }
 
@@ -375,7 +330,8 @@ static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
                               numbers((int64_t[]){1, s, 1, 2}),
                               mask_of(forms[1].mask, 2, (int64_t[]){t, s})};
     write(&g, &forms[1]);
-    struct rt_callable *c = open(&g, NULL, false, &session);
+    const struct question question = question_of(&g, NULL);
+    struct rt_callable *c = answer_open(&question, false, &session);
     struct rt_arena *arena = rt_arena_new(1 << 20);
     assert_ok(rt_callable_run(c, in, &y, NULL, &err), &err);
     assert_int_equal(y.dim[1], t);
@@ -440,12 +396,10 @@ static void shapes_that_do_not_fit_are_refused(void **state)
                 continue;
             struct rt_tensor in[4] = {numbers(wrong[k][0]), numbers(wrong[k][1]),
                                       numbers(wrong[k][2]), mask_of(forms[f].mask, 4, wrong[k][3])};
-            struct rt_tensor y;
             struct rt_bytes g;
             write(&g, &forms[f]);
-            assert_int_equal(run(&g, in, NULL, true, &y), -1);
-            assert_int_equal(run(&g, in, NULL, false, &y), -1);
-            assert_int_equal(err.code, RT_INVALID_ARGUMENT);
+            const struct question q = question_of(&g, NULL);
+            assert_int_equal(answer_both(&q, in, 0), -1);
             rt_bytes_clear(&g);
             for (int j = 0; j < 4; j++)
                 rt_tensor_clear(&in[j]);
@@ -541,7 +495,8 @@ static void it_is_proved_row_by_row(void **state)
         struct rt_session *s;
         struct rt_bytes g;
         write(&g, &forms[f]);
-        struct rt_callable *c = open(&g, NULL, false, &s);
+        const struct question q = question_of(&g, NULL);
+        struct rt_callable *c = answer_open(&q, false, &s);
         if (!rt_callable_is_rowwise(c, shapes, &err))
             fail_msg("%s", rt_error_text(&err));
         rt_session_free(s);
