@@ -235,14 +235,15 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
         rt_plan_box_unref(b);
         return rt_fail_memory(err, "a run", 0);
     }
-    struct rt_run_shared shared = {.session = s,
-                                   .box = b,
-                                   .pool = pool,
-                                   .deadline_ns = options ? options->deadline_ns : 0,
-                                   .cancelled = options ? options->cancelled : NULL,
-                                   .all_cancelled = options ? options->all_cancelled : NULL,
-                                   .n_all_cancelled = options ? options->n_all_cancelled : 0,
-                                   .trace = trace && trace->wants_times ? trace : NULL};
+    struct rt_run_shared shared = {
+        .session = s,
+        .box = b,
+        .pool = pool,
+        .deadline_ns = options ? options->deadline_ns : 0,
+        .cancelled = options && options->cancelled ? options->cancelled : s->options.cancelled,
+        .all_cancelled = options ? options->all_cancelled : NULL,
+        .n_all_cancelled = options ? options->n_all_cancelled : 0,
+        .trace = trace && trace->wants_times ? trace : NULL};
     if (trace && trace->wants_graph)
         rt_trace_plan(trace, b->plan);
     rt_parallel_enter(s->options.parallel);
@@ -328,7 +329,8 @@ static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
         struct pl_node *n = &p->node[i];
         struct rt_variable *v =
             n->kind == PL_CONST && n->value.dtype == RT_RESOURCE ? rt_variable_of(&n->value) : NULL;
-        if (v)
+        st = rt_session_check(p->session, err);
+        if (v && !st)
             st = rt_variable_load(v, err);
         for (int k = 0; k < n->n_sub && !st; k++)
             st = load_constants(n->sub[k], err);
@@ -362,9 +364,11 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
     }
     for (size_t i = 0; i < s->slots.n && !st && load_all; i++) {
         struct rt_object *o = s->slots.entry[i].value;
-        if (o->type == &rt_variable_type)
+        st = rt_session_check(s, err);
+        if (!st && o->type == &rt_variable_type)
             st = rt_variable_load((struct rt_variable *)o, err);
     }
+    s->options.cancelled = NULL; /* nothing else goes on while a session is loaded */
     pl_chooser_seal(s);
     return st;
 }

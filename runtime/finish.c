@@ -560,7 +560,9 @@ static enum rt_status raise(struct pl_graph *g, struct rt_error *err)
     enum rt_status st = RT_OK;
 
     for (int round = 0; !st && again && round < 32; round++) {
-        st = pl_raise_branches(g, &again, err);
+        st = rt_session_check(g->session, err);
+        if (!st)
+            st = pl_raise_branches(g, &again, err);
         if (!st && !again)
             st = pl_fuse_rnn_frames(g, &again, err);
         if (!st && !again)
@@ -608,8 +610,10 @@ static enum rt_status build(struct pl_graph *g, struct rt_plan **out, struct rt_
 {
     struct rt_session *s = g->session;
     const bool fuses = s->n_devices <= 1 && !s->options.tuning.no_fusion;
-    enum rt_status st = settle(g, err);
+    enum rt_status st = rt_session_check(s, err);
 
+    if (!st)
+        st = settle(g, err);
     *g->nodes_left -= g->n;
     if (!st && *g->nodes_left < 0)
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes with all functions in place",

@@ -82,7 +82,10 @@ enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
     };
     enum rt_status st = drop_targets(g, err);
 
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !st; i++)
-        st = passes[i](g, err);
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !st; i++) {
+        st = rt_session_check(g->session, err);
+        if (!st)
+            st = passes[i](g, err);
+    }
     return st;
 }

@@ -358,7 +358,10 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];
-        if (s->call && !s->writes && warm_up(m, s, &why) != RT_OK && options->on_warm_up_failure)
+        if (!s->call || s->writes || warm_up(m, s, &why) == RT_OK)
+            continue;
+        st = rt_session_check(m->session, err);
+        if (!st && options->on_warm_up_failure)
             options->on_warm_up_failure(options->arg, s->def->name, &why);
     }
     if (!st)

@@ -91,6 +91,7 @@ const void *rt_pack_data(const struct rt_pack *k)
 }
 
 struct copy_sink {
+    const struct rt_session *session;
     char *dst;
     size_t n;
 };
@@ -102,12 +103,12 @@ static enum rt_status copy_window(void *arg, size_t off, const void *p, size_t n
     if (off > s->n || n > s->n - off)
         return rt_fail(err, RT_INTERNAL, "a weight is longer than it says");
     memcpy(s->dst + off, p, n);
-    return RT_OK;
+    return rt_session_check(s->session, err);
 }
 
 /* The plain bytes of a constant for the time of packing: streamed past memory when lazy. */
-static enum rt_status plain_bytes(const struct rt_tensor *src, struct rt_tensor *out,
-                                  struct rt_error *err)
+static enum rt_status plain_bytes(const struct rt_session *s, const struct rt_tensor *src,
+                                  struct rt_tensor *out, struct rt_error *err)
 {
     if (!rt_tensor_is_lazy(src) || !src->buf->stream) {
         rt_tensor_ref(out, src);
@@ -117,7 +118,7 @@ static enum rt_status plain_bytes(const struct rt_tensor *src, struct rt_tensor 
         rt_tensor_new(out, NULL, (enum rt_dtype)src->dtype, src->rank, src->dim, err);
     if (st)
         return st;
-    struct copy_sink sink = {out->data, rt_tensor_bytes(out)};
+    struct copy_sink sink = {s, out->data, rt_tensor_bytes(out)};
     return src->buf->stream(src->buf, copy_window, &sink, err);
 }
 
@@ -160,7 +161,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
             free(key);
             return rt_fail_memory(p->err, "a packed weight", bytes);
         }
-        st = plain_bytes(src, &plain, p->err);
+        st = plain_bytes(s, src, &plain, p->err);
         if (!st)
             st = fill(&plain, k->data, fmt, p->err);
         rt_tensor_clear(&plain);
@@ -326,7 +327,9 @@ enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *i
                            .tuning = &p->plan->session->options.tuning,
                            .self = p,
                            .err = err};
-    const enum rt_status st = rt_choose_kernel(&prep, n->kernels, n->n_kernels);
+    enum rt_status st = rt_session_check(p->plan->session, err);
+    if (!st)
+        st = rt_choose_kernel(&prep, n->kernels, n->n_kernels);
     if (!st && p->packed)
         atomic_fetch_or_explicit(&n->prepared->packed, p->packed, memory_order_relaxed);
     return st;

@@ -421,8 +421,8 @@ int rt_session_compile(struct rt_session *s)
     const unsigned before = rt_flush_subnormals();
     struct rt_want *w;
     int n = 0;
-    for (; !atomic_load(&s->ends) && (w = want_take(s)); n++) {
-        struct rt_error err = {0};
+    struct rt_error err = {0};
+    for (; !rt_session_check(s, &err) && (w = want_take(s)); n++) {
         struct rt_layout *l;
         if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
             adopt(s, l);

@@ -88,6 +88,15 @@ const struct rt_graph *rt_session_graph(const struct rt_session *s)
     return rt_library_main(s->library);
 }
 
+enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err)
+{
+    const _Atomic bool *cancelled = s->options.cancelled;
+    if (atomic_load(&s->ends) ||
+        (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed)))
+        return rt_fail(err, RT_CANCELLED, "the model is not wanted any more");
+    return RT_OK;
+}
+
 static void frozen_was_written(void *arg)
 {
     struct rt_session *s = arg;

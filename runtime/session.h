@@ -34,6 +34,8 @@ struct rt_session_options {
     struct rt_autotune *autotune; /* what timing found out before; must outlive; NULL: nothing */
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */
     int n_devices;
+    /* Until rt_session_seal: true ends whatever is being done, with RT_CANCELLED. May be NULL. */
+    const _Atomic bool *cancelled;
 };
 
 /* Takes the library on success. */
@@ -41,6 +43,10 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
                               const struct rt_session_options *options, struct rt_error *err);
 void rt_session_free(struct rt_session *s); /* NULL is fine */
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
+/* What loads and compiles asks this between its steps: the passes over a plan, the nodes that are
+ * prepared, the constants and pieces of them that are read. RT_CANCELLED: options.cancelled, or the
+ * session ends. */
+enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err);
 
 /*
  * Feeds and fetches are tensor names ("x:0", "x"), any tensor of the graph; targets are nodes to
@@ -63,7 +69,7 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
 struct rt_trace;
 struct rt_run_options {
     int64_t deadline_ns;           /* CLOCK_MONOTONIC; 0 or RT_NEVER: none */
-    const _Atomic bool *cancelled; /* may be NULL; true ends the run with RT_CANCELLED */
+    const _Atomic bool *cancelled; /* true ends the run with RT_CANCELLED; NULL: the session's */
     /* Of a run for several: it ends so when all of these are true. None: it does not. */
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;

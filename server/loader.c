@@ -27,7 +27,6 @@ struct srv_loader {
     int64_t reserved;              /* guarded by mu: estimates of the loads that run */
     int64_t held;                  /* guarded by mu: estimates of those and of what is loaded */
     bool stopping;                 /* guarded by mu */
-    _Atomic bool cancelled;        /* as `stopping`, for runs */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
@@ -134,11 +133,12 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
         tell_timing(load, session);
         rt_session_loading(session, true); /* the shapes of its own requests are worth it */
     }
-    enum rt_status st = l->calls->prove
-                            ? l->calls->prove(l->server, &v, load->dir, &l->cancelled, &load->err)
-                            : RT_OK;
+    enum rt_status st =
+        l->calls->prove ? l->calls->prove(l->server, &v, load->dir, &load->cancelled, &load->err)
+                        : RT_OK;
     if (session) {
-        rt_session_compile(session);
+        if (!st)
+            rt_session_compile(session);
         rt_session_loading(session, false);
     }
     if (st) {
@@ -174,7 +174,8 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
                                .no_specialise = !o->specialise,
                                .bf16 = wants_bf16(o, load)},
                     .autotune = l->server->autotune,
-                    .log_device_placement = o->log_device_placement},
+                    .log_device_placement = o->log_device_placement,
+                    .cancelled = &load->cancelled},
         .tags = l->tags,
         .n_tags = l->n_tags,
         .allow_unsupported_signatures = o->allow_unsupported_signatures,
@@ -199,20 +200,36 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     return st;
 }
 
+static bool has_changed(const struct srv_load *load)
+{
+    struct srv_fingerprint after;
+    struct rt_error ignored = {0};
+    return srv_source_fingerprint(load->dir, &after, &ignored) ||
+           !srv_fingerprint_eq(&after, &load->before);
+}
+
+/* What was loaded goes, and what was said. */
+static void start_over(struct srv_loader *l, struct srv_load *load)
+{
+    if (load->loaded)
+        l->calls->free(load->loaded);
+    load->loaded = NULL;
+    load->err = (struct rt_error){0};
+}
+
 static void run(struct srv_loader *l, struct srv_load *load)
 {
     int64_t start = rt_now_ns();
-    load->status = read_model(l, load);
-    /* Also after a failure: files that were being replaced explain it. */
-    struct srv_fingerprint after;
-    struct rt_error ignored = {0};
-    if (srv_source_fingerprint(load->dir, &after, &ignored) ||
-        !srv_fingerprint_eq(&after, &load->before)) {
-        if (load->loaded)
-            l->calls->free(load->loaded);
-        load->loaded = NULL;
+    if (!atomic_load(&load->cancelled))
+        load->status = read_model(l, load);
+    /* Also after a failure: these explain it. */
+    if (atomic_load(&load->cancelled)) {
+        start_over(l, load);
+        load->status = rt_fail(&load->err, RT_CANCELLED,
+                               "this version was not wanted any more while it was loaded");
+    } else if (has_changed(load)) {
+        start_over(l, load);
         load->changed = true;
-        load->err = (struct rt_error){0};
         load->status = rt_fail(&load->err, RT_ABORTED,
                                "%s changed while it was being loaded; it is loaded again when it "
                                "has come to rest",
@@ -239,12 +256,10 @@ static void *load_thread(void *arg)
         l->first = load->next;
         if (!l->first)
             l->end = &l->first;
-        bool stopping = l->stopping;
+        if (l->stopping)
+            atomic_store(&load->cancelled, true);
         rt_mutex_unlock(&l->mu);
-        if (stopping)
-            load->status = rt_fail(&load->err, RT_CANCELLED, "the server is stopping");
-        else
-            run(l, load);
+        run(l, load);
         l->done(l->arg, load);
         rt_mutex_lock(&l->mu);
     }
@@ -294,7 +309,6 @@ void srv_loader_free(struct srv_loader *l)
         return;
     rt_mutex_lock(&l->mu);
     l->stopping = true;
-    atomic_store_explicit(&l->cancelled, true, memory_order_relaxed);
     rt_cond_broadcast(&l->wake);
     rt_mutex_unlock(&l->mu);
     for (int i = 0; i < l->n_threads; i++)

@@ -22,7 +22,7 @@ struct srv_model_calls {
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
     /* Before anybody may see it: its warm-up and its goldens. NULL: neither. True in *cancelled
-     * is to end it. */
+     * is to end it, as in options.session.cancelled of `load`. */
     enum rt_status (*prove)(struct srv_server *s, struct srv_version *v, const char *dir,
                             const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
@@ -48,6 +48,7 @@ struct srv_load {
     char *dir;                     /* for free() */
     enum srv_maybe bf16;           /* the model's own wish */
     struct srv_fingerprint before; /* as when it was found stable */
+    _Atomic bool cancelled;        /* by the manager, at any time: it is not wanted any more */
     /* ---- */
     enum rt_status status;
     struct rt_error err;
@@ -65,8 +66,8 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
 /* A model of that srv_load.held has been freed. Any thread. */
 void srv_loader_release(struct srv_loader *l, int64_t held);
-/* Loads that have not begun are given to `done` as RT_CANCELLED, as are those that are at their
- * warm-up; those that run are waited for. */
+/* Loads that have not begun are given to `done` as RT_CANCELLED; those that run are waited for, so
+ * that they should be cancelled before. */
 void srv_loader_free(struct srv_loader *l);
 
 /* What loading that many bytes of weights is taken to need at its peak. */

@@ -210,6 +210,10 @@ static void unload_everything(struct srv_manager *m)
                            &err);
         m->reload = NULL;
     }
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++)
+            if (m->models[i]->entries[k]->load)
+                atomic_store(&m->models[i]->entries[k]->load->cancelled, true);
     srv_loader_free(m->loader);
     m->loader = NULL;
     take_mail(m);

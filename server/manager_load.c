@@ -28,6 +28,7 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
         return;
     }
     load->owner = e;
+    e->load = load;
     load->model = model->name;
     load->version = e->version;
     load->before = e->seen;
@@ -129,6 +130,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     bool stopping = m->stopping;
     rt_mutex_unlock(&m->mu);
     m->n_loading--;
+    e->load = NULL;
     if (!load->status && (stopping || !e->wanted))
         load->status = rt_fail(&load->err, RT_CANCELLED,
                                "this version was not wanted any more when it was loaded");
@@ -152,6 +154,8 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
                    model->name, (long long)e->version);
     } else if (load->status == RT_CANCELLED) {
         srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
+        RT_LOG(RT_LOG_INFO, "Loading of servable version {name: %s version: %lld} has ended: %s",
+               model->name, (long long)e->version, rt_error_text(&load->err));
     } else if (load->changed || (load->no_room && is_unloading(m))) {
         load_again(m, model, e, load);
     } else {

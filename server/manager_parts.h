@@ -53,6 +53,7 @@ struct srv_managed_version {
     bool overwritten;               /* was told already */
     int n_failures;
     int64_t retry_at;
+    struct srv_load *load; /* while LOADING */
     struct srv_version *live;
 };
 

@@ -77,6 +77,8 @@ static void set_wanted(struct srv_manager *m, struct srv_managed_version *e, boo
     rt_mutex_lock(&m->mu);
     e->wanted = wanted;
     rt_mutex_unlock(&m->mu);
+    if (!wanted && e->load)
+        atomic_store(&e->load->cancelled, true);
 }
 
 static void want(struct srv_manager *m, struct srv_managed *model, const struct srv_found *found)

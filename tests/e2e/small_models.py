@@ -103,3 +103,26 @@ def write_shapes(folder):
         "text": ({"c": ("c", "string")}, {"text": ("same_c", "string")}),
         "bytes": ({"c": ("c", "string")}, {"text_bytes": ("same_c", "string")}),
     }, build)
+
+
+def write_endless(folder):
+    """serving_default counts to 2**60 before it answers: its warm-up takes all the time it may."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("one", "int64", [], int64_val=[1])
+        g.const("most", "int64", [], int64_val=[1 << 60])
+        for name, source, is_constant in (("i", "one", False), ("n", "most", True),
+                                          ("step", "one", True)):
+            n = g.node(name, "Enter", source, T="int64")
+            n.attr["frame_name"].s = b"count"
+            n.attr["is_constant"].b = is_constant
+        g.node("merge", "Merge", "i", "next", T="int64").attr["N"].i = 2
+        g.node("less", "Less", "merge", "n", T="int64")
+        g.node("goes_on", "LoopCond", "less")
+        g.node("switch", "Switch", "merge", "goes_on", T="int64")
+        g.node("sum", "Add", "switch:1", "step", T="int64")
+        g.node("next", "NextIteration", "sum", T="int64")
+        g.node("exit", "Exit", "switch", T="int64")
+        g.node("count", "Cast", "exit", SrcT="int64", DstT="float")
+        g.node("y", "AddV2", "x", "count", T="float")
+    write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)

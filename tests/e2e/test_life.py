@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+import small_models
 import support
 from support import MODELS, ROOT, SLOW, Case, Server, command, wait_for
 
@@ -85,6 +86,16 @@ class Swaps(Case):
             wait_for(lambda: server.state("m", 1) == "AVAILABLE", "the lower version")
             wait_for(lambda: server.state("m", 2) == "END", "the unload")
             self.assertEqual(server.predict("m", [1.0]), [3.5])
+
+    def test_a_version_that_is_removed_while_it_is_loaded_ends(self):
+        small_models.write_endless(self.path("m/1"))
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}", wait=False) as server:
+            wait_for(lambda: server.state("m", 1) == "LOADING", 20, "the load")
+            shutil.rmtree(self.path("m", "1"))
+            wait_for(lambda: server.state("m", 1) == "END", 10, "its end")
+            self.assertIn("not wanted any more", server.states("m")[1][1])
+            self.put("m/2", PLUS_2)
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "another version")
 
     def test_a_folder_of_models_is_watched(self):
         self.put("models/a/1")
@@ -176,6 +187,14 @@ class Stopping(Case):
             self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
             self.assertEqual(server.process.wait(20 * SLOW), 0)
             self.assertIn("stopped", server.log())
+
+    def test_sigterm_ends_a_load(self):
+        small_models.write_endless(self.path("m/1"))
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}", wait=False) as server:
+            wait_for(lambda: server.state("m", 1) == "LOADING", 20, "the load")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(10 * SLOW), 0)
+            self.assertNotIn("did not end in time", server.log())
 
     def test_a_second_signal_ends_it_at_once(self):
         with Server(f"--models={MODELS}", "--drain_delay_ms=60000") as server:

@@ -61,11 +61,80 @@ static void a_server_that_runs_any_node_reads_all(void **state)
     rt_model_free(m);
 }
 
+/* ---- a load that nobody wants any more ---- */
+
+static _Atomic bool cancelled;
+static int n_asked, cancel_at; /* of the kernels below; at that time, from 1 on */
+static int n_warnings;
+
+/* No kernel: it is asked whenever one of its op is chosen or tried. */
+static int can_never(const struct rt_prep *p)
+{
+    (void)p;
+    if (++n_asked == cancel_at)
+        atomic_store(&cancelled, true);
+    return 0;
+}
+
+#define ASKED(op_)                                                                                 \
+    {                                                                                              \
+        .op = op_, .device = "CPU", .name = op_ ".never", .can = can_never                         \
+    }
+static const struct rt_kernel asked[] = {ASKED("RestoreV2"), ASKED("AssignVariableOp"),
+                                         ASKED("Conv2D"),    ASKED("MatMul"),
+                                         ASKED("Softmax"),   ASKED("MaxPool")};
+
+static void warm_up_failed(void *arg, const char *signature, const struct rt_error *why)
+{
+    (void)arg, (void)signature, (void)why;
+    n_warnings++;
+}
+
+static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
+{
+    const struct rt_model_options options = {
+        .session = {.registry = all, .cancelled = &cancelled},
+        .warm_up = true,
+        .on_warm_up_failure = warm_up_failed,
+    };
+    n_asked = n_warnings = 0;
+    cancel_at = at;
+    atomic_store(&cancelled, at == 0);
+    err = (struct rt_error){0};
+    *m = NULL;
+    return rt_model_load(m, "models/digits/1", &options, &err);
+}
+
+static void a_load_may_be_cancelled_at_any_node(void **state)
+{
+    (void)state;
+    struct rt_registry *all = rt_registry_new();
+    struct rt_model *m;
+    assert_true(all && kn_register(all));
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
+        assert_true(rt_registry_add_kernel(all, &asked[i]));
+
+    assert_ok(load_until(-1, all, &m), &err);
+    const int n = n_asked;
+    assert_true(n > 20);
+    atomic_store(&cancelled, true); /* it is not asked any more: the model is loaded */
+    assert_ok(rt_session_check(m->session, &err), &err);
+    rt_model_free(m);
+    for (int at = 0; at <= n; at++) {
+        assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
+        assert_null(m);
+        assert_int_equal(n_warnings, 0);
+        assert_in_range(n_asked, at, at + 3); /* and not one of every node's */
+    }
+    rt_registry_free(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_held_in_one_form_and_those_of_no_signature_in_none),
         cmocka_unit_test(a_server_that_runs_any_node_reads_all),
+        cmocka_unit_test(a_load_may_be_cancelled_at_any_node),
     };
     ops = rt_registry_new();
     if (!ops || !kn_register(ops))

@@ -17,6 +17,7 @@
  */
 
 static atomic_int n_loaded, n_freed, n_attached, n_detached, n_events, n_loads;
+static atomic_int n_held;
 static atomic_bool load_held; /* loads wait until it is false */
 
 static enum rt_status read_word(const char *dir, char *word, size_t room, struct rt_error *err)
@@ -45,14 +46,16 @@ static enum rt_status fake_is_complete(const char *dir, const char *const *tags,
 static enum rt_status fake_load(struct rt_model **out, const char *dir,
                                 const struct rt_model_options *options, struct rt_error *err)
 {
-    (void)options;
     char word[64];
     atomic_fetch_add(&n_loads, 1);
     enum rt_status st = read_word(dir, word, sizeof word, err);
     if (st)
         return st;
-    while (atomic_load(&load_held))
+    atomic_fetch_add(&n_held, atomic_load(&load_held));
+    while (atomic_load(&load_held) && !atomic_load(options->session.cancelled))
         usleep(1000);
+    if (atomic_load(options->session.cancelled))
+        return rt_fail(err, RT_CANCELLED, "cancelled");
     if (strcmp(word, "bad") == 0)
         return rt_fail(err, RT_UNIMPLEMENTED, "op Nonsense is missing");
     if (strcmp(word, "flaky") == 0)
@@ -188,6 +191,7 @@ static int set_up(void **state)
     atomic_store(&n_events, 0);
     atomic_store(&n_loads, 0);
     atomic_store(&load_held, false);
+    atomic_store(&n_held, 0);
     return 0;
 }
 
@@ -458,6 +462,54 @@ static void files_that_change_during_a_load_are_loaded_again(void **state)
     assert_int_equal(atomic_load(&n_freed), 1);
 }
 
+static bool is_held(void)
+{
+    const int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    while (!atomic_load(&n_held) && rt_now_ns() < end)
+        usleep(1000);
+    return atomic_load(&n_held) > 0;
+}
+
+static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
+{
+    (void)state;
+    char text[256];
+    atomic_store(&load_held, true);
+    version("m/1", "ok");
+    assert_ok(START("--model_name=m", flag("model_base_path", "m")), &err);
+    assert_true(is_held());
+    folder_delete("m/1");
+    assert_true(comes_to("m", 1, SRV_END));
+    state_of("m", 1, text, sizeof text);
+    assert_string_equal(text, "this version was not wanted any more while it was loaded");
+    assert_int_equal(atomic_load(&n_loaded), 0);
+    atomic_store(&load_held, false);
+    version("m/1", "ok");
+    assert_true(comes_to("m", 1, SRV_AVAILABLE));
+}
+
+/* One is being loaded, the others wait for the thread. */
+static void the_end_of_the_manager_waits_for_no_load(void **state)
+{
+    (void)state;
+    atomic_store(&load_held, true);
+    version("models/a/1", "ok");
+    version("models/b/1", "ok");
+    version("models/c/1", "ok");
+    assert_ok(START(flag("models", "models"), "--num_load_threads=1"), &err);
+    assert_true(comes_to("a", 1, SRV_LOADING));
+    assert_true(comes_to("b", 1, SRV_LOADING));
+    assert_true(comes_to("c", 1, SRV_LOADING));
+    assert_true(is_held());
+    srv_manager_stop(manager);
+    assert_int_equal(state_of("a", 1, NULL, 0), SRV_END);
+    assert_int_equal(state_of("c", 1, NULL, 0), SRV_END);
+    assert_int_equal(atomic_load(&n_loads), 1);
+    manager = NULL;
+    stop_nets();
+    srv_manager_free(server.manager);
+}
+
 static void an_overwritten_version_is_told_and_not_reloaded(void **state)
 {
     (void)state;
@@ -702,6 +754,8 @@ int main(void)
         TEST(a_version_is_freed_only_when_no_thread_holds_it),
         TEST(a_half_written_version_is_waited_for),
         TEST(files_that_change_during_a_load_are_loaded_again),
+        TEST(a_load_ends_when_its_version_is_not_wanted_any_more),
+        TEST(the_end_of_the_manager_waits_for_no_load),
         TEST(an_overwritten_version_is_told_and_not_reloaded),
         TEST(a_folder_of_models_may_grow_and_shrink),
         TEST(a_base_path_that_vanishes_changes_nothing),
