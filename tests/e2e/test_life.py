@@ -90,12 +90,12 @@ class Swaps(Case):
     def test_a_version_that_is_removed_while_it_is_loaded_ends(self):
         small_models.write_endless(self.path("m/1"))
         with Server("--model_name=m", f"--model_base_path={self.path('m')}", wait=False) as server:
-            wait_for(lambda: server.state("m", 1) == "LOADING", 20, "the load")
+            wait_for(lambda: server.state("m", 1) == "LOADING", "the load")
             shutil.rmtree(self.path("m", "1"))
-            wait_for(lambda: server.state("m", 1) == "END", 10, "its end")
+            wait_for(lambda: server.state("m", 1) == "END", "its end")
             self.assertIn("not wanted any more", server.states("m")[1][1])
             self.put("m/2", PLUS_2)
-            wait_for(lambda: server.state("m", 2) == "AVAILABLE", 20, "another version")
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", "another version")
 
     def test_a_folder_of_models_is_watched(self):
         self.put("models/a/1")
@@ -191,7 +191,7 @@ class Stopping(Case):
     def test_sigterm_ends_a_load(self):
         small_models.write_endless(self.path("m/1"))
         with Server("--model_name=m", f"--model_base_path={self.path('m')}", wait=False) as server:
-            wait_for(lambda: server.state("m", 1) == "LOADING", 20, "the load")
+            wait_for(lambda: server.state("m", 1) == "LOADING", "the load")
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(10 * SLOW), 0)
             self.assertNotIn("did not end in time", server.log())
