@@ -12,6 +12,13 @@ int sg_set_up(void **state)
     return x && x->registry && kn_register(x->registry) ? 0 : -1;
 }
 
+int sg_set_up_unfused(void **state)
+{
+    const int failed = sg_set_up(state);
+    ((struct small_graph *)*state)->no_fusion = true;
+    return failed;
+}
+
 int sg_tear_down(void **state)
 {
     struct small_graph *x = *state;
@@ -35,9 +42,9 @@ void sg_constant(struct small_graph *x, const char *name, const char *ctrl, cons
     sg_node(x, name, "Const", ctrl, attrs);
 }
 
-struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target)
+static enum rt_status prepare(struct small_graph *x, const char *fetch, const char *target,
+                              struct rt_callable **c)
 {
-    struct rt_callable *c;
     const char *feed = "x";
     struct rt_call_spec spec = {.feeds = &feed,
                                 .fetches = &fetch,
@@ -47,18 +54,27 @@ struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const c
                                 .n_targets = target ? 1 : 0};
     if (!x->session) {
         struct rt_library *l = NULL;
-        struct rt_session_options options = {.registry = x->registry};
+        struct rt_session_options options = {.registry = x->registry,
+                                             .tuning = {.no_fusion = x->no_fusion}};
         assert_ok(rt_library_import(&l, gd_span(&x->g), x->registry, &x->err), &x->err);
         assert_ok(rt_session_new(&x->session, l, &options, &x->err), &x->err);
     }
-    assert_ok(rt_session_prepare(x->session, &spec, &c, &x->err), &x->err);
+    return rt_session_prepare(x->session, &spec, c, &x->err);
+}
+
+struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target)
+{
+    struct rt_callable *c = NULL;
+    assert_ok(prepare(x, fetch, target, &c), &x->err);
     return c;
 }
 
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out)
 {
     const struct rt_tensor in = {.dtype = RT_F32, .data = &feed};
-    return rt_callable_run(sg_prepare(x, fetch, NULL), &in, out, NULL, &x->err);
+    struct rt_callable *c;
+    const enum rt_status st = prepare(x, fetch, NULL, &c);
+    return st ? st : rt_callable_run(c, &in, out, NULL, &x->err);
 }
 
 float sg_number(struct small_graph *x, float feed, const char *fetch, const char *target)

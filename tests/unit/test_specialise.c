@@ -11,60 +11,19 @@
 #include "runtime/keep.h"
 #include "runtime/session.h"
 #include "runtime/trace.h"
-#include "tests/support/graph_def.h"
-
-enum { MAX_FETCHES = 8 };
-
-struct fixture {
-    struct rt_bytes g;
-    struct rt_registry *ops;
-    struct rt_session *tier[2]; /* node by node, and compiled at the first sight */
-    struct rt_callable *call[2];
-    int n_fetches;
-    struct rt_error err;
-};
+#include "tests/support/tiers.h"
 
 static int set_up(void **state)
 {
-    struct fixture *x = calloc(1, sizeof *x);
-    rt_bytes_init(&x->g, 1 << 24);
-    x->ops = rt_registry_new();
-    *state = x;
-    return x->ops && kn_register(x->ops) ? 0 : -1;
+    const int failed = tiers_set_up(state);
+    ((struct tiers *)*state)->no_fusion = true;
+    return failed;
 }
 
-static int tear_down(void **state)
-{
-    struct fixture *x = *state;
-    rt_session_free(x->tier[0]);
-    rt_session_free(x->tier[1]);
-    rt_bytes_clear(&x->g);
-    rt_registry_free(x->ops);
-    free(x);
-    return 0;
-}
-
-static void node(struct fixture *x, const char *name, const char *op, const char *inputs,
+static void node(struct tiers *x, const char *name, const char *op, const char *inputs,
                  const char *attrs)
 {
     gd_node(&x->g, name, op, inputs, attrs);
-}
-
-static void open_sessions(struct fixture *x, const char *feed, const char *const *fetches, int n)
-{
-    for (int tier = 0; tier < 2; tier++) {
-        struct rt_library *l = NULL;
-        struct rt_session_options options = {
-            .registry = x->ops,
-            .tuning = {.no_fusion = true, .no_specialise = tier == 0},
-            .compiles_inline = tier == 1};
-        struct rt_call_spec spec = {
-            .feeds = &feed, .n_feeds = feed != NULL, .fetches = fetches, .n_fetches = n};
-        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-        assert_ok(rt_session_new(&x->tier[tier], l, &options, &x->err), &x->err);
-        assert_ok(rt_session_prepare(x->tier[tier], &spec, &x->call[tier], &x->err), &x->err);
-    }
-    x->n_fetches = n;
 }
 
 static struct rt_tensor rows(int n)
@@ -77,52 +36,14 @@ static struct rt_tensor rows(int n)
     return t;
 }
 
-static int layouts(const struct fixture *x)
-{
-    struct rt_session_stats stats;
-    rt_session_stats(x->tier[1], &stats);
-    return stats.n_layouts;
-}
-
-static void assert_same(const struct rt_tensor *a, const struct rt_tensor *b)
-{
-    assert_int_equal(a->dtype, b->dtype);
-    assert_int_equal(a->rank, b->rank);
-    for (int d = 0; d < a->rank; d++)
-        assert_int_equal(a->dim[d], b->dim[d]);
-    if (rt_tensor_bytes(a))
-        assert_memory_equal(a->data, b->data, rt_tensor_bytes(a));
-}
-
-/* Both tiers on the same feed, the compiled one twice. */
-static void compare(struct fixture *x, const struct rt_tensor *feed)
-{
-    struct rt_tensor a[MAX_FETCHES], b[MAX_FETCHES];
-    struct rt_error err = {0}, other = {0};
-    enum rt_status st = rt_callable_run(x->call[0], feed, a, NULL, &err);
-    for (int again = 0; again < 3; again++) {
-        assert_int_equal(rt_callable_run(x->call[1], feed, b, NULL, &other), st);
-        if (st) {
-            assert_string_equal(rt_error_text(&err), rt_error_text(&other));
-            continue;
-        }
-        for (int k = 0; k < x->n_fetches; k++) {
-            assert_same(&a[k], &b[k]);
-            rt_tensor_clear(&b[k]);
-        }
-    }
-    for (int k = 0; k < x->n_fetches && !st; k++)
-        rt_tensor_clear(&a[k]);
-}
-
-static void compare_rows(struct fixture *x, int n)
+static void compare_rows(struct tiers *x, int n)
 {
     struct rt_tensor t = rows(n);
-    compare(x, &t);
+    tiers_compare(x, &t);
     rt_tensor_clear(&t);
 }
 
-static void constants(struct fixture *x)
+static void constants(struct tiers *x)
 {
     node(x, "x", "Placeholder", "", "dtype=float");
     node(x, "flat", "Const", "", "dtype=int32 value=int32<1>:-1");
@@ -137,7 +58,7 @@ static void constants(struct fixture *x)
 
 static void views_share_bytes_and_may_be_fetched(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "r", "Relu", "x", "T=float");
     node(x, "line", "Reshape", "r flat", "T=float Tshape=int32");
@@ -148,32 +69,31 @@ static void views_share_bytes_and_may_be_fetched(void **state)
     node(x, "view", "Identity", "sum", "T=float");
     node(x, "feed_view", "Reshape", "x flat", "T=float Tshape=int32");
     node(x, "w_view", "Reshape", "w flat", "T=float Tshape=int32");
-    open_sessions(x, "x", (const char *[]){"view", "line", "back", "feed_view", "w_view", "sum"},
-                  6);
+    tiers_open(x, "x", (const char *[]){"view", "line", "back", "feed_view", "w_view", "sum"}, 6);
     compare_rows(x, 3);
     compare_rows(x, 0);
     compare_rows(x, 300);
-    assert_int_equal(layouts(x), 3);
+    assert_int_equal(tiers_layouts(x), 3);
 }
 
 static void values_that_follow_from_shapes_are_known(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
     node(x, "shape", "Shape", "n", "T=float out_type=int32");
     node(x, "total", "Prod", "shape zero", "T=int32 Tidx=int32 keep_dims=true");
     node(x, "line", "Reshape", "n total", "T=float Tshape=int32");
     node(x, "y", "Square", "line", "T=float");
-    open_sessions(x, "x", (const char *[]){"y", "shape", "total"}, 3);
+    tiers_open(x, "x", (const char *[]){"y", "shape", "total"}, 3);
     compare_rows(x, 5);
     compare_rows(x, 6);
-    assert_int_equal(layouts(x), 2);
+    assert_int_equal(tiers_layouts(x), 2);
 }
 
 static void segments_end_where_shapes_follow_from_values(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
     node(x, "more", "Greater", "n half", "T=float");
@@ -182,16 +102,16 @@ static void segments_end_where_shapes_follow_from_values(void **state)
     node(x, "twice", "AddV2", "found found", "T=float");
     node(x, "sum", "Sum", "twice zero", "T=float Tidx=int32");
     node(x, "y", "AddV2", "n sum", "T=float");
-    open_sessions(x, "x", (const char *[]){"y", "twice", "n"}, 3);
+    tiers_open(x, "x", (const char *[]){"y", "twice", "n"}, 3);
     compare_rows(x, 5);
     compare_rows(x, 1);
     compare_rows(x, 5);
-    assert_int_equal(layouts(x), 4);
+    assert_int_equal(tiers_layouts(x), 4);
 }
 
 static void fed_values_are_no_part_of_a_layout(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "first", "StridedSlice", "x zero4 one4 ones4",
          "T=float Index=int32 begin_mask=0 end_mask=0 ellipsis_mask=0 new_axis_mask=0 "
@@ -202,29 +122,29 @@ static void fed_values_are_no_part_of_a_layout(void **state)
     node(x, "n", "Cast", "first", "SrcT=float DstT=int32");
     node(x, "range", "Range", "zero n one", "Tidx=int32");
     node(x, "y", "AddV2", "range range", "T=int32");
-    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    tiers_open(x, "x", (const char *[]){"y"}, 1);
     for (int v = 1; v < 6; v++) {
         struct rt_tensor t = rows(2);
         *(float *)t.data = (float)v;
-        compare(x, &t);
+        tiers_compare(x, &t);
         rt_tensor_clear(&t);
     }
 }
 
 static void errors_say_the_same(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
     node(x, "i", "Cast", "n", "SrcT=float DstT=int32");
     node(x, "y", "GatherV2", "w i zero", "Tparams=float Tindices=int32 Taxis=int32");
     node(x, "z", "MatMul", "n w", "T=float");
-    open_sessions(x, "x", (const char *[]){"y", "z"}, 2);
+    tiers_open(x, "x", (const char *[]){"y", "z"}, 2);
     compare_rows(x, 4); /* an index below zero */
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
-    compare(x, &t); /* no shape for the product */
+    tiers_compare(x, &t); /* no shape for the product */
     rt_tensor_clear(&t);
 }
 
@@ -237,7 +157,7 @@ static unsigned next(unsigned *seed)
 /* Some hundred nodes, each of 4 columns, over earlier ones. */
 static void what_no_run_could_hold_is_refused(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "huge", "Const", "", "dtype=int64 value=int64<1>:2305843009213693952");
     node(x, "two", "Const", "", "dtype=double value=double<>:2");
@@ -247,14 +167,14 @@ static void what_no_run_could_hold_is_refused(void **state)
     node(x, "sum", "Sum", "f zero", "T=double Tidx=int32");
     node(x, "s", "Cast", "sum", "SrcT=double DstT=float Truncate=false");
     node(x, "y", "AddV2", "n s", "T=float");
-    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    tiers_open(x, "x", (const char *[]){"y"}, 1);
     struct rt_tensor t = rows(2), y;
     assert_int_equal(rt_callable_run(x->call[0], &t, &y, NULL, &x->err), RT_RESOURCE_EXHAUSTED);
     rt_tensor_clear(&t);
     compare_rows(x, 2);
 }
 
-static void random_graph(struct fixture *x, unsigned *seed, int n)
+static void random_graph(struct tiers *x, unsigned *seed, int n)
 {
     static const char *const unary[] = {"Relu", "Neg", "Abs", "Square", "Identity", "Tanh"};
     static const char *const binary[] = {"AddV2", "Sub", "Maximum", "Mul"};
@@ -319,11 +239,11 @@ static void random_graph(struct fixture *x, unsigned *seed, int n)
 
 static void any_graph_answers_the_same(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     for (unsigned seed = 1; seed < 40; seed++) {
         unsigned s = seed * 7919;
-        char name[MAX_FETCHES][16];
-        const char *fetches[MAX_FETCHES];
+        char name[TIERS_FETCHES][16];
+        const char *fetches[TIERS_FETCHES];
         const int n = 40 + (int)(seed % 4) * 40;
         rt_bytes_clear(&x->g);
         rt_bytes_init(&x->g, 1 << 24);
@@ -332,7 +252,7 @@ static void any_graph_answers_the_same(void **state)
             snprintf(name[k], sizeof name[k], "v%u", k ? next(&s) % (unsigned)n : (unsigned)n - 1);
             fetches[k] = name[k];
         }
-        open_sessions(x, "x", fetches, 4);
+        tiers_open(x, "x", fetches, 4);
         compare_rows(x, 3);
         compare_rows(x, 17);
         compare_rows(x, 3);
@@ -345,11 +265,11 @@ static void any_graph_answers_the_same(void **state)
 
 static void what_is_kept_is_bounded(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "AddV2", "n half", "T=float");
-    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    tiers_open(x, "x", (const char *[]){"y"}, 1);
     for (int n = 0; n < 3000; n++) {
         struct rt_tensor t = rows(n % 1500), y;
         assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
@@ -357,7 +277,7 @@ static void what_is_kept_is_bounded(void **state)
         rt_tensor_clear(&t);
         rt_tensor_clear(&y);
     }
-    assert_true(layouts(x) > 0 && layouts(x) <= 64);
+    assert_true(tiers_layouts(x) > 0 && tiers_layouts(x) <= 64);
 }
 
 /* A session of the fixture's graph, of one feed and one fetch, that compiles at the first sight. */
@@ -366,7 +286,7 @@ struct opened {
     struct rt_callable *call;
 };
 
-static struct opened open_one(struct fixture *x, const char *fetch,
+static struct opened open_one(struct tiers *x, const char *fetch,
                               const struct rt_session_options *options)
 {
     struct rt_library *l = NULL;
@@ -396,7 +316,7 @@ enum { SESSIONS = 12 };
 
 static void layouts_of_many_sessions_are_bounded(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct rt_keep *keep = rt_keep_new(RT_KEEP_IDLE_BYTES, 64 << 10);
     struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
     struct opened o[SESSIONS];
@@ -427,7 +347,7 @@ static void layouts_of_many_sessions_are_bounded(void **state)
 
 static void idle_memory_of_many_sessions_is_bounded(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct rt_keep *keep = rt_keep_new(8 << 20, RT_KEEP_LAYOUT_BYTES);
     struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
     struct opened o[SESSIONS];
@@ -472,7 +392,7 @@ static void *use_all(void *arg)
 
 static void threads_give_way_to_each_other(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct rt_keep *keep = rt_keep_new(200 << 10, 32 << 10);
     struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
     struct opened o[SESSIONS];
@@ -498,7 +418,7 @@ static void threads_give_way_to_each_other(void **state)
 
 static void a_run_holds_no_more_than_its_limit(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "y", "MatrixInverse", "x", "T=float");
     /* The kernel's scratch takes 2,099,264 bytes, what it makes 262,144. */
@@ -527,7 +447,7 @@ static void a_run_holds_no_more_than_its_limit(void **state)
 
 static void a_run_ends_at_its_deadline(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     char in[32], name[32];
     constants(x);
     node(x, "v0", "Identity", "x", "T=float");
@@ -536,11 +456,11 @@ static void a_run_ends_at_its_deadline(void **state)
         snprintf(in, sizeof in, "v%d", i - 1);
         node(x, name, "Neg", in, "T=float");
     }
-    open_sessions(x, "x", (const char *[]){"v299"}, 1);
+    tiers_open(x, "x", (const char *[]){"v299"}, 1);
     struct rt_tensor t = rows(4), y;
     assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
     rt_tensor_clear(&y);
-    assert_int_equal(layouts(x), 1);
+    assert_int_equal(tiers_layouts(x), 1);
     assert_int_equal(rt_callable_run(x->call[1], &t, &y,
                                      &(struct rt_run_options){.deadline_ns = rt_now_ns() - 1},
                                      &x->err),
@@ -554,11 +474,11 @@ static void a_run_ends_at_its_deadline(void **state)
 
 static void a_trace_tells_of_every_step(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "AddV2", "n half", "T=float");
-    open_sessions(x, "x", (const char *[]){"y"}, 1);
+    tiers_open(x, "x", (const char *[]){"y"}, 1);
     compare_rows(x, 2);
     struct rt_trace trace = {.arena = rt_arena_new(1 << 20), .wants_times = true};
     struct rt_tensor t = rows(2), y;
@@ -576,7 +496,7 @@ static void a_trace_tells_of_every_step(void **state)
 
 static void idle_memory_takes_no_others_budget(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct rt_budget budget = {.limit = (size_t)24 << 20};
     struct rt_library *l = NULL;
     const char *feed = "x", *fetch = "y";
@@ -598,14 +518,14 @@ static void idle_memory_takes_no_others_budget(void **state)
         rt_tensor_clear(&t);
         assert_true(atomic_load(&budget.used) <= budget.limit / 2);
     }
-    assert_int_equal(layouts(x), 6);
+    assert_int_equal(tiers_layouts(x), 6);
     rt_session_free(x->tier[1]);
     x->tier[1] = NULL;
     assert_int_equal(atomic_load(&budget.used), 0);
 }
 
 struct runner {
-    struct fixture *x;
+    struct tiers *x;
     int first;
     pthread_t thread;
 };
@@ -628,7 +548,7 @@ static void *run_many(void *arg)
 
 static void shapes_may_change_on_many_threads(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct runner r[4];
     char in[32], name[32];
     constants(x);
@@ -638,7 +558,7 @@ static void shapes_may_change_on_many_threads(void **state)
         snprintf(in, sizeof in, "v%d", i - 1);
         node(x, name, "Neg", in, "T=float");
     }
-    open_sessions(x, "x", (const char *[]){"v20"}, 1);
+    tiers_open(x, "x", (const char *[]){"v20"}, 1);
     for (int i = 0; i < 4; i++) {
         r[i] = (struct runner){.x = x, .first = i * 5};
         assert_int_equal(pthread_create(&r[i].thread, NULL, run_many, &r[i]), 0);
@@ -647,7 +567,7 @@ static void shapes_may_change_on_many_threads(void **state)
         pthread_join(r[i].thread, NULL);
 }
 
-static void run_rows(struct fixture *x, int n)
+static void run_rows(struct tiers *x, int n)
 {
     struct rt_tensor t = rows(n), y;
     assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
@@ -657,7 +577,7 @@ static void run_rows(struct fixture *x, int n)
 
 static void a_shape_is_compiled_when_it_recurs(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct rt_library *l = NULL;
     const char *feed = "x", *fetch = "y";
     struct rt_session_options options = {.registry = x->ops};
@@ -671,22 +591,22 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
     for (int i = 0; i < 4; i++)
         run_rows(x, 3);
-    assert_int_equal(layouts(x), 0);
+    assert_int_equal(tiers_layouts(x), 0);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
-    assert_int_equal(layouts(x), 1);
+    assert_int_equal(tiers_layouts(x), 1);
     struct rt_shape shape = {.rank = 2, .dim = {9, 4}};
     rt_callable_want(x->call[1], &shape);
-    assert_int_equal(layouts(x), 1);
+    assert_int_equal(tiers_layouts(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
-    assert_int_equal(layouts(x), 2);
+    assert_int_equal(tiers_layouts(x), 2);
     rt_callable_want(x->call[1], &shape); /* it is there */
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
 
 static void a_compiler_does_so_beside_the_runs(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct rt_compiler *compiler = rt_compiler_new();
     const char *feed = "x", *fetch = "y";
     struct rt_session_options options = {.registry = x->ops, .compiler = compiler};
@@ -703,7 +623,7 @@ static void a_compiler_does_so_beside_the_runs(void **state)
             run_rows(x, i % 10);
         if (round < 2) {
             rt_compiler_wait(compiler);
-            assert_int_equal(layouts(x), 10);
+            assert_int_equal(tiers_layouts(x), 10);
         } /* else it may be at it still */
         rt_session_free(x->tier[1]);
         x->tier[1] = NULL;
@@ -713,7 +633,7 @@ static void a_compiler_does_so_beside_the_runs(void **state)
 
 static void a_compiler_leaves_what_is_compiled_at_once(void **state)
 {
-    struct fixture *x = *state;
+    struct tiers *x = *state;
     struct rt_compiler *compiler = rt_compiler_new();
     const char *feed = "x", *fetch = "y";
     struct rt_library *l = NULL;
@@ -729,24 +649,24 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     for (int i = 0; i < 40; i++) /* it may be at these */
         run_rows(x, i % 10);
     rt_session_loading(x->tier[1], true);
-    const int before = layouts(x) + rt_session_compile(x->tier[1]);
+    const int before = tiers_layouts(x) + rt_session_compile(x->tier[1]);
     assert_int_equal(before, 10);
     for (int n = 20; n < 25; n++)
         run_rows(x, n);
     rt_callable_want(x->call[1], &shape);
     rt_compiler_wait(compiler);
-    assert_int_equal(layouts(x), 10);
+    assert_int_equal(tiers_layouts(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);
     run_rows(x, 30); /* left to the compiler */
     rt_session_loading(x->tier[1], false);
     rt_compiler_wait(compiler);
-    assert_int_equal(layouts(x), 17);
+    assert_int_equal(tiers_layouts(x), 17);
     rt_session_free(x->tier[1]);
     x->tier[1] = NULL;
     rt_compiler_free(compiler);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tiers_tear_down)
 
 int main(void)
 {
