@@ -15,7 +15,8 @@
 
 enum {
     LANES = 32,
-    WORK = 4, /* of an element: it is read three times and written */
+    WORK = 4,      /* of an element: it is read three times and written */
+    OWN = 1 << 17, /* of a core's elements: as much as stays in its cache */
 };
 
 /* Inputs 1 and 2, -1: not there. */
@@ -263,8 +264,12 @@ static enum rt_status run(struct rt_run *r)
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
-    return k->is_plain ? kn_parallel_rows(r, k->n_rows, WORK * k->n, 1, run_rows, &j)
-                       : run_any(r, &j);
+    if (!k->is_plain)
+        return run_any(r, &j);
+    /* Few enough rows that each core still has those that it has made itself. */
+    const int64_t width = rt_run_width(r), own = (k->n_rows - 1) / width + 1;
+    const int64_t step = own * k->n <= OWN && own >= KN_OWN_ROWS ? own : 1;
+    return kn_parallel_rows(r, k->n_rows, WORK * k->n, step, run_rows, &j);
 }
 
 static const struct rt_schema schema = {
