@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "runtime/describe.h"
+#include "runtime/parallel.h"
 #include "runtime/session.h"
 #include "tests/support/registry.h"
 
@@ -71,6 +73,47 @@ static void clear_golden(struct golden *g)
     free(g->graph);
     rt_tensor_clear(&g->x);
     rt_tensor_clear(&g->y);
+}
+
+/* Whether some layer of the plan runs on several cores. */
+static bool is_cut(struct rt_callable *c)
+{
+    struct rt_arena *arena = rt_arena_new(1 << 22);
+    struct rt_described_plan plan;
+    struct rt_error err;
+    bool cut = false;
+    assert_non_null(arena);
+    assert_ok(rt_callable_describe(c, arena, &plan, &err), &err);
+    for (int i = 0; i < plan.n_nodes; i++)
+        cut = cut || (plan.node[i].kernel && strcmp(plan.node[i].kernel, "rnn.cores") == 0);
+    rt_arena_free(arena);
+    return cut;
+}
+
+/* What the graph makes of x on these cores; *cut: whether a layer was. */
+static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
+                                struct rt_parallel *cores, struct rt_tensor *y, bool *cut,
+                                struct rt_error *err)
+{
+    /* What is chosen by timing need not be the same twice. */
+    const struct rt_session_options options = {
+        .registry = test_registry, .parallel = cores, .tuning = {.no_autotune = true}};
+    const char *feed = "x:0";
+    const struct rt_call_spec spec = {
+        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    *y = (struct rt_tensor){0};
+    *cut = false;
+    assert_ok(rt_library_import(&l, graph, test_registry, err), err);
+    assert_ok(rt_session_new(&s, l, &options, err), err);
+    assert_ok(rt_session_prepare(s, &spec, &c, err), err);
+    const enum rt_status st = rt_callable_run(c, x, y, NULL, err);
+    if (!st)
+        *cut = is_cut(c);
+    rt_session_free(s);
+    return st;
 }
 
 /* What the graph makes of x; *nodes: how many nodes ran. */
@@ -165,6 +208,24 @@ static void keras_layers_answer_as_in_tensorflow(void **state)
 
 /* ---- other shapes ---- */
 
+/* For the graph, of its type and depth. */
+static void make_input(const struct golden *g, int64_t first, int64_t second, float odd,
+                       struct rt_tensor *x)
+{
+    struct rt_error err;
+    const bool words = g->x.dtype == RT_I32;
+    assert_ok(rt_tensor_new(x, NULL, words ? RT_I32 : RT_F32, words ? 2 : 3,
+                            (int64_t[]){first, second, g->x.dim[2]}, &err),
+              &err);
+    for (int64_t k = 0; k < rt_tensor_count(x); k++)
+        if (words) /* 0 is masked */
+            ((int32_t *)x->data)[k] = (int32_t)((k * 7919 + 13) % 1000 % 3 ? k % 20 : 0);
+        else
+            ((float *)x->data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
+    if (!words && rt_tensor_count(x) > 30)
+        ((float *)x->data)[30] = odd;
+}
+
 static void shaped(const char *name, const struct golden *g)
 {
     const int64_t dims[][2] = {{0, 4},   {1, 1},   {1, 7}, {2, 0}, {5, 7},
@@ -175,17 +236,7 @@ static void shaped(const char *name, const struct golden *g)
         struct rt_tensor x, a, b;
         int64_t nodes;
         char what[300];
-        const bool words = g->x.dtype == RT_I32;
-        assert_ok(rt_tensor_new(&x, NULL, words ? RT_I32 : RT_F32, words ? 2 : 3,
-                                (int64_t[]){dims[i][0], dims[i][1], g->x.dim[2]}, &err),
-                  &err);
-        for (int64_t k = 0; k < rt_tensor_count(&x); k++)
-            if (words) /* 0 is masked */
-                ((int32_t *)x.data)[k] = (int32_t)((k * 7919 + 13) % 1000 % 3 ? k % 20 : 0);
-            else
-                ((float *)x.data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
-        if (!words && rt_tensor_count(&x) > 30)
-            ((float *)x.data)[30] = i % 2 ? INFINITY : NAN;
+        make_input(g, dims[i][0], dims[i][1], i % 2 ? INFINITY : NAN, &x);
         const enum rt_status p = ask(graph, g->fetch, &x, true, &a, &nodes, &err);
         const enum rt_status q = ask(graph, g->fetch, &x, false, &b, &nodes, &err);
         snprintf(what, sizeof what, "%s, batch %d, %d steps", name, (int)dims[i][0],
@@ -201,6 +252,50 @@ static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
 {
     (void)state;
     each_golden(shaped);
+}
+
+/* ---- several cores ---- */
+
+static int n_cut;
+
+static void on_cores(const char *name, const struct golden *g)
+{
+    const int64_t dims[][2] = {{403, 51}, {3001, g->x.dim[1]}};
+    const int widths[] = {2, 3, 7};
+    const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
+    bool cut, ever = false;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        struct rt_error err, other;
+        struct rt_tensor x, one, many;
+        make_input(g, dims[i][0], dims[i][1], NAN, &x);
+        const enum rt_status st = ask_cores(graph, g->fetch, &x, NULL, &one, &cut, &err);
+        assert_false(cut);
+        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+            struct rt_parallel *p = rt_parallel_new(widths[w], widths[w]);
+            assert_non_null(p);
+            assert_int_equal(ask_cores(graph, g->fetch, &x, p, &many, &cut, &other), st);
+            rt_parallel_free(p);
+            ever = ever || cut;
+            if (st)
+                assert_string_equal(rt_error_text(&other), rt_error_text(&err));
+            else if (rt_tensor_bytes(&many) != rt_tensor_bytes(&one) ||
+                     memcmp(many.data, one.data, rt_tensor_bytes(&one)) != 0)
+                fail_msg("%s, batch %d, %d steps: other bits on %d cores", name, (int)dims[i][0],
+                         (int)dims[i][1], widths[w]);
+            rt_tensor_clear(&many);
+        }
+        rt_tensor_clear(&x);
+        rt_tensor_clear(&one);
+    }
+    n_cut += ever;
+}
+
+static void layers_answer_the_same_bits_on_any_number_of_cores(void **state)
+{
+    (void)state;
+    n_cut = 0;
+    each_golden(on_cores);
+    assert_true(n_cut >= 50);
 }
 
 /* ---- damaged graphs ---- */
@@ -302,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keras_layers_answer_as_in_tensorflow),
         cmocka_unit_test(other_batches_and_lengths_answer_as_the_loop_does),
+        cmocka_unit_test(layers_answer_the_same_bits_on_any_number_of_cores),
         cmocka_unit_test(graphs_that_differ_in_one_place_answer_as_the_loop_does),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
