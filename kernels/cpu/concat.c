@@ -1,5 +1,6 @@
 /* Concat, ConcatV2, ConcatOffset. */
 #include "kernels/cpu/array.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/entry.h"
 
 #include <stdio.h>
@@ -88,6 +89,29 @@ static enum rt_status concat_infer(struct rt_infer *x)
     return st ? st : kn_concat_shape(v, n, axis, &x->out[0].shape, x->err);
 }
 
+struct joined {
+    const struct rt_tensor *v;
+    int n, axis;
+    int64_t inner, unit; /* elements of one row of the output; of one index of the axis in it */
+};
+
+static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct joined *j = arg;
+    const struct rt_tensor *o = &r->out[0];
+    enum rt_status st = RT_OK;
+
+    for (int64_t k = 0, at = from * j->inner; k < j->n && !st; k++) {
+        const int64_t len = j->unit * j->v[k].dim[j->axis];
+        const struct kn_walk w = {
+            .rank = 2, .dim = {to - from, len}, .dst = {j->inner, 1}, .src = {len, 1}};
+        if (len)
+            st = kn_walk_copy(kn_dtype(o), &w, kn_at_mut(o, at), kn_at(&j->v[k], from * len), r);
+        at += len;
+    }
+    return st;
+}
+
 static enum rt_status concat_run(struct rt_run *r)
 {
     const bool first = axis_is_first(r->node);
@@ -99,22 +123,14 @@ static enum rt_status concat_run(struct rt_run *r)
     if (st || (st = concat_axis(r->node, &r->in[first ? 0 : n], v[0].rank, &axis, r->err)))
         return st;
     const struct rt_tensor *o = &r->out[0];
-    const enum rt_dtype dt = kn_dtype(o);
-    int64_t outer = 1, inner = 1, at = 0;
+    int64_t outer = 1, inner = 1;
     for (int i = 0; i < o->rank; i++)
         *(i < axis ? &outer : &inner) *= o->dim[i];
     if (outer * inner == 0)
         return RT_OK;
-    const int64_t unit = inner / o->dim[axis];
-    for (int k = 0; k < n; k++) {
-        const int64_t len = unit * v[k].dim[axis];
-        const struct kn_walk w = {
-            .rank = 2, .dim = {outer, len}, .dst = {inner, 1}, .src = {len, 1}};
-        if (len && (st = kn_walk_copy(dt, &w, kn_at_mut(o, at), v[k].data, r)))
-            return st;
-        at += len;
-    }
-    return RT_OK;
+    struct joined j = {v, n, axis, inner, inner / o->dim[axis]};
+    return rt_dtype_is_plain(kn_dtype(o)) ? kn_parallel_rows(r, outer, 2 * inner, 1, some_rows, &j)
+                                          : some_rows(r, &j, 0, outer);
 }
 
 /* Rows stay rows along any axis but the joined one, where all inputs must agree. An input that is

@@ -167,16 +167,17 @@ bool kn_conv_cut_shared(const struct kn_conv_shape *g, bool after, int width,
     if (most < 2)
         return false;
     kn_conv_cut_alone(g, after, cut);
-    const int64_t n = kn_conv_cut_count(g, cut);
-    if (n >= 2 * most || n == most)
+    const int64_t n = kn_conv_cut_count(g, cut), out = g->axis[0].out, rows = cut->rows;
+    if (n % most == 0 || n >= 4 * most)
         return true;
     cut->rows = 0;
     if (g->batch % most == 0 || g->batch >= 4 * most || g->transposed) {
         const int64_t images = (g->batch + most - 1) / most;
-        cut->images = images < cut->images ? images : cut->images;
+        cut->images = kn_even_parts(g->batch, images < cut->images ? images : cut->images, most);
         return kn_conv_cut_count(g, cut) > 1;
     }
+    const int64_t fair = (out * g->batch + most - 1) / most;
     cut->images = 1;
-    cut->rows = even_blocks(g->axis[0].out, (double)(g->axis[0].out * g->batch / most));
-    return cut->rows < g->axis[0].out ? can_cut_rows(g, cut) : g->batch > 1 && !(cut->rows = 0);
+    cut->rows = kn_even_parts(out, rows && rows < fair ? rows : fair, most);
+    return cut->rows < out ? can_cut_rows(g, cut) : g->batch > 1 && !(cut->rows = 0);
 }

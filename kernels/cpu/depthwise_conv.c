@@ -128,7 +128,10 @@ enum rt_status kn_depthwise_conv(struct rt_run *r)
     const struct state *s = r->state;
     const struct kn_depthwise *d = &s->d;
     float *dst = kn_tail_output(&s->tail, r, r->scratch);
-    const int64_t work = d->x.out * d->channels * d->y.size * d->x.size / 8 + 1;
+    /* What is more than a clip takes as long as eight taps, a value that is read or written two. */
+    const int64_t ends = s->d.act > RT_ACT_RELU6 || s->tail.act > RT_ACT_RELU6 ? 8 : 0;
+    const int64_t steps = d->y.size * d->x.size + 2 * d->y.stride * d->x.stride + ends;
+    const int64_t work = d->x.out * d->channels * steps / 8 + 1;
     const enum rt_status st = kn_parallel_rows(r, s->batch * d->y.out, work, 1, some_rows, dst);
     return st ? st : kn_tail_spread(&s->tail, r, dst);
 }

@@ -4,7 +4,8 @@
 
 enum {
     PART = 1 << 16, /* work of a part, at least: what takes some 20 microseconds */
-    PARTS = 4,      /* per core, at most, so that a slow one does less of them */
+    PARTS = 4,      /* per core, so that a slow one does less of them; or some more, where */
+    EVEN = 16,      /* cores would then wait for the last one less than such a part of the time */
 };
 
 struct job {
@@ -36,6 +37,19 @@ static enum rt_status run(struct job *j)
     return atomic_load(&j->failed) ? j->r->err->code : RT_OK;
 }
 
+/* Rows of a part, if so many parts of n come out nearly even on `width` cores; or of a few more. */
+static int64_t even_rows(int64_t n, int64_t parts, int64_t width)
+{
+    const int64_t first = (n - 1) / parts + 1;
+
+    for (int64_t i = parts; i <= PARTS * parts && i <= n; i++) {
+        const int64_t rows = (n - 1) / i + 1, rounds = ((n - 1) / rows / width + 1) * rows;
+        if (rounds - n / width <= n / width / EVEN)
+            return rows;
+    }
+    return first;
+}
+
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg)
 {
@@ -49,8 +63,7 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
     const int64_t most = (int64_t)width * PARTS;
     const int64_t parts = all / PART < (double)most ? (int64_t)(all / PART) : most;
     struct job j = {.r = r, .rows = rows, .arg = arg, .n = n};
-    j.per_part = (n + parts - 1) / parts;
-    j.per_part = (j.per_part + step - 1) / step * step;
+    j.per_part = even_rows((n - 1) / step + 1, parts, width) * step;
     return run(&j);
 }
 

@@ -8,8 +8,10 @@
 #include "kernels/cpu/types.h"
 
 enum {
-    LINE = 16,       /* floats in a cache line */
-    LEAST_TILES = 32 /* in a block: transformed weights are read once per block */
+    LINE = 16,        /* floats in a cache line */
+    LEAST_TILES = 32, /* in a block: transformed weights are read once per block */
+    NEAR = 1 << 20,   /* bytes of them that each core may as well read for a block of its own */
+    TRANSFORM = 16,   /* products in the time of one value's transform */
 };
 
 bool kn_tiles_solve(struct kn_tiles *t)
@@ -29,6 +31,13 @@ bool kn_tiles_solve(struct kn_tiles *t)
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
     if (block < LEAST_TILES)
         block = LEAST_TILES;
+    t->product = (struct kn_product){.k = t->ci, .n = t->co};
+    if (!kn_product_solve(&t->product))
+        return false;
+    t->pack_step = (int64_t)(kn_product_pack_bytes(&t->product) / sizeof(float));
+    const double shares = kn_tiles_work(t) / KN_SHARE;
+    if (tiles <= block && t->cores > 1 && shares >= 2 && kn_tiles_pack_bytes(t) <= NEAR)
+        block = (tiles - 1) / (shares < t->cores ? (int64_t)shares : t->cores) + 1;
     t->block = kn_even_parts(tiles, block, t->cores);
     if (__builtin_mul_overflow(t->block + 1, t->places * (t->ci + t->co) * 8, &bytes))
         return false;
@@ -37,10 +46,6 @@ bool kn_tiles_solve(struct kn_tiles *t)
     t->in_step = t->block * t->ci + LINE;
     t->out_step = t->block * t->co + LINE;
     t->results = t->places * t->in_step;
-    t->product = (struct kn_product){.k = t->ci, .n = t->co};
-    if (!kn_product_solve(&t->product))
-        return false;
-    t->pack_step = (int64_t)(kn_product_pack_bytes(&t->product) / sizeof(float));
     return true;
 }
 
@@ -67,8 +72,9 @@ int64_t kn_tiles_in_block(const struct kn_tiles *t, int64_t block)
 
 double kn_tiles_work(const struct kn_tiles *t)
 {
-    return (double)kn_tiles_blocks(t) * (double)t->block * (double)t->places * (double)t->ci *
-           (double)t->co;
+    const double in = (double)t->ci, out = (double)t->co;
+    return (double)(t->batch * t->h * t->w) * (double)t->places *
+           (in * out + TRANSFORM * (in + out));
 }
 
 struct kn_tile kn_tiles_at(const struct kn_tiles *t, int64_t block, int64_t i)
@@ -78,7 +84,7 @@ struct kn_tile kn_tiles_at(const struct kn_tiles *t, int64_t block, int64_t i)
 }
 
 void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t tiles, int64_t from,
-                       int64_t to, float *room)
+                       int64_t to, int64_t first, int64_t end, float *room)
 {
     float *results = room + t->results;
 
@@ -87,7 +93,9 @@ void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t ti
             kn_product_whole(&t->product, packed + i * t->pack_step, room + i * t->in_step,
                              results + i * t->out_step, tiles);
         if (i + 1 < to)
-            part.next = part.packed + t->pack_step;
+            part.next = part.packed + t->pack_step + first * t->product.panel * t->ci;
+        part.from = first;
+        part.to = end;
         kn_product_run(&t->product, &part, NULL);
     }
 }

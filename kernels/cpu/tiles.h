@@ -19,7 +19,7 @@ struct kn_tiles {
     int64_t batch, out_h, out_w, ci, co;
     int64_t window_h, window_w; /* inputs that an output is a sum over */
     int64_t tile_h, tile_w;     /* outputs of a tile */
-    int cores; /* blocks are worked on by: more than those are a like number for each; 0: one */
+    int cores; /* blocks are worked on by: those are a like number for each, or one; 0: one */
     /* by kn_tiles_solve */
     int64_t h, w; /* tiles of an image: rows of them, and in each */
     int64_t places;
@@ -38,7 +38,7 @@ size_t kn_tiles_room_bytes(const struct kn_tiles *t);
 /* Blocks are independent of each other; each has so many tiles. */
 int64_t kn_tiles_blocks(const struct kn_tiles *t);
 int64_t kn_tiles_in_block(const struct kn_tiles *t, int64_t block);
-/* Multiplications in all products of all blocks. */
+/* Multiplications in all products of all blocks, with the transforms as so many of them. */
 double kn_tiles_work(const struct kn_tiles *t);
 
 struct kn_tile {
@@ -46,9 +46,10 @@ struct kn_tile {
 };
 struct kn_tile kn_tiles_at(const struct kn_tiles *t, int64_t block, int64_t i);
 
-/* The products of a block of so many tiles at the places [from, to). */
+/* The products of a block of so many tiles at the places [from, to), as far as they make the
+ * panels [first, end) of output channels. */
 void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t tiles, int64_t from,
-                       int64_t to, float *room);
+                       int64_t to, int64_t first, int64_t end, float *room);
 
 /*
  * How far sums by tiles are from direct ones for a filter and the same made-up image. That is x,

@@ -153,7 +153,8 @@ void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const 
     float *room = scratch, *patch = room + kn_tiles_room_bytes(&w->tiles) / sizeof(float);
 
     kn_winograd_inputs(w, src, block, 0, tiles, room, patch);
-    kn_tiles_multiply(&w->tiles, packed, tiles, 0, w->tiles.places, room);
+    kn_tiles_multiply(&w->tiles, packed, tiles, 0, w->tiles.places, 0, w->tiles.product.panels,
+                      room);
     kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, finish, arg);
 }
 

@@ -260,8 +260,8 @@ static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int6
     const struct kn_tiles *t = &j->s->w.tiles;
     (void)r;
     (void)slot;
-    kn_tiles_multiply(t, j->packed, j->tiles, i * j->step, end_of(j, i, t->places),
-                      (void *)j->scratch);
+    kn_tiles_multiply(t, j->packed, j->tiles, i * j->step, end_of(j, i, t->places), 0,
+                      t->product.panels, (void *)j->scratch);
     return RT_OK;
 }
 

@@ -47,7 +47,8 @@ bool kn_line_solve(struct kn_line *l)
                                  .window_h = l->down ? l->taps : 1,
                                  .window_w = l->down ? 1 : l->taps,
                                  .tile_h = l->down ? KN_LINE_TILE : 1,
-                                 .tile_w = l->down ? 1 : KN_LINE_TILE};
+                                 .tile_w = l->down ? 1 : KN_LINE_TILE,
+                                 .cores = l->cores};
     return kn_tiles_solve(&l->tiles);
 }
 
@@ -127,9 +128,15 @@ static void inputs(const struct kn_line *l, const float *src, int64_t block, int
     }
 }
 
+/* Channels [from, to) of them. */
 static void outputs(const struct kn_line *l, const float *p, int64_t block, int64_t tiles,
-                    float *dst, float *patch, const struct kn_line_ends *ends)
+                    int64_t from, int64_t to, float *dst, float *patch,
+                    const struct kn_line_ends *whole)
 {
+    struct kn_line_ends some = *whole;
+    const struct kn_line_ends *ends = &some;
+    if (some.shift)
+        some.shift += from;
     const int64_t length = l->down ? l->out_h : l->out_w;
     const int64_t pixel = (l->down ? l->out_w : 1) * l->co;
 
@@ -140,7 +147,8 @@ static void outputs(const struct kn_line *l, const float *p, int64_t block, int6
         float *y = dst + ((t.image * l->out_h + t.y) * l->out_w + t.x) * l->co;
         float *sums = ends->apart ? patch : y;
         const int64_t step = ends->apart ? l->co : pixel;
-        l->loops->output(l->taps, p + i * l->co, l->tiles.out_step, l->co, sums, step, count, ends);
+        l->loops->output(l->taps, p + i * l->co + from, l->tiles.out_step, to - from, sums + from,
+                         step, count, ends);
         if (ends->finish && l->down)
             for (int64_t k = 0; k < count; k++)
                 ends->finish(ends->arg, y + k * pixel, sums + k * step, 1);
@@ -150,14 +158,16 @@ static void outputs(const struct kn_line *l, const float *p, int64_t block, int6
 }
 
 void kn_line_run_block(const struct kn_line *l, const float *src, const float *packed, float *dst,
-                       int64_t block, void *scratch, const struct kn_line_ends *ends)
+                       int64_t block, int64_t from, int64_t to, void *scratch,
+                       const struct kn_line_ends *ends)
 {
+    const int64_t panel = l->tiles.product.panel, end = to * panel < l->co ? to * panel : l->co;
     const int64_t tiles = kn_tiles_in_block(&l->tiles, block);
     float *room = scratch, *patch = room + kn_tiles_room_bytes(&l->tiles) / sizeof(float);
 
     inputs(l, src, block, tiles, room);
-    kn_tiles_multiply(&l->tiles, packed, tiles, 0, l->tiles.places, room);
-    outputs(l, room + l->tiles.results, block, tiles, dst, patch, ends);
+    kn_tiles_multiply(&l->tiles, packed, tiles, 0, l->tiles.places, from, to, room);
+    outputs(l, room + l->tiles.results, block, tiles, from * panel, end, dst, patch, ends);
 }
 
 double kn_line_error(const struct kn_line *l, const float *filter, const float *scale,
@@ -176,6 +186,6 @@ double kn_line_error(const struct kn_line *l, const float *filter, const float *
 
     if (!kn_line_solve(&one) || !kn_tiles_begin(&t, &one.tiles, kn_line_scratch_bytes(&one)))
         return NAN;
-    kn_line_run_block(&one, t.x, packed, t.y, 0, t.scratch, &none);
+    kn_line_run_block(&one, t.x, packed, t.y, 0, 0, one.tiles.product.panels, t.scratch, &none);
     return kn_tiles_end(&t, filter, scale);
 }

@@ -25,6 +25,7 @@ struct kn_line {
     int64_t batch, in_h, in_w, out_h, out_w;
     int64_t before; /* padding along the line; there is none across */
     int64_t ci, co;
+    int cores; /* as in tiles.h */
     /* by kn_line_solve */
     struct kn_tiles tiles;
     const struct kn_line_loops *loops;
@@ -51,9 +52,11 @@ struct kn_line_ends {
     void *arg;
     bool apart;
 };
-/* scratch: 64-byte aligned, of whoever calls. */
+/* The outputs of panels [from, to) of channels in a block, those that `finish` is called for being
+ * all. scratch: 64-byte aligned, of whoever calls. */
 size_t kn_line_scratch_bytes(const struct kn_line *l);
 void kn_line_run_block(const struct kn_line *l, const float *src, const float *packed, float *dst,
-                       int64_t block, void *scratch, const struct kn_line_ends *ends);
+                       int64_t block, int64_t from, int64_t to, void *scratch,
+                       const struct kn_line_ends *ends);
 
 #endif

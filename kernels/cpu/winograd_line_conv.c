@@ -13,14 +13,15 @@ struct state {
     int shift; /* input that the outputs get added; 0: none */
     const struct rt_pack *filter;
     bool empty;
-    int64_t slots; /* blocks at a time */
-    size_t odd_at; /* in scratch: what an odd tail starts from */
+    int64_t slots;          /* parts at a time: */
+    int64_t panels, groups; /* so many of the product's, and how many such there are of a block */
+    size_t odd_at;          /* in scratch: what an odd tail starts from */
 };
 
 enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
 static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
 
-static bool solve(const struct kn_conv_shape *g, struct kn_line *l)
+static bool solve(const struct kn_conv_shape *g, int cores, struct kn_line *l)
 {
     const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
     const bool down = x->size == 1;
@@ -40,7 +41,8 @@ static bool solve(const struct kn_conv_shape *g, struct kn_line *l)
                           .out_w = x->out,
                           .before = along->lo,
                           .ci = g->ci,
-                          .co = g->co};
+                          .co = g->co,
+                          .cores = cores};
     return kn_line_solve(l);
 }
 
@@ -54,7 +56,7 @@ int kn_line_can(const struct rt_prep *p)
     quiet.err = &ignored;
     return !p->tuning->no_winograd && p->in[1].value && p->out[0].dtype == RT_F32 &&
                    !kn_channels_first(p->node) && kn_conv_prepare(&quiet, &g) == RT_OK &&
-                   solve(&g, &l)
+                   solve(&g, 1, &l)
                ? 3
                : 0;
 }
@@ -125,6 +127,21 @@ static void share_tail(struct state *s)
     t->act = RT_ACT_NONE;
 }
 
+/* Each core has as many blocks; of one alone, output channels: a part of the weights to read. What
+ * is done behind the outputs is done for whole pixels. */
+static void share(struct state *s, int64_t width)
+{
+    const int64_t panels = s->l.tiles.product.panels, blocks = kn_tiles_blocks(&s->l.tiles);
+
+    s->panels = panels;
+    if (blocks == 1 && width > 1 && !kn_tail_any(&s->tail))
+        s->panels = kn_even_parts(panels, (panels + width - 1) / width, width);
+    s->groups = (panels + s->panels - 1) / s->panels;
+    s->slots = blocks * s->groups;
+    s->slots = s->slots > width ? width : s->slots;
+    s->slots = s->slots < 1 ? 1 : s->slots;
+}
+
 enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
@@ -136,7 +153,7 @@ enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
     enum rt_status st = kn_conv_prepare(p, &g);
     if (st)
         return st;
-    if (!solve(&g, &s->l))
+    if (!solve(&g, rt_prep_width(p), &s->l))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
     if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
@@ -147,11 +164,8 @@ enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
     s->tail.scale = scale ? 0 : s->tail.scale;
     share_tail(s);
     const double work = kn_tiles_work(&s->l.tiles);
-    const int64_t blocks = kn_tiles_blocks(&s->l.tiles);
     const int64_t most = work / KN_SHARE < 64 ? (int64_t)(work / KN_SHARE) : 64;
-    s->slots = rt_prep_width(p) < most ? rt_prep_width(p) : most;
-    s->slots = s->slots > blocks ? blocks : s->slots;
-    s->slots = s->slots < 1 ? 1 : s->slots;
+    share(s, rt_prep_width(p) < most ? rt_prep_width(p) : most);
     s->odd_at = (size_t)s->slots * kn_padded(kn_line_scratch_bytes(&s->l));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
@@ -175,11 +189,12 @@ static void finish(void *arg, float *y, float *sums, int64_t pixels)
         kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->l.co);
 }
 
-static enum rt_status some_block(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct state *s = r->state;
     struct finish f = {s, r, arg};
     struct kn_line_ends ends = s->ends;
+    const int64_t from = i % s->groups * s->panels, left = s->l.tiles.product.panels - from;
 
     if (i >= s->slots && rt_run_check(r))
         return r->err->code;
@@ -187,7 +202,8 @@ static enum rt_status some_block(struct rt_run *r, void *arg, int64_t i, int64_t
     ends.finish = kn_tail_any(&s->tail) ? finish : NULL;
     ends.arg = &f;
     ends.apart = kn_tail_joins(&s->tail);
-    kn_line_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i,
+    kn_line_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i / s->groups, from,
+                      from + (left < s->panels ? left : s->panels),
                       (char *)r->scratch + (size_t)slot * kn_padded(kn_line_scratch_bytes(&s->l)),
                       &ends);
     return RT_OK;
@@ -201,6 +217,6 @@ enum rt_status kn_line_conv(struct rt_run *r)
     if (s->empty)
         return RT_OK;
     const enum rt_status st =
-        kn_parallel_parts(r, kn_tiles_blocks(&s->l.tiles), s->slots, some_block, dst);
+        kn_parallel_parts(r, kn_tiles_blocks(&s->l.tiles) * s->groups, s->slots, some_part, dst);
     return st ? st : kn_tail_spread(&s->tail, r, dst);
 }

@@ -88,6 +88,20 @@ static void what_is_large_is_cut_into_rows(void **state)
     assert_true(kn_conv_cut_count(&large, &cut) >= 4);
 }
 
+static void cores_have_as_many_rows_each(void **state)
+{
+    static const int64_t in[] = {7, 14, 35, 73, 112};
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (int width = 2; width < 4; width++) {
+            const struct kn_conv_shape g = shape(1, in[i], 256, 256, 3, 1, 1);
+            struct kn_conv_cut cut;
+            assert_true(kn_conv_cut_shared(&g, false, width, &cut));
+            const int64_t n = kn_conv_cut_count(&g, &cut), each = (n - 1) / width + 1;
+            assert_in_range(each * cut.rows * width, in[i], in[i] + in[i] / 3);
+        }
+}
+
 static void a_transpose_is_cut_by_images_only(void **state)
 {
     struct kn_conv_shape g = shape(16, 112, 64, 64, 3, 1, 1);
@@ -107,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_make_every_output_once),
         cmocka_unit_test(what_is_large_is_cut_into_rows),
+        cmocka_unit_test(cores_have_as_many_rows_each),
         cmocka_unit_test(a_transpose_is_cut_by_images_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
