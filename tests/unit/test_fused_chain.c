@@ -376,6 +376,41 @@ static void a_bias_is_as_picky_as_alone(void **state)
     }
 }
 
+/* Tensors of other shapes may be said to be unequal, which no chain does. */
+static void unequal_shapes_may_be_unequal(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct run x;
+        begin(&x, 4);
+        x.in[0] = random_tensor(2, (int64_t[]){2, 3});
+        x.in[1] = random_tensor(1, (int64_t[]){4});
+        x.in[2] = random_tensor(2, (int64_t[]){2, 3});
+        x.in[3] = random_tensor(2, (int64_t[]){2, 3});
+        gd_node(&x.g, "c", k ? "NotEqual" : "Equal", "x0 x1",
+                "T=float incompatible_shape_error=false");
+        gd_node(&x.g, "y", "SelectV2", "c x2 x3", "T=float");
+        compare(&x, 0);
+        end(&x);
+    }
+}
+
+/* What a node waits for may fail. */
+static void a_node_that_waits_stays(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 1);
+    x.in[0] = random_tensor(1, (int64_t[]){5});
+    gd_node(&x.g, "no", "Const", "", "dtype=bool value=bool<>:0");
+    gd_node(&x.g, "check", "Assert", "no x0", "T=[float]");
+    gd_node(&x.g, "e", "Exp", "x0 ^check", "T=float");
+    gd_node(&x.g, "y", "Neg", "e", "T=float");
+    for (int fused = 0; fused < 2; fused++)
+        assert_fails(run_with(&x, !fused), RT_INVALID_ARGUMENT, &err, "assertion failed");
+    end(&x);
+}
+
 static void shapes_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -591,6 +626,8 @@ int main(void)
         cmocka_unit_test(a_gate_and_a_sum_are_one_node),
         cmocka_unit_test(what_others_see_stays),
         cmocka_unit_test(a_bias_is_as_picky_as_alone),
+        cmocka_unit_test(unequal_shapes_may_be_unequal),
+        cmocka_unit_test(a_node_that_waits_stays),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(long_lines_are_cut_into_pieces),
         cmocka_unit_test(what_only_chains_read_is_never_joined),

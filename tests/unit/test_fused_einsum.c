@@ -91,10 +91,12 @@ static void what_is_no_dense_layer_gives_the_same(void **state)
         {"abc,dc->abd", "6,4", "6", 0},       {"abc,cd->adb", "4,6", "2", 0},
         {"abc,bcd->bad", "2,4,3", "3", 0},    {"abc,cbd->ad", "4,2,3", "3", 0},
         {"...c,cd->...d", "4,6", "6", 0},     {"abc,acd->abd", "3,4,2", "2", 0},
-        {"abc,def->abcdef", "2,3,4", "4", 0},
+        {"abc,def->abcdef", "2,3,4", "4", 0}, {"abc,cde->abed", "4,2,3", "2", 0},
     };
+    static const struct form diagonal = {"abb,bbc->ac", "2,2,6", "6", 0};
     for (size_t f = 0; f < sizeof others / sizeof *others; f++)
         compare(&others[f], 3, (int64_t[]){3, 2, 4}, NULL, 0);
+    compare(&diagonal, 3, (int64_t[]){3, 2, 2}, NULL, 0);
 }
 
 static void an_input_that_does_not_fit_is_refused_alike(void **state)
