@@ -44,6 +44,15 @@ enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, s
     return RT_OK;
 }
 
+enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const struct pl_own *by,
+                          struct rt_error *err)
+{
+    const enum rt_status st = pl_make_own(g, node[0], by, err);
+    for (int k = 1; k < n && !st; k++)
+        g->node[node[k]].kind = PL_GONE;
+    return st;
+}
+
 /*
  * A function's stateful nodes must run, whoever reads them; but a lookup in a variable that is
  * frozen by now is pure, and runs anyway where a node reads it that runs.

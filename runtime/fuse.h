@@ -31,6 +31,10 @@ bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
 enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
                             int rank, struct rt_error *err);
 
+/* Makes node[0] this op, which does what all n of them did: the others are gone. */
+enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const struct pl_own *by,
+                          struct rt_error *err);
+
 enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err); /* before tails */
 enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);

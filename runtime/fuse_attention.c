@@ -368,9 +368,7 @@ static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_e
                                .in_dtype = dtype,
                                .out_dtype = &out_dtype,
                                .attr = attr};
-    const enum rt_status st = pl_make_own(g, m->member[0], &own, err);
-    for (int j = 1; j < m->n && !st; j++)
-        g->node[m->member[j]].kind = PL_GONE;
+    const enum rt_status st = pl_replace(g, m->member, m->n, &own, err);
     if (!st && m->scaled >= 0)
         scale_first(g, m->scaled);
     return st;

@@ -232,13 +232,9 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
                                .in_dtype = in.dtype,
                                .out_dtype = &out_dtype,
                                .attr = attr};
-    const enum rt_status st = pl_make_own(p->g, member[0], &own, err);
-    for (int j = 0; j < n && !st; j++) {
+    for (int j = 0; j < n; j++)
         p->step[member[j]] = -1;
-        if (j)
-            p->g->node[member[j]].kind = PL_GONE;
-    }
-    return st;
+    return pl_replace(p->g, member, n, &own, err);
 }
 
 enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err)

@@ -125,10 +125,7 @@ static enum rt_status put(struct pl_graph *g, const struct match *m, bool is_mea
                                .in_dtype = dtype,
                                .out_dtype = &out_dtype,
                                .attr = attr};
-    const enum rt_status st = pl_make_own(g, m->member[0], &own, err);
-    for (int k = 1; k < m->n && !st; k++)
-        g->node[m->member[k]].kind = PL_GONE;
-    return st;
+    return pl_replace(g, m->member, m->n, &own, err);
 }
 
 /* ---- bags of ids ---- */
@@ -172,10 +169,7 @@ static enum rt_status put_bag(struct pl_graph *g, const struct match *m, int how
                                .in_dtype = dtype,
                                .out_dtype = &out_dtype,
                                .attr = attr};
-    const enum rt_status st = pl_make_own(g, m->member[0], &own, err);
-    for (int k = 1; k < m->n && !st; k++)
-        g->node[m->member[k]].kind = PL_GONE;
-    return st;
+    return pl_replace(g, m->member, m->n, &own, err);
 }
 
 enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err)

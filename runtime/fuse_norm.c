@@ -465,10 +465,7 @@ static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_e
                                .in_dtype = dtype,
                                .out_dtype = dtype,
                                .attr = attr};
-    const enum rt_status st = pl_make_own(g, m->member[0], &own, err);
-    for (int i = 1; i < m->n && !st; i++)
-        g->node[m->member[i]].kind = PL_GONE;
-    return st;
+    return pl_replace(g, m->member, m->n, &own, err);
 }
 
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)

@@ -62,9 +62,7 @@ enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
                                    .in_dtype = dtype,
                                    .out_dtype = dtype,
                                    .attr = attr};
-        st = pl_make_own(g, i, &own, err);
-        for (int k = 1; k < MEMBERS && !st; k++)
-            g->node[member[k]].kind = PL_GONE;
+        st = pl_replace(g, member, MEMBERS, &own, err);
         found = true;
     }
     pl_uses_free(&uses);

@@ -728,6 +728,34 @@ static void nan_now_and_then_is_never_lost(void **state)
     x->plain = false;
 }
 
+/* TensorFlow's own fused product makes 0 of it, where a session rewrites the graph; the nodes that
+ * were written do not. */
+static void an_average_of_nothing_stays_nan_behind_relu(void **state)
+{
+    struct fixture *x = *state;
+    const int64_t dim[] = {2, 0, 3, 16};
+
+    feed(x, "x", 4, dim);
+    constant(x, "w", "16x24", 0);
+    constant(x, "b", "24", 0);
+    node(x, "axes", "Const", "", "dtype=int32 value=int32<2>:1,2");
+    node(x, "mean", "Mean", "x axes", "T=float Tidx=int32");
+    node(x, "head", "MatMul", "mean w", "T=float");
+    node(x, "biased", "BiasAdd", "head b", "T=float");
+    node(x, "out", "Relu", "biased", "T=float");
+    fetch(x, "out");
+    for (enum way way = APART; way < N_WAYS; way++) {
+        struct rt_tensor out[MOST] = {{0}};
+        int64_t nodes;
+        assert_ok(run(x, way, out, &nodes), &x->err);
+        assert_int_equal(rt_tensor_count(&out[0]), 2 * 24);
+        for (int i = 0; i < 2 * 24; i++)
+            assert_true(isnan(((float *)out[0].data)[i]));
+        rt_tensor_clear(&out[0]);
+    }
+    clear(x);
+}
+
 static void rows_stay_apart_with_a_residual(void **state)
 {
     struct fixture *x = *state;
@@ -951,6 +979,7 @@ int main(void)
         TEST(a_value_that_others_see_stays),
         TEST(of_two_convolutions_one_takes_the_sum),
         TEST(nan_now_and_then_is_never_lost),
+        TEST(an_average_of_nothing_stays_nan_behind_relu),
         TEST(rows_stay_apart_with_a_residual),
         TEST(padding_with_zeros_joins_a_convolution),
         TEST(padding_with_zeros_joins_a_pool),
