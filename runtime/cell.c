@@ -16,6 +16,9 @@ bool pl_find_cell(const struct pl_graph *g, struct pl_edge h_new, struct pl_edge
         *c = (struct pl_cell){.kind = rt_cell(id), .made = {h_new, {-1, 0}}};
         for (int k = 0; k < RT_RNN_LIMIT; k++)
             c->in[k] = (struct pl_edge){-1, 0};
+        for (int k = 0; k < PL_BY_GATE; k++)
+            for (int i = 0; i < 4; i++)
+                c->gate[k][i] = (struct pl_edge){-1, 0};
         if (match[id](&m, h_new, h)) {
             c->made[0] = h_new;
             return true;

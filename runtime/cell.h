@@ -10,15 +10,17 @@
 #include "runtime/fuse.h"
 #include "runtime/recurrent.h"
 
+enum { PL_BY_GATE = RT_RNN_R_BIAS - RT_RNN_W + 1 };
+
 struct pl_cell {
     const struct rt_cell *kind;
     /* What _RNN will have there, in the graph of the cell; node -1: nothing. X: what is multiplied;
      * H, C: the old states; weights are constant matrices and vectors, W and R perhaps the same. */
     struct pl_edge in[RT_RNN_LIMIT];
     struct pl_edge made[2]; /* the new states: h, c */
-    /* Where each gate has weights of its own: those of W, R and BIAS gate by gate instead. */
+    /* Where each gate has weights of its own: those of W, R and biases gate by gate instead. */
     bool by_gate;
-    struct pl_edge gate[RT_RNN_BIAS - RT_RNN_W + 1][4];
+    struct pl_edge gate[PL_BY_GATE][4];        /* from RT_RNN_W on; node -1: nothing */
     int64_t units, width, depth, x_row, h_row; /* width: of h */
     char order[8];
     enum rt_cell_act gate_act, act;

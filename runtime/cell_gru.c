@@ -1,7 +1,7 @@
 /*
  * GRU: of Keras, with the reset gate behind or before the recurrent product, and TensorFlow 1's
  * GRUCell, which has it before and multiplies x and the state side by side. Keras may keep each
- * gate's weights by themselves (implementation=1, with the gate before the product).
+ * gate's weights by themselves (implementation=1).
  */
 #include "runtime/cell_match.h"
 
@@ -192,9 +192,10 @@ static bool tf1(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
 
 /* ---- Keras, each gate with weights of its own ---- */
 
-static bool by_gate(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
+enum { UPDATE, RESET, NEW };
+
+static bool gate_before(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
 {
-    enum { UPDATE, RESET, NEW };
     struct pl_cell *c = m->c;
     struct pl_edge update, fresh, reset, sum;
     struct pl_terms t;
@@ -220,9 +221,44 @@ static bool by_gate(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
     return true;
 }
 
+static bool gate_after(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
+{
+    struct pl_cell *c = m->c;
+    struct pl_edge update, fresh, sum, in[2], side[2], half[2];
+    struct pl_terms t;
+
+    if (!state_of(m, h_new, h, &update, &fresh))
+        return false;
+    c->gate_act = pl_act_of(m, update, &sum);
+    if (!pl_sum_of(m, sum, side) || !pl_terms_of(m, side[0], &t))
+        return false;
+    c->units = c->width = t.cols;
+    memcpy(c->order, "zrn", 4);
+    if (!pl_own_sides(m, side, h, UPDATE) || !pl_sum_of(m, fresh, in))
+        return false;
+    for (int k = 0; k < 4; k++) { /* fresh = in[0] + half[0] * half[1] */
+        if (k == 2)
+            pl_swap(in);
+        if (!pl_op_of(m, in[1], "Mul", half, 2))
+            continue;
+        if (k % 2)
+            pl_swap(half);
+        const struct pl_edge last[2] = {in[0], half[1]};
+        if (pl_own_sides(m, last, h, NEW) && pl_act_of(m, half[0], &sum) == c->gate_act &&
+            pl_sum_of(m, sum, side) && pl_own_sides(m, side, h, RESET))
+            return true;
+    }
+    return false;
+}
+
 bool pl_match_gru(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
 {
-    return keras(m, h_new, h, false);
+    const struct pl_cell none = *m->c;
+
+    if (keras(m, h_new, h, false))
+        return true;
+    *m->c = none;
+    return gate_after(m, h_new, h);
 }
 
 bool pl_match_gru_before(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
@@ -235,5 +271,5 @@ bool pl_match_gru_before(struct pl_match *m, struct pl_edge h_new, struct pl_edg
     if (tf1(m, h_new, h))
         return true;
     *m->c = none;
-    return by_gate(m, h_new, h);
+    return gate_before(m, h_new, h);
 }

@@ -337,26 +337,48 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
     return is_apart(m, t, h) || is_joined(m, t, h);
 }
 
-bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g)
+/* Gate g has x in product i of `x`, and the state in product k of `of_h`. */
+static bool set_gate(struct pl_match *m, int g, struct pl_edge h, const struct pl_terms *x, int i,
+                     const struct pl_terms *of_h, int k)
 {
     struct pl_cell *c = m->c;
-    struct pl_terms t;
 
-    if (!pl_terms_of(m, e, &t) || t.n_products != 2 || t.cols != c->units)
-        return false;
-    const int k = pl_same(t.a[0], h) ? 0 : 1;
-    if (!pl_same(t.a[k], h) || pl_same(t.a[1 - k], h) || t.rows[k] != c->width)
+    if (!pl_same(of_h->a[k], h) || pl_same(x->a[i], h) || of_h->rows[k] != c->width ||
+        x->cols != c->units || of_h->cols != c->units)
         return false;
     if (g == 0) {
         c->in[RT_RNN_H] = h;
-        c->in[RT_RNN_X] = t.a[1 - k];
-        c->depth = t.rows[1 - k];
+        c->in[RT_RNN_X] = x->a[i];
+        c->depth = x->rows[i];
     }
     c->by_gate = true;
-    c->gate[RT_RNN_R - RT_RNN_W][g] = t.matrix[k];
-    c->gate[0][g] = t.matrix[1 - k];
-    c->gate[RT_RNN_BIAS - RT_RNN_W][g] = t.bias;
-    return pl_same(c->in[RT_RNN_X], t.a[1 - k]) && t.rows[1 - k] == c->depth;
+    c->gate[0][g] = x->matrix[i];
+    c->gate[RT_RNN_R - RT_RNN_W][g] = of_h->matrix[k];
+    c->gate[RT_RNN_BIAS - RT_RNN_W][g] = x->bias;
+    if (of_h != x)
+        c->gate[RT_RNN_R_BIAS - RT_RNN_W][g] = of_h->bias;
+    return pl_same(c->in[RT_RNN_X], x->a[i]) && x->rows[i] == c->depth;
+}
+
+bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g)
+{
+    struct pl_terms t;
+
+    if (!pl_terms_of(m, e, &t) || t.n_products != 2)
+        return false;
+    const int k = pl_same(t.a[0], h) ? 0 : 1;
+    return set_gate(m, g, h, &t, 1 - k, &t, k);
+}
+
+bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g)
+{
+    struct pl_terms t[2];
+
+    for (int k = 0; k < 2; k++)
+        if (!pl_terms_of(m, side[k], &t[k]) || t[k].n_products != 1)
+            return false;
+    const int k = pl_same(t[0].a[0], h) ? 0 : 1;
+    return set_gate(m, g, h, &t[1 - k], 0, &t[k], 0);
 }
 
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e)

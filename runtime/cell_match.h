@@ -37,6 +37,8 @@ bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct 
 
 /* The same for gate g alone, with weights of its own. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
+/* The same of two sums, in any order: that of x, and that of the state, with a bias of its own. */
+bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
 /* A vector of units floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
 /* *of: what is kept between -v and v; false: nothing is. */

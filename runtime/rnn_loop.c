@@ -416,17 +416,23 @@ static bool find_items(struct pl_rnn_loop *l)
             mask_rows == l->x_rows);
 }
 
+/* Of how many gates an input has columns. */
+static int n_columns(const struct pl_cell *c, int input)
+{
+    const bool is_early = input == RT_RNN_R || input == RT_RNN_R_BIAS;
+    return c->kind->n_gates - (is_early ? c->kind->n_late : 0);
+}
+
 /* Weights that are put side by side are there now; either all gates have a bias or none has. */
 static bool is_loaded(const struct pl_rnn_loop *l, const struct pl_cell *c)
 {
-    for (int k = 0; k < RT_RNN_BIAS - RT_RNN_W + 1; k++)
-        for (int g = 0; g < c->kind->n_gates; g++) {
+    for (int k = 0; k < PL_BY_GATE; k++)
+        for (int g = 0; g < n_columns(c, RT_RNN_W + k); g++) {
+            const bool is_bias = k >= RT_RNN_BIAS - RT_RNN_W;
             const struct pl_edge e = c->gate[k][g];
-            if (k == RT_RNN_R - RT_RNN_W && g >= c->kind->n_gates - c->kind->n_late)
-                break;
-            if (k == RT_RNN_BIAS - RT_RNN_W && (e.node < 0) != (c->gate[k][0].node < 0))
+            if (is_bias && (e.node < 0) != (c->gate[k][0].node < 0))
                 return false;
-            if (e.node < 0 && k == RT_RNN_BIAS - RT_RNN_W)
+            if (is_bias && e.node < 0)
                 continue;
             const struct rt_tensor *t = pl_constant(&l->body, e);
             if (!t || !t->data || rt_tensor_is_lazy(t))
@@ -595,7 +601,7 @@ static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *
                                    struct rt_error *err)
 {
     const struct pl_edge *gate = c->gate[input - RT_RNN_W];
-    const int n = c->kind->n_gates - (input == RT_RNN_R ? c->kind->n_late : 0);
+    const int n = n_columns(c, input);
     struct rt_tensor t = {0};
 
     if (gate[0].node < 0)
@@ -672,7 +678,7 @@ static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rn
     for (int k = 0; k < RT_RNN_LIMIT; k++)
         in[k] = k >= RT_RNN_W && c->in[k].node >= 0 ? outside(l, c->in[k], err)
                                                     : (struct pl_edge){-2, 0};
-    for (int k = 0; k < RT_RNN_BIAS - RT_RNN_W + 1 && c->by_gate; k++)
+    for (int k = 0; k < PL_BY_GATE && c->by_gate; k++)
         in[RT_RNN_W + k] = side_by_side(l, c, RT_RNN_W + k, err);
     in[RT_RNN_X] = p->items;
     in[RT_RNN_H] = l->start[y->state[0]];

@@ -47,6 +47,8 @@ def layers(L):
     yield 'both_ways_mask', WORDS_IN, [L.Embedding(WORDS, D, mask_zero=True),
                                        L.Bidirectional(L.LSTM(U, return_sequences=True))]
     yield 'lstm_split', STATIC, [L.LSTM(U, implementation=1, recurrent_activation='hard_sigmoid')]
+    yield 'gru_split', FREE, [L.GRU(U, implementation=1, recurrent_activation='hard_sigmoid', return_sequences=True)]
+    yield 'gru_split_no_bias', STATIC, [L.GRU(U, implementation=1, activation='relu', use_bias=False)]
     yield 'lstm_rows', ROWS, [L.LSTM(U, return_sequences=True), L.GRU(4)]
     yield 'lstm_unroll', STATIC, [L.LSTM(U, unroll=True)]
 
