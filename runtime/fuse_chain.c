@@ -2,7 +2,7 @@
  * Joins element-wise nodes on float32 into one "_Chain" (chain.h): a node takes in whatever is
  * read by it alone, and what is read only by what it took in, and so on. Nothing outside sees any
  * value but the last; so the chain stands where its last node was. Comparisons, choices between
- * two and casts to float32 are taken in with the rest.
+ * two (of TensorFlow 1: where all have one shape) and casts to float32 are taken in with the rest.
  *
  * A swish, a GELU, batch normalisation that no convolution took, squeeze-and-excite's product, and
  * residual sums with their activations become one pass over memory.
@@ -34,6 +34,7 @@ static const struct {
                     {"LogicalNot", RT_CHAIN_LogicalNot, 1, {RT_BOOL}, RT_BOOL},
     {"Cast", RT_CHAIN_Cast, 1, {RT_NO_DTYPE}, RT_F32},
     {"SelectV2", RT_CHAIN_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
+    {"Select", RT_CHAIN_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
 };
 enum { N_OPS = sizeof chain_ops / sizeof *chain_ops };
 
@@ -56,16 +57,49 @@ static bool has_attributes(const struct rt_node *n, int op)
     return true;
 }
 
+static int step_of(const struct pl_graph *g, const struct pl_node *n);
+
+/* What has the shape of e for certain: back through steps on one tensor, or on one and a number. */
+static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
+{
+    for (int hops = 0; hops < 16; hops++) {
+        const struct pl_node *n = &g->node[e.node];
+        if (pl_made_by(g, e, "ZerosLike", 1) || pl_made_by(g, e, "OnesLike", 1)) {
+            e = n->in[0];
+            continue;
+        }
+        const bool is_step = e.out == 0 && n->n_in > 0 && n->n_in < 3 && step_of(g, n) >= 0;
+        float v;
+        if (is_step && (n->n_in == 1 || pl_float_constant(g, n->in[1], &v)))
+            e = n->in[0];
+        else if (is_step && pl_float_constant(g, n->in[0], &v))
+            e = n->in[1];
+        else
+            break;
+    }
+    return e;
+}
+
+/* A Select takes the rows that a vector says, and refuses all else that SelectV2 would spread. */
+static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
+{
+    const struct pl_edge e = shape_of(g, n->in[0]);
+    return !pl_is_ref(g, e) && pl_same(shape_of(g, n->in[1]), e) &&
+           pl_same(shape_of(g, n->in[2]), e);
+}
+
 /* The step that the node would be, -1: none. */
-static int step_of(const struct pl_node *n)
+static int step_of(const struct pl_graph *g, const struct pl_node *n)
 {
     if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->effect != RT_PURE ||
         n->def->n_out != 1 || n->n_in > 3)
         return -1;
     for (int i = 0; i < N_OPS; i++)
         if (chain_ops[i].n_in == n->n_in && pl_is(n, chain_ops[i].name))
-            return has_types(n->def, i) && has_attributes(n->def, chain_ops[i].op) ? chain_ops[i].op
-                                                                                   : -1;
+            return has_types(n->def, i) && has_attributes(n->def, chain_ops[i].op) &&
+                           (!pl_is(n, "Select") || is_of_one_shape(g, n))
+                       ? chain_ops[i].op
+                       : -1;
     return -1;
 }
 
@@ -134,7 +168,7 @@ static enum rt_status set_up(struct pass *p, struct rt_error *err)
     if (!st && (!p->step || !p->taken || !p->order || !p->touched))
         st = rt_fail_memory(err, "a plan", n * sizeof *p->order);
     for (int i = 0; i < p->n && !st; i++)
-        p->step[i] = (int8_t)step_of(&p->g->node[i]);
+        p->step[i] = (int8_t)step_of(p->g, &p->g->node[i]);
     return st ? st : set_order(p, err);
 }
 

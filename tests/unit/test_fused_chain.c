@@ -304,6 +304,54 @@ static void a_choice_is_one_node(void **state)
     end(&x);
 }
 
+/* What TensorFlow 1 chooses by may say whole rows; on a square that has SelectV2's shapes, too. */
+static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *by, *of; /* y is chosen from the latter by whether the former is above 1/4 */
+        int64_t most;
+    } cases[] = {
+        {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* and ZerosLike */
+        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* these stay */
+        {"x0 c", "g x2 m", 0}, {"x0 c", "g x0 s", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int64_t n = 5; n >= 0; n -= 5) {
+            struct run x;
+            begin(&x, 3);
+            x.in[0] = random_tensor(2, (int64_t[]){n, 5});
+            x.in[1] = random_tensor(1, (int64_t[]){n});
+            x.in[2] = random_tensor(2, (int64_t[]){n, 5});
+            gd_node(&x.g, "c", "Const", "", "dtype=float value=float<>:0.25");
+            gd_node(&x.g, "g", "Greater", cases[i].by, "T=float");
+            gd_node(&x.g, "m", "Mul", "c x0", "T=float");
+            gd_node(&x.g, "s", "Add", "x0 x2", "T=float");
+            gd_node(&x.g, "z", "ZerosLike", "x0", "T=float");
+            gd_node(&x.g, "y", "Select", cases[i].of, "T=float");
+            compare(&x, cases[i].most);
+            end(&x);
+        }
+}
+
+static void a_choice_of_tensorflow_1_spreads_nothing(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct run x;
+        begin(&x, 2);
+        x.in[0] = random_tensor(2, (int64_t[]){5, 5});
+        x.in[1] = random_tensor(2, (int64_t[]){1, 5});
+        gd_node(&x.g, "c", "Const", "", "dtype=float value=float<>:0.25");
+        gd_node(&x.g, "g", "Greater", "x0 c", "T=float");
+        gd_node(&x.g, "m", "Mul", "x0 c", "T=float");
+        gd_node(&x.g, "y", "Select", k ? "g x1 m" : "g m c", "T=float");
+        assert_int_equal(run_with(&x, true), RT_INVALID_ARGUMENT);
+        assert_int_equal(run_with(&x, false), RT_INVALID_ARGUMENT);
+        end(&x);
+    }
+}
+
 static void a_gate_and_a_sum_are_one_node(void **state)
 {
     (void)state;
@@ -623,6 +671,8 @@ int main(void)
         cmocka_unit_test(random_trees_give_what_their_nodes_give_one_by_one),
         cmocka_unit_test(trees_of_truths_and_numbers_give_the_same),
         cmocka_unit_test(a_choice_is_one_node),
+        cmocka_unit_test(a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape),
+        cmocka_unit_test(a_choice_of_tensorflow_1_spreads_nothing),
         cmocka_unit_test(a_gate_and_a_sum_are_one_node),
         cmocka_unit_test(what_others_see_stays),
         cmocka_unit_test(a_bias_is_as_picky_as_alone),
