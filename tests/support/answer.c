@@ -11,6 +11,7 @@ struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct
     const char *fetches[] = {"y:0", q->also};
     const struct rt_session_options options = {
         .registry = test_registry,
+        .parallel = q->cores,
         .tuning = {.no_fusion = no_fusion, .no_specialise = q->no_specialise}};
     struct rt_call_spec spec = {.feeds = q->feeds, .fetches = fetches, .n_fetches = 1 + !!q->also};
     struct rt_library *l = NULL;

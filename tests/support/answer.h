@@ -15,6 +15,7 @@ struct question {
     const char *feeds[ANSWER_FEEDS]; /* up to the first NULL; none at all: "x:0" */
     const char *also;                /* fetched besides; NULL: nothing */
     bool no_specialise;
+    struct rt_parallel *cores; /* NULL: one */
 };
 struct answer {
     enum rt_status status;

@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/describe.h"
+#include "runtime/parallel.h"
 #include "runtime/session.h"
 #include "tests/support/answer.h"
 #include "tests/support/registry.h"
@@ -14,6 +15,7 @@
  */
 
 static struct rt_error err;
+static struct rt_parallel *cores; /* NULL: one */
 static uint64_t seed = 7;
 
 static uint64_t draw(void)
@@ -209,8 +211,11 @@ static void write(struct rt_bytes *g, const struct form *f)
 
 static struct question question_of(const struct rt_bytes *g, const char *also)
 {
-    return (struct question){
-        .graph = g, .feeds = {"q:0", "k:0", "v:0", "mask:0"}, .also = also, .no_specialise = true};
+    return (struct question){.graph = g,
+                             .feeds = {"q:0", "k:0", "v:0", "mask:0"},
+                             .also = also,
+                             .no_specialise = true,
+                             .cores = cores};
 }
 
 /* want: nodes of the joined run, 0: more than one, -1: whatever. */
@@ -269,6 +274,25 @@ static void every_form_is_one_node(void **state)
             try_sizes(&forms[f], &sizes[k], false);
             try_sizes(&forms[f], &sizes[k], true);
         }
+}
+
+/* Also where heads are no like number for each core. */
+static void heads_and_their_rows_are_shared_out(void **state)
+{
+    (void)state;
+    static const struct sizes sizes[] = {
+        {1, 200, 130, 3, 32, 32, 4, {1, 1, 200, 130}},
+        {2, 90, 140, 3, 32, 40, 4, {2, 1, 1, 140}},
+        {1, 1000, 90, 1, 32, 16, 2, {1, 90}},
+    };
+    for (int n = 2; n <= 4; n += 2) {
+        cores = rt_parallel_new(n, n);
+        assert_non_null(cores);
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            try_sizes(&forms[1], &sizes[k], k == 1);
+        rt_parallel_free(cores);
+        cores = NULL;
+    }
 }
 
 /* Scores that are 1 long where the mask is not, and values that fit what comes of it. */
@@ -508,6 +532,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_is_one_node),
+        cmocka_unit_test(heads_and_their_rows_are_shared_out),
         cmocka_unit_test(a_mask_may_widen_the_scores),
         cmocka_unit_test(a_product_may_have_one_for_many),
         cmocka_unit_test(a_mask_may_ask_for_the_shape_of_the_scores),
