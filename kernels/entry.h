@@ -1,6 +1,5 @@
 /*
- * What stands behind one row of table.inc: an op and all of its kernels, under one symbol. One
- * without an op's name has more kernels of an op that stands before it.
+ * What stands behind one row of table.inc: an op and all of its kernels, under one symbol.
  *
  *     const struct kn_entry kn_abs = {
  *         .op = {.name = "Abs", .infer = ..., .rows = rt_rows_same},

@@ -16,7 +16,7 @@ static const struct kn_entry *const entries[] = {
 bool kn_register(struct rt_registry *r)
 {
     for (const struct kn_entry *const *e = entries; *e; e++) {
-        if ((*e)->op.name && !rt_registry_add_op(r, &(*e)->op))
+        if (!rt_registry_add_op(r, &(*e)->op))
             return false;
         for (const struct rt_kernel *k = (*e)->kernels; k && k->op; k++)
             if (!rt_registry_add_kernel(r, k))

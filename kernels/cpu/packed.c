@@ -8,9 +8,8 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    PIECES = 2,      /* of a product by loops per core, so that a slow one does less of them */
-    PIECE_ROWS = 42, /* at least, unless it is of a few columns */
-    READ = 16        /* products that take as long as reading a weight from memory */
+    PIECES = 2, /* of a product by loops per core, so that a slow one does less of them */
+    READ = 16   /* products that take as long as reading a weight from memory */
 };
 static const double PIECE_MOST = 4e8; /* multiplications: some milliseconds */
 

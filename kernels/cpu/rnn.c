@@ -4,10 +4,12 @@
 
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/list.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/entry.h"
+#include "runtime/parallel.h"
 
 #define KN_LOOPS      "kernels/cpu/rnn_loops.h"
 #define KN_LOOPS_TYPE struct kn_rnn_loops
@@ -94,6 +96,8 @@ struct state {
     int64_t at[4];        /* where a gate's sums begin in their row */
     int64_t wide;         /* a row of a state */
     int64_t block, chunk; /* rows and steps at once */
+    int64_t slots;        /* cores at a time, each with blocks of rows */
+    size_t slot_bytes;    /* of scratch */
     bool peeps;           /* some gate looks at c */
 };
 
@@ -164,6 +168,23 @@ static enum rt_status pack_all(struct rt_prep *p, struct state *s)
     return st;
 }
 
+/* Rows of the batch do not depend on each other: each core takes all the steps of its own, and
+ * waits for none between them. */
+static void cut(struct state *s, int width)
+{
+    const struct kn_layer *y = &s->layer;
+    const double all = (double)y->batch * (double)y->time * y->cell->n_gates * (double)y->units *
+                       (double)(y->depth + y->width);
+    int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
+
+    most = most < y->batch ? most : y->batch;
+    s->slots = most > 1 ? most : 1;
+    const int64_t each = y->batch > 0 ? (y->batch - 1) / s->slots + 1 : 1;
+    s->block = kn_even_parts(y->batch, each < ROWS_AT_ONCE ? each : ROWS_AT_ONCE, s->slots);
+    s->chunk = ROWS_AT_ONCE / s->block;
+    s->chunk = s->chunk < y->time ? s->chunk : y->time > 0 ? y->time : 1;
+}
+
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
@@ -189,11 +210,10 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     s->loops = loops_of(0);
     s->wide = y->units > y->width ? y->units : y->width;
     s->wide = (s->wide + s->loops->lanes - 1) / s->loops->lanes * s->loops->lanes;
-    s->block = y->batch < ROWS_AT_ONCE ? (y->batch > 0 ? y->batch : 1) : ROWS_AT_ONCE;
-    s->chunk = ROWS_AT_ONCE / s->block;
-    s->chunk = s->chunk < y->time ? s->chunk : y->time > 0 ? y->time : 1;
+    cut(s, rt_prep_width(p));
     st = pack_all(p, s);
-    p->scratch_bytes = lay_out(s, NULL, &room);
+    s->slot_bytes = lay_out(s, NULL, &room);
+    p->scratch_bytes = (size_t)s->slots * s->slot_bytes;
     *state = s;
     return st;
 }
@@ -342,15 +362,33 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
     s->loops->cell[cell->id](&step, true);
 }
 
-static enum rt_status run_block(const struct state *s, const struct kn_layer *y, struct rt_run *r,
-                                int64_t first, int64_t n, struct room *at)
+static void get_peeps(const struct rt_run *r, int64_t units, struct room *at)
 {
+    for (int k = 0; k < 3; k++) {
+        const struct rt_tensor *t = &r->in[RT_RNN_PEEP_IN + k];
+        if (rt_tensor_count(t) == units)
+            memcpy(at->peep[k], t->data, (size_t)units * sizeof(float));
+        else
+            at->peep[k] = NULL;
+    }
+}
+
+/* All steps of the rows of block `i`. */
+static enum rt_status run_block(struct rt_run *r, void *layer, int64_t i, int64_t slot)
+{
+    const struct state *s = r->state;
+    const struct kn_layer *y = layer;
+    const int64_t first = i * s->block, rest = y->batch - first;
+    const int64_t n = rest < s->block ? rest : s->block;
     const int64_t wide = s->wide;
     const int64_t work = n * y->units * y->units * y->cell->n_gates / 8 + 64;
     const bool masked = y->mask != RT_RNN_ALL, reads = y->read != RT_RNN_UNREAD;
     const bool two = y->cell->n_states > 1;
     int64_t left = RT_WORK;
+    struct room room, *const at = &room;
 
+    lay_out(s, (char *)r->scratch + (size_t)slot * s->slot_bytes, at);
+    get_peeps(r, y->units, at);
     get_state(s, &r->in[RT_RNN_H], first, n, y->width, at->h);
     if (two)
         get_state(s, &r->in[RT_RNN_C], first, n, y->units, at->c);
@@ -432,23 +470,11 @@ static enum rt_status make_outputs(struct rt_run *r, const struct kn_layer *y)
     return st;
 }
 
-static void get_peeps(const struct rt_run *r, int64_t units, struct room *at)
-{
-    for (int k = 0; k < 3; k++) {
-        const struct rt_tensor *t = &r->in[RT_RNN_PEEP_IN + k];
-        if (rt_tensor_count(t) == units)
-            memcpy(at->peep[k], t->data, (size_t)units * sizeof(float));
-        else
-            at->peep[k] = NULL;
-    }
-}
-
 static enum rt_status run(struct rt_run *r)
 {
     const struct state *s = r->state;
     struct rt_info in[RT_RNN_N_IN];
     struct kn_layer y;
-    struct room at;
 
     for (int k = 0; k < RT_RNN_N_IN; k++)
         info_of(&r->in[k], &in[k]);
@@ -460,11 +486,11 @@ static enum rt_status run(struct rt_run *r)
     st = make_outputs(r, &y);
     if (st || y.steps == 0)
         return st;
-    lay_out(s, r->scratch, &at);
-    get_peeps(r, y.units, &at);
-    for (int64_t first = 0; first < y.batch && !st; first += s->block)
-        st = run_block(s, &y, r, first, y.batch - first < s->block ? y.batch - first : s->block,
-                       &at);
+    const int64_t blocks = y.batch > 0 ? (y.batch - 1) / s->block + 1 : 0;
+    if (s->slots > 1 && rt_run_width(r) > 1)
+        return kn_parallel_parts(r, blocks, s->slots, run_block, &y);
+    for (int64_t i = 0; i < blocks && !st; i++)
+        st = run_block(r, &y, i, 0);
     return st;
 }
 

@@ -9,9 +9,9 @@
  *     sums    one row: the columns of w, as its matrix has them
  *     state   one row: units, and room for whole vectors behind them that holds anything
  *
- * rnn_layer.c says what shapes a layer takes and makes, rnn.c runs it, rnn_cores.c gives each of
- * several cores some rows; rnn_loops.h (activations) and rnn_cells.h (cells) are compiled once per
- * instruction set. Threads: pure; a run's state lies in its own scratch memory.
+ * rnn_layer.c says what shapes a layer takes and makes, rnn.c runs it; rnn_loops.h (activations)
+ * and rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; a run's state lies
+ * in its own scratch memory.
  */
 #ifndef KN_CPU_RNN_H
 #define KN_CPU_RNN_H
@@ -82,14 +82,8 @@ static inline bool kn_is_none(const struct rt_shape *x)
     return x->rank == 1 && x->dim[0] == 0;
 }
 
-/* Whether the layer depends on input k by rows of the batch; *axis: which. */
-bool kn_layer_by_row(const struct kn_layer *s, int k, int *axis);
-
 enum rt_status kn_layer_infer(struct rt_infer *x);
 void kn_layer_rows(struct rt_rows *r);
 extern const struct rt_schema kn_layer_schema;
-/* The op with the kernel that runs it on one core; the one of rnn_cores.c has parts run by it. */
-struct kn_entry;
-extern const struct kn_entry kn_own_rnn;
 
 #endif

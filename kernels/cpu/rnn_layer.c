@@ -264,7 +264,8 @@ enum rt_status kn_layer_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-bool kn_layer_by_row(const struct kn_layer *s, int k, int *axis)
+/* Whether the layer depends on input k by rows of the batch; *axis: which. */
+static bool is_by_row(const struct kn_layer *s, int k, int *axis)
 {
     *axis = 0;
     switch (k) {
@@ -301,7 +302,7 @@ void kn_layer_rows(struct rt_rows *r)
     for (int k = 0; k < r->n_in; k++) {
         const struct rt_dep *d = &r->in_dep[k];
         const bool is_size = k >= RT_RNN_LIMIT && k <= RT_RNN_LENGTH && d->kind == RT_DEP_SIZE;
-        if (!kn_layer_by_row(&s, k, &axis)) {
+        if (!is_by_row(&s, k, &axis)) {
             if (d->kind != RT_DEP_NONE && !is_size)
                 return;
             continue;
