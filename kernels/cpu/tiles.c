@@ -12,6 +12,7 @@ enum {
     LEAST_TILES = 32, /* in a block: transformed weights are read once per block */
     NEAR = 1 << 20,   /* bytes of them that each core may as well read for a block of its own */
     TRANSFORM = 16,   /* products in the time of one value's transform */
+    ENOUGH = 3,       /* blocks for each core, so that one more for some costs little */
 };
 
 bool kn_tiles_solve(struct kn_tiles *t)
@@ -75,6 +76,18 @@ double kn_tiles_work(const struct kn_tiles *t)
     const double in = (double)t->ci, out = (double)t->co;
     return (double)(t->batch * t->h * t->w) * (double)t->places *
            (in * out + TRANSFORM * (in + out));
+}
+
+struct kn_tiles_share kn_tiles_share(const struct kn_tiles *t, int width)
+{
+    const double shares = kn_tiles_work(t) / KN_SHARE;
+    const int most = shares < (double)width ? (int)shares : width, slots = most > 1 ? most : 1;
+    const int64_t blocks = kn_tiles_blocks(t);
+
+    return (struct kn_tiles_share){
+        .slots = slots,
+        .by_blocks = blocks % slots == 0 || blocks >= ENOUGH * (int64_t)slots,
+    };
 }
 
 struct kn_tile kn_tiles_at(const struct kn_tiles *t, int64_t block, int64_t i)

@@ -17,16 +17,8 @@ struct kn_winograd_loops {
 bool kn_winograd_solve(struct kn_winograd *w)
 {
     w->loops = loops_of(0);
-    w->tiles = (struct kn_tiles){.batch = w->batch,
-                                 .out_h = w->out_h,
-                                 .out_w = w->out_w,
-                                 .ci = w->ci,
-                                 .co = w->co,
-                                 .window_h = 3,
-                                 .window_w = 3,
-                                 .tile_h = w->m,
-                                 .tile_w = w->m,
-                                 .cores = w->cores};
+    w->tiles.window_h = w->tiles.window_w = 3;
+    w->tiles.tile_h = w->tiles.tile_w = w->m;
     return kn_tiles_solve(&w->tiles);
 }
 
@@ -61,7 +53,7 @@ KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, in
 
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst)
 {
-    const int64_t panel = w->tiles.product.panel, ci = w->ci, co = w->co;
+    const int64_t panel = w->tiles.product.panel, ci = w->tiles.ci, co = w->tiles.co;
     const int64_t matrix = w->tiles.pack_step;
 
     if (matrix != ci * co)
@@ -75,7 +67,8 @@ void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *d
 
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w)
 {
-    return (size_t)(w->tiles.places * (w->ci > w->co ? w->ci : w->co)) * sizeof(float);
+    return (size_t)(w->tiles.places * (w->tiles.ci > w->tiles.co ? w->tiles.ci : w->tiles.co)) *
+           sizeof(float);
 }
 
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
@@ -87,7 +80,7 @@ size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
 static const float *inputs_of(const struct kn_winograd *w, const float *src, struct kn_tile t,
                               float *patch, int64_t *row)
 {
-    const int64_t a = w->m + 2, ci = w->ci, y = t.y - w->top, x = t.x - w->left;
+    const int64_t a = w->m + 2, ci = w->tiles.ci, y = t.y - w->top, x = t.x - w->left;
 
     if (w->in_h * w->in_w == 0) { /* nothing but padding: src has no bytes */
         memset(patch, 0, (size_t)(a * a * ci) * sizeof *patch);
@@ -114,40 +107,38 @@ void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t b
     for (int64_t i = from; i < to; i++) {
         int64_t row;
         const float *x = inputs_of(w, src, kn_tiles_at(&w->tiles, block, i), patch, &row);
-        w->loops->input(w->m, x, row, w->ci, room + i * w->ci, w->tiles.in_step);
+        w->loops->input(w->m, x, row, w->tiles.ci, room + i * w->tiles.ci, w->tiles.in_step);
     }
 }
 
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
                          int64_t to, const float *room, float *patch,
-                         void (*finish)(void *arg, float *y, float *sums, int64_t pixels),
-                         void *arg)
+                         const struct kn_tiles_ends *ends)
 {
-    const int64_t m = w->m, co = w->co;
+    const int64_t m = w->m, co = w->tiles.co;
     const float *p = room + w->tiles.results;
 
     for (int64_t i = from; i < to; i++) {
         const struct kn_tile t = kn_tiles_at(&w->tiles, block, i);
-        const int64_t rows = w->out_h - t.y < m ? w->out_h - t.y : m;
-        const int64_t columns = w->out_w - t.x < m ? w->out_w - t.x : m;
-        float *y = dst + ((t.image * w->out_h + t.y) * w->out_w + t.x) * co;
-        const bool direct = rows == m && columns == m && !w->apart;
+        const int64_t rows = w->tiles.out_h - t.y < m ? w->tiles.out_h - t.y : m;
+        const int64_t columns = w->tiles.out_w - t.x < m ? w->tiles.out_w - t.x : m;
+        float *y = dst + ((t.image * w->tiles.out_h + t.y) * w->tiles.out_w + t.x) * co;
+        const bool direct = rows == m && columns == m && !ends->apart;
         w->loops->output(w->m, p + i * co, w->tiles.out_step, co, direct ? y : patch,
-                         direct ? w->out_w * co : m * co);
+                         direct ? w->tiles.out_w * co : m * co);
         for (int64_t j = 0; j < rows; j++) {
-            float *to_row = y + j * w->out_w * co, *sums = patch + j * m * co;
-            if (!direct && !w->apart)
+            float *to_row = y + j * w->tiles.out_w * co, *sums = patch + j * m * co;
+            if (!direct && !ends->apart)
                 memcpy(to_row, sums, (size_t)(columns * co) * sizeof *to_row);
-            if (finish)
-                finish(arg, to_row, w->apart ? sums : to_row, columns);
+            if (ends->finish)
+                ends->finish(ends->arg, to_row, ends->apart ? sums : to_row, columns);
         }
     }
 }
 
-void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const float *packed,
+void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,
-                           void (*finish)(void *arg, float *y, float *sums, int64_t pixels),
-                           void *arg)
+                           const struct kn_tiles_ends *ends)
 {
     const int64_t tiles = kn_tiles_in_block(&w->tiles, block);
     float *room = scratch, *patch = room + kn_tiles_room_bytes(&w->tiles) / sizeof(float);
@@ -155,36 +146,23 @@ void kn_winograd_one_block(const struct kn_winograd *w, const float *src, const 
     kn_winograd_inputs(w, src, block, 0, tiles, room, patch);
     kn_tiles_multiply(&w->tiles, packed, tiles, 0, w->tiles.places, 0, w->tiles.product.panels,
                       room);
-    kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, finish, arg);
-}
-
-void kn_winograd_run(const struct kn_winograd *w, const float *src, const float *packed, float *dst,
-                     void *scratch,
-                     void (*finish)(void *arg, float *y, float *sums, int64_t pixels), void *arg)
-{
-    for (int64_t i = 0; i < kn_tiles_blocks(&w->tiles); i++) {
-        if (w->ends && w->ends(w->ends_arg))
-            return;
-        kn_winograd_one_block(w, src, packed, dst, i, scratch, finish, arg);
-    }
+    kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, ends);
 }
 
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed)
 {
     const int64_t m = w->m;
-    struct kn_winograd one = {.m = w->m,
-                              .batch = 1,
-                              .in_h = m + 2,
-                              .in_w = m + 2,
-                              .out_h = m,
-                              .out_w = m,
-                              .ci = w->ci,
-                              .co = w->co};
+    struct kn_winograd one = {
+        .m = w->m,
+        .in_h = m + 2,
+        .in_w = m + 2,
+        .tiles = {.batch = 1, .out_h = m, .out_w = m, .ci = w->tiles.ci, .co = w->tiles.co}};
+    const struct kn_tiles_ends none = {.finish = NULL};
     struct kn_tiles_trial t;
 
     if (!kn_winograd_solve(&one) ||
         !kn_tiles_begin(&t, &one.tiles, kn_winograd_scratch_bytes(&one)))
         return NAN;
-    kn_winograd_run(&one, t.x, packed, t.y, t.scratch, NULL, NULL);
+    kn_winograd_run_block(&one, t.x, packed, t.y, 0, t.scratch, &none);
     return kn_tiles_end(&t, filter, NULL);
 }

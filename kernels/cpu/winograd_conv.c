@@ -14,10 +14,9 @@ struct state {
     const struct rt_pack *filter;
     bool empty;
     size_t odd_at; /* in scratch: what an odd tail starts from */
-    /* Cores at a time; 0: one. Each has blocks of its own, with all their scratch memory, or all
-     * work on one block after the other, each with a patch. */
-    int n_slots;
-    bool by_blocks;
+    /* By blocks each core has all their scratch memory; else there is one block's, and a patch for
+     * each core. */
+    struct kn_tiles_share share;
 };
 
 enum {
@@ -43,16 +42,16 @@ static bool solve(const struct kn_conv_shape *g, int m, int cores, struct kn_win
         return false;
     *w = (struct kn_winograd){
         .m = m,
-        .batch = g->batch ? g->batch : 1,
         .in_h = y->in,
         .in_w = x->in,
-        .out_h = y->out,
-        .out_w = x->out,
         .top = y->lo,
         .left = x->lo,
-        .ci = g->ci,
-        .co = g->co,
-        .cores = cores,
+        .tiles = {.batch = g->batch ? g->batch : 1,
+                  .out_h = y->out,
+                  .out_w = x->out,
+                  .ci = g->ci,
+                  .co = g->co,
+                  .cores = cores},
     };
     return kn_winograd_solve(w);
 }
@@ -68,9 +67,9 @@ static int can(const struct rt_prep *p, int m)
     if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
         kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !solve(&g, m, 1, &w))
         return 0;
-    if (m == 4 && (double)w.out_h * (double)w.out_w < LEAST_FOURS)
+    if (m == 4 && (double)w.tiles.out_h * (double)w.tiles.out_w < LEAST_FOURS)
         return 0;
-    const int by_rule = w.out_h >= LARGE_SIDE && w.out_w >= LARGE_SIDE ? 4 : 2;
+    const int by_rule = w.tiles.out_h >= LARGE_SIDE && w.tiles.out_w >= LARGE_SIDE ? 4 : 2;
     return m == by_rule ? 3 : 1;
 }
 
@@ -97,17 +96,19 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 {
     const struct format *f = fmt;
     struct kn_winograd w = {
-        .m = f->m, .batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co};
+        .m = f->m, .tiles = {.batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co}};
 
     if (!kn_winograd_solve(&w))
         return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
     struct rt_buffer *scaled = NULL;
     const float *filter = src->data;
     if (f->n_scale) {
-        scaled = rt_buffer_new(NULL, RT_F32, (size_t)(9 * w.ci * w.co) * sizeof(float), err);
+        scaled =
+            rt_buffer_new(NULL, RT_F32, (size_t)(9 * w.tiles.ci * w.tiles.co) * sizeof(float), err);
         if (!scaled)
             return RT_RESOURCE_EXHAUSTED;
-        kn_tail_scale(atomic_load(&scaled->data), filter, (const void *)(f + 1), 9 * w.ci, w.co);
+        kn_tail_scale(atomic_load(&scaled->data), filter, (const void *)(f + 1), 9 * w.tiles.ci,
+                      w.tiles.co);
         filter = atomic_load(&scaled->data);
     }
     kn_winograd_pack(&w, filter, dst);
@@ -123,29 +124,21 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     const struct format f = {.name = "wino",
                              .m = s->w.m,
                              .panel = (int)s->w.tiles.product.panel,
-                             .ci = s->w.ci,
-                             .co = s->w.co,
-                             .n_scale = scale ? s->w.co : 0};
+                             .ci = s->w.tiles.ci,
+                             .co = s->w.tiles.co,
+                             .n_scale = scale ? s->w.tiles.co : 0};
 
-    return kn_tail_pack(p, 1, &f, sizeof f, scale, s->w.co, kn_tiles_pack_bytes(&s->w.tiles), pack,
-                        &s->filter);
+    return kn_tail_pack(p, 1, &f, sizeof f, scale, s->w.tiles.co, kn_tiles_pack_bytes(&s->w.tiles),
+                        pack, &s->filter);
 }
 
-/* How the work is cut over `width` cores; the bytes of scratch memory for that. */
-static size_t share(struct state *s, int width)
+static size_t scratch_of(const struct state *s)
 {
-    const struct kn_winograd *w = &s->w;
-    const int64_t blocks = kn_tiles_blocks(&w->tiles);
-    const double all = kn_tiles_work(&w->tiles);
-    const int most = all / KN_SHARE < (double)width ? (int)(all / KN_SHARE) : width;
+    const size_t slots = (size_t)s->share.slots;
 
-    if (most < 2)
-        return kn_winograd_scratch_bytes(w);
-    s->n_slots = most;
-    s->by_blocks = blocks % most == 0 || blocks >= 3 * (int64_t)most;
-    return s->by_blocks
-               ? (size_t)most * kn_winograd_scratch_bytes(w)
-               : kn_tiles_room_bytes(&w->tiles) + (size_t)most * kn_winograd_patch_bytes(w);
+    return s->share.by_blocks
+               ? slots * kn_winograd_scratch_bytes(&s->w)
+               : kn_tiles_room_bytes(&s->w.tiles) + slots * kn_winograd_patch_bytes(&s->w);
 }
 
 static enum rt_status prepare(struct rt_prep *p, int m, void **state)
@@ -164,14 +157,14 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     size_t odd;
     if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
         return st;
-    s->w.apart = kn_tail_joins(&s->tail);
     const float *scale = kn_tail_vector(p, s->tail.scale);
     st = pack_filter(s, p, scale);
     if (scale)
         s->tail.scale = 0;
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    s->odd_at = kn_padded(share(s, rt_prep_width(p)));
+    s->share = kn_tiles_share(&s->w.tiles, rt_prep_width(p));
+    s->odd_at = kn_padded(scratch_of(s));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
     return st;
@@ -199,14 +192,17 @@ static void finish(void *arg, float *y, float *sums, int64_t pixels)
     const struct kn_tail *t = &f->s->tail;
 
     if (sums != y)
-        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->w.co);
+        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->w.tiles.co);
     else
-        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->w.co);
+        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->w.tiles.co);
 }
 
-static bool ends(void *arg)
+static struct kn_tiles_ends ends_of(struct finish *f)
 {
-    return rt_run_check(arg) != RT_OK;
+    const struct kn_tail *t = &f->s->tail;
+
+    return (struct kn_tiles_ends){
+        .finish = kn_tail_any(t) ? finish : NULL, .arg = f, .apart = kn_tail_joins(t)};
 }
 
 /* ---- on several cores ---- */
@@ -218,19 +214,18 @@ struct job {
     char *scratch;
     int64_t block, tiles; /* of those that all work on */
     int64_t step;         /* tiles or products of a part */
-    bool has_tail;
 };
 
 static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
+    const struct kn_tiles_ends ends = ends_of(&f);
     void *scratch = j->scratch + (size_t)slot * kn_winograd_scratch_bytes(&j->s->w);
 
-    if (i >= j->s->n_slots && rt_run_check(r))
+    if (i >= j->s->share.slots && rt_run_check(r))
         return r->err->code;
-    kn_winograd_one_block(&j->s->w, j->src, j->packed, j->dst, i, scratch,
-                          j->has_tail ? finish : NULL, &f);
+    kn_winograd_run_block(&j->s->w, j->src, j->packed, j->dst, i, scratch, &ends);
     return RT_OK;
 }
 
@@ -269,8 +264,10 @@ static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
+    const struct kn_tiles_ends ends = ends_of(&f);
+
     kn_winograd_outputs(&j->s->w, j->dst, j->block, i * j->step, end_of(j, i, j->tiles),
-                        (void *)j->scratch, patch_of(j, slot), j->has_tail ? finish : NULL, &f);
+                        (void *)j->scratch, patch_of(j, slot), &ends);
     return RT_OK;
 }
 
@@ -278,19 +275,19 @@ static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64
 static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t parts_per_core,
                             kn_part_fn *part)
 {
-    const int64_t parts = j->s->n_slots * parts_per_core;
+    const int64_t parts = j->s->share.slots * parts_per_core;
     j->step = (n + parts - 1) / parts;
-    return kn_parallel_parts(r, (n + j->step - 1) / j->step, j->s->n_slots, part, j);
+    return kn_parallel_parts(r, (n + j->step - 1) / j->step, j->s->share.slots, part, j);
 }
 
-static enum rt_status run_shared(struct rt_run *r, struct job *j)
+static enum rt_status run(struct rt_run *r, struct job *j)
 {
     const struct kn_winograd *w = &j->s->w;
     const int64_t blocks = kn_tiles_blocks(&w->tiles);
     enum rt_status st = RT_OK;
 
-    if (j->s->by_blocks)
-        return kn_parallel_parts(r, blocks, j->s->n_slots, whole_block, j);
+    if (j->s->share.by_blocks)
+        return kn_parallel_parts(r, blocks, j->s->share.slots, whole_block, j);
     for (j->block = 0; j->block < blocks && !st; j->block++) {
         j->tiles = kn_tiles_in_block(&w->tiles, j->block);
         st = stage(r, j, j->tiles, 1, some_inputs);
@@ -304,17 +301,6 @@ static enum rt_status run_shared(struct rt_run *r, struct job *j)
     return st;
 }
 
-static enum rt_status run_alone(struct rt_run *r, const struct job *j)
-{
-    struct finish f = {j->s, r, j->dst};
-    struct kn_winograd w = j->s->w;
-
-    w.ends = ends;
-    w.ends_arg = r;
-    kn_winograd_run(&w, j->src, j->packed, j->dst, j->scratch, j->has_tail ? finish : NULL, &f);
-    return rt_run_check(r);
-}
-
 enum rt_status kn_winograd_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
@@ -322,12 +308,10 @@ enum rt_status kn_winograd_conv(struct rt_run *r)
                     .src = r->in[0].data,
                     .packed = rt_pack_data(s->filter),
                     .dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at),
-                    .scratch = r->scratch,
-                    .has_tail = kn_tail_any(&s->tail)};
+                    .scratch = r->scratch};
 
     if (s->empty)
         return RT_OK;
-    const enum rt_status st =
-        s->n_slots && rt_run_width(r) > 1 ? run_shared(r, &j) : run_alone(r, &j);
+    const enum rt_status st = run(r, &j);
     return st ? st : kn_tail_spread(&s->tail, r, j.dst);
 }

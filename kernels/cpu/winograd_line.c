@@ -39,16 +39,10 @@ bool kn_line_solve(struct kn_line *l)
     if ((l->taps != 3 && l->taps != 5 && l->taps != 7) || l->in_h <= 0 || l->in_w <= 0)
         return false;
     l->loops = loops_of(0);
-    l->tiles = (struct kn_tiles){.batch = l->batch,
-                                 .out_h = l->out_h,
-                                 .out_w = l->out_w,
-                                 .ci = l->ci,
-                                 .co = l->co,
-                                 .window_h = l->down ? l->taps : 1,
-                                 .window_w = l->down ? 1 : l->taps,
-                                 .tile_h = l->down ? KN_LINE_TILE : 1,
-                                 .tile_w = l->down ? 1 : KN_LINE_TILE,
-                                 .cores = l->cores};
+    l->tiles.window_h = l->down ? l->taps : 1;
+    l->tiles.window_w = l->down ? 1 : l->taps;
+    l->tiles.tile_h = l->down ? KN_LINE_TILE : 1;
+    l->tiles.tile_w = l->down ? 1 : KN_LINE_TILE;
     return kn_tiles_solve(&l->tiles);
 }
 
@@ -89,7 +83,7 @@ void kn_line_pack(const struct kn_line *l, const float *filter, const float *sca
                   float *dst)
 {
     enum { SOME = 256 };
-    const int64_t n = l->ci * l->co;
+    const int64_t n = l->tiles.ci * l->tiles.co;
 
     for (int64_t i = 0; i < l->tiles.places; i++) {
         double f[7], sum[SOME];
@@ -102,7 +96,8 @@ void kn_line_pack(const struct kn_line *l, const float *filter, const float *sca
             for (int64_t j = 0; j < some; j++)
                 room[at + j] = (float)sum[j];
         }
-        kn_product_pack(&l->tiles.product, room, l->co, false, scale, dst + i * l->tiles.pack_step);
+        kn_product_pack(&l->tiles.product, room, l->tiles.co, false, scale,
+                        dst + i * l->tiles.pack_step);
     }
 }
 
@@ -110,21 +105,21 @@ void kn_line_pack(const struct kn_line *l, const float *filter, const float *sca
 
 size_t kn_line_scratch_bytes(const struct kn_line *l)
 {
-    return kn_tiles_room_bytes(&l->tiles) + (size_t)(KN_LINE_TILE * l->co) * sizeof(float);
+    return kn_tiles_room_bytes(&l->tiles) + (size_t)(KN_LINE_TILE * l->tiles.co) * sizeof(float);
 }
 
 static void inputs(const struct kn_line *l, const float *src, int64_t block, int64_t tiles,
                    float *room)
 {
-    const int64_t length = l->down ? l->in_h : l->in_w, image = l->in_h * l->in_w * l->ci;
-    const int64_t row = l->in_w * l->ci, pixel = l->down ? row : l->ci;
+    const int64_t length = l->down ? l->in_h : l->in_w, image = l->in_h * l->in_w * l->tiles.ci;
+    const int64_t row = l->in_w * l->tiles.ci, pixel = l->down ? row : l->tiles.ci;
 
     for (int64_t i = 0; i < tiles; i++) {
         const struct kn_tile t = kn_tiles_at(&l->tiles, block, i);
         const int64_t start = (l->down ? t.y : t.x) - l->before;
-        const float *line = src + t.image * image + (l->down ? t.x * l->ci : t.y * row);
+        const float *line = src + t.image * image + (l->down ? t.x * l->tiles.ci : t.y * row);
         l->loops->input(l->taps, line + start * pixel, pixel, start < 0 ? -start : 0,
-                        length - start, l->ci, room + i * l->ci, l->tiles.in_step);
+                        length - start, l->tiles.ci, room + i * l->tiles.ci, l->tiles.in_step);
     }
 }
 
@@ -137,23 +132,23 @@ static void outputs(const struct kn_line *l, const float *p, int64_t block, int6
     const struct kn_line_ends *ends = &some;
     if (some.shift)
         some.shift += from;
-    const int64_t length = l->down ? l->out_h : l->out_w;
-    const int64_t pixel = (l->down ? l->out_w : 1) * l->co;
+    const int64_t length = l->down ? l->tiles.out_h : l->tiles.out_w;
+    const int64_t pixel = (l->down ? l->tiles.out_w : 1) * l->tiles.co;
 
     for (int64_t i = 0; i < tiles; i++) {
         const struct kn_tile t = kn_tiles_at(&l->tiles, block, i);
         const int64_t left = length - (l->down ? t.y : t.x);
         const int64_t count = left < KN_LINE_TILE ? left : KN_LINE_TILE;
-        float *y = dst + ((t.image * l->out_h + t.y) * l->out_w + t.x) * l->co;
-        float *sums = ends->apart ? patch : y;
-        const int64_t step = ends->apart ? l->co : pixel;
-        l->loops->output(l->taps, p + i * l->co + from, l->tiles.out_step, to - from, sums + from,
-                         step, count, ends);
-        if (ends->finish && l->down)
+        float *y = dst + ((t.image * l->tiles.out_h + t.y) * l->tiles.out_w + t.x) * l->tiles.co;
+        float *sums = ends->then.apart ? patch : y;
+        const int64_t step = ends->then.apart ? l->tiles.co : pixel;
+        l->loops->output(l->taps, p + i * l->tiles.co + from, l->tiles.out_step, to - from,
+                         sums + from, step, count, ends);
+        if (ends->then.finish && l->down)
             for (int64_t k = 0; k < count; k++)
-                ends->finish(ends->arg, y + k * pixel, sums + k * step, 1);
-        else if (ends->finish)
-            ends->finish(ends->arg, y, sums, count);
+                ends->then.finish(ends->then.arg, y + k * pixel, sums + k * step, 1);
+        else if (ends->then.finish)
+            ends->then.finish(ends->then.arg, y, sums, count);
     }
 }
 
@@ -161,7 +156,8 @@ void kn_line_run_block(const struct kn_line *l, const float *src, const float *p
                        int64_t block, int64_t from, int64_t to, void *scratch,
                        const struct kn_line_ends *ends)
 {
-    const int64_t panel = l->tiles.product.panel, end = to * panel < l->co ? to * panel : l->co;
+    const int64_t panel = l->tiles.product.panel,
+                  end = to * panel < l->tiles.co ? to * panel : l->tiles.co;
     const int64_t tiles = kn_tiles_in_block(&l->tiles, block);
     float *room = scratch, *patch = room + kn_tiles_room_bytes(&l->tiles) / sizeof(float);
 
@@ -173,14 +169,12 @@ void kn_line_run_block(const struct kn_line *l, const float *src, const float *p
 double kn_line_error(const struct kn_line *l, const float *filter, const float *scale,
                      const float *packed)
 {
-    struct kn_line one = {.taps = l->taps,
-                          .batch = 1,
-                          .in_h = 1,
-                          .in_w = l->taps + KN_LINE_TILE - 1,
-                          .out_h = 1,
-                          .out_w = KN_LINE_TILE,
-                          .ci = l->ci,
-                          .co = l->co};
+    struct kn_line one = {
+        .taps = l->taps,
+        .in_h = 1,
+        .in_w = l->taps + KN_LINE_TILE - 1,
+        .tiles = {
+            .batch = 1, .out_h = 1, .out_w = KN_LINE_TILE, .ci = l->tiles.ci, .co = l->tiles.co}};
     const struct kn_line_ends none = {.shift = NULL};
     struct kn_tiles_trial t;
 

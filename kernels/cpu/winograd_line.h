@@ -22,12 +22,10 @@ struct kn_line_loops;
 struct kn_line {
     int taps;  /* 3, 5 or 7 */
     bool down; /* the window is a column, and so are lines */
-    int64_t batch, in_h, in_w, out_h, out_w;
-    int64_t before; /* padding along the line; there is none across */
-    int64_t ci, co;
-    int cores; /* as in tiles.h */
+    int64_t in_h, in_w;
+    int64_t before;        /* padding along the line; there is none across */
+    struct kn_tiles tiles; /* what comes first in there; the rest is kn_line_solve's */
     /* by kn_line_solve */
-    struct kn_tiles tiles;
     const struct kn_line_loops *loops;
 };
 
@@ -41,19 +39,16 @@ void kn_line_pack(const struct kn_line *l, const float *filter, const float *sca
 double kn_line_error(const struct kn_line *l, const float *filter, const float *scale,
                      const float *packed);
 
-/* How an output ends: the shift (co floats or NULL) is added, then it is clipped; NaN stays. */
+/* How an output ends: the shift (co floats or NULL) is added, it is clipped (NaN stays), and what
+ * is to be done then. */
 struct kn_line_ends {
     const float *shift;
     bool clips;
     float least, most;
-    /* NULL, or called with each run of neighbouring outputs, y, once they are there: in y too
-     * (sums == y) or, `apart`, in memory that is lost, and then y is `finish`'s to write. */
-    void (*finish)(void *arg, float *y, float *sums, int64_t pixels);
-    void *arg;
-    bool apart;
+    struct kn_tiles_ends then;
 };
-/* The outputs of panels [from, to) of channels in a block, those that `finish` is called for being
- * all. scratch: 64-byte aligned, of whoever calls. */
+/* The outputs of panels [from, to) of channels in a block: of all, if there is a `then.finish`.
+ * Blocks are independent. scratch: 64-byte aligned, of whoever calls. */
 size_t kn_line_scratch_bytes(const struct kn_line *l);
 void kn_line_run_block(const struct kn_line *l, const float *src, const float *packed, float *dst,
                        int64_t block, int64_t from, int64_t to, void *scratch,

@@ -34,15 +34,15 @@ static bool solve(const struct kn_conv_shape *g, int cores, struct kn_line *l)
         return false;
     *l = (struct kn_line){.taps = (int)along->size,
                           .down = down,
-                          .batch = g->batch ? g->batch : 1,
                           .in_h = y->in,
                           .in_w = x->in,
-                          .out_h = y->out,
-                          .out_w = x->out,
                           .before = along->lo,
-                          .ci = g->ci,
-                          .co = g->co,
-                          .cores = cores};
+                          .tiles = {.batch = g->batch ? g->batch : 1,
+                                    .out_h = y->out,
+                                    .out_w = x->out,
+                                    .ci = g->ci,
+                                    .co = g->co,
+                                    .cores = cores}};
     return kn_line_solve(l);
 }
 
@@ -74,18 +74,14 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     const struct format *f = fmt;
     const float *scale = f->n_scale ? (const void *)(f + 1) : NULL;
     struct kn_line l = {.taps = (int)f->taps,
-                        .batch = 1,
                         .in_h = 1,
                         .in_w = 1,
-                        .out_h = 1,
-                        .out_w = 1,
-                        .ci = f->ci,
-                        .co = f->co};
+                        .tiles = {.batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co}};
 
     if (!kn_line_solve(&l))
         return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
     struct rt_buffer *room =
-        rt_buffer_new(NULL, RT_F32, (size_t)(l.ci * l.co) * sizeof(float), err);
+        rt_buffer_new(NULL, RT_F32, (size_t)(l.tiles.ci * l.tiles.co) * sizeof(float), err);
     if (!room)
         return RT_RESOURCE_EXHAUSTED;
     kn_line_pack(&l, src->data, scale, atomic_load(&room->data), dst);
@@ -101,10 +97,10 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     const struct format f = {.name = "line",
                              .taps = s->l.taps,
                              .panel = s->l.tiles.product.panel,
-                             .ci = s->l.ci,
-                             .co = s->l.co,
-                             .n_scale = scale ? s->l.co : 0};
-    const enum rt_status st = kn_tail_pack(p, 1, &f, sizeof f, scale, s->l.co,
+                             .ci = s->l.tiles.ci,
+                             .co = s->l.tiles.co,
+                             .n_scale = scale ? s->l.tiles.co : 0};
+    const enum rt_status st = kn_tail_pack(p, 1, &f, sizeof f, scale, s->l.tiles.co,
                                            kn_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
 
     if (!st && !s->filter)
@@ -127,19 +123,18 @@ static void share_tail(struct state *s)
     t->act = RT_ACT_NONE;
 }
 
-/* Each core has as many blocks; of one alone, output channels: a part of the weights to read. What
- * is done behind the outputs is done for whole pixels. */
-static void share(struct state *s, int64_t width)
+/* Of a block that cores share each makes output channels, a part of the weights to read; unless
+ * something is done behind the outputs, which is done for whole pixels. */
+static void share(struct state *s, int width)
 {
+    const struct kn_tiles_share share = kn_tiles_share(&s->l.tiles, width);
     const int64_t panels = s->l.tiles.product.panels, blocks = kn_tiles_blocks(&s->l.tiles);
 
     s->panels = panels;
-    if (blocks == 1 && width > 1 && !kn_tail_any(&s->tail))
-        s->panels = kn_even_parts(panels, (panels + width - 1) / width, width);
-    s->groups = (panels + s->panels - 1) / s->panels;
-    s->slots = blocks * s->groups;
-    s->slots = s->slots > width ? width : s->slots;
-    s->slots = s->slots < 1 ? 1 : s->slots;
+    if (!share.by_blocks && !kn_tail_any(&s->tail))
+        s->panels = kn_even_parts(panels, (panels - 1) / share.slots + 1, share.slots);
+    s->groups = (panels - 1) / s->panels + 1;
+    s->slots = blocks * s->groups < share.slots ? blocks * s->groups : share.slots;
 }
 
 enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
@@ -163,9 +158,7 @@ enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
         return st;
     s->tail.scale = scale ? 0 : s->tail.scale;
     share_tail(s);
-    const double work = kn_tiles_work(&s->l.tiles);
-    const int64_t most = work / KN_SHARE < 64 ? (int64_t)(work / KN_SHARE) : 64;
-    share(s, rt_prep_width(p) < most ? rt_prep_width(p) : most);
+    share(s, rt_prep_width(p));
     s->odd_at = (size_t)s->slots * kn_padded(kn_line_scratch_bytes(&s->l));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
@@ -184,9 +177,9 @@ static void finish(void *arg, float *y, float *sums, int64_t pixels)
     const struct kn_tail *t = &f->s->tail;
 
     if (sums != y)
-        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->l.co);
+        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->l.tiles.co);
     else
-        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->l.co);
+        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->l.tiles.co);
 }
 
 static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -199,9 +192,9 @@ static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t 
     if (i >= s->slots && rt_run_check(r))
         return r->err->code;
     ends.shift = s->shift ? r->in[s->shift].data : NULL;
-    ends.finish = kn_tail_any(&s->tail) ? finish : NULL;
-    ends.arg = &f;
-    ends.apart = kn_tail_joins(&s->tail);
+    ends.then = (struct kn_tiles_ends){.finish = kn_tail_any(&s->tail) ? finish : NULL,
+                                       .arg = &f,
+                                       .apart = kn_tail_joins(&s->tail)};
     kn_line_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i / s->groups, from,
                       from + (left < s->panels ? left : s->panels),
                       (char *)r->scratch + (size_t)slot * kn_padded(kn_line_scratch_bytes(&s->l)),

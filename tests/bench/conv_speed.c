@@ -134,16 +134,13 @@ static void make_winograd(struct form *f, const struct layer *l, int64_t batch, 
 {
     if (l->kh != 3 || l->kw != 3 || l->stride != 1)
         return;
-    f->w = (struct kn_winograd){.m = m,
-                                .batch = batch,
-                                .in_h = l->side,
-                                .in_w = l->side,
-                                .out_h = l->out,
-                                .out_w = l->out,
-                                .top = pad_before(l, 3),
-                                .left = pad_before(l, 3),
-                                .ci = l->ci,
-                                .co = l->co};
+    f->w = (struct kn_winograd){
+        .m = m,
+        .in_h = l->side,
+        .in_w = l->side,
+        .top = pad_before(l, 3),
+        .left = pad_before(l, 3),
+        .tiles = {.batch = batch, .out_h = l->out, .out_w = l->out, .ci = l->ci, .co = l->co}};
     f->on = kn_winograd_solve(&f->w);
     if (!f->on)
         return;
@@ -161,7 +158,9 @@ static void run_form(struct form *f, const float *x, float *y)
         other[i]++;
     const double from = cpu_ms();
     if (f->w.m) {
-        kn_winograd_run(&f->w, x, f->filter, y, f->scratch, NULL, NULL);
+        const struct kn_tiles_ends none = {.finish = NULL};
+        for (int64_t i = 0; i < kn_tiles_blocks(&f->w.tiles); i++)
+            kn_winograd_run_block(&f->w, x, f->filter, y, i, f->scratch, &none);
     } else {
         const void *data[] = {x, f->filter, y};
         if (kn_dnnl_run(&f->dnnl, data, f->scratch, &err, "layer"))

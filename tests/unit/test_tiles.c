@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tiles.h"
 #include "tests/support/draw.h"
 
@@ -38,6 +39,39 @@ static void each_output_is_in_one_tile_of_one_block(void **state)
         if (cores)
             assert_int_equal(kn_tiles_blocks(&t) % cores, 0);
     }
+}
+
+/* By blocks where each core has as many or many; one after the other where it is worth it. */
+static void work_is_cut_over_as_many_cores_as_it_is_worth(void **state)
+{
+    (void)state;
+    struct kn_tiles t = sample();
+    t.batch = 40;
+    for (int width = 1; width < 70; width++) {
+        t.cores = width;
+        assert_true(kn_tiles_solve(&t));
+        const struct kn_tiles_share s = kn_tiles_share(&t, width);
+        const int64_t blocks = kn_tiles_blocks(&t);
+        const double work = kn_tiles_work(&t);
+        assert_true(s.slots >= 1 && s.slots <= width);
+        assert_true(s.slots == 1 || work >= (double)s.slots * KN_SHARE);
+        assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARE);
+        assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
+    }
+    /* of one block alone */
+    t.batch = 1;
+    t.cores = 0;
+    t.out_h = t.out_w = 8;
+    t.ci = t.co = 512;
+    assert_true(kn_tiles_solve(&t));
+    assert_int_equal(kn_tiles_blocks(&t), 1);
+    assert_int_equal(kn_tiles_share(&t, 3).slots, 3);
+    assert_false(kn_tiles_share(&t, 3).by_blocks);
+    assert_int_equal(kn_tiles_share(&t, 0).slots, 1);
+    assert_true(kn_tiles_share(&t, 1).by_blocks);
+    t.ci = t.co = 16;
+    assert_true(kn_tiles_solve(&t));
+    assert_int_equal(kn_tiles_share(&t, 3).slots, 1);
 }
 
 /* Of places that are done in two parts, each with weights of its own. */
@@ -139,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_output_is_in_one_tile_of_one_block),
+        cmocka_unit_test(work_is_cut_over_as_many_cores_as_it_is_worth),
         cmocka_unit_test(products_are_those_of_each_place),
         cmocka_unit_test(a_trial_finds_how_far_sums_are_apart),
         cmocka_unit_test(odd_channels_and_endless_sizes_are_refused),

@@ -7,13 +7,23 @@
 #include "tests/support/draw.h"
 
 static int64_t finished;
+static bool apart;
 static void add_one(void *arg, float *y, float *sums, int64_t pixels)
 {
     const struct kn_winograd *w = arg;
-    assert_true(w->apart == (y != sums));
-    for (int64_t i = 0; i < pixels * w->co; i++)
+    assert_true(apart == (y != sums));
+    for (int64_t i = 0; i < pixels * w->tiles.co; i++)
         y[i] = sums[i] + 1;
     finished += pixels;
+}
+
+static void run(const struct kn_winograd *w, const float *x, const float *packed, float *y,
+                const struct kn_tiles_ends *ends)
+{
+    float *scratch = draw_floats(kn_winograd_scratch_bytes(w) / sizeof(float));
+    for (int64_t i = kn_tiles_blocks(&w->tiles) - 1; i >= 0; i--)
+        kn_winograd_run_block(w, x, packed, y, i, scratch, ends);
+    free(scratch);
 }
 
 static double sum_at(const struct kn_winograd *w, const float *x, const float *f, int64_t image,
@@ -24,9 +34,9 @@ static double sum_at(const struct kn_winograd *w, const float *x, const float *f
         const int64_t y = y0 - w->top + i / 3, c = x0 - w->left + i % 3;
         if (y < 0 || c < 0 || y >= w->in_h || c >= w->in_w)
             continue;
-        for (int64_t k = 0; k < w->ci; k++)
-            sum += (double)x[((image * w->in_h + y) * w->in_w + c) * w->ci + k] *
-                   (double)f[(i * w->ci + k) * w->co + o];
+        for (int64_t k = 0; k < w->tiles.ci; k++)
+            sum += (double)x[((image * w->in_h + y) * w->in_w + c) * w->tiles.ci + k] *
+                   (double)f[(i * w->tiles.ci + k) * w->tiles.co + o];
     }
     return sum;
 }
@@ -35,33 +45,32 @@ static void one_shape(const struct kn_winograd_loops *loops, struct kn_winograd 
 {
     assert_true(kn_winograd_solve(&w));
     w.loops = loops;
-    const int64_t pixels = w.batch * w.out_h * w.out_w;
-    float *x = draw_floats(w.batch * w.in_h * w.in_w * w.ci);
-    float *f = draw_floats(9 * w.ci * w.co);
+    const int64_t pixels = w.tiles.batch * w.tiles.out_h * w.tiles.out_w;
+    float *x = draw_floats(w.tiles.batch * w.in_h * w.in_w * w.tiles.ci);
+    float *f = draw_floats(9 * w.tiles.ci * w.tiles.co);
     float *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
-    float *scratch = draw_floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
-    float *y = draw_floats(pixels * w.co);
-    double most = 0, apart = 0;
+    float *y = draw_floats(pixels * w.tiles.co);
+    double most = 0, off = 0;
 
     kn_winograd_pack(&w, f, packed);
     finished = 0;
-    kn_winograd_run(&w, x, packed, y, scratch, add_one, &w);
+    run(&w, x, packed, y, &(struct kn_tiles_ends){add_one, &w, apart});
     assert_int_equal(finished, pixels);
-    for (int64_t i = 0; i < pixels * w.co; i += 1 + w.co / 7) {
-        const int64_t p = i / w.co;
+    for (int64_t i = 0; i < pixels * w.tiles.co; i += 1 + w.tiles.co / 7) {
+        const int64_t p = i / w.tiles.co;
         const double right =
-            sum_at(&w, x, f, p / (w.out_h * w.out_w), p / w.out_w % w.out_h, p % w.out_w, i % w.co);
+            sum_at(&w, x, f, p / (w.tiles.out_h * w.tiles.out_w), p / w.tiles.out_w % w.tiles.out_h,
+                   p % w.tiles.out_w, i % w.tiles.co);
         most = fmax(most, fabs(right));
-        apart = fmax(apart, fabs(right + 1 - (double)y[i]));
+        off = fmax(off, fabs(right + 1 - (double)y[i]));
     }
-    if (!(apart <= tolerance * most))
+    if (!(off <= tolerance * most))
         fail_msg("m %d, %lld -> %lld channels, %lldx%lld: %g apart, the largest is %g", w.m,
-                 (long long)w.ci, (long long)w.co, (long long)w.out_h, (long long)w.out_w, apart,
-                 most);
+                 (long long)w.tiles.ci, (long long)w.tiles.co, (long long)w.tiles.out_h,
+                 (long long)w.tiles.out_w, off, most);
     free(x);
     free(f);
     free(packed);
-    free(scratch);
     free(y);
 }
 
@@ -79,18 +88,18 @@ static void all_shapes(const struct kn_winograd_loops *loops)
             for (int pad = 0; pad < 3; pad++) { /* none, SAME, more than the window */
                 if (c[i].h + 2 * pad < 3 || c[i].w + 2 * pad < 3)
                     continue;
+                apart = i % 2;
                 one_shape(loops,
                           (struct kn_winograd){.m = m,
-                                               .batch = c[i].batch,
                                                .in_h = c[i].h,
                                                .in_w = c[i].w,
-                                               .out_h = c[i].h + 2 * pad - 2,
-                                               .out_w = c[i].w + 2 * pad - 2,
                                                .top = pad,
                                                .left = pad,
-                                               .ci = c[i].ci,
-                                               .co = c[i].co,
-                                               .apart = i % 2},
+                                               .tiles = {.batch = c[i].batch,
+                                                         .out_h = c[i].h + 2 * pad - 2,
+                                                         .out_w = c[i].w + 2 * pad - 2,
+                                                         .ci = c[i].ci,
+                                                         .co = c[i].co}},
                           m == 2 ? 5e-6 : 5e-5);
             }
 }
@@ -108,29 +117,24 @@ static void an_image_without_rows_is_padding_only(void **state)
     (void)state;
     for (int m = 2; m <= 4; m += 2)
         for (int wide = 0; wide < 2; wide++) {
-            struct kn_winograd w = {.m = m,
-                                    .batch = 2,
-                                    .in_h = wide ? 0 : 8,
-                                    .in_w = wide ? 8 : 0,
-                                    .out_h = 8,
-                                    .out_w = 8,
-                                    .top = wide ? 5 : 1,
-                                    .left = wide ? 1 : 5,
-                                    .ci = 16,
-                                    .co = 16};
+            struct kn_winograd w = {
+                .m = m,
+                .in_h = wide ? 0 : 8,
+                .in_w = wide ? 8 : 0,
+                .top = wide ? 5 : 1,
+                .left = wide ? 1 : 5,
+                .tiles = {.batch = 2, .out_h = 8, .out_w = 8, .ci = 16, .co = 16}};
             assert_true(kn_winograd_solve(&w));
             const size_t n = 2 * 8 * 8 * 16;
             float *f = draw_floats(9 * 16 * 16), *y = draw_floats(n);
             float *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
-            float *scratch = draw_floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
             kn_winograd_pack(&w, f, packed);
-            kn_winograd_run(&w, NULL, packed, y, scratch, add_one, &w);
+            run(&w, NULL, packed, y, &(struct kn_tiles_ends){add_one, &w, apart});
             for (size_t i = 0; i < n; i++)
                 assert_true(y[i] == 1);
             free(f);
             free(y);
             free(packed);
-            free(scratch);
         }
 }
 
@@ -138,28 +142,24 @@ static void an_image_has_the_same_answer_in_any_batch(void **state)
 {
     (void)state;
     struct kn_winograd w = {.m = 4,
-                            .batch = 5,
                             .in_h = 20,
                             .in_w = 20,
-                            .out_h = 20,
-                            .out_w = 20,
                             .top = 1,
                             .left = 1,
-                            .ci = 32,
-                            .co = 32};
+                            .tiles = {.batch = 5, .out_h = 20, .out_w = 20, .ci = 32, .co = 32}};
     struct kn_winograd one = w;
-    one.batch = 1;
+    const struct kn_tiles_ends none = {.finish = NULL};
+    one.tiles.batch = 1;
     assert_true(kn_winograd_solve(&w) && kn_winograd_solve(&one));
     assert_int_equal(kn_tiles_pack_bytes(&w.tiles), kn_tiles_pack_bytes(&one.tiles));
     const size_t image = 20 * 20 * 32;
     float *x = draw_floats(5 * image), *y = draw_floats(5 * image), *alone = draw_floats(image);
     float *f = draw_floats(9 * 32 * 32),
           *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
-    float *scratch = draw_floats(kn_winograd_scratch_bytes(&w) / sizeof(float));
     kn_winograd_pack(&w, f, packed);
-    kn_winograd_run(&w, x, packed, y, scratch, NULL, NULL);
+    run(&w, x, packed, y, &none);
     for (size_t i = 0; i < 5; i++) {
-        kn_winograd_run(&one, x + i * image, packed, alone, scratch, NULL, NULL);
+        run(&one, x + i * image, packed, alone, &none);
         assert_memory_equal(alone, y + i * image, image * sizeof *y);
     }
     free(x);
@@ -167,19 +167,19 @@ static void an_image_has_the_same_answer_in_any_batch(void **state)
     free(alone);
     free(f);
     free(packed);
-    free(scratch);
 }
 
 static void odd_channels_and_endless_sizes_are_refused(void **state)
 {
     (void)state;
-    struct kn_winograd w = {.m = 4, .batch = 1, .out_h = 8, .out_w = 8, .ci = 24, .co = 32};
+    struct kn_winograd w = {.m = 4,
+                            .tiles = {.batch = 1, .out_h = 8, .out_w = 8, .ci = 24, .co = 32}};
     assert_false(kn_winograd_solve(&w));
-    w.ci = 32;
-    w.co = 0;
+    w.tiles.ci = 32;
+    w.tiles.co = 0;
     assert_false(kn_winograd_solve(&w));
-    w.co = 32;
-    w.batch = INT64_MAX / 2;
+    w.tiles.co = 32;
+    w.tiles.batch = INT64_MAX / 2;
     assert_false(kn_winograd_solve(&w));
 }
 

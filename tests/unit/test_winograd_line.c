@@ -10,7 +10,7 @@ static int64_t finished;
 static void add_one(void *arg, float *y, float *sums, int64_t pixels)
 {
     const struct kn_line *l = arg;
-    for (int64_t i = 0; i < pixels * l->co; i++)
+    for (int64_t i = 0; i < pixels * l->tiles.co; i++)
         y[i] = sums[i] + 1;
     finished += pixels;
 }
@@ -24,9 +24,9 @@ static double sum_at(const struct kn_line *l, const float *x, const float *f, in
         const int64_t column = l->down ? c : c - l->before + i;
         if (row < 0 || column < 0 || row >= l->in_h || column >= l->in_w)
             continue;
-        for (int64_t k = 0; k < l->ci; k++)
-            sum += (double)x[((image * l->in_h + row) * l->in_w + column) * l->ci + k] *
-                   (double)f[(i * l->ci + k) * l->co + o];
+        for (int64_t k = 0; k < l->tiles.ci; k++)
+            sum += (double)x[((image * l->in_h + row) * l->in_w + column) * l->tiles.ci + k] *
+                   (double)f[(i * l->tiles.ci + k) * l->tiles.co + o];
     }
     return sum;
 }
@@ -40,11 +40,11 @@ static void run(struct kn_line *l, const struct kn_line_loops *loops, struct dat
 {
     l->loops = loops;
     float *scratch = draw_floats(kn_line_scratch_bytes(l) / sizeof(float));
-    float *room = draw_floats(l->ci * l->co);
+    float *room = draw_floats(l->tiles.ci * l->tiles.co);
     const int64_t panels = l->tiles.product.panels;
     kn_line_pack(l, d->f, d->scale, room, d->packed);
     for (int64_t i = kn_tiles_blocks(&l->tiles) - 1; i >= 0; i--)
-        for (int64_t from = 0, n = ends.finish ? panels : 2; from < panels; from += n)
+        for (int64_t from = 0, n = ends.then.finish ? panels : 2; from < panels; from += n)
             kn_line_run_block(l, d->x, d->packed, d->y, i, from,
                               from + n < panels ? from + n : panels, scratch, &ends);
     free(scratch);
@@ -54,13 +54,13 @@ static void run(struct kn_line *l, const struct kn_line_loops *loops, struct dat
 static void one_shape(const struct kn_line_loops *loops, struct kn_line l, int way)
 {
     assert_true(kn_line_solve(&l));
-    const int64_t pixels = l.batch * l.out_h * l.out_w;
-    struct data d = {.x = draw_floats(l.batch * l.in_h * l.in_w * l.ci),
-                     .f = draw_floats(l.taps * l.ci * l.co),
-                     .scale = way & 1 ? draw_floats(l.co) : NULL,
-                     .shift = way & 2 ? draw_floats(l.co) : NULL,
+    const int64_t pixels = l.tiles.batch * l.tiles.out_h * l.tiles.out_w;
+    struct data d = {.x = draw_floats(l.tiles.batch * l.in_h * l.in_w * l.tiles.ci),
+                     .f = draw_floats(l.taps * l.tiles.ci * l.tiles.co),
+                     .scale = way & 1 ? draw_floats(l.tiles.co) : NULL,
+                     .shift = way & 2 ? draw_floats(l.tiles.co) : NULL,
                      .packed = draw_floats(kn_tiles_pack_bytes(&l.tiles) / sizeof(float)),
-                     .y = draw_floats(pixels * l.co)};
+                     .y = draw_floats(pixels * l.tiles.co)};
     double most = 0, apart = 0;
 
     finished = 0;
@@ -69,15 +69,15 @@ static void one_shape(const struct kn_line_loops *loops, struct kn_line l, int w
                               .clips = way & 4,
                               .least = 0,
                               .most = way & 8 ? 2 : INFINITY,
-                              .finish = way & 32 ? NULL : add_one,
-                              .arg = &l,
-                              .apart = !(way & 32) && way & 16});
+                              .then = {.finish = way & 32 ? NULL : add_one,
+                                       .arg = &l,
+                                       .apart = !(way & 32) && way & 16}});
     const double more = way & 32 ? 0 : 1;
     assert_int_equal(finished, way & 32 ? 0 : pixels);
-    for (int64_t i = 0; i < pixels * l.co; i++) {
-        const int64_t p = i / l.co, o = i % l.co;
-        double right =
-            sum_at(&l, d.x, d.f, p / (l.out_h * l.out_w), p / l.out_w % l.out_h, p % l.out_w, o);
+    for (int64_t i = 0; i < pixels * l.tiles.co; i++) {
+        const int64_t p = i / l.tiles.co, o = i % l.tiles.co;
+        double right = sum_at(&l, d.x, d.f, p / (l.tiles.out_h * l.tiles.out_w),
+                              p / l.tiles.out_w % l.tiles.out_h, p % l.tiles.out_w, o);
         most = fmax(most, fabs(right));
         right = right * (d.scale ? (double)d.scale[o] : 1) + (d.shift ? (double)d.shift[o] : 0);
         if (way & 4)
@@ -86,8 +86,8 @@ static void one_shape(const struct kn_line_loops *loops, struct kn_line l, int w
     }
     if (!(apart <= 5e-5 * most))
         fail_msg("%d taps, down %d, %lld -> %lld channels, %lldx%lld: %g apart, the largest is %g",
-                 l.taps, l.down, (long long)l.ci, (long long)l.co, (long long)l.out_h,
-                 (long long)l.out_w, apart, most);
+                 l.taps, l.down, (long long)l.tiles.ci, (long long)l.tiles.co,
+                 (long long)l.tiles.out_h, (long long)l.tiles.out_w, apart, most);
     free(d.x);
     free(d.f);
     free(d.scale);
@@ -114,14 +114,14 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
                         const int64_t out = c[i].along + before + after - taps + 1;
                         struct kn_line l = {.taps = taps,
                                             .down = down,
-                                            .batch = c[i].batch,
                                             .in_h = down ? c[i].along : c[i].across,
                                             .in_w = down ? c[i].across : c[i].along,
-                                            .out_h = down ? out : c[i].across,
-                                            .out_w = down ? c[i].across : out,
                                             .before = before,
-                                            .ci = c[i].ci,
-                                            .co = c[i].co};
+                                            .tiles = {.batch = c[i].batch,
+                                                      .out_h = down ? out : c[i].across,
+                                                      .out_w = down ? c[i].across : out,
+                                                      .ci = c[i].ci,
+                                                      .co = c[i].co}};
                         one_shape(loops_of(k), l, way);
                     }
 }
@@ -129,14 +129,10 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
 static struct kn_line seventeen(int taps)
 {
     return (struct kn_line){.taps = taps,
-                            .batch = 1,
                             .in_h = 3,
                             .in_w = 17,
-                            .out_h = 3,
-                            .out_w = 17,
                             .before = taps / 2,
-                            .ci = 64,
-                            .co = 32};
+                            .tiles = {.batch = 1, .out_h = 3, .out_w = 17, .ci = 64, .co = 32}};
 }
 
 static void the_error_of_a_filter_is_measured(void **state)
@@ -145,14 +141,14 @@ static void the_error_of_a_filter_is_measured(void **state)
     for (int taps = 3; taps <= 7; taps += 2) {
         struct kn_line l = seventeen(taps);
         assert_true(kn_line_solve(&l));
-        const size_t n = (size_t)(taps * l.ci * l.co);
-        float *f = draw_floats(n), *scale = draw_floats(l.co), *room = draw_floats(n);
+        const size_t n = (size_t)(taps * l.tiles.ci * l.tiles.co);
+        float *f = draw_floats(n), *scale = draw_floats(l.tiles.co), *room = draw_floats(n);
         float *packed = draw_floats(kn_tiles_pack_bytes(&l.tiles) / sizeof(float));
         kn_line_pack(&l, f, scale, room, packed);
         assert_true(kn_line_error(&l, f, scale, packed) < 3e-5);
         /* Weights that cancel each other leave little but rounding. */
         for (size_t i = 0; i < n; i++)
-            f[i] = i / (size_t)l.co % 2 ? -1000.0f : 1000.0f;
+            f[i] = i / (size_t)l.tiles.co % 2 ? -1000.0f : 1000.0f;
         f[3] = INFINITY;
         kn_line_pack(&l, f, NULL, room, packed);
         assert_false(kn_line_error(&l, f, NULL, packed) <= 1e-4);
@@ -174,15 +170,15 @@ static void nan_is_not_lost(void **state)
         for (int taps = 3; taps <= 7; taps += 2) {
             struct kn_line l = seventeen(taps);
             assert_true(kn_line_solve(&l));
-            struct data d = {.x = draw_floats(3 * 17 * l.ci),
-                             .f = draw_floats(taps * l.ci * l.co),
+            struct data d = {.x = draw_floats(3 * 17 * l.tiles.ci),
+                             .f = draw_floats(taps * l.tiles.ci * l.tiles.co),
                              .packed = draw_floats(kn_tiles_pack_bytes(&l.tiles) / sizeof(float)),
-                             .y = draw_floats(3 * 17 * l.co)};
-            d.x[(17 + 8) * l.ci + 5] = NAN;
+                             .y = draw_floats(3 * 17 * l.tiles.co)};
+            d.x[(17 + 8) * l.tiles.ci + 5] = NAN;
             run(&l, loops_of(k), &d,
                 (struct kn_line_ends){.clips = true, .least = 0, .most = INFINITY});
-            for (int64_t i = 0; i < 3 * 17 * l.co; i++) {
-                const int64_t line = i / l.co / 17, at = i / l.co % 17;
+            for (int64_t i = 0; i < 3 * 17 * l.tiles.co; i++) {
+                const int64_t line = i / l.tiles.co / 17, at = i / l.tiles.co % 17;
                 if (line == 1 && llabs(at - 8) <= taps / 2)
                     assert_true(isnan(d.y[i]));
                 else if (line != 1)
@@ -200,12 +196,12 @@ static void other_shapes_are_refused(void **state)
     struct kn_line l = seventeen(7);
     (void)state;
     assert_true(kn_line_solve(&l));
-    l.ci = 40;
+    l.tiles.ci = 40;
     assert_false(kn_line_solve(&l));
     l = seventeen(4);
     assert_false(kn_line_solve(&l));
     l = seventeen(3);
-    l.batch = INT64_MAX / 2;
+    l.tiles.batch = INT64_MAX / 2;
     assert_false(kn_line_solve(&l));
 }
 
