@@ -16,7 +16,7 @@ enum {
     MAX_IN_ALL = 2048, /* of all that share a keep, which bounds their bytes too; but for */
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
-    MAX_SEEN = 32,
+    MAX_SEEN = 256, /* shapes that a segment remembers having run without a layout */
     MAX_WANTED = 64,
     /* Runs of the session since its last use, before a layout makes room for a new one: shapes that
      * are more than can be kept are not compiled over and over. */

@@ -68,7 +68,7 @@ enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
     if (!st && !r->json)
         printf("precision: %s\n", !r->tuning.bf16         ? "float32"
                                   : rt_machine_has_bf16() ? "bf16"
-                                                          : "bf16 in very large matrices only, "
+                                                          : "bf16 in matrices of over 8 M weights, "
                                                             "float32 elsewhere");
     if (!st && !r->json)
         printf("%-24s %-9s %-16s %12s %12s %12s %12s %10s %s\n", "output", "type", "shape",

@@ -234,8 +234,8 @@ static const struct row rows[] = {
      "times the memory"},
     {"precision", TEXT, OURS, AT(precision), "float32", NULL, ANY,
      "float32, or bf16: where the processor multiplies bfloat16, constant matrices and filters of "
-     "float32 models are kept and multiplied in it, elsewhere only very large matrices are kept "
-     "in it; sums and results stay float32"},
+     "float32 models are kept and multiplied in it, elsewhere only matrices of more than 8 "
+     "million weights are kept in it; sums and results stay float32"},
     {"autotune", SWITCH, OURS, AT(autotune), "on", NULL, ANY,
      "time kernels that could do the same while a version is loaded, and take the fastest; off: by "
      "a rule, so that replicas round alike"},

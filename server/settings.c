@@ -345,4 +345,10 @@ void srv_settings_threads(struct srv_options *o, int n_cores)
         o->num_rest_threads = at_most(share, o->rest_api_num_threads);
     if (!o->num_grpc_threads)
         o->num_grpc_threads = at_most(share, o->grpc_max_threads);
+    if (o->num_workers > n_cores || o->cores_per_run > n_cores)
+        RT_LOG(RT_LOG_WARNING,
+               "--num_workers=%lld and --cores_per_run=%lld, and %d core%s to run them: threads "
+               "will wait for each other",
+               (long long)o->num_workers, (long long)o->cores_per_run, n_cores,
+               n_cores == 1 ? "" : "s");
 }

@@ -334,7 +334,7 @@ class Commands(Case):
             line = out.splitlines()[-1].split()
             has_none = "no bfloat16 instructions" in err  # the processor
             self.assertEqual(told, f"precision: {precision}" + has_none * (
-                " in very large matrices only, float32 elsewhere"))
+                " in matrices of over 8 M weights, float32 elsewhere"))
             self.assertEqual(err.count("warning"), int(has_none))
             self.assertFalse(has_none and precision == "float32")
             self.assertTrue(head.startswith("output ") and head.endswith("same argmax"), head)
