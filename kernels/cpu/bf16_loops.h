@@ -3,7 +3,7 @@
  *   WIDE  vectors side by side in a panel
  *   ROWS  of the result, held in registers
  */
-#if LANES == 16
+#if defined(SET_AVX512)
 #define WIDE 4
 #define ROWS 5
 #else

@@ -3,7 +3,7 @@
  *   ROWS  whose sums, of WIDE vectors each, are held in registers: 6 or 14
  *   THIN  rows, at most, of which several panels are done at a time: 3 or 6
  */
-#if LANES == 16
+#if defined(SET_AVX512)
 #define ROWS 14
 #define THIN 6
 #else
@@ -19,46 +19,17 @@
 #define SIZED TARGET static __attribute__((noinline))
 #endif
 
-/* The first n of a vector's floats, 1 to all. */
-INLINE VEC LOOPS(load_some)(const float *p, int n)
-{
-#if LANES == 16
-    return (VEC)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
-#else
-    float some[LANES] = {0};
-    if (n == LANES)
-        return VLOAD(p);
-    memcpy(some, p, (size_t)n * sizeof *p);
-    return VLOAD(some);
-#endif
-}
-
-INLINE void LOOPS(store_some)(float *p, VEC v, int n)
-{
-#if LANES == 16
-    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
-#else
-    float some[LANES];
-    if (n == LANES) {
-        VSTORE(p, v);
-    } else {
-        VSTORE(some, v);
-        memcpy(p, some, (size_t)n * sizeof *p);
-    }
-#endif
-}
-
 /* No less than the least and no more than the most; NaN stays, and so does -0. */
 INLINE VEC LOOPS(clip)(const struct strip *s, VEC v)
 {
     const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
     if (!s->clips)
         return v;
-#if LANES == 16
+#if defined(SET_AVX512)
     return (VEC)_mm512_min_ps((__m512)most, _mm512_max_ps((__m512)least, (__m512)v));
-#elif LANES == 8
+#elif defined(SET_AVX2)
     return (VEC)_mm256_min_ps((__m256)most, _mm256_max_ps((__m256)least, (__m256)v));
-#elif defined(__SSE__)
+#elif defined(SET_SSE)
     return (VEC)_mm_min_ps((__m128)most, _mm_max_ps((__m128)least, (__m128)v));
 #else
     for (int i = 0; i < LANES; i++) {
@@ -132,12 +103,13 @@ SIZED void LOOPS(corner)(const struct strip *s, const struct corner *o, const in
     KN_UNROLL
     for (int j = 0; j < wide; j++) {
         const int some = j < wide - 1 ? LANES : s->last;
-        const VEC bias = s->bias ? LOOPS(load_some)(s->bias + j * LANES, some) : (VEC){0};
+        const VEC zero = {0};
+        const VEC bias = s->bias ? LOOPS(load_some)(s->bias + j * LANES, some, zero) : zero;
         KN_UNROLL
-        for (int i = 0; i < rows; i++)
-            at.sum[i][j] =
-                o->start ? LOOPS(load_some)(o->start + i * s->ld_start + j * LANES, some) + bias
-                         : bias;
+        for (int i = 0; i < rows; i++) {
+            const float *start = o->start ? o->start + i * s->ld_start + j * LANES : NULL;
+            at.sum[i][j] = start ? LOOPS(load_some)(start, some, zero) + bias : bias;
+        }
     }
     KN_UNROLL
     for (int i = 0; i < rows; i += 4)

@@ -8,11 +8,6 @@
 #include "kernels/cpu/vec_math.h"
 
 #include <math.h>
-#include <string.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 /* d may be s. */
 struct softmax_loops {

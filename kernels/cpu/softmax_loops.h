@@ -3,42 +3,25 @@
 /* A vector of what is left; if that is less, -inf behind it, which has no weight. */
 INLINE VEC LOOPS(load)(const float *p, int64_t left)
 {
-    if (left >= LANES)
-        return VLOAD(p);
-    const VEC none = (VEC){0} - INFINITY;
-#if LANES == 16
-    return (VEC)_mm512_mask_loadu_ps((__m512)none, (__mmask16)((1u << left) - 1), p);
-#else
-    float some[LANES];
-    VSTORE(some, none);
-    memcpy(some, p, (size_t)left * sizeof *p);
-    return VLOAD(some);
-#endif
+    return left < LANES ? LOOPS(load_some)(p, (int)left, (VEC){0} - INFINITY) : VLOAD(p);
 }
 
 INLINE void LOOPS(store)(float *p, VEC v, int64_t left)
 {
-    if (left >= LANES) {
+    if (left < LANES)
+        LOOPS(store_some)(p, v, (int)left);
+    else
         VSTORE(p, v);
-        return;
-    }
-#if LANES == 16
-    _mm512_mask_storeu_ps(p, (__mmask16)((1u << left) - 1), (__m512)v);
-#else
-    float some[LANES];
-    VSTORE(some, v);
-    memcpy(p, some, (size_t)left * sizeof *p);
-#endif
 }
 
 /* The larger; b if one of them is NaN. */
 INLINE VEC LOOPS(larger)(VEC a, VEC b)
 {
-#if LANES == 16
+#if defined(SET_AVX512)
     return (VEC)_mm512_max_ps((__m512)a, (__m512)b);
-#elif LANES == 8
+#elif defined(SET_AVX2)
     return (VEC)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__SSE__)
+#elif defined(SET_SSE)
     return (VEC)_mm_max_ps((__m128)a, (__m128)b);
 #else
     for (int l = 0; l < LANES; l++)
@@ -49,7 +32,7 @@ INLINE VEC LOOPS(larger)(VEC a, VEC b)
 
 INLINE float LOOPS(largest)(VEC v)
 {
-#if LANES == 16
+#if defined(SET_AVX512)
     return _mm512_reduce_max_ps((__m512)v);
 #else
     float most = v[0];
@@ -61,12 +44,14 @@ INLINE float LOOPS(largest)(VEC v)
 
 INLINE float LOOPS(sum)(VEC v)
 {
-#if LANES == 16
+#if defined(SET_AVX512)
     return _mm512_reduce_add_ps((__m512)v);
 #elif LANES == 8
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-#else
+#elif LANES == 4
     return (v[0] + v[2]) + (v[1] + v[3]);
+#else
+#error "no sum of so many LANES"
 #endif
 }
 

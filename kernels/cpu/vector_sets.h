@@ -2,20 +2,41 @@
  * The same loops for several instruction sets: includes the file KN_LOOPS once for each, with
  *   LOOPS(name)    a name of its own for every function
  *   TARGET         the attribute that selects the instruction set
+ *   SET_SSE, SET_AVX2, SET_AVX512
+ *                  at most one of them is defined: whose intrinsics may be used, and how many
+ *                  registers there are (LANES does not say: others may have vectors as wide)
  *   LANES          floats in a vector: 4, 8 or 16
  *   VEC, BITS      vectors of so many floats, or 32-bit integers, at any address
  *   VLOAD, VSTORE  one from, or to, a pointer to floats
  *   INLINE         begins a function that becomes part of its callers
  *   LOOPS(select)  lane by lane: of two vectors the first where all bits are set, as comparisons
  *                  set them, and the second where none is
+ *   LOOPS(load_some), LOOPS(store_some)
+ *                  only the first n floats, 1 to LANES; what is loaded ends as `rest` does
  * That file ends with `static const KN_LOOPS_TYPE LOOPS(loops)`, the functions that its .c file
  * calls; loops_of says which set's to use. Once in a .c file. Threads: pure.
+ *
+ * A new set is
+ *   1. a member of rt_vectors and its test of the processor in runtime/base/machine.[ch], behind
+ *      the sets that it has all of: what asks for `>= RT_VECTORS_AVX2` takes it for one of these
+ *   2. a block below, as those of the others are, and its line in loops_of, best first; what the
+ *      file KN_LOOPS has no SET_ for is written without intrinsics, for any LANES
+ *   3. a target of KN_CLONES in types.h, for the loops that compilers vectorise
+ *   4. an answer of kn_product_fast in product.c: whether our products beat the libraries'
+ *   5. a name in feature_level of runtime/autotune.c: kernels chosen on another set do not count
+ *   6. OpenBLAS's processor in gemm.c, if it is one of x86
+ * The unit tests of all loops run on every set that the processor has.
  */
 #ifndef KN_CPU_VECTOR_SETS_H
 #define KN_CPU_VECTOR_SETS_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "runtime/base/machine.h"
 
@@ -33,11 +54,38 @@
         return (VEC)(((BITS)a & yes) | ((BITS)b & ~yes));                                          \
     }
 
+/* By way of memory. */
+#define SOME_BY_MEMORY                                                                             \
+    INLINE VEC LOOPS(load_some)(const float *p, int n, VEC rest)                                   \
+    {                                                                                              \
+        float some[LANES];                                                                         \
+        if (n == LANES)                                                                            \
+            return VLOAD(p);                                                                       \
+        VSTORE(some, rest);                                                                        \
+        memcpy(some, p, (size_t)n * sizeof *p);                                                    \
+        return VLOAD(some);                                                                        \
+    }                                                                                              \
+    INLINE void LOOPS(store_some)(float *p, VEC v, int n)                                          \
+    {                                                                                              \
+        float some[LANES];                                                                         \
+        if (n == LANES) {                                                                          \
+            VSTORE(p, v);                                                                          \
+        } else {                                                                                   \
+            VSTORE(some, v);                                                                       \
+            memcpy(p, some, (size_t)n * sizeof *p);                                                \
+        }                                                                                          \
+    }
+
 #define LOOPS(name) base_##name
 #define TARGET
 #define LANES 4
+#if defined(__SSE__)
+#define SET_SSE
+#endif
 VECTORS
+SOME_BY_MEMORY
 #include KN_LOOPS
+#undef SET_SSE
 #undef LOOPS
 #undef TARGET
 #undef LANES
@@ -46,8 +94,11 @@ VECTORS
 #define LOOPS(name) avx2_##name
 #define TARGET      __attribute__((target("avx2,fma")))
 #define LANES       8
+#define SET_AVX2
 VECTORS
+SOME_BY_MEMORY
 #include KN_LOOPS
+#undef SET_AVX2
 #undef LOOPS
 #undef TARGET
 #undef LANES
@@ -55,8 +106,18 @@ VECTORS
 #define LOOPS(name) avx512_##name
 #define TARGET      __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma")))
 #define LANES       16
+#define SET_AVX512
 VECTORS
+INLINE VEC LOOPS(load_some)(const float *p, int n, VEC rest)
+{
+    return (VEC)_mm512_mask_loadu_ps((__m512)rest, (__mmask16)((1u << n) - 1), p);
+}
+INLINE void LOOPS(store_some)(float *p, VEC v, int n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+}
 #include KN_LOOPS
+#undef SET_AVX512
 #undef LOOPS
 #undef TARGET
 #undef LANES
