@@ -184,14 +184,23 @@ void pl_uses_free(struct pl_uses *u)
     *u = (struct pl_uses){0};
 }
 
+static int n_sources(const struct pl_node *n, bool waits)
+{
+    return n->kind == PL_GONE ? 0 : n->n_in + (waits ? n->n_ctrl : 0);
+}
+
+static int source_of(const struct pl_node *n, int k)
+{
+    return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+}
+
 struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err)
 {
     struct pl_readers *r = calloc(1, sizeof *r);
     size_t edges = 0;
 
     for (int i = 0; i < g->n; i++)
-        if (g->node[i].kind != PL_GONE)
-            edges += (size_t)(g->node[i].n_in + (waits ? g->node[i].n_ctrl : 0));
+        edges += (size_t)n_sources(&g->node[i], waits);
     if (r) {
         r->first = calloc((size_t)g->n + 2, sizeof *r->first);
         r->of = malloc((edges + 1) * sizeof *r->of);
@@ -202,21 +211,14 @@ struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct r
         return NULL;
     }
     /* Counted one place further on, so that filling in moves each count to its start. */
-    for (int fill = 0; fill < 2; fill++) {
-        for (int i = 0; i < g->n; i++) {
-            const struct pl_node *n = &g->node[i];
-            const int count = n->kind == PL_GONE ? 0 : n->n_in + (waits ? n->n_ctrl : 0);
-            for (int k = 0; k < count; k++) {
-                const int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
-                if (fill)
-                    r->of[r->first[from + 1]++] = (struct pl_reader){i, k};
-                else
-                    r->first[from + 2]++;
-            }
-        }
-        for (int i = 0; !fill && i < g->n; i++)
-            r->first[i + 2] += r->first[i + 1];
-    }
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; k < n_sources(&g->node[i], waits); k++)
+            r->first[source_of(&g->node[i], k) + 2]++;
+    for (int i = 0; i < g->n; i++)
+        r->first[i + 2] += r->first[i + 1];
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; k < n_sources(&g->node[i], waits); k++)
+            r->of[r->first[source_of(&g->node[i], k) + 1]++] = (struct pl_reader){i, k};
     return r;
 }
 
