@@ -2,19 +2,19 @@
  * "_Attention" (runtime/attention.h): a head's keys and values are packed, and its scores are made,
  * masked, normalised and used by a block of rows at a time, which stays in the nearest cache. Heads
  * are read where they lie: in [B,T,N,H] their rows are N * H apart. They are shared out over the
- * cores, and where they are no like number for each, so are their rows.
+ * cores, and where they are no like number for each, so are their rows. What a mask hides is made
+ * all the same: 0 times a value is not 0 if that is infinite or NaN.
  */
 #include <string.h>
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/op_rows.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/softmax.h"
 #include "runtime/attention.h"
 #include "runtime/parallel.h"
-
-extern const struct kn_binary kn_binary_mul, kn_binary_div, kn_binary_add_v2, kn_binary_sub;
 
 enum {
     BLOCK = 1 << 13,     /* scores that are at work at a time */
@@ -187,13 +187,18 @@ struct attention {
     struct step step[RT_ATTENTION_MOST];
 };
 
+static int64_t row_width(const struct attention *k)
+{
+    return k->dim[3] > 0 ? k->dim[3] : 1;
+}
+
 /* Rows of scores before the steps that make n rows behind them. */
 static int64_t made_rows(const struct attention *k, int64_t n)
 {
     return k->from[2] == 1 ? 1 : n;
 }
 
-static int64_t divisor(int64_t a, int64_t b)
+static int64_t gcd(int64_t a, int64_t b)
 {
     while (b) {
         const int64_t rest = a % b;
@@ -213,7 +218,7 @@ static void cut(struct attention *k, int width)
     k->slots = most >= width ? width : most > 1 ? (int64_t)most : 1;
     k->span = t;
     if (heads < (double)k->slots * MANY_HEADS) {
-        const int64_t spans = k->slots / divisor(k->dim[0] * k->dim[1], k->slots);
+        const int64_t spans = k->slots / gcd(k->dim[0] * k->dim[1], k->slots);
         k->span = kn_even_parts(t, (t - 1) / spans + 1, 1);
         if (k->span < SPAN_ROWS)
             k->span = t < SPAN_ROWS ? t : SPAN_ROWS;
@@ -224,9 +229,7 @@ static void cut(struct attention *k, int width)
 /* Where in a slot what lies; false: too much. */
 static bool lay_out(struct attention *k)
 {
-    const int64_t width = k->dim[3] > 0 ? k->dim[3] : 1;
-
-    k->made_at = k->rows * width;
+    k->made_at = k->rows * row_width(k);
     k->keys_at = k->made_at;
     if (k->widens)
         k->keys_at += made_rows(k, k->rows) * k->from[3];
@@ -238,6 +241,62 @@ static bool lay_out(struct attention *k)
     const size_t values = kn_product_pack_bytes(&k->context) / sizeof(float);
     return !__builtin_add_overflow(k->keys_at, keys, &k->values_at) &&
            !__builtin_add_overflow(k->values_at, values, &k->slot);
+}
+
+static void read_steps(struct attention *k, const struct rt_prep *p)
+{
+    const struct rt_attention_step *s = steps_of(p->node, &k->n_steps);
+
+    for (int j = 0; j < k->n_steps; j++) {
+        const struct rt_shape *o = &p->in[s[j].a].shape;
+        int64_t stride = 1;
+        k->step[j] =
+            (struct step){.op = (enum rt_attention_op)s[j].op, .a = (int)s[j].a, .b = (int)s[j].b};
+        for (int i = o->rank - 1; i >= 0; i--) {
+            k->step[j].stride[4 - o->rank + i] = o->dim[i] == 1 ? 0 : stride;
+            stride *= o->dim[i];
+        }
+    }
+}
+
+/* How many heads there are, and where. */
+static void place_heads(struct attention *k, const struct rt_prep *p)
+{
+    const struct rt_shape *out = &p->out[0].shape;
+
+    k->dim[0] = out->dim[0]; /* values may be more than scores */
+    k->dim[1] = out->dim[heads_axis(p->node, RT_ATTENTION_OUT)];
+    k->q = places_of(p->node, 0, &p->in[0].shape);
+    k->k = places_of(p->node, 1, &p->in[1].shape);
+    k->v = places_of(p->node, 2, &p->in[2].shape);
+    k->out = places_of(p->node, RT_ATTENTION_OUT, out);
+}
+
+/* How many rows are at work at a time, and after how many of those it is asked whether to end. */
+static void size_blocks(struct attention *k)
+{
+    const int64_t width = row_width(k), most = SLOT_MOST / width;
+
+    k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
+    if (k->rows > most)
+        k->rows = most > 1 ? most : 1;
+    k->rows = kn_even_parts(k->span, k->rows, 1);
+    k->ask = (int64_t)(ROUND / ((double)k->rows * (double)width * (double)(k->h + k->d) + 1)) + 1;
+}
+
+static void choose_products(struct attention *k)
+{
+    k->scores = (struct kn_product){.k = k->h, .n = k->from[3], .again = true};
+    k->context = (struct kn_product){.k = k->dim[3], .n = k->d, .again = true};
+    k->packs = kn_product_fast() && made_rows(k, k->span) >= PACK_ROWS &&
+               kn_product_solve(&k->scores) && kn_product_solve(&k->context);
+}
+
+static void limit_slots(struct attention *k)
+{
+    const int64_t most = ALL_MOST / k->slot;
+    if (k->slots > most)
+        k->slots = most > 1 ? most : 1;
 }
 
 static enum rt_status prepare(struct rt_prep *p, void **state)
@@ -255,43 +314,19 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     k->widens = k->from[2] != k->dim[2] || k->from[3] != k->dim[3];
     k->h = p->in[0].shape.dim[3];
     k->d = p->in[2].shape.dim[3];
-    const struct rt_attention_step *s = steps_of(p->node, &k->n_steps);
-    for (int j = 0; j < k->n_steps; j++) {
-        const struct rt_shape *o = &p->in[s[j].a].shape;
-        int64_t stride = 1;
-        k->step[j] =
-            (struct step){.op = (enum rt_attention_op)s[j].op, .a = (int)s[j].a, .b = (int)s[j].b};
-        for (int i = o->rank - 1; i >= 0; i--) {
-            k->step[j].stride[4 - o->rank + i] = o->dim[i] == 1 ? 0 : stride;
-            stride *= o->dim[i];
-        }
-    }
     *state = k;
     if (rt_count(p->out[0].shape.rank, p->out[0].shape.dim) <= 0)
         return RT_OK;
-    k->dim[0] = p->out[0].shape.dim[0]; /* values may be more than scores */
-    k->dim[1] = p->out[0].shape.dim[heads_axis(p->node, RT_ATTENTION_OUT)];
-    k->q = places_of(p->node, 0, &p->in[0].shape);
-    k->k = places_of(p->node, 1, &p->in[1].shape);
-    k->v = places_of(p->node, 2, &p->in[2].shape);
-    k->out = places_of(p->node, RT_ATTENTION_OUT, &p->out[0].shape);
-    const int64_t width = k->dim[3] > 0 ? k->dim[3] : 1;
-    if (width > INT64_MAX / 64)
+    read_steps(k, p);
+    place_heads(k, p);
+    if (row_width(k) > INT64_MAX / 64)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
     cut(k, rt_prep_width(p));
-    k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
-    if (k->rows > SLOT_MOST / width)
-        k->rows = SLOT_MOST / width > 1 ? SLOT_MOST / width : 1;
-    k->rows = kn_even_parts(k->span, k->rows, 1);
-    k->ask = (int64_t)(ROUND / ((double)k->rows * (double)width * (double)(k->h + k->d) + 1)) + 1;
-    k->scores = (struct kn_product){.k = k->h, .n = k->from[3], .again = true};
-    k->context = (struct kn_product){.k = k->dim[3], .n = k->d, .again = true};
-    k->packs = kn_product_fast() && made_rows(k, k->span) >= PACK_ROWS &&
-               kn_product_solve(&k->scores) && kn_product_solve(&k->context);
+    size_blocks(k);
+    choose_products(k);
     if (!lay_out(k))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention of too many elements");
-    if (k->slots > ALL_MOST / k->slot)
-        k->slots = ALL_MOST / k->slot > 1 ? ALL_MOST / k->slot : 1;
+    limit_slots(k);
     p->scratch_bytes = (size_t)(k->slot * k->slots) * sizeof(float);
     return RT_OK;
 }

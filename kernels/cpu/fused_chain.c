@@ -17,15 +17,9 @@
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/chain_rows.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/op_rows.h"
 #include "kernels/cpu/parallel.h"
 #include "runtime/chain.h"
-
-#define X(op, kernel) extern const struct kn_map kn_map_##kernel;
-RT_CHAIN_UNARY(X)
-#undef X
-#define X(op, kernel) extern const struct kn_binary kn_binary_##kernel;
-RT_CHAIN_BINARY(X)
-#undef X
 
 static const struct kn_map *const maps[RT_CHAIN_OPS] = {
 #define X(op, kernel) [RT_CHAIN_##op] = &kn_map_##kernel,
