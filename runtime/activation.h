@@ -16,9 +16,8 @@
     X(SWISH, swish)               /* x * sigmoid(a * x) */                                         \
     X(HARD_SIGMOID, hard_sigmoid) /* relu6(x + 3) / 6 */                                           \
     X(HARD_SWISH, hard_swish)     /* x times that */                                               \
-    X(GELU_ERF, gelu_erf)                                                                          \
-    X(GELU_ERFC, gelu_erfc)                                                                        \
-    X(GELU_TANH, gelu_tanh)
+    X(GELU, gelu)                 /* by erf or erfc, however it is written */                      \
+    X(GELU_TANH, gelu_tanh)       /* its approximation by tanh */
 
 enum rt_activation {
     RT_ACT_NONE,

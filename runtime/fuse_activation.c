@@ -237,8 +237,8 @@ static const struct {
     {"P1 (Sigmoid Pa (x)) (x)", RT_ACT_SWISH, false},
     {"P1/6 (Relu6 S3 (x))", RT_ACT_HARD_SIGMOID, false},
     {"P1/6 (Relu6 S3 (x)) (x)", RT_ACT_HARD_SWISH, false},
-    {"P1/2 (S1 (Erf Psqrt1/2 (x))) (x)", RT_ACT_GELU_ERF, false},
-    {"P1/2 (Erfc P-sqrt1/2 (x)) (x)", RT_ACT_GELU_ERFC, false},
+    {"P1/2 (S1 (Erf Psqrt1/2 (x))) (x)", RT_ACT_GELU, false},
+    {"P1/2 (Erfc P-sqrt1/2 (x)) (x)", RT_ACT_GELU, false},
     {"P1/2 (S1 (Tanh Psqrt2/pi (S0 (P0.044715 (x) (x) (x)) (x)))) (x)", RT_ACT_GELU_TANH, false},
 };
 
