@@ -368,7 +368,6 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
         if (!st && o->type == &rt_variable_type)
             st = rt_variable_load((struct rt_variable *)o, err);
     }
-    s->options.cancelled = NULL; /* nothing else goes on while a session is loaded */
     pl_chooser_seal(s);
     return st;
 }

@@ -354,7 +354,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     st = prepare_signatures(m, err); /* with the rest as constants */
     if (!st)
         st = judge_signatures(m, err);
-    rt_session_loading(m->session, true);
+    rt_session_loading(m->session, true, options->session.cancelled);
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];
@@ -366,7 +366,8 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     }
     if (!st)
         st = seal(m, options->load_all_variables, err);
-    rt_session_loading(m->session, false); /* what is left is compiled as it is sealed */
+    /* What is left is compiled as it is sealed. */
+    rt_session_loading(m->session, false, NULL);
     if (st)
         goto fail;
     *out = m;

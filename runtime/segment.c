@@ -434,14 +434,15 @@ int rt_session_compile(struct rt_session *s)
     return n;
 }
 
-void rt_session_loading(struct rt_session *s, bool yes)
+void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled)
 {
     rt_mutex_lock(&s->layout_mu);
     s->is_loading = yes || s->options.compiles_inline;
     rt_mutex_unlock(&s->layout_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
-    else
+    s->options.cancelled = cancelled; /* no other thread is at it: the compiler is away */
+    if (!yes)
         wake_compiler(s);
 }
 

@@ -34,7 +34,8 @@ struct rt_session_options {
     struct rt_autotune *autotune; /* what timing found out before; must outlive; NULL: nothing */
     struct rt_device *const *devices; /* besides the CPU; must outlive the session */
     int n_devices;
-    /* Until rt_session_seal: true ends whatever is being done, with RT_CANCELLED. May be NULL. */
+    /* Until rt_session_loading says otherwise: true ends whatever is being done, with
+     * RT_CANCELLED. May be NULL. */
     const _Atomic bool *cancelled;
 };
 
@@ -97,9 +98,10 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
 void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes);
 /* Compiles what waits, and returns how many that was. Takes a while; beside runs. */
 int rt_session_compile(struct rt_session *s);
-/* For the loader: the compiler stays away until `yes` is taken back, and a shape recurs when it is
- * seen once. */
-void rt_session_loading(struct rt_session *s, bool yes);
+/* For the loader: the compiler stays away until `yes` is taken back, a shape recurs when it is seen
+ * once, and *cancelled takes the place of options.cancelled. It may be NULL, and is so for `no`:
+ * nothing else goes on while a session is loaded. */
+void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
 /* Whether feeds of so many rows (of whatever inner shape) were compiled, for the first part of the
  * plan at least. Never waits; may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);

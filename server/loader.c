@@ -106,7 +106,6 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
                load->model, (long long)load->version, signature, n, why);
 }
 
-/* Requests of its own before those of anybody else; a version that fails them is none. */
 static void tell_timing(const struct srv_load *load, struct rt_session *session)
 {
     const struct rt_autotune_took s = rt_autotune_took(session);
@@ -124,6 +123,7 @@ static void tell_timing(const struct srv_load *load, struct rt_session *session)
                load->model, s.untimed, s.untimed == 1 ? "" : "s");
 }
 
+/* Requests of its own before those of anybody else; a version that fails them is none. */
 static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
@@ -131,7 +131,8 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->prove ? load->loaded->session : NULL;
     if (session) {
         tell_timing(load, session);
-        rt_session_loading(session, true); /* the shapes of its own requests are worth it */
+        /* The shapes of its own requests are worth it. */
+        rt_session_loading(session, true, &load->cancelled);
     }
     enum rt_status st =
         l->calls->prove ? l->calls->prove(l->server, &v, load->dir, &load->cancelled, &load->err)
@@ -139,7 +140,7 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
     if (session) {
         if (!st)
             rt_session_compile(session);
-        rt_session_loading(session, false);
+        rt_session_loading(session, false, NULL);
     }
     if (st) {
         l->calls->free(load->loaded);
@@ -225,8 +226,7 @@ static void run(struct srv_loader *l, struct srv_load *load)
     /* Also after a failure: these explain it. */
     if (atomic_load(&load->cancelled)) {
         start_over(l, load);
-        load->status = rt_fail(&load->err, RT_CANCELLED,
-                               "this version was not wanted any more while it was loaded");
+        load->status = RT_CANCELLED;
     } else if (has_changed(load)) {
         start_over(l, load);
         load->changed = true;
@@ -256,8 +256,6 @@ static void *load_thread(void *arg)
         l->first = load->next;
         if (!l->first)
             l->end = &l->first;
-        if (l->stopping)
-            atomic_store(&load->cancelled, true);
         rt_mutex_unlock(&l->mu);
         run(l, load);
         l->done(l->arg, load);

@@ -39,7 +39,8 @@ struct srv_model_calls {
 /* The real ones. */
 extern const struct srv_model_calls srv_model_calls;
 
-/* One load. Made by the manager, its fields above the line set before submit. */
+/* One load. Made by the manager: it sets what is above the line before submit, and `cancelled` at
+ * any time. */
 struct srv_load {
     struct srv_load *next;
     void *owner;
@@ -48,7 +49,7 @@ struct srv_load {
     char *dir;                     /* for free() */
     enum srv_maybe bf16;           /* the model's own wish */
     struct srv_fingerprint before; /* as when it was found stable */
-    _Atomic bool cancelled;        /* by the manager, at any time: it is not wanted any more */
+    _Atomic bool cancelled;        /* it ends soon, with RT_CANCELLED; why, the manager knows */
     /* ---- */
     enum rt_status status;
     struct rt_error err;
@@ -66,8 +67,7 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
 /* A model of that srv_load.held has been freed. Any thread. */
 void srv_loader_release(struct srv_loader *l, int64_t held);
-/* Loads that have not begun are given to `done` as RT_CANCELLED; those that run are waited for, so
- * that they should be cancelled before. */
+/* Waits for all loads, those too that have not begun: they should be cancelled before. */
 void srv_loader_free(struct srv_loader *l);
 
 /* What loading that many bytes of weights is taken to need at its peak. */

@@ -131,9 +131,14 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     rt_mutex_unlock(&m->mu);
     m->n_loading--;
     e->load = NULL;
-    if (!load->status && (stopping || !e->wanted))
+    /* What has failed by itself tells of that. */
+    const bool ends = (stopping || atomic_load(&load->cancelled)) &&
+                      (!load->status || load->status == RT_CANCELLED);
+    if (ends)
         load->status = rt_fail(&load->err, RT_CANCELLED,
-                               "this version was not wanted any more when it was loaded");
+                               stopping ? "the server is stopping"
+                                        : "this version was not wanted any more while it was "
+                                          "loaded");
     if (!load->status)
         load->status = make_version(m, model, e, load);
     if (load->loaded) {
@@ -142,7 +147,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
             srv_loader_release(m->loader, load->held);
         m->trim_wanted = true;
     }
-    if (load->status != RT_CANCELLED && !load->changed)
+    if (!ends && !load->changed)
         m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);
     if (!load->status) {
         e->at_load = load->before;
@@ -152,10 +157,12 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         if (srv_mgr_publish(m, NULL, NULL))
             RT_LOG(RT_LOG_INFO, "Successfully loaded servable version {name: %s version: %lld}",
                    model->name, (long long)e->version);
-    } else if (load->status == RT_CANCELLED) {
+    } else if (ends) {
         srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
         RT_LOG(RT_LOG_INFO, "Loading of servable version {name: %s version: %lld} has ended: %s",
                model->name, (long long)e->version, rt_error_text(&load->err));
+        if (e->wanted && !stopping) /* again: it went, and came back while the load ended */
+            srv_mgr_restart(m, e);
     } else if (load->changed || (load->no_room && is_unloading(m))) {
         load_again(m, model, e, load);
     } else {

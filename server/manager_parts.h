@@ -187,6 +187,8 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
 void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load);
 
 /* ---- manager_watch.c ---- */
+/* A failed or ended version gets another chance. */
+void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e);
 void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
                            struct srv_managed_version *e, int64_t now);
 void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);

@@ -9,8 +9,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
-/* A failed or ended version gets another chance. */
-static void restart(struct srv_manager *m, struct srv_managed_version *e)
+void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
 {
     rt_mutex_lock(&m->mu);
     e->final = false;
@@ -53,7 +52,7 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
             break;
         RT_LOG(RT_LOG_INFO, "{name: %s version: %lld} has changed, it is tried again", model->name,
                (long long)e->version);
-        restart(m, e);
+        srv_mgr_restart(m, e);
         e->seen = f;
         e->seen_since = now;
         break;
@@ -100,7 +99,7 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
     bool was_wanted = e->wanted;
     set_wanted(m, e, true);
     if (e->state == SRV_END && !was_wanted)
-        restart(m, e);
+        srv_mgr_restart(m, e);
 }
 
 /* Why a version that was wanted a moment ago ends without ever having been loaded. */

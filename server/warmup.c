@@ -78,6 +78,18 @@ static enum rt_status perform(const struct player *player, const struct srv_reco
     return st;
 }
 
+/* Small requests do not ask while they run. */
+static enum rt_status may_go_on(const struct playback *all, struct rt_error *err)
+{
+    const _Atomic bool *cancelled = all->p->cancelled;
+
+    if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
+        return rt_fail(err, RT_CANCELLED, "it was cancelled");
+    if (rt_now_ns() >= all->deadline_ns)
+        return rt_fail(err, RT_DEADLINE_EXCEEDED, "all of them took more than %d s", LIMIT_S);
+    return RT_OK;
+}
+
 static enum rt_status play_record(const struct player *player, int64_t index, struct rt_error *err)
 {
     const struct srv_playback *p = player->all->p;
@@ -98,8 +110,11 @@ static enum rt_status play_record(const struct player *player, int64_t index, st
                                         .api = api_of(log.type),
                                         .request = log.request.p ? log.request : rt_span_str(""),
                                         .response = log.response};
-    for (int64_t i = 0; i < p->n_iterations && !st; i++)
-        st = perform(player, &record, err);
+    for (int64_t i = 0; i < p->n_iterations && !st; i++) {
+        st = may_go_on(player->all, err);
+        if (!st)
+            st = perform(player, &record, err);
+    }
     if (st)
         rt_fail_prefix(err, "%s record %lld of %s: ", p->what, (long long)index, p->path);
     return st;
@@ -128,11 +143,6 @@ static enum rt_status next_record(struct playback *all, struct player *player, i
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Number of %s records exceeds the maximum (%d) at %s", p->what,
                        SRV_MAX_WARMUP_RECORDS, p->path);
-    if (p->cancelled && atomic_load_explicit(p->cancelled, memory_order_relaxed))
-        return rt_fail(err, RT_CANCELLED, "the server is stopping");
-    if (rt_now_ns() >= all->deadline_ns)
-        return rt_fail(err, RT_DEADLINE_EXCEEDED, "playing %s took more than %d s", p->path,
-                       LIMIT_S);
     player->record.n = 0;
     rt_bytes_add(&player->record, record.p, record.n);
     if (player->record.failed)

@@ -105,14 +105,20 @@ static enum rt_status load_until(int at, struct rt_registry *all, struct rt_mode
     return rt_model_load(m, "models/digits/1", &options, &err);
 }
 
-static void a_load_may_be_cancelled_at_any_node(void **state)
+static struct rt_registry *registry_that_is_asked(void)
 {
-    (void)state;
     struct rt_registry *all = rt_registry_new();
-    struct rt_model *m;
     assert_true(all && kn_register(all));
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
         assert_true(rt_registry_add_kernel(all, &asked[i]));
+    return all;
+}
+
+static void a_load_may_be_cancelled_at_any_node(void **state)
+{
+    (void)state;
+    struct rt_registry *all = registry_that_is_asked();
+    struct rt_model *m;
 
     assert_ok(load_until(-1, all, &m), &err);
     const int n = n_asked;
@@ -129,12 +135,55 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
     rt_registry_free(all);
 }
 
+/* As a server does: the model's own requests, then what they ask for. How much was compiled. */
+static int compile_until(int at, struct rt_model *m)
+{
+    const struct rt_model_signature *s = rt_model_signature(m, "serving_default");
+    rt_session_loading(m->session, true, &cancelled);
+    for (int rows = 2; rows < 5; rows++) {
+        struct rt_shape shape = s->def->inputs[0].shape;
+        shape.dim[0] = rows;
+        rt_callable_want(s->call, &shape);
+    }
+    n_asked = 0;
+    cancel_at = at;
+    return rt_session_compile(m->session);
+}
+
+static void what_is_compiled_before_a_model_is_served_may_be_cancelled(void **state)
+{
+    (void)state;
+    struct rt_registry *all = registry_that_is_asked();
+    struct rt_model *m;
+    assert_ok(load_until(-1, all, &m), &err);
+    assert_int_equal(compile_until(-1, m), 3);
+    const int n = n_asked;
+    assert_true(n > 6);
+    rt_model_free(m);
+    for (int at = 1; at <= n; at++) {
+        struct rt_callable *c;
+        assert_ok(load_until(-1, all, &m), &err);
+        assert_true(compile_until(at, m) <= 3);
+        assert_in_range(n_asked, at, at + 3);
+        assert_int_equal(rt_session_compile(m->session), 0);
+        const char *const name = rt_model_signature(m, "serving_default")->def->inputs[0].name;
+        const struct rt_call_spec spec = {
+            .feeds = &name, .n_feeds = 1, .fetches = &name, .n_fetches = 1};
+        assert_int_equal(rt_session_prepare(m->session, &spec, &c, &err), RT_CANCELLED);
+        rt_session_loading(m->session, false, NULL);
+        assert_ok(rt_session_prepare(m->session, &spec, &c, &err), &err);
+        rt_model_free(m);
+    }
+    rt_registry_free(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_held_in_one_form_and_those_of_no_signature_in_none),
         cmocka_unit_test(a_server_that_runs_any_node_reads_all),
         cmocka_unit_test(a_load_may_be_cancelled_at_any_node),
+        cmocka_unit_test(what_is_compiled_before_a_model_is_served_may_be_cancelled),
     };
     ops = rt_registry_new();
     if (!ops || !kn_register(ops))

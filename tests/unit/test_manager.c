@@ -18,7 +18,9 @@
 
 static atomic_int n_loaded, n_freed, n_attached, n_detached, n_events, n_loads;
 static atomic_int n_held;
-static atomic_bool load_held; /* loads wait until it is false */
+static atomic_int n_told;     /* loads that have seen that they are cancelled */
+static atomic_bool load_held; /* loads wait until it is false, */
+static atomic_bool load_deaf; /* also those that are cancelled */
 
 static enum rt_status read_word(const char *dir, char *word, size_t room, struct rt_error *err)
 {
@@ -52,9 +54,15 @@ static enum rt_status fake_load(struct rt_model **out, const char *dir,
     if (st)
         return st;
     atomic_fetch_add(&n_held, atomic_load(&load_held));
-    while (atomic_load(&load_held) && !atomic_load(options->session.cancelled))
-        usleep(1000);
-    if (atomic_load(options->session.cancelled))
+    for (bool told = false; atomic_load(&load_held); usleep(1000)) {
+        if (!told && atomic_load(options->session.cancelled)) {
+            atomic_fetch_add(&n_told, 1);
+            told = true;
+        }
+        if (told && !atomic_load(&load_deaf))
+            break;
+    }
+    if (atomic_load(options->session.cancelled) && !atomic_load(&load_deaf))
         return rt_fail(err, RT_CANCELLED, "cancelled");
     if (strcmp(word, "bad") == 0)
         return rt_fail(err, RT_UNIMPLEMENTED, "op Nonsense is missing");
@@ -191,7 +199,9 @@ static int set_up(void **state)
     atomic_store(&n_events, 0);
     atomic_store(&n_loads, 0);
     atomic_store(&load_held, false);
+    atomic_store(&load_deaf, false);
     atomic_store(&n_held, 0);
+    atomic_store(&n_told, 0);
     return 0;
 }
 
@@ -462,12 +472,12 @@ static void files_that_change_during_a_load_are_loaded_again(void **state)
     assert_int_equal(atomic_load(&n_freed), 1);
 }
 
-static bool is_held(void)
+static bool comes_above_0(atomic_int *n)
 {
     const int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
-    while (!atomic_load(&n_held) && rt_now_ns() < end)
+    while (!atomic_load(n) && rt_now_ns() < end)
         usleep(1000);
-    return atomic_load(&n_held) > 0;
+    return atomic_load(n) > 0;
 }
 
 static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
@@ -477,7 +487,7 @@ static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
     atomic_store(&load_held, true);
     version("m/1", "ok");
     assert_ok(START("--model_name=m", flag("model_base_path", "m")), &err);
-    assert_true(is_held());
+    assert_true(comes_above_0(&n_held));
     folder_delete("m/1");
     assert_true(comes_to("m", 1, SRV_END));
     state_of("m", 1, text, sizeof text);
@@ -486,6 +496,32 @@ static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
     atomic_store(&load_held, false);
     version("m/1", "ok");
     assert_true(comes_to("m", 1, SRV_AVAILABLE));
+}
+
+/* The manager looks at "z" after "m": it has seen both when "z" is being loaded. */
+static void expect_one_more_load_of_m(int n_others)
+{
+    assert_true(comes_to("z", 1, SRV_LOADING));
+    assert_int_equal(state_of("m", 1, NULL, 0), SRV_LOADING);
+    atomic_store(&load_held, false);
+    assert_true(comes_to("m", 1, SRV_AVAILABLE));
+    assert_true(comes_to("z", 1, SRV_AVAILABLE));
+    assert_int_equal(atomic_load(&n_loads), 2 + n_others);
+}
+
+static void a_version_that_comes_back_while_its_load_is_cancelled_is_loaded_again(void **state)
+{
+    (void)state;
+    atomic_store(&load_held, true);
+    atomic_store(&load_deaf, true);
+    version("models/m/1", "ok");
+    assert_ok(START(flag("models", "models")), &err);
+    assert_true(comes_above_0(&n_held));
+    folder_delete("models/m/1");
+    assert_true(comes_above_0(&n_told));
+    version("models/m/1", "ok");
+    version("models/z/1", "ok");
+    expect_one_more_load_of_m(1);
 }
 
 /* One is being loaded, the others wait for the thread. */
@@ -500,10 +536,14 @@ static void the_end_of_the_manager_waits_for_no_load(void **state)
     assert_true(comes_to("a", 1, SRV_LOADING));
     assert_true(comes_to("b", 1, SRV_LOADING));
     assert_true(comes_to("c", 1, SRV_LOADING));
-    assert_true(is_held());
+    assert_true(comes_above_0(&n_held));
     srv_manager_stop(manager);
-    assert_int_equal(state_of("a", 1, NULL, 0), SRV_END);
-    assert_int_equal(state_of("c", 1, NULL, 0), SRV_END);
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        assert_int_equal(state_of((const char[]){(char)('a' + i), '\0'}, 1, text, sizeof text),
+                         SRV_END);
+        assert_string_equal(text, "the server is stopping");
+    }
     assert_int_equal(atomic_load(&n_loads), 1);
     manager = NULL;
     stop_nets();
@@ -684,6 +724,27 @@ static void a_reload_ends_when_the_config_file_takes_its_models_out(void **state
                                         "error: the model was taken out of the configuration}"));
 }
 
+static void
+a_model_that_is_configured_again_while_its_load_is_cancelled_is_loaded_again(void **state)
+{
+    (void)state;
+    atomic_store(&load_held, true);
+    atomic_store(&load_deaf, true);
+    version("m/1", "ok");
+    version("x/1", "ok");
+    version("z/1", "ok");
+    CONFIG("m");
+    assert_ok(START(flag("model_config_file", "models.config")), &err);
+    assert_true(comes_above_0(&n_held));
+    CONFIG("x");
+    srv_manager_reread(manager);
+    assert_true(comes_above_0(&n_told));
+    CONFIG("m", "x", "z");
+    srv_manager_reread(manager);
+    expect_one_more_load_of_m(2);
+    assert_true(comes_to("x", 1, SRV_AVAILABLE));
+}
+
 static void a_reload_that_waits_ends_with_the_manager(void **state)
 {
     (void)state;
@@ -755,6 +816,7 @@ int main(void)
         TEST(a_half_written_version_is_waited_for),
         TEST(files_that_change_during_a_load_are_loaded_again),
         TEST(a_load_ends_when_its_version_is_not_wanted_any_more),
+        TEST(a_version_that_comes_back_while_its_load_is_cancelled_is_loaded_again),
         TEST(the_end_of_the_manager_waits_for_no_load),
         TEST(an_overwritten_version_is_told_and_not_reloaded),
         TEST(a_folder_of_models_may_grow_and_shrink),
@@ -762,6 +824,7 @@ int main(void)
         TEST(one_bad_model_holds_no_other),
         TEST(a_reload_waits_on_when_the_config_file_is_read_again),
         TEST(a_reload_ends_when_the_config_file_takes_its_models_out),
+        TEST(a_model_that_is_configured_again_while_its_load_is_cancelled_is_loaded_again),
         TEST(a_reload_that_waits_ends_with_the_manager),
         TEST(the_start_waits_for_every_model_or_a_failure),
         TEST(the_start_fails_with_the_models_error),

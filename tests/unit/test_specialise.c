@@ -648,7 +648,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
     for (int i = 0; i < 40; i++) /* it may be at these */
         run_rows(x, i % 10);
-    rt_session_loading(x->tier[1], true);
+    rt_session_loading(x->tier[1], true, NULL);
     const int before = tiers_layouts(x) + rt_session_compile(x->tier[1]);
     assert_int_equal(before, 10);
     for (int n = 20; n < 25; n++)
@@ -658,7 +658,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     assert_int_equal(tiers_layouts(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);
     run_rows(x, 30); /* left to the compiler */
-    rt_session_loading(x->tier[1], false);
+    rt_session_loading(x->tier[1], false, NULL);
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_layouts(x), 17);
     rt_session_free(x->tier[1]);

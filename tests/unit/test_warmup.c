@@ -108,6 +108,38 @@ static void each_record_is_played_and_its_answer_looked_at(void **state)
     assert_int_equal(n, 3);
 }
 
+struct canceller {
+    _Atomic bool cancelled;
+    int n_left;
+};
+
+static enum rt_status cancel(void *arg, const struct srv_recorded *record, struct rt_span answer,
+                             struct rt_error *err)
+{
+    struct canceller *c = arg;
+    (void)record, (void)answer, (void)err;
+    if (--c->n_left == 0)
+        atomic_store(&c->cancelled, true);
+    return RT_OK;
+}
+
+static void it_may_be_cancelled_between_small_requests(void **state)
+{
+    struct rt_error err = {0};
+    struct srv_playback p = playback_of(*state);
+    struct canceller c = {.n_left = 3};
+    int64_t n;
+    WRITE(*state, PREDICT, 2);
+    p.n_threads = 1;
+    p.n_iterations = INT64_MAX;
+    p.check = cancel;
+    p.arg = &c;
+    p.cancelled = &c.cancelled;
+    assert_fails(srv_playback_run(&p, &n, &err), RT_CANCELLED, &err, "warmup record 0 of /tmp/");
+    assert_int_equal(n, 1);
+    assert_int_equal(c.n_left, 0);
+}
+
 static void what_is_wrong_ends_it_with_a_reason(void **state)
 {
     struct world *w = *state;
@@ -161,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_record_is_played_and_its_answer_looked_at),
         cmocka_unit_test(what_is_wrong_ends_it_with_a_reason),
+        cmocka_unit_test(it_may_be_cancelled_between_small_requests),
         cmocka_unit_test(a_file_is_there_or_not),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
