@@ -257,7 +257,16 @@ static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
 
 /* ---- several cores ---- */
 
-static int n_cut;
+/* Whether rows of the golden's layers are handed to cores, if they are many. */
+static bool must_be_cut(const char *name)
+{
+    if (strncmp(name, "states_", 7) == 0) /* few units and inputs: too little work */
+        return false;
+    if (strstr(name, "_unroll")) /* no loop, so no layer */
+        return false;
+    /* Their batch is fixed. */
+    return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
+}
 
 static void on_cores(const char *name, const struct golden *g)
 {
@@ -289,15 +298,14 @@ static void on_cores(const char *name, const struct golden *g)
         rt_tensor_clear(&x);
         rt_tensor_clear(&one);
     }
-    n_cut += ever;
+    if (ever != must_be_cut(name))
+        fail_msg("%s: cut over cores: %d", name, ever);
 }
 
 static void layers_answer_the_same_bits_on_any_number_of_cores(void **state)
 {
     (void)state;
-    n_cut = 0;
     each_golden(on_cores);
-    assert_true(n_cut >= 50);
 }
 
 /* ---- damaged graphs ---- */

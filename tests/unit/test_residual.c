@@ -14,7 +14,7 @@
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
-enum { RANK = 4 };
+enum { RANK = 4, MANY = 1 << 22 };
 
 struct layer {
     const char *kernel, *op, *attrs;
@@ -43,16 +43,19 @@ static const struct layer layers[] = {
     /* and by channels */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 4, 4, 128}, {3, 3, 128, 264}, {1, 4, 4, 264}},
     /* sums of no terms */
-    {NULL, "Conv2D", PADDED, 4, {1, 0, 4, 8}, {1, 1, 8, 24}, {1, 3, 4, 24}},
-    {NULL, "MatMul", "T=float", 2, {70, 100}, {100, 72}, {70, 72}},
-    {NULL, "MatMul", "T=float", 2, {3, 513}, {513, 100}, {3, 100}},
-    {NULL, "MatMul", "T=float transpose_a=true", 2, {100, 70}, {100, 72}, {70, 72}},
-    {NULL, "MatMul", "T=float transpose_b=true", 2, {5, 640}, {640, 640}, {5, 640}},
+    {"conv2d.onednn", "Conv2D", PADDED, 4, {1, 0, 4, 8}, {1, 1, 8, 24}, {1, 3, 4, 24}},
+    {"matmul.packed", "MatMul", "T=float", 2, {70, 100}, {100, 72}, {70, 72}},
+    {"matmul.packed", "MatMul", "T=float", 2, {3, 513}, {513, 100}, {3, 100}},
+    {"matmul.packed", "MatMul", "T=float transpose_b=true", 2, {5, 640}, {640, 640}, {5, 640}},
+    /* by oneDNN on any processor, */
+    {"matmul.packed", "MatMul", "T=float transpose_a=true", 2, {100, 70}, {100, 72}, {70, 72}},
+    /* and, for so many weights, not packed */
+    {"matmul.gemm", "MatMul", "T=float", 2, {3, 1024}, {1024, 8200}, {3, 8200}},
 };
 
 struct way {
-    const char *kernel;
-    bool no_fusion;
+    const char *kernel; /* that must run */
+    bool bf16, no_fusion;
     struct rt_parallel *parallel;
 };
 
@@ -61,7 +64,7 @@ static struct rt_error err;
 static int64_t clock_says(void *arg, const struct rt_kernel *k, int64_t batch)
 {
     const struct way *w = arg;
-    return (w->kernel && strcmp(k->name, w->kernel) == 0 ? 1000 : 1000000) * batch;
+    return (!w->no_fusion && strcmp(k->name, w->kernel) == 0 ? 1000 : 1000000) * batch;
 }
 
 static uint32_t seed = 5;
@@ -80,7 +83,9 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     for (int i = 0; i < rank; n *= dim[i], i++)
         rt_bytes_addf(&value, "%s%d", i ? "," : "", (int)dim[i]);
     rt_bytes_addf(&value, ">:");
-    for (int64_t i = 0; i < n; i++)
+    if (n >= MANY) /* one value for all, which bfloat16 has */
+        rt_bytes_addf(&value, "%g", 1.0 / 128);
+    for (int64_t i = 0; i < n && n < MANY; i++)
         rt_bytes_addf(&value, i ? ",%.3g" : "%.3g", (double)(draw() + add));
     gd_node(g, name, "Const", "", value.p);
     rt_bytes_clear(&value);
@@ -106,6 +111,20 @@ static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
     gd_node(g, "y", "Abs", "act", "T=float");
 }
 
+/* In bfloat16 weights take half the bytes. */
+static void assert_ran(const struct rt_described_plan *plan, const struct way *w)
+{
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const struct rt_described_node *n = &plan->node[i];
+        if (!n->kernel || strcmp(n->kernel, w->kernel) != 0)
+            continue;
+        if (w->bf16)
+            assert_true(n->packed_bytes > 0 && n->packed_bytes < n->plain_bytes);
+        return;
+    }
+    fail_msg("%s did not run", w->kernel);
+}
+
 /* What is made of x and r; block: bytes of what the plan keeps between its nodes. */
 static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bool compiled,
                                bool later, const struct rt_tensor *in, size_t *block)
@@ -118,7 +137,7 @@ static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bo
                                          .autotune = autotune,
                                          .parallel = w->parallel,
                                          .compiles_inline = compiled,
-                                         .tuning = {.no_fusion = w->no_fusion}};
+                                         .tuning = {.no_fusion = w->no_fusion, .bf16 = w->bf16}};
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
     struct rt_callable *c;
@@ -133,10 +152,8 @@ static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bo
     assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     assert_ok(rt_callable_run(c, in, out, NULL, &err), &err);
     assert_ok(rt_callable_describe(c, arena, &plan, &err), &err);
-    bool used = !w->kernel || w->no_fusion;
-    for (int i = 0; i < plan.n_nodes; i++)
-        used |= plan.node[i].kernel && w->kernel && strcmp(plan.node[i].kernel, w->kernel) == 0;
-    assert_true(used);
+    if (!w->no_fusion)
+        assert_ran(&plan, w);
     *block = plan.block_bytes;
     rt_arena_free(arena);
     rt_tensor_clear(&out[1]);
@@ -170,11 +187,12 @@ static struct rt_tensor floats(int rank, const int64_t *dim, bool odd)
     return t;
 }
 
-static void compare(const struct layer *l, const char *sum)
+static void compare(const struct layer *l, const char *sum, bool bf16)
 {
     struct rt_parallel *cores = rt_parallel_new(3, 3);
     const struct way apart = {.no_fusion = true};
-    const struct way ways[] = {{.kernel = l->kernel}, {.kernel = l->kernel, .parallel = cores}};
+    const struct way ways[] = {{.kernel = l->kernel, .bf16 = bf16},
+                               {.kernel = l->kernel, .bf16 = bf16, .parallel = cores}};
     struct rt_tensor in[2] = {floats(l->rank, l->x, false), floats(l->rank, l->y, true)};
     struct rt_bytes g;
     char what[120];
@@ -209,7 +227,17 @@ static void an_output_may_lie_over_its_residual(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
-        compare(&layers[i], i % 2 ? "n b" : "b n");
+        compare(&layers[i], i % 2 ? "n b" : "b n", false);
+}
+
+/* In panels, which are for weights that are too many for the other form. */
+static void so_it_may_where_weights_are_kept_in_bfloat16(void **state)
+{
+    static const struct layer l = {"matmul.packed", "MatMul",     "T=float", 2,
+                                   {3, 1024},       {1024, 8200}, {3, 8200}};
+    (void)state;
+    compare(&l, "n b", true);
+    compare(&l, "b n", true);
 }
 
 static void it_does_not_where_the_input_is_the_residual(void **state)
@@ -219,7 +247,7 @@ static void it_does_not_where_the_input_is_the_residual(void **state)
         {"conv2d.winograd2", "Conv2D", SAME, 4, {1, 9, 9, 32}, {3, 3, 32, 32}, {1, 9, 9, 32}},
         {"conv2d.line", "Conv2D", SAME, 4, {1, 9, 9, 32}, {1, 3, 32, 32}, {1, 9, 9, 32}},
         {"conv2d.onednn", "Conv2D", SAME, 4, {1, 9, 9, 20}, {3, 3, 20, 20}, {1, 9, 9, 20}},
-        {NULL, "MatMul", "T=float", 2, {9, 72}, {72, 72}, {9, 72}},
+        {"matmul.packed", "MatMul", "T=float", 2, {9, 72}, {72, 72}, {9, 72}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof l / sizeof *l; i++) {
@@ -244,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_output_may_lie_over_its_residual),
+        cmocka_unit_test(so_it_may_where_weights_are_kept_in_bfloat16),
         cmocka_unit_test(it_does_not_where_the_input_is_the_residual),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
