@@ -208,7 +208,8 @@ static inline float kn_erfc_f32(float x)
  */
 static inline float kn_gelu_f32(float x)
 {
-    const float below = kn_bits_float(kn_float_bits(x) | 0x80000000);
+    const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* -0.0 */
+    const float below = kn_bits_float(bits | zero);
     const float b = -13.25f > below ? -13.25f : below; /* the share beyond that is 0 */
     const float t = 1.0f / (1.0f - 0.3f * b);
     float q = t * 3.608882024e-02f - 1.589336622e-01f;
@@ -229,8 +230,9 @@ static inline float kn_gelu_f32(float x)
     p = p * f + 6.931469769e-01f;
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
-    /* x - x * share, or x * share, with -inf times 0 */
-    return (-0.0f > x ? -0.0f : x) + (x < b ? x : b) * share;
+    /* x - x * share, or x * share, with -inf times 0. Of 0.0 and -0.0 a comparison of floats may
+     * give either; as bits all that is negative is above -0.0. */
+    return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
 
 #endif

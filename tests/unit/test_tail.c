@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include <math.h>
+
 #include "kernels/cpu/tail.h"
 
 /* The words of the attribute "_tail". */
@@ -48,11 +50,49 @@ static void a_word_that_is_none_of_a_tail_is_refused(void **state)
     assert_int_equal(read_words("mul add", 3, &t), RT_INTERNAL); /* no input for the second */
 }
 
+/* x / 2 * erfc(-x / sqrt(2)), which is what both ways of writing it say. */
+static double gelu(double x)
+{
+    return 0.5 * x * erfc(x * -0.70710678118654752);
+}
+static double gelu_tanh(double x)
+{
+    const double y = 0.79788456080286536 * (x + 0.044715 * x * x * x);
+    return x / (1 + exp(-2 * y)); /* 1 + tanh(y) would have no small values */
+}
+
+static void both_gelus_are_right_at_their_ends(void **state)
+{
+    static const float at[] = {-12, -10,   -8,  -5.5f, -1e-3f,   -0.0f,     0,   1e-3f, -1e30f,
+                               10,  1e30f, -13, 5.5f,  INFINITY, -INFINITY, NAN, -NAN};
+    static double (*const right[])(double) = {gelu, gelu_tanh};
+    static const char *const word[] = {"gelu", "gelu_tanh"};
+    enum { N = sizeof at / sizeof *at };
+    float y[N];
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        struct kn_tail t;
+        assert_int_equal(read_words(word[f], 2, &t), RT_OK);
+        memcpy(y, at, sizeof y);
+        kn_tail_activate(&t, y, 1, N, N);
+        for (int i = 0; i < N; i++) {
+            const double want = right[f]((double)at[i]);
+            assert_true(!isnan(y[i]) == !isnan(want));
+            if (isnan(want))
+                continue;
+            assert_true(!signbit(y[i]) == !signbit(want));
+            assert_true((double)y[i] == want ||
+                        fabs((double)y[i] - want) <= 2e-5 * fabs(want) + 0x1p-126);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_activation_is_known_by_its_word),
         cmocka_unit_test(a_word_that_is_none_of_a_tail_is_refused),
+        cmocka_unit_test(both_gelus_are_right_at_their_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
