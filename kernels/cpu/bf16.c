@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
 #include "runtime/base/machine.h"
 
@@ -54,7 +55,7 @@ static int64_t panel_words(const struct kn_bf16_panels *p)
 
 static int64_t n_panels(const struct kn_bf16_panels *p)
 {
-    return (p->n + p->width - 1) / p->width;
+    return kn_parts(p->n, p->width);
 }
 
 size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p)
@@ -130,11 +131,10 @@ enum rt_status kn_bf16_product(const struct kn_bf16_panels *p, int64_t m, const 
 {
     const double work = (double)m * (double)p->k * (double)p->width;
     const int64_t panels = work > 0 && work < WORK ? (int64_t)(WORK / work) + 1 : 1;
-    const int64_t parts = (n_panels(p) + panels - 1) / panels;
+    const int64_t parts = kn_parts(n_panels(p), panels);
     struct product x = {.p = p, .m = m, .panels = panels, .a = a, .b = packed, .c = c};
 
-    /* Some ten milliseconds of work between two questions. */
-    int64_t round = (int64_t)(4e8 / (work * (double)panels + 1)) + 1;
+    int64_t round = (int64_t)(KN_PIECE / (work * (double)panels + 1)) + 1;
     if (round > CHECK_PARTS)
         round = CHECK_PARTS;
     for (; x.first < parts; x.first += round) {

@@ -280,7 +280,7 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
 
 static int64_t n_slices(const struct conv *c, const struct cut *cut)
 {
-    return (c->g.co + cut->channels - 1) / cut->channels;
+    return kn_parts(c->g.co, cut->channels);
 }
 
 static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -591,11 +591,10 @@ static bool share_channels(const struct conv *c, int width, struct cut *cut)
         c->n_filter < 2 * (c->n_src + c->n_dst) ||
         (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARE)
         return false;
-    const int64_t blocks = (g->co + block - 1) / block;
-    cut->channels = (blocks + width - 1) / width * block;
+    cut->channels = kn_parts(kn_parts(g->co, block), width) * block;
     if (cut->channels < LEAST_CHANNELS)
-        cut->channels = (LEAST_CHANNELS + block - 1) / block * block;
-    const int64_t parts = (g->co + cut->channels - 1) / cut->channels;
+        cut->channels = kn_round_up(LEAST_CHANNELS, block);
+    const int64_t parts = kn_parts(g->co, cut->channels);
     dnnl_status_t s = parts > 1 ? dnnl_success : dnnl_unimplemented;
     for (int i = KN_CONV_FIRST; i <= KN_CONV_LAST && !s; i += KN_CONV_LAST - KN_CONV_FIRST) {
         struct part *p = &cut->part[i];

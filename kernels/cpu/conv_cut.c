@@ -2,9 +2,8 @@
 
 #include "kernels/cpu/parallel.h"
 
-/* Products of one execution, at most; outputs that stay in the cache until the tail is done; a
- * filter that does, too. */
-enum { PRODUCTS = 400000000, CACHED = 65536, FILTER_CACHED = 131072 };
+/* Outputs that stay in the cache until the tail is done; a filter that does, too. */
+enum { CACHED = 65536, FILTER_CACHED = 131072 };
 
 int64_t kn_conv_image_in(const struct kn_conv_shape *g)
 {
@@ -38,26 +37,21 @@ static double products_of_row(const struct kn_conv_shape *g)
     return row;
 }
 
-/* Blocks of at most `most` (if that is one or more) out of n, all of nearly one size. */
+/* kn_even_parts for one core; `most` may be more than an int64_t holds. */
 static int64_t even_blocks(int64_t n, double most)
 {
-    if (most < 1)
-        most = 1;
-    if (most >= (double)n)
-        return n;
-    const int64_t blocks = (n + (int64_t)most - 1) / (int64_t)most;
-    return (n + blocks - 1) / blocks;
+    return kn_even_parts(n, most < (double)n ? (int64_t)most : n, 1);
 }
 
 /* Of one image. */
 static int64_t blocks_of(const struct kn_conv_shape *g, const struct kn_conv_cut *cut)
 {
-    return cut->rows ? (g->axis[0].out + cut->rows - 1) / cut->rows : 1;
+    return cut->rows ? kn_parts(g->axis[0].out, cut->rows) : 1;
 }
 
 int64_t kn_conv_cut_count(const struct kn_conv_shape *g, const struct kn_conv_cut *cut)
 {
-    return cut->rows ? g->batch * blocks_of(g, cut) : (g->batch + cut->images - 1) / cut->images;
+    return cut->rows ? g->batch * blocks_of(g, cut) : kn_parts(g->batch, cut->images);
 }
 
 /* What rows of outputs from `first` on read, and their padding. */
@@ -139,16 +133,16 @@ void kn_conv_cut_alone(const struct kn_conv_shape *g, bool after, struct kn_conv
         (double)(g->transposed ? kn_conv_image_in(g) : kn_conv_image_out(g)) / (double)out;
 
     cut->rows = 0;
-    cut->images = image * (double)g->batch <= 2.0 * PRODUCTS
+    cut->images = image * (double)g->batch <= 2.0 * KN_PIECE
                       ? g->batch
-                      : even_blocks(g->batch, PRODUCTS / image);
+                      : even_blocks(g->batch, KN_PIECE / image);
     if (after)
         cut->images = even_blocks(cut->images, 2 * CACHED / (line * (double)out));
     if (g->transposed || cut->images > 1)
         return;
     double most = (double)out;
-    if (image > 2.0 * PRODUCTS)
-        most = PRODUCTS / row < 4 ? 4 : PRODUCTS / row;
+    if (image > 2.0 * KN_PIECE)
+        most = KN_PIECE / row < 4 ? 4 : KN_PIECE / row;
     if (after && line * (double)out > 3 * CACHED && filter_size(g) <= FILTER_CACHED &&
         CACHED / line < most)
         most = CACHED / line;
@@ -172,11 +166,11 @@ bool kn_conv_cut_shared(const struct kn_conv_shape *g, bool after, int width,
         return true;
     cut->rows = 0;
     if (g->batch % most == 0 || g->batch >= 4 * most || g->transposed) {
-        const int64_t images = (g->batch + most - 1) / most;
+        const int64_t images = kn_parts(g->batch, most);
         cut->images = kn_even_parts(g->batch, images < cut->images ? images : cut->images, most);
         return kn_conv_cut_count(g, cut) > 1;
     }
-    const int64_t fair = (out * g->batch + most - 1) / most;
+    const int64_t fair = kn_parts(out * g->batch, most);
     cut->images = 1;
     cut->rows = kn_even_parts(out, rows && rows < fair ? rows : fair, most);
     return cut->rows < out ? can_cut_rows(g, cut) : g->batch > 1 && !(cut->rows = 0);

@@ -24,7 +24,6 @@ enum {
     LINE = 16, /* floats; rows of copies that are a power of two apart would share cache lines */
 };
 enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
-static const double MOST_PRODUCTS = 4e8; /* some milliseconds' between questions whether to go on */
 
 struct state {
     struct kn_conv_shape g;
@@ -79,16 +78,6 @@ int kn_conv_product_can(const struct rt_prep *p)
 
 /* ---- how it is cut ---- */
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t parts_of(int64_t n, int64_t size)
-{
-    return n > 0 ? (n - 1) / size + 1 : 0;
-}
-
 /* Blocks of pixels, and for `width` cores so many parts: of the pixels or, where those are few and
  * the weights many, of the output channels. */
 static void cut(struct state *s, int width)
@@ -98,21 +87,21 @@ static void cut(struct state *s, int width)
     int64_t most = all / KN_SHARE < (double)width ? (int64_t)(all / KN_SHARE) : width;
 
     s->terms = s->in_place ? p->k : kn_even_parts(p->k, MOST_TERMS, 1);
-    int64_t rows = COPIED / smaller(s->terms, MOST_TERMS);
+    int64_t rows = COPIED / kn_smaller(s->terms, MOST_TERMS);
     if (p->n * p->k <= WEIGHTS_CACHED)
-        rows = smaller(rows, OUTPUTS / p->n);
-    rows = rows < LEAST_ROWS ? LEAST_ROWS : smaller(rows, MOST_ROWS);
+        rows = kn_smaller(rows, OUTPUTS / p->n);
+    rows = rows < LEAST_ROWS ? LEAST_ROWS : kn_smaller(rows, MOST_ROWS);
     s->panels = p->panels;
     s->n_slots = most > 1 ? (int)most : 1;
     if (s->n_slots > 1) {
         if (s->pixels < p->n && s->pixels < most * KN_OWN_ROWS)
-            s->panels = kn_even_parts(p->panels, parts_of(p->panels, most), most);
+            s->panels = kn_even_parts(p->panels, kn_parts(p->panels, most), most);
         else
-            rows = smaller(rows, parts_of(s->pixels, most));
+            rows = kn_smaller(rows, kn_parts(s->pixels, most));
     }
     s->rows = kn_even_parts(s->pixels, rows, s->panels == p->panels ? most : 1);
-    s->blocks = parts_of(s->pixels, s->rows);
-    s->groups = parts_of(p->panels, s->panels);
+    s->blocks = kn_parts(s->pixels, s->rows);
+    s->groups = kn_parts(p->panels, s->panels);
     s->ld = s->terms % (4 * LINE) ? s->terms : s->terms + LINE;
     s->slot_bytes = s->in_place ? 0 : kn_padded((size_t)(s->rows * s->ld) * sizeof(float));
 }
@@ -157,14 +146,14 @@ static void copy_window(const struct state *s, const float *image, int64_t y, in
     int64_t i = first / ax->size, j = first % ax->size, at = from % run, left = to - from;
 
     while (left > 0) {
-        const int64_t n = smaller(run - at, left);
+        const int64_t n = kn_smaller(run - at, left);
         const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
         int64_t lo = n, hi = n; /* of these n, the ones that lie inside */
         if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
             lo = sx < 0 ? -sx * ci - at : 0;
-            lo = lo < 0 ? 0 : smaller(lo, n);
+            lo = lo < 0 ? 0 : kn_smaller(lo, n);
             hi = ax->in - sx < s->taps ? (ax->in - sx) * ci - at : n;
-            hi = hi < lo ? lo : smaller(hi, n);
+            hi = hi < lo ? lo : kn_smaller(hi, n);
         }
         if (lo)
             memset(dst, 0, (size_t)lo * sizeof *dst);
@@ -226,24 +215,24 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
     struct kn_product_part t = {.packed = w->packed,
                                 .c = w->dst + pixel * p->n,
                                 .ldc = p->n,
-                                .rows = smaller(s->rows, s->pixels - pixel)};
+                                .rows = kn_smaller(s->rows, s->pixels - pixel)};
     const double strip = (double)t.rows * (double)s->terms * (double)p->panel;
-    const int64_t most = strip < MOST_PRODUCTS ? (int64_t)(MOST_PRODUCTS / (strip + 1)) + 1 : 1;
-    const int64_t end = smaller(group + s->panels, p->panels);
+    const int64_t most = strip < KN_PIECE ? (int64_t)(KN_PIECE / (strip + 1)) + 1 : 1;
+    const int64_t end = kn_smaller(group + s->panels, p->panels);
 
     if (ends.residual)
         ends.residual += pixel * p->n;
     for (int64_t k = 0; k < p->k; k += s->terms) {
         t.k_from = k;
-        t.k_to = smaller(k + s->terms, p->k);
+        t.k_to = kn_smaller(k + s->terms, p->k);
         t.a = s->in_place ? w->src + pixel * p->k : copies;
         t.lda = s->in_place ? p->k : s->ld;
         if (!s->in_place)
             copy_windows(s, w->src, pixel, t.rows, t.k_from, t.k_to, copies);
         for (t.from = group; t.from < end; t.from = t.to) {
-            t.to = smaller(t.from + most, end);
+            t.to = kn_smaller(t.from + most, end);
             kn_product_run(p, &t, &ends);
-            if ((t.to < end || t.k_to < p->k) && strip * (double)most > MOST_PRODUCTS / 8 &&
+            if ((t.to < end || t.k_to < p->k) && strip * (double)most > KN_PIECE / 8 &&
                 rt_run_check(r))
                 return r->err->code;
         }

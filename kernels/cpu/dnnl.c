@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/parallel.h"
 #include "runtime/base/thread.h"
 
 void omp_set_num_threads(int n); /* libgomp's, which oneDNN is linked with */
@@ -193,7 +194,7 @@ size_t kn_dnnl_slice(const dnnl_memory_desc_t *whole, int dim, int64_t from, int
 
     *slice = *whole;
     slice->dims[dim] = n;
-    slice->padded_dims[dim] = (n + block - 1) / block * block;
+    slice->padded_dims[dim] = kn_round_up(n, block);
     return (size_t)(from / block * whole->format_desc.blocking.strides[dim]) *
            dnnl_data_type_size(whole->data_type);
 }

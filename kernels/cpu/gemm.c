@@ -394,11 +394,11 @@ void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c,
 
 /* ---- in blocks ---- */
 
-/* Products that take some ten milliseconds. */
+/* Products between two questions whether to go on. */
 static double block_work(const struct kn_gemm *g, bool plain)
 {
     const bool library = !plain && (g->dtype == RT_F32 || g->dtype == RT_F64);
-    return library ? 4e8 : 3e7;
+    return library ? KN_PIECE : 3e7;
 }
 
 int64_t kn_gemm_work(const struct kn_gemm *g)

@@ -11,7 +11,6 @@ enum {
     PIECES = 2, /* of a product by loops per core, so that a slow one does less of them */
     READ = 16   /* products that take as long as reading a weight from memory */
 };
-static const double PIECE_MOST = 4e8; /* multiplications: some milliseconds */
 
 /* Below this many weights packing gains nothing; above, a product with few rows only streams them
  * from memory, which OpenBLAS does better. */
@@ -114,10 +113,10 @@ static enum rt_status prepare_panels(struct kn_packed *s, struct rt_prep *p, int
                         &s->b);
 }
 
-/* Rows whose product takes some ten milliseconds. */
+/* Rows between two questions whether to go on. */
 static int64_t rows_of_block(const struct kn_gemm *g)
 {
-    const double most = 4e8, row = (double)g->n * (double)g->k;
+    const double most = KN_PIECE, row = (double)g->n * (double)g->k;
     if ((double)g->m * row <= 2 * most)
         return g->m;
     const int64_t rows = (int64_t)(most / row) / 16 * 16;
@@ -203,10 +202,10 @@ static bool share_columns(struct kn_packed *s, int width)
 
     if (!block || s->rows < g->m || g->k * g->n < 2 * g->m * (g->k + g->n))
         return false;
-    s->columns = ((g->n + block - 1) / block + width - 1) / width * block;
+    s->columns = kn_parts(kn_parts(g->n, block), width) * block;
     if (s->columns < LEAST_COLUMNS)
-        s->columns = (LEAST_COLUMNS + block - 1) / block * block;
-    const int64_t n = (g->n + s->columns - 1) / s->columns, last = (n - 1) * s->columns;
+        s->columns = kn_round_up(LEAST_COLUMNS, block);
+    const int64_t n = kn_parts(g->n, s->columns), last = (n - 1) * s->columns;
     bool ok = n > 1;
     if (ok) {
         kn_dnnl_slice(&s->dnnl.md[1], 1, 0, s->columns, &part);
@@ -240,10 +239,10 @@ static void make_shared(struct kn_packed *s, int width)
 
     if (most < 2 || share_columns(s, width) || g->m < 2)
         return;
-    s->share_rows = (g->m + most - 1) / most;
+    s->share_rows = kn_parts(g->m, most);
     if (s->share_rows > s->rows)
         s->share_rows = s->rows;
-    const int64_t n = (g->m + s->share_rows - 1) / s->share_rows, rest = g->m % s->share_rows;
+    const int64_t n = kn_parts(g->m, s->share_rows), rest = g->m % s->share_rows;
     if (make(s, s->share_rows, g->n, &s->dnnl.md[1], &s->share[0]) ||
         (rest && make(s, rest, g->n, &s->dnnl.md[1], &s->share[1]))) {
         kn_dnnl_clear(&s->share[0]);
@@ -264,11 +263,6 @@ static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
            !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
 }
 
-static int64_t parts_of(int64_t n, int64_t size)
-{
-    return (n - 1) / size + 1;
-}
-
 /* Each core has rows of its own where they are many, and else a part of the weights to read. */
 static void cut(struct kn_packed *s, int width)
 {
@@ -284,16 +278,16 @@ static void cut(struct kn_packed *s, int width)
         cores = pieces < width ? (int64_t)pieces : width;
     }
     s->piece_rows = g->m;
-    s->piece_panels = parts_of(p->panels, (int64_t)pieces);
+    s->piece_panels = kn_parts(p->panels, (int64_t)pieces);
     if (cores > 1 ? g->m >= cores * KN_OWN_ROWS : g->m > g->n) {
-        const double least = all / PIECE_MOST < pieces ? pieces : all / PIECE_MOST;
+        const double least = all / KN_PIECE < pieces ? pieces : all / KN_PIECE;
         const int64_t most = (int64_t)((double)g->m / least);
         s->piece_rows = kn_even_parts(g->m, most > KN_OWN_ROWS ? most : KN_OWN_ROWS, cores);
         s->piece_panels = p->panels;
     }
     const double strip = (double)s->piece_rows * (double)g->k * (double)p->panel;
-    if (strip * (double)s->piece_panels > PIECE_MOST)
-        s->piece_panels = strip < PIECE_MOST ? (int64_t)(PIECE_MOST / strip) : 1;
+    if (strip * (double)s->piece_panels > KN_PIECE)
+        s->piece_panels = strip < KN_PIECE ? (int64_t)(KN_PIECE / strip) : 1;
 }
 
 struct product_run {
@@ -308,7 +302,7 @@ static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t 
     const struct product_run *x = arg;
     const struct kn_packed *s = x->s;
     const struct kn_product *p = &s->node.product;
-    const int64_t groups = parts_of(p->panels, s->piece_panels);
+    const int64_t groups = kn_parts(p->panels, s->piece_panels);
     const int64_t row = i / groups * s->piece_rows, left = s->g.m - row;
     const int64_t from = i % groups * s->piece_panels, to = from + s->piece_panels;
     struct kn_product_part t = kn_product_whole(p, rt_pack_data(s->node.b), x->a + row * p->k,
@@ -338,7 +332,7 @@ static enum rt_status run_product(const struct kn_packed *s, const float *a, flo
                                   struct rt_run *r)
 {
     const int64_t n =
-        parts_of(s->g.m, s->piece_rows) * parts_of(s->node.product.panels, s->piece_panels);
+        kn_parts(s->g.m, s->piece_rows) * kn_parts(s->node.product.panels, s->piece_panels);
     struct product_run x = {s, {.arg = NULL}, a, c};
     const struct kn_tail *tail = &s->node.tail;
     enum rt_status st = RT_OK;
@@ -584,8 +578,7 @@ static enum rt_status run_parts(struct shared *x, struct rt_run *r)
     const struct kn_packed *s = x->s;
 
     if (!s->columns)
-        return kn_parallel_parts(r, (s->g.m + s->share_rows - 1) / s->share_rows, s->n_slots,
-                                 run_shared, x);
+        return kn_parallel_parts(r, kn_parts(s->g.m, s->share_rows), s->n_slots, run_shared, x);
     const enum rt_status st = kn_parallel_parts(r, s->n_slots, s->n_slots, run_columns, x);
     if (st || s->activates || !kn_tail_any(&s->tail))
         return st;

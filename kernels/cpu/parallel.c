@@ -33,17 +33,17 @@ static void do_rows(void *arg, int64_t i)
 
 static enum rt_status run(struct job *j)
 {
-    rt_run_parallel(j->r, (j->n + j->per_part - 1) / j->per_part, do_rows, j);
+    rt_run_parallel(j->r, kn_parts(j->n, j->per_part), do_rows, j);
     return atomic_load(&j->failed) ? j->r->err->code : RT_OK;
 }
 
 /* Rows of a part, if so many parts of n come out nearly even on `width` cores; or of a few more. */
 static int64_t even_rows(int64_t n, int64_t parts, int64_t width)
 {
-    const int64_t first = (n - 1) / parts + 1;
+    const int64_t first = kn_parts(n, parts);
 
     for (int64_t i = parts; i <= PARTS * parts && i <= n; i++) {
-        const int64_t rows = (n - 1) / i + 1, rounds = ((n - 1) / rows / width + 1) * rows;
+        const int64_t rows = kn_parts(n, i), rounds = kn_parts(kn_parts(n, rows), width) * rows;
         if (rounds - n / width <= n / width / EVEN)
             return rows;
     }
@@ -63,7 +63,7 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
     const int64_t most = (int64_t)width * PARTS;
     const int64_t parts = all / PART < (double)most ? (int64_t)(all / PART) : most;
     struct job j = {.r = r, .rows = rows, .arg = arg, .n = n};
-    j.per_part = even_rows((n - 1) / step + 1, parts, width) * step;
+    j.per_part = even_rows(kn_parts(n, step), parts, width) * step;
     return run(&j);
 }
 

@@ -12,7 +12,26 @@ enum {
     /* With so many rows for each core, weights that all of them read cost less than rows that they
      * fetch from where another core has just written them. */
     KN_OWN_ROWS = 64,
+    /* Products between two questions whether to go on, as many as a core does in some milliseconds
+     * where its loops are the fastest. */
+    KN_PIECE = 400000000,
 };
+
+static inline int64_t kn_smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Parts of `size` that n falls into, the last one perhaps smaller. */
+static inline int64_t kn_parts(int64_t n, int64_t size)
+{
+    return n > 0 ? (n - 1) / size + 1 : 0;
+}
+
+static inline int64_t kn_round_up(int64_t n, int64_t step)
+{
+    return kn_parts(n, step) * step;
+}
 
 /* Bytes rounded up to whole cache lines: what one core writes is not on another's. */
 static inline size_t kn_padded(size_t n)
@@ -26,10 +45,10 @@ static inline size_t kn_padded(size_t n)
  */
 static inline int64_t kn_even_parts(int64_t n, int64_t most, int64_t width)
 {
-    int64_t parts = n > most ? (n - 1) / (most > 1 ? most : 1) + 1 : 1;
+    int64_t parts = n > most ? kn_parts(n, most > 1 ? most : 1) : 1;
     if (parts > width && width > 1)
-        parts = ((parts - 1) / width + 1) * width;
-    return n > 0 ? (n - 1) / parts + 1 : 1;
+        parts = kn_round_up(parts, width);
+    return n > 0 ? kn_parts(n, parts) : 1;
 }
 
 /*

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/unroll.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
@@ -79,7 +80,7 @@ static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
         return false;
     p->loops = loops;
     p->panel = (int64_t)loops->lanes * WIDE;
-    p->panels = (p->n + p->panel - 1) / p->panel;
+    p->panels = kn_parts(p->n, p->panel);
     if (__builtin_mul_overflow(p->panels * p->panel, p->k, &floats) || floats >= INT64_MAX / 64)
         return false;
     p->near = p->again && floats * (int64_t)sizeof(float) <= NEAR;
@@ -99,11 +100,6 @@ bool kn_product_fast(void)
 size_t kn_product_pack_bytes(const struct kn_product *p)
 {
     return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Columns of b, each ldb floats behind the one before it, to rows of dst. */
@@ -136,7 +132,7 @@ void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bo
     const int64_t width = p->panel;
 
     for (int64_t j = 0; j < p->n; j += width, dst += p->k * width) {
-        const int64_t cols = smaller(p->n - j, width);
+        const int64_t cols = kn_smaller(p->n - j, width);
         if (cols < width)
             memset(dst, 0, (size_t)(p->k * width) * sizeof *dst);
         for (int64_t l = 0; l < p->k && !turned; l++)
@@ -151,19 +147,12 @@ void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bo
 
 /* ---- in blocks ---- */
 
-/* Parts of even size, none larger than `most`. */
-static int64_t even(int64_t n, int64_t most)
-{
-    const int64_t parts = n > most ? (n + most - 1) / most : 1;
-    return (n + parts - 1) / parts;
-}
-
 static int64_t rows_of_block(const struct kn_product *p, int64_t rows, int64_t k)
 {
     const int64_t step = p->loops->rows, most = BLOCK_A / (k > 0 ? k : 1);
-    const int64_t fit = smaller(most, BLOCK_ROWS) / step * step;
-    const int64_t each = even(rows, fit > step ? fit : step);
-    return (each + step - 1) / step * step;
+    const int64_t fit = kn_smaller(most, BLOCK_ROWS) / step * step;
+    const int64_t each = kn_even_parts(rows, fit > step ? fit : step, 1);
+    return kn_round_up(each, step);
 }
 
 /* Where the block at hand lies. */
@@ -175,7 +164,7 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
                       const struct kn_product_ends *ends, const struct block *at)
 {
     const bool first = at->k_from == 0, last = at->k_from + at->k == p->k;
-    const int64_t step = p->panel * p->k, groups = (at->rows - 1) / p->loops->rows + 1;
+    const int64_t step = p->panel * p->k, groups = kn_parts(at->rows, p->loops->rows);
     float *c = t->c + at->row * t->ldc;
     struct strip s = {
         .a = t->a + at->row * t->lda + (at->k_from - t->k_from),
@@ -184,7 +173,7 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         .rows = at->rows,
         .k = at->k,
         .step = step,
-        .ahead = (p->panel + groups - 1) / groups,
+        .ahead = kn_parts(p->panel, groups),
         .near = p->near,
         .clips = last && ends && ends->clips,
     };
@@ -203,9 +192,9 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
     const int64_t most = at->rows > p->loops->thin ? 1 : at->rows > 1 ? 2 : MOST_PANELS;
     for (int64_t i = t->from; i < t->to; i += s.panels) {
         const int64_t col = i * p->panel, whole = (p->n - col) / p->panel;
-        const int64_t left = smaller(whole, t->to - i);
+        const int64_t left = kn_smaller(whole, t->to - i);
         s.panels = left >= most ? (int)most : left >= 2 && most > 2 ? 2 : 1;
-        const int64_t cols = smaller(p->n - col, s.panels * p->panel);
+        const int64_t cols = kn_smaller(p->n - col, s.panels * p->panel);
         s.wide = (int)((cols - 1) / p->loops->lanes) + 1;
         s.last = (int)(cols - (s.wide - 1) * p->loops->lanes);
         s.b = t->packed + i * step + at->k_from * p->panel;
@@ -225,13 +214,14 @@ void kn_product_run(const struct kn_product *p, const struct kn_product_part *t,
 {
     const int64_t terms = t->k_to - t->k_from;
     /* One group of rows passes over a panel once: there is nothing to keep. */
-    const int64_t k = t->rows > p->loops->rows ? even(terms, BLOCK_K) : terms;
+    const int64_t k = t->rows > p->loops->rows ? kn_even_parts(terms, BLOCK_K, 1) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 
     for (int64_t row = 0; row < t->rows; row += rows) {
         int64_t l = t->k_from;
         do { /* once even for no terms: the sums have other parts */
-            const struct block at = {row, smaller(t->rows - row, rows), l, smaller(t->k_to - l, k)};
+            const struct block at = {row, kn_smaller(t->rows - row, rows), l,
+                                     kn_smaller(t->k_to - l, k)};
             run_block(p, t, ends, &at);
             l += k;
         } while (l < t->k_to);

@@ -217,7 +217,7 @@ SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels, 
 /* s->panels of them at once, or all rows of one panel in groups of even height. */
 TARGET static void LOOPS(strip)(const struct strip *s)
 {
-    const int64_t groups = (s->rows + ROWS - 1) / ROWS;
+    const int64_t groups = kn_parts(s->rows, ROWS);
     struct corner o = {.a = s->a, .c = s->c, .start = s->start, .next = s->next};
 
     if (s->panels > 1) {

@@ -209,7 +209,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
         s->peeps = s->peeps || !kn_is_none(&p->in[k].shape);
     s->loops = loops_of(0);
     s->wide = y->units > y->width ? y->units : y->width;
-    s->wide = (s->wide + s->loops->lanes - 1) / s->loops->lanes * s->loops->lanes;
+    s->wide = kn_round_up(s->wide, s->loops->lanes);
     cut(s, rt_prep_width(p));
     st = pack_all(p, s);
     s->slot_bytes = lay_out(s, NULL, &room);
