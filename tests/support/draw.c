@@ -4,10 +4,20 @@
 
 static uint32_t seed = 7;
 
-float draw(void)
+static uint32_t next(void)
 {
     seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
+    return seed >> 8;
+}
+
+float draw(void)
+{
+    return (float)next() / (1 << 23) - 1;
+}
+
+int64_t draw_below(int64_t n)
+{
+    return (int64_t)next() % n;
 }
 
 float *draw_floats(int64_t n)

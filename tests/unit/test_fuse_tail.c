@@ -5,6 +5,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/session.h"
+#include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
 
 enum { MOST = 8 };
@@ -12,7 +13,6 @@ enum { MOST = 8 };
 struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
-    uint32_t seed;
     bool plain; /* inputs of plain numbers only */
     int n_feeds, n_fetches;
     const char *feed[MOST], *fetch[MOST];
@@ -23,7 +23,6 @@ struct fixture {
 static int set_up(void **state)
 {
     struct fixture *x = calloc(1, sizeof *x);
-    x->seed = 1;
     x->ops = rt_registry_new();
     rt_bytes_init(&x->g, 1 << 24);
     *state = x;
@@ -47,12 +46,6 @@ static int tear_down(void **state)
     rt_registry_free(x->ops);
     free(x);
     return 0;
-}
-
-static float draw(struct fixture *x)
-{
-    x->seed = x->seed * 1664525 + 1013904223;
-    return (float)(x->seed >> 8) / (1 << 23) - 1;
 }
 
 /* ---- networks ---- */
@@ -80,7 +73,7 @@ static void constant(struct fixture *x, const char *name, const char *shape, flo
             *s = ',';
     for (int64_t i = 0; i < n; i++)
         at += snprintf(text + at, room - (size_t)at, i ? ",%.6g" : "%.6g",
-                       (double)(middle + draw(x) / 2));
+                       (double)(middle + draw() / 2));
     node(x, name, "Const", "", text);
     free(text);
 }
@@ -98,7 +91,7 @@ static void feed(struct fixture *x, const char *name, int rank, const int64_t *d
     assert_ok(rt_tensor_new(t, NULL, RT_F32, rank, dim, &x->err), &x->err);
     const int64_t n = rt_tensor_count(t);
     for (int64_t i = 0; i < n; i++)
-        ((float *)t->data)[i] = 3 * draw(x);
+        ((float *)t->data)[i] = 3 * draw();
     if (!x->plain && n > 40) {
         ((float *)t->data)[3] = NAN;
         ((float *)t->data)[n / 2] = INFINITY;

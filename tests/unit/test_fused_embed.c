@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "tests/support/answer.h"
+#include "tests/support/draw.h"
 #include "tests/support/registry.h"
 
 /*
@@ -12,13 +13,6 @@
 
 enum { ROWS = 7 };
 static struct rt_error err;
-static uint32_t seed = 3;
-
-static uint32_t draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return seed >> 8;
-}
 
 struct way {
     const char *reduce; /* "Sum", "Mean" */
@@ -39,8 +33,7 @@ static void write(struct rt_bytes *g, const struct way *w, int width, const char
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? "," : "",
                                is_nan ? "nan" : "");
         if (!is_nan)
-            at += (size_t)snprintf(text + at, sizeof text - at, "%.9g",
-                                   (double)draw() / (1 << 23) - 1);
+            at += (size_t)snprintf(text + at, sizeof text - at, "%.9g", (double)draw());
     }
     rt_bytes_init(g, 1 << 20);
     gd_node(g, "table", "Const", "", text);
@@ -84,7 +77,7 @@ static struct rt_tensor indices(enum rt_dtype dtype, int rank, const int64_t *di
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, dtype, rank, dim, &err), &err);
     for (int64_t i = 0; i < rt_tensor_count(&t); i++) {
-        const int64_t v = draw() % ROWS;
+        const int64_t v = draw_below(ROWS);
         if (dtype == RT_I32)
             ((int32_t *)t.data)[i] = (int32_t)v;
         else
@@ -99,9 +92,9 @@ static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim
     assert_ok(rt_tensor_new(&t, NULL, dtype, rank, dim, &err), &err);
     for (int64_t i = 0; i < rt_tensor_count(&t); i++) {
         if (dtype == RT_BOOL)
-            ((bool *)t.data)[i] = draw() % 3;
+            ((bool *)t.data)[i] = draw_below(3) > 0;
         else
-            ((float *)t.data)[i] = (float)(draw() % 5) - 2;
+            ((float *)t.data)[i] = (float)draw_below(5) - 2;
     }
     return t;
 }
@@ -249,8 +242,7 @@ static void write_bag(struct rt_bytes *g, const char *op, const char *ids, const
     size_t at = (size_t)snprintf(text, sizeof text, "dtype=float value=float<%d,3>:", ROWS);
 
     for (int i = 0; i < ROWS * 3; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.9g", i ? "," : "",
-                               (double)draw() / (1 << 23) - 1);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.9g", i ? "," : "", (double)draw());
     rt_bytes_init(g, 1 << 20);
     gd_node(g, "table", "Const", "", text);
     snprintf(text, sizeof text, "dtype=%s", ids);

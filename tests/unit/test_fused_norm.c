@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "tests/support/answer.h"
+#include "tests/support/draw.h"
 #include "tests/support/registry.h"
 
 /*
@@ -11,13 +12,6 @@
  */
 
 static struct rt_error err;
-static uint64_t seed = 99;
-
-static float draw(void)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (float)(seed >> 40) / (1 << 22) - 2;
-}
 
 static const float TOLERANCE = 1e-5f;
 
@@ -187,7 +181,7 @@ static struct rt_tensor numbers(int rank, const int64_t *dim)
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, rank, dim, &err), &err);
     for (int64_t i = 0; i < rt_tensor_count(&t); i++)
-        ((float *)t.data)[i] = draw() + 3;
+        ((float *)t.data)[i] = 2 * draw() + 3;
     return t;
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "runtime/parallel.h"
 #include "runtime/session.h"
+#include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
 
 /* Kernels whose work is cut over cores: the same bits as on one, however many there are. */
@@ -32,13 +33,6 @@ static int tear_down(void **state)
     rt_registry_free(x->ops);
     free(x);
     return 0;
-}
-
-static float draw(void)
-{
-    static uint32_t seed = 99;
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
 }
 
 static struct rt_tensor floats(struct fixture *x, int rank, const int64_t *dim)

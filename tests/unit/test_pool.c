@@ -2,15 +2,14 @@
 
 #include <math.h>
 
+#include "tests/support/draw.h"
 #include "tests/support/op.h"
 
 /* Poolings of float, some channels at a time, against those of double, a pixel at a time. */
 
-static uint32_t seed = 5;
-static int64_t draw(int64_t lo, int64_t hi)
+static int64_t between(int64_t lo, int64_t hi)
 {
-    seed = seed * 1664525 + 1013904223;
-    return lo + (int64_t)(seed >> 8) % (hi - lo + 1);
+    return lo + draw_below(hi - lo + 1);
 }
 
 static void one_shape(const char *op, const char *attrs, const int64_t *dim)
@@ -22,7 +21,7 @@ static void one_shape(const char *op, const char *attrs, const int64_t *dim)
     char text[2][200];
 
     for (int64_t i = 0; i < n; i++) {
-        f[i] = draw(0, 40) == 0 ? NAN : (float)draw(-1000, 1000);
+        f[i] = between(0, 40) == 0 ? NAN : (float)between(-1000, 1000);
         d[i] = (double)f[i];
     }
     snprintf(text[0], sizeof text[0], "T=float %s", attrs);
@@ -57,14 +56,15 @@ static void many_channels_are_pooled_as_one_by_one(void **state)
     static const int64_t channels[] = {1, 15, 16, 17, 48, 64, 79, 131, 192};
     for (size_t c = 0; c < sizeof channels / sizeof *channels; c++)
         for (int i = 0; i < 6; i++) {
-            const int64_t h = draw(1, 4), w = draw(1, 4);
+            const int64_t h = between(1, 4), w = between(1, 4);
             char attrs[160];
             snprintf(attrs, sizeof attrs, "ksize=[1,%d,%d,1] strides=[1,%d,%d,1] padding='%s'",
-                     (int)h, (int)w, (int)draw(1, 3), (int)draw(1, 3), i % 2 ? "SAME" : "VALID");
+                     (int)h, (int)w, (int)between(1, 3), (int)between(1, 3),
+                     i % 2 ? "SAME" : "VALID");
             one_shape(ops[i % 2], attrs,
-                      (int64_t[]){draw(1, 3), draw(4, 12), draw(4, 12), channels[c]});
+                      (int64_t[]){between(1, 3), between(4, 12), between(4, 12), channels[c]});
             one_shape(ops[(i + 1) % 2], attrs,
-                      (int64_t[]){draw(1, 3), draw(4, 12), draw(4, 12), channels[c]});
+                      (int64_t[]){between(1, 3), between(4, 12), between(4, 12), channels[c]});
         }
 }
 

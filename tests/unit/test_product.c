@@ -3,19 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "tests/support/draw.h"
+
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
 #include "kernels/cpu/product.c"
-
-static uint32_t seed = 11;
-static int64_t below(int64_t n)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (int64_t)(seed >> 8) % n;
-}
-static float draw(void)
-{
-    return (float)below(1 << 16) / (1 << 15) - 1;
-}
 
 /* Exactly so many bytes: a sanitizer sees what is read behind them. */
 static float *floats(int64_t n)
@@ -49,12 +40,13 @@ static int64_t extent(int64_t rows, int64_t ld, int64_t cols)
 
 static struct sample make(const struct kn_product_loops *loops, int64_t rows, int64_t k, int64_t n)
 {
-    struct sample s = {.p = {.k = k, .n = n, .again = below(2)}, .rows = rows, .turned = below(2)};
+    struct sample s = {
+        .p = {.k = k, .n = n, .again = draw_below(2)}, .rows = rows, .turned = draw_below(2)};
 
     assert_true(solve(&s.p, loops));
-    s.lda = k + below(3) * 5;
-    s.ldc = n + below(3) * 7;
-    s.ldb = (s.turned ? k : n) + below(2) * 3;
+    s.lda = k + draw_below(3) * 5;
+    s.ldc = n + draw_below(3) * 7;
+    s.ldb = (s.turned ? k : n) + draw_below(2) * 3;
     s.a = floats(extent(rows, s.lda, k));
     s.b = s.turned ? floats(extent(n, s.ldb, k)) : floats(extent(k, s.ldb, n));
     s.c = floats(extent(rows, s.ldc, n));
@@ -131,8 +123,8 @@ static struct kn_product_part part_of(const struct sample *s)
 /* The same in parts of rows, panels and k, which a caller has chosen. */
 static void run_in_parts(const struct sample *s, const struct kn_product_ends *e)
 {
-    const int64_t cut_k = below(s->p.k + 1), cut_panel = below(s->p.panels + 1);
-    const int64_t cut_row = below(s->rows + 1);
+    const int64_t cut_k = draw_below(s->p.k + 1), cut_panel = draw_below(s->p.panels + 1);
+    const int64_t cut_row = draw_below(s->rows + 1);
 
     for (int part = 0; part < 8; part++) {
         struct kn_product_part t = part_of(s);
@@ -165,7 +157,7 @@ static void one_size(const struct kn_product_loops *loops, int64_t rows, int64_t
 {
     struct sample s = make(loops, rows, k, n);
     const int64_t size = extent(rows, s.ldc, n);
-    const bool scaled = below(2);
+    const bool scaled = draw_below(2);
     float *before = copy_of(s.c, size), *in_place = copy_of(s.residual, size);
     struct kn_product_ends e = {.arg = NULL};
 
@@ -174,16 +166,16 @@ static void one_size(const struct kn_product_loops *loops, int64_t rows, int64_t
     kn_product_run(&s.p, &t, NULL);
     check(&s, s.c, s.ldc, scaled, &e, NULL);
     check_gaps(&s, before);
-    if (below(4))
+    if (draw_below(4))
         e.bias = s.bias;
-    if (below(2)) {
+    if (draw_below(2)) {
         e.residual = s.residual;
         e.ld_residual = s.ldc;
     }
-    if (below(2)) {
+    if (draw_below(2)) {
         e.clips = true;
         e.least = -0.25f;
-        e.most = below(2) ? INFINITY : 1.5f;
+        e.most = draw_below(2) ? INFINITY : 1.5f;
     }
     kn_product_run(&s.p, &t, &e);
     check(&s, s.c, s.ldc, scaled, &e, e.residual);
@@ -212,9 +204,9 @@ static void on_every_instruction_set(void (*f)(const struct kn_product_loops *lo
 static void many_sizes(const struct kn_product_loops *loops)
 {
     for (int64_t rows = 0; rows < 32; rows++)
-        one_size(loops, rows, 1 + below(40), 1 + below(80));
+        one_size(loops, rows, 1 + draw_below(40), 1 + draw_below(80));
     for (int i = 0; i < 60; i++)
-        one_size(loops, below(70), below(50), below(150));
+        one_size(loops, draw_below(70), draw_below(50), draw_below(150));
     one_size(loops, 5, 0, 33);
     one_size(loops, 5, 3, 0);
     one_size(loops, 400, 3, 17);
@@ -233,11 +225,11 @@ static void odd_numbers(const struct kn_product_loops *loops)
     static const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f, 0x1p-140f};
 
     for (int i = 0; i < 20; i++) {
-        struct sample s = make(loops, 1 + below(30), 1 + below(20), 1 + below(50));
+        struct sample s = make(loops, 1 + draw_below(30), 1 + draw_below(20), 1 + draw_below(50));
         struct kn_product_ends e = {.bias = s.bias, .clips = true, .least = 0, .most = 6};
-        s.a[below(s.rows) * s.lda + below(s.p.k)] = odd[below(5)];
-        s.b[below(s.turned ? s.p.n : s.p.k) * s.ldb] = odd[below(5)];
-        s.bias[below(s.p.n)] = odd[below(5)];
+        s.a[draw_below(s.rows) * s.lda + draw_below(s.p.k)] = odd[draw_below(5)];
+        s.b[draw_below(s.turned ? s.p.n : s.p.k) * s.ldb] = odd[draw_below(5)];
+        s.bias[draw_below(s.p.n)] = odd[draw_below(5)];
         kn_product_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
         struct kn_product_part t = part_of(&s);
         kn_product_run(&s.p, &t, &e);

@@ -11,6 +11,7 @@
 #include "runtime/describe.h"
 #include "runtime/parallel.h"
 #include "runtime/session.h"
+#include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
@@ -65,13 +66,6 @@ static int64_t clock_says(void *arg, const struct rt_kernel *k, int64_t batch)
 {
     const struct way *w = arg;
     return (!w->no_fusion && strcmp(k->name, w->kernel) == 0 ? 1000 : 1000000) * batch;
-}
-
-static uint32_t seed = 5;
-static float draw(void)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
 }
 
 static void constant(struct rt_bytes *g, const char *name, int rank, const int64_t *dim, float add)

@@ -1,16 +1,11 @@
 #include "tests/support/test.h"
 
+#include "tests/support/draw.h"
+
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
 #include "kernels/cpu/softmax.c"
 
 enum { MOST = 67 };
-
-static float draw(void)
-{
-    static uint32_t seed = 7;
-    seed = seed * 1664525 + 1013904223;
-    return (float)(seed >> 8) / (1 << 23) - 1;
-}
 
 static void near(float got, double want)
 {
