@@ -26,13 +26,20 @@ static bool is_identity(const struct pl_node *n)
 
 /* pl_pure_origin of more ops. An identity of a ref reads the variable: it stays, unless it is given
  * a plain value. */
-static struct pl_edge through_identities(const struct pl_graph *g, struct pl_edge e)
+static struct pl_edge through_identities(struct pl_graph *g, const struct pl_edge from)
 {
-    for (int hops = 0; hops < g->n; hops++) {
+    struct pl_edge e = from, at = from;
+    int hops = 0;
+    for (; hops < g->n; hops++) {
         const struct pl_node *n = &g->node[e.node];
         if (!is_identity(n) || pl_is_ref(g, n->in[e.out]))
             break;
         e = n->in[e.out];
+    }
+    while (hops-- > 0) { /* who reads on the way has found it too: a chain is walked once */
+        struct pl_edge *in = &g->node[at.node].in[at.out];
+        at = *in;
+        *in = e;
     }
     return e;
 }

@@ -208,7 +208,9 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Cores that there is work for, and as many parts as make a like number for each. */
+/* Cores that there is work for, and as many parts as make a like number for each. The rows of a
+ * head are only cut for product.h's loops: the library's sums may depend on how many rows it is
+ * given. */
 static void cut(struct attention *k, int width)
 {
     const int64_t t = k->dim[2];
@@ -217,7 +219,7 @@ static void cut(struct attention *k, int width)
 
     k->slots = most >= width ? width : most > 1 ? (int64_t)most : 1;
     k->span = t;
-    if (heads < (double)k->slots * MANY_HEADS) {
+    if (k->packs && heads < (double)k->slots * MANY_HEADS) {
         const int64_t spans = k->slots / gcd(k->dim[0] * k->dim[1], k->slots);
         k->span = kn_even_parts(t, (t - 1) / spans + 1, 1);
         if (k->span < SPAN_ROWS)
@@ -288,7 +290,7 @@ static void choose_products(struct attention *k)
 {
     k->scores = (struct kn_product){.k = k->h, .n = k->from[3], .again = true};
     k->context = (struct kn_product){.k = k->dim[3], .n = k->d, .again = true};
-    k->packs = kn_product_fast() && made_rows(k, k->span) >= PACK_ROWS &&
+    k->packs = kn_product_fast() && made_rows(k, k->dim[2]) >= PACK_ROWS &&
                kn_product_solve(&k->scores) && kn_product_solve(&k->context);
 }
 
@@ -321,9 +323,9 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     place_heads(k, p);
     if (row_width(k) > INT64_MAX / 64)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
+    choose_products(k);
     cut(k, rt_prep_width(p));
     size_blocks(k);
-    choose_products(k);
     if (!lay_out(k))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention of too many elements");
     limit_slots(k);

@@ -407,13 +407,16 @@ int64_t kn_gemm_work(const struct kn_gemm *g)
     return work < RT_WORK ? (int64_t)work : RT_WORK;
 }
 
-/* A block keeps enough rows and columns for the library to be fast. */
+/* The library does so many rows or columns at once, and what is left over in another way. */
+enum { ROUND = 16 };
+
+/* A block keeps enough rows and columns for the library to be fast; they come out even. */
 static int64_t block_side(int64_t side, double share)
 {
-    enum { LEAST = 192, ROUND = 16 };
+    enum { LEAST = 192 };
     int64_t n = (int64_t)((double)side * share) / ROUND * ROUND;
     n = n < LEAST ? LEAST : n;
-    return n < side ? n : side;
+    return kn_round_up(kn_even_parts(side, n, 1), ROUND);
 }
 
 static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const void *a, const void *b,
@@ -458,17 +461,23 @@ struct shared {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
+    int64_t rows, parts; /* of a part, the last one having what is left over as well; how many */
 };
 
-enum { SHARE_ROWS = 16, SHARE_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
+enum { SHARE_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
+/* The library has other loops for products smaller than this, which add up in another order. A part
+ * is none of those, and begins where the library would begin: the answer's bits do not depend on
+ * how many there are. */
+static const double LEAST_PART = 28.0 * 512 * 512;
 
-static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct shared *x = arg;
-    const int64_t size = (int64_t)rt_dtype_size(x->g->dtype);
+    const int64_t size = (int64_t)rt_dtype_size(x->g->dtype), from = i * x->rows;
     struct kn_gemm part = *x->g;
+    (void)slot;
 
-    part.m = to - from;
+    part.m = i == x->parts - 1 ? part.m - from : x->rows;
     return blocks_here(&part, false, x->a + (part.ta ? from : from * part.lda) * size, x->b,
                        x->c + from * part.ldc * size, NULL, r);
 }
@@ -493,18 +502,20 @@ static int64_t share_of(int64_t n, int width, int64_t step)
 enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
                               void *c, void *scratch, struct rt_run *r)
 {
-    struct shared x = {g, a, b, c};
+    struct shared x = {.g = g, .a = a, .b = b, .c = c};
+    const double least = LEAST_PART / ((double)g->n * (double)g->k + 1);
     const int width = rt_run_width(r);
 
     if (width == 1 || plain || (g->dtype != RT_F32 && g->dtype != RT_F64) || !g->k || is_tiny(g))
         return blocks_here(g, plain, a, b, c, scratch, r);
-    if (g->m >= 2 * SHARE_ROWS)
-        return kn_parallel_rows(r, g->m, (g->n * g->k) / PRODUCTS_OF_WORK + 1,
-                                share_of(g->m, width, SHARE_ROWS), some_rows, &x);
-    /* One row reads the matrix once: that is what there is to share. The columns of several would
-     * be added up in another order by the library where a part ends. */
-    if (g->m > 1)
+    /* One row reads the matrix once: that is what there is to share. */
+    if (g->m == 1)
+        return kn_parallel_rows(r, g->n, g->k / PRODUCTS_OF_WORK + 1,
+                                share_of(g->n, width, SHARE_COLUMNS), some_columns, &x);
+    x.parts = g->m / kn_round_up((int64_t)least + 1, ROUND);
+    if (x.parts < 2)
         return blocks_here(g, plain, a, b, c, scratch, r);
-    return kn_parallel_rows(r, g->n, g->m * g->k / PRODUCTS_OF_WORK + 1,
-                            share_of(g->n, width, SHARE_COLUMNS), some_columns, &x);
+    x.parts = x.parts < width ? x.parts : width;
+    x.rows = g->m / x.parts / ROUND * ROUND;
+    return kn_parallel_parts(r, x.parts, x.parts, some_rows, &x);
 }

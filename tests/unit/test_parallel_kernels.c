@@ -196,6 +196,8 @@ static void products_do_not_depend_on_the_cores(void **state)
         a_product(x, 32, 400, 500, tail, false);
         a_product(x, 1, 512, 300, tail, false);
         a_product(x, 1024, 70, 90, tail, false);
+        a_product(x, 2450, 513, 2, tail, false); /* the whole is no small product, its parts are */
+        a_product(x, 40000, 513, 2, tail, false);
     }
     a_product(x, 128, 192, 256, true, true);
     a_product(x, 32, 400, 500, true, true);

@@ -222,6 +222,21 @@ static void a_reference_may_be_handed_on_many_times(void **state)
     assert_true(sg_number(x, 3, "sum10000", NULL) == 3 + 2 * MANY);
 }
 
+/* Each of them given to the next one, and the last one first in the graph. */
+static void a_value_may_be_handed_on_many_times(void **state)
+{
+    struct small_graph *x = *state;
+    enum { MANY = 30000 };
+    char name[16], in[16];
+    cond(x, false);
+    for (int i = MANY; i > 0; i--) {
+        snprintf(name, sizeof name, "i%d", i);
+        snprintf(in, sizeof in, i > 1 ? "i%d" : "x", i - 1);
+        sg_node(x, name, "Identity", in, "T=float");
+    }
+    assert_true(sg_number(x, 3, "i30000", NULL) == 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +252,7 @@ int main(void)
         TEST(a_known_branch_inside_a_loop_leaves_the_loop),
         TEST(one_of_many_that_a_merge_joins_may_be_alive),
         TEST(a_reference_may_be_handed_on_many_times),
+        TEST(a_value_may_be_handed_on_many_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
