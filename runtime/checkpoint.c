@@ -21,6 +21,13 @@
 enum {
     MAX_INDEX = 1 << 28, /* bytes */
     MAX_SHARDS = 100000,
+    /*
+     * Memory that an index may take: so many bytes for each of the file's, and a megabyte. A name
+     * of 150 bytes that shares all but a few with the name before takes 40 in a table, and some 10
+     * compressed; an entry in memory takes some 200.
+     */
+    BYTES_PER_BYTE = 256,
+    BYTES_MORE = 1 << 20,
     WINDOW = 1 << 20, /* bytes read at a time */
 };
 
@@ -43,6 +50,8 @@ struct rt_checkpoint {
     atomic_int refs;
     char *prefix;
     struct rt_arena *arena;
+    size_t budget;   /* bytes that the index may take in memory */
+    bool is_swapped; /* written in the other byte order */
     int n_shards, n_entries, n_public, room;
     struct entry *entry; /* sorted by key: parts of tensors first, then names */
     int first_public;
@@ -69,9 +78,8 @@ static enum rt_status read_header(struct rt_checkpoint *c, struct rt_span value,
         pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
     if (!h)
         return RT_DATA_LOSS;
-    if (h->endianness != TENSORFLOW__BUNDLE_HEADER_PROTO__ENDIANNESS__LITTLE)
-        st = rt_fail(err, RT_UNIMPLEMENTED, "written on a big-endian machine");
-    else if (h->version && h->version->min_consumer > 1)
+    c->is_swapped = h->endianness != TENSORFLOW__BUNDLE_HEADER_PROTO__ENDIANNESS__LITTLE;
+    if (h->version && h->version->min_consumer > 1)
         st = rt_fail(err, RT_UNIMPLEMENTED, "needs a reader of version %d, this is 1",
                      (int)h->version->min_consumer);
     else if (h->num_shards < 1 || h->num_shards > MAX_SHARDS)
@@ -162,8 +170,8 @@ static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span val
         return read_header(c, value, err);
     }
     if (c->n_entries == c->room) {
-        if (c->room > (1 << 28))
-            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "too many entries");
+        if (c->room && (size_t)c->room > c->budget / sizeof *c->entry / 2)
+            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "too many entries: more than %d", c->room);
         int room = c->room ? c->room * 2 : 64;
         struct entry *more = realloc(c->entry, (size_t)room * sizeof *more);
         if (!more)
@@ -204,7 +212,8 @@ enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *
     atomic_init(&c->refs, 1);
     rt_mutex_init(&c->mu);
     c->prefix = strdup(prefix);
-    c->arena = rt_arena_new(SIZE_MAX);
+    c->budget = BYTES_MORE + BYTES_PER_BYTE * index.n;
+    c->arena = rt_arena_new(c->budget);
     if (!c->prefix || !c->arena) {
         st = rt_fail_memory(err, "a checkpoint", sizeof *c);
         goto fail;
@@ -523,12 +532,26 @@ static enum rt_status read_all(struct rt_checkpoint *c, const struct entry *e, v
     return st ? st : check_sum(c, e, crc, err);
 }
 
-/* Code that reads a bool relies on 0 and 1. */
-static void clean_bools(enum rt_dtype dtype, void *data, int64_t n)
+/*
+ * Makes of verified bytes what kernels rely on: a bool is 0 or 1, a number has this machine's byte
+ * order. `bytes`: of whole elements.
+ */
+static void make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,
+                        size_t bytes)
 {
     unsigned char *p = data;
-    for (int64_t i = 0; dtype == RT_BOOL && i < n; i++)
+    size_t size = rt_dtype_size(dtype);
+
+    for (size_t i = 0; dtype == RT_BOOL && i < bytes; i++)
         p[i] = p[i] != 0;
+    if (dtype == RT_C64 || dtype == RT_C128)
+        size /= 2;
+    for (size_t i = 0; c->is_swapped && size > 1 && i < bytes; i += size)
+        for (size_t k = 0; k < size / 2; k++) {
+            unsigned char low = p[i + k];
+            p[i + k] = p[i + size - 1 - k];
+            p[i + size - 1 - k] = low;
+        }
 }
 
 /* ---- lazy tensors ---- */
@@ -559,7 +582,7 @@ static enum rt_status range_load(struct rt_buffer *b, struct rt_error *err)
         free(data);
         return st;
     }
-    clean_bools(r->e->pub.dtype, data, (int64_t)b->size);
+    make_native(r->c, r->e->pub.dtype, data, b->size);
     atomic_store_explicit(&b->data, data, memory_order_release);
     return RT_OK;
 }
@@ -588,7 +611,7 @@ static enum rt_status range_stream(struct rt_buffer *b,
         if (st)
             break;
         crc = rt_crc32c(crc, window, k);
-        clean_bools(r->e->pub.dtype, window, (int64_t)k);
+        make_native(r->c, r->e->pub.dtype, window, k);
         st = sink(arg, off, window, k, err);
     }
     free(window);
@@ -626,8 +649,8 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct entry *e
 
 /*
  * On disk: all lengths as varints, the masked checksum of the lengths (each as 4 bytes, or 8 when
- * it needs them), then all bytes. The entry's checksum runs over the fixed-size lengths, that
- * checksum as stored, and the bytes.
+ * it needs them, in the writer's byte order), then all bytes. The entry's checksum runs over the
+ * fixed-size lengths, that checksum as stored, and the bytes.
  */
 static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry *e,
                                     struct rt_span all, struct rt_str *dst, int64_t n,
@@ -642,12 +665,19 @@ static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry 
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": length %lld of %lld is bad",
                            e->pub.name, (long long)i, (long long)n);
         uint32_t small = (uint32_t)len;
-        crc = len <= UINT32_MAX ? rt_crc32c(crc, &small, 4) : rt_crc32c(crc, &len, 8);
+        bool is_small = len <= UINT32_MAX;
+        if (c->is_swapped) {
+            small = __builtin_bswap32(small);
+            len = __builtin_bswap64(len);
+        }
+        crc = is_small ? rt_crc32c(crc, &small, 4) : rt_crc32c(crc, &len, 8);
     }
     if (rest.n < 4)
         return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": its lengths have no checksum",
                        e->pub.name);
     memcpy(&stored, rest.p, 4);
+    if (c->is_swapped)
+        stored = __builtin_bswap32(stored);
     if (stored != rt_crc32c_mask(crc))
         return rt_fail(err, RT_DATA_LOSS,
                        "tensor \"%s\": The length checksum does not match: expected %u but actual "
@@ -828,7 +858,7 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
         rt_tensor_clear(&t);
         return st;
     }
-    clean_bools(e->pub.dtype, t.data, n);
+    make_native(c, e->pub.dtype, t.data, (size_t)n * size);
     *out = t;
     return RT_OK;
 }

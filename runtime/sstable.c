@@ -1,5 +1,8 @@
 #include "runtime/sstable.h"
 
+#include <snappy-c.h>
+#include <stdlib.h>
+
 #include "proto/wire.h"
 #include "runtime/base/crc32c.h"
 
@@ -8,7 +11,11 @@ enum {
     TRAILER = 5, /* of a block: compression type, checksum */
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
+    /* snappy's longest element writes 64 bytes from 3 bytes of input. */
+    SNAPPY_EXPANDS = 22,
+    MAX_BLOCK = INT32_MAX, /* bytes of an uncompressed block: protobuf's limit of a message */
 };
+enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's types of compression */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
 
 static uint32_t get32(const unsigned char *p)
@@ -25,11 +32,55 @@ static bool handle(struct rt_span *s, struct handle *h)
     return pb_varint(s, &h->offset) && pb_varint(s, &h->size);
 }
 
-/* The entries of a block, its checksum verified. */
-static enum rt_status block_at(struct rt_span file, struct handle h, struct rt_span *out,
+/* A block of the table, verified and uncompressed. */
+struct block {
+    struct rt_span entries; /* without the restart points; lies in the file or in `owned` */
+    unsigned char *owned;   /* for free(); NULL when the block is not compressed */
+};
+
+static void block_clear(struct block *b)
+{
+    free(b->owned);
+    *b = (struct block){0};
+}
+
+/*
+ * The length that a compressed block announces is checked against what its bytes can expand to
+ * before that length sizes an allocation.
+ */
+static enum rt_status uncompress(struct rt_span from, struct block *out, struct rt_span *all,
+                                 struct rt_error *err)
+{
+    const char *p = (const char *)from.p;
+    size_t n;
+
+    if (snappy_uncompressed_length(p, from.n, &n) != SNAPPY_OK)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes is no snappy data", from.n);
+    if (n > MAX_BLOCK || n / SNAPPY_EXPANDS > from.n)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes of snappy data announces %zu",
+                       from.n, n);
+    out->owned = malloc(n + 1);
+    if (!out->owned)
+        return rt_fail_memory(err, "a block", n);
+    if (snappy_uncompress(p, from.n, (char *)out->owned, &n) != SNAPPY_OK) {
+        block_clear(out);
+        return rt_fail(err, RT_DATA_LOSS,
+                       "corrupted compressed block contents: %zu bytes of "
+                       "snappy data",
+                       from.n);
+    }
+    *all = rt_span_of(out->owned, n);
+    return RT_OK;
+}
+
+/* Reads the block at `h`. On RT_OK the caller clears *out. */
+static enum rt_status block_at(struct rt_span file, struct handle h, struct block *out,
                                struct rt_error *err)
 {
     size_t room = file.n - FOOTER;
+    enum rt_status st = RT_OK;
+
+    *out = (struct block){0};
     if (h.offset > room || h.size > room - h.offset || room - h.offset - h.size < TRAILER)
         return rt_fail(err, RT_DATA_LOSS, "a block of %llu bytes at %llu: the file has %zu",
                        (unsigned long long)h.size, (unsigned long long)h.offset, file.n);
@@ -39,16 +90,23 @@ static enum rt_status block_at(struct rt_span file, struct handle h, struct rt_s
     if (get32(p + n + 1) != rt_crc32c_mask(rt_crc32c(0, p, n + 1)))
         return rt_fail(err, RT_DATA_LOSS, "block checksum mismatch");
 #endif
-    if (p[n] != 0)
-        return rt_fail(err, RT_UNIMPLEMENTED, "a block with compression %d%s", p[n],
-                       p[n] == 1 ? " (snappy)" : "");
-    if (n < 4)
-        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes", n);
-    uint64_t tail = ((uint64_t)get32(p + n - 4) + 1) * 4;
-    if (tail > n)
-        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes, %llu of them restarts", n,
-                       (unsigned long long)tail);
-    *out = rt_span_of(p, n - (size_t)tail);
+    struct rt_span all = rt_span_of(p, n);
+    if (p[n] == SNAPPY)
+        st = uncompress(all, out, &all, err);
+    else if (p[n] != NOT_COMPRESSED)
+        st = rt_fail(err, RT_DATA_LOSS,
+                     "bad block type: compression %d%s, where tables have none or snappy", p[n],
+                     p[n] == ZSTD ? " (zstd)" : "");
+    if (st)
+        return st;
+    uint64_t tail = all.n < 4 ? 4 : ((uint64_t)get32(all.p + all.n - 4) + 1) * 4;
+    if (tail > all.n) {
+        st = rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes, %llu of them restarts", all.n,
+                     (unsigned long long)tail);
+        block_clear(out);
+        return st;
+    }
+    out->entries = rt_span_of(all.p, all.n - (size_t)tail);
     return RT_OK;
 }
 
@@ -81,9 +139,10 @@ struct reader {
     void *arg;
     struct rt_bytes key, last;
     bool any;
+    uint64_t left; /* bytes of the file that no block has taken yet */
 };
 
-static enum rt_status read_block(struct reader *r, struct rt_span block, struct rt_error *err)
+static enum rt_status read_entries(struct reader *r, struct rt_span block, struct rt_error *err)
 {
     struct rt_span value;
     enum rt_status st;
@@ -107,41 +166,67 @@ static enum rt_status read_block(struct reader *r, struct rt_span block, struct 
     return RT_OK;
 }
 
-enum rt_status rt_sstable_read(struct rt_span file,
-                               enum rt_status (*each)(void *arg, struct rt_span key,
-                                                      struct rt_span value, struct rt_error *err),
-                               void *arg, struct rt_error *err)
+/*
+ * Blocks do not overlap, so together they are no larger than the file: without that bound an index
+ * that names one large block many times would have it verified and uncompressed each time.
+ */
+static enum rt_status read_block(struct reader *r, struct rt_span file, struct handle h,
+                                 struct rt_error *err)
 {
-    struct reader r = {.each = each, .arg = arg};
-    struct rt_bytes index_key;
-    struct rt_span footer, index, block, value;
+    struct block block;
+    enum rt_status st = block_at(file, h, &block, err);
+
+    if (st)
+        return st;
+    if (h.size + TRAILER > r->left)
+        st = rt_fail(err, RT_DATA_LOSS, "blocks that overlap");
+    else
+        st = read_entries(r, block.entries, err);
+    r->left -= st ? 0 : h.size + TRAILER;
+    block_clear(&block);
+    return st;
+}
+
+static enum rt_status find_index(struct rt_span file, struct block *index, struct rt_error *err)
+{
     struct handle meta, h;
-    enum rt_status st;
 
     if (file.n < FOOTER)
         return rt_fail(err, RT_DATA_LOSS, "file is too short to be an sstable");
-    footer = rt_span_of(file.p + file.n - FOOTER, FOOTER);
+    struct rt_span footer = rt_span_of(file.p + file.n - FOOTER, FOOTER);
     uint64_t magic = get32(footer.p + 40) | (uint64_t)get32(footer.p + 44) << 32;
     if (magic != MAGIC)
         return rt_fail(err, RT_DATA_LOSS, "not an sstable (bad magic number)");
     footer.n = 40;
     if (!handle(&footer, &meta) || !handle(&footer, &h))
         return rt_fail(err, RT_DATA_LOSS, "bad block handle");
-    st = block_at(file, h, &index, err);
+    return block_at(file, h, index, err);
+}
+
+enum rt_status rt_sstable_read(struct rt_span file,
+                               enum rt_status (*each)(void *arg, struct rt_span key,
+                                                      struct rt_span value, struct rt_error *err),
+                               void *arg, struct rt_error *err)
+{
+    struct reader r = {.each = each, .arg = arg, .left = file.n};
+    struct rt_bytes index_key;
+    struct block index;
+    struct rt_span value;
+    struct handle h;
+    enum rt_status st = find_index(file, &index, err);
+
     if (st)
         return st;
     rt_bytes_init(&index_key, MAX_KEY + 1);
     rt_bytes_init(&r.key, MAX_KEY + 1);
     rt_bytes_init(&r.last, MAX_KEY + 1);
-    while (index.n && st == RT_OK) {
-        if (!next_entry(&index, &index_key, &value) || !handle(&value, &h)) {
+    for (struct rt_span rest = index.entries; rest.n && st == RT_OK;) {
+        if (!next_entry(&rest, &index_key, &value) || !handle(&value, &h))
             st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
-        } else {
-            st = block_at(file, h, &block, err);
-            if (st == RT_OK)
-                st = read_block(&r, block, err);
-        }
+        else
+            st = read_block(&r, file, h, err);
     }
+    block_clear(&index);
     rt_bytes_clear(&index_key);
     rt_bytes_clear(&r.key);
     rt_bytes_clear(&r.last);

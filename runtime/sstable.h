@@ -4,7 +4,7 @@
  * File: data blocks, a block of meta data (empty), the index block, a footer of 48 bytes (where
  * those two blocks are, padding, magic number). Block: entries whose keys leave out what they share
  * with the key before, the places where a full key stands, their count; then a byte of compression
- * type and the masked CRC-32C of block and type.
+ * type (0: none, 1: snappy) and the masked CRC-32C of the block as it is stored and of the type.
  *
  * Functions of bytes; no I/O here.
  */
@@ -17,7 +17,8 @@
 
 /*
  * Calls `each` for every entry in order; another status than RT_OK ends it. `key` is good for the
- * call only, `value` lies in `file`. DATA_LOSS: lengths, order or checksums are wrong.
+ * call only, and so is `value`. DATA_LOSS: lengths, order, checksums or compression are wrong, or
+ * the blocks overlap. Memory: one block at a time, of at most 22 times its bytes in the file.
  */
 enum rt_status rt_sstable_read(struct rt_span file,
                                enum rt_status (*each)(void *arg, struct rt_span key,

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/crc32c.h"
 #include "runtime/base/thread.h"
 #include "runtime/checkpoint.h"
 #include "runtime/file.h"
@@ -104,6 +105,31 @@ static void every_type_that_tensorflow_saved_is_read(void **state)
     assert_int_equal(rt_strs(&t)[2].n, 300);
     rt_tensor_clear(&t);
     rt_checkpoint_unref(c);
+}
+
+/* Every tensor of `c` has the bytes of its namesake in PLAIN. */
+static void assert_as_plain(struct rt_checkpoint *c)
+{
+    struct rt_error err = {0};
+    struct rt_checkpoint *plain;
+
+    assert_ok(rt_checkpoint_open(&plain, PLAIN, &err), &err);
+    assert_int_equal(rt_checkpoint_count(c), rt_checkpoint_count(plain));
+    for (int i = 0; i < rt_checkpoint_count(c); i++) {
+        const struct rt_checkpoint_entry *e = rt_checkpoint_at(c, i);
+        struct rt_tensor a, b;
+        get(plain, e->name, e->dtype, NULL, &a);
+        get(c, e->name, e->dtype, NULL, &b);
+        assert_int_equal(rt_tensor_count(&a), rt_tensor_count(&b));
+        for (int64_t k = 0; k < rt_tensor_count(&a) && e->dtype == RT_STRING; k++)
+            assert_true(rt_span_eq(rt_span_of(rt_str_data(&rt_strs(&a)[k]), rt_strs(&a)[k].n),
+                                   rt_span_of(rt_str_data(&rt_strs(&b)[k]), rt_strs(&b)[k].n)));
+        if (e->dtype != RT_STRING && rt_tensor_count(&a))
+            assert_memory_equal(a.data, b.data, rt_tensor_bytes(&a));
+        rt_tensor_clear(&a);
+        rt_tensor_clear(&b);
+    }
+    rt_checkpoint_unref(plain);
 }
 
 struct collected {
@@ -248,6 +274,199 @@ static void copy_file(const char *from, const char *to, size_t cut, int flip)
         p[flip / 8] ^= (char)(1 << flip % 8);
     assert_ok(rt_file_write(to, p, n - cut, &err), &err);
     free(p);
+}
+
+/* tests/goldens/checkpoint/make_forms.py: TensorFlow 2.21 read each of them. */
+static void tables_of_other_writers_are_read(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    static const char *const forms[] = {"snappy", "restarts"};
+
+    copy_file(PLAIN ".data-00000-of-00001", in_dir("form.data-00000-of-00001"), 0, -1);
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        char path[200];
+        snprintf(path, sizeof path, "tests/goldens/checkpoint/%s.index", forms[i]);
+        copy_file(path, in_dir("form.index"), 0, -1);
+        assert_ok(rt_checkpoint_open(&c, in_dir("form"), &err), &err);
+        assert_as_plain(c);
+        rt_checkpoint_unref(c);
+    }
+}
+
+static void a_checkpoint_of_the_other_byte_order_is_read(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t;
+    struct collected to = {.n = 0};
+
+    assert_ok(rt_checkpoint_open(&c, "tests/goldens/checkpoint/big", &err), &err);
+    assert_as_plain(c);
+    assert_ok(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, &t, &err), &err);
+    assert_ok(t.buf->stream(t.buf, collect, &to, &err), &err);
+    assert_memory_equal(to.bytes, ((float[]){0, 1, 2, 3, 4, 5}), 24);
+    rt_tensor_clear(&t);
+    get(c, "f32", RT_F32, "2 3 1,1:0,2", &t);
+    assert_memory_equal(t.data, ((float[]){3, 4}), 8);
+    rt_tensor_clear(&t);
+    rt_checkpoint_unref(c);
+}
+
+static void add_varint(struct rt_bytes *b, size_t v)
+{
+    for (; v > 127; v >>= 7)
+        rt_bytes_addc(b, (char)(v | 128));
+    rt_bytes_addc(b, (char)v);
+}
+
+/* Appends a block as it is stored, and its handle to `handles`. */
+static void add_block(struct rt_bytes *table, const char *stored, size_t n, char type,
+                      struct rt_bytes *handles)
+{
+    size_t at = table->n;
+    add_varint(handles, at);
+    add_varint(handles, n);
+    rt_bytes_add(table, stored, n);
+    rt_bytes_addc(table, type);
+    uint32_t crc = rt_crc32c_mask(rt_crc32c(0, table->p + at, n + 1));
+    rt_bytes_add(table, &crc, 4);
+}
+
+/* A table of one data block: `stored` bytes with compression `type`, `times` times in its index. */
+static struct rt_bytes table_with(const char *stored, size_t n, char type, int times)
+{
+    static const char magic[] = "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
+    struct rt_bytes t, index, handle, footer;
+
+    rt_bytes_init(&t, 1 << 20);
+    rt_bytes_init(&index, 1 << 20);
+    rt_bytes_init(&handle, 100);
+    rt_bytes_init(&footer, 100);
+    add_block(&t, stored, n, type, &handle);
+    for (int i = 0; i < times; i++) {
+        char key[16];
+        int len = snprintf(key, sizeof key, "%d", 1000000 + i);
+        rt_bytes_addc(&index, 0);
+        rt_bytes_addc(&index, (char)len);
+        rt_bytes_addc(&index, (char)handle.n);
+        rt_bytes_add(&index, key, (size_t)len);
+        rt_bytes_add(&index, handle.p, handle.n);
+    }
+    rt_bytes_add(&index, "\0\0\0\0\1\0\0\0", 8);
+    rt_bytes_add(&footer, "\0\0", 2); /* a block of meta data, which nobody reads */
+    add_block(&t, index.p, index.n, 0, &footer);
+    while (footer.n < 40)
+        rt_bytes_addc(&footer, 0);
+    rt_bytes_add(&t, footer.p, footer.n);
+    rt_bytes_add(&t, magic, 8);
+    rt_bytes_clear(&index);
+    rt_bytes_clear(&handle);
+    rt_bytes_clear(&footer);
+    assert_false(t.failed);
+    return t;
+}
+
+static enum rt_status count_any(void *arg, struct rt_span key, struct rt_span value,
+                                struct rt_error *err)
+{
+    (void)key, (void)value, (void)err;
+    ++*(int *)arg;
+    return RT_OK;
+}
+
+static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
+{
+    (void)state;
+    static const char only_restarts[200] = {[196] = 49};
+    static const struct {
+        const char *stored;
+        size_t n;
+        char type;
+        int times;
+        const char *words; /* NULL: read, one entry each time */
+    } rows[] = {
+        /* an entry "k": "v", one restart; as it is, and as a literal of snappy's */
+        {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
+        {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
+        {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},
+        {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 4, 1, "bad block type: compression 4"},
+        /* lengths that do not end, that the bytes cannot make, that are not those of the bytes */
+        {"\xff\xff\xff\xff\xff\xff", 6, 1, 1, "is no snappy data"},
+        {"", 0, 1, 1, "is no snappy data"},
+        {"\xff\xff\xff\xff\x0f\x30\0", 7, 1, 1, "of snappy data announces 4294967295"},
+        {"\xff\xff\x03\x30\0\1\1kv\0\0\0\0\1\0\0\0", 17, 1, 1, "data announces 65535"},
+        {"\x0e\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, "corrupted compressed block contents"},
+        {"\x0d\x30\0\1\1kv\0\0", 9, 1, 1, "corrupted compressed block contents"},
+        {"\x02\x04\0\0", 4, 1, 1, "a block of 2 bytes"},
+        {"\x04\x0c\xff\xff\xff\x7f", 6, 1, 1, "restarts"},
+        /* empty blocks are fine, but not the same one again and again */
+        {only_restarts, sizeof only_restarts, 0, 1, ""},
+        {only_restarts, sizeof only_restarts, 0, 30, "blocks that overlap"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct rt_error err = {0};
+        int n = 0;
+        struct rt_bytes t = table_with(rows[i].stored, rows[i].n, rows[i].type, rows[i].times);
+        enum rt_status st = rt_sstable_read(rt_span_of(t.p, t.n), count_any, &n, &err);
+        if (!rows[i].words || !*rows[i].words) {
+            assert_ok(st, &err);
+            assert_int_equal(n, rows[i].words ? 0 : 1);
+        } else {
+            assert_fails(st, RT_DATA_LOSS, &err, rows[i].words);
+        }
+        rt_bytes_clear(&t);
+    }
+}
+
+static void every_flipped_bit_of_a_compressed_index_is_noticed(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    char *p;
+    size_t n;
+    int refused = 0, tried = 0;
+
+    assert_ok(rt_file_read("tests/goldens/checkpoint/snappy.index", 1 << 20, &p, &n, &err), &err);
+    for (size_t bit = 0; bit < n * 8; bit += 3, tried++) {
+        struct rt_checkpoint *c = NULL;
+        p[bit / 8] ^= (char)(1 << bit % 8);
+        refused += rt_checkpoint_open_index(&c, "x", rt_span_of(p, n), &err) != RT_OK;
+        rt_checkpoint_unref(c);
+        p[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    free(p);
+    /* All but the padding of the footer and the unused block of meta data. */
+    assert_true((tried - refused) * 3 < 60 * 8);
+}
+
+/* Entries of 6 bytes whose keys share 5,000 with the key before: 7.5 MB of names in 14 KB. */
+static void names_take_no_more_than_their_file_allows(void **state)
+{
+    (void)state;
+    enum { LONG = 5000, MANY = 1500 };
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_bytes b, t;
+
+    rt_bytes_init(&b, 1 << 20);
+    rt_bytes_add(&b, "\0\0\2\x08\1", 5); /* the header: one shard */
+    rt_bytes_add(&b, "\0\x88\x27\0", 4);
+    for (int i = 0; i < LONG; i++)
+        rt_bytes_addc(&b, 'x');
+    for (int i = 1; i <= MANY; i++) {
+        rt_bytes_add(&b, "\x88\x27\2\0", 4);
+        rt_bytes_addc(&b, (char)(i >> 8));
+        rt_bytes_addc(&b, (char)i);
+    }
+    rt_bytes_add(&b, "\0\0\0\0\1\0\0\0", 8);
+    t = table_with(b.p, b.n, 0, 1);
+    assert_int_equal(rt_checkpoint_open_index(&c, "x", rt_span_of(t.p, t.n), &err),
+                     RT_RESOURCE_EXHAUSTED);
+    rt_bytes_clear(&t);
+    rt_bytes_clear(&b);
 }
 
 static void every_flipped_bit_of_the_index_is_noticed(void **state)
@@ -560,6 +779,11 @@ int main(void)
         cmocka_unit_test(wishes_that_cannot_be_met_get_tensorflows_words),
         cmocka_unit_test(parts_in_several_shards_come_together),
         cmocka_unit_test(keys_of_parts_are_tensorflows),
+        cmocka_unit_test(tables_of_other_writers_are_read),
+        cmocka_unit_test(a_checkpoint_of_the_other_byte_order_is_read),
+        cmocka_unit_test(a_block_is_refused_by_what_is_wrong_with_it),
+        cmocka_unit_test(names_take_no_more_than_their_file_allows),
+        cmocka_unit_test(every_flipped_bit_of_a_compressed_index_is_noticed),
         cmocka_unit_test(every_flipped_bit_of_the_index_is_noticed),
         cmocka_unit_test(every_flipped_bit_and_missing_byte_of_the_data_is_noticed),
         cmocka_unit_test(what_is_written_is_what_tensorflow_writes),
