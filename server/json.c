@@ -86,6 +86,38 @@ static const unsigned char *next_bracket(const unsigned char *p, const unsigned 
     return p;
 }
 
+/* How many of the eight bytes are 0x80; every other one is zero. */
+static size_t count_tops(uint64_t tops)
+{
+    return (size_t)((tops >> 7) * UINT64_C(0x0101010101010101) >> 56);
+}
+
+/*
+ * Skips whole words of a nested array of plain values, counting its brackets: up to a word that
+ * holds a quote or whose closing brackets could be the last.
+ */
+static const unsigned char *skip_nested(const unsigned char *p, const unsigned char *end,
+                                        size_t *depth)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7, low = ~tops;
+    size_t d = *depth;
+    uint64_t w;
+    for (; end - p >= 8; p += 8) {
+        memcpy(&w, p, 8);
+        const uint64_t fold = w | ones * 0x20; /* '[' and '{', ']' and '}' differ in this bit */
+        const uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}');
+        const uint64_t quote = w ^ (ones * '"');
+        if ((((quote & low) + low) | quote | low) != ~UINT64_C(0))
+            break;
+        const size_t n_close = count_tops(~(((close & low) + low) | close) & tops);
+        if (n_close >= d)
+            break;
+        d += count_tops(~(((open & low) + low) | open) & tops) - n_close;
+    }
+    *depth = d;
+    return p;
+}
+
 const unsigned char *srv_json_after(struct srv_json v)
 {
     const unsigned char *p = v.p;
@@ -94,7 +126,11 @@ const unsigned char *srv_json_after(struct srv_json v)
     if (*p != '{' && *p != '[')
         return after_scalar(p, v.end);
     size_t depth = 0; /* the text is balanced: brackets need not be told apart */
-    while ((p = next_bracket(p, v.end)) < v.end) {
+    for (;;) {
+        p = skip_nested(p, v.end, &depth);
+        p = next_bracket(p, v.end);
+        if (p >= v.end)
+            return v.end;
         if (*p == '"') {
             p = after_string(p, v.end);
             continue;
@@ -105,7 +141,6 @@ const unsigned char *srv_json_after(struct srv_json v)
             return p + 1;
         p++;
     }
-    return v.end;
 }
 
 const unsigned char *srv_json_first(struct srv_json v)

@@ -17,6 +17,8 @@ static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  
                                1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
                                1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22};
 
+static const uint32_t small_ten[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+
 static const uint64_t five[28] = {
     /* powers of five below 2^63 */
     1u,
@@ -54,27 +56,36 @@ static bool is_digit(unsigned char c)
     return (unsigned)c - '0' < 10;
 }
 
-/* Eight digits at p, the first in the lowest byte: their value. False: not eight digits. */
-static bool eight_digits(const unsigned char *p, uint64_t *value)
+/*
+ * How many of the eight bytes at p, from the first on, are decimal digits, and their value. The
+ * digits are moved to the end of the word, behind zeros, so that one conversion of eight digits
+ * serves every length without a loop whose end the processor would have to guess.
+ */
+static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t ones = UINT64_C(0x0101010101010101);
     uint64_t w;
+    int n = 0;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     memcpy(&w, p, 8);
-    if (((w & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
-         ((w + UINT64_C(0x0606060606060606)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) >> 4) !=
-        UINT64_C(0x3333333333333333))
-        return false;
-    w &= UINT64_C(0x0f0f0f0f0f0f0f0f);
+    w ^= ones * '0'; /* a digit has become its value, every other byte is above 9 */
+    /* The first byte above 9 is found exactly; bytes behind it may be wrong by a carry. */
+    const uint64_t other = (w | (w + ones * 0x76)) & (ones << 7);
+    n = other ? __builtin_ctzll(other) >> 3 : 8;
+    if (n == 0)
+        return 0;
+    w <<= 64 - 8 * n;
     w = w * 10 + (w >> 8); /* pairs, in every other byte */
     *value = ((w & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
               (w >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
              32;
-    return true;
 #else
-    (void)p;
-    (void)value;
-    return false;
+    (void)ones;
+    for (w = 0; n < 8 && is_digit(p[n]); n++)
+        w = w * 10 + (uint64_t)(p[n] - '0');
+    *value = w;
 #endif
+    return n;
 }
 
 /* 2^e as a double; e within the normal range. */
@@ -152,15 +163,24 @@ struct decimal {
     bool integer;     /* neither fraction nor exponent */
 };
 
-/* Up to 19 digits of w and more; *n counts them. */
+/*
+ * Digits from p on become the last digits of *w, and *n counts them. When *n exceeds 19, *w has
+ * overflowed and says nothing.
+ */
 static inline const unsigned char *read_digits(const unsigned char *p, const unsigned char *end,
                                                uint64_t *w, int *n)
 {
     const unsigned char *start = p;
-    uint64_t eight;
-    while (end - p >= 8 && *n + (p - start) <= 11 && eight_digits(p, &eight)) {
-        *w = *w * 100000000 + eight;
-        p += 8;
+    while (end - p >= 8 && *n + (p - start) <= 11) {
+        uint64_t value;
+        const int read = leading_digits(p, &value);
+        if (read)
+            *w = *w * small_ten[read] + value;
+        p += read;
+        if (read < 8) {
+            *n += (int)(p - start);
+            return p;
+        }
     }
     while (p < end && is_digit(*p) && *n + (p - start) <= 19)
         *w = *w * 10 + (uint64_t)(*p++ - '0');
@@ -176,7 +196,12 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     bool cut = false, integer = true;
     int n = 0; /* significant digits in w */
     const unsigned char *start = p;
-    p = read_digits(p, end, &w, &n);
+    if (end - p >= 2 && is_digit(*p) && p[1] == '.') { /* one digit before the point: most floats */
+        w = (uint64_t)(*p++ - '0');
+        n = 1;
+    } else {
+        p = read_digits(p, end, &w, &n);
+    }
     if (n > 19)
         goto careful;
     if (p < end && *p == '.') {
@@ -487,15 +512,63 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
     return false;
 }
 
-/* As %g writes it: trailing zeros dropped, exponent form outside [-4, digits). */
-static size_t write_g(char *room, uint64_t d, int digits, int k)
+/*
+ * The eight decimal digits of x, one a byte and the first in the lowest byte, as values. x is below
+ * 10^8. Each step halves the numbers that are split, several at once in one word: quotients by
+ * 100 and by 10 are multiplications by a rounded reciprocal, exact for numbers that short.
+ */
+static inline uint64_t split_digits(uint64_t x)
 {
-    while (d % 10 == 0 && digits > 1) {
-        d /= 10;
-        digits--;
+    x = x / 10000 | (x % 10000) << 32;
+    const uint64_t hundreds = (x * 10486 >> 20) & UINT64_C(0x0000007f0000007f);
+    x = hundreds | (x - 100 * hundreds) << 16;
+    const uint64_t tens = (x * 103 >> 10) & UINT64_C(0x000f000f000f000f);
+    return tens | (x - 10 * tens) << 8;
+}
+
+static void store_text(char *to, uint64_t bytes)
+{
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    bytes = __builtin_bswap64(bytes);
+#endif
+    memcpy(to, &bytes, sizeof bytes);
+}
+
+/*
+ * The digits of d, which has `digits` of them (6, 9 or 17), as text without the trailing zeros;
+ * returns how many stay, at least one. Stores whole words: 24 bytes are written.
+ */
+static inline size_t digits_text(char *text, uint64_t d, int digits)
+{
+    const uint64_t zeros = UINT64_C(0x3030303030303030);
+    uint64_t word = 0, before = 0;
+    size_t n = 0;
+    if (digits == 6) {
+        word = split_digits(d * 100);
+    } else {
+        if (digits == 17) {
+            text[n++] = (char)('0' + d / 10000000000000000u);
+            d %= 10000000000000000u;
+            before = split_digits(d / 100000000u);
+            store_text(text + n, before | zeros);
+            n += 8;
+        } else {
+            text[n++] = (char)('0' + d / 100000000u);
+        }
+        word = split_digits(d % 100000000u);
     }
-    char text[20];
-    size_t n = srv_uint_write(text, d), out = 0;
+    store_text(text + n, word | zeros);
+    if (word)
+        return n + 8 - (size_t)(__builtin_clzll(word) >> 3);
+    if (before)
+        return n - (size_t)(__builtin_clzll(before) >> 3);
+    return 1;
+}
+
+/* n significant digits in exponent form: 1.5e-07. */
+static size_t write_exponent_form(char *room, const char *text, size_t n, int k)
+{
+    size_t out = 0;
     room[out++] = text[0];
     if (n > 1) {
         room[out++] = '.';
@@ -510,23 +583,26 @@ static size_t write_g(char *room, uint64_t d, int digits, int k)
     return out + srv_uint_write(room + out, x);
 }
 
-static size_t write_fixed(char *room, uint64_t d, int digits, int k)
+/* As %g writes d * 10^(k - digits + 1): exponent form outside [-4, digits). */
+static inline size_t write_digits(char *room, uint64_t d, int digits, int k)
 {
-    char text[20];
-    size_t n = srv_uint_write(text, d), out = 0;
-    while (n > 1 && text[n - 1] == '0')
-        n--;
-    (void)digits;
+    char text[24];                         /* whole words, as digits_text stores them */
+    if (k < 0 && k >= -4 && digits <= 9) { /* most floats below 1: no copy */
+        const size_t lead = (size_t)(1 - k);
+        memcpy(room, "0.000", 6);
+        return lead + digits_text(room + lead, d, digits);
+    }
+    const size_t n = digits_text(text, d, digits);
+    if (k < -4 || k >= digits)
+        return write_exponent_form(room, text, n, k);
     if (k < 0) {
         memcpy(room, "0.000", 5);
-        out = (size_t)(1 - k);
-        memcpy(room + out, text, n);
-        return out + n;
+        memcpy(room + 1 - k, text, n);
+        return (size_t)(1 - k) + n;
     }
-    size_t whole = (size_t)k + 1;
-    if (n <= whole) {
-        memcpy(room, text, n);
-        memset(room + n, '0', whole - n);
+    const size_t whole = (size_t)k + 1;
+    if (n <= whole) { /* zeros that digits_text left out stand in `text` all the same */
+        memcpy(room, text, whole);
         memcpy(room + whole, ".0", 2);
         return whole + 2;
     }
@@ -534,11 +610,6 @@ static size_t write_fixed(char *room, uint64_t d, int digits, int k)
     room[whole] = '.';
     memcpy(room + whole + 1, text + whole, n - whole);
     return n + 1;
-}
-
-static size_t write_digits(char *room, uint64_t d, int digits, int k)
-{
-    return k < -4 || k >= digits ? write_g(room, d, digits, k) : write_fixed(room, d, digits, k);
 }
 
 static size_t write_odd(char *room, double x)
@@ -569,34 +640,27 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
     *ok = scale >= -22 && scale <= 22;
     if (!*ok)
         return 0;
-    return scale < 0 ? (double)d / exact_ten[-scale] : (double)d * exact_ten[scale];
+    const double whole = (double)(int64_t)d;
+    return scale < 0 ? whole / exact_ten[-scale] : whole * exact_ten[scale];
 }
 
 /*
- * a to `digits` digits, as decimal_digits has it. False: too close to a tie, or to a power of ten,
- * for the product of two doubles to tell.
+ * a to `digits` digits, as decimal_digits has it, k being the exponent of a's first digit. False:
+ * too close to a tie, or rounded up to a power of ten, for the product of two doubles to tell.
+ * Conversions go by int64_t, which is one instruction where uint64_t is several.
  */
-static bool quick_digits(double a, int guess, int digits, uint64_t *d, int *k, double *exact)
+static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {
-    int p = digits - 1 - guess;
+    const int p = digits - 1 - k;
     if (p < -22 || p > 22)
         return false;
-    double x = p >= 0 ? a * exact_ten[p] : a / exact_ten[-p];
-    if (x >= (double)ten[digits] - 0.25) { /* the guess is one less at most */
-        guess++;
-        p--;
-        if (p < -22)
-            return false;
-        x = p >= 0 ? a * exact_ten[p] : a / exact_ten[-p];
-    }
-    uint64_t whole = (uint64_t)x;
-    double rest = x - (double)whole;
-    if (fabs(rest - 0.5) < 1e-6 || x < (double)ten[digits - 1])
+    const double x = p >= 0 ? a * exact_ten[p] : a / exact_ten[-p];
+    const int64_t nearest = (int64_t)(x + 0.5);
+    if (fabs(x - (double)nearest) > 0.5 - 1e-6 || x < (double)(int64_t)ten[digits - 1])
         return false;
-    *d = whole + (rest > 0.5);
-    *k = guess;
+    *d = (uint64_t)nearest;
     *exact = x;
-    return *d < ten[digits];
+    return nearest < (int64_t)ten[digits];
 }
 
 /* The same as the long way below, for floats between 1e-10 and 1e20. False: take that way. */
@@ -610,15 +674,20 @@ static bool quick_float(char *room, float a, size_t *n)
     memcpy(&bits, &a, sizeof bits);
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
-    int top = (int)(bits >> 23) - 127, guess = (int)((top * INT64_C(315653)) >> 20);
-    if (!quick_digits((double)a, guess, 6, &d, &k, &x))
+    /* The exponent of ten: from the exponent of two, which leaves it or one more. No float lies
+     * between a power of ten and the double next to it. */
+    const int top = (int)(bits >> 23) - 127;
+    k = (int)((top * INT64_C(315653)) >> 20);
+    k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
+    if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
     /* Six digits may come back to a only when they are off by half of a's last bit or less. */
-    if (fabs(x - (double)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a && ok) {
+    if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
+        ok) {
         *n = write_digits(room, d, 6, k);
         return true;
     }
-    if (!ok || !quick_digits((double)a, guess, 9, &d, &k, &x))
+    if (!ok || !quick_digits((double)a, k, 9, &d, &x))
         return false;
     *n = write_digits(room, d, 9, k);
     return true;

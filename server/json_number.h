@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_NUMBER_ROOM = 32 }; /* the most bytes any of the writers below needs */
+enum { SRV_NUMBER_ROOM = 32 }; /* bytes that each writer below may store to, used or not */
 
 /* What a number token is, by JSON alone: RapidJSON's view. */
 enum srv_number_kind {

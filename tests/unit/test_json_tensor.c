@@ -518,6 +518,39 @@ static void half_a_million_brackets_in_an_unused_key_are_skipped(void **state)
     free(text);
 }
 
+/*
+ * A nested value is skipped eight bytes at a time. Every bracket, quote and escape must be found
+ * wherever it lies in its word, and nothing behind the value's own end may count.
+ */
+static void a_nested_value_ends_where_its_brackets_do(void **state)
+{
+    static const char *const values[] = {
+        "[]",
+        "[[]]",
+        "[1,2]",
+        "[[1,2],[3,4]]",
+        "[[[0.25, 0.5], [1]], [[2], []], [[3, 4.125, 5.0625]]]",
+        "{\"a\": [1, {\"b\": []}], \"c\": {}}",
+        "[\"]\", [\"\\\"]]]\"], \"[[[\"]",
+        "[[[[[[[[[[1]]]]]]]]]]",
+        "[[1, 2, 3, 4, 5, 6, 7, 8, 9], \"x\", {\"k]\": \"v[\"}]",
+    };
+    static const char *const behind[] = {"", "]", "]]]]]]]]]]]]]]]]", ", [[[[[[[[1", "}", "\"]]]]"};
+    (void)state;
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+        for (size_t b = 0; b < sizeof behind / sizeof *behind; b++)
+            for (size_t shift = 0; shift < 8; shift++) {
+                const size_t length = strlen(values[v]), n = shift + length + strlen(behind[b]);
+                unsigned char *text = malloc(n + 1); /* its end is the memory's end */
+                assert_non_null(text);
+                snprintf((char *)text, n + 1, "%.*s%s%s", (int)shift, "        ", values[v],
+                         behind[b]);
+                const struct srv_json value = {text + shift, text + n};
+                assert_ptr_equal(srv_json_after(value), text + shift + length);
+                free(text);
+            }
+}
+
 static void tensors_larger_than_the_budget_are_refused(void **state)
 {
     (void)state;
@@ -927,6 +960,7 @@ int main(void)
         cmocka_unit_test(syntax_errors_have_rapidjsons_words_and_offsets),
         cmocka_unit_test(what_tensorflow_serving_overlooks_is_overlooked),
         cmocka_unit_test(half_a_million_brackets_in_an_unused_key_are_skipped),
+        cmocka_unit_test(a_nested_value_ends_where_its_brackets_do),
         cmocka_unit_test(tensors_larger_than_the_budget_are_refused),
         cmocka_unit_test(outputs_are_written_in_both_forms),
         cmocka_unit_test(every_plain_type_is_written),
