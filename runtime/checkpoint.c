@@ -143,11 +143,11 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct entry *e,
         e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
         return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);
     }
-    int64_t n = rt_count(e->pub.shape.rank, e->pub.shape.dim), bytes;
-    if (e->pub.shape.rank < 0 || n < 0)
+    size_t room;
+    if (e->pub.shape.rank < 0 ||
+        rt_shape_check(e->pub.dtype, e->pub.shape.rank, e->pub.shape.dim, &room, NULL))
         return rt_fail(err, RT_DATA_LOSS, "a shape with unknown or too many elements");
-    if (__builtin_mul_overflow(n, (int64_t)rt_dtype_size(e->pub.dtype), &bytes))
-        return rt_fail(err, RT_DATA_LOSS, "more bytes than can be counted");
+    const int64_t bytes = (int64_t)room;
     if (p->n_slices) {
         e->pub.bytes = bytes;
         return read_parts(c, e, p, err);

@@ -15,14 +15,14 @@ enum rt_status rt_device_tensor(struct rt_device *d, struct rt_stream *s, struct
                                 enum rt_dtype dtype, int rank, const int64_t *dim,
                                 struct rt_error *err)
 {
-    int64_t n = rt_count(rank, dim);
     size_t bytes;
     *t = (struct rt_tensor){0};
     if (!rt_dtype_is_plain(dtype))
         return rt_fail(err, RT_UNIMPLEMENTED, "a %s cannot live on %s", rt_dtype_name(dtype),
                        d->type);
-    if (n < 0 || __builtin_mul_overflow((size_t)n, rt_dtype_size(dtype), &bytes))
-        return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor is too large");
+    const enum rt_status st = rt_shape_check(dtype, rank, dim, &bytes, err);
+    if (st)
+        return st;
     void *p = d->alloc(d, s, bytes ? bytes : 1);
     if (!p)
         return rt_fail_memory(err, d->type, bytes);

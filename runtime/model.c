@@ -240,11 +240,11 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s,
         for (int d = 0; d < shape->rank; d++)
             dim[d] = shape->dim[d] < 0 ? 1 : shape->dim[d];
         enum rt_dtype want = rt_callable_feed_dtype(s->call, k);
+        size_t bytes;
         if (!rt_dtype_is_plain(want) && want != RT_STRING)
             st = rt_fail(err, RT_UNIMPLEMENTED, "input \"%s\" is a %s", s->def->inputs[k].alias,
                          rt_dtype_name(want));
-        else if (rt_count(rank, dim) < 0 ||
-                 rt_count(rank, dim) > WARM_UP_BYTES / (int64_t)rt_dtype_size(want))
+        else if (rt_shape_check(want, rank, dim, &bytes, NULL) || bytes > WARM_UP_BYTES)
             st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "input \"%s\" alone takes more than %d bytes",
                          s->def->inputs[k].alias, WARM_UP_BYTES);
         else

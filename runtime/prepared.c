@@ -301,12 +301,11 @@ enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, 
             if (s->dim[d] < 0)
                 p->rank[k] = -1;
         }
-        if (p->rank[k] >= 0 && rt_count(p->rank[k], p->dim[k]) < 0) {
-            char text[160];
-            st = rt_fail(err, RT_INVALID_ARGUMENT, "the product of shape %s is too large",
-                         rt_shape_text(text, sizeof text, s->rank, s->dim));
+        if (p->rank[k] < 0)
+            continue;
+        st = rt_shape_check((enum rt_dtype)n->def->out_dtype[k], s->rank, s->dim, NULL, err);
+        if (st)
             goto fail;
-        }
     }
     *out = p;
     return RT_OK;

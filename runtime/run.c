@@ -23,6 +23,10 @@ enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int6
 {
     if (rank > RT_MAX_RANK)
         return rt_fail(r->err, RT_UNIMPLEMENTED, "rank %d is above %d", rank, RT_MAX_RANK);
+    const enum rt_status st =
+        rt_shape_check((enum rt_dtype)r->in[in].dtype, rank, dim, NULL, r->err);
+    if (st)
+        return st;
     rt_tensor_clear(&r->out[k]);
     rt_tensor_ref(&r->out[k], &r->in[in]);
     r->out[k].rank = (int8_t)rank;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/base/checked.h"
 #include "runtime/base/thread.h"
 
 /* ---- strings ---- */
@@ -75,23 +76,21 @@ void rt_object_unref(struct rt_object *o)
 int64_t rt_count(int rank, const int64_t *dim)
 {
     int64_t n = 1;
-    for (int i = 0; i < rank; i++)
-        if (dim[i] < 0 || __builtin_mul_overflow(n, dim[i], &n))
+    bool is_empty = false;
+    for (int i = 0; i < rank; i++) {
+        is_empty |= dim[i] == 0;
+        if (dim[i] < 0 || (dim[i] && !rt_mul(n, dim[i], &n)))
             return -1;
-    return n;
+    }
+    return is_empty ? 0 : n;
 }
 
-enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
-                             int rank, const int64_t *dim, struct rt_error *err)
+enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim, size_t *bytes,
+                              struct rt_error *err)
 {
-    char room[128];
-    struct rt_tensor new = {.dtype = (uint8_t)dtype, .rank = (int8_t)rank};
-    size_t size = rt_dtype_size(dtype), bytes;
+    char room[192];
+    int64_t nonzero = (int64_t)rt_dtype_size(dtype);
 
-    *t = (struct rt_tensor){0};
-    if (!size)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of type %d, which does not exist",
-                       (int)dtype);
     if (rank < 0 || rank > RT_MAX_RANK)
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of %d dimensions: at most %d are known",
                        rank, RT_MAX_RANK);
@@ -99,11 +98,33 @@ enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_
         if (dim[i] < 0)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s: dimension %d is %lld",
                            rt_shape_text(room, sizeof room, rank, dim), i, (long long)dim[i]);
-    int64_t n = rt_count(rank, dim);
-    if (n < 0 || __builtin_mul_overflow((size_t)n, size, &bytes))
-        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                       "out of memory: a tensor of shape %s and type %s",
-                       rt_shape_text(room, sizeof room, rank, dim), rt_dtype_name(dtype));
+    const int64_t n = rt_count(rank, dim);
+    if (n < 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Shape %s would have more than 2**63 - 1 elements",
+                       rt_shape_text(room, sizeof room, rank, dim));
+    for (int i = 0; i < rank; i++)
+        if (dim[i] && !rt_mul(nonzero, dim[i], &nonzero))
+            return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                           "out of memory: a tensor of shape %s and type %s",
+                           rt_shape_text(room, sizeof room, rank, dim), rt_dtype_name(dtype));
+    if (bytes)
+        *bytes = (size_t)n * rt_dtype_size(dtype);
+    return RT_OK;
+}
+
+enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
+                             int rank, const int64_t *dim, struct rt_error *err)
+{
+    struct rt_tensor new = {.dtype = (uint8_t)dtype, .rank = (int8_t)rank};
+    size_t bytes;
+
+    *t = (struct rt_tensor){0};
+    if (!rt_dtype_size(dtype))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of type %d, which does not exist",
+                       (int)dtype);
+    const enum rt_status st = rt_shape_check(dtype, rank, dim, &bytes, err);
+    if (st)
+        return st;
     for (int i = 0; i < rank; i++)
         new.dim[i] = dim[i];
     if (bytes) {

@@ -139,8 +139,22 @@ struct rt_tensor {
     struct rt_buffer *buf; /* NULL: borrowed bytes that outlive the tensor, or no elements */
 };
 
-/* The product of dims, -1 when it overflows int64 or a dim is negative. */
+/*
+ * Number of elements of a shape. -1: a dimension is negative, or the product of the dimensions that
+ * are not 0 exceeds INT64_MAX. The rule leaves zeros out, as NumPy's does, so that a tensor without
+ * elements has no part whose product wraps: strides, prefixes, suffixes and sub-shapes of a tensor
+ * that exists can be multiplied unchecked. TensorFlow lets some of these shapes be created and then
+ * ends the process, or fails with an internal error, in the next kernel.
+ */
 int64_t rt_count(int rank, const int64_t *dim);
+/*
+ * Whether a tensor of this type and shape may exist: at most RT_MAX_RANK dimensions, rt_count's
+ * rule, and the same with the size of an element as a further factor, so that strides in bytes fit
+ * too. Every tensor passes here: rt_tensor_new, rt_out_view, and what infer answers. *bytes: of the
+ * elements; may be NULL.
+ */
+enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim, size_t *bytes,
+                              struct rt_error *err);
 static inline int64_t rt_tensor_count(const struct rt_tensor *t)
 {
     int64_t n = 1;

@@ -197,8 +197,8 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
         return st;
     if (rank < 0)
         rank = 0; /* as TensorFlow takes it */
-    int64_t n = rt_count(rank, dim);
-    if (n < 0)
+    const int64_t n = rt_count(rank, dim);
+    if (n < 0 || (n == 0 && rt_shape_check(dtype, rank, dim, NULL, NULL)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s",
                        rt_shape_text(room, sizeof room, rank, dim));
     if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)

@@ -285,7 +285,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, struct rt_tensor *out,
     enum rt_status st = read_head(message, &h, err);
     enum rt_dtype dtype = rt_dtype_from_wire(h.dtype, &is_ref);
     struct form form = form_of(dtype);
-    size_t size = rt_dtype_size(dtype), bytes;
+    size_t bytes;
 
     *out = (struct rt_tensor){0};
     if (st)
@@ -293,10 +293,10 @@ enum rt_status srv_tensor_read(struct srv_cursor message, struct rt_tensor *out,
     if (dtype == RT_NO_DTYPE || is_ref || !form.number)
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of type %s (%d) is no value",
                        rt_dtype_name(dtype), h.dtype);
-    int64_t n = rt_count(h.rank, h.dim);
-    if (n < 0 || __builtin_mul_overflow((size_t)n, size, &bytes))
+    if (rt_shape_check(dtype, h.rank, h.dim, &bytes, NULL))
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s",
                        rt_shape_text(room, sizeof room, h.rank, h.dim));
+    const int64_t n = rt_count(h.rank, h.dim);
     if (n && h.content.left &&
         (dtype == RT_STRING ? (size_t)n > h.content.left : bytes != h.content.left))
         return rt_fail(err, RT_INVALID_ARGUMENT,

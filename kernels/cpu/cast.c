@@ -235,8 +235,12 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
     struct rt_shape *out = &x->out[0].shape;
-    const int64_t from = (int64_t)rt_dtype_size(x->in[0].dtype);
-    const int64_t to = (int64_t)rt_dtype_size(x->out[0].dtype);
+    /* By the node's own types: the producer's is RT_NO_DTYPE where no kernel knows that op. */
+    const int64_t from = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "T"));
+    const int64_t to = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "type"));
+    if (!from || !to)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Cannot bitcast from %d to %d",
+                       (int)x->in[0].dtype, (int)x->out[0].dtype);
     x->alias[0] = 0;
     if (in->rank < 0)
         return RT_OK;

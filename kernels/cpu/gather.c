@@ -2,6 +2,7 @@
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/pick.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <stdio.h>
 
@@ -37,8 +38,8 @@ static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *
         axis = kn_int_at(axis_t, 0);
         batch = rt_attr_int(n, "batch_dims");
     }
-    const int64_t need = axis < 0 ? -axis : axis + 1;
-    if (need > params->rank || axis == INT64_MIN)
+    const int64_t need = axis < 0 ? rt_sub_wrapped(0, axis) : rt_add_saturated(axis, 1);
+    if (rt_axis_of(axis, params->rank) < 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Shape must be at least rank %lld but is rank %d",
                        (long long)need, params->rank);
     if (axis < 0)

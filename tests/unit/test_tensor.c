@@ -39,13 +39,23 @@ static void a_shape_that_cannot_be_is_refused(void **state)
     assert_fails(rt_tensor_new(&t, NULL, RT_F32, 9, (int64_t[9]){0}, &err), RT_INVALID_ARGUMENT,
                  &err, "9 dimensions");
     assert_fails(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){INT64_C(1) << 40, 1 << 30}, &err),
-                 RT_RESOURCE_EXHAUSTED, &err, "out of memory");
+                 RT_INVALID_ARGUMENT, &err, "would have more than 2**63 - 1 elements");
     assert_fails(rt_tensor_new(&t, NULL, RT_F64, 1, (int64_t[]){INT64_MAX}, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "out of memory");
     assert_fails(rt_tensor_new(&t, NULL, (enum rt_dtype)99, 0, NULL, &err), RT_INVALID_ARGUMENT,
                  &err, "type 99");
     assert_int_equal(rt_count(2, (int64_t[]){INT64_MAX, 2}), -1);
     assert_int_equal(rt_count(0, NULL), 1);
+    /* Zeros are left out: no part of the shape of an empty tensor may wrap either. */
+    assert_int_equal(rt_count(3, (int64_t[]){0, INT64_MAX, 2}), -1);
+    assert_int_equal(rt_count(3, (int64_t[]){INT64_C(1) << 40, 0, 1 << 22}), 0);
+    assert_fails(
+        rt_tensor_new(&t, NULL, RT_I8, 3, (int64_t[]){0, INT64_C(1) << 62, INT64_C(1) << 2}, &err),
+        RT_INVALID_ARGUMENT, &err, "would have more than 2**63 - 1 elements");
+    assert_fails(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, INT64_C(1) << 61}, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "out of memory");
+    assert_ok(rt_tensor_new(&t, NULL, RT_I8, 2, (int64_t[]){0, INT64_C(1) << 62}, &err), &err);
+    rt_tensor_clear(&t);
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
     assert_null(t.data);
     assert_int_equal(rt_tensor_count(&t), 0);

@@ -1,0 +1,73 @@
+/*
+ * Arithmetic on numbers that come from a model or a request: dimensions, counts, axes, paddings,
+ * indices. Signed overflow, and the conversion of a float that the integer cannot hold, are
+ * undefined in C; these functions define both.
+ *
+ * The product of dimensions of one tensor needs none of this (rt_count in tensor.h says why). Sums,
+ * paddings, products with attributes, and products of dimensions of several tensors do.
+ */
+#ifndef RT_BASE_CHECKED_H
+#define RT_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* True: *out holds the exact result. False: int64_t cannot hold it, and *out is not meaningful. */
+static inline bool rt_add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool rt_sub(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_sub_overflow(a, b, out);
+}
+static inline bool rt_mul(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+/* The exact result, or INT64_MAX or INT64_MIN on the side where it lies: for comparisons, sizes
+ * that are checked later, and estimates of work. */
+static inline int64_t rt_add_saturated(int64_t a, int64_t b)
+{
+    int64_t v;
+    return rt_add(a, b, &v) ? v : a < 0 ? INT64_MIN : INT64_MAX;
+}
+static inline int64_t rt_mul_saturated(int64_t a, int64_t b)
+{
+    int64_t v;
+    return rt_mul(a, b, &v) ? v : (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
+}
+
+/* Two's complement arithmetic, for elements of integer tensors: TensorFlow's results wrap. */
+static inline int64_t rt_add_wrapped(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static inline int64_t rt_sub_wrapped(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+static inline int64_t rt_mul_wrapped(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+/* Toward zero. NaN and what the integer cannot hold give its minimum, as x86's cvttsd2si does and
+ * so TensorFlow's kernels there. */
+static inline int64_t rt_int64_of(double v)
+{
+    return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
+}
+static inline int32_t rt_int32_of(double v)
+{
+    return v > -2147483649.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
+}
+
+/* An axis in [-rank, rank) counted from the front, or -1 for one outside. */
+static inline int rt_axis_of(int64_t axis, int rank)
+{
+    return axis < -rank || axis >= rank ? -1 : (int)(axis < 0 ? axis + rank : axis);
+}
+
+#endif

@@ -1,0 +1,101 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "kernels/kernels.h"
+#include "runtime/base/checked.h"
+#include "runtime/session.h"
+#include "tests/support/graph_def.h"
+#include "tests/support/op.h"
+
+/*
+ * Shapes, axes and sizes at the ends of int64: refused or answered, and no arithmetic on them
+ * wraps (the asan preset ends at the first signed overflow).
+ */
+
+static void arithmetic_is_defined_everywhere(void **state)
+{
+    (void)state;
+    int64_t v;
+    assert_true(rt_add(INT64_MAX, -1, &v) && v == INT64_MAX - 1);
+    assert_false(rt_add(INT64_MAX, 1, &v));
+    assert_false(rt_sub(INT64_MIN, 1, &v));
+    assert_false(rt_mul(INT64_MIN, -1, &v));
+    assert_int_equal(rt_add_saturated(INT64_MAX, 1), INT64_MAX);
+    assert_int_equal(rt_add_saturated(INT64_MIN, -1), INT64_MIN);
+    assert_int_equal(rt_mul_saturated(INT64_MAX, 2), INT64_MAX);
+    assert_int_equal(rt_mul_saturated(INT64_MIN, 2), INT64_MIN);
+    assert_int_equal(rt_mul_saturated(INT64_MIN, -1), INT64_MAX);
+    assert_int_equal(rt_add_wrapped(INT64_MAX, 1), INT64_MIN);
+    assert_int_equal(rt_sub_wrapped(0, INT64_MIN), INT64_MIN);
+    assert_int_equal(rt_int64_of((double)NAN), INT64_MIN);
+    assert_int_equal(rt_int64_of(0x1p63), INT64_MIN);
+    assert_int_equal(rt_int64_of(-0x1p63), INT64_MIN);
+    assert_int_equal(rt_int64_of(-2.9), -2);
+    assert_int_equal(rt_int32_of((double)INFINITY), INT32_MIN);
+    assert_int_equal(rt_int32_of(2147483647.5), INT32_MAX);
+    assert_int_equal(rt_int32_of(-2147483648.5), INT32_MIN);
+    assert_int_equal(rt_axis_of(-3, 3), 0);
+    assert_int_equal(rt_axis_of(2, 3), 2);
+    assert_int_equal(rt_axis_of(3, 3), -1);
+    assert_int_equal(rt_axis_of(INT64_MIN, 3), -1);
+    assert_int_equal(rt_axis_of(0, 0), -1);
+}
+
+/* A signature's input may be an output of an op that nobody knows: its type is RT_NO_DTYPE, whose
+ * size is 0. Bitcast divided by it when batching asked how its rows depend on the input's. */
+static void bitcast_of_an_unknown_type_is_not_divided_by(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_bytes g;
+    struct rt_registry *ops = rt_registry_new();
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *call = NULL;
+    assert_true(ops && kn_register(ops));
+    rt_bytes_init(&g, 1 << 16);
+    gd_node(&g, "x", "NobodyKnowsThisOp", "", "");
+    gd_node(&g, "y", "Bitcast", "x", "T=float type=int32");
+    assert_ok(rt_library_import(&l, gd_span(&g), ops, &err), &err);
+    const struct rt_session_options options = {.registry = ops, .compiles_inline = true};
+    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    const struct rt_call_spec spec = {.feeds = (const char *[]){"x:0"},
+                                      .fetches = (const char *[]){"y:0"},
+                                      .n_feeds = 1,
+                                      .n_fetches = 1};
+    if (rt_session_prepare(s, &spec, &call, &err) == RT_OK) {
+        const struct rt_shape shape = {.rank = 1, .dim = {4}};
+        (void)rt_callable_is_rowwise(call, &shape, &err);
+    }
+    rt_session_free(s);
+    rt_registry_free(ops);
+    rt_bytes_clear(&g);
+}
+
+static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
+{
+    (void)state;
+    static const int64_t axes[] = {INT64_MAX, INT64_MIN, INT64_MIN + 1, INT64_MAX - 1, 1, -2};
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        struct op_call c = {.op = "GatherV2",
+                            .attrs = "Tparams=float Tindices=int32 Taxis=int64",
+                            .n_in = 3,
+                            .n_out = 1};
+        c.in[0] = op_floats(3, (float[]){1, 2, 3});
+        c.in[1] = op_int(1);
+        c.in[2] = op_tensor(RT_I64, 0, NULL, &axes[i]);
+        assert_int_equal(op_run(&c), RT_INVALID_ARGUMENT);
+        op_clear(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arithmetic_is_defined_everywhere),
+        cmocka_unit_test(bitcast_of_an_unknown_type_is_not_divided_by),
+        cmocka_unit_test(gather_refuses_an_axis_at_the_end_of_int64),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
