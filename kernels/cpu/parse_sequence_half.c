@@ -55,16 +55,26 @@ static int count_of(const struct rt_node *n, const char *prefix, int kind)
     return types ? (int)types->n : 0;
 }
 
-/* How many keys the node speaks of; -1: only its types say it. */
-static int64_t keys_of(const struct rt_node *n, const char *prefix, int kind)
+/* Every count that the node states for one kind of feature must be the number of its types: the
+ * schema sizes the outputs by the counts (Ncontext_sparse, ...), the kernel by the types. */
+static enum rt_status check_counts(const struct rt_node *n, const char *prefix, int kind,
+                                   struct rt_error *err)
 {
-    char text[64];
+    const int n_types = count_of(n, prefix, kind);
     const struct rt_attr *keys = attr(n, prefix, kinds[kind], "_keys");
+    char text[64];
 
-    if (keys)
-        return (int64_t)keys->n;
+    if (keys && keys->n != (size_t)n_types)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "len(%s%s_keys) != len(%s%s_types)", prefix,
+                       kinds[kind], prefix, kinds[kind]);
     snprintf(text, sizeof text, "N%s%s", prefix, kinds[kind]);
-    return rt_attr(n, text) ? rt_attr_int(n, text) : -1;
+    if (rt_attr(n, text) && rt_attr_int(n, text) != n_types)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "num_%s%s (%lld) must match the size of %s%s_%s "
+                       "(%d)",
+                       prefix, kinds[kind], (long long)rt_attr_int(n, text), prefix, kinds[kind],
+                       keys ? "keys" : "types", n_types);
+    return RT_OK;
 }
 
 static enum rt_status check_half(const struct rt_node *n, const char *prefix, struct rt_error *err)
@@ -72,10 +82,9 @@ static enum rt_status check_half(const struct rt_node *n, const char *prefix, st
     const struct rt_attr *shapes = attr(n, prefix, "dense", "_shapes");
 
     for (int kind = 0; kind < 3; kind++) {
-        const int64_t keys = keys_of(n, prefix, kind);
-        if (keys >= 0 && keys != count_of(n, prefix, kind))
-            return rt_fail(err, RT_INVALID_ARGUMENT, "len(%s%s_keys) != len(%s%s_types)", prefix,
-                           kinds[kind], prefix, kinds[kind]);
+        enum rt_status st = check_counts(n, prefix, kind, err);
+        if (st)
+            return st;
     }
     if ((int)shapes->n != count_of(n, prefix, KN_DENSE))
         return rt_fail(err, RT_INVALID_ARGUMENT, "len(%sdense_keys) != len(%sdense_shapes)", prefix,

@@ -54,9 +54,6 @@ static enum rt_status read_levels(struct levels *v)
     const struct rt_args in = rt_in_arg(v->r->node, 3);
     bool first_is_size = types->n > 0 && rt_span_is(types->v.strs[0], "FIRST_DIM_SIZE");
 
-    if ((int)types->n != in.n)
-        return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
-                       "Expected one row partition per type, got %d and %zu", in.n, types->n);
     for (int k = first_is_size; k < in.n; k++) {
         const struct rt_span t = types->v.strs[k];
         const bool by_rowid = rt_span_is(t, "VALUE_ROWIDS");
@@ -261,8 +258,19 @@ static enum rt_status to_tensor_run(struct rt_run *r)
     return st || rt_count(v.rank, v.dim) == 0 ? st : place_values(&v, out);
 }
 
+static enum rt_status check_partitions(const struct rt_node *n, struct rt_error *err)
+{
+    const struct rt_attr *types = rt_attr(n, "row_partition_types");
+    const struct rt_args in = rt_in_arg(n, 3);
+
+    if (types->n != (size_t)in.n)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Expected one row partition per type, got %d and %zu", in.n, types->n);
+    return RT_OK;
+}
+
 const struct kn_entry kn_ragged_tensor_to_tensor = {
-    .op = {.name = "RaggedTensorToTensor"},
+    .op = {.name = "RaggedTensorToTensor", .check = check_partitions},
     .kernels = KN_CPU("RaggedTensorToTensor", "ragged_tensor_to_tensor", 0, NULL, to_tensor_run),
 };
 
