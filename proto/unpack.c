@@ -2,24 +2,84 @@
 
 #include "proto/wire.h"
 
-enum verdict { FINE, TOO_DEEP, BROKEN };
+enum verdict { FINE, TOO_DEEP, IN_PIECES, TOO_LARGE, BROKEN };
 
-static enum verdict look(const ProtobufCMessageDescriptor *d, struct rt_span rest, int depth)
+enum {
+    FIELD_BYTES =
+        48, /* protobuf-c's note of a field while its message is read, in slabs that double */
+    BLOCK_BYTES = 16, /* an allocator's share of one block */
+    MAX_FIELDS = 128, /* fields whose pieces are told apart; the largest message has 40 */
+};
+
+struct look {
+    size_t left;                              /* bytes that unpacking may still take */
+    const ProtobufCFieldDescriptor *offender; /* of IN_PIECES */
+};
+
+static bool spend(struct look *l, size_t bytes)
+{
+    if (bytes > l->left)
+        return false;
+    l->left -= bytes;
+    return true;
+}
+
+static size_t element_bytes(const ProtobufCFieldDescriptor *f)
+{
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return sizeof(void *);
+    case PROTOBUF_C_TYPE_BYTES:
+        return sizeof(ProtobufCBinaryData);
+    default:
+        return sizeof(uint64_t);
+    }
+}
+
+/* The bytes that one field takes, without what is in a message of its own. */
+static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb_field *f)
+{
+    const size_t n = f->bytes.n;
+
+    if (!known)
+        return FIELD_BYTES + BLOCK_BYTES + sizeof(ProtobufCMessageUnknownField) + f->whole.n;
+    if (f->type != PB_BYTES || known->type == PROTOBUF_C_TYPE_MESSAGE)
+        return FIELD_BYTES + element_bytes(known);
+    if (known->type == PROTOBUF_C_TYPE_STRING || known->type == PROTOBUF_C_TYPE_BYTES)
+        return FIELD_BYTES + element_bytes(known) + BLOCK_BYTES + 1 + n;
+    return FIELD_BYTES + BLOCK_BYTES + n * element_bytes(known); /* packed: a byte each at least */
+}
+
+static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
+                            struct rt_span rest, int depth)
 {
     const ProtobufCFieldDescriptor *known = NULL;
+    unsigned char pieces[MAX_FIELDS] = {0};
+    uint32_t number = 0;
     struct pb_field f;
     int more;
 
     if (depth > PB_MAX_DEPTH)
         return TOO_DEEP;
+    if (!spend(l, d->sizeof_message + BLOCK_BYTES))
+        return TOO_LARGE;
     while ((more = pb_field_next(&rest, &f)) > 0) {
-        if (!known || known->id != f.number)
+        if (number != f.number)
             known = protobuf_c_message_descriptor_get_field(d, f.number);
-        if (known && known->type == PROTOBUF_C_TYPE_MESSAGE && f.type == PB_BYTES) {
-            enum verdict v = look(known->descriptor, f.bytes, depth + 1);
-            if (v != FINE)
-                return v;
+        number = f.number;
+        if (!spend(l, field_bytes(known, &f)))
+            return TOO_LARGE;
+        if (!known || known->type != PROTOBUF_C_TYPE_MESSAGE || f.type != PB_BYTES)
+            continue;
+        if (known->label != PROTOBUF_C_LABEL_REPEATED &&
+            ++pieces[(known - d->fields) % MAX_FIELDS] > PB_MAX_PIECES) {
+            l->offender = known;
+            return IN_PIECES;
         }
+        enum verdict v = look_at(l, known->descriptor, f.bytes, depth + 1);
+        if (v != FINE)
+            return v;
     }
     return more < 0 ? BROKEN : FINE;
 }
@@ -27,11 +87,23 @@ static enum verdict look(const ProtobufCMessageDescriptor *d, struct rt_span res
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err)
 {
+    struct look l = {.left = PB_FREE_BYTES};
     void *m = NULL;
 
-    switch (look(d, bytes, 1)) {
+    l.left += bytes.n < SIZE_MAX / PB_MAX_GROWTH / 2 ? bytes.n * PB_MAX_GROWTH : SIZE_MAX / 2;
+    switch (look_at(&l, d, bytes, 1)) {
     case TOO_DEEP:
         rt_fail(err, RT_INVALID_ARGUMENT, "%s: messages nested deeper than %d", what, PB_MAX_DEPTH);
+        return NULL;
+    case IN_PIECES:
+        rt_fail(err, RT_INVALID_ARGUMENT,
+                "%s: field \"%s\" of a %s is given in more than %d pieces", what, l.offender->name,
+                d->short_name, PB_MAX_PIECES);
+        return NULL;
+    case TOO_LARGE:
+        rt_fail(err, RT_INVALID_ARGUMENT,
+                "%s: a %s of %zu bytes would take more than %d bytes of memory for each of them",
+                what, d->short_name, bytes.n, PB_MAX_GROWTH);
         return NULL;
     case FINE:
         m = protobuf_c_message_unpack(d, NULL, bytes.n, bytes.p);

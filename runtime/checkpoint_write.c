@@ -268,8 +268,8 @@ static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank,
     if (protobuf_c_message_get_packed_size(&e.base) > sizeof room)
         return NULL;
     size_t n = protobuf_c_message_pack(&e.base, room);
-    return (Tensorflow__BundleEntryProto *)protobuf_c_message_unpack(
-        &tensorflow__bundle_entry_proto__descriptor, NULL, n, room);
+    return pb_unpack(&tensorflow__bundle_entry_proto__descriptor, rt_span_of(room, n),
+                     "a tensor's entry", NULL);
 }
 
 static enum rt_status add_tensor(struct index *x, struct data_file *f, const char *name,

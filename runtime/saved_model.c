@@ -21,6 +21,7 @@
 enum { /* field numbers */
        SAVED_MODEL_META_GRAPHS = 2,
        META_GRAPH_GRAPH_DEF = 2,
+       META_GRAPH_OBJECT_GRAPH_DEF = 7,
        GRAPH_DEF_NODE = 1,
        NODE_DEF_OP = 2,
 };
@@ -333,7 +334,8 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
 
 /*
  * Splits a serialized MetaGraphDef: the GraphDef, which may be huge and is unpacked elsewhere, and
- * the rest. A field given in pieces is their concatenation: that is how protobuf merges.
+ * the rest, without the object graph, which only Python needs. A field given in pieces is their
+ * concatenation: that is how protobuf merges.
  */
 static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
                             struct rt_bytes *rest)
@@ -349,7 +351,7 @@ static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_s
             *graph = f.bytes;
             pieces++;
             total += f.bytes.n;
-        } else {
+        } else if (f.number != META_GRAPH_OBJECT_GRAPH_DEF) {
             rt_bytes_add(rest, f.whole.p, f.whole.n);
         }
     }
