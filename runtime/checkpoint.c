@@ -691,8 +691,8 @@ static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry 
         if (len > left)
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": string %lld ends behind its bytes",
                            e->pub.name, (long long)i);
-        if (!rt_str_set(&dst[i], rest.p, (size_t)len))
-            return rt_fail_memory(err, "a string", (size_t)len);
+        if (!rt_str_set(&dst[i], NULL, rest.p, (size_t)len, err))
+            return err->code;
         rest.p += len;
         left -= len;
     }

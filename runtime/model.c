@@ -22,7 +22,7 @@ enum {
 static enum rt_status string_scalar(struct rt_tensor *t, const char *text, struct rt_error *err)
 {
     enum rt_status st = rt_tensor_new(t, NULL, RT_STRING, 0, NULL, err);
-    if (!st && !rt_str_set(t->data, text, strlen(text))) {
+    if (!st && !rt_str_set(t->data, NULL, text, strlen(text), err)) {
         rt_tensor_clear(t);
         st = rt_fail_memory(err, "a file name", strlen(text));
     }

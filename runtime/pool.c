@@ -45,6 +45,7 @@ struct rt_pool {
     size_t recent[RECENT]; /* peaks of the last runs, the last one first */
     atomic_size_t keep;    /* no more than this waits */
     size_t limit;
+    const char *flag;         /* that sets the limit */
     size_t kept;              /* rt_pool_kept */
     struct rt_budget *budget; /* NULL: none */
     struct rt_mutex budget_mu;
@@ -95,6 +96,7 @@ struct rt_pool *rt_pool_new(size_t limit_bytes)
         return NULL;
     atomic_init(&p->refs, 1);
     p->limit = limit_bytes ? limit_bytes : SIZE_MAX;
+    p->flag = "--run_memory_limit_bytes";
     atomic_init(&p->keep, SIZE_MAX);
     for (int i = 0; i < N_CLASSES; i++)
         rt_mutex_init(&p->list[i].mu);
@@ -261,26 +263,33 @@ bool rt_pool_has_room(const struct rt_pool *p, size_t bytes)
     return now <= p->limit && bytes <= p->limit - now;
 }
 
-static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_error *err)
+/* *now: what was in use before. False: err says which limit is reached. */
+static bool count_or_fail(struct rt_pool *p, size_t room, size_t bytes, const char *what,
+                          size_t *now, struct rt_error *err)
 {
-    size_t now;
-    switch (count(p, room, &now)) {
+    switch (count(p, room, now)) {
     case BEYOND_LIMIT:
         rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                "out of memory: %zu bytes for a tensor, with %zu in use of the limit of %zu "
-                "(--run_memory_limit_bytes)",
-                bytes, now, p->limit);
+                "out of memory: %zu bytes for %s, with %zu in use of the limit of %zu (%s)", bytes,
+                what, *now, p->limit, p->flag);
         return false;
     case BEYOND_BUDGET:
-        rt_fail(
-            err, RT_RESOURCE_EXHAUSTED,
-            "out of memory: %zu bytes for a tensor, with %zu in use by all runs together of the "
-            "limit of %zu (--run_memory_total_bytes)",
-            bytes, atomic_load(&p->budget->used), p->budget->limit);
+        rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                "out of memory: %zu bytes for %s, with %zu in use by all runs together of the "
+                "limit of %zu (--run_memory_total_bytes)",
+                bytes, what, atomic_load(&p->budget->used), p->budget->limit);
         return false;
     case COUNTED:
         break;
     }
+    return true;
+}
+
+static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_error *err)
+{
+    size_t now;
+    if (!count_or_fail(p, room, bytes, "a tensor", &now, err))
+        return false;
     const size_t charged = atomic_load_explicit(&p->charged, memory_order_relaxed);
     const size_t out = now + room > charged ? now + room - charged : 0;
     size_t peak = atomic_load(&p->peak);
@@ -384,6 +393,42 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
     if (k->b.elem != RT_NO_DTYPE)
         memset(data, 0, bytes);
     return &k->b;
+}
+
+struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err)
+{
+    size_t room, before;
+    if (__builtin_add_overflow(n, sizeof(struct rt_text) + 1, &room)) {
+        rt_fail_memory(err, "a string", n);
+        return NULL;
+    }
+    if (pool && !count_or_fail(pool, room, n, "a string", &before, err))
+        return NULL;
+    struct rt_text *t = malloc(room);
+    if (!t) {
+        if (pool)
+            discount(pool, room);
+        rt_fail_memory(err, "a string", n);
+        return NULL;
+    }
+    if (pool)
+        atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
+    atomic_init(&t->refs, 1);
+    t->room = room;
+    t->pool = pool;
+    t->p[n] = '\0';
+    return t;
+}
+
+void rt_text_unref(struct rt_text *t)
+{
+    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (t->pool) {
+        discount(t->pool, t->room);
+        rt_pool_unref(t->pool);
+    }
+    free(t);
 }
 
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,

@@ -11,31 +11,31 @@
 void rt_str_clear(struct rt_str *s)
 {
     if (s->n >= sizeof s->u.in)
-        free(s->u.out);
+        rt_text_unref(s->u.out);
     memset(s, 0, sizeof *s);
 }
 
-char *rt_str_resize(struct rt_str *s, size_t n)
+char *rt_str_resize(struct rt_str *s, struct rt_pool *pool, size_t n, struct rt_error *err)
 {
     rt_str_clear(s);
     if (n >= sizeof s->u.in) {
-        char *p = n < SIZE_MAX ? malloc(n + 1) : NULL;
-        if (!p)
+        struct rt_text *t = rt_text_new(pool, n, err);
+        if (!t)
             return NULL;
-        p[n] = 0;
-        s->u.out = p;
+        s->u.out = t;
         s->n = n;
-        return p;
+        return t->p;
     }
     s->n = n;
     return s->u.in;
 }
 
-bool rt_str_set(struct rt_str *s, const void *p, size_t n)
+bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
+                struct rt_error *err)
 {
     /* `p` may lie in the string itself, so what was there goes last. */
     struct rt_str new = {0};
-    char *to = rt_str_resize(&new, n);
+    char *to = rt_str_resize(&new, pool, n, err);
     if (to && n)
         memcpy(to, p, n);
     rt_str_clear(s);
@@ -45,9 +45,13 @@ bool rt_str_set(struct rt_str *s, const void *p, size_t n)
     return true;
 }
 
-bool rt_str_copy(struct rt_str *dst, const struct rt_str *src)
+void rt_str_copy(struct rt_str *dst, const struct rt_str *src)
 {
-    return dst == src || rt_str_set(dst, rt_str_data(src), src->n);
+    const struct rt_str new = *src;
+    if (new.n >= sizeof new.u.in)
+        atomic_fetch_add_explicit(&new.u.out->refs, 1, memory_order_relaxed);
+    rt_str_clear(dst);
+    *dst = new;
 }
 
 /* ---- objects ---- */
@@ -193,14 +197,14 @@ enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
 enum rt_status rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                                 struct rt_error *err)
 {
+    (void)err;
     if (n <= 0 || dst == src)
         return RT_OK;
     if (dtype == RT_STRING) {
         struct rt_str *d = dst;
         const struct rt_str *s = src;
         for (int64_t i = 0; i < n; i++)
-            if (!rt_str_copy(&d[i], &s[i]))
-                return rt_fail_memory(err, "a string", s[i].n);
+            rt_str_copy(&d[i], &s[i]);
     } else if (dtype == RT_RESOURCE || dtype == RT_VARIANT) {
         struct rt_object **d = dst;
         struct rt_object *const *s = src;

@@ -22,27 +22,50 @@ enum { RT_MAX_RANK = 8 };
 
 /* ---- elements that are not plain bytes ---- */
 
+struct rt_pool;
+
 /*
- * One element of a string tensor; owns its bytes. All zero is the empty string. Up to 15 bytes lie
- * inside. Never copied by assignment, except to move it (then zero the source).
+ * The bytes of a string that does not fit into its element: immutable once written, shared by every
+ * element that was copied from the first, freed with the last. They count against the limit of the
+ * pool that they came from (NULL: against none).
+ */
+struct rt_text {
+    atomic_size_t refs;
+    size_t room; /* what the pool counts: the header and the bytes */
+    struct rt_pool *pool;
+    char p[]; /* ends in a NUL that the string's length does not count */
+};
+
+/*
+ * One element of a string tensor. All zero is the empty string. Up to 15 bytes lie inside, longer
+ * strings hold a reference to their text. Never copied by assignment, except to move it (then zero
+ * the source).
  */
 struct rt_str {
     union {
         char in[16];
-        char *out;
+        struct rt_text *out;
     } u;
     size_t n;
 };
 
 static inline const char *rt_str_data(const struct rt_str *s)
 {
-    return s->n < sizeof s->u.in ? s->u.in : s->u.out;
+    return s->n < sizeof s->u.in ? s->u.in : s->u.out->p;
 }
-/* Frees what was there, copies. False: out of memory, *s is the empty string. */
-bool rt_str_set(struct rt_str *s, const void *p, size_t n);
-/* As rt_str_set, but leaves n bytes to fill in. NULL: out of memory. */
-char *rt_str_resize(struct rt_str *s, size_t n);
-bool rt_str_copy(struct rt_str *dst, const struct rt_str *src);
+/* What a string of n bytes takes beside its element. */
+static inline size_t rt_str_room(size_t n)
+{
+    return n < sizeof(struct rt_str) - sizeof(size_t) ? 0 : sizeof(struct rt_text) + n + 1;
+}
+/* Drops what was there, copies n bytes into memory of `pool` (NULL: of nobody's limit). False: *s
+ * is the empty string, and err says which limit was reached. `p` may lie in *s itself. */
+bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
+                struct rt_error *err);
+/* As rt_str_set, but leaves n bytes to fill in, before anybody copies *s. NULL: as false. */
+char *rt_str_resize(struct rt_str *s, struct rt_pool *pool, size_t n, struct rt_error *err);
+/* *dst shares the text of *src: nothing is allocated. */
+void rt_str_copy(struct rt_str *dst, const struct rt_str *src);
 void rt_str_clear(struct rt_str *s);
 
 /* One element of a resource or variant tensor points to one of these (or NULL); holds a reference.
@@ -64,7 +87,6 @@ void rt_object_unref(struct rt_object *o);                                   /* 
 
 enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
 
-struct rt_pool;
 struct rt_device;
 struct rt_buffer {
     atomic_int refs;
@@ -123,6 +145,9 @@ size_t rt_pool_in_use(struct rt_pool *p);
 /* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
+/* A text of n bytes to fill in, refs 1, counted by `pool`. NULL: err says which limit is reached. */
+struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
+void rt_text_unref(struct rt_text *t);
 /* Bytes of somebody else; `release(b)` is called when the last reference goes, may be NULL. */
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
                                     void (*release)(struct rt_buffer *b));
@@ -179,8 +204,8 @@ static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
 {
     return t->buf && t->buf->kind == RT_BUF_LAZY && !atomic_load(&t->buf->data);
 }
-/* Element-wise copy of n elements: deep for strings, by reference for objects. dst is initialised
- * (zero for strings and objects). */
+/* Element-wise copy of n elements: texts of strings and objects are shared. dst is initialised (zero
+ * for strings and objects). */
 enum rt_status rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                                 struct rt_error *err);
 /* A deep copy into a new heap buffer. */

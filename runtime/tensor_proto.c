@@ -110,8 +110,10 @@ static enum rt_status fill_strings(const Tensorflow__TensorProto *p, struct rt_s
 {
     for (int64_t i = 0; i < n && p->n_string_val; i++) {
         size_t k = (size_t)i < p->n_string_val ? (size_t)i : p->n_string_val - 1;
-        if (!rt_str_set(&dst[i], p->string_val[k].data, p->string_val[k].len))
-            return rt_fail_memory(err, "a string", p->string_val[k].len);
+        if (k < (size_t)i)
+            rt_str_copy(&dst[i], &dst[k]);
+        else if (!rt_str_set(&dst[i], NULL, p->string_val[k].data, p->string_val[k].len, err))
+            return err->code;
     }
     return RT_OK;
 }
@@ -136,8 +138,8 @@ static enum rt_status strings_from_content(struct rt_span content, struct rt_str
                        "tensor_content: %zu bytes of strings, their lengths say otherwise", data.n);
     for (int64_t i = 0; i < n; i++) {
         pb_varint(&lengths, &len);
-        if (!rt_str_set(&dst[i], data.p, (size_t)len))
-            return rt_fail_memory(err, "a string", (size_t)len);
+        if (!rt_str_set(&dst[i], NULL, data.p, (size_t)len, err))
+            return err->code;
         data.p += len;
     }
     return RT_OK;

@@ -138,9 +138,9 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
             continue;
         struct srv_cursor context = list.context;
         size_t n_context = context.left, n_own = f.body.left;
-        char *to = rt_str_resize((struct rt_str *)out->data + at++, n_context + n_own);
+        char *to = rt_str_resize((struct rt_str *)out->data + at++, NULL, n_context + n_own, err);
         if (!to) {
-            st = rt_fail_memory(err, "an example", n_context + n_own);
+            st = err->code;
             break;
         }
         srv_cursor_copy(&context, to, n_context);

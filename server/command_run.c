@@ -447,7 +447,7 @@ static void put_random(void *data, enum rt_dtype t, int64_t n, bool ones, uint64
         case RT_STRING: {
             char text[24];
             int len = snprintf(text, sizeof text, "word%d", (int)whole);
-            rt_str_set((struct rt_str *)data + i, text, (size_t)len);
+            rt_str_set((struct rt_str *)data + i, NULL, text, (size_t)len, NULL);
             break;
         }
         default:

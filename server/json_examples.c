@@ -256,9 +256,10 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
             break;
         }
         left -= need;
-        unsigned char *to = (unsigned char *)rt_str_resize((struct rt_str *)out->data + i++, need);
+        unsigned char *to = (unsigned char *)rt_str_resize((struct rt_str *)out->data + i++, NULL,
+                                                           need, err);
         if (!to) {
-            st = rt_fail_memory(err, "an example", need);
+            st = err->code;
             break;
         }
         if (context->n)

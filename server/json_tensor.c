@@ -187,8 +187,8 @@ static bool fill_string(struct rt_str *dst, const unsigned char **p, const unsig
         token = srv_json_token(v);
         *p = token.p + token.n;
         if (!memchr(token.p, '\\', token.n))
-            return rt_str_set(dst, token.p + 1, token.n - 2);
-        char *to = rt_str_resize(dst, srv_json_unquote(NULL, token));
+            return rt_str_set(dst, NULL, token.p + 1, token.n - 2, NULL);
+        char *to = rt_str_resize(dst, NULL, srv_json_unquote(NULL, token), NULL);
         if (!to)
             return false;
         srv_json_unquote(to, token);
@@ -196,7 +196,7 @@ static bool fill_string(struct rt_str *dst, const unsigned char **p, const unsig
     }
     if (!srv_json_is_b64(v, &token) || !srv_json_unbase64(NULL, &n, token))
         return false;
-    char *to = rt_str_resize(dst, n);
+    char *to = rt_str_resize(dst, NULL, n, NULL);
     if (!to)
         return false;
     *p = srv_json_after(v);

@@ -192,9 +192,9 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
         if (dtype == RT_STRING) {
             if (f.type != SRV_BYTES)
                 continue;
-            char *to = rt_str_resize((struct rt_str *)t->data + got, f.body.left);
+            char *to = rt_str_resize((struct rt_str *)t->data + got, NULL, f.body.left, err);
             if (!to)
-                return rt_fail_memory(err, "a string", f.body.left);
+                return err->code;
             srv_cursor_copy(&f.body, to, f.body.left);
             got++;
         } else if (form->is_chunk) {
@@ -232,9 +232,9 @@ static enum rt_status strings_from_content(struct srv_cursor c, struct rt_str *d
         return srv_wire_malformed(err, "tensor_content of strings");
     for (int64_t i = 0; i < n; i++) {
         srv_cursor_varint(&lengths, &len);
-        char *to = rt_str_resize(&dst[i], (size_t)len);
+        char *to = rt_str_resize(&dst[i], NULL, (size_t)len, err);
         if (!to)
-            return rt_fail_memory(err, "a string", (size_t)len);
+            return err->code;
         srv_cursor_copy(&c, to, (size_t)len);
     }
     return RT_OK;
@@ -263,8 +263,7 @@ static enum rt_status fill(struct srv_cursor message, const struct head *h, cons
     got /= form->parts;
     if (dtype == RT_STRING) {
         for (int64_t i = got; got && i < n; i++)
-            if (!rt_str_copy((struct rt_str *)t->data + i, (struct rt_str *)t->data + got - 1))
-                return rt_fail_memory(err, "a string", 0);
+            rt_str_copy((struct rt_str *)t->data + i, (struct rt_str *)t->data + got - 1);
         return RT_OK;
     }
     if (!got) {

@@ -1,7 +1,9 @@
 /*
  * Arithmetic of two broadcast inputs. Integers wrap around; integer division by zero refuses.
  */
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,33 +40,28 @@ KN_FOR_COMPLEX(KN_BINARY_SAME, squared_difference, SQUARED_MODULUS)
 KN_BINARY_OP(squared_difference, "SquaredDifference", NUMBERS, NULL)
 
 /* Add also joins strings. */
-static bool add_strings(void *dst, const void *src_a, const void *src_b, int64_t n, int64_t sa,
-                        int64_t sb)
-{
-    struct rt_str *d = dst;
-    const struct rt_str *a = src_a, *b = src_b;
-    for (int64_t i = 0; i < n; i++) {
-        const struct rt_str *x = &a[i * sa], *y = &b[i * sb];
-        char *to = rt_str_resize(&d[i], x->n + y->n);
-        if (!to)
-            return false;
-        memcpy(to, rt_str_data(x), x->n);
-        memcpy(to + x->n, rt_str_data(y), y->n);
-    }
-    return true;
-}
-
-static enum rt_status add_strings_prepare(struct rt_prep *p, void **state)
-{
-    static const struct kn_binary op = {.row = {[RT_STRING] = add_strings}};
-    return kn_binary_prepare(p, &op, state);
-}
-
 static enum rt_status add_strings_run(struct rt_run *r)
 {
-    bool good = true;
-    const enum rt_status st = kn_binary_walk(r, &good);
-    return st || good ? st : rt_fail_memory(r->err, "strings", 0);
+    struct kn_pairs at;
+    enum rt_status st = kn_outputs(r, kn_infer_broadcast);
+    int64_t left = RT_WORK;
+
+    if (st)
+        return st;
+    const int64_t n = rt_tensor_count(&r->out[0]);
+    kn_pairs_begin(&at, &r->out[0], &r->in[0], &r->in[1]);
+    for (int64_t i = 0; i < n; i++, kn_pairs_next(&at)) {
+        const struct rt_str *x = &rt_strs(&r->in[0])[at.a], *y = &rt_strs(&r->in[1])[at.b];
+        struct rt_str joined = {.n = 0}, *d = (struct rt_str *)r->out[0].data + i;
+        char *to = rt_str_resize(&joined, rt_run_pool(r), x->n + y->n, r->err);
+        if (!to || rt_run_spend(r, &left, (int64_t)(KN_STRING_WORK + joined.n)))
+            return r->err->code;
+        memcpy(to, rt_str_data(x), x->n);
+        memcpy(to + x->n, rt_str_data(y), y->n);
+        rt_str_clear(d);
+        *d = joined;
+    }
+    return RT_OK;
 }
 
 static enum rt_status add_infer(struct rt_infer *x)
@@ -87,7 +84,6 @@ const struct kn_entry kn_add = {
                            .device = "CPU",
                            .name = "add.strings",
                            .types = RT_T(RT_STRING),
-                           .prepare = add_strings_prepare,
                            .run = add_strings_run}),
 };
 

@@ -3,8 +3,8 @@
  * letters of the scripts below do too; malformed bytes become U+FFFD, as in TensorFlow.
  */
 #include "kernels/cpu/array.h"
+#include "kernels/cpu/text.h"
 #include "kernels/entry.h"
-#include "runtime/base/bytes.h"
 
 /* Ranges whose capitals and small letters differ by a fixed step, or alternate. */
 static const struct range {
@@ -81,11 +81,14 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     return v;
 }
 
-static void change(struct rt_bytes *b, const struct rt_str *s, bool up)
+static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up, int64_t *left)
 {
+    enum { WORK = 64 }; /* of a character: the ranges are looked through one by one */
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
 
     for (size_t i = 0, used; i < s->n; i += used) {
+        if (rt_run_spend(b->grow_arg, left, WORK))
+            return ((struct rt_run *)b->grow_arg)->err->code;
         const uint32_t c = decode(p + i, s->n - i, &used);
         if (up && c == 0xdf) {
             rt_bytes_adds(b, "SS");
@@ -96,6 +99,25 @@ static void change(struct rt_bytes *b, const struct rt_str *s, bool up)
             rt_bytes_add_utf8(b, up ? upper(c) : lower(c));
         }
     }
+    return b->failed ? kn_text_failed(b) : RT_OK;
+}
+
+/* A string of ASCII letters; other bytes stay. */
+static enum rt_status change_ascii(struct rt_run *r, const struct rt_str *s, bool up,
+                                   struct rt_str *out, int64_t *left)
+{
+    char *q = rt_str_resize(out, rt_run_pool(r), s->n, r->err);
+
+    if (!q)
+        return r->err->code;
+    for (size_t k = 0; k < s->n; k++) {
+        const char c = rt_str_data(s)[k];
+        q[k] = up ? (c >= 'a' && c <= 'z' ? (char)(c - 32) : c)
+                  : (c >= 'A' && c <= 'Z' ? (char)(c + 32) : c);
+        if (k % KN_STRING_PIECE == 0 && rt_run_spend(r, left, KN_STRING_PIECE))
+            return r->err->code;
+    }
+    return RT_OK;
 }
 
 static enum rt_status case_run(struct rt_run *r)
@@ -104,7 +126,8 @@ static enum rt_status case_run(struct rt_run *r)
     const struct rt_span encoding = rt_attr_str(r->node, "encoding");
     const struct rt_tensor *t = &r->in[0];
     struct rt_bytes text;
-    bool ok = true;
+    enum rt_status st = RT_OK;
+    int64_t left = RT_WORK;
 
     if (encoding.n && !rt_span_is(encoding, "utf-8"))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -113,25 +136,23 @@ static enum rt_status case_run(struct rt_run *r)
     struct rt_str *o = kn_out(r, 0, t->rank, t->dim);
     if (!o)
         return r->err->code;
-    rt_bytes_init(&text, SIZE_MAX / 4);
-    for (int64_t i = 0; i < rt_tensor_count(t) && ok; i++) {
+    kn_text_begin(&text, r);
+    for (int64_t i = 0; i < rt_tensor_count(t) && !st; i++) {
         const struct rt_str *s = &rt_strs(t)[i];
-        if (encoding.n) {
-            text.n = 0;
-            change(&text, s, up);
-            ok = !text.failed && rt_str_set(&o[i], text.p, text.n);
+        st = rt_run_spend(r, &left, KN_STRING_WORK);
+        if (st)
+            break;
+        if (!encoding.n) {
+            st = change_ascii(r, s, up, &o[i], &left);
             continue;
         }
-        char *q = rt_str_resize(&o[i], s->n);
-        ok = q != NULL;
-        for (size_t k = 0; ok && k < s->n; k++) {
-            const char c = rt_str_data(s)[k];
-            q[k] = up ? (c >= 'a' && c <= 'z' ? (char)(c - 32) : c)
-                      : (c >= 'A' && c <= 'Z' ? (char)(c + 32) : c);
-        }
+        text.n = 0;
+        st = change(&text, s, up, &left);
+        if (!st && !rt_str_set(&o[i], rt_run_pool(r), text.p, text.n, r->err))
+            st = r->err->code;
     }
-    rt_bytes_clear(&text);
-    return ok ? RT_OK : rt_fail_memory(r->err, r->node->name, text.n);
+    kn_text_end(&text);
+    return st;
 }
 
 #define CASE(symbol, op_)                                                                          \

@@ -9,7 +9,7 @@ static enum rt_status parse_failed(struct kn_parse *s, const struct kn_feature *
     const bool counted = f->dtype == RT_STRING && f->list >= 0;
 
     if (n < 0)
-        return rt_fail_memory(s->r->err, s->r->node->name, sizeof(struct rt_str));
+        return s->r->err->code;
     return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                    "Key: %.*s.  Can't parse serialized Example: %s %s_list%s", KN_SPAN(f->name),
                    counted ? "Could not get num elements in" : "Parsing",
@@ -48,7 +48,7 @@ static enum rt_status read_list_alone(struct kn_parse *s, const struct kn_featur
 {
     int64_t n;
 
-    if (!kn_feature_list(f->dtype, list, NULL, INT64_MAX, &n))
+    if (!kn_feature_list(s->r, f->dtype, list, NULL, INT64_MAX, &n))
         return parse_failed(s, f, n);
     if (f->kind == KN_DENSE && (f->stride ? n % f->stride : n) != 0)
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
@@ -58,7 +58,7 @@ static enum rt_status read_list_alone(struct kn_parse *s, const struct kn_featur
     void *value = list_outputs(s, f, n);
     if (!value)
         return s->r->err->code;
-    return n == 0 || kn_feature_list(f->dtype, list, value, n, &n) ? RT_OK : parse_failed(s, f, n);
+    return n == 0 || kn_feature_list(s->r, f->dtype, list, value, n, &n) ? RT_OK : parse_failed(s, f, n);
 }
 
 static enum rt_status read_alone(struct kn_parse *s, const struct kn_parse_entry *e)
@@ -82,7 +82,7 @@ static enum rt_status read_alone(struct kn_parse *s, const struct kn_parse_entry
                        rt_dtype_name(f->kind == KN_DENSE ? (enum rt_dtype)f->dtype : t));
     if (f->list >= 0)
         return read_list_alone(s, f, list);
-    if (!kn_feature_list(f->dtype, list, kn_parse_row(s, f, 0), f->stride, &n))
+    if (!kn_feature_list(s->r, f->dtype, list, kn_parse_row(s, f, 0), f->stride, &n))
         return parse_failed(s, f, n);
     if (n == f->stride)
         return RT_OK;

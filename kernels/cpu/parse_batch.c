@@ -21,7 +21,7 @@ static enum rt_status about(struct kn_parse *s, const struct kn_feature *f)
 static enum rt_status bad_list(struct kn_parse *s, int64_t n)
 {
     if (n < 0)
-        return rt_fail_memory(s->r->err, s->r->node->name, sizeof(struct rt_str));
+        return s->r->err->code;
     return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Can't parse serialized Example.");
 }
 
@@ -29,7 +29,7 @@ static enum rt_status read_row(struct kn_parse *s, const struct kn_feature *f, s
 {
     int64_t n;
 
-    if (!kn_feature_list(f->dtype, list, kn_parse_row(s, f, s->e), f->stride, &n)) {
+    if (!kn_feature_list(s->r, f->dtype, list, kn_parse_row(s, f, s->e), f->stride, &n)) {
         enum rt_status st = bad_list(s, n);
         return n < 0 ? st : about(s, f);
     }
@@ -45,7 +45,7 @@ static enum rt_status read_row(struct kn_parse *s, const struct kn_feature *f, s
 static enum rt_status note_list(struct kn_parse *s, const struct kn_feature *f, struct rt_span list,
                                 int64_t *n)
 {
-    if (!kn_feature_list(f->dtype, list, NULL, INT64_MAX, n))
+    if (!kn_feature_list(s->r, f->dtype, list, NULL, INT64_MAX, n))
         return bad_list(s, *n);
     struct kn_parse_part *part = &s->part[f->list * s->n + s->e];
     *part = (struct kn_parse_part){.p = list.p, .bytes = (uint32_t)list.n, .n = *n};
@@ -138,9 +138,9 @@ static enum rt_status copy_parts(struct kn_parse *s, const struct kn_feature *f,
 
     for (int64_t e = 0; e < s->n; e++) {
         if (part[e].is_short) {
-            if (!kn_parse_short(f->dtype, &part[e], to))
+            if (!kn_parse_short(s->r, f->dtype, &part[e], to))
                 return bad_list(s, -1);
-        } else if (part[e].n && !kn_feature_list(f->dtype, rt_span_of(part[e].p, part[e].bytes), to,
+        } else if (part[e].n && !kn_feature_list(s->r, f->dtype, rt_span_of(part[e].p, part[e].bytes), to,
                                                  part[e].n, &n))
             return bad_list(s, n);
         to += (size_t)(step ? step : part[e].n) * size;
@@ -181,8 +181,7 @@ static enum rt_status write_padded(struct kn_parse *s, const struct kn_feature *
         const struct kn_parse_part *part = &s->part[f->list * s->n];
         for (int64_t e = 0; e < s->n; e++)
             for (int64_t i = part[e].n; i < most; i++)
-                if (!rt_str_copy((struct rt_str *)out + e * most + i, rt_strs(pad)))
-                    return rt_fail_memory(s->r->err, s->r->node->name, rt_strs(pad)->n);
+                rt_str_copy((struct rt_str *)out + e * most + i, rt_strs(pad));
     } else if (kn_repeat(f->dtype, out, pad->data, all, s->r)) {
         return s->r->err->code;
     }

@@ -67,7 +67,8 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out);
  */
 bool kn_parse_quick(struct kn_parse *s, struct rt_span example);
 /* The elements of a short part. False: out of memory. */
-bool kn_parse_short(enum rt_dtype dtype, const struct kn_parse_part *part, void *dst);
+bool kn_parse_short(struct rt_run *r, enum rt_dtype dtype, const struct kn_parse_part *part,
+                    void *dst);
 
 enum rt_status kn_parse_batch(struct kn_parse *s);
 enum rt_status kn_parse_alone(struct kn_parse *s);

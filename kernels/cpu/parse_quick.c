@@ -45,10 +45,10 @@ static bool ints_of_row(const uint8_t *p, const uint8_t *end, int64_t *dst, int6
 }
 
 /* A short string is moved in without a call. */
-static inline bool put_str(struct rt_str *dst, const uint8_t *p, size_t n)
+static inline bool put_str(struct rt_run *r, struct rt_str *dst, const uint8_t *p, size_t n)
 {
     if (n >= sizeof dst->u.in || dst->n >= sizeof dst->u.in)
-        return rt_str_set(dst, p, n);
+        return rt_str_set(dst, rt_run_pool(r), p, n, r->err);
     memset(dst->u.in, 0, sizeof dst->u.in);
     memcpy(dst->u.in, p, n);
     dst->n = n;
@@ -81,11 +81,11 @@ static inline bool read_row(struct kn_parse *s, const struct kn_feature *f, cons
         break;
     default:
         if (f->stride == 1 && is_short_list(v, n, 0x0a))
-            return put_str((struct rt_str *)o->data + first, v + 4, n - 4);
+            return put_str(s->r, (struct rt_str *)o->data + first, v + 4, n - 4);
         break;
     }
     return kn_feature_type(&list) == f->dtype &&
-           kn_feature_list(f->dtype, list, kn_parse_row(s, f, s->e), f->stride, &have) &&
+           kn_feature_list(s->r, f->dtype, list, kn_parse_row(s, f, s->e), f->stride, &have) &&
            have == f->stride;
 }
 
@@ -113,7 +113,8 @@ static inline bool count_short(enum rt_dtype dtype, const uint8_t *p, const uint
     return run == 0;
 }
 
-bool kn_parse_short(enum rt_dtype dtype, const struct kn_parse_part *part, void *dst)
+bool kn_parse_short(struct rt_run *r, enum rt_dtype dtype, const struct kn_parse_part *part,
+                    void *dst)
 {
     switch (dtype) {
     case RT_F32:
@@ -123,7 +124,7 @@ bool kn_parse_short(enum rt_dtype dtype, const struct kn_parse_part *part, void 
     case RT_I64:
         return ints_of_row(part->p, part->p + part->bytes, dst, part->n);
     default:
-        return put_str(dst, part->p, part->bytes);
+        return put_str(r, dst, part->p, part->bytes);
     }
 }
 
@@ -143,7 +144,7 @@ static inline bool note_list(struct kn_parse *s, const struct kn_feature *f, con
         return true;
     }
     if (kn_feature_type(&list) != f->dtype ||
-        !kn_feature_list(f->dtype, list, NULL, INT64_MAX, &have))
+        !kn_feature_list(s->r, f->dtype, list, NULL, INT64_MAX, &have))
         return false;
     if (f->kind == KN_DENSE && (f->stride == 0 || have % f->stride != 0))
         return false;

@@ -45,9 +45,11 @@ static struct rt_span name_of(const struct sequence *s, int64_t e)
 
 /* ---- the list of a Feature ---- */
 
-/* Reads the Feature at w up to the end of its list: the number of elements, or -1 when it is
- * malformed, of another type, or without memory. Elements go to dst unless that is NULL. */
-static int64_t read_list(struct kn_wire *w, enum rt_dtype dtype, void *dst)
+enum { MALFORMED = -1, NO_MEMORY = -2 };
+
+/* Reads the Feature at w up to the end of its list: the number of elements, MALFORMED (or of
+ * another type), or NO_MEMORY (r->err says why). Elements go to dst unless that is NULL. */
+static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtype, void *dst)
 {
     const uint8_t tag = dtype == RT_STRING ? 0x0a : dtype == RT_F32 ? 0x12 : 0x1a;
     struct kn_wire list, packed;
@@ -73,7 +75,7 @@ static int64_t read_list(struct kn_wire *w, enum rt_dtype dtype, void *dst)
             memcpy(dst, packed.p, kn_wire_left(&packed));
         return (int64_t)(kn_wire_left(&packed) / 4);
     }
-    return kn_feature_list(dtype, whole, dst, INT64_MAX, &n) ? n : -1;
+    return kn_feature_list(r, dtype, whole, dst, INT64_MAX, &n) ? n : n < 0 ? NO_MEMORY : MALFORMED;
 }
 
 static enum rt_status wrong_type(struct sequence *s, const struct kn_feature *f, int64_t e,
@@ -116,7 +118,9 @@ static enum rt_status read_row(struct sequence *s, const struct kn_feature *f, i
     if (!kn_wire_part(w, &part))
         return bad_list(s, f, e);
     const bool is_odd = length == 2 && kn_wire_left(&part) == 2 && part.p[1] != 0;
-    *n = is_odd ? -1 : read_list(&part, f->dtype, dst);
+    *n = is_odd ? MALFORMED : read_list(s->r, &part, f->dtype, dst);
+    if (*n == NO_MEMORY)
+        return s->r->err->code;
     if (*n < 0)
         return wrong_type(s, f, e, row);
     if (kn_wire_left(&part)) /* what follows the list is taken for the next row */
@@ -180,7 +184,7 @@ static enum rt_status count_feature(struct sequence *s, int half, int k)
         if (p->bytes.n == 0)
             continue;
         if (half == 0) {
-            of_example = read_list(&w, f->dtype, NULL);
+            of_example = read_list(s->r, &w, f->dtype, NULL);
             if (of_example < 0)
                 return wrong_type(s, f, e, -1);
         }
@@ -247,18 +251,15 @@ static enum rt_status write_context_dense(struct sequence *s, const struct kn_fe
                 return s->r->err->code;
         } else if (p->bytes.n) {
             /* Not more than `most`, which is as much as there is room for. */
-            n = read_list(&w, f->dtype, f->stride ? out : NULL);
+            n = read_list(s->r, &w, f->dtype, f->stride ? out : NULL);
+            if (n == NO_MEMORY)
+                return s->r->err->code;
         }
         if (n != f->stride)
             return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                            "Unexpected number of elements in example %.*s", KN_SPAN(name_of(s, e)));
     }
     return RT_OK;
-}
-
-static enum rt_status no_memory(struct sequence *s)
-{
-    return rt_fail_memory(s->r->err, s->r->node->name, sizeof(struct rt_str));
 }
 
 static enum rt_status write_context_sparse(struct sequence *s, const struct kn_feature *f)
@@ -274,9 +275,9 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
         return s->r->err->code;
     for (int64_t e = 0; e < s->n; e++) {
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
-        const int64_t n = kn_wire_left(&w) ? read_list(&w, f->dtype, value) : 0;
-        if (n < 0)
-            return no_memory(s);
+        const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
+        if (n < 0) /* for want of memory: it was counted before, so it is well formed */
+            return s->r->err->code;
         value = after(value, f, n);
         for (int64_t i = 0; i < n; i++) {
             if (s->is_batch)
@@ -314,9 +315,9 @@ static enum rt_status write_context_ragged(struct sequence *s, const struct kn_f
         return s->r->err->code;
     for (int64_t e = 0; e < s->n; e++) {
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
-        const int64_t n = kn_wire_left(&w) ? read_list(&w, f->dtype, value) : 0;
-        if (n < 0)
-            return no_memory(s);
+        const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
+        if (n < 0) /* for want of memory: it was counted before, so it is well formed */
+            return s->r->err->code;
         value = after(value, f, n);
         end += n;
         if (s->is_batch)

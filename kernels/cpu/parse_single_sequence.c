@@ -30,9 +30,10 @@ static enum rt_dtype kind_of(uint32_t field)
 /* Where elements go: those of type `dtype` below `room`, if dst is there. */
 struct sink {
     enum rt_dtype dtype;
+    struct rt_run *r; /* counts strings; NULL without dst */
     void *dst;
     int64_t room;
-    bool no_memory;
+    bool no_memory; /* r->err says why */
 };
 
 static void put_int(struct sink *s, int64_t at, uint64_t v)
@@ -50,7 +51,8 @@ static void put_float(struct sink *s, int64_t at, const void *p)
 static void put_str(struct sink *s, int64_t at, struct rt_span v)
 {
     if (s->dst && s->dtype == RT_STRING && at < s->room)
-        s->no_memory |= !rt_str_set((struct rt_str *)s->dst + at, v.p, v.n);
+        s->no_memory |=
+            !rt_str_set((struct rt_str *)s->dst + at, rt_run_pool(s->r), v.p, v.n, s->r->err);
 }
 
 /* A field 1 of a list: one element, or a packed run of them. False: malformed. */
@@ -257,7 +259,7 @@ static enum rt_status wrong_type(struct single *s, const char *what, const struc
     rt_bytes_init(&text, 1 << 16);
     read_feature(feature, &sink, &kind, &n);
     if (kind && rt_tensor_new(&t, NULL, kind, 1, &n, s->r->err) == RT_OK) {
-        sink = (struct sink){.dtype = kind, .dst = t.data, .room = n};
+        sink = (struct sink){.dtype = kind, .r = s->r, .dst = t.data, .room = n};
         read_feature(feature, &sink, &kind, &n);
         add(&text, lists[kind]);
         add(&text, " {\n");
@@ -282,15 +284,10 @@ static enum rt_status wrong_type(struct single *s, const char *what, const struc
 
 /* ---- outputs ---- */
 
-static enum rt_status no_memory(struct single *s)
-{
-    return rt_fail_memory(s->r->err, s->r->node->name, sizeof(struct rt_str));
-}
-
 static enum rt_status copy_dense(struct single *s, const char *what, const struct kn_feature *f,
                                  struct rt_span feature, int64_t row, void *out)
 {
-    struct sink sink = {.dtype = f->dtype, .dst = out, .room = f->stride};
+    struct sink sink = {.dtype = f->dtype, .r = s->r, .dst = out, .room = f->stride};
     enum rt_dtype kind;
     int64_t n;
 
@@ -305,7 +302,7 @@ static enum rt_status copy_dense(struct single *s, const char *what, const struc
                        (long long)(row < 0 ? 0 : row),
                        kind == RT_STRING ? "bytes" : rt_dtype_name(kind),
                        kind == RT_STRING ? 'V' : 'v', (long long)n, KN_TEXT(f->shape));
-    return sink.no_memory ? no_memory(s) : RT_OK;
+    return sink.no_memory ? s->r->err->code : RT_OK;
 }
 
 static enum rt_status context_dense(struct single *s, const struct kn_feature *f, int k)
@@ -327,7 +324,7 @@ static enum rt_status context_dense(struct single *s, const struct kn_feature *f
 static enum rt_status context_sparse(struct single *s, const struct kn_feature *f, int k)
 {
     const struct kn_sequence_half *h = &s->half[0];
-    struct sink sink = {.dtype = f->dtype};
+    struct sink sink = {.dtype = f->dtype, .r = s->r};
     enum rt_dtype kind;
     int64_t n;
 
@@ -342,9 +339,9 @@ static enum rt_status context_sparse(struct single *s, const struct kn_feature *
     shape[0] = n;
     for (int64_t i = 0; i < n; i++)
         index[i] = i;
-    sink = (struct sink){.dtype = f->dtype, .dst = value, .room = n};
+    sink = (struct sink){.dtype = f->dtype, .r = s->r, .dst = value, .room = n};
     read_feature(s->found[0][k], &sink, &kind, &n);
-    return sink.no_memory ? no_memory(s) : RT_OK;
+    return sink.no_memory ? s->r->err->code : RT_OK;
 }
 
 /* The next Feature of a list. */
@@ -400,7 +397,7 @@ static enum rt_status list_sparse(struct single *s, const struct kn_feature *f, 
 {
     const struct kn_sequence_half *h = &s->half[1];
     struct rt_span list = s->found[1][k], feature;
-    struct sink sink = {.dtype = f->dtype};
+    struct sink sink = {.dtype = f->dtype, .r = s->r};
     int64_t total = 0, most = 0, rows = 0, n;
     enum rt_dtype kind;
 
@@ -428,7 +425,7 @@ static enum rt_status list_sparse(struct single *s, const struct kn_feature *f, 
             index[2 * at + 1] = i;
         }
     }
-    return sink.no_memory ? no_memory(s) : RT_OK;
+    return sink.no_memory ? s->r->err->code : RT_OK;
 }
 
 /* ---- a run ---- */

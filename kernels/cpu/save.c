@@ -113,10 +113,10 @@ static enum rt_status put_name(struct rt_run *r, const char *fmt_end)
     struct rt_str *out = r->out[0].data;
     const struct rt_str *base = rt_strs(&r->in[0]);
     const size_t end = strlen(fmt_end);
-    char *p = rt_str_resize(out, base->n + end);
+    char *p = rt_str_resize(out, rt_run_pool(r), base->n + end, r->err);
 
     if (!p)
-        return rt_fail_memory(r->err, "a file name", base->n + end);
+        return r->err->code;
     memcpy(p, rt_str_data(base), base->n);
     memcpy(p + base->n, fmt_end, end);
     return RT_OK;

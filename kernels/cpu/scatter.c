@@ -60,9 +60,9 @@ static enum rt_status apply(struct rt_run *r, enum mode mode, struct rt_tensor *
         for (int64_t i = 0; i < n; i++) {
             struct rt_str *a = (struct rt_str *)dst + i, joined = {.n = 0};
             const struct rt_str *b = (const struct rt_str *)src + i;
-            char *p = rt_str_resize(&joined, a->n + b->n);
+            char *p = rt_str_resize(&joined, rt_run_pool(r), a->n + b->n, r->err);
             if (!p)
-                return rt_fail_memory(r->err, r->node->name, a->n + b->n);
+                return r->err->code;
             memcpy(p, rt_str_data(a), a->n);
             memcpy(p + a->n, rt_str_data(b), b->n);
             rt_str_clear(a);

@@ -4,6 +4,7 @@
  */
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/farmhash.h"
+#include "kernels/cpu/text.h"
 #include "kernels/entry.h"
 
 #include <stdio.h>
@@ -131,6 +132,30 @@ static int64_t enter_row(struct cross *c, int64_t row)
     return n;
 }
 
+/*
+ * The next row, from `row` on, in which some sparse column has values; c->rows when there are no
+ * combinations any more. The number of rows is only a number in the input, so that what walks them
+ * must not visit those in which nothing is.
+ */
+static int64_t next_row(const struct cross *c, int64_t row)
+{
+    int64_t next = c->n_sparse ? c->rows : row;
+
+    for (int i = 0; i < c->n; i++) {
+        const struct column *k = &c->column[i];
+        const int64_t at = k->first + k->n;
+        if (!k->indices && k->values->dim[1] == 0)
+            return c->rows;
+        if (!k->indices)
+            continue;
+        const int64_t has = at < k->indices->dim[0] ? kn_int_at(k->indices, 2 * at) : -1;
+        if (has < row || has >= c->rows) /* no row takes it any more */
+            return c->rows;
+        next = has < next ? has : next;
+    }
+    return next;
+}
+
 static void next_combination(struct cross *c)
 {
     for (int i = c->n - 1; i >= 0; i--) {
@@ -199,7 +224,7 @@ static bool write_text(const struct cross *c, struct rt_str *out)
 
     for (int i = 0; i < c->n; i++)
         n += text_of(&c->column[i], number, sizeof number).n + (i ? c->between.n : 0);
-    char *p = rt_str_resize(out, n);
+    char *p = rt_str_resize(out, rt_run_pool(c->r), n, c->r->err);
     if (!p)
         return false;
     for (int i = 0; i < c->n; i++) {
@@ -223,13 +248,14 @@ static enum rt_status write_all(struct cross *c, int64_t total, int64_t most)
     int64_t *index = rt_out(r, 0, 2, (int64_t[]){total, 2});
     void *value = index ? rt_out(r, 1, 1, &total) : NULL;
     int64_t *shape = value ? kn_out(r, 2, 1, (int64_t[]){2}) : NULL, at = 0;
+    int64_t left = RT_WORK;
 
     if (!shape)
         return r->err->code;
     shape[0] = c->rows;
     shape[1] = most;
     rewind_columns(c);
-    for (int64_t row = 0; row < c->rows && at < total; row++) {
+    for (int64_t row = next_row(c, 0); row < c->rows && at < total; row = next_row(c, row + 1)) {
         const int64_t n = enter_row(c, row);
         for (int64_t i = 0; i < n; i++, at++, next_combination(c)) {
             index[2 * at] = row;
@@ -237,10 +263,10 @@ static enum rt_status write_all(struct cross *c, int64_t total, int64_t most)
             if (c->how != TEXT)
                 ((int64_t *)value)[at] = hashed(c);
             else if (!write_text(c, (struct rt_str *)value + at))
-                return rt_fail_memory(r->err, r->node->name, sizeof(struct rt_str));
+                return r->err->code;
+            if (rt_run_spend(r, &left, c->n * KN_STRING_WORK))
+                return r->err->code;
         }
-        if (row % 1024 == 1023 && rt_run_check(r))
-            return r->err->code;
     }
     return RT_OK;
 }
@@ -248,7 +274,7 @@ static enum rt_status write_all(struct cross *c, int64_t total, int64_t most)
 static enum rt_status cross(struct cross *c)
 {
     struct rt_run *r = c->r;
-    int64_t total = 0, most = 0;
+    int64_t total = 0, most = 0, left = RT_WORK;
 
     c->n_sparse = (int)rt_attr_int(r->node, "N");
     c->n = c->n_sparse + (int)rt_attr(r->node, "dense_types")->n;
@@ -263,8 +289,10 @@ static enum rt_status cross(struct cross *c)
     if (st)
         return st;
     rewind_columns(c);
-    for (int64_t row = 0; row < c->rows && c->n; row++) {
+    for (int64_t row = next_row(c, 0); row < c->rows && c->n; row = next_row(c, row + 1)) {
         const int64_t n = enter_row(c, row);
+        if (rt_run_spend(r, &left, c->n * KN_STRING_WORK))
+            return r->err->code;
         if (n < 0 || __builtin_add_overflow(total, n, &total))
             return rt_fail(r->err, RT_RESOURCE_EXHAUSTED, "%s: too many combinations in row %lld",
                            r->node->name, (long long)row);

@@ -1,8 +1,8 @@
 /* StringNGrams: runs of neighbouring words of each row of a ragged matrix, joined. Fingerprint. */
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/farmhash.h"
+#include "kernels/cpu/text.h"
 #include "kernels/entry.h"
-#include "runtime/base/bytes.h"
 
 #include <stdlib.h>
 
@@ -22,57 +22,107 @@ static int64_t pad_of(const struct ngrams *g, int64_t width)
 /* How many of this width a row of n words has. */
 static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 {
-    const int64_t c = n + 2 * pad_of(g, width) - width + 1;
+    const int64_t pad = pad_of(g, width); /* at most width - 1 */
+    int64_t c;
 
+    if (__builtin_add_overflow(n, pad - (width - 1 - pad), &c))
+        return INT64_MAX;
     return c > 0 ? c : 0;
 }
 
 /* A row that has none gives one of all its words, when asked to. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
-    return g->keep_short && n > 0 ? n + 2 * (g->pad > 0 ? g->pad : 0) : 0;
+    const int64_t pad = g->pad > 0 ? g->pad : 0;
+    int64_t width;
+
+    if (!g->keep_short || n == 0)
+        return 0;
+    return __builtin_add_overflow(n, pad, &width) || __builtin_add_overflow(width, pad, &width)
+               ? INT64_MAX
+               : width;
 }
 
-static void add(struct rt_bytes *b, struct rt_span s)
-{
-    rt_bytes_add(b, s.p, s.n);
-}
+/* The k-th of `count` of this width over the words at `word`: `left` pads, `n` words from the
+ * first-th on, `right` pads. */
+struct one {
+    int64_t left, n, right, first;
+};
 
-/* The k-th of `count` of this width over the words at `word`. */
-static void join_one(const struct ngrams *g, const struct rt_str *word, int64_t k, int64_t count,
-                     int64_t width, struct rt_bytes *b)
+static struct one one_of(const struct ngrams *g, int64_t k, int64_t count, int64_t width)
 {
     const int64_t pad = pad_of(g, width);
-    const int64_t left = pad - k > 0 ? pad - k : 0;
-    const int64_t right = pad - (count - k - 1) > 0 ? pad - (count - k - 1) : 0;
-    const int64_t n = width - left - right, first = left > 0 ? 0 : k - pad;
+    struct one o = {.left = pad - k > 0 ? pad - k : 0,
+                    .right = pad - (count - k - 1) > 0 ? pad - (count - k - 1) : 0};
 
-    b->n = 0;
-    for (int64_t i = 0; i < width; i++) {
+    o.n = width - o.left - o.right;
+    o.first = o.left > 0 ? 0 : k - pad;
+    return o;
+}
+
+/* The bytes of it; false: more than there can be. */
+static bool length_of(const struct ngrams *g, const struct rt_str *word, const struct one *o,
+                      int64_t width, size_t *n)
+{
+    size_t pads[2];
+    bool is_large = __builtin_mul_overflow((size_t)(width - 1), g->separator.n, n);
+
+    is_large |= __builtin_mul_overflow((size_t)o->left, g->left.n, &pads[0]);
+    is_large |= __builtin_mul_overflow((size_t)o->right, g->right.n, &pads[1]);
+    is_large |= __builtin_add_overflow(*n, pads[0], n) || __builtin_add_overflow(*n, pads[1], n);
+    for (int64_t i = 0; i < o->n && !is_large; i++)
+        is_large = __builtin_add_overflow(*n, word[o->first + i].n, n);
+    return !is_large;
+}
+
+static char *put(char *to, struct rt_span s)
+{
+    if (s.n)
+        memcpy(to, s.p, s.n);
+    return to + s.n;
+}
+
+static enum rt_status join_one(struct rt_run *r, const struct ngrams *g, const struct rt_str *word,
+                               const struct one *o, int64_t width, struct rt_str *out,
+                               int64_t *left)
+{
+    size_t n;
+
+    if (!length_of(g, word, o, width, &n))
+        return rt_fail_memory(r->err, r->node->name, SIZE_MAX);
+    char *p = rt_str_resize(out, rt_run_pool(r), n, r->err);
+    if (!p || rt_run_spend(r, left, o->n + KN_STRING_WORK))
+        return r->err->code;
+    /* Pads and separators without bytes are no work, however many there are. */
+    const bool has_pads = g->left.n + g->right.n + g->separator.n > 0;
+    for (int64_t i = has_pads ? 0 : o->left; i < (has_pads ? width : o->left + o->n); i++) {
         if (i)
-            add(b, g->separator);
-        if (i < left)
-            add(b, g->left);
-        else if (i < left + n)
-            rt_bytes_add(b, rt_str_data(&word[first + i - left]), word[first + i - left].n);
-        else
-            add(b, g->right);
+            p = put(p, g->separator);
+        if (i < o->left) {
+            p = put(p, g->left);
+        } else if (i < o->left + o->n) {
+            const struct rt_str *s = &word[o->first + i - o->left];
+            p = put(p, rt_span_of(rt_str_data(s), s->n));
+            if (rt_run_spend(r, left, (int64_t)s->n))
+                return r->err->code;
+        } else {
+            p = put(p, g->right);
+        }
+        if (rt_run_spend(r, left, KN_STRING_WORK))
+            return r->err->code;
     }
+    return RT_OK;
 }
 
 static enum rt_status emit(struct rt_run *r, const struct ngrams *g, const struct rt_str *word,
-                           int64_t count, int64_t width, int64_t *at)
+                           int64_t count, int64_t width, int64_t *at, int64_t *left)
 {
-    struct rt_bytes b;
     enum rt_status st = RT_OK;
 
-    rt_bytes_init(&b, SIZE_MAX / 4);
     for (int64_t k = 0; k < count && !st; k++) {
-        join_one(g, word, k, count, width, &b);
-        if (b.failed || !rt_str_set((struct rt_str *)r->out[0].data + (*at)++, b.p, b.n))
-            st = rt_fail_memory(r->err, r->node->name, b.n);
+        const struct one o = one_of(g, k, count, width);
+        st = join_one(r, g, word, &o, width, (struct rt_str *)r->out[0].data + (*at)++, left);
     }
-    rt_bytes_clear(&b);
     return st;
 }
 
@@ -107,7 +157,7 @@ static enum rt_status ngrams_run(struct rt_run *r)
                        .pad = rt_attr_int(r->node, "pad_width"),
                        .keep_short = rt_attr_bool(r->node, "preserve_short_sequences")};
     const int64_t n_splits = rt_tensor_count(s);
-    int64_t total = 0, at = 0;
+    int64_t total = 0, at = 0, left = RT_WORK;
     enum rt_status st = check_splits(r);
 
     if (st)
@@ -140,9 +190,9 @@ static enum rt_status ngrams_run(struct rt_run *r)
         const struct rt_str *word = rt_strs(&r->in[0]) + kn_int_at(s, i);
         const int64_t n = kn_int_at(s, i + 1) - kn_int_at(s, i), before = at;
         for (size_t w = 0; w < g.n_widths && !st; w++)
-            st = emit(r, &g, word, count_of(&g, n, g.width[w]), g.width[w], &at);
+            st = emit(r, &g, word, count_of(&g, n, g.width[w]), g.width[w], &at, &left);
         if (!st && at == before && short_width(&g, n))
-            st = emit(r, &g, word, 1, short_width(&g, n), &at);
+            st = emit(r, &g, word, 1, short_width(&g, n), &at, &left);
     }
     return st;
 }

@@ -4,6 +4,7 @@
 #include "kernels/cpu/farmhash.h"
 #include "kernels/cpu/parse.h"
 #include "kernels/cpu/summary.h"
+#include "kernels/cpu/text.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
@@ -11,9 +12,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static enum rt_status no_memory(struct rt_run *r, size_t n)
+/* For loops over strings: `bytes` of the one at hand. */
+static enum rt_status spend(struct rt_run *r, int64_t *left, size_t bytes)
 {
-    return rt_fail_memory(r->err, r->node->name, n);
+    return rt_run_spend(r, left, KN_STRING_WORK + (int64_t)bytes);
 }
 
 static enum rt_status copy_shape(struct rt_infer *x)
@@ -53,12 +55,14 @@ static enum rt_status length_run(struct rt_run *r)
     const bool utf8 = is_utf8_unit(r->node);
     int32_t *o = kn_out(r, 0, r->in[0].rank, r->in[0].dim);
 
+    int64_t left = RT_WORK;
+
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
+        if (spend(r, &left, utf8 ? s->n : 0))
+            return r->err->code;
         o[i] = (int32_t)s->n;
         if (utf8) {
             o[i] = 0;
@@ -76,22 +80,23 @@ EACH(string_length, "StringLength", length_run)
 static enum rt_status strip_run(struct rt_run *r)
 {
     struct rt_str *o = out_strs(r);
+    int64_t left = RT_WORK;
 
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         const char *p = rt_str_data(&rt_strs(&r->in[0])[i]);
         size_t n = rt_strs(&r->in[0])[i].n;
+        if (spend(r, &left, n))
+            return r->err->code;
         while (n && isspace((unsigned char)*p)) {
             p++;
             n--;
         }
         while (n && isspace((unsigned char)p[n - 1]))
             n--;
-        if (!rt_str_set(&o[i], p, n))
-            return no_memory(r, n);
+        if (!rt_str_set(&o[i], rt_run_pool(r), p, n, r->err))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -163,7 +168,7 @@ static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64
     }
     if (utf8 && len < 0)
         to = s->n;
-    return rt_str_set(out, p + from, to - from) ? RT_OK : no_memory(r, to - from);
+    return rt_str_set(out, rt_run_pool(r), p + from, to - from, r->err) ? RT_OK : r->err->code;
 }
 
 static enum rt_status substr_run(struct rt_run *r)
@@ -171,26 +176,20 @@ static enum rt_status substr_run(struct rt_run *r)
     const struct rt_tensor *in = &r->in[0], *pos = &r->in[1];
     const bool utf8 = is_utf8_unit(r->node);
     enum rt_status st = kn_outputs(r, substr_infer);
-    int64_t at[RT_MAX_RANK] = {0}, si[RT_MAX_RANK], sp[RT_MAX_RANK];
+    struct kn_pairs at;
+    int64_t left = RT_WORK;
 
     if (st)
         return st;
     struct rt_tensor *o = &r->out[0];
-    kn_strides(in->rank, in->dim, si);
-    kn_strides(pos->rank, pos->dim, sp);
-    for (int64_t k = 0; k < rt_tensor_count(o) && !st; k++) {
-        int64_t a = 0, b = 0;
-        for (int i = 0; i < o->rank; i++) {
-            const int ia = i - (o->rank - in->rank), ip = i - (o->rank - pos->rank);
-            if (ia >= 0 && in->dim[ia] != 1)
-                a += at[i] * si[ia];
-            if (ip >= 0 && pos->dim[ip] != 1)
-                b += at[i] * sp[ip];
-        }
-        st = substr_one(r, &rt_strs(in)[a], kn_int_at(pos, b), kn_int_at(&r->in[2], b), utf8, k,
-                        (struct rt_str *)o->data + k);
-        for (int i = o->rank - 1; i >= 0 && ++at[i] == o->dim[i]; i--)
-            at[i] = 0;
+    const int64_t n = rt_tensor_count(o);
+    kn_pairs_begin(&at, o, in, pos);
+    for (int64_t k = 0; k < n && !st; k++, kn_pairs_next(&at)) {
+        struct rt_str *to = (struct rt_str *)o->data + k;
+        st = substr_one(r, &rt_strs(in)[at.a], kn_int_at(pos, at.b), kn_int_at(&r->in[2], at.b),
+                        utf8, k, to);
+        if (!st)
+            st = spend(r, &left, utf8 ? rt_strs(in)[at.a].n : to->n);
     }
     return st;
 }
@@ -226,18 +225,19 @@ static enum rt_status join_run(struct rt_run *r)
 {
     const struct rt_span sep = rt_attr_str(r->node, "separator");
     enum rt_status st = kn_outputs(r, join_infer);
+    int64_t left = RT_WORK;
 
     if (st)
         return st;
     for (int64_t i = 0; i < rt_tensor_count(&r->out[0]); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         size_t n = r->n_in ? sep.n * (size_t)(r->n_in - 1) : 0;
         for (int k = 0; k < r->n_in; k++)
             n += rt_strs(&r->in[k])[r->in[k].rank ? i : 0].n;
-        char *p = rt_str_resize((struct rt_str *)r->out[0].data + i, n);
+        if (spend(r, &left, n + (size_t)r->n_in))
+            return r->err->code;
+        char *p = rt_str_resize((struct rt_str *)r->out[0].data + i, rt_run_pool(r), n, r->err);
         if (!p)
-            return no_memory(r, n);
+            return r->err->code;
         for (int k = 0; k < r->n_in; k++) {
             const struct rt_str *s = &rt_strs(&r->in[k])[r->in[k].rank ? i : 0];
             if (k && sep.n) {
@@ -303,14 +303,62 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
+/* The elements that become one string: the first axis runs fastest. */
+struct joined {
+    struct rt_span separator;
+    int rank;
+    int64_t n, dim[RT_MAX_RANK], stride[RT_MAX_RANK];
+};
+
+static const struct rt_str *next_joined(const struct rt_run *r, const struct joined *j,
+                                        int64_t base, int64_t *in)
+{
+    int64_t from = base;
+
+    for (int i = 0; i < j->rank; i++)
+        from += in[i] * j->stride[i];
+    for (int i = 0; i < j->rank && ++in[i] == j->dim[i]; i++)
+        in[i] = 0;
+    return &rt_strs(&r->in[0])[from];
+}
+
+/* Lengths first, so that the text is made once, where it stays. */
+static enum rt_status join_one(struct rt_run *r, int64_t base, const struct joined *j,
+                               struct rt_str *out, int64_t *left)
+{
+    int64_t in[RT_MAX_RANK] = {0};
+    size_t n = 0;
+
+    for (int64_t i = 0; i < j->n; i++) {
+        n += next_joined(r, j, base, in)->n + (i ? j->separator.n : 0);
+        if (rt_run_spend(r, left, KN_STRING_WORK))
+            return r->err->code;
+    }
+    char *p = rt_str_resize(out, rt_run_pool(r), n, r->err);
+    if (!p)
+        return r->err->code;
+    for (int64_t i = 0; i < j->n; i++) {
+        const struct rt_str *s = next_joined(r, j, base, in);
+        if (i && j->separator.n) {
+            memcpy(p, j->separator.p, j->separator.n);
+            p += j->separator.n;
+        }
+        memcpy(p, rt_str_data(s), s->n);
+        p += s->n;
+        if (spend(r, left, s->n))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
 static enum rt_status reduce_run(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
-    const struct rt_span sep = rt_attr_str(r->node, "separator");
+    struct joined j = {.separator = rt_attr_str(r->node, "separator"), .n = 1};
     int axis[RT_MAX_RANK], n_axis, kept[RT_MAX_RANK], n_kept = 0;
-    int64_t stride[RT_MAX_RANK], n_join = 1, at[RT_MAX_RANK] = {0};
+    int64_t stride[RT_MAX_RANK], at[RT_MAX_RANK] = {0};
     unsigned reduced = 0;
-    struct rt_bytes text;
+    int64_t left = RT_WORK;
     enum rt_status st = reduce_axes(&r->in[1], t->rank, axis, &n_axis, r->err);
 
     if (st || (st = kn_outputs(r, reduce_infer)))
@@ -318,34 +366,25 @@ static enum rt_status reduce_run(struct rt_run *r)
     kn_strides(t->rank, t->dim, stride);
     for (int i = 0; i < n_axis; i++) {
         reduced |= 1u << axis[i];
-        n_join *= t->dim[axis[i]];
+        j.dim[i] = t->dim[axis[i]];
+        j.stride[i] = stride[axis[i]];
+        if (__builtin_mul_overflow(j.n, j.dim[i], &j.n))
+            j.n = 0; /* some other dimension is 0, as the tensor exists */
     }
+    j.rank = n_axis;
     for (int i = 0; i < t->rank; i++)
         if (!(reduced >> i & 1))
             kept[n_kept++] = i;
-    rt_bytes_init(&text, SIZE_MAX / 4);
+    if (rt_tensor_count(t) == 0) /* and then what there is in the output is empty */
+        return RT_OK;
     for (int64_t k = 0; k < rt_tensor_count(&r->out[0]) && !st; k++) {
-        int64_t base = 0, in[RT_MAX_RANK] = {0};
+        int64_t base = 0;
         for (int i = 0; i < n_kept; i++)
             base += at[i] * stride[kept[i]];
-        text.n = 0;
-        for (int64_t j = 0; j < n_join; j++) {
-            int64_t from = base;
-            for (int i = 0; i < n_axis; i++)
-                from += in[i] * stride[axis[i]];
-            if (j)
-                rt_bytes_add(&text, sep.p, sep.n);
-            rt_bytes_add(&text, rt_str_data(&rt_strs(t)[from]), rt_strs(t)[from].n);
-            /* the first axis named runs fastest */
-            for (int i = 0; i < n_axis && ++in[i] == t->dim[axis[i]]; i++)
-                in[i] = 0;
-        }
-        if (text.failed || !rt_str_set((struct rt_str *)r->out[0].data + k, text.p, text.n))
-            st = no_memory(r, text.n);
+        st = join_one(r, base, &j, (struct rt_str *)r->out[0].data + k, &left);
         for (int i = n_kept - 1; i >= 0 && ++at[i] == t->dim[kept[i]]; i--)
             at[i] = 0;
     }
-    rt_bytes_clear(&text);
     return st;
 }
 
@@ -378,6 +417,7 @@ static enum rt_status buckets(struct rt_run *r, int kind)
     int64_t *o = kn_out(r, 0, r->in[0].rank, r->in[0].dim);
     uint64_t key[2] = {0, 0};
     const int64_t *v;
+    int64_t left = RT_WORK;
 
     if (!o)
         return r->err->code;
@@ -390,10 +430,10 @@ static enum rt_status buckets(struct rt_run *r, int kind)
         key[1] = (uint64_t)v[1];
     }
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
         const char *p = rt_str_data(s);
+        if (spend(r, &left, s->n))
+            return r->err->code;
         const uint64_t h = kind == 0   ? kn_fingerprint64(p, s->n)
                            : kind == 1 ? kn_murmur64(p, s->n, UINT64_C(0xDECAFCAFFE))
                                        : kn_sip_hash(key, p, s->n);
@@ -452,12 +492,14 @@ static bool to_number(const struct rt_str *s, struct rt_tensor *o, int64_t i)
 
 static enum rt_status number_run(struct rt_run *r)
 {
+    int64_t left = RT_WORK;
+
     if (!kn_out(r, 0, r->in[0].rank, r->in[0].dim))
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
+        if (spend(r, &left, s->n))
+            return r->err->code;
         if (!to_number(s, &r->out[0], i))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "StringToNumberOp could not correctly convert string: %.*s",
@@ -584,16 +626,19 @@ static enum rt_status as_string_run(struct rt_run *r)
     if (!room)
         return r->err->code;
     const char flag = fill.n ? (char)fill.p[0] : '\0';
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < rt_tensor_count(t); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         int n;
+        /* A number takes some hundred nanoseconds, and each character of its width some more. */
+        if (spend(r, &left, 256 + 4 * (size_t)(f.width + (f.precision > 0 ? f.precision : 0)) +
+                                (dt == RT_STRING ? rt_strs(t)[i].n : 0)))
+            return r->err->code;
         if (dt == RT_STRING) {
             const struct rt_str *s = &rt_strs(t)[i];
             const size_t pad = (size_t)f.width > s->n ? (size_t)f.width - s->n : 0;
-            char *p = rt_str_resize(&o[i], s->n + pad);
+            char *p = rt_str_resize(&o[i], rt_run_pool(r), s->n + pad, r->err);
             if (!p)
-                return no_memory(r, s->n + pad);
+                return r->err->code;
             memset(p, ' ', s->n + pad);
             memcpy(p + (flag == '-' ? 0 : pad), rt_str_data(s), s->n);
             continue;
@@ -613,8 +658,8 @@ static enum rt_status as_string_run(struct rt_run *r)
         } else {
             n = put_element(room, AS_STRING_ROOM, &f, flag, t, i);
         }
-        if (!rt_str_set(&o[i], room, (size_t)n))
-            return no_memory(r, (size_t)n);
+        if (!rt_str_set(&o[i], rt_run_pool(r), room, (size_t)n, r->err))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -629,29 +674,32 @@ static enum rt_status encode_run(struct rt_run *r)
 {
     const bool pad = rt_attr_bool(r->node, "pad");
     struct rt_str *o = out_strs(r);
+    int64_t left = RT_WORK;
 
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
         const unsigned char *p = (const unsigned char *)rt_str_data(s);
         const size_t rest = s->n % 3;
         const size_t n = s->n / 3 * 4 + (rest ? (pad ? 4 : rest + 1) : 0);
-        char *q = rt_str_resize(&o[i], n);
+        char *q = rt_str_resize(&o[i], rt_run_pool(r), n, r->err);
         if (!q)
-            return no_memory(r, n);
+            return r->err->code;
+        if (spend(r, &left, 0))
+            return r->err->code;
         for (size_t k = 0; k < s->n; k += 3) {
-            const size_t left = s->n - k;
-            const uint32_t v = (uint32_t)p[k] << 16 | (left > 1 ? (uint32_t)p[k + 1] << 8 : 0) |
-                               (left > 2 ? (uint32_t)p[k + 2] : 0);
+            const size_t more = s->n - k;
+            const uint32_t v = (uint32_t)p[k] << 16 | (more > 1 ? (uint32_t)p[k + 1] << 8 : 0) |
+                               (more > 2 ? (uint32_t)p[k + 2] : 0);
             *q++ = alphabet[v >> 18];
             *q++ = alphabet[v >> 12 & 63];
-            if (left > 1 || pad)
-                *q++ = left > 1 ? alphabet[v >> 6 & 63] : '=';
-            if (left > 2 || pad)
-                *q++ = left > 2 ? alphabet[v & 63] : '=';
+            if (more > 1 || pad)
+                *q++ = more > 1 ? alphabet[v >> 6 & 63] : '=';
+            if (more > 2 || pad)
+                *q++ = more > 2 ? alphabet[v & 63] : '=';
+            if (k % KN_STRING_PIECE < 3 && rt_run_spend(r, &left, 4 * KN_STRING_PIECE))
+                return r->err->code;
         }
     }
     return RT_OK;
@@ -659,7 +707,8 @@ static enum rt_status encode_run(struct rt_run *r)
 
 EACH(encode_base64, "EncodeBase64", encode_run)
 
-static enum rt_status decode_one(struct rt_run *r, const struct rt_str *s, struct rt_str *out)
+static enum rt_status decode_one(struct rt_run *r, const struct rt_str *s, struct rt_str *out,
+                                 int64_t *left)
 {
     const char *p = rt_str_data(s);
     size_t n = s->n;
@@ -668,11 +717,13 @@ static enum rt_status decode_one(struct rt_run *r, const struct rt_str *s, struc
         n -= p[n - 2] == '=' ? 2 : 1;
     if (n % 4 == 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Base64 string length cannot be 1 modulo 4.");
-    char *q = rt_str_resize(out, n / 4 * 3 + (n % 4 ? n % 4 - 1 : 0));
+    char *q = rt_str_resize(out, rt_run_pool(r), n / 4 * 3 + (n % 4 ? n % 4 - 1 : 0), r->err);
     if (!q)
-        return no_memory(r, n);
+        return r->err->code;
     uint32_t v = 0;
     for (size_t i = 0; i < n; i++) {
+        if (i % KN_STRING_PIECE == 0 && rt_run_spend(r, left, 4 * KN_STRING_PIECE))
+            return r->err->code;
         const char *c = p[i] ? strchr(alphabet, p[i]) : NULL;
         if (!c)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Invalid character found in base64.");
@@ -690,13 +741,14 @@ static enum rt_status decode_one(struct rt_run *r, const struct rt_str *s, struc
 static enum rt_status decode_run(struct rt_run *r)
 {
     struct rt_str *o = out_strs(r);
+    int64_t left = RT_WORK;
 
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
-        enum rt_status st = decode_one(r, &rt_strs(&r->in[0])[i], &o[i]);
+        enum rt_status st = spend(r, &left, 0);
+        if (!st)
+            st = decode_one(r, &rt_strs(&r->in[0])[i], &o[i], &left);
         if (st)
             return st;
     }
@@ -712,6 +764,7 @@ static enum rt_status format_run(struct rt_run *r)
     const struct rt_span text = rt_attr_str(r->node, "template");
     const struct rt_span hole = rt_attr_str(r->node, "placeholder");
     struct rt_bytes out;
+    enum rt_status st = RT_OK;
     int64_t n_holes = 0, k = 0;
 
     for (size_t i = 0; hole.n && i + hole.n <= text.n; i++)
@@ -723,20 +776,21 @@ static enum rt_status format_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "num placeholders in template and num inputs must match: %lld vs. %d",
                        (long long)n_holes, r->n_in);
-    rt_bytes_init(&out, 256 << 20);
-    for (size_t i = 0; i < text.n; i++) {
+    kn_text_begin(&out, r);
+    for (size_t i = 0; i < text.n && !st; i++) {
         if (hole.n && i + hole.n <= text.n && memcmp(text.p + i, hole.p, hole.n) == 0) {
-            kn_summarize_v2(&out, &r->in[k++], rt_attr_int(r->node, "summarize"));
+            st = kn_summarize_v2(r, &out, &r->in[k++], rt_attr_int(r->node, "summarize"));
             i += hole.n - 1;
         } else {
             rt_bytes_addc(&out, (char)text.p[i]);
         }
     }
-    struct rt_str *o = kn_out(r, 0, 0, NULL);
-    enum rt_status st = !o                                           ? r->err->code
-                        : out.failed || !rt_str_set(o, out.p, out.n) ? no_memory(r, out.n)
-                                                                     : RT_OK;
-    rt_bytes_clear(&out);
+    if (!st && out.failed)
+        st = kn_text_failed(&out);
+    struct rt_str *o = st ? NULL : kn_out(r, 0, 0, NULL);
+    if (!st && (!o || !rt_str_set(o, rt_run_pool(r), out.p, out.n, r->err)))
+        st = r->err->code;
+    kn_text_end(&out);
     return st;
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/half.h"
+#include "kernels/cpu/text.h"
 
 void kn_float_text(char *room, size_t n, float f)
 {
@@ -112,7 +113,7 @@ static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, in
     if (*at >= limit)
         return;
     if (dim == t->rank - 1) {
-        for (int64_t i = 0; i < t->dim[dim]; i++) {
+        for (int64_t i = 0; i < t->dim[dim] && !out->failed; i++) {
             if (*at >= limit) {
                 if (dim != 0)
                     rt_bytes_adds(out, "...");
@@ -124,13 +125,10 @@ static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, in
         }
         return;
     }
-    for (int64_t i = 0; i < t->dim[dim]; i++) {
-        const bool open = *at < limit;
-        if (open)
-            rt_bytes_addc(out, '[');
+    for (int64_t i = 0; i < t->dim[dim] && *at < limit && !out->failed; i++) {
+        rt_bytes_addc(out, '[');
         one_dim(out, t, dim + 1, limit, at);
-        if (open)
-            rt_bytes_addc(out, ']');
+        rt_bytes_addc(out, ']');
     }
 }
 
@@ -148,12 +146,25 @@ void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_e
         rt_bytes_adds(out, "...");
 }
 
-static void edges(struct rt_bytes *out, const struct rt_tensor *t, int dim, int64_t per_item,
-                  int64_t at, int64_t edge)
+/* What one summary is made with: a tensor without elements may have any number of brackets. */
+struct summary {
+    struct rt_run *r;
+    struct rt_bytes *out;
+    const struct rt_tensor *t;
+    int64_t edge, left;
+};
+
+static enum rt_status edges(struct summary *s, int dim, int64_t per_item, int64_t at)
 {
+    struct rt_bytes *out = s->out;
+    const struct rt_tensor *t = s->t;
+    const int64_t edge = s->edge;
+    const size_t before = out->n;
+
     if (dim == t->rank) {
         element(out, t, at, true);
-        return;
+        return out->failed ? kn_text_failed(out)
+                           : rt_run_spend(s->r, &s->left, 64 + (int64_t)(out->n - before));
     }
     const int64_t n = t->dim[dim], step = n ? per_item / n : 0;
     rt_bytes_addc(out, '[');
@@ -182,12 +193,17 @@ static void edges(struct rt_bytes *out, const struct rt_tensor *t, int dim, int6
                     rt_bytes_addc(out, ' ');
             }
         }
-        edges(out, t, dim + 1, step, at + i * step, edge);
+        enum rt_status st = edges(s, dim + 1, step, at + i * step);
+        if (st)
+            return st;
     }
     rt_bytes_addc(out, ']');
+    return out->failed ? kn_text_failed(out) : rt_run_spend(s->r, &s->left, KN_STRING_WORK);
 }
 
-void kn_summarize_v2(struct rt_bytes *out, const struct rt_tensor *t, int64_t edge)
+enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const struct rt_tensor *t,
+                               int64_t edge)
 {
-    edges(out, t, 0, rt_tensor_count(t), 0, edge);
+    struct summary s = {.r = r, .out = out, .t = t, .edge = edge, .left = RT_WORK};
+    return edges(&s, 0, rt_tensor_count(t), 0);
 }

@@ -649,7 +649,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
         if (index == LINE_NUMBER)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Type of the table must be int64 for the line number");
-        return rt_str_set(elem->data, p, field.n) ? RT_OK : rt_fail_memory(err, "a table", field.n);
+        return rt_str_set(elem->data, NULL, p, field.n, err) ? RT_OK : err->code;
     }
     if (dtype == RT_F32 || dtype == RT_F64) {
         double d = 0;

@@ -240,7 +240,8 @@ bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t room, int64_t *n
     return true;
 }
 
-bool kn_feature_strs(struct rt_span list, struct rt_str *dst, int64_t room, int64_t *n)
+bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t room,
+                     int64_t *n)
 {
     struct kn_wire outer = kn_wire_of(list), w;
     struct rt_span s;
@@ -252,7 +253,7 @@ bool kn_feature_strs(struct rt_span list, struct rt_str *dst, int64_t room, int6
     for (; kn_wire_left(&w); i++) {
         if (!kn_wire_tag(&w, TAG_BYTES_1) || !kn_wire_bytes(&w, &s) || i >= room)
             return false;
-        if (dst && !rt_str_set(&dst[i], s.p, s.n)) {
+        if (dst && !rt_str_set(&dst[i], rt_run_pool(r), s.p, s.n, r->err)) {
             *n = -1;
             return false;
         }
@@ -261,7 +262,8 @@ bool kn_feature_strs(struct rt_span list, struct rt_str *dst, int64_t room, int6
     return true;
 }
 
-bool kn_feature_list(enum rt_dtype dtype, struct rt_span list, void *dst, int64_t room, int64_t *n)
+bool kn_feature_list(struct rt_run *r, enum rt_dtype dtype, struct rt_span list, void *dst,
+                     int64_t room, int64_t *n)
 {
     switch (dtype) {
     case RT_F32:
@@ -269,6 +271,6 @@ bool kn_feature_list(enum rt_dtype dtype, struct rt_span list, void *dst, int64_
     case RT_I64:
         return kn_feature_ints(list, dst, room, n);
     default:
-        return kn_feature_strs(list, dst, room, n);
+        return kn_feature_strs(r, list, dst, room, n);
     }
 }

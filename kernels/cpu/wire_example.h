@@ -11,7 +11,7 @@
 #ifndef KN_CPU_WIRE_EXAMPLE_H
 #define KN_CPU_WIRE_EXAMPLE_H
 
-#include "runtime/tensor.h"
+#include "runtime/op.h"
 
 struct kn_wire {
     const uint8_t *p, *end;
@@ -91,12 +91,14 @@ enum rt_dtype kn_feature_type(struct rt_span *feature);
 /*
  * The list of a Feature behind its tag: at most `room` elements go to dst; *n says how many there
  * are (also without a dst, to count them). False: malformed, or (strings only) more than room, or
- * no memory, in which case *n is -1.
+ * no memory, in which case *n is -1 and r->err says why. `r` counts the strings; NULL without dst.
  */
 bool kn_feature_floats(struct rt_span list, float *dst, int64_t room, int64_t *n);
 bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t room, int64_t *n);
-bool kn_feature_strs(struct rt_span list, struct rt_str *dst, int64_t room, int64_t *n);
+bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t room,
+                     int64_t *n);
 /* One of the three, for RT_F32, RT_I64 or RT_STRING. */
-bool kn_feature_list(enum rt_dtype dtype, struct rt_span list, void *dst, int64_t room, int64_t *n);
+bool kn_feature_list(struct rt_run *r, enum rt_dtype dtype, struct rt_span list, void *dst,
+                     int64_t room, int64_t *n);
 
 #endif

@@ -47,7 +47,7 @@ static int64_t read_examples(struct rt_span s, struct rt_str *out)
     uint32_t size;
     for (; s.n >= 4 && n < MAX_EXAMPLES; n++) {
         memcpy(&size, s.p, 4);
-        if (size > s.n - 4 || !rt_str_set(&out[n], s.p + 4, size))
+        if (size > s.n - 4 || !rt_str_set(&out[n], NULL, s.p + 4, size, NULL))
             give_up("examples", NULL);
         s = rt_span_of(s.p + 4 + size, s.n - 4 - size);
     }

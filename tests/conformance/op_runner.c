@@ -87,7 +87,7 @@ static void get_tensor(struct rt_tensor *t)
     for (int64_t i = 0; i < count; i++) {
         int64_t n;
         char *s = get_text(&n);
-        must(rt_str_set(&strs[i], s, (size_t)n), "out of memory");
+        must(rt_str_set(&strs[i], NULL, s, (size_t)n, NULL), "out of memory");
         free(s);
     }
 }

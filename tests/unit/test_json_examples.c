@@ -95,7 +95,7 @@ static void results_are_laid_out_as_the_reference_says(void **state)
     assert_ok(rt_tensor_new(&t[1], NULL, RT_F32, 2, dims, &err), &err);
     const float scores[] = {1, 0.25f, -1e30f, 1.0f / 3};
     memcpy(t[1].data, scores, sizeof scores);
-    rt_str_set((struct rt_str *)t[0].data + 1, "a\"b", 3);
+    rt_str_set((struct rt_str *)t[0].data + 1, NULL, "a\"b", 3, NULL);
     assert_ok(srv_json_encode_scores(&out, &s, t, 2, &err), &err);
     assert_string_equal(out.p, "{\n    \"results\": [[[\"\", 1.0], [\"a\\\"b\", 0.25]], [[\"\", "
                                "-1e+30], [\"\", 0.333333343]]\n    ]\n}");

@@ -293,7 +293,7 @@ static void string_outputs_are_written(void **state)
     size_t n;
 
     assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, dim, &err), &err);
-    rt_str_set((struct rt_str *)t.data, "ab", 2);
+    rt_str_set((struct rt_str *)t.data, NULL, "ab", 2, NULL);
     struct srv_predict_response r = {
         .echo = {"m", "s", 0}, .sig = &sig, .fetches = &t, .wanted = &wanted};
     assert_ok(srv_predict_write(&r, &p, &n, &err), &err);

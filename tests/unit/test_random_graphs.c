@@ -114,7 +114,7 @@ static void take_tensor(struct reader *r, struct rt_tensor *t)
     }
     for (int64_t i = 0; i < rt_tensor_count(t); i++) {
         const struct rt_span s = take_text(r);
-        assert_true(rt_str_set((struct rt_str *)t->data + i, s.p, s.n));
+        assert_true(rt_str_set((struct rt_str *)t->data + i, NULL, s.p, s.n, NULL));
     }
 }
 

@@ -324,7 +324,7 @@ static void strings_are_merged_too(void **state)
         assert_ok(rt_tensor_new(&r[i]->feed, NULL, RT_STRING, 1, dim, &err), &err);
         for (int k = 0; k < 2; k++) {
             snprintf(text, sizeof text, "a string that lies outside, number %d.%d", i, k);
-            rt_str_set((struct rt_str *)r[i]->feed.data + k, text, strlen(text));
+            rt_str_set((struct rt_str *)r[i]->feed.data + k, NULL, text, strlen(text), NULL);
         }
         r[i]->job = (struct srv_job){.net = &w->net,
                                      .version = &w->version,

@@ -47,7 +47,7 @@ static void every_cut_of_an_example_is_survived(void **state)
             int64_t many;
             const enum rt_dtype t = kn_feature_type(&feature);
             if (t != RT_NO_DTYPE && t != RT_N_DTYPES)
-                (void)kn_feature_list(t, feature, NULL, INT64_MAX, &many);
+                (void)kn_feature_list(NULL, t, feature, NULL, INT64_MAX, &many);
         }
         free(copy);
     }
