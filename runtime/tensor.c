@@ -116,6 +116,21 @@ enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim,
     return RT_OK;
 }
 
+size_t rt_tensor_text_bytes(const struct rt_tensor *t)
+{
+    const struct rt_text *before = NULL;
+    const int64_t n = t->dtype == RT_STRING ? rt_tensor_count(t) : 0;
+    size_t bytes = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        const struct rt_str *s = &rt_strs(t)[i];
+        const struct rt_text *text = s->n < sizeof s->u.in ? NULL : s->u.out;
+        bytes += text && text != before ? text->room : 0;
+        before = text;
+    }
+    return bytes;
+}
+
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err)
 {

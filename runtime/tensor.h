@@ -145,7 +145,8 @@ size_t rt_pool_in_use(struct rt_pool *p);
 /* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
-/* A text of n bytes to fill in, refs 1, counted by `pool`. NULL: err says which limit is reached. */
+/* A text of n bytes to fill in, refs 1, counted by `pool`. NULL: err says which limit is reached.
+ */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
 void rt_text_unref(struct rt_text *t);
 /* Bytes of somebody else; `release(b)` is called when the last reference goes, may be NULL. */
@@ -191,6 +192,8 @@ static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
 {
     return (size_t)rt_tensor_count(t) * rt_dtype_size((enum rt_dtype)t->dtype);
 }
+/* Of a loaded string tensor: what its texts take. One that neighbours share counts once. */
+size_t rt_tensor_text_bytes(const struct rt_tensor *t);
 /* A new tensor over a new buffer; checks rank, dims and the product. *t is overwritten. */
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err);
@@ -204,8 +207,8 @@ static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
 {
     return t->buf && t->buf->kind == RT_BUF_LAZY && !atomic_load(&t->buf->data);
 }
-/* Element-wise copy of n elements: texts of strings and objects are shared. dst is initialised (zero
- * for strings and objects). */
+/* Element-wise copy of n elements: texts of strings and objects are shared. dst is initialised
+ * (zero for strings and objects). */
 enum rt_status rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                                 struct rt_error *err);
 /* A deep copy into a new heap buffer. */

@@ -37,8 +37,9 @@ enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t
 {
     if (srv_budget_code(b, own, bytes) == RT_RESOURCE_EXHAUSTED)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                       "%s is larger than --max_bytes_in_flight, %lld bytes, allows", what,
-                       (long long)b->limit);
+                       "%s is larger than --max_bytes_in_flight, %lld bytes, allows: it takes at "
+                       "least %zu with what the request holds",
+                       what, (long long)b->limit, own + bytes);
     return rt_fail(err, RT_UNAVAILABLE,
                    "%s does not fit beside the requests in flight, %lld bytes by "
                    "--max_bytes_in_flight",

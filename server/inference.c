@@ -172,10 +172,7 @@ size_t srv_inference_feed_bytes(const struct srv_inference *inf)
     size_t bytes = 0;
     for (int i = 0; i < inf->job->n_feeds; i++) {
         const struct rt_tensor *t = &inf->job->feeds[i];
-        int64_t n = t->dtype == RT_STRING ? rt_tensor_count(t) : 0;
-        bytes += rt_tensor_bytes(t);
-        for (int64_t k = 0; k < n; k++)
-            bytes += rt_strs(t)[k].n;
+        bytes += rt_tensor_bytes(t) + rt_tensor_text_bytes(t);
     }
     return bytes;
 }

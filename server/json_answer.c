@@ -93,7 +93,7 @@ static void write_run(struct rt_bytes *out, enum rt_dtype dtype, const void *dat
         WRITE_RUN(uint8_t, write_bool(to, from[i] != 0));
         break;
     case RT_STRING:
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && !out->failed; i++) {
             if (i)
                 rt_bytes_add(out, ", ", 2);
             write_string(out, (const struct rt_str *)data + i, as_bytes);
@@ -156,6 +156,8 @@ static bool may_fit(const struct rt_bytes *out, const struct rt_tensor *t, int n
                 return false;
         if (t[k].dtype == RT_F32 || t[k].dtype == RT_F64)
             each = 5;
+        for (int64_t i = 0; t[k].dtype == RT_STRING && i < rt_tensor_count(&t[k]); i++)
+            bytes += rt_strs(&t[k])[i].n;
         if (__builtin_mul_overflow(each, (uint64_t)rt_tensor_count(&t[k]), &each) ||
             __builtin_add_overflow(bytes, each, &bytes))
             return false;

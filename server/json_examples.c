@@ -256,8 +256,8 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
             break;
         }
         left -= need;
-        unsigned char *to = (unsigned char *)rt_str_resize((struct rt_str *)out->data + i++, NULL,
-                                                           need, err);
+        unsigned char *to =
+            (unsigned char *)rt_str_resize((struct rt_str *)out->data + i++, NULL, need, err);
         if (!to) {
             st = err->code;
             break;

@@ -74,6 +74,7 @@ struct head { /* of a TensorProto */
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
     size_t value_bytes[20]; /* by field number: what the values of that field take in the message */
+    size_t text_room;       /* what the strings among them take beside their elements */
 };
 
 static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_error *err)
@@ -113,11 +114,13 @@ static enum rt_status read_head(struct srv_cursor c, struct head *h, struct rt_e
             st = read_shape(f.body, h, err);
         else if (srv_field_is(&f, 4, SRV_BYTES))
             h->content = f.body;
-        else if (f.number < 20)
+        else if (f.number < 20) {
+            h->text_room += f.number == 8 && f.type == SRV_BYTES ? rt_str_room(f.body.left) : 0;
             h->value_bytes[f.number] += f.type == SRV_BYTES     ? f.body.left + (f.number == 8)
                                         : f.type == SRV_FIXED32 ? 4
                                         : f.type == SRV_FIXED64 ? 8
                                                                 : 1;
+        }
     }
     return !st && got < 0 ? srv_wire_malformed(err, "TensorProto") : st;
 }
@@ -131,6 +134,13 @@ static size_t most_elements(const struct head *h, const struct form *form)
     else if (form->type == SRV_FIXED64)
         width = 8;
     return bytes / width / form->parts;
+}
+
+/* What n strings of `bytes` together take at most beside their elements. */
+static size_t content_text_room(size_t bytes, size_t n)
+{
+    const size_t long_ones = bytes / sizeof((struct rt_str){.n = 0}.u.in);
+    return bytes + (n < long_ones ? n : long_ones) * (sizeof(struct rt_text) + 1);
 }
 
 static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
@@ -302,23 +312,15 @@ enum rt_status srv_tensor_read(struct srv_cursor message, struct rt_tensor *out,
                        "tensor_content holds %zu bytes, not those of shape %s and type %s",
                        h.content.left, rt_shape_text(room, sizeof room, h.rank, h.dim),
                        rt_dtype_name(dtype));
+    /* A string repeated to fill the shape is shared by all that repeat it. */
+    if (dtype == RT_STRING && n)
+        bytes += h.content.left ? content_text_room(h.content.left, (size_t)n) : h.text_room;
     if (bytes > *budget)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "a tensor of shape %s and type %s, of which at most %zu values are given: "
                        "more than the %zu bytes that are left for this request",
                        rt_shape_text(room, sizeof room, h.rank, h.dim), rt_dtype_name(dtype),
                        h.content.left ? (size_t)n : most_elements(&h, &form), *budget);
-    if (dtype == RT_STRING && !h.content.left) {
-        /* One string repeated may take far more than its bytes in the message. */
-        size_t most, repeat = most_elements(&h, &form) < (size_t)n ? h.value_bytes[8] : 0;
-        if (__builtin_mul_overflow(repeat, (size_t)n, &most) || most > *budget)
-            return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                           "a string tensor of shape %s whose last value is repeated: more than "
-                           "the %zu bytes that are left for this request",
-                           rt_shape_text(room, sizeof room, h.rank, h.dim), *budget);
-        if (most > bytes)
-            bytes = most;
-    }
     *budget -= bytes;
     st = rt_tensor_new(out, NULL, dtype, h.rank, h.dim, err);
     if (!st && n)

@@ -58,7 +58,8 @@ static enum rt_status read_list_alone(struct kn_parse *s, const struct kn_featur
     void *value = list_outputs(s, f, n);
     if (!value)
         return s->r->err->code;
-    return n == 0 || kn_feature_list(s->r, f->dtype, list, value, n, &n) ? RT_OK : parse_failed(s, f, n);
+    return n == 0 || kn_feature_list(s->r, f->dtype, list, value, n, &n) ? RT_OK
+                                                                         : parse_failed(s, f, n);
 }
 
 static enum rt_status read_alone(struct kn_parse *s, const struct kn_parse_entry *e)

@@ -140,8 +140,9 @@ static enum rt_status copy_parts(struct kn_parse *s, const struct kn_feature *f,
         if (part[e].is_short) {
             if (!kn_parse_short(s->r, f->dtype, &part[e], to))
                 return bad_list(s, -1);
-        } else if (part[e].n && !kn_feature_list(s->r, f->dtype, rt_span_of(part[e].p, part[e].bytes), to,
-                                                 part[e].n, &n))
+        } else if (part[e].n &&
+                   !kn_feature_list(s->r, f->dtype, rt_span_of(part[e].p, part[e].bytes), to,
+                                    part[e].n, &n))
             return bad_list(s, n);
         to += (size_t)(step ? step : part[e].n) * size;
     }

@@ -630,8 +630,9 @@ static enum rt_status as_string_run(struct rt_run *r)
     for (int64_t i = 0; i < rt_tensor_count(t); i++) {
         int n;
         /* A number takes some hundred nanoseconds, and each character of its width some more. */
-        if (spend(r, &left, 256 + 4 * (size_t)(f.width + (f.precision > 0 ? f.precision : 0)) +
-                                (dt == RT_STRING ? rt_strs(t)[i].n : 0)))
+        if (spend(r, &left,
+                  256 + 4 * (size_t)(f.width + (f.precision > 0 ? f.precision : 0)) +
+                      (dt == RT_STRING ? rt_strs(t)[i].n : 0)))
             return r->err->code;
         if (dt == RT_STRING) {
             const struct rt_str *s = &rt_strs(t)[i];

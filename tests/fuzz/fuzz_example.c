@@ -139,7 +139,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         subject[1] = open_graph(sequences, 14);
         subject[2] = open_graph(single, 8);
     }
-    if (rt_str_set(&strs[0], NULL, data, size, NULL) && rt_str_set(&strs[1], NULL, data, cut, NULL) &&
+    if (rt_str_set(&strs[0], NULL, data, size, NULL) &&
+        rt_str_set(&strs[1], NULL, data, cut, NULL) &&
         rt_str_set(&strs[2], NULL, data + cut, size - cut, NULL))
         for (int k = 0; k < 3; k++) {
             parse(&subject[k], 0, 0, strs);

@@ -1,6 +1,7 @@
 #include "tests/support/op.h"
 
 #include "kernels/kernels.h"
+#include "runtime/base/clock.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/test.h"
 
@@ -69,7 +70,8 @@ static enum rt_status open_call(struct opened *o, struct op_call *c)
     enum rt_status st = rt_library_import(&library, gd_span(&o->graph), o->registry, &c->err);
     if (st)
         return st;
-    const struct rt_session_options options = {.registry = o->registry};
+    const struct rt_session_options options = {.registry = o->registry,
+                                               .run_memory_limit = c->run_memory_limit};
     st = rt_session_new(&o->session, library, &options, &c->err);
     if (st) {
         rt_library_free(library);
@@ -91,8 +93,11 @@ enum rt_status op_run(struct op_call *c)
 {
     struct opened o = {0};
     enum rt_status st = open_call(&o, c);
-    if (st == RT_OK)
-        st = rt_callable_run(o.callable, c->in, c->out, NULL, &c->err);
+    if (st == RT_OK) {
+        const struct rt_run_options options = {
+            .deadline_ns = c->deadline_ms ? rt_now_ns() + c->deadline_ms * 1000000 : 0};
+        st = rt_callable_run(o.callable, c->in, c->out, &options, &c->err);
+    }
     close_call(&o);
     return st;
 }

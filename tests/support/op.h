@@ -21,6 +21,8 @@ struct op_call {
     /* Per input, may be NULL: an op of one input and output, and its attributes, to put before it:
      * what it makes is in nobody's hands but this op's, which may write over it. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
+    size_t run_memory_limit; /* 0: none */
+    int64_t deadline_ms;     /* from the start of the run; 0: none */
     struct rt_error err;
 };
 enum rt_status op_run(struct op_call *c);

@@ -50,8 +50,10 @@ static void what_never_fits_is_told_the_flag(void **state)
         assert_int_equal(srv_budget_code(&b, own, huge[i]), RT_RESOURCE_EXHAUSTED);
     }
     assert_true(srv_budget_take(&b, &own, 1000)); /* alone, all of it */
-    assert_fails(srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
-                 "the response is larger than --max_bytes_in_flight, 1000 bytes, allows");
+    assert_fails(
+        srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
+        "the response is larger than --max_bytes_in_flight, 1000 bytes, allows: it takes at "
+        "least 1001 with what the request holds");
     /* a decoder wanted more than was left: alone that is all there will ever be */
     srv_budget_give(&b, &own, 400);
     assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_RESOURCE_EXHAUSTED);
@@ -75,7 +77,8 @@ static void an_answer_is_counted_but_for_its_first_bytes(void **state)
     assert_false(srv_growth_take(&g, SRV_FREE_BYTES + 100, SRV_FREE_BYTES + 10001));
     assert_int_equal(own, 100);
     assert_fails(srv_growth_failed(&g, 0, &err), RT_RESOURCE_EXHAUSTED, &err,
-                 "the response is larger than --max_bytes_in_flight, 10000 bytes, allows");
+                 "the response is larger than --max_bytes_in_flight, 10000 bytes, allows: it takes "
+                 "at least 10001 with what the request holds");
     assert_true(srv_growth_take(&g, SRV_FREE_BYTES + 100, SRV_FREE_BYTES + 200));
     assert_int_equal(srv_growth_failed(&g, 7, &err), RT_RESOURCE_EXHAUSTED);
     assert_null(strstr(rt_error_text(&err), "--max_bytes_in_flight"));

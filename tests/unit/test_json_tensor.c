@@ -716,7 +716,8 @@ static void strings_are_escaped_or_base64_by_the_outputs_name(void **state)
     struct rt_error err = {0};
     assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, (const int64_t[]){3}, &err), &err);
     struct rt_str *s = t.data;
-    assert_true(rt_str_set(&s[0], NULL, "a\"\\\n\x01/\xff", 7, NULL) && rt_str_set(&s[1], NULL, "ab", 2, NULL));
+    assert_true(rt_str_set(&s[0], NULL, "a\"\\\n\x01/\xff", 7, NULL) &&
+                rt_str_set(&s[1], NULL, "ab", 2, NULL));
     const char *const plain[] = {"y"}, *const bytes[] = {"y_bytes"};
     assert_encodes(1, plain, &t, SRV_JSON_ROW, RT_OK,
                    "{\n    \"predictions\": [\"a\\\"\\\\\\n\\u0001/\xff\", \"ab\", \"\"\n    ]\n}");

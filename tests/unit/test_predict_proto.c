@@ -166,11 +166,17 @@ static void a_small_message_cannot_ask_for_much_memory(void **state)
     /* float [2^40] */
     assert_fails(READ("\x08\x01\x12\x09\x12\x07\x08\x80\x80\x80\x80\x80\x20", 1000, &t, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "[1099511627776]");
-    /* a string of 24 bytes, a hundred times */
+    /* a string of 24 bytes, which a hundred elements share */
     assert_fails(READ("\x08\x07\x12\x04\x12\x02\x08\x64\x42\x18"
                       "a string of 24 bytes....",
-                      2450, &t, &err),
-                 RT_RESOURCE_EXHAUSTED, &err, "repeated");
+                      2448, &t, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "more than the 2448 bytes");
+    assert_ok(READ("\x08\x07\x12\x04\x12\x02\x08\x64\x42\x18"
+                   "a string of 24 bytes....",
+                   2449, &t, &err),
+              &err);
+    assert_ptr_equal(rt_str_data(rt_strs(&t)), rt_str_data(rt_strs(&t) + 99));
+    rt_tensor_clear(&t);
     /* dimensions whose product overflows */
     assert_fails(READ("\x08\x01\x12\x18\x12\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x12\x0a\x08"
                       "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",

@@ -138,7 +138,8 @@ static void objects_and_strings_go_with_their_last_tensor(void **state)
 
     struct rt_pool *p = rt_pool_new(0);
     assert_ok(rt_tensor_new(&s, p, RT_STRING, 1, (int64_t[]){3}, &err), &err);
-    assert_true(rt_str_set((struct rt_str *)s.data + 1, NULL, "a string that is long enough", 28, NULL));
+    assert_true(
+        rt_str_set((struct rt_str *)s.data + 1, NULL, "a string that is long enough", 28, NULL));
     assert_ok(rt_tensor_copy(&t, &s, p, &err), &err);
     rt_tensor_clear(&s);
     assert_int_equal(rt_strs(&t)[1].n, 28);
