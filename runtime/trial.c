@@ -13,12 +13,12 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 #include "runtime/autotune.h"
+#include "runtime/base/clock.h"
 #include "runtime/candidate.h"
 #include "runtime/plan.h"
 
@@ -50,13 +50,6 @@ struct tensors {
     struct rt_tensor *in; /* n_in, then n_out */
     struct rt_info *info;
 };
-
-static int64_t cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- made-up bytes ---- */
 
@@ -285,9 +278,9 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
         memset(context.scratch, 0, c->prepared->scratch_bytes);
     r.scratch = context.scratch;
     forget_constants(prep, c, t, trial);
-    const int64_t start = cpu_ns();
+    const int64_t start = rt_thread_cpu_ns();
     if (c->kernel->run(&r) == RT_OK)
-        ns = cpu_ns() - start;
+        ns = rt_thread_cpu_ns() - start;
     rt_context_drop_scratch(&context);
     rt_session_pool_back(s, shared.pool);
     return ns < 0 ? ns
@@ -392,7 +385,7 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
     const struct rt_info *in = prep->in;
     struct pl_trial trial = {.pack = *packs, .can_forget = can_forget()};
     struct candidate c[PL_MOST_KERNELS] = {0};
-    const int64_t start = cpu_ns();
+    const int64_t start = rt_thread_cpu_ns();
     int best = -1;
 
     for (int k = 0; k < n; k++)
@@ -421,6 +414,6 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
         trial.pack->next = NULL;
     }
     *packs = trial.pack;
-    *left_ns -= cpu_ns() - start;
+    *left_ns -= rt_thread_cpu_ns() - start;
     return best;
 }

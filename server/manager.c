@@ -373,7 +373,8 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
                 srv_mgr_add_unavailable(&list, model->name, why, "");
                 break;
             case SRV_MISSING:
-                snprintf(missing, sizeof missing, "no version was found under %s in %lld seconds",
+                snprintf(missing, sizeof missing,
+                         "no version was found under %s, or none came to rest, in %lld seconds",
                          model->config->base_path,
                          (long long)m->server->options.model_wait_seconds);
                 srv_mgr_add_unavailable(&list, model->name, NULL, missing);

@@ -222,7 +222,8 @@ void srv_mgr_check_reload(struct srv_manager *m)
             return;
         if (s != SRV_SERVES)
             srv_mgr_add_unavailable(&list, r->new_models[i], why,
-                                    model->trouble ? model->trouble : "no version was found");
+                                    model->trouble ? model->trouble
+                                                   : "no version was found, or none came to rest");
     }
     enum rt_status st = RT_OK;
     if (list.n)

@@ -29,6 +29,12 @@ enum {
     MAX_GONE_MODELS = 1000, /* models without a configuration that are still listed */
     MAX_TAGS = 16,
     RECHECK_MS = 200, /* how often a version that is not stable yet is looked at */
+    /* A version's directory is listed again only after so many times the processor time that it
+     * took: one that is to be loaded, and others (a listing of 50,000 files takes 0.1 s). */
+    LOOK_SHARE_NEW = 10,
+    LOOK_SHARE = 100,
+    LOOK_MAX_S = 60,   /* but after this at the latest */
+    UNREST_TOLD_S = 5, /* a version that has been changing for so long is told in the log */
     TRIM_EVERY_MS = 2000,
 };
 #define SECOND  INT64_C(1000000000)
@@ -49,6 +55,10 @@ struct srv_managed_version {
     struct srv_fingerprint seen; /* while START: what was seen last, */
     int64_t seen_since;          /* and since when; 0: not seen yet */
     bool stable;
+    int64_t look_at;       /* not before this is the directory listed again */
+    int64_t start_since;   /* in START since; 0: not seen there yet */
+    int64_t missing_since; /* its directory could not be found since; 0: it is there */
+    bool told_unrest;
     struct srv_fingerprint at_load; /* of what serves, or of what failed */
     bool overwritten;               /* was told already */
     int n_failures;
@@ -136,7 +146,8 @@ struct srv_manager {
 };
 
 /* A model has been settled once one of its versions serves, or all that are wanted have failed, or
- * none came in time. `final`: failures that will be tried again by themselves do not count. */
+ * none came in time, or came to rest. `final`: failures that will be tried again by themselves do
+ * not count. */
 enum srv_settled { SRV_WAITING, SRV_SERVES, SRV_FAILED, SRV_MISSING };
 
 /* The models of "N model(s) did not become available: {...}". */

@@ -18,34 +18,95 @@ void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
     e->retry_at = 0;
     e->seen_since = 0;
     e->stable = false;
+    e->look_at = 0;
+    e->start_since = 0;
+    e->missing_since = 0;
+    e->told_unrest = false;
     srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
+}
+
+/* Why the directory cannot be taken is its version's reason not to be loaded; another listing that
+ * succeeds leads to another try. */
+static void cannot_take(struct srv_manager *m, const struct srv_managed *model,
+                        struct srv_managed_version *e, int64_t now, const struct rt_error *err)
+{
+    e->seen_since = 0;
+    e->stable = false;
+    if (err->code == RT_NOT_FOUND) { /* the next scan tells whether it is still wanted */
+        if (!e->missing_since)
+            e->missing_since = now;
+        if (now - e->missing_since < SECOND)
+            return;
+    }
+    e->at_load = (struct srv_fingerprint){0};
+    e->retry_at = RT_NEVER;
+    rt_mutex_lock(&m->mu);
+    e->final = true;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_set_state(m, e, SRV_END, err->code, rt_error_text(err));
+    RT_LOG(RT_LOG_ERROR, "{name: %s version: %lld} cannot be loaded: %s: %s", model->name,
+           (long long)e->version, rt_status_name(err->code), rt_error_text(err));
+}
+
+static void look_at_start(const struct srv_managed *model, struct srv_managed_version *e,
+                          const struct srv_fingerprint *f, int64_t now)
+{
+    if (!e->seen_since || !srv_fingerprint_eq(f, &e->seen)) {
+        e->seen = *f;
+        e->seen_since = now;
+    }
+    e->stable = srv_source_is_stable(f, e->seen_since, now, rt_wall_ns());
+    if (!e->stable && !e->told_unrest && now - e->start_since > UNREST_TOLD_S * SECOND) {
+        RT_LOG(RT_LOG_WARNING,
+               "{name: %s version: %lld} is not loaded yet: files in %s are still changing",
+               model->name, (long long)e->version, e->dir);
+        e->told_unrest = true;
+    }
+}
+
+/* Lists the version's directory, unless that was done a moment ago for its cost. */
+static bool list_entry(struct srv_managed_version *e, int64_t now, struct srv_fingerprint *f,
+                       enum rt_status *st, struct rt_error *err)
+{
+    if (now < e->look_at)
+        return false;
+    int64_t cost = rt_thread_cpu_ns();
+    *st = srv_source_fingerprint(e->dir, f, err);
+    cost = rt_thread_cpu_ns() - cost;
+    bool is_new = e->state == SRV_START && !*st;
+    int64_t pause = cost * (is_new ? LOOK_SHARE_NEW : LOOK_SHARE);
+    e->look_at = now + (pause < LOOK_MAX_S * SECOND ? pause : LOOK_MAX_S * SECOND);
+    return true;
 }
 
 void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
                            struct srv_managed_version *e, int64_t now)
 {
+    struct srv_fingerprint f;
+    struct rt_error err = {0};
+    enum rt_status st;
+
     if (!e->wanted || e->state == SRV_LOADING || e->state == SRV_UNLOADING)
         return;
     if (e->state == SRV_END && now >= e->retry_at) {
         srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
         e->retry_at = 0;
     }
-    struct srv_fingerprint f;
-    struct rt_error err = {0};
-    if (srv_source_fingerprint(e->dir, &f, &err)) {
-        if (e->state == SRV_START) {
-            e->seen_since = 0;
-            e->stable = false;
-        }
-        return; /* going away, or unreadable: the next scan tells */
-    }
+    if (e->state != SRV_START)
+        e->start_since = 0;
+    else if (!e->start_since)
+        e->start_since = now;
+    if (!list_entry(e, now, &f, &st, &err))
+        return;
+    if (!st)
+        e->missing_since = 0;
+    else if (e->state == SRV_START)
+        cannot_take(m, model, e, now, &err);
+    if (st)
+        return; /* what serves goes on, what has failed has its reason */
     switch (e->state) {
     case SRV_START:
-        if (!e->seen_since || !srv_fingerprint_eq(&f, &e->seen)) {
-            e->seen = f;
-            e->seen_since = now;
-        }
-        e->stable = srv_source_is_stable(&f, e->seen_since, now, rt_wall_ns());
+        look_at_start(model, e, &f, now);
         break;
     case SRV_END:
         if (srv_fingerprint_eq(&f, &e->at_load))

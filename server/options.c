@@ -197,8 +197,9 @@ static const struct row rows[] = {
     {"drain_delay_ms", INTEGER, OURS, AT(drain_delay_ms), "-1", NULL, -1, 600000,
      "after SIGTERM: not ready, but still accepting, for so long; -1: 5000 as process 1, else 0"},
     {"model_wait_seconds", INTEGER, OURS, AT(model_wait_seconds), "300", "5", 0, INT32_MAX,
-     "how long a configured model without a version keeps the server from being ready (as "
-     "tensorflow_model_server: from starting); 0: no limit"},
+     "how long a configured model that serves no version, for whatever reason, keeps the server "
+     "from being ready (as tensorflow_model_server: from starting, a load in progress excepted); "
+     "0: no limit"},
     {"total_model_memory_limit_bytes", BYTES, OURS, AT(total_model_memory_limit_bytes), "0", NULL,
      SIZE,
      "memory that all models may take by estimate; a version that does not fit is refused, one "

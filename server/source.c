@@ -8,11 +8,18 @@
 #include <sys/stat.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/map.h"
 #include "server/number.h"
 
-enum { MAX_DEPTH = 16, MAX_FILES = 200000, MAX_VERSIONS = 100000 };
+enum {
+    MAX_VERSIONS = 100000,
+    /* A version's directory that is larger or slower than this is refused. */
+    MAX_DEPTH = 16,
+    MAX_FILES = 50000,
+    MAX_SECONDS = 5,
+};
 
 /* ---- versions ---- */
 
@@ -130,6 +137,8 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 struct walk {
     struct rt_bytes lines; /* one entry after the other, in sorted order */
     struct srv_fingerprint *out;
+    size_t root;    /* length of the version's directory in each path */
+    int64_t end_ns; /* monotonic: a walk that lasts longer is given up */
     struct rt_error *err;
 };
 
@@ -144,65 +153,149 @@ static enum rt_status cannot_read(const struct walk *w, const char *path)
                    strerror(errno));
 }
 
-static enum rt_status walk(struct walk *w, const char *path, size_t root, int depth)
+static enum rt_status too_many(const struct walk *w, const char *path)
+{
+    return rt_fail(w->err, RT_INVALID_ARGUMENT, "%.*s: more than %d files and directories",
+                   (int)w->root, path, MAX_FILES);
+}
+
+struct names {
+    char **name;
+    int n, room;
+};
+
+static void names_clear(struct names *list)
+{
+    for (int i = 0; i < list->n; i++)
+        free(list->name[i]);
+    free(list->name);
+}
+
+static bool names_add(struct names *list, const char *name)
+{
+    if (list->n == list->room) {
+        int room = list->room ? list->room * 2 : 16;
+        char **more = realloc(list->name, (size_t)room * sizeof *more);
+        if (!more)
+            return false;
+        list->name = more;
+        list->room = room;
+    }
+    list->name[list->n] = strdup(name);
+    return list->name[list->n] && ++list->n;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The sorted entries of a directory, no more than the walk may still take. A directory that went
+ * away meanwhile has none. */
+static enum rt_status list(struct walk *w, const char *path, int depth, struct names *out)
+{
+    DIR *dir = opendir(path);
+    enum rt_status st = RT_OK;
+
+    if (!dir)
+        return depth && errno == ENOENT ? RT_OK : cannot_read(w, path);
+    errno = 0;
+    for (struct dirent *e; !st && (e = readdir(dir)); errno = 0) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if (w->out->n_files + out->n >= MAX_FILES)
+            st = too_many(w, path);
+        else if (!names_add(out, e->d_name))
+            st = rt_fail_memory(w->err, "a list of files", 0);
+    }
+    if (!st && errno)
+        st = cannot_read(w, path);
+    closedir(dir);
+    if (!st && out->n)
+        qsort(out->name, (size_t)out->n, sizeof *out->name, by_name);
+    return st;
+}
+
+/*
+ * What `path` is, behind links. False: it went away. *descends: a directory to walk into. A link to
+ * a directory is not: what lies inside of the version is walked by its own path (Kubernetes' ..data
+ * points beside itself, and a new target is another inode), and what lies outside, or above, is not
+ * the version's.
+ */
+static bool look(const char *path, int depth, struct stat *s, bool *descends)
+{
+    struct stat target;
+
+    if (depth ? lstat(path, s) : stat(path, s))
+        return false;
+    bool is_link = S_ISLNK(s->st_mode);
+    /* A link to nothing counts as what it is: most are of no concern to the model. */
+    if (is_link && stat(path, &target) == 0)
+        *s = target;
+    *descends = !is_link && S_ISDIR(s->st_mode);
+    return true;
+}
+
+static enum rt_status walk(struct walk *w, const char *path, int depth);
+
+static enum rt_status walk_into(struct walk *w, const char *path, int depth)
+{
+    struct names names = {0};
+    enum rt_status st;
+
+    if (depth == MAX_DEPTH)
+        return rt_fail(w->err, RT_INVALID_ARGUMENT, "%s: deeper than %d directories", path,
+                       MAX_DEPTH);
+    st = list(w, path, depth, &names);
+    for (int i = 0; i < names.n && !st; i++) {
+        size_t room = strlen(path) + strlen(names.name[i]) + 2;
+        char *child = malloc(room);
+        if (!child) {
+            st = rt_fail_memory(w->err, "a path", room);
+            break;
+        }
+        snprintf(child, room, "%s/%s", path, names.name[i]);
+        st = walk(w, child, depth + 1);
+        free(child);
+    }
+    names_clear(&names);
+    return st;
+}
+
+static enum rt_status walk(struct walk *w, const char *path, int depth)
 {
     struct stat s;
-    if (stat(path, &s)) {
-        /* A link to nothing counts as what it is: most are of no concern to the model. */
-        int why = errno;
-        bool leads_nowhere =
-            depth && (why == ENOENT || why == ELOOP) && lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
-        errno = why;
-        if (!leads_nowhere)
-            return cannot_read(w, path);
-    }
+    bool descends;
+
+    if (!look(path, depth, &s, &descends))
+        return depth && errno == ENOENT ? RT_OK : cannot_read(w, path);
     int64_t modified = time_ns(s.st_mtim), changed = time_ns(s.st_ctim);
     int64_t newest = modified > changed ? modified : changed;
     if (newest > w->out->newest_ns)
         w->out->newest_ns = newest;
     if (++w->out->n_files > MAX_FILES)
-        return rt_fail(w->err, RT_RESOURCE_EXHAUSTED, "%.*s: more than %d files", (int)root, path,
-                       MAX_FILES);
-    rt_bytes_addf(&w->lines, "%s %llx %llx %lld %lld %lld\n", path + root,
+        return too_many(w, path);
+    if (w->out->n_files % 256 == 0 && rt_now_ns() > w->end_ns)
+        return rt_fail(w->err, RT_INVALID_ARGUMENT,
+                       "%.*s: its files could not be listed within %d seconds", (int)w->root, path,
+                       MAX_SECONDS);
+    rt_bytes_addf(&w->lines, "%s %llx %llx %lld %lld %lld\n", path + w->root,
                   (unsigned long long)s.st_dev, (unsigned long long)s.st_ino, (long long)s.st_size,
                   (long long)modified, (long long)changed);
-    if (!S_ISDIR(s.st_mode)) {
-        w->out->bytes += S_ISREG(s.st_mode) ? s.st_size : 0;
-        return RT_OK;
-    }
-    if (depth == MAX_DEPTH)
-        return rt_fail(w->err, RT_INVALID_ARGUMENT, "%s: deeper than %d directories", path,
-                       MAX_DEPTH);
-    struct dirent **names;
-    int n = scandir(path, &names, NULL, alphasort);
-    if (n < 0)
-        return cannot_read(w, path);
-    enum rt_status st = RT_OK;
-    for (int i = 0; i < n; i++) {
-        const char *name = names[i]->d_name;
-        if (!st && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
-            size_t room = strlen(path) + strlen(name) + 2;
-            char *child = malloc(room);
-            if (child) {
-                snprintf(child, room, "%s/%s", path, name);
-                st = walk(w, child, root, depth + 1);
-                free(child);
-            } else
-                st = rt_fail_memory(w->err, "a path", room);
-        }
-        free(names[i]);
-    }
-    free(names);
-    return st;
+    w->out->bytes += S_ISREG(s.st_mode) ? s.st_size : 0;
+    return descends ? walk_into(w, path, depth) : RT_OK;
 }
 
 enum rt_status srv_source_fingerprint(const char *dir, struct srv_fingerprint *out,
                                       struct rt_error *err)
 {
-    struct walk w = {.out = out, .err = err};
+    struct walk w = {.out = out,
+                     .root = strlen(dir),
+                     .end_ns = rt_now_ns() + (int64_t)MAX_SECONDS * 1000000000,
+                     .err = err};
     memset(out, 0, sizeof *out);
     rt_bytes_init(&w.lines, (size_t)256 << 20);
-    enum rt_status st = walk(&w, dir, strlen(dir), 0);
+    enum rt_status st = walk(&w, dir, 0);
     if (!st && w.lines.failed)
         st = rt_fail_memory(err, "a fingerprint", w.lines.n);
     if (!st) {

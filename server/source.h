@@ -31,13 +31,18 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 
 /*
  * Stands for the sorted list of (path, device, inode, size, modification and change time) of
- * everything below a version's directory, behind resolved links.
+ * everything below a version's directory. The directory itself may be a link; below it links are
+ * resolved, but those to directories are not walked into.
  */
 struct srv_fingerprint {
     uint64_t a, b;
     int64_t newest_ns; /* wall clock: the latest modification or change */
     int64_t bytes, n_files;
 };
+/*
+ * NOT_FOUND: there is no such directory. UNAVAILABLE: it cannot be read. INVALID_ARGUMENT: more
+ * than 50,000 files, deeper than 16 directories, or listing it takes more than 5 seconds.
+ */
 enum rt_status srv_source_fingerprint(const char *dir, struct srv_fingerprint *out,
                                       struct rt_error *err);
 static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,

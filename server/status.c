@@ -3,25 +3,33 @@
 #include "runtime/base/clock.h"
 #include "server/manager_parts.h"
 
+/* The model has had --model_wait_seconds since it was configured. */
+static bool is_overdue(const struct srv_manager *m, const struct srv_managed *model)
+{
+    int64_t wait = m->server->options.model_wait_seconds;
+    return wait && rt_now_ns() - model->since > wait * SECOND;
+}
+
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why)
 {
-    int n_wanted = 0, n_failed = 0;
+    int n_wanted = 0, n_failed = 0, n_loading = 0;
     for (int i = 0; i < model->n_entries; i++) {
         const struct srv_managed_version *e = model->entries[i];
         if (e->state == SRV_AVAILABLE)
             return SRV_SERVES;
         n_wanted += e->wanted;
+        n_loading += e->state == SRV_LOADING;
         if (e->wanted && e->state == SRV_END && e->code && (e->final || !final)) {
             n_failed++;
             if (!*why)
                 *why = e;
         }
     }
-    if (n_wanted)
-        return n_failed == n_wanted ? SRV_FAILED : SRV_WAITING;
-    int64_t wait = m->server->options.model_wait_seconds;
-    return wait && rt_now_ns() - model->since > wait * SECOND ? SRV_MISSING : SRV_WAITING;
+    if (n_wanted && n_failed == n_wanted)
+        return SRV_FAILED;
+    /* A load takes its time; files that do not appear, or do not come to rest, are given up. */
+    return !n_loading && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
 const char *srv_state_name(enum srv_state s)
@@ -123,7 +131,7 @@ bool srv_is_ready(struct srv_manager *m)
         bool serving = serves(model);
         n_serving += serving;
         n_wanted += model->config != NULL;
-        n_waiting += model->is_initial && model->config && !serving &&
+        n_waiting += model->is_initial && model->config && !serving && !is_overdue(m, model) &&
                      srv_mgr_settled(m, model, false, &why) == SRV_WAITING;
     }
     bool ready = m->first_poll_done && !m->stopping && !n_waiting && (n_serving || !n_wanted);

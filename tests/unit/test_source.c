@@ -153,9 +153,86 @@ static void a_fingerprint_sees_behind_links(void **state)
     assert_int_equal(symlink(target, folder_path("m/1")), 0);
     assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
-    assert_int_equal(symlink(folder_path("m"), folder_path("m/round")), 0);
-    assert_fails(srv_source_fingerprint(folder_path("m"), &b, &err), RT_INVALID_ARGUMENT, &err,
-                 "deeper than");
+}
+
+/* Counts what a fingerprint of m/1 lists. */
+static int64_t listed(struct srv_fingerprint *f)
+{
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), f, &err), &err);
+    return f->n_files;
+}
+
+static void links_to_directories_are_not_walked_into(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {".", "..", "/", "../2", "../../elsewhere"};
+    struct srv_fingerprint f;
+    folder_write("m/1/saved_model.pb", "x");
+    folder_write("m/2/saved_model.pb", "x");
+    folder_write("elsewhere/deep/file", "x");
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        assert_int_equal(symlink(targets[i], folder_path("m/1/link")), 0);
+        assert_int_equal(listed(&f), 3);
+        assert_int_equal(f.bytes, 1);
+        assert_int_equal(unlink(folder_path("m/1/link")), 0);
+    }
+    char name[64], before[64] = ".";
+    for (int i = 0; i < 45; i++) { /* more links in a row than a path may have */
+        snprintf(name, sizeof name, "m/1/link%d", i);
+        assert_int_equal(symlink(before, folder_path(name)), 0);
+        snprintf(before, sizeof before, "link%d", i);
+    }
+    assert_int_equal(listed(&f), 47);
+}
+
+static void kubernetes_links_are_seen_through(void **state)
+{
+    (void)state;
+    struct srv_fingerprint a, b;
+    folder_write("m/1/..2024/saved_model.pb", "x");
+    folder_write("m/1/..2024/variables/variables.index", "y");
+    assert_int_equal(symlink("..2024", folder_path("m/1/..data")), 0);
+    assert_int_equal(symlink("..data/saved_model.pb", folder_path("m/1/saved_model.pb")), 0);
+    assert_int_equal(symlink("..data/variables", folder_path("m/1/variables")), 0);
+    listed(&a);
+    folder_write("m/1/..2024/variables/variables.index", "yy");
+    listed(&b);
+    assert_false(srv_fingerprint_eq(&a, &b));
+    folder_write("m/1/..2025/saved_model.pb", "x");
+    folder_write("m/1/..2025/variables/variables.index", "yy");
+    listed(&a);
+    assert_int_equal(symlink("..2025", folder_path("m/1/..new")), 0);
+    folder_rename("m/1/..new", "m/1/..data");
+    listed(&b);
+    assert_false(srv_fingerprint_eq(&a, &b));
+    /* The version itself lies behind the link. */
+    folder_write("v/..2024/1/saved_model.pb", "x");
+    assert_int_equal(symlink("..2024", folder_path("v/..data")), 0);
+    assert_int_equal(symlink("..data/1", folder_path("v/1")), 0);
+    assert_ok(srv_source_fingerprint(folder_path("v/1"), &a, &err), &err);
+    assert_int_equal(a.n_files, 2);
+}
+
+static void a_tree_that_is_too_large_or_too_deep_is_refused(void **state)
+{
+    (void)state;
+    struct srv_fingerprint f;
+    char path[200];
+    for (int i = 0, n = snprintf(path, sizeof path, "m/1"); i < 40; i++)
+        n += snprintf(path + n, sizeof path - (size_t)n, "/d");
+    folder_make(path);
+    assert_fails(srv_source_fingerprint(folder_path("m/1"), &f, &err), RT_INVALID_ARGUMENT, &err,
+                 "deeper than 16 directories");
+    folder_write("m/2/one", "");
+    char first[512], next[512];
+    snprintf(first, sizeof first, "%s", folder_path("m/2/one"));
+    size_t n = strlen(first);
+    for (int i = 0; i < 50000; i++) {
+        snprintf(next, sizeof next, "%.*s%d", (int)n - 3, first, i);
+        assert_int_equal(symlink("nowhere", next), 0);
+    }
+    assert_fails(srv_source_fingerprint(folder_path("m/2"), &f, &err), RT_INVALID_ARGUMENT, &err,
+                 "m/2: more than 50000 files and directories");
 }
 
 static void files_are_stable_when_they_rest_or_are_old(void **state)
@@ -181,6 +258,9 @@ int main(void)
         TEST(a_fingerprint_changes_with_anything_below_the_directory),
         TEST(a_link_to_nothing_is_seen_and_no_hindrance),
         TEST(a_fingerprint_sees_behind_links),
+        TEST(links_to_directories_are_not_walked_into),
+        TEST(kubernetes_links_are_seen_through),
+        TEST(a_tree_that_is_too_large_or_too_deep_is_refused),
         TEST(files_are_stable_when_they_rest_or_are_old),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,132 @@
+"""Directories of versions that hold links, too much, or never come to rest: what can be served is,
+what cannot is refused with its reason, and no other model waits for it."""
+import os
+import shutil
+import threading
+import time
+
+import small_models
+
+from support import SLOW, Case, Server, wait_for
+
+PLUS_3, PLUS_2 = "half_plus_two/1", "half_plus_two/2"
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class BadTrees(Case):
+    def serve(self, *flags):
+        """Serves every directory below models/, beside a good one."""
+        self.put("models/good/1")
+        return Server(f"--models={self.path('models')}", *flags)
+
+    def refused(self, server, model, words):
+        wait_for(lambda: server.state(model, 1) == "END", f"{model}'s refusal", 30 * SLOW)
+        self.assertIn(words, server.states(model)[1][1])
+        self.assertIn(f"{{name: {model} version: 1}} cannot be loaded: ", server.log())
+        self.assertIn(words, server.log())
+        self.assertEqual(server.get("/readyz")[0], 200)
+        self.assertEqual(server.predict("good", [1.0]), [2.5])
+
+    def test_links_to_directories_hold_no_version(self):
+        targets = {"self": ".", "above": "..", "root": "/", "far": "../../..", "loop": "loop",
+                   "nothing": "nowhere"}
+        for model, target in targets.items():
+            self.put(f"models/{model}/1", PLUS_3)
+            os.symlink(target, self.path("models", model, "1", "loop"))
+        self.put("models/chain/1", PLUS_3)
+        for i in range(45):
+            os.symlink(f"link{i - 1}" if i else ".",
+                       self.path("models", "chain", "1", f"link{i}"))
+        with self.serve() as server:
+            for model in [*targets, "chain"]:
+                wait_for(lambda m=model: server.state(m, 1) == "AVAILABLE", model, 30 * SLOW)
+                self.assertEqual(server.predict(model, [1.0]), [3.5])
+            self.assertEqual(server.get("/readyz")[0], 200)
+
+    def test_files_behind_kubernetes_links_are_served(self):
+        """A ConfigMap as the version's directory: ..data leads to a directory of one time."""
+        for name, source in (("..2024", PLUS_3), ("..2025", PLUS_2)):
+            self.put(f"models/m/.new/{name}", source)
+        os.symlink("..2024", self.path("models/m/.new/..data"))
+        for name in ("saved_model.pb", "variables"):
+            os.symlink(f"..data/{name}", self.path("models/m/.new", name))
+        os.rename(self.path("models/m/.new"), self.path("models/m/1"))
+        with self.serve() as server:
+            wait_for(lambda: server.state("m", 1) == "AVAILABLE", "the version")
+            self.assertEqual(server.predict("m", [1.0]), [3.5])
+            os.symlink("..2025", self.path("models/m/1/..tmp"))
+            os.rename(self.path("models/m/1/..tmp"), self.path("models/m/1/..data"))
+            wait_for(lambda: "was changed while it is being served" in server.log(), "the change")
+
+    def test_a_tree_that_is_too_deep_is_refused_until_it_is_mended(self):
+        self.put("models/deep/1", PLUS_3)
+        os.makedirs(self.path("models/deep/1", *["d"] * 40))
+        with self.serve("--model_wait_seconds=2") as server:
+            self.refused(server, "deep", "deeper than 16 directories")
+            shutil.rmtree(self.path("models/deep/1/d"))
+            wait_for(lambda: server.state("deep", 1) == "AVAILABLE", "another try")
+
+    def test_a_tree_of_too_many_files_is_refused_and_costs_little(self):
+        self.put("models/wide/1", PLUS_3)
+        os.makedirs(self.path("models/wide/1/many"))
+        for i in range(60000):
+            os.symlink("x", self.path("models/wide/1/many") + f"/{i}")
+        with self.serve() as server:
+            self.refused(server, "wide", "more than 50000 files and directories")
+            start, used = time.monotonic(), cpu_seconds(server.process.pid)
+            time.sleep(5)
+            share = ((cpu_seconds(server.process.pid) - used) / (time.monotonic() - start))
+            print(f"an idle server beside a tree of 60,000 files: {100 * share:.2f} % of a core")
+            self.assertLess(share, 0.025 * SLOW)
+
+    def test_a_version_that_is_a_link_to_nothing_waits_for_it(self):
+        os.makedirs(self.path("models/later"))
+        os.symlink(self.path("elsewhere"), self.path("models/later/1"))
+        with self.serve() as server:
+            self.refused(server, "later", "No such file or directory")
+            self.put("elsewhere", PLUS_3)
+            wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target")
+
+    def test_a_version_that_cannot_be_read_tells_why(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may read what nobody may")
+        self.put("models/closed/1", PLUS_3)
+        os.chmod(self.path("models/closed/1"), 0)
+        with self.serve() as server:
+            self.refused(server, "closed", "Permission denied")
+            os.chmod(self.path("models/closed/1"), 0o755)
+            wait_for(lambda: server.state("closed", 1) == "AVAILABLE", "its permission")
+
+    def test_a_version_that_never_rests_keeps_nobody_waiting(self):
+        self.put("models/restless/1", PLUS_3)
+        stop = threading.Event()
+
+        def write():
+            while not stop.wait(0.05):
+                self.write("models/restless/1/log", str(time.monotonic()))
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            with self.serve("--model_wait_seconds=2") as server:
+                wait_for(lambda: server.get("/readyz")[0] == 200, "readiness", 30 * SLOW)
+                self.assertEqual(server.state("restless", 1), "START")
+                wait_for(lambda: "restless/1 are still changing" in server.log(), "the log line")
+                stop.set()
+                wait_for(lambda: server.state("restless", 1) == "AVAILABLE", "the version")
+        finally:
+            stop.set()
+            writer.join()
+
+    def test_a_load_without_end_keeps_nobody_waiting(self):
+        small_models.write_endless(self.path("models/endless/1"))
+        with self.serve("--model_wait_seconds=2") as server:
+            wait_for(lambda: server.state("endless", 1) == "LOADING", "the load")
+            wait_for(lambda: server.get("/readyz")[0] == 200, "readiness", 30 * SLOW)
+            self.assertEqual(server.state("endless", 1), "LOADING")
+            shutil.rmtree(self.path("models/endless"))
