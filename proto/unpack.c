@@ -1,5 +1,7 @@
 #include "proto/unpack.h"
 
+#include <stdlib.h>
+
 #include "proto/wire.h"
 
 enum verdict { FINE, TOO_DEEP, IN_PIECES, TOO_LARGE, BROKEN };
@@ -84,10 +86,29 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
     return more < 0 ? BROKEN : FINE;
 }
 
+/* protobuf-c says NULL to a malformed message and for want of memory alike: `arg`, a bool, tells.
+ */
+static void *allocate(void *arg, size_t n)
+{
+    void *p = malloc(n);
+    if (!p)
+        *(bool *)arg = true;
+    return p;
+}
+
+static void give_back(void *arg, void *p)
+{
+    (void)arg;
+    free(p);
+}
+
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err)
 {
     struct look l = {.left = PB_FREE_BYTES};
+    bool no_memory = false;
+    ProtobufCAllocator allocator = {
+        .alloc = allocate, .free = give_back, .allocator_data = &no_memory};
     void *m = NULL;
 
     l.left += bytes.n < SIZE_MAX / PB_MAX_GROWTH / 2 ? bytes.n * PB_MAX_GROWTH : SIZE_MAX / 2;
@@ -106,12 +127,14 @@ void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const
                 what, d->short_name, bytes.n, PB_MAX_GROWTH);
         return NULL;
     case FINE:
-        m = protobuf_c_message_unpack(d, NULL, bytes.n, bytes.p);
+        m = protobuf_c_message_unpack(d, &allocator, bytes.n, bytes.p);
         break;
     case BROKEN:
         break;
     }
-    if (!m)
+    if (no_memory)
+        rt_fail_memory(err, what, bytes.n);
+    else if (!m)
         rt_fail(err, RT_INVALID_ARGUMENT, "%s: not a %s", what, d->name);
     return m;
 }

@@ -28,11 +28,16 @@ enum {
 
 /*
  * The message, to be freed by pb_free. NULL: err says why (INVALID_ARGUMENT: malformed, or beyond a
- * limit; `what` names the bytes: "saved_model.pb"). Strings end in NUL but may hold any other
- * bytes. Time and memory are proportional to bytes.n.
+ * limit; RESOURCE_EXHAUSTED: out of memory; `what` names the bytes: "saved_model.pb"). Strings end
+ * in NUL but may hold any other bytes. Time and memory are proportional to bytes.n.
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);
 void pb_free(void *message); /* NULL is fine */
+/* The status of a pb_unpack that gave NULL: `malformed`, unless it was memory that it lacked. */
+static inline enum rt_status pb_unpack_failed(const struct rt_error *err, enum rt_status malformed)
+{
+    return err && err->code == RT_RESOURCE_EXHAUSTED ? RT_RESOURCE_EXHAUSTED : malformed;
+}
 
 #endif

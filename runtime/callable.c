@@ -172,8 +172,10 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     if (spec->is_load)
         rt_bytes_addc(&key, '\1');
     if (key.failed) {
+        enum rt_status failed = rt_bytes_fail(&key, "a call's name", err, RT_INVALID_ARGUMENT,
+                                              "too many feeds and fetches");
         rt_bytes_clear(&key);
-        return rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");
+        return failed;
     }
     rt_mutex_lock(&s->mu);
     struct rt_callable *c = rt_map_getn(&s->callables, key.p, key.n);

@@ -77,7 +77,7 @@ static enum rt_status read_header(struct rt_checkpoint *c, struct rt_span value,
     Tensorflow__BundleHeaderProto *h =
         pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
     if (!h)
-        return RT_DATA_LOSS;
+        return pb_unpack_failed(err, RT_DATA_LOSS);
     c->is_swapped = h->endianness != TENSORFLOW__BUNDLE_HEADER_PROTO__ENDIANNESS__LITTLE;
     if (h->version && h->version->min_consumer > 1)
         st = rt_fail(err, RT_UNIMPLEMENTED, "needs a reader of version %d, this is 1",
@@ -188,7 +188,7 @@ static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span val
     e->pub.name = name;
     Tensorflow__BundleEntryProto *p =
         pb_unpack(&tensorflow__bundle_entry_proto__descriptor, value, "entry", err);
-    st = p ? fill_entry(c, e, p, err) : RT_DATA_LOSS;
+    st = p ? fill_entry(c, e, p, err) : pb_unpack_failed(err, RT_DATA_LOSS);
     pb_free(p);
     if (st) {
         rt_fail_prefix(err, "entry \"%s\": ", name);
@@ -747,8 +747,11 @@ static enum rt_status part_entry(const struct rt_checkpoint *c, const struct ent
 
     rt_bytes_init(&key, 1 << 21);
     rt_slice_key(&key, whole->key, part);
+    const bool no_memory = key.no_memory;
     *out = key.failed ? NULL : find(c, rt_span_of(key.p, key.n));
     rt_bytes_clear(&key);
+    if (no_memory)
+        return rt_fail_memory(err, "a part's name", 0);
     rt_slice_resolve(&full, whole->pub.shape.rank, whole->pub.shape.dim);
     int64_t n = rt_count(full.rank, full.length);
     if (!*out)

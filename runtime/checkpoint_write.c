@@ -320,7 +320,8 @@ static enum rt_status add_tensor(struct index *x, struct data_file *f, const cha
     } else {
         rt_bytes_adds(&key, name);
     }
-    st = key.failed ? rt_fail(err, RT_INVALID_ARGUMENT, "a name of %zu bytes", strlen(name))
+    st = key.failed ? rt_bytes_fail(&key, "a name", err, RT_INVALID_ARGUMENT, "a name of %zu bytes",
+                                    strlen(name))
                     : put_tensor(f, t, &e.crc32c, err);
     e.size = f->n - e.offset;
     if (!st)
@@ -401,7 +402,7 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
         Tensorflow__BundleHeaderProto *h =
             pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
         if (!h)
-            return RT_DATA_LOSS;
+            return pb_unpack_failed(err, RT_DATA_LOSS);
         m->n_shards = h->num_shards;
         if (h->num_shards < 1 || h->num_shards > 10000 || h->endianness)
             st = rt_fail(err, RT_DATA_LOSS, "%d shards, byte order %d", (int)h->num_shards,
@@ -414,7 +415,7 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
     Tensorflow__BundleEntryProto *e =
         pb_unpack(&tensorflow__bundle_entry_proto__descriptor, value, "entry", err);
     if (!e)
-        return RT_DATA_LOSS;
+        return pb_unpack_failed(err, RT_DATA_LOSS);
     if (e->n_slices) {
         e->shard_id = 0;
         st = index_add_sliced(&m->x, key, e, err);

@@ -32,7 +32,7 @@ enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, stru
 {
     void *message = pb_unpack(type, bytes, what, err);
     memcpy(out, &message, sizeof message);
-    return message ? RT_OK : err ? err->code : RT_INVALID_ARGUMENT;
+    return message ? RT_OK : pb_unpack_failed(err, RT_INVALID_ARGUMENT);
 }
 
 enum rt_status im_name_node(struct im_build *b, const char *name, const struct rt_schema *s,

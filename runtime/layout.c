@@ -42,10 +42,11 @@ static size_t find_gap(struct rt_extent *const *placed, int n, const struct rt_e
 
 size_t rt_layout_place(struct rt_extent *e, int n)
 {
-    struct rt_extent **order = malloc(((size_t)n + 1) * 2 * sizeof(void *)), **placed = order + n;
+    struct rt_extent **order = malloc(((size_t)n + 1) * 2 * sizeof(void *));
     size_t total = 0;
     if (!order)
         return SIZE_MAX;
+    struct rt_extent **placed = order + n;
     for (int i = 0; i < n; i++) {
         if (e[i].bytes > SIZE_MAX / 2 / ((size_t)n + 1) - 64) {
             free(order);

@@ -300,7 +300,7 @@ static enum rt_status read_assets(struct reading *r, const Tensorflow__MetaGraph
             pb_unpack(&tensorflow__asset_file_def__descriptor,
                       rt_span_of(any->value.data, any->value.len), "an asset of the model", r->err);
         if (!a)
-            return RT_INVALID_ARGUMENT;
+            return pb_unpack_failed(r->err, RT_INVALID_ARGUMENT);
         read_asset(r, a, &assets[i], &ok);
         pb_free(a);
     }
@@ -387,7 +387,7 @@ static enum rt_status read_meta_graph(struct reading *r, struct rt_span bytes,
     g = pb_unpack(&tensorflow__meta_graph_def__descriptor, rt_span_of(rest.p, rest.n),
                   "saved_model.pb", r->err);
     if (!g) {
-        st = RT_INVALID_ARGUMENT;
+        st = pb_unpack_failed(r->err, RT_INVALID_ARGUMENT);
         goto out;
     }
     st = read_signatures(r, g, out);

@@ -151,13 +151,15 @@ static enum rt_status read_entries(struct reader *r, struct rt_span block, struc
     while (block.n) {
         if (!next_entry(&block, &r->key, &value))
             return rt_fail(err, RT_DATA_LOSS, "an entry with bad lengths");
+        if (r->key.failed)
+            return rt_fail_memory(err, "a key", r->key.n);
         struct rt_span key = rt_span_of(r->key.p, r->key.n);
         if (r->any && compare(key, rt_span_of(r->last.p, r->last.n)) <= 0)
             return rt_fail(err, RT_DATA_LOSS, "keys out of order");
         r->any = true;
         r->last.n = 0;
         rt_bytes_add(&r->last, key.p, key.n);
-        if (r->key.failed || r->last.failed)
+        if (r->last.failed)
             return rt_fail_memory(err, "a key", key.n);
         st = r->each(r->arg, key, value, err);
         if (st)
@@ -223,6 +225,8 @@ enum rt_status rt_sstable_read(struct rt_span file,
     for (struct rt_span rest = index.entries; rest.n && st == RT_OK;) {
         if (!next_entry(&rest, &index_key, &value) || !handle(&value, &h))
             st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
+        else if (index_key.failed)
+            st = rt_fail_memory(err, "a key", index_key.n);
         else
             st = read_block(&r, file, h, err);
     }

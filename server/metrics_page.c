@@ -24,10 +24,15 @@ struct page {
     struct rt_bytes labels; /* of the sample being written */
 };
 
+static const char *labels_of(const struct page *p)
+{
+    return srv_text_labels(&p->labels, p->out);
+}
+
 /* In seconds. */
 static void times(struct page *p, const char *name, const struct srv_times *t)
 {
-    srv_text_histogram(p->out, name, p->labels.p, &srv_scale_time, 1e-6, t->n,
+    srv_text_histogram(p->out, name, labels_of(p), &srv_scale_time, 1e-6, t->n,
                        (double)srv_count_of(&t->sum_ns) / 1e3);
 }
 
@@ -38,7 +43,7 @@ static const struct srv_request_cells *cells_of(const struct srv_version_metrics
 
 static void start_labels(struct page *p, const char *model)
 {
-    p->labels.n = 0;
+    srv_text_begin_labels(&p->labels);
     srv_text_label(&p->labels, true, "model", model);
 }
 
@@ -66,7 +71,7 @@ static void requests_of_version(struct page *p, const struct srv_version_metrics
                         continue;
                     request_labels(p, v, s, api, net);
                     srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
-                    rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", p->labels.p,
+                    rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", labels_of(p),
                                   n);
                 }
 }
@@ -88,7 +93,7 @@ static void unmade_of_model(struct page *p, const struct srv_model_metrics *mode
                 srv_text_label(&p->labels, false, "entrypoint",
                                srv_metrics_entrypoint(p->server, net));
                 srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
-                rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", p->labels.p, n);
+                rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", labels_of(p), n);
             }
 }
 
@@ -152,17 +157,17 @@ static void own_runs(struct page *p)
                 total += srv_count_of(&v->runs[w].sizes[i]);
             if (i < SRV_N_SIZES - 1)
                 rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"%d\"} %" PRIu64 "\n",
-                              p->labels.p, 1 << i, total);
+                              labels_of(p), 1 << i, total);
             else
                 rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n",
-                              p->labels.p, total);
+                              labels_of(p), total);
         }
         for (int w = 0; w < n; w++)
             rows += srv_count_of(&v->runs[w].rows);
         rt_bytes_addf(p->out,
                       "slipway_batch_rows_sum{%s} %" PRIu64
                       "\nslipway_batch_rows_count{%s} %" PRIu64 "\n",
-                      p->labels.p, rows, p->labels.p, total);
+                      labels_of(p), rows, labels_of(p), total);
     }
 }
 
@@ -175,7 +180,7 @@ static void loads(struct page *p)
         rt_bytes_addf(p->out,
                       "slipway_model_loads_total{%s,result=\"ok\"} %" PRIu64
                       "\nslipway_model_loads_total{%s,result=\"failed\"} %" PRIu64 "\n",
-                      p->labels.p, srv_count_of(&model->loads_ok), p->labels.p,
+                      labels_of(p), srv_count_of(&model->loads_ok), labels_of(p),
                       srv_count_of(&model->loads_failed));
     }
     srv_text_family(p->out, "slipway_model_load_duration_seconds", "histogram",
@@ -193,9 +198,9 @@ static void events(struct page *p)
         const struct rt_map_entry *e = &p->m->events.entry[i];
         if (!e->key)
             continue;
-        p->labels.n = 0;
+        srv_text_begin_labels(&p->labels);
         srv_text_label(&p->labels, true, "event", e->key);
-        rt_bytes_addf(p->out, "slipway_events_total{%s} %" PRIu64 "\n", p->labels.p,
+        rt_bytes_addf(p->out, "slipway_events_total{%s} %" PRIu64 "\n", labels_of(p),
                       *(const uint64_t *)e->value);
     }
 }
@@ -209,20 +214,25 @@ static void states(struct page *p)
     srv_text_family(
         p->out, "slipway_model_state", "gauge",
         "1 for the state that a version is in: START, LOADING, AVAILABLE, UNLOADING, END.");
-    if (!arena || !p->server->manager ||
-        srv_status_models(p->server->manager, arena, &models, &n_models))
+    if (!arena ||
+        (p->server->manager && srv_status_models(p->server->manager, arena, &models, &n_models))) {
+        rt_bytes_no_memory(p->out);
         n_models = 0;
+    }
     for (int i = 0; i < n_models; i++) {
         struct srv_version_status *v;
         int n = 0;
-        if (srv_status_of(p->server->manager, rt_span_str(models[i]), false, 0, arena, &v, &n,
-                          NULL))
+        enum rt_status st = srv_status_of(p->server->manager, rt_span_str(models[i]), false, 0,
+                                          arena, &v, &n, NULL);
+        if (st == RT_RESOURCE_EXHAUSTED)
+            rt_bytes_no_memory(p->out);
+        if (st)
             continue;
         for (int k = 0; k < n; k++) {
             start_labels(p, models[i]);
             srv_text_label_int(&p->labels, "version", v[k].version);
             srv_text_label(&p->labels, false, "state", srv_state_name(v[k].state));
-            rt_bytes_addf(p->out, "slipway_model_state{%s} 1\n", p->labels.p);
+            rt_bytes_addf(p->out, "slipway_model_state{%s} 1\n", labels_of(p));
         }
     }
     rt_arena_free(arena);
@@ -256,7 +266,7 @@ static int64_t of_version(const struct figures *f, enum of_version what)
     return 0;
 }
 
-/* The versions in the map's order; NULL: out of memory, and the page does without. */
+/* The versions in the map's order; NULL: out of memory. */
 static struct figures *figures_of(const struct srv_map *map, int n)
 {
     struct figures *all = calloc((size_t)n + 1, sizeof *all), *f = all;
@@ -276,7 +286,8 @@ static void versions(struct page *p, const char *name, const char *help, const s
     for (int i = 0; all && i < n; i++) {
         start_labels(p, all[i].model);
         srv_text_label_int(&p->labels, "version", all[i].v->version);
-        rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, p->labels.p, of_version(&all[i], what));
+        rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, labels_of(p),
+                      of_version(&all[i], what));
     }
 }
 
@@ -312,6 +323,8 @@ static void gauges(struct page *p)
     gauge(p, "slipway_models_loaded", "Models of which a version answers.", n_models);
     gauge(p, "slipway_versions_loaded", "Versions that answer.", n_versions);
     struct figures *all = figures_of(p->map, n_versions);
+    if (!all)
+        rt_bytes_no_memory(p->out); /* a page without them would say that there are none */
     versions(p, "slipway_queue_requests", "Requests that wait for a worker.", all, n_versions,
              QUEUED);
     versions(p, "slipway_model_weight_bytes", "Bytes of a version's weights in its files.", all,

@@ -24,7 +24,7 @@ struct page {
 
 static void start(struct page *p, const char *key, const char *value)
 {
-    p->labels.n = 0;
+    srv_text_begin_labels(&p->labels);
     srv_text_label(&p->labels, true, key, value);
 }
 
@@ -35,7 +35,7 @@ static void more(struct page *p, const char *key, const char *value)
 
 static const char *labels_of(const struct page *p)
 {
-    return p->labels.n && !p->labels.failed ? p->labels.p : "";
+    return srv_text_labels(&p->labels, p->out);
 }
 
 static void sample(struct page *p, const char *name, uint64_t value)
@@ -143,7 +143,7 @@ static void of_threads(struct page *p, const char *name, size_t member,
     for (int i = 0; i < p->n_threads; i++)
         n += add_histogram(&sum, (const void *)((const char *)&p->m->threads[i] + member));
     type(p, name, "histogram");
-    p->labels.n = 0;
+    srv_text_begin_labels(&p->labels);
     if (label)
         srv_text_label(&p->labels, true, label, "");
     if (n)

@@ -56,6 +56,19 @@ void srv_text_label_int(struct rt_bytes *out, const char *key, int64_t value)
     rt_bytes_addf(out, ",%s=\"%" PRId64 "\"", key, value);
 }
 
+void srv_text_begin_labels(struct rt_bytes *labels)
+{
+    labels->n = 0;
+    labels->failed = labels->no_memory = false;
+}
+
+const char *srv_text_labels(const struct rt_bytes *labels, struct rt_bytes *out)
+{
+    if (labels->no_memory)
+        rt_bytes_no_memory(out);
+    return labels->n && !labels->failed ? labels->p : "";
+}
+
 void srv_text_histogram(struct rt_bytes *out, const char *name, const char *labels,
                         const struct srv_scale *scale, double unit, const _Atomic uint64_t *n,
                         double sum)

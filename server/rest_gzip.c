@@ -25,8 +25,12 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         size_t before = out.room, step = out.room ? out.room : 4096;
         if (step > out.limit - out.n)
             step = out.limit - out.n;
-        if (step == 0 || !rt_bytes_reserve(&out, step)) {
+        if (step == 0) { /* it is larger than a body may be */
             zr = Z_BUF_ERROR;
+            break;
+        }
+        if (!rt_bytes_reserve(&out, step)) {
+            st = rt_fail_memory(&r->err, "the request's body, inflated,", out.n + step);
             break;
         }
         if (out.room > before && !srv_rest_charge(r, out.room - before)) {
@@ -39,7 +43,9 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         z.next_out = (Bytef *)(out.p + out.n);
         z.avail_out = room > UINT32_MAX ? UINT32_MAX : (uInt)room;
         uInt had = z.avail_out;
-        zr = inflate(&z, Z_NO_FLUSH);
+        zr = inflate(&z, Z_NO_FLUSH); /* allocates its window when it is called first */
+        if (zr == Z_MEM_ERROR)
+            st = rt_fail_memory(&r->err, "a compressed body", r->body.n);
         out.n += had - z.avail_out;
     }
     inflateEnd(&z);

@@ -184,8 +184,12 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *ve
     req->stage = STAGE_READING;
     /* MHD's own spelling outlives the request; it is ours to keep only until the answer. */
     r->method = rt_arena_strdup(r->arena, method);
-    if (!r->method)
+    if (!r->method) {
         r->method = "?";
+        srv_rest_fail(r, rt_fail_memory(&r->err, "a request", strlen(method)));
+        req->close = true;
+        return true;
+    }
     MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_header, req);
     if (req->tells_id && !r->id[0])
         make_id(req);

@@ -76,7 +76,8 @@ bool srv_rest_inference(struct srv_rest_request *r,
                         enum rt_status (*decode)(struct srv_rest_request *r),
                         void (*done)(struct srv_job *job));
 /* Replaces the body by what it holds compressed. As in TensorFlow Serving whatever is wrong with
- * it, its size included, leaves an empty body. Any thread. */
+ * it, its size included, leaves an empty body; a failure is only ever for want of memory. Any
+ * thread. */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r);
 
 /* Any thread: the job is over and the answer set; the loop sends it. */

@@ -179,7 +179,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
                   : &tensorflow__serving__saved_model_bundle_source_adapter_config__descriptor,
         rt_span_of(any->value.data, any->value.len), "--platform_config_file", err);
     if (!m)
-        return RT_INVALID_ARGUMENT;
+        return pb_unpack_failed(err, RT_INVALID_ARGUMENT);
     bundle_message nothing; /* all at its defaults */
     tensorflow__serving__session_bundle_config__init(&nothing);
     const bundle_message *bundle =

@@ -554,7 +554,7 @@ static void *unpack(const ProtobufCMessageDescriptor *d, struct rt_span message,
 {
     void *m = pb_unpack(d, message, "the answer", err);
     if (!m)
-        err->code = RT_DATA_LOSS;
+        err->code = pb_unpack_failed(err, RT_DATA_LOSS);
     return m;
 }
 

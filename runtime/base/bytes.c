@@ -16,7 +16,19 @@ void rt_bytes_clear(struct rt_bytes *b)
     free(b->p);
     b->p = NULL;
     b->n = b->room = 0;
-    b->failed = false;
+    b->failed = b->no_memory = false;
+}
+
+enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct rt_error *err,
+                             enum rt_status code, const char *fmt, ...)
+{
+    va_list ap;
+    if (b->no_memory)
+        return rt_fail_memory(err, what, b->n);
+    va_start(ap, fmt);
+    rt_vfail(err, code, fmt, ap);
+    va_end(ap);
+    return code;
 }
 
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
@@ -37,12 +49,12 @@ bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
     /* Where doubling is too much, what is needed may still do. */
     if (b->may_grow && !b->may_grow(b->grow_arg, b->room, room) &&
         (room == need || !b->may_grow(b->grow_arg, b->room, room = need))) {
-        b->failed = true;
+        b->failed = b->no_memory = true;
         return false;
     }
     char *p = realloc(b->p, room);
     if (!p) {
-        b->failed = true;
+        b->failed = b->no_memory = true;
         return false;
     }
     b->p = p;

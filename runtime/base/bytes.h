@@ -18,6 +18,7 @@ struct rt_bytes {
     char *p; /* always ends in a NUL that n does not count, once anything was appended */
     size_t n, room, limit;
     bool failed;
+    bool no_memory; /* why: there was none; else the limit */
     /* NULL, or asked before the memory grows from `room` to `wanted` bytes: false is as out of
      * memory. It may be asked again with less. */
     bool (*may_grow)(void *arg, size_t room, size_t wanted);
@@ -27,6 +28,15 @@ struct rt_bytes {
 void rt_bytes_init(struct rt_bytes *b, size_t limit);
 void rt_bytes_clear(struct rt_bytes *b); /* frees; keeps the limit and may_grow */
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more);
+/* As if an appending call had found no memory. */
+static inline void rt_bytes_no_memory(struct rt_bytes *b)
+{
+    b->failed = b->no_memory = true;
+}
+/* The status of what has failed: RESOURCE_EXHAUSTED for want of memory for `what`, else `code`,
+ * said by the format. */
+enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct rt_error *err,
+                             enum rt_status code, const char *fmt, ...) RT_PRINTF(5, 6);
 void rt_bytes_add(struct rt_bytes *b, const void *p, size_t n);
 void rt_bytes_addc(struct rt_bytes *b, char c);
 void rt_bytes_adds(struct rt_bytes *b, const char *s);
