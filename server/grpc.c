@@ -93,6 +93,8 @@ static void *run_loop(void *arg)
             e = grpc_completion_queue_next(loop->cq, zero, NULL);
         }
         look_at_watchers(loop);
+        if (loop->n_unposted)
+            srv_grpc_post_again(loop);
         srv_net_end(&loop->net);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;

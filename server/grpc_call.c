@@ -65,7 +65,10 @@ void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
     grpc_call_error e;
 
     if (!c) {
-        RT_LOG(RT_LOG_ERROR, "gRPC: out of memory for a call");
+        if (!loop->n_unposted++)
+            RT_LOG(RT_LOG_ERROR, "gRPC: out of memory for a call");
+        loop->unposted[method ? SRV_GRPC_MAX_PORTS + (method - srv_grpc_methods)
+                              : port - g->ports]++;
         return;
     }
     c->port = port;
@@ -86,6 +89,21 @@ void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
         RT_LOG(RT_LOG_ERROR, "gRPC: cannot ask for a call: %s", grpc_call_error_to_string(e));
         grpc_metadata_array_destroy(&c->metadata);
         srv_grpc_free_call(c);
+    }
+}
+
+void srv_grpc_post_again(struct srv_grpc_loop *loop)
+{
+    const int n_slots = (int)(sizeof loop->unposted / sizeof *loop->unposted);
+
+    for (int i = 0; i < n_slots && loop->n_unposted; i++) {
+        bool by_method = i >= SRV_GRPC_MAX_PORTS;
+        int n = loop->unposted[i];
+        loop->unposted[i] = 0;
+        loop->n_unposted -= n;
+        while (n-- > 0)
+            srv_grpc_post(loop, &loop->grpc->ports[by_method ? 0 : i],
+                          by_method ? &srv_grpc_methods[i - SRV_GRPC_MAX_PORTS] : NULL);
     }
 }
 
@@ -384,6 +402,12 @@ void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
     grpc_op ops[2];
     size_t n = 0, len = 0;
 
+    if (message->failed) { /* no message, rather than an empty one */
+        rt_bytes_clear(message);
+        rt_fail_memory(&c->err, "the response", message->limit);
+        srv_stream_end(c, c->err.code, rt_error_text(&c->err));
+        return;
+    }
     char *p = rt_bytes_take(message, &len);
     grpc_byte_buffer *buffer = message_of(p, len);
     c->n_out += len;

@@ -162,7 +162,8 @@ void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_sta
 /* False: refused, and answered so. A stream does not hold up draining. */
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
-/* One message; takes the bytes. Not while is_sending. */
+/* One message; takes the bytes. Where they have failed, the stream ends so. Not while is_sending.
+ */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* the server is: streams should end */
 /* Asks for the next message: `handle` gets it. Empties the arena. */

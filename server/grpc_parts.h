@@ -27,6 +27,8 @@
 #include "server/grpc.h"
 #include "server/grpc_call.h"
 
+enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2 };
+
 struct srv_grpc_loop {
     struct srv_net net; /* first */
     struct srv_grpc *grpc;
@@ -39,6 +41,10 @@ struct srv_grpc_loop {
     struct srv_call *watchers; /* streams with `look` */
     int n_streams;
     int64_t watched_ns;
+    /* Calls that could not be posted for want of memory, by catch-all port, then by method: posted
+     * again in each turn, for a kind without posted calls would never be answered again. */
+    int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
+    int n_unposted; /* their sum */
 };
 
 enum { SRV_MAX_LISTEN = 16 };
@@ -60,8 +66,6 @@ struct srv_listener {
     pthread_t thread;
     bool is_running;
 };
-
-enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2 };
 
 /* One server of the core, with addresses of its own: that of --port and --grpc_socket_path, and
  * beside it that of --admin_address and --admin_socket. */
@@ -87,9 +91,12 @@ struct srv_grpc {
     struct srv_grpc_loop *loops;
 };
 
-/* Asks for one more request of the kind. */
+/* Asks for one more request of the kind: of `method`, or of any other at `port`. Out of memory, the
+ * loop notes it in `unposted`. */
 void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
                    const struct srv_grpc_method *method);
+/* Once a turn: what is in `unposted` is tried again. */
+void srv_grpc_post_again(struct srv_grpc_loop *loop);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
 
