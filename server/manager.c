@@ -21,8 +21,10 @@
 static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now)
 {
     struct srv_version_view *views = calloc((size_t)model->n_entries + 1, sizeof *views);
-    if (!views)
+    if (!views) {
+        srv_mgr_try_again(m);
         return;
+    }
     for (;;) {
         for (int i = 0; i < model->n_entries; i++) {
             const struct srv_managed_version *e = model->entries[i];
@@ -168,6 +170,15 @@ static int64_t trim(struct srv_manager *m, int64_t now)
     return RT_NEVER;
 }
 
+/* What had no memory, in its order. */
+static void again(struct srv_manager *m, int64_t now)
+{
+    m->again_at = RT_NEVER;
+    m->next_poll = now;
+    srv_mgr_point_models(m);
+    srv_mgr_publish(m, NULL, NULL);
+}
+
 static void serve(struct srv_manager *m)
 {
     const struct srv_options *o = &m->server->options;
@@ -181,6 +192,8 @@ static void serve(struct srv_manager *m)
         srv_mgr_take_reload(m);
         int64_t now = rt_now_ns();
         look_at_config(m, now);
+        if (now >= m->again_at)
+            again(m, now);
         if (now >= m->next_poll) {
             poll_everything(m, now);
             int64_t wait = o->file_system_poll_wait_seconds;
@@ -197,13 +210,14 @@ static void serve(struct srv_manager *m)
         srv_mgr_check_reload(m);
         if (m->reload)
             next = earlier(next, now + SECOND);
-        next = earlier(next, m->next_config);
+        next = earlier(earlier(next, m->next_config), m->again_at);
         sleep_until(m, earlier(earlier(next, m->next_poll), trim(m, now)));
     }
 }
 
 static void unload_everything(struct srv_manager *m)
 {
+    const useconds_t pause_us = AGAIN_MS * 1000; /* out of memory: there is no end without a map */
     if (m->reload) {
         struct rt_error err = {0};
         srv_mgr_end_reload(m->reload, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"),
@@ -217,13 +231,17 @@ static void unload_everything(struct srv_manager *m)
     srv_loader_free(m->loader);
     m->loader = NULL;
     take_mail(m);
+    while (m->again_at != RT_NEVER && !srv_mgr_publish(m, NULL, NULL))
+        usleep(pause_us);
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++)
-            if (m->models[i]->entries[k]->state == SRV_AVAILABLE)
-                srv_mgr_unload(m, m->models[i], m->models[i]->entries[k]);
-    struct srv_grace *last = srv_mgr_grace_new(m);
-    if (last)
-        srv_mgr_swap_map(m, last, NULL);
+            while (m->models[i]->entries[k]->state == SRV_AVAILABLE &&
+                   !srv_mgr_unload(m, m->models[i], m->models[i]->entries[k]))
+                usleep(pause_us);
+    struct srv_grace *last;
+    while (!(last = srv_mgr_grace_new(m)))
+        usleep(pause_us);
+    srv_mgr_swap_map(m, last, NULL);
     while (m->n_graces || m->n_freeing) {
         sleep_until(m, rt_now_ns() + SECOND);
         take_mail(m);
@@ -295,6 +313,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->server = server;
     m->calls = calls;
     m->folder_watch = -1;
+    m->again_at = RT_NEVER;
     m->frees_first = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);
     rt_cond_init(&m->changed);
@@ -325,7 +344,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     int64_t n_threads = o->num_load_threads > 0 ? o->num_load_threads : 2;
     m->loader =
         srv_loader_new(server, calls, (int)n_threads, m->tags, m->n_tags, srv_mgr_load_done, m);
-    if (!m->unloader || !m->loader || !srv_mgr_publish(m, NULL, NULL)) {
+    if (!m->unloader || !m->loader || m->again_at != RT_NEVER || !srv_mgr_publish(m, NULL, NULL)) {
         st = rt_fail_memory(err, "the manager", sizeof *m);
         goto fail;
     }

@@ -6,6 +6,7 @@
 #include <sys/inotify.h>
 
 #include "proto/unpack.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "server/model_root.h"
 #include "server/request_log.h"
@@ -18,10 +19,19 @@ static void point_models_at_locked(struct srv_manager *m, const struct srv_confi
         struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
         if (!model)
             model = srv_mgr_add_model_locked(m, c->name);
-        if (!model || model->config)
-            continue; /* the flags' models come before the folder's */
-        model->config = c;
+        if (!model)
+            srv_mgr_try_again(m);
+        else if (!model->config) /* the flags' models come before the folder's */
+            model->config = c;
     }
+}
+
+void srv_mgr_point_models(struct srv_manager *m)
+{
+    rt_mutex_lock(&m->mu);
+    point_models_at_locked(m, m->base);
+    point_models_at_locked(m, m->folder);
+    rt_mutex_unlock(&m->mu);
 }
 
 /* Takes the configs that are not NULL in place of the old ones. Both are the manager's then. */
@@ -39,9 +49,8 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
         model->watch = -1;
         model->config = NULL;
     }
-    point_models_at_locked(m, m->base);
-    point_models_at_locked(m, m->folder);
     rt_mutex_unlock(&m->mu);
+    srv_mgr_point_models(m);
     srv_config_free(old_base);
     srv_config_free(old_folder);
     if (base)
@@ -204,7 +213,7 @@ void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struc
 void srv_mgr_check_reload(struct srv_manager *m)
 {
     struct srv_reload *r = m->reload;
-    if (!r)
+    if (!r || m->again_at != RT_NEVER) /* its models and labels may not be taken yet */
         return;
     struct rt_error err = {0};
     struct srv_unavailable list = {0};
@@ -311,7 +320,7 @@ enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
     Tensorflow__Serving__ModelServerConfig *config =
         pb_unpack(&tensorflow__serving__model_server_config__descriptor, message, "config", err);
     if (!config)
-        return err ? err->code : RT_INVALID_ARGUMENT;
+        return pb_unpack_failed(err, RT_INVALID_ARGUMENT);
     struct srv_reload *r = calloc(1, sizeof *r);
     enum rt_status st = r ? RT_OK : rt_fail_memory(err, "a reload", sizeof *r);
     if (!st &&

@@ -153,10 +153,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         e->at_load = load->before;
         e->overwritten = false;
         e->n_failures = 0;
-        srv_mgr_set_state(m, e, SRV_AVAILABLE, RT_OK, NULL);
-        if (srv_mgr_publish(m, NULL, NULL))
-            RT_LOG(RT_LOG_INFO, "Successfully loaded servable version {name: %s version: %lld}",
-                   model->name, (long long)e->version);
+        srv_mgr_publish(m, NULL, NULL);
     } else if (ends) {
         srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
         RT_LOG(RT_LOG_INFO, "Loading of servable version {name: %s version: %lld} has ended: %s",

@@ -2,7 +2,14 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+
+void srv_mgr_try_again(struct srv_manager *m)
+{
+    int64_t at = rt_now_ns() + (int64_t)AGAIN_MS * MILLION;
+    m->again_at = at < m->again_at ? at : m->again_at;
+}
 
 void srv_mgr_free_published(const struct srv_published *p)
 {
@@ -38,7 +45,7 @@ static const struct srv_published *make_map(struct srv_manager *m,
         to->labels = labels;
         for (int k = 0; k < model->n_entries; k++) {
             const struct srv_managed_version *e = model->entries[k];
-            if (e->state == SRV_AVAILABLE && e->live && e != leaving)
+            if (e->live && e != leaving && (e->state == SRV_AVAILABLE || e->state == SRV_LOADING))
                 versions[to->n_versions++] = e->live;
         }
         for (; to->n_labels < n_labels; to->n_labels++) {
@@ -103,8 +110,23 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
         grace_ended(g);
 }
 
-/* Publishes what is AVAILABLE now. `entry` (may be NULL) leaves the map: it is UNLOADING from here
- * on, and ends when all nets have done with it. False: out of memory, nothing has changed. */
+/* What was loaded and is in the published map: only now can a request find it. */
+static void tell_available(struct srv_manager *m)
+{
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++) {
+            struct srv_managed_version *e = m->models[i]->entries[k];
+            if (!e->live || e->state != SRV_LOADING)
+                continue;
+            srv_mgr_set_state(m, e, SRV_AVAILABLE, RT_OK, NULL);
+            RT_LOG(RT_LOG_INFO, "Successfully loaded servable version {name: %s version: %lld}",
+                   m->models[i]->name, (long long)e->version);
+        }
+}
+
+/* Publishes what is loaded now, which makes it AVAILABLE. `entry` (may be NULL) leaves the map: it
+ * is UNLOADING from here on, and ends when all nets have done with it. False: out of memory,
+ * nothing has changed, and the loop tries again. */
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry)
 {
@@ -113,6 +135,7 @@ bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
     if (!p) {
         free(g);
         RT_LOG(RT_LOG_ERROR, "out of memory for a new serving map");
+        srv_mgr_try_again(m);
         return false;
     }
     g->model = model;
@@ -121,6 +144,7 @@ bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
     if (entry)
         srv_mgr_set_state(m, entry, SRV_UNLOADING, RT_OK, NULL);
     srv_mgr_swap_map(m, g, p);
+    tell_available(m);
     return true;
 }
 
@@ -134,9 +158,11 @@ void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g)
         free(g);
 }
 
-void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_managed_version *e)
+bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_managed_version *e)
 {
-    if (srv_mgr_publish(m, model, e)) /* else it still serves; the policy asks again */
-        RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,
-               (long long)e->version);
+    if (!srv_mgr_publish(m, model, e))
+        return false;
+    RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,
+           (long long)e->version);
+    return true;
 }

@@ -36,6 +36,7 @@ enum {
     LOOK_MAX_S = 60,   /* but after this at the latest */
     UNREST_TOLD_S = 5, /* a version that has been changing for so long is told in the log */
     TRIM_EVERY_MS = 2000,
+    AGAIN_MS = 100, /* after a step that had no memory */
 };
 #define SECOND  INT64_C(1000000000)
 #define MILLION 1000000
@@ -46,9 +47,10 @@ struct srv_managed_version {
     /* Written by the manager under its lock, read by anybody under it: */
     enum srv_state state;
     enum rt_status code;
-    char *message; /* NULL: "" */
-    bool wanted;   /* by the model's version policy */
-    bool final;    /* failed, and only a change of its files leads to another try */
+    char *message; /* NULL: "", or there was no memory for it */
+    bool no_message;
+    bool wanted; /* by the model's version policy */
+    bool final;  /* failed, and only a change of its files leads to another try */
 
     /* The manager's alone: */
     char *dir;
@@ -63,8 +65,8 @@ struct srv_managed_version {
     bool overwritten;               /* was told already */
     int n_failures;
     int64_t retry_at;
-    struct srv_load *load; /* while LOADING */
-    struct srv_version *live;
+    struct srv_load *load;    /* while LOADING */
+    struct srv_version *live; /* with LOADING: complete, and AVAILABLE with the next map */
 };
 
 struct srv_managed {
@@ -141,6 +143,9 @@ struct srv_manager {
     struct srv_version *by_slot[SRV_MAX_VERSIONS];
     int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
+    /* When what had no memory is tried again: the models' table and the published map are behind
+     * the configuration and the loaded versions until then. RT_NEVER: they are not. */
+    int64_t again_at;
     bool trim_wanted;
     char *folder_trouble, *config_trouble;
 };
@@ -176,13 +181,16 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
 void srv_mgr_forget_gone_models(struct srv_manager *m);
 
 /* ---- manager_map.c ---- */
+/* A step of the manager had no memory: the loop takes it again soon. */
+void srv_mgr_try_again(struct srv_manager *m);
 void srv_mgr_free_published(const struct srv_published *p);
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p);
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-void srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
+/* False: out of memory, the version still serves. */
+bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
 /* ---- manager_unload.c ---- */
@@ -206,6 +214,8 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
 void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model);
 
 /* ---- manager_config.c ---- */
+/* Each model's table entry gets what is configured for it; again after a lack of memory. */
+void srv_mgr_point_models(struct srv_manager *m);
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
                           struct srv_config *folder);
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,

@@ -30,7 +30,7 @@ void srv_mgr_tell_once(char **last, const char *text)
 
 const char *srv_mgr_state_text(const struct srv_managed_version *e)
 {
-    return e->message ? e->message : "";
+    return e->message ? e->message : e->no_message ? "(there was no memory for the reason)" : "";
 }
 
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
@@ -52,10 +52,12 @@ void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enu
     if (e->state == to && to != SRV_END)
         return;
     assert(e->state == to || srv_state_may_become(e->state, to));
-    char *copy = text && *text ? strdup(text) : NULL;
+    const bool tells = text && *text;
+    char *copy = tells ? strdup(text) : NULL;
     rt_mutex_lock(&m->mu);
     free(e->message);
     e->message = copy;
+    e->no_message = tells && !copy;
     e->code = code;
     e->state = to;
     rt_cond_broadcast(&m->changed);

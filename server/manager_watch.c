@@ -146,8 +146,10 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
     struct srv_managed_version *e = srv_mgr_find_entry(model, found->version);
     if (!e)
         e = srv_mgr_add_entry(m, model, found->version);
-    if (!e)
+    if (!e) {
+        srv_mgr_try_again(m);
         return;
+    }
     size_t room = strlen(model->config->base_path) + strlen(found->name) + 2;
     char *dir = malloc(room);
     if (dir) {
@@ -155,8 +157,10 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         free(e->dir);
         e->dir = dir;
     }
-    if (!e->dir)
+    if (!e->dir) {
+        srv_mgr_try_again(m);
         return;
+    }
     bool was_wanted = e->wanted;
     set_wanted(m, e, true);
     if (e->state == SRV_END && !was_wanted)
