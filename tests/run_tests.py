@@ -14,6 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # no single program may take longer
 FUZZ_TOTAL_S = 150  # over all fuzz targets of `test`, per core
+FAULT_S = 200
 START = time.monotonic()
 
 # Libraries of Debian that are not built with the sanitizers report what is not ours.
@@ -184,6 +185,19 @@ def fuzz(tally, seconds=None, only=()):
             tally.add(target, 0 if status else 1, 1 if status else 0)
 
 
+def fault(tally):
+    """A sample of the faults of `./run fault`, over all its phases, on the sanitizers' build."""
+    say(f"faults, {FAULT_S} s")
+    status, output = run([sys.executable, "tests/fault/run.py", f"--seconds={FAULT_S}"])
+    last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
+    passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
+    if status and not failed:
+        failed = 1
+    if failed or not passed:
+        print(output[-12000:])
+    tally.add("faults", passed, failed)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./run", description=__doc__)
     parser.add_argument("verb", choices=["test", "fuzz"])
@@ -206,6 +220,8 @@ def main():
                 if build(tally, preset):
                     unit(tally, preset, SANITIZER_ENV)
                     end_to_end(tally, preset, 4, SANITIZER_ENV)
+                    if preset == "asan":
+                        fault(tally)
     say("done")
     for name in tally.names:
         print(f"failed: {name}")

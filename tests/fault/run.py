@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""`./run fault`: calls of libc by a server's own code fail, one after the other, in each of the
+PHASES; after each the server lives, answers right, holds nothing and serves every version.
+
+Each phase is done once while its calls are counted, by the stack that they come from. Then, for
+every such stack (or with --all for every single call) the phase is done again while that call
+fails: once, and (memory, descriptors) that one and all after it. In the meantime an answer is right
+or says RESOURCE_EXHAUSTED or UNAVAILABLE; nothing else is true then. `start` and `drain` take a
+process for each fault; everything else goes on in one process, so that what a fault breaks is found
+by what comes after. The last line is "N passed, M failed", a fault each."""
+import argparse
+import collections
+import importlib.util
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "e2e"), os.path.join(ROOT, "tests")]
+
+# pylint: disable=wrong-import-position
+from control import EVER, KINDS, Control, symbols  # noqa: E402
+from run_tests import SANITIZER_ENV  # noqa: E402
+
+FILES = ("open", "read", "short", "stat", "mmap", "write")
+PHASES = {  # name: (flags, the request)
+    "swap": ("", "swap"),
+    "add": ("", "add_and_remove"),
+    "label": ("", "label"),
+    "shape": ("", "new_shape"),
+    "connect": ("", "new_connection"),
+    "rest predict": ("", "rest_predict"),
+    "rest columns": ("", "rest_columns"),
+    "rest strings": ("", "rest_strings"),
+    "rest classify": ("", "rest_classify"),
+    "rest regress": ("", "rest_regress"),
+    "rest gzip": ("", "rest_gzip"),
+    "rest large": ("", "rest_large"),
+    "rest info": ("", "rest_info"),
+    "rest wrong": ("", "rest_wrong"),
+    "grpc predict": ("", "grpc_predict"),
+    "grpc many": ("", "grpc_many"),
+    "grpc large": ("", "grpc_large"),
+    "grpc examples": ("", "grpc_examples"),
+    "grpc session": ("", "grpc_session"),
+    "grpc info": ("", "grpc_info"),
+    "grpc health": ("", "grpc_health"),
+    "grpc reflection": ("", "grpc_reflection"),
+    "digits": ("", "digits"),
+    "batch": ("--enable_batching=true --batching_parameters_file=@/batching", "batch"),
+    "node by node": ("--specialise=off --inline_max_us=0", "digits"),
+    "start": ("", None),
+    "drain": ("", None),
+}
+
+
+class Report:
+    def __init__(self, binary):
+        self.binary = binary
+        self.done, self.failed = collections.Counter(), []
+        self.outcomes = collections.Counter()
+        self.calls = {}
+
+    def wrong(self, phase, what, stack, error):
+        where = symbols(self.binary, stack)
+        self.failed.append((phase, what, where))
+        print(f"FAILED {phase}: {what}\n  at {where}\n  {error}", flush=True)
+
+    def tell(self, seconds):
+        for phase, n in self.done.items():
+            calls = {k: v for k, v in self.calls.get(phase, {}).items() if v}
+            of = ", ".join(f"{v} {k}" for k, v in calls.items())
+            seen = ", ".join(f"{v} {k[1]}" for k, v in sorted(self.outcomes.items()) if k[0] == phase)
+            print(f"  {phase}: {n} faults, of calls: {of}; came: {seen}")
+        total = sum(self.done.values())
+        print(f"{total} faults in {seconds:.0f} s")
+        print(f"{total - len(self.failed)} passed, {len(self.failed)} failed", flush=True)
+
+
+class Campaign:
+    def __init__(self, args, report, control, served_module):
+        self.args, self.report, self.control = args, report, control
+        self.module = served_module
+        self.dice = random.Random(args.seed)
+        self.kinds = tuple(args.kind or KINDS)
+        self.served = None
+
+    # ---- which faults ----
+
+    def targets(self, calls, found):
+        """(what it is called, how it is armed), the most different ones first."""
+        once, later, seen = [], [], set()
+        found = [f for f in found if f[0] in self.kinds]
+        self.dice.shuffle(found)
+        for kind, hashed, _, stack in found:
+            near = (kind, tuple(stack[:2]))
+            (later if near in seen else once).append(
+                (f"{kind} at one place", {"kinds": (kind,), "stack": hashed}))
+            if near not in seen and kind in ("memory", "descriptor", "open"):
+                later.append((f"{kind} at one place, each time",
+                              {"kinds": (kind,), "stack": hashed, "n": EVER}))
+            seen.add(near)
+        singles = []
+        if self.args.all:
+            singles = [(f"{kind} {n} of {calls[kind]}", {"kinds": (kind,), "first": n})
+                       for kind in self.kinds for n in range(1, calls[kind] + 1)]
+        else:
+            for kind in self.kinds:
+                if calls[kind]:
+                    later.append((f"all {kind}", {"kinds": (kind,), "n": EVER}))
+        self.dice.shuffle(later)
+        return once + later + singles
+
+    # ---- phases of one process ----
+
+    def begin(self, flags):
+        self.served = self.module.Served(self.control, *flags.split())
+        self.control.describe(())
+        self.served.start()
+        self.served.warm()
+
+    def finish(self, phase):
+        error = self.served.end()
+        self.served.clear()
+        self.served = None
+        if error:
+            self.report.wrong(phase, "the end of the process", (), error)
+
+    def one(self, phase, request, what, how):
+        served, report = self.served, self.report
+        lasting = how.get("n", 1) == EVER
+        error = None
+        served.wait = SHORT if lasting else self.module.WAIT  # what cannot come is not waited for
+        self.control.arm(**how)
+        try:
+            getattr(served, request)()
+            outcome = "right"
+        except self.module.Refused as refused:
+            outcome = str(refused).split(":", maxsplit=1)[0]
+        except self.module.Wrong as wrong:
+            outcome, error = "wrong", wrong
+        except Exception as other:  # pylint: disable=broad-except
+            outcome, error = "wrong", repr(other)
+        fired, stack = self.control.fired()
+        self.control.quiet()
+        served.wait = self.module.WAIT
+        if lasting and outcome == "wrong" and request in LONG:
+            outcome, error = "did not come", None  # it cannot, while the fault lasts
+        try:
+            if not error or request in LONG:
+                served.repair()
+            served.probe()
+            allowed = self.module.LOAD_CODES
+            if set(how["kinds"]) & set(FILES):
+                allowed += ("DATA_LOSS",)  # a file that cannot be read; it is tried again
+            for code, text in served.failed_loads():
+                if code not in allowed:
+                    raise self.module.Wrong(f"a load failed so: {code}: {text}")
+            if not error and lasting or request in LONG:
+                getattr(served, request)()
+        except (self.module.Wrong, self.module.Refused, AssertionError) as late:
+            error = f"{error or ''} afterwards: {late}"
+        except Exception as other:  # pylint: disable=broad-except
+            error = f"{error or ''} afterwards: {other!r}"
+        if not fired:
+            outcome = "not reached"
+        report.done[phase] += 1
+        report.outcomes[phase, outcome] += 1
+        if error:
+            report.wrong(phase, what, stack, error)
+        return not error
+
+    def run_phase(self, phase, request, until):
+        self.begin(PHASES[phase][0])
+        for _ in range(3):
+            getattr(self.served, request)()
+        self.served.probe()
+        self.control.trace(self.kinds)
+        getattr(self.served, request)()
+        self.control.quiet()
+        calls, found = self.control.calls()
+        self.report.calls[phase] = calls
+        for what, how in self.targets(calls, found):
+            if time.monotonic() > until or len(self.report.failed) > self.args.failures:
+                break
+            if not self.one(phase, request, what, how) and not self.is_well():
+                self.finish(phase)  # it has died, or cannot be trusted any more
+                self.begin(PHASES[phase][0])
+        self.finish(phase)
+
+    def is_well(self):
+        try:
+            self.served.repair()
+            self.served.probe()
+            return True
+        except Exception:  # pylint: disable=broad-except
+            return False
+
+    # ---- phases that take a process each ----
+
+    def new_process(self, phase, how, armed):
+        """armed: from the start on, else from the SIGTERM on. What went wrong, or None."""
+        served = self.module.Served(self.control)
+        try:
+            if armed:
+                self.control.arm(**how)
+            else:
+                self.control.describe(())
+            try:
+                served.start(wait=False)
+                ready = self.wait_ready(served)
+            except AssertionError as error:
+                return f"not ready: {error}"
+            if not ready:
+                status, text = served.server.process.returncode, served.server.log() + served.server.out()
+                if status <= 0 or "Sanitizer" in text or "runtime error" in text or not text:
+                    return f"ended at its start with {status}: {text[-4000:]}"
+                self.report.outcomes[phase, "refused to start"] += 1
+                return None
+            if armed:
+                self.control.quiet()
+                served.repair()
+                served.probe()
+                self.report.outcomes[phase, "right"] += 1
+            else:
+                served.warm()
+                asked = threading.Thread(target=self.ask_and_forget, args=(served,))
+                asked.start()
+                if how:
+                    self.control.arm(**how)
+                served.server.process.send_signal(signal.SIGTERM)
+                asked.join()
+                self.report.outcomes[phase, "right"] += 1
+            error = served.end()
+            return error
+        except Exception as error:  # pylint: disable=broad-except
+            return f"{error!r} {served.server.log()[-2000:]}"
+        finally:
+            self.control.quiet()
+            served.clear()
+
+    @staticmethod
+    def ask_and_forget(served):
+        try:
+            served.grpc_large()
+        except Exception:  # pylint: disable=broad-except
+            pass
+
+    def wait_ready(self, served):
+        """False: it has ended."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if served.server.process.poll() is not None:
+                return False
+            try:
+                if served.server.get("/readyz")[0] == 200:
+                    return True
+            except OSError:
+                pass
+            if self.control.fired()[0] and time.monotonic() > end - 50:
+                self.control.quiet()  # what is refused for ever is asked for again for ever
+            time.sleep(0.01)
+        raise AssertionError("60 s: " + served.server.log()[-2000:])
+
+    def run_processes(self, phase, until):
+        armed = phase == "start"
+        served = self.module.Served(self.control)
+        self.control.describe(())
+        if armed:
+            self.control.trace(self.kinds)
+        served.start()
+        served.warm()
+        if not armed:
+            self.control.trace(self.kinds)
+        else:
+            self.control.quiet()
+        error = served.end()
+        self.control.quiet()
+        served.clear()
+        calls, found = self.control.calls()
+        self.report.calls[phase] = calls
+        if error:
+            self.report.wrong(phase, "without any fault", (), error)
+            return
+        for what, how in self.targets(calls, found):
+            if time.monotonic() > until or len(self.report.failed) > self.args.failures:
+                return
+            error = self.new_process(phase, how, armed)
+            self.report.done[phase] += 1
+            if error:
+                self.report.wrong(phase, what, self.control.fired()[1], error)
+
+    # ---- all ----
+
+    def run(self, phases):
+        end = time.monotonic() + self.args.seconds if self.args.seconds else float("inf")
+        for i, phase in enumerate(phases):
+            request = PHASES[phase][1]
+            now = time.monotonic()
+            until = now + (end - now) / (len(phases) - i)
+            if request is None:
+                self.run_processes(phase, until)
+                continue
+            self.run_phase(phase, request, until)
+
+
+SHORT = 2
+LONG = ("new_connection", "swap", "add_and_remove", "label")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./run fault", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", nargs="?", default=os.path.join(ROOT, "build", "asan"))
+    parser.add_argument("--all", action="store_true", help="every call, however long it takes")
+    parser.add_argument("--seconds", type=float, help="for all phases together")
+    parser.add_argument("--failures", type=int, default=20, help="after which it ends")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--phase", action="append", choices=list(PHASES))
+    parser.add_argument("--kind", action="append", choices=KINDS)
+    args = parser.parse_args()
+    binary = os.path.abspath(os.path.join(args.build, "tests", "slipway_fault"))
+    os.environ["SLIPWAY"] = binary
+    os.environ.update(SANITIZER_ENV)
+    os.environ.setdefault("SLIPWAY_SLOW", "3" if "san" in args.build else "1")
+    spec = importlib.util.spec_from_file_location(
+        "end_to_end", os.path.join(ROOT, "tests", "e2e", "run.py"))
+    end_to_end = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(end_to_end)
+    out = os.path.join(ROOT, "build", "python")
+    end_to_end.generate(out)
+    end_to_end.make_importable(out)
+    import served  # pylint: disable=import-outside-toplevel
+    report = Report(binary)
+    begun = time.monotonic()
+    with tempfile.NamedTemporaryFile(prefix="slipway-fault-") as file:
+        Campaign(args, report, Control(file.name), served).run(args.phase or list(PHASES))
+    report.tell(time.monotonic() - begun)
+    return 1 if report.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,520 @@
+"""A server whose calls of libc can be made to fail, the requests that it is asked, and what must be
+true of it whenever nothing is going on."""
+import base64
+import gzip
+import http.client
+import json
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+
+import grpc
+from google.protobuf import text_format
+from grpc.health.v1 import health_pb2, health_pb2_grpc
+from grpc.reflection.v1 import reflection_pb2, reflection_pb2_grpc
+from support import MODELS, SLOW, Server, wait_for
+from tensorflow.core.example import example_pb2
+from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
+                                     get_model_status_pb2, inference_pb2, model_management_pb2,
+                                     model_service_pb2_grpc, predict_pb2,
+                                     prediction_service_pb2_grpc, regression_pb2,
+                                     session_service_pb2, session_service_pb2_grpc)
+from test_stress import CLASSIFY, REGRESS, write_model
+
+WAIT = 10 * SLOW
+# What a server may say for want of memory, descriptors or a disk, and nothing else.
+REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
+LOAD_CODES = REFUSALS + ("ABORTED",)  # that a load may fail with, and is tried again
+REST_REFUSALS = {429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
+BATCHING = "max_batch_size { value: 8 } batch_timeout_micros { value: 2000 } " \
+    "num_batch_threads { value: 2 } max_enqueued_batches { value: 100 }"
+
+
+class Wrong(AssertionError):
+    pass
+
+
+class Refused(Exception):
+    """The server has answered, with one of REFUSALS, or has hung up."""
+
+
+def check(got, expected, what):
+    if got != expected:
+        raise Wrong(f"{what}: {got!r}, not {expected!r}")
+
+
+def near(got, expected, what):
+    if len(got) != len(expected) or any(abs(a - b) > 1e-4 for a, b in zip(got, expected)):
+        raise Wrong(f"{what}: {got!r}, not {expected!r}")
+
+
+class Served:
+    """half: version 1 or 2 of half_plus_two, from a checkpoint; m: versions 1 and 2 of a constant
+    graph that takes Examples; digits; more, for a while."""
+
+    def __init__(self, control, *flags):
+        self.control, self.half, self.serial, self.watches = control, 1, 0, []
+        self.folder = tempfile.mkdtemp(prefix="slipway-fault-")
+        for name in ("half_plus_two", "digits"):
+            shutil.copytree(os.path.join(MODELS, name), os.path.join(self.folder, name),
+                            ignore=shutil.ignore_patterns("held_out"))
+        for version in (1, 2):
+            write_model(os.path.join(self.folder, "m", str(version)), version)
+        write_model(os.path.join(self.folder, "more", "1"), 1)
+        os.mkdir(os.path.join(self.folder, "logs"))
+        with open(os.path.join(self.folder, "batching"), "w", encoding="ascii") as file:
+            file.write(BATCHING)
+        self.write_config()
+        self.labelled, self.applied = None, False
+        self.wait = WAIT
+        self.rows = 30  # of the next new shape
+        self.flags = [f"--model_config_file={self.path('config')}", "--enable_session_service",
+                      "--load_retry_interval_micros=50000", "--max_num_load_retries=1000000",
+                      "--num_load_threads=1", "--drain_timeout=10",
+                      *(f.replace("@", self.folder) for f in flags)]
+        with open(os.path.join(MODELS, "digits", "held_out", "00.json"), encoding="ascii") as file:
+            self.picture = json.load(file)
+        self.server = None
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def start(self, wait=True):
+        os.environ["SLIPWAY_FAULT"] = self.control.path
+        self.server = Server(*self.flags, wait=wait)
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}",
+                                             [("grpc.use_local_subchannel_pool", 1)])
+        self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
+        self.session = session_service_pb2_grpc.SessionServiceStub(self.channel)
+        self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+        self.reflection = reflection_pb2_grpc.ServerReflectionStub(self.channel)
+        self.told = 0
+
+    def warm(self):
+        wait_for(lambda: self.server.metric("slipway_versions_loaded") == 4, "four versions")
+        self.expected_digits = None
+        self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
+
+    def end(self):
+        """What went wrong at the end of its life, or None."""
+        for watch in self.watches:
+            watch.cancel()
+        self.channel.close()
+        try:
+            status = self.server.stop(40)
+        except AssertionError as late:
+            return str(late)[-3000:]
+        log = self.server.log()
+        at = log.find("ERROR: ")
+        at = at if at >= 0 else log.find("runtime error:")
+        if status or at >= 0 or "Sanitizer" in log:
+            return f"exit status {status}: " + (log[max(0, at - 200):at + 6000] if at >= 0 else log[-3000:])
+        return None
+
+    def clear(self):
+        if self.server:
+            if self.server.process.poll() is None:
+                self.server.process.kill()
+                self.server.process.wait()
+            shutil.rmtree(self.server.folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- requests: each checks its answer, or raises Refused ----
+
+    def http(self, method, path, body=None, headers=None):
+        """(status, headers, body) over a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.rest_port, timeout=self.wait)
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        except (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionResetError,
+                BrokenPipeError) as error:
+            raise Refused(f"hung up: {error!r}") from error
+        finally:
+            connection.close()
+
+    def rest(self, method, path, body=None, headers=None, raw=False):
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        status, got, text = self.http(method, path, body, headers)
+        if got.get("Content-Encoding") == "gzip":
+            text = gzip.decompress(text)
+        if status in REST_REFUSALS:
+            raise Refused(f"{REST_REFUSALS[status]}: {text.decode()}")
+        if status != 200:
+            raise Wrong(f"{method} {path}: {status} {text[:300]!r}")
+        return text if raw else json.loads(text)
+
+    def call(self, method, request):
+        try:
+            return method(request, timeout=self.wait)
+        except grpc.RpcError as error:
+            code = error.code().name
+            if code in REFUSALS:
+                raise Refused(f"{code}: {error.details()}") from error
+            raise Wrong(f"{code}: {error.details()}") from error
+
+    def numbers(self, n):
+        self.serial += 1
+        return [float((self.serial + i) % 50) for i in range(n)]
+
+    def rest_predict(self):
+        x = self.numbers(3)
+        got = self.rest("POST", "/v1/models/half_plus_two:predict", {"instances": x})
+        near(got["predictions"], [v / 2 + self.addend() for v in x], "REST predict")
+
+    def addend(self):
+        return 4.0 - self.half
+
+    def rest_columns(self):
+        x = self.numbers(2)
+        got = self.rest("POST", "/v1/models/m/versions/1:predict", {"inputs": {"x": x}})
+        near(got["outputs"], [v / 2 + 1 for v in x], "REST predict, columns")
+
+    def rest_strings(self):
+        e = example_pb2.Example()
+        e.features.feature["x"].float_list.value.append(6)
+        coded = {"b64": base64.b64encode(e.SerializeToString()).decode()}
+        got = self.rest("POST", "/v1/models/m:predict",
+                        {"signature_name": "classify", "instances": [coded, coded]})
+        near([v for row in got["predictions"] for v in (row if isinstance(row, list) else [row])],
+             [5.0, 5.0], "REST predict, strings")
+
+    def rest_classify(self):
+        got = self.rest("POST", "/v1/models/m:classify",
+                        {"signature_name": "classify", "examples": [{"x": 8.0}]})
+        near([got["results"][0][0][1]], [6.0], "REST classify")
+
+    def rest_regress(self):
+        got = self.rest("POST", "/v1/models/m:regress",
+                        {"signature_name": "regress", "examples": [{"x": 8.0}, {"x": 2.0}]})
+        near(got["results"], [6.0, 3.0], "REST regress")
+
+    def rest_gzip(self):
+        x = self.numbers(5000)  # inflates in several steps; the answer is deflated
+        status = self.rest("POST", "/v1/models/m:predict",
+                           gzip.compress(json.dumps({"instances": x}).encode()),
+                           {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"})
+        near(status["predictions"], [v / 2 + 2 for v in x], "REST predict, gzip")
+
+    def rest_large(self):
+        x = self.numbers(60000)  # decoded on a worker
+        got = self.rest("POST", "/v1/models/m:predict", {"instances": x})
+        near(got["predictions"], [v / 2 + 2 for v in x], "REST predict, large")
+
+    def rest_info(self):
+        states = self.rest("GET", "/v1/models/m")["model_version_status"]
+        check([(s["version"], s["state"]) for s in states], [("2", "AVAILABLE"), ("1", "AVAILABLE")],
+              "REST status")
+        signatures = self.rest("GET", "/v1/models/m/metadata")["metadata"]["signature_def"]
+        check(sorted(signatures["signature_def"]),
+              ["classify", "regress", "serving_default", "weights"], "REST metadata")
+        check(self.rest("GET", "/readyz", raw=True) is not None, True, "readyz")
+        page = self.rest("GET", "/monitoring/prometheus/metrics", raw=True).decode()
+        check("slipway_build_info" in page, True, "the end of the page of metrics")
+
+    def rest_wrong(self):
+        """What the client does wrong is still said so."""
+        for body, code in ((b"{", 400), (b'{"instances": ["a"]}', 400), (b'{"examples": []}', 400)):
+            status, _, text = self.http("POST", "/v1/models/half_plus_two:predict", body)
+            if status in REST_REFUSALS:
+                raise Refused(f"{REST_REFUSALS[status]}: {text.decode()}")
+            check(status, code, f"REST, wrong: {text!r}")
+        status, _, text = self.http("POST", "/v1/models/none:predict", b'{"instances": [1]}')
+        if status in REST_REFUSALS:
+            raise Refused(f"{REST_REFUSALS[status]}: {text.decode()}")
+        check(status, 404, f"REST, no such model: {text!r}")
+
+    def predict_request(self, model, x, signature=""):
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = model, signature
+        t = request.inputs["x"]
+        t.dtype, t.float_val[:] = 1, x
+        t.tensor_shape.dim.add().size = len(x)
+        return request
+
+    def grpc_predict(self, model="half_plus_two", n=3):
+        x = self.numbers(n)
+        y = self.call(self.prediction.Predict, self.predict_request(model, x)).outputs["y"]
+        near(values(y), [v / 2 + (2 if model == "m" else self.addend()) for v in x], "Predict")
+
+    def grpc_many(self):
+        """More calls than are posted at a time, and each needs the memory of one more: the streams
+        between them stay, and take what the calls give back."""
+        for _ in range(20):
+            watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
+            watch.add_callback(lambda: None)
+            self.watches.append(watch)
+            try:
+                self.grpc_predict()
+            except Refused:
+                pass
+
+    def grpc_large(self):
+        self.grpc_predict("m", 100000)
+
+    def examples(self, request, x=8.0):
+        e = example_pb2.Example()
+        e.features.feature["x"].float_list.value.append(x)
+        request.input.example_list.examples.append(e)
+        return request
+
+    def grpc_examples(self):
+        request = self.examples(classification_pb2.ClassificationRequest())
+        request.model_spec.name, request.model_spec.signature_name = "m", "classify"
+        got = self.call(self.prediction.Classify, request)
+        near([got.result.classifications[0].classes[0].score], [6.0], "Classify")
+        request = self.examples(regression_pb2.RegressionRequest())
+        request.model_spec.name, request.model_spec.signature_name = "m", "regress"
+        got = self.call(self.prediction.Regress, request)
+        near([got.result.regressions[0].value], [6.0], "Regress")
+        request = self.examples(inference_pb2.MultiInferenceRequest())
+        for signature, method in (("classify", CLASSIFY), ("regress", REGRESS)):
+            task = request.tasks.add(method_name=method)
+            task.model_spec.name, task.model_spec.signature_name = "m", signature
+        got = self.call(self.prediction.MultiInference, request)
+        near([got.results[0].classification_result.classifications[0].classes[0].score,
+              got.results[1].regression_result.regressions[0].value], [6.0, 6.0], "MultiInference")
+
+    def grpc_session(self):
+        """By names of tensors, of which no plan is kept yet: the fetches differ each time."""
+        self.serial += 1
+        request = session_service_pb2.SessionRunRequest(
+            fetch=["y:0", "half_x:0", "weights:0"][:1 + self.serial % 3])
+        request.model_spec.name = "m"
+        feed = request.feed.add(name="x:0")
+        feed.tensor.CopyFrom(self.predict_request("m", [4.0]).inputs["x"])
+        got = self.call(self.session.SessionRun, request)
+        near(values(got.tensor[0].tensor), [4.0], "SessionRun")
+
+    def grpc_info(self):
+        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        request.model_spec.name = "m"
+        got = self.call(self.prediction.GetModelMetadata, request)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        check(got.metadata["signature_def"].Unpack(signatures), True, "GetModelMetadata")
+        check(sorted(signatures.signature_def), ["classify", "regress", "serving_default", "weights"],
+              "GetModelMetadata")
+        for name, s in signatures.signature_def.items():
+            check((len(s.inputs), len(s.outputs), s.method_name != ""),
+                  (1, 2 if name == "weights" else 1, True), "GetModelMetadata " + name)
+            for t in list(s.inputs.values()) + list(s.outputs.values()):
+                check((t.name != "", t.dtype != 0, t.tensor_shape.unknown_rank), (True, True, True),
+                      "a tensor's metadata")
+        request = get_model_status_pb2.GetModelStatusRequest()
+        request.model_spec.name = "m"
+        got = self.call(self.model.GetModelStatus, request)
+        check([(s.version, s.state, s.status.error_code) for s in got.model_version_status],
+              [(2, 30, 0), (1, 30, 0)], "GetModelStatus")
+
+    def grpc_health(self):
+        for name in ("", "m", "tensorflow.serving.PredictionService"):
+            got = self.call(self.health.Check, health_pb2.HealthCheckRequest(service=name))
+            check(got.status, 1, "health of " + repr(name))
+        watch = self.health.Watch(health_pb2.HealthCheckRequest(service="m"), timeout=self.wait)
+        try:
+            check(next(watch).status, 1, "watched health")
+        except grpc.RpcError as error:
+            if error.code().name not in REFUSALS:
+                raise Wrong(f"Watch: {error.code()}: {error.details()}") from error
+            raise Refused(error.code().name) from error
+        finally:
+            watch.cancel()
+
+    def grpc_reflection(self):
+        asked = [reflection_pb2.ServerReflectionRequest(list_services=""),
+                 reflection_pb2.ServerReflectionRequest(
+                     file_containing_symbol="tensorflow.serving.PredictionService")]
+        try:
+            got = list(self.reflection.ServerReflectionInfo(iter(asked), timeout=self.wait))
+        except grpc.RpcError as error:
+            if error.code().name not in REFUSALS:
+                raise Wrong(f"reflection: {error.code()}: {error.details()}") from error
+            raise Refused(error.code().name) from error
+        check(len(got), 2, "answers of reflection")
+        names = [s.name for s in got[0].list_services_response.service]
+        check("tensorflow.serving.PredictionService" in names, True, "reflection")
+        check(len(got[1].file_descriptor_response.file_descriptor_proto) > 0, True, "reflection")
+
+    def new_connection(self):
+        with grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}",
+                                   [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            self.call(lambda r, timeout: stub.Check(r, timeout=timeout, wait_for_ready=True),
+                      health_pb2.HealthCheckRequest(service=""))
+
+    def new_shape(self):
+        """A number of rows that was never asked for, until it is compiled."""
+        self.rows += 1
+        for _ in range(3):
+            self.grpc_predict("m", self.rows)
+            x = self.numbers(self.rows)
+            got = self.rest("POST", "/v1/models/half_plus_two:predict", {"instances": x})
+            near(got["predictions"], [v / 2 + self.addend() for v in x], "a new shape")
+        time.sleep(0.02 * SLOW)  # the compiler works beside the requests
+
+    def digits(self):
+        got = self.rest("POST", "/v1/models/digits:predict", self.picture)
+        if self.expected_digits:
+            near(flat(got), flat(self.expected_digits), "digits")
+
+    def batch(self):
+        """Requests at a time, one of them larger than a batch may be."""
+        failures = []
+
+        def ask(what):
+            try:
+                what()
+            except (Refused, Wrong) as error:
+                failures.append(error)
+        asks = [lambda n=n: self.grpc_predict("m", n) for n in (1, 1, 2, 3, 20)]
+        threads = [threading.Thread(target=ask, args=(a,)) for a in asks]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for error in sorted(failures, key=lambda e: isinstance(e, Refused)):
+            raise error
+
+    # ---- versions ----
+
+    def config(self, half, more=False, label=None):
+        request = model_management_pb2.ReloadConfigRequest()
+        models = request.config.model_config_list.config
+        for name in ("half_plus_two", "m", "digits") + ("more",) * more:
+            models.add(name=name, base_path=self.path(name), model_platform="tensorflow")
+        models[0].model_version_policy.specific.versions.append(half)
+        models[1].model_version_policy.specific.versions.extend([1, 2])
+        if label:
+            models[1].version_labels["label"] = label
+        log = models[0].logging_config
+        log.log_collector_config.filename_prefix = self.path("logs/half")
+        log.sampling_config.sampling_rate = 1.0
+        return request
+
+    def write_config(self):
+        with open(self.path("config"), "w", encoding="utf-8") as file:
+            file.write(text_format.MessageToString(self.config(1).config))
+
+    def apply(self, request):
+        """Until it is taken; a fault may refuse it, and then all is as before."""
+        self.applied = False
+        for _ in range(5):
+            try:
+                self.call(self.model.HandleReloadConfigRequest, request)
+                self.applied = True
+                return
+            except Refused:
+                pass
+            except Wrong as error:  # taken, and the first try of its new model has failed
+                codes = re.findall(r"due to error: (\w+): ", str(error))
+                if not str(error).startswith("UNKNOWN") or set(codes) - set(LOAD_CODES):
+                    raise
+                self.applied = True
+                return
+        raise Wrong("the configuration was refused five times")
+
+    def settle(self, model, wanted):
+        """Until these versions serve and no other does. A version that has ended otherwise than by
+        being unloaded has a reason."""
+        end = time.monotonic() + 2 * self.wait
+        while True:
+            try:
+                answer = self.rest("GET", "/v1/models/" + model)
+                states = {int(s["version"]): s for s in answer["model_version_status"]}
+            except (Refused, Wrong):
+                states = {}
+            for s in states.values():
+                if s["status"]["error_code"] != "OK" and not s["status"]["error_message"]:
+                    raise Wrong(f"{model}: no reason: {s}")
+            serving = {v for v, s in states.items() if s["state"] == "AVAILABLE"}
+            busy = {v for v, s in states.items() if s["state"] not in ("AVAILABLE", "END")}
+            if serving == set(wanted) and not busy:
+                return
+            if time.monotonic() > end:
+                raise Wrong(f"{model}: {states}, not {wanted}")
+            time.sleep(0.005)
+
+    def swap(self):
+        self.half = 3 - self.half
+        self.apply(self.config(self.half))
+        self.settle("half_plus_two", [self.half])
+
+    def add_and_remove(self):
+        """A model that is AVAILABLE answers at once."""
+        self.apply(self.config(self.half, more=True))
+        self.settle("more", [1])
+        got = self.rest("POST", "/v1/models/more:predict", {"instances": [4.0]})
+        near(got["predictions"], [3.0], "a new model")
+        self.apply(self.config(self.half))
+        self.settle("more", [])
+
+    def label(self):
+        """A label that moves: it comes with the next map, and what was answered is so."""
+        self.labelled = 3 - (self.labelled or 1)
+        self.apply(self.config(self.half, label=self.labelled))
+        self.check_label()
+
+    def check_label(self):
+        got = self.rest("POST", "/v1/models/m/labels/label:predict", {"instances": [4.0]})
+        near(got["predictions"], [2.0 + self.labelled], "a label")
+
+    # ---- what is always so ----
+
+    def repair(self):
+        """What was taken comes by itself; what a fault has kept away is given once more."""
+        if self.labelled and self.applied:
+            self.check_label()
+        self.labelled = None
+        self.apply(self.config(self.half))
+        self.settle("half_plus_two", [self.half])
+        self.settle("m", [1, 2])
+        self.settle("digits", [1])
+
+    def is_idle(self):
+        page = self.rest("GET", "/monitoring/prometheus/metrics", raw=True).decode()
+        gauges = re.findall(r"^(slipway_(?:bytes_in_flight|jobs|requests_in_flight|queue_requests)"
+                            r"\S*) (\S+)$", page, flags=re.M)
+        check(len(gauges) >= 5, True, "gauges")
+        return {k: v for k, v in gauges
+                if float(v) != (1 if k == 'slipway_requests_in_flight{entrypoint="REST"}' else 0)}
+
+    def probe(self):
+        """Alive, right, and nothing stays counted."""
+        if self.server.process.poll() is not None:
+            raise Wrong(f"the process has ended with {self.server.process.returncode}")
+        self.rest_predict()
+        self.grpc_predict()
+        end = time.monotonic() + self.wait
+        while True:
+            busy = self.is_idle()
+            if not busy:
+                break
+            if time.monotonic() > end:
+                raise Wrong(f"still counted: {busy}")
+            time.sleep(0.01)
+
+    def failed_loads(self):
+        """Codes of loads that failed since the last time."""
+        with open(self.server.log_path, encoding="utf-8", errors="replace") as file:
+            file.seek(self.told)
+            text = file.read()
+            self.told = file.tell()
+        return re.findall(r"Loading servable: .* failed: ([A-Z_]+): (.*)", text)
+
+    def resources(self):
+        folder = f"/proc/{self.server.process.pid}/"
+        return len(os.listdir(folder + "fd")), len(os.listdir(folder + "task"))
+
+
+def values(t):
+    return list(t.float_val) or list(memoryview(t.tensor_content).cast("f"))
+
+
+def flat(answer):
+    return [v for row in answer["predictions"] for v in row]
