@@ -121,23 +121,43 @@ struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b)
     return b;
 }
 
+/* A plan that holds no value which was written since: making one may show that it writes a variable
+ * whose value is in it by then. Each repetition makes one variable more mutable for good. */
+static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, struct rt_error *err)
+{
+    struct rt_session *s = c->session;
+    struct rt_plan_box *b = calloc(1, sizeof *b);
+    struct pl_request q;
+    enum rt_status st = RT_OK;
+
+    if (!b)
+        return rt_fail_memory(err, "a plan", sizeof *b);
+    callable_request(c, &q);
+    do {
+        rt_plan_free(b->plan);
+        b->plan = NULL;
+        b->generation = atomic_load(&s->generation);
+        st = rt_plan_build(s, &q, 0, &b->plan, err);
+    } while (!st && b->generation != atomic_load(&s->generation));
+    if (st) {
+        free(b);
+        return st;
+    }
+    atomic_init(&b->refs, 1);
+    *out = b;
+    return RT_OK;
+}
+
 /* The callable's plan, made or made again when a frozen variable was written since. */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     rt_mutex_lock(&c->mu);
-    int now = atomic_load(&c->session->generation);
-    if (!c->box || c->box->generation != now) {
-        struct rt_plan_box *b = calloc(1, sizeof *b);
-        struct pl_request q;
-        callable_request(c, &q);
-        st = b ? rt_plan_build(c->session, &q, 0, &b->plan, err)
-               : rt_fail_memory(err, "a plan", sizeof *b);
-        if (st)
-            free(b);
-        else {
-            b->generation = now;
+    if (!c->box || c->box->generation != atomic_load(&c->session->generation)) {
+        struct rt_plan_box *b = NULL;
+        st = box_new(c, &b, err);
+        if (!st) {
             rt_mutex_lock(&c->session->layout_mu); /* a retired plan tells no more of its rows */
             if (c->box)
                 c->box->plan->compiled = NULL;
@@ -145,7 +165,6 @@ static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                 atomic_store(&c->compiled[k], 0);
             b->plan->compiled = c->compiled;
             rt_mutex_unlock(&c->session->layout_mu);
-            atomic_init(&b->refs, 1);
             rt_plan_box_unref(c->box);
             c->box = b;
         }

@@ -23,7 +23,7 @@ enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err)
 static enum rt_status make_ready(const struct pl_node *n, int k, struct rt_tensor *in,
                                  struct rt_tensor *temp, bool lazy_ok, struct rt_error *err)
 {
-    if (in->dtype == RT_RESOURCE && n->def && pl_follows_refs(n->def, k)) {
+    if (n->def && pl_reads_variable(n->def, k, in->dtype)) {
         struct rt_variable *v = rt_variable_of(in);
         if (!v)
             return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -98,8 +98,11 @@ static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_
                                      !rt_op_reads_value(n->def->op, k, n->n_in));
         temp[n_temp] = (struct rt_tensor){0};
         st = make_ready(n, k, &in[k], &temp[n_temp], later, err);
-        if (temp[n_temp].dtype)
-            n_temp++;
+        if (!temp[n_temp].dtype)
+            continue;
+        n_temp++;
+        if (k < 64) /* `temp` holds the reference to the variable's bytes: nobody may take it */
+            last_use &= ~(UINT64_C(1) << k);
     }
     if (!st)
         st = rt_prepared_get(c, n, in, &p, err);

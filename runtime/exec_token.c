@@ -490,7 +490,7 @@ static enum rt_status fail_at(const struct pl_node *n, struct rt_error *err)
 static enum rt_status follow_ref(const struct pl_node *n, int k, struct rt_tensor *t,
                                  struct rt_error *err)
 {
-    if (t->dtype != RT_RESOURCE || !pl_follows_refs(n->def, k))
+    if (!pl_reads_variable(n->def, k, t->dtype))
         return RT_OK;
     struct rt_tensor value;
     struct rt_variable *v = rt_variable_of(t);

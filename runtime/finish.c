@@ -8,7 +8,6 @@
 #include "runtime/condition.h"
 #include "runtime/rnn_loop.h"
 #include "runtime/region.h"
-#include "runtime/resource.h"
 
 enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 300000 };
 
@@ -288,24 +287,6 @@ end:
     return st;
 }
 
-/* Written variables: whatever is served and writes makes them mutable, so nobody freezes them. */
-static void mark_written(const struct pl_graph *g)
-{
-    for (int i = 0; i < g->n; i++) {
-        const struct pl_node *n = &g->node[i];
-        if (n->kind != PL_OP || !n->def || !n->def->op || n->def->op->effect != RT_WRITES)
-            continue;
-        for (int k = 0; k < n->n_in; k++) {
-            const struct pl_node *from = &g->node[n->in[k].node];
-            struct rt_variable *v = from->kind == PL_CONST && from->value.dtype == RT_RESOURCE
-                                        ? rt_variable_of(&from->value)
-                                        : NULL;
-            if (v && !pl_follows_refs(n->def, k))
-                rt_variable_set_mutable(v);
-        }
-    }
-}
-
 static enum rt_status find_kernels(struct rt_plan *p, struct pl_node *n, struct rt_error *err)
 {
     if (n->kind != PL_OP || !n->def)
@@ -377,7 +358,9 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
             struct pl_edge e = {place[n->in[k].node], n->in[k].out};
             n->in[k] = e;
             n->in_value[k] = p->node[e.node].first_value + e.out;
-            if (k < 64 && p->node[e.node].kind == PL_CONST)
+            const struct pl_node *from = &p->node[e.node];
+            if (k < 64 && from->kind == PL_CONST &&
+                !(n->def && pl_reads_variable(n->def, k, from->value.dtype)))
                 n->const_in |= UINT64_C(1) << k;
         }
         for (int k = 0; k < n->n_ctrl; k++)
@@ -625,16 +608,19 @@ static enum rt_status build(struct pl_graph *g, struct rt_plan **out, struct rt_
     if (!st) {
         pl_prune(g);
         if (!g->is_load)
-            mark_written(g);
-        if (fuses)
+            st = pl_mark_written(g, err);
+        if (!st && fuses)
             st = pl_fuse(g, err);
     }
     if (!st) {
+        pl_mark_reads(g);
         pl_prune(g);
         st = pl_place(g, err);
     }
     if (!st)
         st = pl_finish(g, out, err);
+    if (!st)
+        (*out)->writes_fed = g->writes_fed;
     /* Copies between devices, and what runs once, are left to tier 0. */
     if (!st && !(*out)->tokens && s->n_devices <= 1 && !g->is_load &&
         !s->options.tuning.no_specialise)

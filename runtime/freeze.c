@@ -3,10 +3,12 @@
  * served signature writes it. A write that reaches one after all raises the session's generation,
  * and callables make their plans again.
  */
-#include "runtime/plan.h"
+#include "runtime/match.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/region.h"
 #include "runtime/resource.h"
 
 /* The variable of a constant handle, when it may be frozen; NULL otherwise. */
@@ -85,4 +87,67 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
         }
     }
     return RT_OK;
+}
+
+/* ---- what is written ---- */
+
+struct walk {
+    struct pl_graph *g;
+    bool *seen; /* per node: its handles were followed */
+    int *stack, depth;
+};
+
+/* The variable that the edge is a handle of becomes mutable, or the node that hands it on is looked
+ * at later. */
+static void follow_handle(struct walk *w, struct pl_edge e)
+{
+    const struct pl_node *from = &w->g->node[e.node];
+    struct rt_variable *v;
+
+    if (w->seen[e.node] || (pl_edge_dtype(w->g, e) != RT_RESOURCE && !pl_is_ref(w->g, e)))
+        return;
+    w->seen[e.node] = true;
+    if (from->kind == PL_FEED)
+        w->g->writes_fed = true;
+    else if (from->kind != PL_CONST)
+        w->stack[w->depth++] = e.node; /* once per node */
+    else if (from->value.dtype == RT_RESOURCE && (v = rt_variable_of(&from->value)))
+        rt_variable_set_mutable(v);
+}
+
+/* Whether a plan inside the node writes what it is fed. */
+static bool writes_inputs(const struct pl_node *n)
+{
+    bool yes = n->kind == PL_OP && n->def && n->def->op && n->def->op->effect == RT_WRITES;
+
+    for (int k = 0; k < n->n_sub; k++)
+        yes |= n->sub[k]->writes_fed;
+    return yes;
+}
+
+enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err)
+{
+    struct walk w = {.g = g,
+                     .seen = calloc((size_t)g->n + 1, sizeof *w.seen),
+                     .stack = malloc(((size_t)g->n + 1) * sizeof *w.stack)};
+    enum rt_status st = RT_OK;
+
+    if (!w.seen || !w.stack)
+        st = rt_fail_memory(err, "a plan", (size_t)g->n);
+    for (int i = 0; i < g->n && !st; i++) {
+        const struct pl_node *n = &g->node[i];
+        if (n->kind == PL_GONE || !writes_inputs(n))
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->kind != PL_OP || !pl_follows_refs(n->def, k))
+                follow_handle(&w, n->in[k]);
+        while (w.depth) {
+            const struct pl_node *at = &g->node[w.stack[--w.depth]];
+            for (int k = 0; k < at->n_in; k++)
+                follow_handle(&w, at->in[k]);
+        }
+    }
+    free(w.seen);
+    free(w.stack);
+    return st;
 }

@@ -44,6 +44,29 @@ enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, s
     return RT_OK;
 }
 
+enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
+                                struct pl_edge from, struct rt_error *err)
+{
+    const struct rt_schema *schema = rt_schema_find("Identity");
+    const uint8_t type = (uint8_t)dtype;
+    struct rt_attr attr[8] = {{0}};
+    if (!schema || schema->n_attr > 8)
+        return rt_fail(err, RT_INTERNAL, "Identity has more attributes than are known");
+    for (int k = 0; k < schema->n_attr; k++) {
+        attr[k].type = schema->attr[k].type;
+        if (schema->attr[k].type == RT_ATTR_TYPE)
+            attr[k].v.t = dtype;
+    }
+    const struct pl_own own = {.op = "Identity",
+                               .n_in = 1,
+                               .n_out = 1,
+                               .in = &from,
+                               .in_dtype = &type,
+                               .out_dtype = &type,
+                               .attr = attr};
+    return pl_make_own(g, at, &own, err);
+}
+
 enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const struct pl_own *by,
                           struct rt_error *err)
 {

@@ -6,7 +6,7 @@
  * Bodies with TF1 control flow keep to themselves, and so do calls in a graph that has it: there a
  * call may be dead, which an inlined node without inputs would not know. They become sub-plans.
  */
-#include "runtime/plan.h"
+#include "runtime/match.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +32,46 @@ static bool graph_has_tokens(const struct pl_graph *g)
         if (g->node[i].kind == PL_OP && g->node[i].def && pl_is_token(g->node[i].def))
             return true;
     return false;
+}
+
+static bool has_functions(const struct pl_node *n)
+{
+    static const char *const names[] = {"If",   "StatelessIf",  "While", "StatelessWhile",
+                                        "Case", "StatelessCase"};
+    bool yes = n->kind == PL_OP && n->call;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !yes; i++)
+        yes = pl_is(n, names[i]);
+    return yes;
+}
+
+/* A function takes values, never refs: a variable among the inputs of node `at` is read before the
+ * call, behind what the call waits for. */
+static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
+{
+    for (int k = 0; k < g->node[at].n_in; k++) {
+        const struct pl_node call = g->node[at];
+        if (k >= call.def->n_in || !pl_follows_refs(call.def, k) || !pl_is_ref(g, call.in[k]))
+            continue;
+        const int i = pl_add(g, err); /* may move the nodes */
+        if (i < 0)
+            return RT_RESOURCE_EXHAUSTED;
+        struct pl_node *read = &g->node[i];
+        read->name = call.name;
+        read->depth = call.depth;
+        read->ctrl = rt_arena_array(g->arena, (size_t)call.n_ctrl + 1, sizeof *read->ctrl);
+        if (!read->ctrl)
+            return rt_fail_memory(err, "a plan", (size_t)call.n_ctrl);
+        if (call.n_ctrl)
+            memcpy(read->ctrl, call.ctrl, (size_t)call.n_ctrl * sizeof *read->ctrl);
+        read->n_ctrl = call.n_ctrl;
+        const enum rt_status st =
+            pl_make_identity(g, i, (enum rt_dtype)call.def->in_dtype[k], call.in[k], err);
+        if (st)
+            return st;
+        read->effect = RT_READS;
+        call.in[k] = (struct pl_edge){i, 0};
+    }
+    return RT_OK;
 }
 
 static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt_error *err)
@@ -84,6 +124,7 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
     st = pl_cut(&b, &q, err);
     if (st)
         goto end;
+    pl_mark_reads(&b);
     if (g->n + b.n > 2 * MAX_NODES) {
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes after inlining", MAX_NODES);
         goto end;
@@ -180,8 +221,11 @@ enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err)
     struct forward *f = NULL;
     int room = 0;
     bool any = false;
-    if (graph_has_tokens(g))
-        return RT_OK;
+    for (int i = 0, n = g->n; i < n && !st; i++)
+        if (has_functions(&g->node[i]))
+            st = read_arguments(g, i, err);
+    if (st || graph_has_tokens(g))
+        return st;
     for (int i = 0; i < g->n; i++) {
         if (!g->node[i].call || g->node[i].kind != PL_OP)
             continue;

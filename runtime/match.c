@@ -79,12 +79,15 @@ struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e)
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = &g->node[e.node];
-    return n->kind == PL_CONST && e.out == 0 && n->n_ctrl == 0 ? &n->value : NULL;
+    return n->kind == PL_CONST && e.out == 0 && n->n_ctrl == 0 && n->value.dtype != RT_RESOURCE
+               ? &n->value
+               : NULL;
 }
 
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e)
 {
-    return pl_constant(g, e) != NULL;
+    const struct pl_node *n = &g->node[e.node];
+    return n->kind == PL_CONST && e.out == 0 && n->n_ctrl == 0;
 }
 
 bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v)

@@ -44,8 +44,8 @@ struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- constants ---- */
 
-/* Output 0 of a constant without control inputs; as a tensor, which may be lazy: NULL if it is not.
- */
+/* Output 0 of a constant without control inputs, which may be a handle; as a tensor, which may be
+ * lazy: NULL if it is not, and for a handle, since what is behind it is no constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e);
 /* Scalars of rank 0; integers of 32 or 64 bits. */

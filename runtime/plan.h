@@ -84,7 +84,8 @@ struct pl_node {
     const struct rt_kernel **kernels; /* candidates for its device and types */
     int n_kernels;
     bool lazy;         /* every candidate takes lazy inputs as they are */
-    uint64_t const_in; /* bit k: input k is a PL_CONST */
+    uint64_t const_in; /* bit k: input k is the same in every run: a PL_CONST, and no variable that
+                          the node reads through it */
     struct rt_prepared_cache *prepared;
 };
 
@@ -100,9 +101,10 @@ struct pl_graph {
     const uint8_t *fetch_dtype;
     int *target; /* nodes that must run */
     int n_targets, target_room;
-    bool serving; /* after init: reads may be frozen */
-    bool is_load; /* see rt_call_spec */
-    int depth;    /* of sub-plans around this one */
+    bool serving;    /* after init: reads may be frozen */
+    bool writes_fed; /* by pl_mark_written: a variable whose handle is fed may be written */
+    bool is_load;    /* see rt_call_spec */
+    int depth;       /* of sub-plans around this one */
     int64_t *nodes_left;
 };
 
@@ -135,15 +137,25 @@ struct pl_own {
 };
 enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o,
                            struct rt_error *err);
+/* The same for an identity of `from`. */
+enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
+                                struct pl_edge from, struct rt_error *err);
 bool pl_add_target(struct pl_graph *g, int node);
 
 enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
+/* Sets the effect of nodes whose ops have none: RT_READS where an input is a variable (a ref of
+ * TensorFlow 1) whose value the node reads, RT_PURE elsewhere. For after inputs have changed. */
+void pl_mark_reads(struct pl_graph *g);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
 /* Switch and Merge whose predicate is a constant. */
 enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* What is served and writes makes its variables mutable, so nobody freezes them: those whose
+ * handles are known, and where it is known in the run only, all that it may be. After
+ * pl_sub_plans. */
+enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
 /* Switch and Merge whose predicate is known only in the run. */
 enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* Where no such Switch is left: frames that are recurrent layers, and the others. */
@@ -171,6 +183,13 @@ bool pl_is_token(const struct rt_node *n);
 static inline bool pl_follows_refs(const struct rt_node *n, int k)
 {
     return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
+}
+/* Input k of `n`, a tensor of type `dtype`, is the handle of a variable whose value `n` reads when
+ * it runs. Neither the value nor its shape is known before: nothing that outlives a run may hold
+ * it. */
+static inline bool pl_reads_variable(const struct rt_node *n, int k, uint8_t dtype)
+{
+    return dtype == RT_RESOURCE && pl_follows_refs(n, k);
 }
 /* Input k of `n` may be a variable's value instead of its handle: that is how it is frozen. */
 static inline bool pl_takes_value(const struct rt_node *n, int k)
@@ -201,6 +220,7 @@ struct rt_plan {
     _Atomic(struct rt_segment *) *segment;
     _Atomic uint64_t *compiled; /* of a callable's plan: bit per number of rows of its feeds */
     bool loops;                 /* a PL_WHILE is inside */
+    bool writes_fed;            /* as pl_graph's */
     struct rt_mutex mu;
     struct rt_context *idle; /* the last used first; guarded by mu */
     struct rt_keeper keeper; /* of them */

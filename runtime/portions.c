@@ -93,7 +93,8 @@ int64_t rt_portions_rows(const struct rt_layout *l)
     double all, constants;
 
     if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
-        l->block_bytes < CUT_BYTES || (p->effects & ~(1u << RT_PURE | 1u << RT_READS)) ||
+        l->block_bytes < CUT_BYTES ||
+        (p->effects & ~(1u << RT_PURE)) || /* portions could read what is written between them */
         !has_rows(p, l, rows))
         return 0;
     const double per_row = (double)l->block_bytes / (double)rows;

@@ -1,8 +1,30 @@
 /*
  * What is the same in every run becomes a constant: Const itself, and ops that make the handle of a
- * session's resource (the same key is the same resource, wherever the handle stands).
+ * session's resource (the same key is the same resource, wherever the handle stands). A node that
+ * is given such a handle where its op wants a tensor reads the variable, whatever its op.
  */
-#include "runtime/plan.h"
+#include "runtime/match.h"
+
+static bool reads_variable(const struct pl_graph *g, const struct pl_node *n)
+{
+    for (int k = 0; k < n->n_in && k < n->def->n_in; k++) {
+        const struct pl_node *from = &g->node[n->in[k].node];
+        if (!pl_follows_refs(n->def, k))
+            continue;
+        if (from->kind == PL_CONST ? from->value.dtype == RT_RESOURCE : pl_is_ref(g, n->in[k]))
+            return true;
+    }
+    return false;
+}
+
+void pl_mark_reads(struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        if (n->kind == PL_OP && n->def && n->def->op && n->def->op->effect == RT_PURE)
+            n->effect = reads_variable(g, n) ? RT_READS : RT_PURE;
+    }
+}
 
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err)
 {
@@ -27,5 +49,6 @@ enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err)
         n->kind = PL_CONST;
         n->effect = RT_PURE;
     }
+    pl_mark_reads(g);
     return RT_OK;
 }

@@ -102,10 +102,12 @@ enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_te
     return st;
 }
 
-/* Marks a write; true when a plan had frozen the value and must hear of it. */
+/* Marks a write; true when a plan had frozen the value and must hear of it. A plan that asked
+ * whether the variable is mutable just before it became so may freeze it all the same, so being
+ * mutable is no reason to keep silent. */
 static bool note_write(struct rt_variable *v)
 {
-    bool tell = v->is_frozen && !v->is_mutable;
+    bool tell = v->is_frozen;
     v->is_mutable = v->is_mutable || v->is_frozen;
     v->is_frozen = false;
     return tell;
@@ -178,7 +180,7 @@ bool rt_variable_is_mutable(struct rt_variable *v)
 void rt_variable_set_mutable(struct rt_variable *v)
 {
     rt_mutex_lock(&v->mu);
-    bool tell = v->is_frozen && !v->is_mutable;
+    bool tell = v->is_frozen;
     v->is_mutable = true;
     v->is_frozen = false;
     rt_mutex_unlock(&v->mu);

@@ -134,6 +134,8 @@ static bool walk_op(struct walk *w, struct pl_node *n)
     bool any = false, content = false, ok = in && in_dep && alias;
     for (int k = 0; k < n->n_in && ok; k++) {
         in[k] = w->info[n->in_value[k]];
+        if (pl_reads_variable(n->def, k, (uint8_t)in[k].dtype))
+            in[k] = (struct rt_info){.dtype = (enum rt_dtype)n->def->in_dtype[k], .shape.rank = -1};
         in_dep[k] = w->dep[n->in_value[k]];
         any |= in_dep[k].kind != RT_DEP_NONE;
         content |= in_dep[k].kind == RT_DEP_ROWS || in_dep[k].kind == RT_DEP_MIXED;

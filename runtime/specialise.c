@@ -175,8 +175,11 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
 
     if (!n->n_out && n->effect == RT_PURE)
         return RT_OK;
-    for (int k = 0; k < n->n_in; k++)
-        exact = exact && rt_shape_is_exact(&w->value[n->in_value[k]].info.shape);
+    for (int k = 0; k < n->n_in; k++) {
+        const struct rt_info *x = &w->value[n->in_value[k]].info;
+        exact = exact && rt_shape_is_exact(&x->shape) &&
+                !pl_reads_variable(n->def, k, (uint8_t)x->dtype);
+    }
     if (!n->n_out || !n->prepared || !exact) {
         w->role[i - w->begin] = NODE;
         for (int o = 0; o < n->n_out; o++) {

@@ -214,30 +214,6 @@ static bool is_possible(const struct work *w)
 
 /* ---- going ---- */
 
-/* Node i becomes an identity of `from`; its control inputs stay. */
-static enum rt_status make_identity(struct pl_graph *g, int i, struct pl_edge from,
-                                    struct rt_error *err)
-{
-    const struct rt_schema *schema = rt_schema_find("Identity");
-    const uint8_t dtype = g->node[i].def->out_dtype[0];
-    struct rt_attr attr[8] = {{0}};
-    if (!schema || schema->n_attr > 8)
-        return rt_fail(err, RT_INTERNAL, "Identity has more attributes than are known");
-    for (int k = 0; k < schema->n_attr; k++) {
-        attr[k].type = schema->attr[k].type;
-        if (schema->attr[k].type == RT_ATTR_TYPE)
-            attr[k].v.t = (enum rt_dtype)dtype;
-    }
-    const struct pl_own own = {.op = "Identity",
-                               .n_in = 1,
-                               .n_out = 1,
-                               .in = &from,
-                               .in_dtype = &dtype,
-                               .out_dtype = &dtype,
-                               .attr = attr};
-    return pl_make_own(g, i, &own, err);
-}
-
 /* Which input of Merge i it was, alive when i is. -1: no memory. */
 static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 {
@@ -305,7 +281,7 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
         if (is_ref(&g->node[i]))
             p[i].value = from;
         else
-            st = make_identity(g, i, from, err);
+            st = pl_make_identity(g, i, (enum rt_dtype)g->node[i].def->out_dtype[0], from, err);
     }
     for (int i = 0; i < w->n && !st; i++)
         for (int k = 0; g->node[i].kind != PL_GONE && !w->dead[i] && k < g->node[i].n_in; k++)
