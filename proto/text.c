@@ -19,14 +19,20 @@ struct parser {
     /* The last place that was looked up, so that many of them are one walk over the text. */
     const char *known;
     struct pb_text_place at_known;
+    const char *closed; /* the last bracket that closed a name of a type */
 };
 
-/* `at` not before the one of the last call. */
+/* `at` not before the one of the last call. As protobuf counts: bytes, and a tab leads to the next
+ * column that is a multiple of 8, plus one. */
 static struct pb_text_place place_of(struct parser *x, const char *at)
 {
     for (; x->known < at; x->known++) {
-        x->at_known.column = *x->known == '\n' ? 1 : x->at_known.column + 1;
-        x->at_known.line += *x->known == '\n';
+        int64_t *column = &x->at_known.column;
+        *column += *x->known == '\t' ? 8 - (*column - 1) % 8 : 1;
+        if (*x->known == '\n') {
+            *column = 1;
+            x->at_known.line++;
+        }
     }
     return x->at_known;
 }
@@ -129,19 +135,62 @@ static struct rt_span word(struct parser *x)
     return rt_span_of(from, (size_t)(x->p - from));
 }
 
+/* What stands at `at`: a word, a number, a string with its quotes, or one character. */
+static struct rt_span token_at(const struct parser *x, const char *at)
+{
+    struct parser y = *x;
+    struct rt_span s;
+
+    y.p = at;
+    if (at < x->end && (*at == '"' || *at == '\'')) {
+        const char *end = at + 1;
+        while (end < x->end && *end != *at && *end != '\n')
+            end += *end == '\\' && end + 1 < x->end ? 2 : 1;
+        return rt_span_of(at, (size_t)(end < x->end ? end + 1 - at : x->end - at));
+    }
+    s = word(&y);
+    return s.n ? s : rt_span_of(at, at < x->end);
+}
+
+/*
+ * TextFormat's words for another token than the one that is wanted at `at`: `verb` is "got" for a
+ * kind of token ("Expected integer, got: x"), "found" for one of its own ("Expected ":", found
+ * "x"."). Its tokenizer complains of bytes that no token has before its parser does.
+ */
+static enum rt_status unexpected(struct parser *x, const char *what, const char *verb,
+                                 const char *at)
+{
+    unsigned char c = at < x->end ? (unsigned char)*at : ' ';
+
+    if (c < ' ' && (c < '\t' || c > '\r'))
+        return fail(x, at, "Invalid control characters encountered in text.");
+    if (c > 127)
+        return fail(x, at, "Interpreting non ascii codepoint %d.", c);
+    struct rt_span s = token_at(x, at);
+    bool own = strcmp(verb, "found") == 0;
+    /* A string may be a key that nobody should find in a log. */
+    size_t limit = c == '"' || c == '\'' ? 24 : 64;
+    return fail(x, at, "Expected %s, %s%s%.*s%s", what, verb, own ? " \"" : ": ",
+                (int)(s.n < limit ? s.n : limit), (const char *)s.p, own ? "\"." : "");
+}
+
 static enum rt_status expected(struct parser *x, const char *what, const char *at)
 {
+    return unexpected(x, what, "got", at);
+}
+
+/* The token `what`, given with its quotes, must come next. */
+static enum rt_status missing(struct parser *x, const char *what)
+{
     skip_space(x);
-    if (at >= x->end)
-        return fail(x, at, "Expected %s, got the end.", what);
-    const char *end = at;
-    while (end < x->end && end - at < 40 && (is_letter(*end) || is_digit(*end)))
-        end++;
-    if (end == at)
-        end++;
-    if ((unsigned char)*at < 32 || (unsigned char)*at > 126)
-        return fail(x, at, "Expected %s, got the byte 0x%02x.", what, (unsigned char)*at);
-    return fail(x, at, "Expected %s, got: %.*s", what, (int)(end - at), at);
+    return unexpected(x, what, "found", x->p);
+}
+
+/* Where TextFormat reports what it knows of a token only after it was read: at the next one. */
+static const char *next_token(struct parser *x)
+{
+    skip_space(x);
+    return x->p;
 }
 
 /* ---- strings ---- */
@@ -181,11 +230,11 @@ static enum rt_status unicode(struct parser *x, char kind, const char *at, struc
 static enum rt_status escape(struct parser *x, struct rt_bytes *out)
 {
     static const char from[] = "nrtabfv\\'\"?", to[] = "\n\r\t\a\b\f\v\\'\"?";
-    const char *at = x->p - 1;
+    const char *at = x->p;
     int value = 0, n = 0;
 
     if (x->p == x->end)
-        return fail(x, at, "The text ends in an escape.");
+        return fail(x, at, "Unexpected end of string.");
     char c = *x->p++;
     const char *known = memchr(from, c, sizeof from - 1);
     if (known) {
@@ -204,7 +253,7 @@ static enum rt_status escape(struct parser *x, struct rt_bytes *out)
         for (; n < 2 && x->p < x->end && hex_digit(*x->p) >= 0; n++)
             value = value * 16 + hex_digit(*x->p++);
         if (!n)
-            return fail(x, at, "Expected hexadecimal digits after \\x.");
+            return fail(x, x->p, "Expected hex digits for escape sequence.");
         rt_bytes_addc(out, (char)value);
         return RT_OK;
     }
@@ -222,10 +271,12 @@ static enum rt_status string(struct parser *x, struct rt_bytes *out)
     if (quote != '"' && quote != '\'')
         return expected(x, "string", x->p);
     for (; quote == '"' || quote == '\''; quote = peek(x)) {
-        const char *at = x->p++;
+        x->p++;
         for (;;) {
-            if (x->p == x->end || *x->p == '\n')
-                return fail(x, at, "String literals cannot cross line boundaries.");
+            if (x->p == x->end)
+                return fail(x, x->p, "Unexpected end of string.");
+            if (*x->p == '\n')
+                return fail(x, x->p, "String literals cannot cross line boundaries.");
             char c = *x->p++;
             if (c == quote)
                 break;
@@ -276,7 +327,7 @@ static enum rt_status integer(struct parser *x, bool is_signed, int bits, uint64
     skip_space(x);
     const char *at = x->p;
     struct rt_span s = word(x);
-    if (!s.n || !is_digit((char)s.p[0]))
+    if (!s.n || !is_digit((char)s.p[0]) || memchr(s.p, '.', s.n))
         return expected(x, "integer", at);
     if (!to_unsigned(s, negative ? max + 1 : max, out))
         return fail(x, at, "Integer out of range (%.*s)", (int)(s.n < 64 ? s.n : 64),
@@ -343,8 +394,9 @@ static enum rt_status boolean(struct parser *x, protobuf_c_boolean *out)
     return RT_OK;
 }
 
-static enum rt_status enumeration(struct parser *x, const ProtobufCEnumDescriptor *d, int32_t *out)
+static enum rt_status enumeration(struct parser *x, const ProtobufCFieldDescriptor *f, int32_t *out)
 {
+    const ProtobufCEnumDescriptor *d = f->descriptor;
     char name[128];
     uint64_t v;
     enum rt_status st;
@@ -359,7 +411,7 @@ static enum rt_status enumeration(struct parser *x, const ProtobufCEnumDescripto
     const char *at = x->p;
     struct rt_span s = word(x);
     if (!s.n)
-        return expected(x, "identifier", at);
+        return expected(x, "integer or identifier", at);
     const ProtobufCEnumValue *value = NULL;
     if (s.n < sizeof name) {
         memcpy(name, s.p, s.n);
@@ -367,8 +419,8 @@ static enum rt_status enumeration(struct parser *x, const ProtobufCEnumDescripto
         value = protobuf_c_enum_descriptor_get_value_by_name(d, name);
     }
     if (!value)
-        return fail(x, at, "Unknown enumeration value of \"%.*s\" for type \"%s\".",
-                    (int)(s.n < 64 ? s.n : 64), (const char *)s.p, d->name);
+        return fail(x, next_token(x), "Unknown enumeration value of \"%.*s\" for field \"%s\".",
+                    (int)(s.n < 64 ? s.n : 64), (const char *)s.p, f->name);
     *out = value->value;
     return RT_OK;
 }
@@ -440,7 +492,7 @@ static enum rt_status open_body(struct parser *x, char *close)
     else if (take(x, '<'))
         *close = '>';
     else
-        return expected(x, "\"{\"", x->p);
+        return missing(x, "\"{\"");
     if (x->depth == PB_MAX_DEPTH)
         return fail(x, x->p - 1,
                     "Message is too deep, the parser exceeded the configured recursion "
@@ -566,7 +618,7 @@ static enum rt_status value(struct parser *x, ProtobufCMessage *m,
         st = boolean(x, &v.b);
         break;
     case PROTOBUF_C_TYPE_ENUM:
-        st = enumeration(x, f->descriptor, &v.i32);
+        st = enumeration(x, f, &v.i32);
         break;
     default:
         return fail(x, x->p, "Field \"%s\" has an unknown type.", f->name);
@@ -593,15 +645,17 @@ static enum rt_status list(struct parser *x, ProtobufCMessage *m, const Protobuf
         if (take(x, ']'))
             return RT_OK;
         if (!take(x, ','))
-            return expected(x, "\",\" or \"]\"", x->p);
+            return missing(x, "\",\"");
     }
 }
 
 /* A singular field must not have a value yet, nor another member of its oneof. A zero given to a
  * field without presence does not count: protobuf itself cannot tell it from none. */
 static enum rt_status check_once(struct parser *x, ProtobufCMessage *m,
-                                 const ProtobufCFieldDescriptor *f, const char *at)
+                                 const ProtobufCFieldDescriptor *f)
 {
+    const char *at = next_token(x);
+
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
         return RT_OK;
     if (pb_field_is_set(m, f))
@@ -629,8 +683,8 @@ static enum rt_status bracketed(struct parser *x, char *out, size_t room, const 
     for (;;) {
         char c = peek(x);
         if (x->p == x->end)
-            return fail(x, x->p, "Expected \"]\", got the end.");
-        x->p++;
+            return missing(x, "\"]\"");
+        x->closed = x->p++;
         if (c == ']')
             break;
         if (!is_letter(c) && !is_digit(c) && !strchr("./-", c))
@@ -662,15 +716,15 @@ static enum rt_status pack_into(struct parser *x, Google__Protobuf__Any *any, co
 }
 
 /* An Any written as what it holds: "[type.googleapis.com/a.B] { ... }". */
-static enum rt_status expanded_any(struct parser *x, Google__Protobuf__Any *any, const char *url,
-                                   const char *at)
+static enum rt_status expanded_any(struct parser *x, Google__Protobuf__Any *any, const char *url)
 {
+    const char *at = next_token(x);
     const char *slash = strrchr(url, '/');
     const ProtobufCMessageDescriptor *d = slash ? pb_any_type(rt_span_str(slash + 1)) : NULL;
     char close;
 
     if (!slash)
-        return fail(x, at, "Expected \"/\" in the type of an Any, got: %s", url);
+        return fail(x, x->closed, "Expected \"/\", found \"]\".");
     if (!d)
         return fail(x, at, "Could not find type \"%s\" stored in google.protobuf.Any.", url);
     if (*any->type_url || any->value.len)
@@ -701,8 +755,9 @@ static enum rt_status bracket_field(struct parser *x, ProtobufCMessage *m)
     if (st)
         return st;
     if (m->descriptor == &google__protobuf__any__descriptor)
-        return expanded_any(x, (Google__Protobuf__Any *)m, name, at);
-    return fail(x, at, "Extension \"%s\" is not defined or is not an extension of \"%s\".", name,
+        return expanded_any(x, (Google__Protobuf__Any *)m, name);
+    return fail(x, next_token(x),
+                "Extension \"%s\" is not defined or is not an extension of \"%s\".", name,
                 m->descriptor->name);
 }
 
@@ -737,16 +792,16 @@ static enum rt_status field(struct parser *x, ProtobufCMessage *m)
         f = protobuf_c_message_descriptor_get_field_by_name(d, name);
     }
     if (!f)
-        return fail(x, at, "Message type \"%s\" has no field named \"%.*s\".", d->name,
+        return fail(x, next_token(x), "Message type \"%s\" has no field named \"%.*s\".", d->name,
                     (int)(s.n < 64 ? s.n : 64), (const char *)s.p);
-    st = check_once(x, m, f, at);
+    st = check_once(x, m, f);
     if (st)
         return st;
     bool colon = take(x, ':');
     c = peek(x);
     bool is_list = c == '[' && f->label == PROTOBUF_C_LABEL_REPEATED;
-    if (!colon && (f->type != PROTOBUF_C_TYPE_MESSAGE || (c != '{' && c != '<' && !is_list)))
-        return expected(x, "\":\"", x->p);
+    if (!colon && f->type != PROTOBUF_C_TYPE_MESSAGE)
+        return missing(x, "\":\"");
     if (is_list) {
         x->p++;
         st = list(x, m, f);
@@ -763,15 +818,14 @@ static enum rt_status body(struct parser *x, ProtobufCMessage *m, char close)
 
     while (!st) {
         char c = peek(x);
-        if (x->p == x->end) {
-            if (!close)
-                return RT_OK;
-            return fail(x, x->p, "Expected \"%c\", got the end.", close);
-        }
+        if (x->p == x->end && !close)
+            return RT_OK;
         if (close && c == close) {
             x->p++;
             return RT_OK;
         }
+        if (close && (c == '}' || c == '>'))
+            return missing(x, close == '}' ? "\"}\"" : "\">\"");
         st = field(x, m);
     }
     return st;

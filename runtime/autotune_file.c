@@ -40,10 +40,11 @@ static enum rt_status check_folder(const char *path, struct rt_error *err)
 static enum rt_status check_first_words(const char *path, struct rt_error *err)
 {
     char text[sizeof FIRST_WORDS - 1];
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd;
+    const enum rt_status st = rt_open_regular(path, &fd, NULL, err);
 
-    if (fd < 0)
-        return fail(err, path, "cannot be read", errno);
+    if (st)
+        return rt_fail_prefix(err, "cannot be read: ");
     const ssize_t n = read(fd, text, sizeof text);
     const int number = errno;
     close(fd);
@@ -70,9 +71,9 @@ enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err)
             return rt_fail(err, RT_INVALID_ARGUMENT, "%s is the name of a directory", path);
         return check_folder(path, err);
     }
-    if (!S_ISREG(s.st_mode))
-        return rt_fail(err, RT_INVALID_ARGUMENT, "%s is no regular file", path);
-    const enum rt_status st = check_first_words(path, err);
+    enum rt_status st = rt_check_regular(path, &s, err);
+    if (!st)
+        st = check_first_words(path, err);
     return st ? st : check_folder(path, err);
 }
 
@@ -82,7 +83,7 @@ enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, stru
     const enum rt_status st = rt_autotune_check_file(path, &why);
 
     *out = NULL;
-    if (st == RT_INVALID_ARGUMENT)
+    if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION) /* another's, or no file */
         return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
     if (st)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s; what timing finds is not kept",

@@ -410,8 +410,8 @@ enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct r
         if (size[e->pub.shard] < 0) {
             if (stat(path, &s))
                 st = rt_fail_errno(err, path, errno);
-            else if (!S_ISREG(s.st_mode))
-                st = rt_fail(err, RT_FAILED_PRECONDITION, "%s is no regular file", path);
+            else
+                st = rt_check_regular(path, &s, err);
             if (st)
                 break;
             size[e->pub.shard] = s.st_size;
@@ -455,17 +455,8 @@ static enum rt_status open_shard(struct rt_checkpoint *c, const struct entry *e,
 
     shard_path(c, e->pub.shard, path, sizeof path);
     rt_mutex_lock(&c->mu);
-    if (s->fd < 0) {
-        int new = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (new < 0) {
-            st = rt_fail_errno(err, path, errno);
-        } else if (fstat(new, &s->s) || !S_ISREG(s->s.st_mode)) {
-            st = rt_fail(err, RT_FAILED_PRECONDITION, "%s is no regular file", path);
-            close(new);
-        } else {
-            s->fd = new;
-        }
-    }
+    if (s->fd < 0)
+        st = rt_open_regular(path, &s->fd, &s->s, err);
     rt_mutex_unlock(&c->mu);
     if (st)
         return st;

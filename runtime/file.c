@@ -10,63 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number)
-{
-    char words[128];
-    enum rt_status st = RT_UNKNOWN;
-
-    switch (number) {
-    case ENOENT:
-    case ENOTDIR:
-        st = RT_NOT_FOUND;
-        break;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        st = RT_PERMISSION_DENIED;
-        break;
-    case EEXIST:
-        st = RT_ALREADY_EXISTS;
-        break;
-    case ENOSPC:
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-        st = RT_RESOURCE_EXHAUSTED;
-        break;
-    case EISDIR:
-    case EINVAL:
-    case ENAMETOOLONG:
-        st = RT_FAILED_PRECONDITION;
-        break;
-    case EIO:
-        st = RT_DATA_LOSS;
-        break;
-    default:
-        break;
-    }
-    return rt_fail(err, st, "%s; %s", path, strerror_r(number, words, sizeof words));
-}
-
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err)
 {
     struct stat s;
     char *p = NULL;
     size_t size, have = 0;
-    enum rt_status st = RT_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd;
+    enum rt_status st = rt_open_regular(path, &fd, &s, err);
 
-    if (fd < 0)
-        return rt_fail_errno(err, path, errno);
-    if (fstat(fd, &s)) {
-        st = rt_fail_errno(err, path, errno);
-        goto out;
-    }
-    if (!S_ISREG(s.st_mode)) {
-        st = rt_fail(err, RT_FAILED_PRECONDITION, "%s is no regular file", path);
-        goto out;
-    }
+    if (st)
+        return st;
     if ((uint64_t)s.st_size > limit) {
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s has %lld bytes, more than the limit of %zu",
                      path, (long long)s.st_size, limit);

@@ -2,12 +2,12 @@
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
-#include "runtime/base/status.h"
+#include "runtime/base/regular_file.h"
 
 /*
  * *out: the bytes, for free(), with a NUL behind them. NOT_FOUND ("PATH; No such file or
  * directory"), other errnos by their words; RESOURCE_EXHAUSTED above `limit`; what is no regular
- * file is refused.
+ * file is refused (rt_open_regular).
  */
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err);
@@ -17,7 +17,4 @@ enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct r
 int rt_file_temp(const char *path, char *room, size_t n, struct rt_error *err);
 /* Makes the directory and those above it. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);
-/* The failure of a system call on `path`: "PATH; No such file or directory". */
-enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number);
-
 #endif

@@ -100,10 +100,10 @@ enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text,
 {
     ProtobufCMessage *message = NULL;
     struct srv_batching b;
-    enum rt_status st =
-        pb_text_parse(&message, &tensorflow__serving__batching_parameters__descriptor, text, err);
+    enum rt_status st = srv_text_parse(
+        &message, &tensorflow__serving__batching_parameters__descriptor, text, path, NULL, err);
     if (st)
-        return rt_fail_prefix(err, "Invalid protobuf file: '%s': ", path);
+        return st;
     st = srv_batching_from_message(&b, (const batching_message *)message, err);
     pb_free(message);
     if (!st)

@@ -1,9 +1,9 @@
 /* Who may do what an operator does: --admin_address, --admin_socket, --admin_token_file. */
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/file.h"
 #include "server/grpc_parts.h"
 #include "server/model_root.h"
 
@@ -14,17 +14,15 @@ static enum rt_status read_token(const char *path, char *room, struct rt_span *t
                                  struct rt_error *err)
 {
     static const char blanks[] = " \t\r\n";
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, room, MAX_TOKEN + 1) : -1;
-    int e = errno;
+    struct rt_error why = {0};
+    char *text = NULL;
+    size_t n = 0;
 
-    if (fd >= 0)
-        close(fd);
-    if (n < 0)
-        return rt_fail(err, RT_FAILED_PRECONDITION, "--admin_token_file=%s: %s", path, strerror(e));
-    if (n > MAX_TOKEN)
-        return rt_fail(err, RT_FAILED_PRECONDITION, "--admin_token_file=%s is longer than %d bytes",
-                       path, MAX_TOKEN);
+    if (rt_file_read(path, MAX_TOKEN, &text, &n, &why))
+        return rt_fail(err, RT_FAILED_PRECONDITION, "--admin_token_file: %s", why.msg);
+    memcpy(room, text, n);
+    explicit_bzero(text, n);
+    free(text);
     while (n && memchr(blanks, room[n - 1], sizeof blanks - 1))
         n--;
     while (n && memchr(blanks, *room, sizeof blanks - 1)) {

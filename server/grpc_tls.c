@@ -1,17 +1,10 @@
 #include "server/grpc_tls.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "proto/text.h"
 #include "proto/unpack.h"
+#include "server/text_file.h"
 #include "tensorflow_serving/config/ssl_config.pb-c.h"
-
-enum { MAX_FILE = 1 << 20 };
 
 bool srv_is_pem(const char *text, const char *what)
 {
@@ -29,32 +22,6 @@ bool srv_is_pem(const char *text, const char *what)
         return strstr(dashes + 5, "-----END ") != NULL;
     }
     return false;
-}
-
-static enum rt_status read_file(const char *path, char **out, size_t *n, struct rt_error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat s;
-    if (fd < 0 || fstat(fd, &s)) {
-        int e = errno;
-        if (fd >= 0)
-            close(fd);
-        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE, "--ssl_config_file=%s: %s",
-                       path, strerror(e));
-    }
-    char *bytes = NULL;
-    ssize_t got = -1;
-    if (S_ISREG(s.st_mode) && s.st_size <= MAX_FILE && (bytes = malloc(MAX_FILE + 1)))
-        got = read(fd, bytes, MAX_FILE + 1);
-    close(fd);
-    if (got < 0 || got > MAX_FILE) {
-        free(bytes);
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--ssl_config_file=%s is not a file of at most %d bytes", path, MAX_FILE);
-    }
-    *out = bytes;
-    *n = (size_t)got;
-    return RT_OK;
 }
 
 typedef Tensorflow__Serving__SSLConfig ssl_config;
@@ -91,13 +58,11 @@ static enum rt_status from_file(const char *path, grpc_server_credentials **out,
                                 struct rt_error *err)
 {
     ProtobufCMessage *message = NULL;
-    char *bytes = NULL;
-    size_t n = 0;
-    enum rt_status st = read_file(path, &bytes, &n, err);
+    enum rt_status st =
+        srv_text_file_read(&message, &tensorflow__serving__sslconfig__descriptor, path, err);
 
-    if (!st && (st = pb_text_parse(&message, &tensorflow__serving__sslconfig__descriptor,
-                                   rt_span_of(bytes, n), err)))
-        rt_fail_prefix(err, "--ssl_config_file=%s: ", path);
+    if (st)
+        rt_fail_prefix(err, "--ssl_config_file: ");
     if (!st)
         st = check(path, (const ssl_config *)message, err);
     if (!st) {
@@ -113,7 +78,6 @@ static enum rt_status from_file(const char *path, grpc_server_credentials **out,
                          "--ssl_config_file=%s: gRPC's core does not take it", path);
     }
     pb_free(message);
-    free(bytes);
     return st;
 }
 

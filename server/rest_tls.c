@@ -1,12 +1,10 @@
 #include "server/rest_tls.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <gnutls/gnutls.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "runtime/file.h"
 
 enum { MAX_FILE = 1 << 20 };
 
@@ -16,28 +14,10 @@ static enum rt_status read_file(const char *flag, const char *path, char **out,
 {
     if (!*path)
         return RT_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat s;
-    if (fd < 0 || fstat(fd, &s)) {
-        int e = errno;
-        if (fd >= 0)
-            close(fd);
-        return rt_fail(err, e == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE, "--%s=%s: %s", flag, path,
-                       strerror(e));
-    }
-    char *bytes = NULL;
-    ssize_t got = -1;
-    if (S_ISREG(s.st_mode) && s.st_size <= MAX_FILE && (bytes = malloc(MAX_FILE + 1)))
-        got = read(fd, bytes, MAX_FILE + 1);
-    close(fd);
-    if (got < 0 || got > MAX_FILE) {
-        free(bytes);
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--%s=%s is not a file of at most %d bytes", flag,
-                       path, MAX_FILE);
-    }
-    bytes[got] = '\0';
-    *out = bytes;
-    return RT_OK;
+    size_t n;
+    struct rt_error why = {0};
+    enum rt_status st = rt_file_read(path, MAX_FILE, out, &n, &why);
+    return st ? rt_fail(err, st, "--%s: %s", flag, why.msg) : RT_OK;
 }
 
 static gnutls_datum_t datum(char *text)

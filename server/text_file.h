@@ -14,7 +14,8 @@
  */
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                   const char *path, struct rt_error *err);
-/* `places` may be NULL. */
+/* The same of a text that stands in `path`; it is also told in the log, as protobuf does: "Error
+ * parsing text-format TYPE: LINE:COLUMN: reason". `places` may be NULL. */
 enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                               struct rt_span text, const char *path, struct pb_text_places *places,
                               struct rt_error *err);

@@ -8,12 +8,13 @@
 #include "kernels/cpu/list.h"
 #include "kernels/cpu/parse.h"
 #include "kernels/entry.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/regular_file.h"
 #include "runtime/base/thread.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 enum { TABLE_MAX = 1 << 28 };
 
@@ -738,37 +739,44 @@ static enum rt_status one_line(struct table *fresh, const struct text_file *f, c
     return st;
 }
 
+/* A line without its end, and without carriage returns anywhere. False: there is none left. */
+static bool next_line(FILE *file, struct rt_bytes *line)
+{
+    int c = getc_unlocked(file);
+    bool any = c != EOF;
+
+    line->n = 0;
+    for (; c != EOF && c != '\n' && !line->failed; c = getc_unlocked(file))
+        if (c != '\r')
+            rt_bytes_addc(line, (char)c);
+    return any;
+}
+
+enum { MAX_LINE = 64 << 20 };
+
 static enum rt_status read_lines(struct rt_run *r, struct table *fresh, const struct text_file *f,
                                  const char *path)
 {
-    FILE *file = fopen(path, "re");
-    char *line = NULL;
-    size_t room = 0;
-    struct stat info;
-    enum rt_status st = RT_OK;
+    FILE *file;
+    struct rt_bytes line;
+    enum rt_status st = rt_open_regular_stream(path, &file, r->err);
 
-    if (!file)
-        return rt_fail(r->err, errno == ENOENT ? RT_NOT_FOUND : RT_PERMISSION_DENIED, "%s; %s",
-                       path, strerror(errno));
-    if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode)) {
-        fclose(file);
-        return rt_fail(r->err, RT_FAILED_PRECONDITION, "%s is not a file", path);
-    }
+    if (st)
+        return st;
     int64_t n = 0; /* lines taken */
+    rt_bytes_init(&line, MAX_LINE);
     while (!st && (f->vocab_size < 0 || n < f->vocab_size)) {
-        ssize_t len = getline(&line, &room, file);
-        if (len < 0)
+        if (!next_line(file, &line))
             break;
-        size_t left = 0; /* without the line's end, and carriage returns anywhere */
-        for (ssize_t i = 0; i < len; i++)
-            if (line[i] != '\r' && line[i] != '\n')
-                line[left++] = line[i];
-        if (left == 0)
+        if (line.failed)
+            st = rt_fail(r->err, RT_RESOURCE_EXHAUSTED, "%s: line %lld has more than %d bytes",
+                         path, (long long)n + 1, (int)MAX_LINE);
+        else if (line.n == 0)
             st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                          "Invalid content in %s: empty line found at position %lld.", path,
                          (long long)ftell(file));
         else
-            st = one_line(fresh, f, path, line, left, n++, r->err);
+            st = one_line(fresh, f, path, line.p, line.n, n++, r->err);
         if (!st && n % 4096 == 0)
             st = rt_run_check(r);
     }
@@ -780,7 +788,7 @@ static enum rt_status read_lines(struct rt_run *r, struct table *fresh, const st
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                      "Invalid vocab_size in %s: expected %lld but got %lld", path,
                      (long long)f->vocab_size, (long long)n);
-    free(line);
+    rt_bytes_clear(&line);
     fclose(file);
     return st;
 }

@@ -1,14 +1,13 @@
 #include "runtime/base/tfrecord.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/crc32c.h"
+#include "runtime/base/regular_file.h"
 
 enum { FIRST_ROOM = 1 << 16 }; /* a record's memory grows by what has come, not by what it says */
 
@@ -82,23 +81,12 @@ struct rt_tfrecord *rt_tfrecord_over(struct rt_span bytes)
 enum rt_status rt_tfrecord_open(struct rt_tfrecord **out, const char *path, size_t max_bytes,
                                 struct rt_error *err)
 {
-    struct stat s;
-    FILE *f = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for a FIFO's writer */
+    FILE *f;
+    enum rt_status st = rt_open_regular_stream(path, &f, err);
 
     *out = NULL;
-    if (fd >= 0 && fstat(fd, &s) == 0 && !S_ISREG(s.st_mode)) {
-        close(fd);
-        return rt_fail(err, RT_FAILED_PRECONDITION, "%s is no regular file", path);
-    }
-    if (fd >= 0 && !(f = fdopen(fd, "rb")))
-        close(fd);
-    if (!f)
-        return rt_fail(err,
-                       errno == ENOENT   ? RT_NOT_FOUND
-                       : errno == EACCES ? RT_PERMISSION_DENIED
-                                         : RT_UNAVAILABLE,
-                       "%s: %s", path, strerror(errno));
+    if (st)
+        return st;
     struct rt_tfrecord *r = calloc(1, sizeof *r);
     if (!r) {
         fclose(f);

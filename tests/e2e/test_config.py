@@ -120,7 +120,7 @@ class Flags(ConfigCase):
                 ((f"--model_config_file={self.path('none')}",),
                  f"NOT_FOUND: {self.path('none')}; No such file or directory"),
                 ((f"--model_config_file={self.write('bad', 'model_config_list { x: 1 }')}",),
-                 f"INVALID_ARGUMENT: Invalid protobuf file: '{self.path('bad')}': 1:21: "),
+                 f"INVALID_ARGUMENT: Invalid protobuf file: '{self.path('bad')}': 1:22: "),
                 ((f"--model_config_file={self.write('custom', 'custom_model_config {}')}",),
                  "INVALID_ARGUMENT: "),
                 ((base, f"--platform_config_file={self.write('p', '')}"),
@@ -423,7 +423,7 @@ class CheckConfig(ConfigCase):
         code, out, err = command("check-config",
                                  self.write("c", "model_config_list {\n  cofnig {}\n}"))
         self.assertEqual((code, out), (1, ""))
-        self.assertIn(f"Invalid protobuf file: '{self.path('c')}': 2:3: Message type "
+        self.assertIn(f"Invalid protobuf file: '{self.path('c')}': 2:10: Message type "
                       "\"tensorflow.serving.ModelConfigList\" has no field named \"cofnig\".", err)
 
     def test_other_kinds_of_files(self):

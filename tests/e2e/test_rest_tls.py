@@ -162,8 +162,8 @@ class Tls(unittest.TestCase):
         for words, *flags in (
                 ("needs both --rest_tls_cert_file and --rest_tls_key_file", cert + at("server.crt")),
                 ("needs both", "--rest_tls_client_ca_file=" + at("ca.crt")),
-                (at("none") + ": No such file", cert + at("none"), key + at("server.key")),
-                ("is not a file of at most", cert + at("."), key + at("server.key")),
+                (at("none") + "; No such file", cert + at("none"), key + at("server.key")),
+                ("is a directory, not a regular file", cert + at("."), key + at("server.key")),
                 ("are not a certificate and its key", cert + at("empty"), key + at("server.key")),
                 ("are not a certificate and its key", cert + at("server.crt"), key + at("ca.key")),
                 ("are not a certificate and its key", cert + at("server.key"), key + at("server.crt")),

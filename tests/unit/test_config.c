@@ -103,7 +103,7 @@ static void what_tensorflow_serving_refuses_is_refused(void **state)
     assert_fails(parse(LIST("config { base_path: '/m' model_platform: 'tensorflow' }")),
                  RT_INVALID_ARGUMENT, &err, "has no name");
     assert_fails(parse("model_config_list { confg {} }"), RT_INVALID_ARGUMENT, &err,
-                 "Invalid protobuf file: 'models.config': 1:21: Message type");
+                 "Invalid protobuf file: 'models.config': 1:27: Message type");
     /* Names come before platforms. */
     assert_fails(parse(LIST("config { name: 'm' base_path: '/m' } " MODEL("m", ""))),
                  RT_INVALID_ARGUMENT, &err, "Illegal to list model m multiple times");

@@ -110,24 +110,31 @@ static void what_is_wrong_is_named_with_its_place(void **state)
 {
     (void)state;
     refused("node {\n  name: \"x\"\n  bogus: 1 }",
-            "3:3: Message type \"tensorflow.NodeDef\" has no field named \"bogus\".");
+            "3:8: Message type \"tensorflow.NodeDef\" has no field named \"bogus\".");
     refused("node { name: 1 }", "1:14: Expected string, got: 1");
     refused("node { name: 'x' name: 'y' }",
-            "1:18: Non-repeated field \"name\" is specified multiple times.");
+            "1:22: Non-repeated field \"name\" is specified multiple times.");
     refused("node { attr { value { i: 1 f: 2 } } }",
             "Field \"f\" is specified along with field \"i\"");
     refused("versions { producer: 99999999999 }", "1:22: Integer out of range (99999999999)");
-    refused("versions { producer: 1", "1:23: Expected \"}\", got the end.");
-    refused("versions { producer: 1 >", "1:24: Expected identifier, got: >");
+    refused("versions { producer: 1", "1:23: Expected identifier, got: ");
+    refused("versions { producer: 1 >", "1:24: Expected \"}\", found \">\".");
+    refused("\t versions {\n \tproducer: 'a b' }", "2:19: Expected integer, got: 'a b'");
+    refused("versions { producer: 1.5 }", "1:22: Expected integer, got: 1.5");
+    refused("\xff", "1:1: Interpreting non ascii codepoint 255.");
+    refused("node { name: 'a", "1:16: Unexpected end of string.");
+    refused("node { name: '\\xg' }", "1:17: Expected hex digits for escape sequence.");
+    refused("versions { producer: '0123456789012345678901234567890' }",
+            "1:22: Expected integer, got: '01234567890123456789012");
     refused("versions { producer: 08 }", "Integer out of range (08)");
     refused("versions { producer: 1x }", "1x");
     refused("versions { producer: '1' }", "Expected integer, got: '");
-    refused("versions { producer 1 }", "1:21: Expected \":\", got: 1");
-    refused("versions: 1", "Expected \"{\", got: 1");
+    refused("versions { producer 1 }", "1:21: Expected \":\", found \"1\".");
+    refused("versions: 1", "1:11: Expected \"{\", found \"1\".");
     refused("node { attr { value { type: DT_BOGUS } } }",
-            "Unknown enumeration value of \"DT_BOGUS\" for type \"tensorflow.DataType\".");
-    refused("node { name: \"a\nb\" }", "1:14: String literals cannot cross line boundaries.");
-    refused("node { name: \"\\q\" }", "1:15: Invalid escape sequence");
+            "1:38: Unknown enumeration value of \"DT_BOGUS\" for field \"type\".");
+    refused("node { name: \"a\nb\" }", "1:16: String literals cannot cross line boundaries.");
+    refused("node { name: \"\\q\" }", "1:16: Invalid escape sequence");
     refused("node { name: \"\\400\" }", "Octal");
     refused("node { name: \"\\ud800\" }", "No character");
     refused("node { name: \"\\0\" }", "holds a NUL");
@@ -138,14 +145,14 @@ static void what_is_wrong_is_named_with_its_place(void **state)
     refused("node { attr { value { b: 2 } } }", "Expected \"true\" or \"false\", got: 2");
     refused("node { attr { value { list { i: [1, 2,] } } } }", "Expected integer, got: ]");
     refused("node { name: ['a'] }", "Expected string, got: [");
-    refused("[foo.bar]: 1", "1:1: Extension \"foo.bar\" is not defined or is not an extension of "
+    refused("[foo.bar]: 1", "1:10: Extension \"foo.bar\" is not defined or is not an extension of "
                             "\"tensorflow.GraphDef\".");
     refused("node { input: 'a',; }", "Expected identifier, got: ;");
     refused("{}", "Expected identifier, got: {");
     refused("}", "Expected identifier, got: }");
-    refused("\x01", "got the byte 0x01");
+    refused("\x01", "1:1: Invalid control characters encountered in text.");
     refused("node { attr { key: 'a' value { list { func: { attr { key",
-            "Expected \":\", got the end");
+            "Expected \":\", found \"\".");
 }
 
 static void depth_is_limited(void **state)
@@ -179,7 +186,7 @@ static void a_mark_of_utf8_at_the_start_is_skipped(void **state)
 {
     (void)state;
     pb_free(graph("\xef\xbb\xbfversions {}"));
-    refused("\xef\xbb\xbf x", "1:2: ");
+    refused("\xef\xbb\xbf x", "1:3: ");
 }
 
 static void an_any_holds_what_is_written_in_it(void **state)
@@ -214,14 +221,14 @@ static void an_any_of_another_type_is_refused_with_its_place(void **state)
 {
     (void)state;
     not_any("source_adapter_config {\n [x.com/no.Such] {} }",
-            "2:2: Could not find type \"x.com/no.Such\" stored in google.protobuf.Any.");
-    not_any("source_adapter_config { [no.Such] {} }", "1:25: Expected \"/\"");
+            "2:18: Could not find type \"x.com/no.Such\" stored in google.protobuf.Any.");
+    not_any("source_adapter_config { [no.Such] {} }", "1:33: Expected \"/\", found \"]\".");
     not_any("source_adapter_config { [x/google.protobuf.Int64Value] { value: 1 }\n"
             " [x/google.protobuf.Int64Value] { value: 2 } }",
-            "2:2: Non-repeated Any specified multiple times.");
+            "2:33: Non-repeated Any specified multiple times.");
     not_any("source_adapter_config { [x/google.protobuf.Int64Value] { value: 'a' } }",
             "1:65: Expected integer");
-    not_any("source_adapter_config { [x/google.protobuf.Int64Value", "Expected \"]\", got the end");
+    not_any("source_adapter_config { [x/google.protobuf.Int64Value", "Expected \"]\", found \"\".");
     not_any("source_adapter_config { [x/!] {} }", "Expected identifier, got: !");
     not_any("source_adapter_config { [] {} }", "1:26: Expected identifier, got: ]");
 }

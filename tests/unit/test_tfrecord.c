@@ -145,11 +145,11 @@ static void what_is_no_file_is_refused_without_waiting(void **state)
     struct rt_tfrecord *r;
     assert_non_null(mkdtemp(path));
     assert_fails(rt_tfrecord_open(&r, path, 10, &err), RT_FAILED_PRECONDITION, &err,
-                 "is no regular file");
+                 "not a regular file");
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_fails(rt_tfrecord_open(&r, path, 10, &err), RT_FAILED_PRECONDITION, &err,
-                 "is no regular file");
+                 "not a regular file");
     assert_null(r);
     unlink(path);
 }

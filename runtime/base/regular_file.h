@@ -1,0 +1,32 @@
+/*
+ * Opening files that an operator or a model names. Only a regular file is opened: a FIFO without a
+ * writer, a terminal or a device would hold the thread that opens or reads it for as long as it
+ * likes, and has no size by which reading it could be bounded.
+ *
+ * Threads: no state; call from anywhere.
+ */
+#ifndef RT_BASE_REGULAR_FILE_H
+#define RT_BASE_REGULAR_FILE_H
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "runtime/base/status.h"
+
+/*
+ * *fd: for reading, and for close(); -1 when it fails. *info (NULL is fine): what fstat says of it.
+ * NOT_FOUND and others: "PATH; No such file or directory" (rt_fail_errno). FAILED_PRECONDITION:
+ * "PATH is a FIFO, not a regular file".
+ */
+enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, struct rt_error *err);
+
+/* The same as a stream, for fclose(). */
+enum rt_status rt_open_regular_stream(const char *path, FILE **out, struct rt_error *err);
+
+/* FAILED_PRECONDITION with the same words when `info` is not of a regular file. */
+enum rt_status rt_check_regular(const char *path, const struct stat *info, struct rt_error *err);
+
+/* The failure of a system call on `path`: "PATH; No such file or directory". */
+enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number);
+
+#endif
