@@ -373,6 +373,9 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const st
 void rt_prepared_free(struct rt_prepared *p);
 /* Bytes of output o, whose shape is known; false: more than there can be. */
 bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
+/* The op's infer, which it has; then what it says must be shapes that may exist (rt_shape_check, of
+ * the dimensions that are known), so that the next op's infer may multiply them. */
+enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
  * In two halves, from what is known of the inputs: the shapes, and then the kernel. `info`: n_in
  * inputs, with values as rt_infer (for the second half: as rt_prep) may see them, then n_out

@@ -256,6 +256,21 @@ static void fill_info(struct rt_info *x, const struct rt_tensor *t)
     x->value = NULL;
 }
 
+enum rt_status rt_infer_shapes(struct rt_infer *x)
+{
+    enum rt_status st = x->node->op->infer(x);
+    for (int k = 0; k < x->n_out && !st; k++) {
+        const struct rt_shape *s = &x->out[k].shape;
+        int64_t known[RT_MAX_RANK];
+        int n = 0;
+        for (int d = 0; d < s->rank; d++)
+            if (s->dim[d] >= 0)
+                known[n++] = s->dim[d];
+        st = rt_shape_check((enum rt_dtype)x->node->out_dtype[k], n, known, NULL, x->err);
+    }
+    return st;
+}
+
 enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,
                                  struct rt_error *err)
@@ -289,9 +304,11 @@ enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, 
                              .out = info + n_in,
                              .alias = p->alias,
                              .err = err};
-        st = n->def->op->infer(&x);
-        if (st)
-            goto fail;
+        st = rt_infer_shapes(&x);
+        if (st) {
+            rt_prepared_free(p);
+            return st;
+        }
     }
     for (int k = 0; k < n_out; k++) {
         const struct rt_shape *s = &info[n_in + k].shape;
@@ -301,17 +318,9 @@ enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, 
             if (s->dim[d] < 0)
                 p->rank[k] = -1;
         }
-        if (p->rank[k] < 0)
-            continue;
-        st = rt_shape_check((enum rt_dtype)n->def->out_dtype[k], s->rank, s->dim, NULL, err);
-        if (st)
-            goto fail;
     }
     *out = p;
     return RT_OK;
-fail:
-    rt_prepared_free(p);
-    return st;
 }
 
 enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,

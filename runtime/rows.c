@@ -157,7 +157,7 @@ static bool walk_op(struct walk *w, struct pl_node *n)
         for (int k = 0; k < n->n_in; k++)
             exact &=
                 in[k].shape.rank >= 0 || in[k].dtype == RT_RESOURCE || in[k].dtype == RT_VARIANT;
-        if (exact && op->infer(&x) != RT_OK) {
+        if (exact && rt_infer_shapes(&x) != RT_OK) {
             ok = false;
             rt_fail(w->why, RT_FAILED_PRECONDITION, "node '%s' (%s) refuses a batch of %lld: %s",
                     n->name, op->name, (long long)w->n_rows, rt_error_text(&err));
@@ -309,9 +309,7 @@ static bool walk_with(const struct rt_plan *p, const struct rt_shape *shapes, in
         int v = p->feed_value[k];
         if (v < 0)
             continue;
-        for (int i = 0; i < p->n_nodes; i++)
-            if (p->node[i].kind == PL_FEED && p->node[i].feed == k)
-                w.info[v].dtype = (enum rt_dtype)p->node[i].def->out_dtype[0];
+        w.info[v].dtype = (enum rt_dtype)p->feed_dtype[k];
         w.info[v].shape = shapes[k];
         for (int d = 1; d < shapes[k].rank; d++)
             if (shapes[k].dim[d] < 0)

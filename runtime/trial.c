@@ -183,7 +183,7 @@ static bool make_tensors(const struct rt_prep *prep, int64_t rows, struct tensor
                              .out = t->info + prep->n_in,
                              .alias = alias,
                              .err = &ignored};
-        ok = prep->node->op->infer(&x) == RT_OK;
+        ok = rt_infer_shapes(&x) == RT_OK;
     }
     free(alias);
     for (int k = 0; k < n && ok; k++) {

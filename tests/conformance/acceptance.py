@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Which inputs are accepted: TensorFlow and we must agree. See README.md.
+
+The first cases of each specification that TensorFlow accepts are its seeds. Each input of a seed is replaced by
+others of the same type: small tensors by scalars, vectors and matrices of none, one and two elements; integers by
+the ends of their range; floats by NaN and infinities; shapes by ones with a zero, without their first dimension,
+with one more, and with an enormous dimension beside a zero. Each is fed, and where the seed's is small also a constant, to
+both of our tiers. TensorFlow runs in a child, because some of these inputs end it.
+"""
+
+import argparse
+import collections
+import os
+import pickle
+import re
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+
+import run
+import spec as spec_module
+from run import Refusal
+from spec import Case, Const, Graph, np
+
+SCANNED = 40  # cases among which seeds are looked for
+TIME_LIMIT_S = 20
+DIED = "ended the process"
+
+
+# ---- mutations ------------------------------------------------------------------------------
+
+
+def value_of(x):
+    return np.asarray(x.value if isinstance(x, Const) else x)
+
+
+def filled(shape, like):
+    """Of this shape, all of the first element of `like`."""
+    first = like.reshape(-1)[:1]
+    out = np.empty(shape, like.dtype)
+    if out.size:
+        out[...] = first[0] if first.size else (b"" if like.dtype == object else np.zeros((), like.dtype))
+    return out
+
+
+def replaced(x, at, value):
+    out = np.array(x)
+    out.reshape(-1)[at] = value
+    return out
+
+
+def mutations(x):
+    """What may stand for input x: (a name, an array)."""
+    x = value_of(x)
+    if x.size <= 2:
+        for shape in ((), (1,), (0,), (1, 1), (2,), (0, 0)):
+            if shape != x.shape:
+                yield f"shape {list(shape)}", filled(shape, x)
+    if 0 < x.size <= 8 and x.dtype.kind in "iu" and x.dtype != bool:
+        info = np.iinfo(x.dtype)
+        for at in {0, x.size - 1}:
+            for v in (info.min, info.min + 1, -1, 0, 1, info.max, 2**40, -(2**40), 2**31 - 1, 2**62):
+                if info.min <= v <= info.max and x.reshape(-1)[at] != v:
+                    yield f"element {at} = {v}", replaced(x, at, v)
+    if 0 < x.size <= 8 and x.dtype.kind == "f":
+        for v in (np.nan, np.inf, -np.inf, -1, 0, 1e30):
+            with np.errstate(over="ignore"):
+                yield f"element 0 = {v}", replaced(x, 0, v)
+    for d in range(x.ndim):
+        if x.shape[d] and x.size > 2:
+            yield f"dimension {d} = 0", x[tuple(slice(0, 0) if i == d else slice(None) for i in range(x.ndim))]
+    if x.ndim and x.size > 2:
+        yield "one dimension less", x[0]
+    if x.ndim < 8:
+        yield "one dimension more", x[np.newaxis]
+    if x.ndim >= 1 and x.dtype != object:
+        for zero in range(x.ndim):
+            for big in range(x.ndim):
+                if big != zero:
+                    shape = [1] * x.ndim
+                    shape[zero], shape[big] = 0, 2**56
+                    yield f"shape {shape}", np.zeros(shape, x.dtype)
+
+
+def with_input(case, at, part, value):
+    """The case with another input; `part` is the place in a list argument."""
+    if isinstance(case, Graph):
+        out = Graph(case.build, *[value if i == at else f for i, f in enumerate(case.feeds)], name=case.name, check=case.check)
+    else:
+        inputs = list(case.inputs)
+        if part is None:
+            inputs[at] = value
+        else:
+            inputs[at] = [value if i == part else v for i, v in enumerate(inputs[at])]
+        out = Case(*inputs, outputs=case.outputs, check=case.check, **case.attrs)
+    out.op, out.tolerance = case.op, case.tolerance
+    return out
+
+
+def places(case):
+    for at, x in enumerate(case.feeds if isinstance(case, Graph) else case.inputs):
+        if isinstance(x, (list, tuple)) and not isinstance(case, Graph):
+            yield from ((at, part, v) for part, v in enumerate(x[:2]))
+        else:
+            yield at, None, x
+
+
+def mutants(case):
+    """(a text, the case fed, the case with a constant or None)"""
+    for at, part, x in places(case):
+        for name, value in mutations(x):
+            where = f"input {at}" + ("" if part is None else f"[{part}]")
+            fed = with_input(case, at, part, value)
+            const = None
+            if not isinstance(case, Graph) and value.size <= 64 and value.nbytes <= 4096 and max(value.shape, default=0) < 2**31:
+                const = with_input(case, at, part, Const(value))
+            yield f"{where}: {name}", fed, const
+
+
+def signature(case):
+    """What makes two seeds different: types, ranks and attributes."""
+    parts = [(str(value_of(v).dtype), value_of(v).ndim) for _, _, v in places(case)]
+    return repr((parts, getattr(case, "name", ""), sorted(getattr(case, "attrs", {}).items(), key=str)))
+
+
+# ---- TensorFlow in a child --------------------------------------------------------------------
+
+
+def child_runs(tf, cases, first, pipe):
+    """Answers case by case; dies where TensorFlow dies."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    for i in range(first, len(cases)):
+        graph, config = tf.Graph(), session_config(tf)
+        with graph.as_default():
+            try:
+                built = run.build_case(tf, cases[i], i)
+                with tf.compat.v1.Session(graph=graph, config=config) as session:
+                    answer = run.run_theirs(tf, session, built)
+            except (ValueError, TypeError, tf.errors.OpError) as e:  # refused while it was built
+                answer = [Refusal(3, f"when built: {e}")]
+            except (MemoryError, OverflowError, RuntimeError) as e:
+                answer = None
+        data = pickle.dumps([a if isinstance(a, Refusal) else True for a in answer] if answer else None)
+        os.write(pipe, struct.pack("<q", len(data)))
+        while data:
+            data = data[os.write(pipe, data) :]
+    os._exit(0)
+
+
+def session_config(tf):
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    return config
+
+
+def read_exactly(fd, n, until):
+    data = b""
+    while len(data) < n:
+        if not select.select([fd], [], [], max(0, until - time.monotonic()))[0]:
+            return None
+        more = os.read(fd, n - len(data))
+        if not more:
+            return None
+        data += more
+    return data
+
+
+def theirs_of(tf, cases):
+    """Per case: a list (a Refusal or True per step), DIED, or None: not to be told."""
+    answers = []
+    while len(answers) < len(cases):
+        r, w = os.pipe()
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.close(r)
+            try:
+                child_runs(tf, cases, len(answers), w)
+            finally:
+                os._exit(1)
+        os.close(w)
+        while len(answers) < len(cases):
+            until = time.monotonic() + TIME_LIMIT_S
+            head = read_exactly(r, 8, until)
+            body = head and read_exactly(r, struct.unpack("<q", head)[0], until)
+            if not body:
+                late = time.monotonic() >= until
+                os.kill(pid, signal.SIGKILL)
+                answers.append(None if late else DIED)
+                break
+            answers.append(pickle.loads(body))
+        os.close(r)
+        os.waitpid(pid, 0)
+    return answers
+
+
+# ---- ours -----------------------------------------------------------------------------------
+
+
+def ours_of(tf, runner, cases):
+    """Per case a list of steps; a case that TensorFlow's own graph builder refuses gives None."""
+    graph = tf.Graph()
+    built = []
+    with graph.as_default():
+        for i, case in enumerate(cases):
+            try:
+                built.append(run.build_case(tf, case, i))
+            except (ValueError, TypeError, OverflowError, tf.errors.OpError):
+                built.append(None)
+        refusal = runner.load(graph.as_graph_def().SerializeToString())
+    if refusal:
+        return [[refusal]] * len(cases)
+    return [b and [s if isinstance(s, Refusal) else True for s in runner.run(b)] for b in built]
+
+
+def verdict(answer):
+    if answer == DIED or answer is None:
+        return answer
+    refused = next((a for a in answer if isinstance(a, Refusal)), None)
+    return refused or "accepted"
+
+
+def disagreement(theirs, ours):
+    """A sentence, or None."""
+    if isinstance(ours, Refusal) and ours.code == -1:
+        return f"we died; TensorFlow {theirs}: {ours}"
+    if theirs in (None, DIED) or ours is None:
+        return None
+    if isinstance(theirs, Refusal) and theirs.code == run.UNIMPLEMENTED:
+        return None
+    if isinstance(theirs, Refusal) != isinstance(ours, Refusal):
+        return f"we {ours}; TensorFlow {theirs}"
+    return None
+
+
+# Where TensorFlow's answer is not one to follow: what it says, and why we do not.
+KNOWN = (
+    ("int32 indexing", "its kernels count such tensors, which have no elements, in 32 bits"),
+)
+
+
+def is_known(theirs):
+    return isinstance(theirs, Refusal) and any(text in theirs.text for text, _ in KNOWN)
+
+
+def check_op(tf, runners, spec, n_seeds):
+    seeds, seen = [], set()
+    cases = []
+    for case in spec.cases():
+        if len(cases) >= SCANNED:
+            break
+        if any(value_of(v).size > 4096 for _, _, v in places(case)) or signature(case) in seen:
+            continue
+        seen.add(signature(case))
+        cases.append(case)
+    for case, answer in zip(cases, theirs_of(tf, cases)):
+        if answer and answer != DIED and verdict(answer) == "accepted" and len(seeds) < n_seeds:
+            seeds.append(case)
+    wanted, told = [], set()
+    for seed in seeds:
+        for text, fed, const in mutants(seed):
+            key = (text, signature(fed))
+            if key not in told:
+                told.add(key)
+                wanted.append((text, fed, const))
+    fed = [w[1] for w in wanted]
+    theirs = list(map(verdict, theirs_of(tf, fed)))
+    wrong = collections.defaultdict(list)
+
+    def judge(text, how, case, a, b):
+        problem = disagreement(a, verdict(b))
+        if problem and not is_known(a):
+            wrong[text, re.sub("[0-9]+", "#", problem)].append(f"{how}: {case}: {problem}")
+
+    for tier, runner in zip(("node by node", "compiled"), runners):
+        for first in range(0, len(fed), run.CASES_PER_GRAPH):
+            part = slice(first, first + run.CASES_PER_GRAPH)
+            for (text, case, _), a, b in zip(wanted[part], theirs[part], ours_of(tf, runner, fed[part])):
+                judge(text, tier, case, a, b)
+        # What TensorFlow's kernel refuses we refuse as a constant too, perhaps when it is loaded.
+        for (text, _, const), a in zip(wanted, theirs):
+            if const is not None:
+                judge(text, f"constant, {tier}", const, a, ours_of(tf, runner, [const])[0])
+    died = sum(t == DIED for t in theirs)
+    return len(wanted), died, wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", help="files of specs/, all by default")
+    parser.add_argument("--only", default="", help="ops whose name matches this expression as a whole")
+    parser.add_argument("--runner", default=str(run.ROOT / "build" / "release" / "tests" / "op_runner"))
+    parser.add_argument("--seeds", type=int, default=2, help="cases per op whose inputs are replaced")
+    parser.add_argument("--most", type=int, default=20, help="kinds of difference shown per op")
+    options = parser.parse_args()
+    for family in options.families or sorted(p.stem for p in (run.HERE / "specs").glob("*.py")):
+        run.load_family(family)
+
+    import tensorflow as tf
+
+    tf.compat.v1.disable_eager_execution()
+    runners = [run.Runner(options.runner, tf, tuning) for tuning in run.TIERS]
+    totals = collections.Counter()
+    for s in spec_module.SPECS:
+        if not re.fullmatch(options.only or ".*", s.op):
+            continue
+        n, died, wrong = check_op(tf, runners, s, options.seeds)
+        totals["cases"] += n
+        totals["wrong"] += len(wrong)
+        totals["died"] += died
+        print(f"{'FAIL' if wrong else 'ok  '} {s.op}: {n} inputs, {len(wrong)} differences, TensorFlow died of {died}", flush=True)
+        for (text, _), found in list(wrong.items())[: options.most]:
+            print(f"      {text} ({len(found)}), {found[0]}"[:600].replace("\n", " "))
+    print(f"{totals['cases']} inputs, {totals['wrong']} differences; TensorFlow died of {totals['died']}")
+    return 1 if totals["wrong"] or not totals["cases"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
