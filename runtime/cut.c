@@ -97,6 +97,7 @@ static enum rt_status add_feeds(struct cut *c)
         feed->name = def->name;
         feed->n_out = 1;
         feed->feed = i;
+        feed->feed_dtype = def->out_dtype[q->feeds[i].out];
         if (q->known && q->known[i]) {
             feed->kind = PL_CONST;
             rt_tensor_ref(&feed->value, q->known[i]);

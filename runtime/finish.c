@@ -380,8 +380,10 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
     for (int i = 0; i < g->n_feeds; i++)
         p->feed_value[i] = -1;
     for (int i = 0; i < p->n_nodes; i++)
-        if (p->node[i].kind == PL_FEED)
+        if (p->node[i].kind == PL_FEED) {
             p->feed_value[p->node[i].feed] = p->node[i].first_value;
+            p->feed_dtype[p->node[i].feed] = p->node[i].feed_dtype;
+        }
     for (int i = 0; i < g->n_fetches; i++) {
         p->fetch_value[i] = p->node[place[g->fetch[i].node]].first_value + g->fetch[i].out;
         p->fetch_dtype[i] = g->fetch_dtype[i];

@@ -202,6 +202,7 @@ static bool begin_graph(struct frame *f, struct pl_graph *to, int n_fetches)
         to->node[c].feed = k;
         to->node[c].n_out = 1;
         to->node[c].def = node_of(f, f->enter[k])->def;
+        to->node[c].feed_dtype = to->node[c].def->out_dtype[0];
         to->node[c].name = node_of(f, f->enter[k])->name;
         if (k >= f->n_variables && pl_is_constant(g, f->l.start[k])) {
             to->node[c].kind = PL_CONST;

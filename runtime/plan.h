@@ -72,6 +72,7 @@ struct pl_node {
                                        sub-plans are made of */
     struct rt_tensor value;
     int feed;
+    uint8_t feed_dtype; /* PL_FEED: the type of what is fed: enum rt_dtype */
     uint8_t copy_dtype; /* of PL_COPY */
     struct rt_plan **sub;
     int n_sub;

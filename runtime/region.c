@@ -38,6 +38,7 @@ enum rt_status pl_region_begin(const struct pl_graph *g, struct pl_graph *to, in
         st = pl_make_own(to, c, &own, err);
         to->node[c].kind = PL_FEED;
         to->node[c].feed = k;
+        to->node[c].feed_dtype = dtype[k];
     }
     return st;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/parallel.h"
 
 bool kn_known(const struct rt_infer *x, uint64_t values)
@@ -78,6 +79,34 @@ int64_t kn_int_at(const struct rt_tensor *t, int64_t i)
     default:
         return 0;
     }
+}
+
+bool kn_single(const struct rt_tensor *t, int64_t *v)
+{
+    if (rt_tensor_count(t) != 1 || !t->data)
+        return false;
+    *v = kn_int_at(t, 0);
+    return true;
+}
+
+bool kn_scalar(const struct rt_tensor *t, int64_t *v)
+{
+    return t->rank == 0 && kn_single(t, v);
+}
+
+bool kn_scalar_float(const struct rt_tensor *t, double *v)
+{
+    float single;
+
+    if (t->rank != 0 || !t->data)
+        return false;
+    if (t->dtype == RT_F64) {
+        *v = *(const double *)t->data;
+        return true;
+    }
+    kn_to_float(kn_dtype(t), t->data, &single, 1);
+    *v = (double)single;
+    return true;
 }
 
 int kn_ints(const struct rt_tensor *t, int64_t *v, int max)

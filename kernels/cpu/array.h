@@ -32,6 +32,15 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 /* Element i of any integer or bool tensor; 0 of a tensor that has none, should a caller have
  * forgotten to refuse it. */
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
+/*
+ * The value of an input that is one number; false: the tensor has another shape, and the caller
+ * refuses it in TensorFlow's words. kn_scalar takes a scalar only. kn_single takes one element
+ * in any shape: for the ops whose kernels in TensorFlow do so (found by running them:
+ * tests/conformance/acceptance.py). Integers and bool; kn_scalar_float and kn_single_float: floats.
+ */
+bool kn_scalar(const struct rt_tensor *t, int64_t *v);
+bool kn_single(const struct rt_tensor *t, int64_t *v);
+bool kn_scalar_float(const struct rt_tensor *t, double *v);
 /* All elements of a tensor; their number, or -1 when there are more than max. */
 int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
 /* Where element i of t is: "[1,0]"; nothing for a scalar. */

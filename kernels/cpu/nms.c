@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 /* ---- the heap: best score first, of equal ones the lower index ---- */
 
@@ -147,7 +149,7 @@ static enum rt_status fail_rank(struct rt_error *err, const char *words, const s
     return fail_shape(err, words, s, after);
 }
 
-static enum rt_status fail_scalar(struct rt_infer *x, const char *name, int k)
+static enum rt_status fail_scalar(const struct rt_infer *x, const char *name, int k)
 {
     char words[64];
     snprintf(words, sizeof words, "%s must be 0-D, got shape ", name);
@@ -194,25 +196,25 @@ static enum rt_status infer_one(struct rt_infer *x)
         x->out[k].shape = (struct rt_shape){.rank = 1, .dim = {-1}};
     if (x->n_out > 1)
         x->out[x->n_out - 1].shape = (struct rt_shape){.rank = 0}; /* valid_outputs */
-    if (pads(x->node) && x->in[2].value && x->in[2].value->data) {
-        const int32_t most = *(const int32_t *)x->in[2].value->data;
+    int64_t most;
+    if (pads(x->node) && x->in[2].value && kn_scalar(x->in[2].value, &most))
         for (int k = 0; most >= 0 && k < x->n_out - 1; k++)
             x->out[k].shape.dim[0] = most;
-    }
     return RT_OK;
 }
 
-static float scalar(const struct rt_tensor *t)
+/* Of a scalar, which infer has made sure of. */
+static float float_of(const struct rt_tensor *t)
 {
-    float v;
-    kn_to_float((enum rt_dtype)t->dtype, t->data, &v, 1);
-    return v;
+    double v = 0;
+    (void)kn_scalar_float(t, &v);
+    return (float)v;
 }
 
 static enum rt_status read_one(struct rt_run *r, struct nms *s)
 {
     const bool overlaps = op_is(r->node, "NonMaxSuppressionWithOverlaps");
-    const int32_t most = *(const int32_t *)r->in[2].data;
+    const int64_t most = kn_int_at(&r->in[2], 0);
 
     *s = (struct nms){.n = r->in[1].dim[0], .score_step = 1, .score_threshold = -FLT_MAX};
     if (s->n > INT32_MAX)
@@ -220,11 +222,11 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     if (most < 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "output size must be non-negative");
     s->most = most;
-    s->threshold = r->n_in > 3 ? scalar(&r->in[3]) : rt_attr_float(r->node, "iou_threshold");
+    s->threshold = r->n_in > 3 ? float_of(&r->in[3]) : rt_attr_float(r->node, "iou_threshold");
     if (r->n_in > 4)
-        s->score_threshold = scalar(&r->in[4]);
+        s->score_threshold = float_of(&r->in[4]);
     if (r->n_in > 5)
-        s->sigma = scalar(&r->in[5]);
+        s->sigma = float_of(&r->in[5]);
     if (!overlaps && !(s->threshold >= 0 && s->threshold <= 1))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "iou_threshold must be in [0, 1]");
     if (s->sigma < 0)
@@ -323,6 +325,10 @@ static enum rt_status run_one(struct rt_run *r)
 
 static enum rt_status check_combined(const struct rt_infer *x)
 {
+    static const char *const scalar[] = {[2] = "max_size_per_class",
+                                         [3] = "max_total_size",
+                                         [4] = "iou_threshold",
+                                         [5] = "score_threshold"};
     const struct rt_shape *b = &x->in[0].shape, *s = &x->in[1].shape;
 
     if (b->rank >= 0 && b->rank != 4)
@@ -335,6 +341,9 @@ static enum rt_status check_combined(const struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "boxes and scores must have same batch size");
     if (b->dim[1] >= 0 && s->dim[1] >= 0 && b->dim[1] != s->dim[1])
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "scores has incompatible shape");
+    for (int k = 2; k < x->n_in; k++)
+        if (x->in[k].shape.rank > 0)
+            return fail_scalar(x, scalar[k], k);
     if (b->dim[3] >= 0 && b->dim[3] != 4)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "box must have 4 coordinates");
     if (b->dim[2] >= 0 && s->dim[2] >= 0 && b->dim[2] != 1 && b->dim[2] != s->dim[2])
@@ -345,9 +354,11 @@ static enum rt_status check_combined(const struct rt_infer *x)
 
 static bool value_of(const struct rt_info *in, int32_t *v)
 {
-    if (!in->value || !in->value->data)
+    int64_t wide;
+
+    if (!in->value || !kn_scalar(in->value, &wide))
         return false;
-    *v = *(const int32_t *)in->value->data;
+    *v = (int32_t)wide;
     return true;
 }
 
@@ -355,7 +366,7 @@ static bool value_of(const struct rt_info *in, int32_t *v)
 static int64_t combined_room(const struct rt_node *n, int32_t per_class, int32_t total,
                              int64_t classes)
 {
-    const int64_t all = (int64_t)per_class * classes;
+    const int64_t all = rt_mul_saturated(per_class, classes);
     return rt_attr_bool(n, "pad_per_class") && all < total ? all : total;
 }
 
@@ -456,16 +467,16 @@ static void put_picture(const struct combined *c, const float *boxes, int64_t fo
 
 static enum rt_status read_combined(struct rt_run *r, struct combined *c)
 {
-    const int32_t per_class = *(const int32_t *)r->in[2].data;
-    const int32_t total = *(const int32_t *)r->in[3].data;
+    const int32_t per_class = (int32_t)kn_int_at(&r->in[2], 0);
+    const int32_t total = (int32_t)kn_int_at(&r->in[3], 0);
 
     *c = (struct combined){.n = r->in[0].dim[1],
                            .q = r->in[0].dim[2],
                            .classes = r->in[1].dim[2],
                            .per_class = per_class,
                            .clip = rt_attr_bool(r->node, "clip_boxes"),
-                           .threshold = *(const float *)r->in[4].data,
-                           .score_threshold = *(const float *)r->in[5].data};
+                           .threshold = float_of(&r->in[4]),
+                           .score_threshold = float_of(&r->in[5])};
     if (per_class <= 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "max_size_per_class must be positive");
     if (total <= 0)

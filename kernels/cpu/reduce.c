@@ -3,6 +3,7 @@
  */
 #include "kernels/cpu/reduce.h"
 
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/parallel.h"
 
@@ -443,22 +444,14 @@ const struct kn_entry kn_l2_loss = {
 
 /* ---- ArgMax, ArgMin ---- */
 
-static int64_t read_int(const struct rt_tensor *t)
-{
-    return t->dtype == RT_I32   ? *(const int32_t *)t->data
-           : t->dtype == RT_I16 ? *(const int16_t *)t->data
-                                : *(const int64_t *)t->data;
-}
-
 static enum rt_status read_dimension(const struct rt_tensor *t, int rank, int64_t *axis,
                                      struct rt_error *err)
 {
     char text[160];
-    if (rt_tensor_count(t) != 1)
+    if (!kn_scalar(t, axis))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "dim must be a scalar, but received tensor of shape: %s",
                        rt_shape_text(text, sizeof text, t->rank, t->dim));
-    *axis = read_int(t);
     if (*axis < -rank || *axis >= rank)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Expected dimension in the range [%d, %d), but got %lld", -rank, rank,
@@ -480,7 +473,7 @@ static enum rt_status arg_infer(struct rt_infer *x)
         return st;
     if (in->dim[axis] == 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "Reduction axis %lld is empty in shape %s",
-                       (long long)(read_int(x->in[1].value)),
+                       (long long)kn_int_at(x->in[1].value, 0),
                        rt_shape_text(text, sizeof text, in->rank, in->dim));
     out->rank = 0;
     for (int i = 0; i < in->rank; i++)

@@ -2,6 +2,7 @@
  * Running sums, products and log-sums along an axis; and what looks at elements one by one without
  * changing them: CheckNumerics, Bucketize.
  */
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
 
 #include <math.h>
@@ -12,10 +13,7 @@
 /* The axis as given, -1 when its value is not known. */
 static bool axis_value(const struct rt_tensor *t, int64_t *axis)
 {
-    if (!t || !t->data || rt_tensor_count(t) != 1)
-        return false;
-    *axis = t->dtype == RT_I32 ? *(const int32_t *)t->data : *(const int64_t *)t->data;
-    return true;
+    return t && kn_scalar(t, axis);
 }
 
 static enum rt_status scan_infer(struct rt_infer *x)
@@ -23,7 +21,7 @@ static enum rt_status scan_infer(struct rt_infer *x)
     const struct rt_shape *in = &x->in[0].shape, *a = &x->in[1].shape;
     int64_t axis;
     char text[160];
-    if (kn_shape_known(a) && kn_shape_count(a) != 1)
+    if (kn_shape_known(a) && a->rank != 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "ScanOp: axis must be a scalar, not %s",
                        rt_shape_text(text, sizeof text, a->rank, a->dim));
     if (in->rank >= 0 && axis_value(x->in[1].value, &axis) &&
@@ -134,6 +132,9 @@ static enum rt_status scan_run(struct rt_run *r)
     const struct scan_state *s = r->state;
     const int64_t one = s->k.n * s->k.inner, many = one && one < KN_CHUNK ? KN_CHUNK / one : 1;
     const int64_t size = one * (int64_t)rt_dtype_size((enum rt_dtype)r->in[0].dtype);
+
+    if (!one)
+        return RT_OK; /* there may be no bytes to point into */
     for (int64_t i = 0; i < s->k.outer; i += many) {
         struct scan part = s->k;
         part.outer = s->k.outer - i < many ? s->k.outer - i : many;

@@ -1,6 +1,7 @@
 /*
  * Reductions of rows that carry the same segment id: sorted ids, and unsorted ones.
  */
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/reduce.h"
 
@@ -137,10 +138,10 @@ static enum rt_status unsorted_infer(struct rt_infer *x)
                        rt_shape_text(two, sizeof two, ids->rank, ids->dim));
     if (!num)
         return RT_OK;
-    if (rt_tensor_count(num) != 1)
+    int64_t n;
+    if (!kn_scalar(num, &n))
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "num_segments should be a scalar, not shape %s",
                        rt_shape_text(one, sizeof one, num->rank, num->dim));
-    const int64_t n = id_at(num, 0);
     if (n < 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "Input num_segments == %lld must not be negative.", (long long)n);

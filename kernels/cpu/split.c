@@ -1,19 +1,22 @@
 /* Split into equal parts, SplitV into parts of given sizes. */
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
-static enum rt_status split_axis(const struct rt_tensor *t, int rank, int *axis,
+static enum rt_status split_axis(const struct rt_tensor *t, bool any_shape, int rank, int *axis,
                                  struct rt_error *err)
 {
-    if (rt_tensor_count(t) != 1 || t->rank > 1)
+    int64_t a;
+
+    /* TensorFlow's Split takes a scalar only, its SplitV one element of any shape. */
+    if (!(any_shape ? kn_single(t, &a) : kn_scalar(t, &a)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "split_dim must be a scalar but has rank %d",
                        t->rank);
-    const int64_t a = kn_int_at(t, 0);
-    if (a < -rank || a >= rank)
+    *axis = rt_axis_of(a, rank);
+    if (*axis < 0)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "-input rank(-%d) <= split_dim < input rank (%d), but got %lld", rank, rank,
                        (long long)a);
-    *axis = (int)(a < 0 ? a + rank : a);
     return RT_OK;
 }
 
@@ -47,7 +50,7 @@ static enum rt_status split_run_at(struct rt_run *r, int in, int axis_in,
     int axis = 0;
     enum rt_status st = kn_outputs(r, infer);
 
-    if (st || (st = split_axis(&r->in[axis_in], r->in[in].rank, &axis, r->err)))
+    if (st || (st = split_axis(&r->in[axis_in], axis_in == 2, r->in[in].rank, &axis, r->err)))
         return st;
     return cut(r, in, axis);
 }
@@ -75,7 +78,7 @@ static enum rt_status split_infer(struct rt_infer *x)
     if (!kn_known(x, 1))
         return RT_OK;
     const struct rt_shape *in = &x->in[1].shape;
-    enum rt_status st = split_axis(x->in[0].value, in->rank, &axis, x->err);
+    enum rt_status st = split_axis(x->in[0].value, false, in->rank, &axis, x->err);
     if (st)
         return st;
     if (in->dim[axis] % x->n_out != 0)
@@ -116,7 +119,7 @@ static enum rt_status split_v_infer(struct rt_infer *x)
         return RT_OK;
     const struct rt_shape *in = &x->in[0].shape;
     const struct rt_tensor *sizes = x->in[1].value;
-    enum rt_status st = split_axis(x->in[2].value, in->rank, &axis, x->err);
+    enum rt_status st = split_axis(x->in[2].value, true, in->rank, &axis, x->err);
     if (st)
         return st;
     if (sizes->rank != 1 || sizes->dim[0] != x->n_out)

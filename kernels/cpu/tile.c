@@ -123,7 +123,7 @@ static enum rt_status broadcast_infer(struct rt_infer *x)
         return RT_OK;
     const struct rt_shape *in = &x->in[0].shape;
     const struct rt_tensor *t = x->in[1].value;
-    if (t->rank > 1)
+    if (t->rank != 1)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "shape must be a vector of {int32,int64}, got shape %s", KN_TEXT(t));
     s.rank = kn_ints(t, s.dim, RT_MAX_RANK);

@@ -27,6 +27,7 @@ from spec import Case, Const, Graph, np
 
 SCANNED = 40  # cases among which seeds are looked for
 TIME_LIMIT_S = 20
+MEMORY = 1 << 30  # bytes, beside what a process needs anyway
 DIED = "ended the process"
 
 
@@ -74,10 +75,14 @@ def mutations(x):
             yield f"dimension {d} = 0", x[tuple(slice(0, 0) if i == d else slice(None) for i in range(x.ndim))]
     if x.ndim and x.size > 2:
         yield "one dimension less", x[0]
-    if x.ndim < 8:
+    if x.ndim < 8 and x.size > 2:
         yield "one dimension more", x[np.newaxis]
     if x.ndim >= 1 and x.dtype != object:
+        room = 62 - (x.dtype.itemsize - 1).bit_length()
         for zero in range(x.ndim):
+            each = 2 ** (room // max(1, x.ndim - 1))
+            shape = [0 if i == zero else each for i in range(x.ndim)]
+            yield f"shape {shape}", np.zeros(shape, x.dtype)
             for big in range(x.ndim):
                 if big != zero:
                     shape = [1] * x.ndim
@@ -126,30 +131,49 @@ def signature(case):
     return repr((parts, getattr(case, "name", ""), sorted(getattr(case, "attrs", {}).items(), key=str)))
 
 
+def limit_memory(present):
+    """What sizes of 2^31 ask for is refused, on both sides."""
+    resource.setrlimit(resource.RLIMIT_AS, (present + MEMORY, present + MEMORY))
+
+
+class Runner(run.Runner):
+    """Its memory is limited, except under AddressSanitizer, which reserves terabytes."""
+
+    def start(self):
+        limit = None if "asan" in self.path else lambda: limit_memory(64 << 20)
+        self.child = run.subprocess.Popen([self.path, *self.tuning], stdin=-1, stdout=-1, preexec_fn=limit)
+        if self.graph is not None:
+            return self.send_graph()
+
+
 # ---- TensorFlow in a child --------------------------------------------------------------------
 
 
 def child_runs(tf, cases, first, pipe):
     """Answers case by case; dies where TensorFlow dies."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
+    with open("/proc/self/statm") as f:
+        limit_memory(int(f.read().split()[0]) * resource.getpagesize())
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
-    for i in range(first, len(cases)):
-        graph, config = tf.Graph(), session_config(tf)
-        with graph.as_default():
+    graph, built = tf.Graph(), []
+    last = min(len(cases), first + run.CASES_PER_GRAPH)
+    with graph.as_default():
+        for i in range(first, last):
             try:
-                built = run.build_case(tf, cases[i], i)
-                with tf.compat.v1.Session(graph=graph, config=config) as session:
-                    answer = run.run_theirs(tf, session, built)
-            except (ValueError, TypeError, tf.errors.OpError) as e:  # refused while it was built
-                answer = [Refusal(3, f"when built: {e}")]
-            except (MemoryError, OverflowError, RuntimeError) as e:
-                answer = None
-        data = pickle.dumps([a if isinstance(a, Refusal) else True for a in answer] if answer else None)
-        os.write(pipe, struct.pack("<q", len(data)))
-        while data:
-            data = data[os.write(pipe, data) :]
+                built.append(run.build_case(tf, cases[i], i))
+            except (ValueError, TypeError, OverflowError, tf.errors.OpError):
+                built.append(None)  # by the graph builder, which says nothing of the kernel
+        with tf.compat.v1.Session(graph=graph, config=session_config(tf)) as session:
+            for b in built:
+                try:
+                    answer = b and run.run_theirs(tf, session, b)
+                except (ValueError, TypeError, MemoryError, OverflowError, RuntimeError):
+                    answer = None
+                data = pickle.dumps([a if isinstance(a, Refusal) else True for a in answer] if answer else None)
+                os.write(pipe, struct.pack("<q", len(data)))
+                while data:
+                    data = data[os.write(pipe, data) :]
     os._exit(0)
 
 
@@ -176,13 +200,14 @@ def theirs_of(tf, cases):
     """Per case: a list (a Refusal or True per step), DIED, or None: not to be told."""
     answers = []
     while len(answers) < len(cases):
+        first = len(answers)
         r, w = os.pipe()
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
             os.close(r)
             try:
-                child_runs(tf, cases, len(answers), w)
+                child_runs(tf, cases, first, w)
             finally:
                 os._exit(1)
         os.close(w)
@@ -193,7 +218,8 @@ def theirs_of(tf, cases):
             if not body:
                 late = time.monotonic() >= until
                 os.kill(pid, signal.SIGKILL)
-                answers.append(None if late else DIED)
+                if len(answers) < first + run.CASES_PER_GRAPH:
+                    answers.append(None if late else DIED)
                 break
             answers.append(pickle.loads(body))
         os.close(r)
@@ -206,6 +232,8 @@ def theirs_of(tf, cases):
 
 def ours_of(tf, runner, cases):
     """Per case a list of steps; a case that TensorFlow's own graph builder refuses gives None."""
+    if not cases:
+        return []
     graph = tf.Graph()
     built = []
     with graph.as_default():
@@ -215,8 +243,11 @@ def ours_of(tf, runner, cases):
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
                 built.append(None)
         refusal = runner.load(graph.as_graph_def().SerializeToString())
+    if refusal and len(cases) > 1:  # one of them is refused when it is loaded: which
+        half = len(cases) // 2
+        return ours_of(tf, runner, cases[:half]) + ours_of(tf, runner, cases[half:])
     if refusal:
-        return [[refusal]] * len(cases)
+        return [[refusal]]
     return [b and [s if isinstance(s, Refusal) else True for s in runner.run(b)] for b in built]
 
 
@@ -250,7 +281,7 @@ def is_known(theirs):
     return isinstance(theirs, Refusal) and any(text in theirs.text for text, _ in KNOWN)
 
 
-def check_op(tf, runners, spec, n_seeds):
+def check_op(tf, runners, spec, n_seeds, alone):
     seeds, seen = [], set()
     cases = []
     for case in spec.cases():
@@ -260,7 +291,7 @@ def check_op(tf, runners, spec, n_seeds):
             continue
         seen.add(signature(case))
         cases.append(case)
-    for case, answer in zip(cases, theirs_of(tf, cases)):
+    for case, answer in zip(cases, ours_of(tf, runners[0], cases) if alone else theirs_of(tf, cases)):
         if answer and answer != DIED and verdict(answer) == "accepted" and len(seeds) < n_seeds:
             seeds.append(case)
     wanted, told = [], set()
@@ -271,7 +302,7 @@ def check_op(tf, runners, spec, n_seeds):
                 told.add(key)
                 wanted.append((text, fed, const))
     fed = [w[1] for w in wanted]
-    theirs = list(map(verdict, theirs_of(tf, fed)))
+    theirs = [None] * len(fed) if alone else list(map(verdict, theirs_of(tf, fed)))
     wrong = collections.defaultdict(list)
 
     def judge(text, how, case, a, b):
@@ -279,15 +310,14 @@ def check_op(tf, runners, spec, n_seeds):
         if problem and not is_known(a):
             wrong[text, re.sub("[0-9]+", "#", problem)].append(f"{how}: {case}: {problem}")
 
+    # What TensorFlow's kernel refuses we refuse as a constant too, perhaps when it is loaded.
+    consts = [(text, const, a) for (text, _, const), a in zip(wanted, theirs) if const is not None]
+    asked = [(text, case, a, "fed") for (text, case, _), a in zip(wanted, theirs)] + [(*c, "constant") for c in consts]
     for tier, runner in zip(("node by node", "compiled"), runners):
-        for first in range(0, len(fed), run.CASES_PER_GRAPH):
-            part = slice(first, first + run.CASES_PER_GRAPH)
-            for (text, case, _), a, b in zip(wanted[part], theirs[part], ours_of(tf, runner, fed[part])):
-                judge(text, tier, case, a, b)
-        # What TensorFlow's kernel refuses we refuse as a constant too, perhaps when it is loaded.
-        for (text, _, const), a in zip(wanted, theirs):
-            if const is not None:
-                judge(text, f"constant, {tier}", const, a, ours_of(tf, runner, [const])[0])
+        for first in range(0, len(asked), run.CASES_PER_GRAPH):
+            part = asked[first : first + run.CASES_PER_GRAPH]
+            for (text, case, a, how), b in zip(part, ours_of(tf, runner, [p[1] for p in part])):
+                judge(text, f"{how}, {tier}", case, a, b)
     died = sum(t == DIED for t in theirs)
     return len(wanted), died, wrong
 
@@ -298,6 +328,7 @@ def main():
     parser.add_argument("--only", default="", help="ops whose name matches this expression as a whole")
     parser.add_argument("--runner", default=str(run.ROOT / "build" / "release" / "tests" / "op_runner"))
     parser.add_argument("--seeds", type=int, default=2, help="cases per op whose inputs are replaced")
+    parser.add_argument("--alone", action="store_true", help="without TensorFlow: that nothing ends our process")
     parser.add_argument("--most", type=int, default=20, help="kinds of difference shown per op")
     options = parser.parse_args()
     for family in options.families or sorted(p.stem for p in (run.HERE / "specs").glob("*.py")):
@@ -306,12 +337,12 @@ def main():
     import tensorflow as tf
 
     tf.compat.v1.disable_eager_execution()
-    runners = [run.Runner(options.runner, tf, tuning) for tuning in run.TIERS]
+    runners = [Runner(options.runner, tf, tuning) for tuning in run.TIERS]
     totals = collections.Counter()
     for s in spec_module.SPECS:
         if not re.fullmatch(options.only or ".*", s.op):
             continue
-        n, died, wrong = check_op(tf, runners, s, options.seeds)
+        n, died, wrong = check_op(tf, runners, s, options.seeds, options.alone)
         totals["cases"] += n
         totals["wrong"] += len(wrong)
         totals["died"] += died

@@ -89,12 +89,72 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
     }
 }
 
+/* Of each input that is to be one number, shapes that hold none, one or two. */
+struct scalar_input {
+    const char *op, *attrs;
+    int at, n_in;         /* which of the inputs; input 0, or 1 where `at` is 0, is floats[3] */
+    int32_t value, other; /* a right one, and the first of the third input's integers */
+    int64_t n_other;
+    bool takes_one; /* also a vector of one, as TensorFlow does */
+};
+static const struct scalar_input scalars[] = {
+    {"Cumsum", "T=float Tidx=int32", 1, 2, 0, 0, 0, false},
+    {"ArgMax", "T=float Tidx=int32 output_type=int64", 1, 2, 0, 0, 0, false},
+    {"UnsortedSegmentSum", "T=float Tindices=int32 Tnumsegments=int32", 2, 3, 1, 0, 3, false},
+    {"Split", "T=float num_split=1", 0, 2, 0, 0, 0, false},
+    {"SplitV", "T=float Tlen=int32 num_split=1", 2, 3, 0, 3, 1, true},
+    {"GatherV2", "Tparams=float Tindices=int32 Taxis=int32", 2, 3, 0, 0, 3, false},
+};
+
+static void a_scalar_is_read_only_from_one_number(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
+        for (int64_t n = -1; n <= 2; n++) {
+            const struct scalar_input *s = &scalars[i];
+            struct op_call c = {.op = s->op, .attrs = s->attrs, .n_in = s->n_in, .n_out = 1};
+            const int32_t value[2] = {s->value, s->value}, other[3] = {s->other};
+            for (int k = 0; k < s->n_in; k++)
+                c.in[k] = k == (s->at == 0) ? op_floats(3, (float[]){1, 2, 3})
+                          : k == s->at      ? op_tensor(RT_I32, n < 0 ? 0 : 1, &n, value)
+                                            : op_ints(s->n_other, other);
+            const bool right = n < 0 || (n == 1 && s->takes_one);
+            const enum rt_status st = op_run(&c);
+            if (right != (st == RT_OK))
+                fail_msg("%s with %lld elements: %s", s->op, (long long)n, rt_error_text(&c.err));
+            op_clear(&c);
+        }
+}
+
+static void combined_suppression_takes_scalars_only(void **state)
+{
+    (void)state;
+    for (int bad = 2; bad < 6; bad++)
+        for (int64_t n = 0; n < 3; n++) {
+            struct op_call c = {.op = "CombinedNonMaxSuppression",
+                                .attrs = "pad_per_class=false clip_boxes=true",
+                                .n_in = 6,
+                                .n_out = 4};
+            static const float zeros[8], half[2] = {0.5F, 0.5F};
+            static const int32_t ones[2] = {1, 1};
+            c.in[0] = op_tensor(RT_F32, 4, (int64_t[]){1, 2, 1, 4}, zeros);
+            c.in[1] = op_tensor(RT_F32, 3, (int64_t[]){1, 2, 1}, zeros);
+            for (int k = 2; k < 6; k++)
+                c.in[k] = op_tensor(k < 4 ? RT_I32 : RT_F32, k == bad, &n,
+                                    k < 4 ? (const void *)ones : half);
+            assert_fails(op_run(&c), RT_INVALID_ARGUMENT, &c.err, "must be 0-D, got shape");
+            op_clear(&c);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arithmetic_is_defined_everywhere),
         cmocka_unit_test(bitcast_of_an_unknown_type_is_not_divided_by),
         cmocka_unit_test(gather_refuses_an_axis_at_the_end_of_int64),
+        cmocka_unit_test(a_scalar_is_read_only_from_one_number),
+        cmocka_unit_test(combined_suppression_takes_scalars_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
