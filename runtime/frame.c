@@ -111,7 +111,7 @@ static struct rt_frame *take(struct rt_context *c, int begin)
 
 static void *in_block(const struct rt_frame *f, const struct rt_extent *e)
 {
-    return e->bytes ? (char *)f->block + e->offset : NULL;
+    return e->bytes ? (char *)f->block + e->offset : rt_no_elements();
 }
 
 /* Argument `a` as it is before a run. */

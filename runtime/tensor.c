@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/checked.h"
+#include "runtime/base/sanitizer.h"
 #include "runtime/base/thread.h"
 
 /* ---- strings ---- */
@@ -131,6 +132,13 @@ size_t rt_tensor_text_bytes(const struct rt_tensor *t)
     return bytes;
 }
 
+void *rt_no_elements(void)
+{
+    static _Alignas(64) char nothing[64];
+    RT_POISON(nothing, sizeof nothing);
+    return nothing;
+}
+
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err)
 {
@@ -146,7 +154,9 @@ enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_
         return st;
     for (int i = 0; i < rank; i++)
         new.dim[i] = dim[i];
-    if (bytes) {
+    if (!bytes) {
+        new.data = rt_no_elements();
+    } else {
         struct rt_error why = {0};
         new.buf = rt_buffer_new(pool, dtype, bytes, &why);
         if (!new.buf) {

@@ -161,7 +161,7 @@ struct rt_tensor {
     uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE: no tensor */
     int8_t rank;
     int64_t dim[RT_MAX_RANK];
-    void *data;            /* NULL: no elements, or lazy */
+    void *data;            /* rt_no_elements() without elements; NULL: lazy */
     struct rt_buffer *buf; /* NULL: borrowed bytes that outlive the tensor, or no elements */
 };
 
@@ -194,6 +194,12 @@ static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
 }
 /* Of a loaded string tensor: what its texts take. One that neighbours share counts once. */
 size_t rt_tensor_text_bytes(const struct rt_tensor *t);
+/*
+ * Where the data of a tensor without elements points: aligned like any other, never to be read or
+ * written, which AddressSanitizer watches. Kernels may therefore form and advance pointers into any
+ * tensor; with NULL that would be undefined.
+ */
+void *rt_no_elements(void);
 /* A new tensor over a new buffer; checks rank, dims and the product. *t is overwritten. */
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err);

@@ -1,6 +1,7 @@
 /*
  * What the code is instrumented with, whichever the compiler: RT_HAS_ASAN and RT_HAS_TSAN, 0 or 1;
- * RT_HAS_SANITIZER, either of them.
+ * RT_HAS_SANITIZER, either of them. RT_POISON: nothing may read or write these bytes, which
+ * AddressSanitizer reports.
  */
 #ifndef RT_BASE_SANITIZER_H
 #define RT_BASE_SANITIZER_H
@@ -14,6 +15,13 @@
 #endif
 #if !defined(RT_HAS_ASAN)
 #define RT_HAS_ASAN 0
+#endif
+
+#if RT_HAS_ASAN
+#include <sanitizer/asan_interface.h>
+#define RT_POISON(p, n) __asan_poison_memory_region(p, n)
+#else
+#define RT_POISON(p, n) ((void)(p), (void)(n))
 #endif
 
 #if defined(__SANITIZE_THREAD__)
