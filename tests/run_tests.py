@@ -15,6 +15,7 @@ CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # no single program may take longer
 FUZZ_TOTAL_S = 150  # over all fuzz targets of `test`, per core
 FAULT_S = 200
+FUZZ_OPS_S = 60
 START = time.monotonic()
 
 # Libraries of Debian that are not built with the sanitizers report what is not ours.
@@ -198,6 +199,19 @@ def fault(tally):
     tally.add("faults", passed, failed)
 
 
+def fuzz_ops(tally):
+    """Malformed graphs for every op, and those of TensorFlow's advisories, in asan's op_runner."""
+    for name, arguments in (("advisories.py", []), ("fuzz.py", [f"--seconds={FUZZ_OPS_S}"])):
+        status, output = run([sys.executable, f"tests/opfuzz/{name}", *arguments])
+        last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
+        passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
+        if status and not failed:
+            failed = 1
+        if failed:
+            print(output[-12000:])
+        tally.add(f"asan opfuzz {name}", passed, failed)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./run", description=__doc__)
     parser.add_argument("verb", choices=["test", "fuzz"])
@@ -219,6 +233,8 @@ def main():
             for preset in ("asan", "tsan"):
                 if build(tally, preset):
                     unit(tally, preset, SANITIZER_ENV)
+                    if preset == "asan":
+                        fuzz_ops(tally)
                     end_to_end(tally, preset, 4, SANITIZER_ENV)
                     if preset == "asan":
                         fault(tally)

@@ -5,14 +5,18 @@
  *   'G' graph                      a new session over a serialized GraphDef
  *   'R' feeds fetches targets (int32 each), then per feed: name, tensor; then the names
  *
+ *   'L'                            status 0 unless LeakSanitizer is there and found a leak
+ *
  * Each is answered by a status (int32) and its text; 'R', when that is 0, by the fetched tensors.
  * Arguments: what rt_tuning leaves out, by name: no_fusion no_winograd no_autotune no_specialise,
  * and bf16. Unless no_specialise is among them, a run is one of the compiled plan where there can
- * be one for the shapes fed.
+ * be one for the shapes fed. memory_mb=N is the limit of one run, deadline_ms=N the time that it
+ * may take.
  *
  * A tensor: dtype, rank (int32), dims (int64), then bytes, or for strings each with its length.
  */
 #include "kernels/kernels.h"
+#include "runtime/base/clock.h"
 #include "runtime/session.h"
 
 #include <stdio.h>
@@ -20,6 +24,13 @@
 #include <string.h>
 
 enum { MOST = 256 };
+
+/* What the arguments say. */
+struct settings {
+    struct rt_tuning tuning;
+    size_t memory_bytes; /* 0: no limit */
+    int64_t deadline_ns; /* from the start of a run; 0: none */
+};
 
 static void must(bool ok, const char *what)
 {
@@ -70,17 +81,23 @@ static void put_text(const char *p, size_t n)
     put(p, n);
 }
 
-static void get_tensor(struct rt_tensor *t)
+/* A tensor without elements may have dimensions that nobody can hold: those are refused. */
+static enum rt_status get_tensor(struct rt_tensor *t, struct rt_error *err)
 {
-    struct rt_error err = {0};
     const int32_t dtype = get_int(), rank = get_int();
     int64_t dim[RT_MAX_RANK];
+    bool is_empty = false;
     must(rank >= 0 && rank <= RT_MAX_RANK, "a rank out of range");
     get(dim, (size_t)rank * sizeof *dim);
-    must(rt_tensor_new(t, NULL, (enum rt_dtype)dtype, rank, dim, &err) == RT_OK, err.msg);
+    for (int i = 0; i < rank; i++)
+        is_empty |= dim[i] == 0;
+    if (rt_tensor_new(t, NULL, (enum rt_dtype)dtype, rank, dim, err) != RT_OK) {
+        must(is_empty, err->msg);
+        return err->code;
+    }
     if (dtype != RT_STRING) {
         get(t->data, rt_tensor_bytes(t));
-        return;
+        return RT_OK;
     }
     struct rt_str *strs = t->data;
     const int64_t count = rt_tensor_count(t);
@@ -90,6 +107,7 @@ static void get_tensor(struct rt_tensor *t)
         must(rt_str_set(&strs[i], NULL, s, (size_t)n, NULL), "out of memory");
         free(s);
     }
+    return RT_OK;
 }
 
 static void put_tensor(const struct rt_tensor *t)
@@ -114,7 +132,7 @@ static void put_status(enum rt_status st, const struct rt_error *err)
 }
 
 static struct rt_session *open_session(const struct rt_registry *registry,
-                                       const struct rt_tuning *tuning)
+                                       const struct settings *settings)
 {
     struct rt_error err = {0};
     struct rt_library *library = NULL;
@@ -123,8 +141,10 @@ static struct rt_session *open_session(const struct rt_registry *registry,
     char *graph = get_text(&n);
     enum rt_status st = rt_library_import(&library, rt_span_of(graph, (size_t)n), registry, &err);
     if (st == RT_OK) {
-        const struct rt_session_options options = {
-            .registry = registry, .tuning = *tuning, .compiles_inline = true};
+        const struct rt_session_options options = {.registry = registry,
+                                                   .tuning = settings->tuning,
+                                                   .run_memory_limit = settings->memory_bytes,
+                                                   .compiles_inline = true};
         st = rt_session_new(&session, library, &options, &err);
         if (st)
             rt_library_free(library);
@@ -134,7 +154,7 @@ static struct rt_session *open_session(const struct rt_registry *registry,
     return session;
 }
 
-static void run_once(struct rt_session *session)
+static void run_once(struct rt_session *session, const struct settings *settings)
 {
     struct rt_error err = {0};
     struct rt_callable *callable = NULL;
@@ -144,9 +164,11 @@ static void run_once(struct rt_session *session)
     const int n_feeds = get_int(), n_fetches = get_int(), n_targets = get_int();
     const int n_names = n_feeds + n_fetches + n_targets;
     must(n_feeds >= 0 && n_fetches >= 0 && n_targets >= 0 && n_names < MOST, "too many names");
+    enum rt_status st = RT_OK;
     for (int i = 0; i < n_feeds; i++) {
         name[i] = get_text(&n);
-        get_tensor(&feed[i]);
+        const enum rt_status refused = get_tensor(&feed[i], &err);
+        st = st ? st : refused;
     }
     for (int i = n_feeds; i < n_names; i++)
         name[i] = get_text(&n);
@@ -160,10 +182,13 @@ static void run_once(struct rt_session *session)
         .n_fetches = n_fetches,
         .n_targets = n_targets,
     };
-    enum rt_status st = session ? rt_session_prepare(session, &spec, &callable, &err)
-                                : rt_fail(&err, RT_FAILED_PRECONDITION, "there is no session");
     if (st == RT_OK)
-        st = rt_callable_run(callable, feed, fetch, NULL, &err);
+        st = session ? rt_session_prepare(session, &spec, &callable, &err)
+                     : rt_fail(&err, RT_FAILED_PRECONDITION, "there is no session");
+    const struct rt_run_options options = {
+        .deadline_ns = settings->deadline_ns ? rt_now_ns() + settings->deadline_ns : 0};
+    if (st == RT_OK)
+        st = rt_callable_run(callable, feed, fetch, &options, &err);
     put_status(st, &err);
     for (int i = 0; i < n_fetches && st == RT_OK; i++)
         put_tensor(&fetch[i]);
@@ -176,39 +201,65 @@ static void run_once(struct rt_session *session)
         free(name[i]);
 }
 
-static void read_tuning(struct rt_tuning *t, int n, char **names)
+/* The number in an argument "NAME=NUMBER" of this name; -1: it is another argument. */
+static int64_t number_of(const char *arg, const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(arg, name, n) == 0 && arg[n] == '=' ? strtoll(arg + n + 1, NULL, 10) : -1;
+}
+
+static void read_settings(struct settings *s, int n, char **args)
 {
     const struct {
         const char *name;
         bool *flag;
-    } all[] = {{"no_fusion", &t->no_fusion},
-               {"no_winograd", &t->no_winograd},
-               {"no_autotune", &t->no_autotune},
-               {"no_specialise", &t->no_specialise},
-               {"bf16", &t->bf16}};
+    } all[] = {{"no_fusion", &s->tuning.no_fusion},
+               {"no_winograd", &s->tuning.no_winograd},
+               {"no_autotune", &s->tuning.no_autotune},
+               {"no_specialise", &s->tuning.no_specialise},
+               {"bf16", &s->tuning.bf16}};
     for (int i = 0; i < n; i++) {
-        size_t k = 0;
-        while (k < sizeof all / sizeof *all && strcmp(all[k].name, names[i]) != 0)
-            k++;
-        must(k < sizeof all / sizeof *all, "an unknown argument");
-        *all[k].flag = true;
+        const int64_t mb = number_of(args[i], "memory_mb"), ms = number_of(args[i], "deadline_ms");
+        if (mb >= 0) {
+            s->memory_bytes = (size_t)mb << 20;
+        } else if (ms >= 0) {
+            s->deadline_ns = ms * 1000000;
+        } else {
+            size_t k = 0;
+            while (k < sizeof all / sizeof *all && strcmp(all[k].name, args[i]) != 0)
+                k++;
+            must(k < sizeof all / sizeof *all, "an unknown argument");
+            *all[k].flag = true;
+        }
     }
+}
+
+/* LeakSanitizer's, where it is linked: what it finds it also writes to standard error. */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
+static void answer_leaks(void)
+{
+    const bool leaks = __lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check();
+    struct rt_error err = {0};
+    put_status(leaks ? rt_fail(&err, RT_INTERNAL, "there are leaks") : RT_OK, &err);
 }
 
 int main(int argc, char **argv)
 {
-    struct rt_tuning tuning = {.no_autotune = false};
-    read_tuning(&tuning, argc - 1, argv + 1);
+    struct settings settings = {.memory_bytes = 0};
+    read_settings(&settings, argc - 1, argv + 1);
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
     for (int c; (c = getchar()) != EOF;) {
-        must(c == 'G' || c == 'R', "an unknown request");
+        must(c == 'G' || c == 'R' || c == 'L', "an unknown request");
         if (c == 'G') {
             rt_session_free(session);
-            session = open_session(registry, &tuning);
+            session = open_session(registry, &settings);
+        } else if (c == 'R') {
+            run_once(session, &settings);
         } else {
-            run_once(session);
+            answer_leaks();
         }
         must(fflush(stdout) == 0, "standard output is closed");
     }

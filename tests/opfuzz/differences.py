@@ -1,0 +1,113 @@
+"""When two answers are the same, and where they deliberately are not."""
+
+import math
+import re
+
+from case import STRING, Tensor
+
+UNIMPLEMENTED, DEADLINE, EXHAUSTED = 12, 4, 8
+COMPLEX = (8, 18)
+
+# Failures that somebody is mending: (signature, reason). Empty when all is well.
+KNOWN = [(re.compile(pattern), reason) for pattern, reason in []]
+
+# Where we differ from TensorFlow and mean to: (expression over "OP: difference", reason).
+DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
+    (r"we accept; .*No OpKernel was registered", "we have kernels for more types"),
+    (r"we accept; .*with input shapes", "Python checks shapes when it makes a graph; a server's session does not"),
+    (r"we accept; .*(array is too big|Could not allocate ndarray|Maximum allowed dimension|too many dimensions)", "NumPy's limits"),
+    (r"we accept; .*out of range for an int32", "attributes are read as the 64 bits that they have on the wire"),
+    (r"we refuse: .*(more than 8 dimensions|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
+]]
+
+# Ops whose values are not compared: what memory held before, or TensorFlow reads what is not its own.
+LOOSE = {"Empty": "is not initialised"}
+
+
+def is_refusal(result):
+    return not isinstance(result, list)
+
+
+def loose(case):
+    return case.loose or any(n.op in LOOSE for n in case.nodes)
+
+
+def difference_between_tiers(case, plain, compiled):
+    """The tiers accept the same and answer the same bits."""
+    if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
+        return None  # what a compiled plan holds and how long it takes is its own
+    for a, b in zip(plain, compiled):
+        if is_refusal(a) != is_refusal(b):
+            return "refused " + ("node by node only: " + a.text if is_refusal(a) else "compiled only: " + b.text)[:120]
+        if is_refusal(a) or loose(case):
+            continue
+        for x, y in zip(a, b):
+            if (x.dtype, x.shape) != (y.dtype, y.shape):
+                return f"{x.dtype} {list(x.shape)} node by node, {y.dtype} {list(y.shape)} compiled"
+            if x.data != y.data:
+                return "other bits"
+    return None
+
+
+# ---- with TensorFlow -------------------------------------------------------------------------
+
+
+def compare(case, theirs, ours):
+    """A short sentence, or None: they agree, or are meant not to."""
+    problem = first_difference(case, theirs, ours)
+    if problem and any(pattern.search(f"{case.op}: {problem}") for pattern, _ in DELIBERATE):
+        return None
+    return problem
+
+
+def first_difference(case, theirs, ours):
+    for a, b in zip(theirs, ours):
+        if is_refusal(a) and a.code in (UNIMPLEMENTED, DEADLINE, EXHAUSTED, None):
+            return None  # we may do more; and memory is not the same
+        if is_refusal(b) and b.code in (UNIMPLEMENTED, DEADLINE, EXHAUSTED):
+            return None
+        if is_refusal(a) != is_refusal(b):
+            return f"we refuse: {b.text[:150]}" if is_refusal(b) else f"we accept; TensorFlow: {a.text[:150]}"
+        if is_refusal(a):
+            continue
+        problem = different_forms(a, b) or (None if loose(case) else different_values(case, a, b))
+        if problem:
+            return problem
+    return None
+
+
+def different_forms(theirs, ours):
+    for (dtype, shape, _), t in zip(theirs, ours):
+        if dtype != t.dtype:
+            return f"type {t.dtype}, not {dtype}"
+        if tuple(shape) != t.shape:
+            return "another shape"
+    return None
+
+
+def different_values(case, theirs, ours):
+    exact = not any(v for k, v in case.tolerance.items() if k in ("ulps", "rtol", "atol"))
+    for (dtype, shape, data), t in zip(theirs, ours):
+        if t.data == data:
+            continue
+        a, b = Tensor(dtype, shape, data).values(), t.values()
+        if len(a) != len(b):
+            return "another number of values"
+        if dtype in COMPLEX and not all(math.isfinite(part) for x in a for part in x):
+            continue  # which parts of such a product are NaN is each library's own
+        flat = [(x, y) for p, q in zip(a, b) for x, y in (zip(p, q) if isinstance(p, tuple) else [(p, q)])]
+        if dtype == STRING or not any(isinstance(x, float) for x, _ in flat):
+            return "other values" if a != b else None
+        rtol = max(case.tolerance.get("rtol") or 0, 1e-6 if exact else 1e-3, {14: 0.02, 19: 4e-3}.get(dtype, 0))
+        largest = max((abs(x) for x, _ in flat if math.isfinite(x)), default=0)
+        if not all(alike(x, y, rtol, largest if not exact else 0) for x, y in flat):
+            return "other values"
+    return None
+
+
+def alike(x, y, rtol, largest):
+    if x != x or y != y:
+        return x != x and y != y
+    if math.isinf(x) or math.isinf(y):
+        return x == y
+    return abs(x - y) <= max(rtol * max(abs(x), abs(y), largest), 1e-37)

@@ -1,0 +1,184 @@
+"""Our side: op_runner as a child process, one per tier, watched for crashes, reports, stalls and leaks."""
+
+import os
+import pathlib
+import re
+import select
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+
+from case import DTYPES, STRING, Tensor, count, graph_def
+
+TIMES_OUT_S = 15  # a case, whose run has a deadline of 2 s: what takes this long does not look at it
+MEMORY_MB = 256  # that a run may hold by its limit
+SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
+ENVIRONMENT = {
+    # What a size that was not checked would allocate is refused by the sanitizer, loudly.
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:max_allocation_size_mb=2048:"
+                    "allocator_may_return_null=0:hard_rss_limit_mb=4096:quarantine_size_mb=64",
+    "LSAN_OPTIONS": f"suppressions={SUPPORT}/lsan.supp:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+TIERS = {"node by node": ("no_autotune", "no_specialise"), "compiled": ("no_autotune",)}
+
+
+class Refusal:
+    def __init__(self, code, text):
+        self.code, self.text = code, text
+
+    def __str__(self):
+        return f"refused with {self.code}: {self.text[:300]}"
+
+
+class Died(Exception):
+    """The child is gone; the text says how, `signature` in one line."""
+
+    def __init__(self, signature, text):
+        super().__init__(signature)
+        self.signature, self.text = signature, text
+
+
+def signature_of(text, code):
+    """One line that is the same for the same defect: the kind of report and our innermost function."""
+    frames = re.findall(r"#\d+ 0x\w+ in (\w+) (\S+?/(?:kernels|runtime|proto|tests)/\S+)", text)
+    where = " in " + ", ".join(f"{name} ({pathlib.Path(path).name})" for name, path in frames[:2]) if frames else ""
+    where = re.sub(r":\d+(?=\))", "", where)
+    found = re.search(r"runtime error: (.*)|ERROR: (\w+: [\w-]+)|(Assertion.*|assert.*)", text)
+    if found:
+        what = next(g for g in found.groups() if g)
+        return re.sub(r"-?\b\d[\d.e+]*\b|0x\w+", "N", what)[:120] + where
+    return f"ended with {code}" + where
+
+
+def empty(folder):
+    """No file of an earlier case is there for the next."""
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            os.unlink(entry.path)
+
+
+class Child:
+    def __init__(self, path, tier):
+        self.path, self.tier, self.process, self.errors = os.path.abspath(path), tier, None, None
+        self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")  # where files are read and written
+
+    def start(self):
+        self.errors = tempfile.TemporaryFile()
+        args = [self.path, *TIERS[self.tier], f"memory_mb={MEMORY_MB}", "deadline_ms=2000"]
+        self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                                        cwd=self.folder.name, env=dict(os.environ, **ENVIRONMENT))
+        os.set_blocking(self.process.stdin.fileno(), False)
+        self.buffer = b""
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdin.close()
+            self.process.stdout.close()
+            self.errors.close()
+            self.process = None
+
+    def died(self, why=None):
+        """What the child left behind, as an exception; the next case starts another."""
+        code = None
+        if why is None:
+            try:
+                code = self.process.wait(timeout=60)  # a report takes a while to be written
+            except subprocess.TimeoutExpired:
+                why = "closed its output and hangs"
+        if code is None:
+            self.process.kill()
+            self.process.wait()
+        self.errors.seek(0)
+        text = self.errors.read().decode(errors="replace")
+        self.stop()
+        return Died(why or signature_of(text, code), text[-6000:])
+
+    def send(self, data):
+        """All of it, while answers wait: neither side may block the other."""
+        self.deadline = time.monotonic() + TIMES_OUT_S
+        view = memoryview(data)
+        while view:
+            ready = select.select([], [self.process.stdin], [], 1)[1]
+            if self.process.poll() is not None:
+                raise self.died()
+            if time.monotonic() > self.deadline:
+                raise self.died("takes no input")
+            if ready:
+                try:
+                    view = view[os.write(self.process.stdin.fileno(), view[:65536]):]
+                except BrokenPipeError:
+                    raise self.died() from None
+
+    def read(self, n):
+        while len(self.buffer) < n:
+            left = self.deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                raise self.died(f"no answer after {TIMES_OUT_S} s")
+            data = os.read(self.process.stdout.fileno(), 1 << 20)
+            if not data:
+                raise self.died()
+            self.buffer += data
+        data, self.buffer = self.buffer[:n], self.buffer[n:]
+        return data
+
+    def text(self):
+        return self.read(struct.unpack("<q", self.read(8))[0])
+
+    def status(self):
+        code = struct.unpack("<i", self.read(4))[0]
+        text = self.text().decode(errors="replace")
+        return Refusal(code, text) if code else None
+
+    def tensor(self):
+        dtype, rank = struct.unpack("<ii", self.read(8))
+        shape = struct.unpack(f"<{rank}q", self.read(8 * rank))
+        if dtype == STRING:
+            return Tensor(dtype, shape, [self.text() for _ in range(count(shape))])
+        size = DTYPES.get(dtype, ("", 1))[1]
+        return Tensor(dtype, shape, self.read(count(shape) * size))
+
+    def run(self, case):
+        """Of each step a list of tensors or a Refusal; a graph that is refused is all there is."""
+        if self.process is None:
+            self.start()
+        empty(self.folder.name)
+        graph = graph_def(case)
+        self.send(b"G" + struct.pack("<q", len(graph)) + graph)
+        refused = self.status()
+        if refused:
+            return [refused]
+        results = []
+        for step in case.steps:
+            fetches, targets = [s for s in step if ":" in s], [s for s in step if ":" not in s]
+            out = [b"R", struct.pack("<iii", len(case.feeds), len(fetches), len(targets))]
+            for name, value in case.feeds.items():
+                out += [struct.pack("<q", len(name)), name.encode(), value.raw()]
+            out += [struct.pack("<q", len(n)) + n.encode() for n in fetches + targets]
+            self.send(b"".join(out))
+            refused = self.status()
+            results.append(refused or [self.tensor() for _ in fetches])
+        return results
+
+    def leaks(self):
+        """A Died when there are leaks in what was run so far."""
+        if self.process is None:
+            return None
+        self.send(b"L")
+        self.deadline += 60
+        if self.status() is None:
+            return None
+        self.process.stdin.close()
+        self.process.wait()
+        self.errors.seek(0)
+        text = self.errors.read().decode(errors="replace")
+        found = Died(signature_of("ERROR: LeakSanitizer: leak" + text[text.rfind("Direct leak"):], 0), text[-6000:])
+        self.stop()
+        return found

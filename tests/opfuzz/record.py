@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Writes seeds.jsonl: small cases of tests/conformance/specs that TensorFlow answers, for the fuzzer to start from.
+
+Run by hand with a TensorFlow installed; the output is committed, so that fuzzing needs none:
+
+    python3 tests/opfuzz/record.py
+"""
+
+import pathlib
+import random
+import re
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
+
+import run as conformance  # noqa: E402
+import numpy as np  # noqa: E402
+import spec as spec_module  # noqa: E402
+from spec import Const, Graph  # noqa: E402
+
+from case import NUMBERS, STRING, Case, Node, Tensor, dump  # noqa: E402
+
+PER_SPEC = 5
+TRIED = 40
+BYTES = 4000  # of a line
+TEMPORARY = re.compile(re.escape(tempfile.gettempdir().encode()) + rb"/[^/]+/")  # files are the working folder's
+
+
+def size_of(case):
+    if isinstance(case, Graph):
+        return sum(np.asarray(v).size for v in case.feeds)
+    flat = [v for x in case.inputs for v in (x if isinstance(x, (list, tuple)) else [x])]
+    return sum(np.asarray(v.value if isinstance(v, Const) else v).size for v in flat if not hasattr(v, "op"))
+
+
+def kind_of(case):
+    """Cases that differ in this are both worth having."""
+    if isinstance(case, Graph):
+        return re.sub(r"[-\d. ]+", "", case.name), tuple(np.asarray(v).dtype.name for v in case.feeds)
+    return len(case.inputs), tuple(sorted(case.attrs)), tuple(str(v) for k, v in sorted(case.attrs.items()) if isinstance(v, (str, bool)))
+
+
+def chosen(cases):
+    """Small ones first, one of each kind in turn; empty inputs come last, they are found by mutation."""
+    rng = random.Random(1)
+    rng.shuffle(cases)
+    kinds = {}
+    for case in sorted(cases, key=lambda c: (size_of(c) == 0, size_of(c) > 24, size_of(c) if size_of(c) > 24 else 0)):
+        kinds.setdefault(kind_of(case), []).append(case)
+    turns = max(map(len, kinds.values()), default=0)
+    return [k[i] for i in range(turns) for k in kinds.values() if i < len(k)][:TRIED]
+
+
+def as_tensor(value):
+    value = np.asarray(value)
+    if value.dtype == object:
+        flat = [s if isinstance(s, bytes) else str(s).encode() for s in value.flat]
+        return Tensor(STRING, value.shape, [TEMPORARY.sub(b"", s) for s in flat])
+    return Tensor(NUMBERS[value.dtype.name], value.shape, np.ascontiguousarray(value).tobytes())
+
+
+def as_attr(tf, value):
+    kind = value.WhichOneof("value")
+    if kind == "list":
+        for field, found in value.list.ListFields():
+            return [f"list:{field.name}", [as_plain(tf, field.name, v) for v in found]]
+        return ["list:i", []]
+    return [kind, as_plain(tf, kind, getattr(value, kind))]
+
+
+def as_plain(tf, kind, value):
+    if kind == "shape":
+        return None if value.unknown_rank else [d.size for d in value.dim]
+    if kind == "tensor":
+        return as_tensor(tf.make_ndarray(value))
+    return value.SerializeToString() if kind == "func" else value
+
+
+def record(tf, case, tolerance):
+    """The case as the fuzzer's, or None: too large, or TensorFlow refuses it."""
+    graph = tf.Graph()
+    with graph.as_default():
+        built = conformance.build_case(tf, case, 0)
+        with tf.compat.v1.Session(graph=graph) as session:
+            if all(isinstance(r, conformance.Refusal) for r in conformance.run_theirs(tf, session, built)):
+                return None
+    proto = graph.as_graph_def()
+    names, nodes = {}, []
+    for n in proto.node:  # short names: "c0/op" and the like say nothing
+        names[n.name] = "op" if n.name == "c0/op" else f"n{len(names)}"
+    again = lambda text: "^" * text.startswith("^") + names[text.lstrip("^").split(":")[0]] + "".join(
+        f":{p}" for p in text.split(":")[1:])
+    for n in proto.node:
+        attrs = {k: as_attr(tf, v) for k, v in n.attr.items() if not k.startswith("_")}
+        nodes.append(Node(names[n.name], n.op, [again(i) for i in n.input], attrs))
+    steps = []
+    for step in built.steps:
+        plain = lambda f: isinstance(f, tf.Tensor) and f.dtype.base_dtype not in (tf.resource, tf.variant)
+        steps.append([again(f.name) if plain(f) else again((f.op if isinstance(f, tf.Tensor) else f).name) for f in step])
+    feeds = {again(p.name).split(":")[0]: as_tensor(v) for p, v in built.feeds}
+    library = proto.library.SerializeToString()
+    return Case(case.op, nodes, feeds, steps, library, case.check is not None, tolerance)
+
+
+def main():
+    import tensorflow as tf
+
+    tf.compat.v1.disable_eager_execution()
+    for path in sorted((HERE.parent / "conformance" / "specs").glob("*.py")):
+        conformance.load_family(path.stem)
+    lines = []
+    for s in spec_module.SPECS:
+        cases = [c for c in s.cases() if size_of(c) <= 600]
+        kept = 0
+        for case in chosen(cases):
+            if kept >= PER_SPEC:
+                break
+            try:
+                found = record(tf, case, case.tolerance)
+            except Exception as e:  # some cases are such that no graph can be made of them
+                print(f"{case.op}: {type(e).__name__}: {e}".splitlines()[0][:150], file=sys.stderr)
+                continue
+            if found and len(dump(found)) > BYTES:
+                print(f"{case}: {len(dump(found))} bytes", file=sys.stderr)
+            elif found:
+                lines.append(dump(found))
+                kept += 1
+        print(f"{s.op}: {kept} of {len(cases)}", file=sys.stderr)
+    (HERE / "seeds.jsonl").write_text("".join(line + "\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()

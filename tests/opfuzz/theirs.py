@@ -1,0 +1,138 @@
+"""TensorFlow's side, in a child of its own: some malformed graphs end the process that asks.
+
+As a program it is that child: a case per line (JSON) on standard input, a pickled answer each on standard output.
+"""
+
+import os
+import pathlib
+import pickle
+import resource
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+TIMES_OUT_S = 30
+MEMORY = 8 << 30
+
+
+class Child:
+    def __init__(self, python):
+        self.python, self.process = python, None
+        self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")
+
+    def start(self):
+        self.process = subprocess.Popen([self.python, os.path.abspath(__file__)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        cwd=self.folder.name)
+        self.read(60)
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def read(self, seconds):
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            raise EOFError
+        head = self.process.stdout.read(8)
+        if len(head) < 8:
+            raise EOFError
+        return pickle.loads(self.process.stdout.read(struct.unpack("<q", head)[0]))
+
+    def ask(self, line):
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        """As ours.Child.run has it, refusals as (code, text); None: TensorFlow died or hangs."""
+        try:
+            return self.read(TIMES_OUT_S)
+        except (EOFError, BrokenPipeError):
+            self.stop()
+            return None
+
+    def run(self, line):
+        try:
+            if self.process is None:
+                self.start()
+            self.ask(line)
+        except (EOFError, BrokenPipeError):
+            self.stop()
+            return None
+        return self.answer()
+
+
+def main():
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_ENABLE_ONEDNN_OPTS="0", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what TensorFlow prints is no answer
+    import numpy as np
+    import tensorflow as tf
+
+    from case import DTYPES, STRING, graph_def, load
+    from ours import empty
+
+    sys.path.insert(0, str(HERE.parent / "conformance"))
+    from run import plain_text
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    tf.compat.v1.disable_eager_execution()
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+
+    def as_array(t):
+        if t.dtype == STRING:
+            return np.array(list(t.data) + [None], object)[:-1].reshape(t.shape)
+        return np.frombuffer(t.data, tf.as_dtype(t.dtype).as_numpy_dtype).reshape(t.shape)
+
+    def as_tuple(tensor, value):
+        dtype = tensor.dtype.base_dtype.as_datatype_enum
+        if dtype == STRING:
+            value = np.asarray(value, object)
+            return dtype, value.shape, [v if isinstance(v, bytes) else str(v).encode() for v in value.flat]
+        value = np.asarray(value)
+        return dtype, value.shape, np.ascontiguousarray(value).tobytes() if DTYPES.get(dtype, ("", 1))[1] else b""
+
+    def answer(case):
+        graph = tf.Graph()
+        with graph.as_default():
+            try:
+                proto = tf.compat.v1.GraphDef.FromString(graph_def(case))
+                tf.import_graph_def(proto, name="")
+                feeds = {k + ":0": as_array(v) for k, v in case.feeds.items()}
+                steps = [[graph.as_graph_element(n) for n in step] for step in case.steps]
+            except tf.errors.OpError as e:
+                return [(e.error_code, plain_text(e.message))]
+            except Exception as e:  # Python's own checks of a graph or of a name
+                return [(3, f"{type(e).__name__}: {e}"[:500])]
+            results = []
+            with tf.compat.v1.Session(graph=graph, config=config) as session:
+                for step in steps:
+                    try:
+                        values = session.run(step, feeds)
+                        results.append([as_tuple(f, v) for f, v in zip(step, values) if isinstance(f, tf.Tensor)])
+                    except tf.errors.OpError as e:
+                        results.append((e.error_code, plain_text(e.message)))
+                    except UnicodeDecodeError:
+                        results.append((None, ""))
+                    except Exception as e:
+                        results.append((None, f"{type(e).__name__}: {e}"[:500]))
+        return results
+
+    def put(value):
+        data = pickle.dumps(value)
+        out.write(struct.pack("<q", len(data)) + data)
+        out.flush()
+
+    put("ready")
+    for line in sys.stdin:
+        empty(".")
+        put(answer(load(line)))
+
+
+if __name__ == "__main__":
+    main()
