@@ -257,10 +257,12 @@ static void part_rows(struct rt_rows *r)
     outer_rows(r, 0);
 }
 
+/* move_diags copies bytes, so elements may own nothing. */
+#define PLAIN_TYPES (~(RT_T(RT_STRING) | RT_T(RT_RESOURCE) | RT_T(RT_VARIANT)))
 #define DIAG(symbol, op_, shape_in_, infer_, rows_, run_)                                          \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = (op_), .shape_in = (shape_in_), .infer = (infer_), .rows = (rows_)},        \
-        .kernels = KN_CPU(op_, #symbol, 0, NULL, run_),                                            \
+        .kernels = KN_CPU(op_, #symbol, PLAIN_TYPES, NULL, run_),                                  \
     };
 DIAG(matrix_diag, "MatrixDiag", 0, diag_infer, matrix_rows, diag_run)
 DIAG(matrix_diag_v2, "MatrixDiagV2", 14, diag_infer, matrix_rows, diag_run)

@@ -875,7 +875,8 @@ static enum rt_status concat_run(struct rt_run *r)
         st = kn_partial_shape(&r->in[1], &s, r->err);
     else
         st = (s = *rt_attr_shape(r->node, "element_shape"), RT_OK);
-    if (st || (st = kn_partial_merge(&s, &l->shape, r->err)))
+    /* TensorListConcat, the first version, goes by its attribute alone. */
+    if (st || (r->n_in > 1 && (st = kn_partial_merge(&s, &l->shape, r->err))))
         return st;
     if (s.rank == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,

@@ -2,6 +2,7 @@
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 /* ---- LowerBound, UpperBound (sorted_inputs, values) ---- */
 
@@ -179,8 +180,11 @@ static enum rt_status bins_infer(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape must be at most rank 2 but is rank %d",
                        in->rank);
     const int64_t n_w = kn_shape_total(w);
-    bool fits = n_w == 0 || w->rank == in->rank;
-    for (int i = 0; fits && n_w && i < in->rank; i++)
+    if (!dense && n_w != 0 && n_w != kn_shape_total(in))
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "Input indices and weights must have the same size.");
+    bool fits = !dense || n_w == 0 || w->rank == in->rank;
+    for (int i = 0; dense && fits && n_w && i < in->rank; i++)
         fits = w->dim[i] == in->dim[i];
     if (!fits)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
@@ -225,16 +229,18 @@ static enum rt_status bins_run(struct rt_run *r)
             continue;
         const int64_t at = (o->rank == 2 ? i / each * size : 0) + v;
         switch (kn_dtype(o)) {
-#define X(dt, T)                                                                                   \
+#define X(dt, T, SUM)                                                                              \
     case dt: {                                                                                     \
         T *p = (T *)o->data + at;                                                                  \
-        *p = binary ? 1 : (T)(*p + (weighted ? ((const T *)w->data)[i] : 1));                      \
+        *p = binary ? 1 : (T)SUM(*p, weighted ? ((const T *)w->data)[i] : 1);                      \
         break;                                                                                     \
     }
-            X(RT_F32, float)
-            X(RT_F64, double)
-            X(RT_I32, int32_t)
-            X(RT_I64, int64_t)
+#define PLAIN_SUM(a, b) ((a) + (b))
+            X(RT_F32, float, PLAIN_SUM)
+            X(RT_F64, double, PLAIN_SUM)
+            X(RT_I32, int32_t, rt_add_wrapped)
+            X(RT_I64, int64_t, rt_add_wrapped)
+#undef PLAIN_SUM
 #undef X
         default:
             return rt_fail(r->err, RT_UNIMPLEMENTED, "%s: no kernel for this type",

@@ -169,7 +169,7 @@ static enum rt_status edges(struct summary *s, int dim, int64_t per_item, int64_
     const int64_t n = t->dim[dim], step = n ? per_item / n : 0;
     rt_bytes_addc(out, '[');
     for (int64_t i = 0; i < n; i++) {
-        if (edge >= 0 && n > 2 * edge && i == edge) {
+        if (edge >= 0 && i == edge && n - edge > edge) {
             if (dim == t->rank - 1) {
                 rt_bytes_adds(out, edge > 0 ? " ..." : "...");
             } else {
