@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Replays TensorFlow's security advisories for kernels: each malformed input must give TensorFlow 2.21's answer or a refusal.
+
+    python3 tests/opfuzz/advisories.py             # under the sanitizers, against advisories.jsonl
+    python3 tests/opfuzz/advisories.py --record    # writes advisories.jsonl; needs TensorFlow
+
+The inputs are made here from what an advisory says went wrong; its number is the row's first word. Where it names several ops, or one
+check that was missing in many, each has a row. Every row runs fed and as constants, node by node and compiled.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+from advisory_rows import ROWS  # noqa: E402
+from case import Tensor, dump, tensor  # noqa: E402
+from differences import DELIBERATE, KNOWN, different_values, is_refusal  # noqa: E402
+from ours import TIERS, Child, Died, Refusal  # noqa: E402
+
+# ---- running ---------------------------------------------------------------------------------
+
+
+def expected(results):
+    """What is kept of TensorFlow's answer: a refusal's code and words, or tensors."""
+    if results is None:
+        return "ended"  # TensorFlow itself died: a refusal or an answer, as long as it is clean
+    return [{"code": r[0], "text": r[1][:200]} if isinstance(r, tuple) else [[d, list(shape), summary(d, shape, data)] for d, shape, data in r]
+            for r in results]
+
+
+def summary(dtype, shape, data):
+    """Values, when they are few."""
+    values = Tensor(dtype, shape, data).values()
+    if len(values) > 64 or dtype == 7:
+        return None
+    return [[repr(x) for x in v] if isinstance(v, tuple) else repr(v) for v in values]
+
+
+def parsed(value):
+    return tuple(map(parsed, value)) if isinstance(value, list) else {"True": 1, "False": 0}.get(value) if value in ("True", "False") else (
+        float(value) if any(c in value for c in ".einf") else int(value))
+
+
+def problem(case, want, results):
+    """A sentence, or None: it is as it should be, or a difference that is meant."""
+    found = difference(case, want, results)
+    return None if found and any(pattern.search(f"{case.op}: {found}") for pattern, _ in DELIBERATE) else found
+
+
+def difference(case, want, results):
+    if want == "ended":
+        return None
+    for a, b in zip(want, results):
+        if isinstance(a, dict):
+            if not is_refusal(b) and a["code"] not in (None, 8, 12):
+                return f"we accept; TensorFlow: {a['text']}"
+            return None
+        if is_refusal(b):
+            return None if b.code in (8, 12) else f"we refuse: {b.text[:200]}"
+        for (dtype, shape, values), got in zip(a, b):
+            if (dtype, tuple(shape)) != (got.dtype, got.shape):
+                return f"type {got.dtype} shape {list(got.shape)}, not {dtype} {shape}"
+            if values is not None and not case.loose:
+                theirs = tensor(dtype, shape, [parsed(v) for v in values])
+                different = different_values(case, [(dtype, shape, theirs.data)], [got])
+                if different:
+                    return different
+    return None
+
+
+def record(python):
+    import theirs
+
+    child = theirs.Child(python)
+    with open(HERE / "advisories.jsonl", "w") as out:
+        for number, case in ROWS:
+            answer = child.run(dump(case)) if child.process else (child.start(), child.run(dump(case)))[1]
+            out.write(json.dumps([number, case.op, expected(answer)]) + "\n")
+    child.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--runner", default=str(ROOT / "build" / "asan" / "tests" / "op_runner"))
+    options = parser.parse_args()
+    if options.record:
+        return record(sys.executable)
+    wanted = [json.loads(line) for line in (HERE / "advisories.jsonl").read_text().splitlines()]
+    if [w[:2] for w in wanted] != [[number, case.op] for number, case in ROWS]:
+        print("advisories.jsonl does not belong to these rows: record it again")
+        return 1
+    children = {tier: Child(options.runner, tier) for tier in TIERS}
+    failed = refused = 0
+    for (number, case), (_, _, want) in zip(ROWS, wanted):
+        for tier, child in children.items():
+            try:
+                results = child.run(case)
+                wrong = problem(case, want, results)
+                refused += any(isinstance(r, Refusal) for r in results)
+            except Died as e:
+                wrong = f"{e.signature}\n{e.text}"
+            if wrong:
+                known = any(pattern.search(f"{case.op}: {wrong}") for pattern, _ in KNOWN)
+                failed += not known
+                print(f"{'known' if known else 'FAIL'} {number}: {case}\n  {tier}: {wrong}")
+    for tier, child in children.items():
+        leak = child.leaks()
+        if leak:
+            failed += 1
+            print(f"FAIL leaks [{tier}]: {leak.text}")
+        child.stop()
+    rows = {(number, case.op) for number, case in ROWS}
+    print(f"{len({n for n, _ in rows})} advisories, {len(rows)} pairs of advisory and op, {len({op for _, op in rows})} ops, "
+          f"{len(ROWS)} cases in {len(TIERS)} tiers, {refused} refused")
+    print(f"{len(TIERS) * len(ROWS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
