@@ -1,6 +1,7 @@
 #include "server/grpc.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
@@ -21,7 +22,8 @@ enum {
     POSTED = 16, /* calls that wait for a request, per loop and kind */
     EVENTS_PER_TURN = 256,
     QUOTA_EXTRA = 256 << 20, /* of connections, beside their messages */
-    WATCH_NS = 500000000,    /* how often watched services are looked at */
+    WATCH_NS = 500000000,    /* how often watched services and stalls are looked at */
+    CLOSING_NS = 2000000,    /* the longest turn of a loop that is closing */
 };
 
 /* What the core says, mostly of connections that fail: a line of ours instead of its own. */
@@ -49,14 +51,16 @@ static void post_calls(struct srv_net *net, struct srv_mail *mail)
     }
 }
 
-static void look_at_watchers(struct srv_grpc_loop *loop)
+/* Inside a turn. */
+static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
     int64_t now = rt_now_ns();
 
-    if (!loop->watchers || (!ending && now - loop->watched_ns < WATCH_NS))
+    if (!ending && now - loop->watched_ns < loop->watch_ns)
         return;
     loop->watched_ns = now;
+    srv_grpc_cut_stalled(loop, now);
     for (struct srv_call *c = loop->watchers, *next; c; c = next) {
         next = c->next;
         c->stream.look(c, ending);
@@ -74,28 +78,46 @@ static void wake(struct srv_net *net)
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
+_Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
+
+/* Handling one may add others. */
+static void take_at_once(struct srv_grpc_loop *loop)
+{
+    for (int i = 0; i < loop->n_at_once; i++)
+        srv_grpc_on_event(loop, &loop->at_once[i]);
+    loop->n_at_once = 0;
+}
+
 static void *run_loop(void *arg)
 {
     struct srv_grpc_loop *loop = arg;
+    srv_grpc_this_loop = loop;
     const gpr_timespec zero = gpr_time_0(GPR_CLOCK_MONOTONIC);
 
     for (;;) {
+        int64_t longest = loop->n_at_once            ? 0
+                          : loop->closing.is_closing ? CLOSING_NS
+                                                     : loop->watch_ns;
         gpr_timespec until =
-            gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(WATCH_NS, GPR_TIMESPAN));
+            gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(longest, GPR_TIMESPAN));
         grpc_event e = grpc_completion_queue_next(loop->cq, until, NULL);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;
         srv_net_begin(&loop->net);
+        take_at_once(loop);
         for (int i = 0; e.type == GRPC_OP_COMPLETE; i++) {
             srv_grpc_on_event(loop, &e);
+            take_at_once(loop);
             if (i == EVENTS_PER_TURN)
                 break;
             e = grpc_completion_queue_next(loop->cq, zero, NULL);
         }
-        look_at_watchers(loop);
+        look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
-        srv_net_end(&loop->net);
+        srv_net_end(&loop->net); /* what runs inline is answered here */
+        if (loop->closing.is_closing)
+            srv_grpc_close_turn(loop);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;
     }
@@ -103,6 +125,24 @@ static void *run_loop(void *arg)
 }
 
 /* ---- start and stop ---- */
+
+/*
+ * The core's mutexes are abseil's, and Debian builds that library with its search for lock cycles:
+ * each lock of a second mutex looks into one process-wide graph, a sixth of the instructions of a
+ * small call. It is a debugging aid that can be switched off at run time, by a function of C++
+ * whose name is that of Debian's build; elsewhere there is none, or nothing to switch off.
+ */
+static void stop_lock_graph(void)
+{
+    enum { IGNORE = 0 }; /* absl::OnDeadlockCycle::kIgnore */
+    static const char *const name =
+        "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE";
+    void (*set_mode)(int) = NULL;
+
+    *(void **)&set_mode = dlsym(RTLD_DEFAULT, name);
+    if (set_mode)
+        set_mode(IGNORE);
+}
 
 static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
 {
@@ -136,8 +176,8 @@ static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
         /* One that is off is found by its path, and refused. */
         if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
             continue;
-        g->registered[i] = grpc_server_register_method(
-            g->ports[0].core, m->path, NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
+        g->registered[i] =
+            grpc_server_register_method(g->ports[0].core, m->path, NULL, GRPC_SRM_PAYLOAD_NONE, 0);
         if (!g->registered[i])
             return rt_fail(err, RT_INTERNAL, "gRPC's core takes no method");
     }
@@ -182,8 +222,11 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%d gRPC threads are too many", n);
     }
     gpr_set_log_function(log_of_grpc);
+    stop_lock_graph();
     grpc_init();
     st = make_core(g, err);
+    if (!st)
+        st = srv_grpc_aside_start(&g->aside, err);
     for (int i = 0; i < n && !st; i++) {
         struct srv_grpc_loop *loop = &g->loops[i];
         loop->grpc = g;
@@ -192,6 +235,10 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
         for (int k = 0; k < g->n_ports; k++)
             grpc_server_register_completion_queue(g->ports[k].core, loop->cq, NULL);
         srv_net_init(&loop->net, server, "GRPC", wake, loop);
+        srv_list_init(&loop->calls);
+        loop->watch_ns = srv_grpc_stall_limit_ns(server) / 4;
+        if (loop->watch_ns > WATCH_NS)
+            loop->watch_ns = WATCH_NS;
         loop->net.index = server->n_nets;
         g->n_loops++;
         if (rt_thread_start(&loop->thread, "grpc-loop", run_loop, loop) == 0) {
@@ -313,23 +360,43 @@ enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port
     return listen_sockets(g, err);
 }
 
-void srv_grpc_quiesce(struct srv_grpc *g)
+static void open_close(struct srv_net *net, struct srv_mail *mail)
 {
-    if (atomic_exchange(&g->quiesced, true))
+    struct srv_grpc_loop *loop = net->loop;
+
+    (void)mail;
+    loop->closing.n_new = 0;
+    loop->closing.is_closing = true;
+}
+
+void srv_grpc_shut_down(struct srv_grpc *g)
+{
+    if (atomic_exchange(&g->is_shut_down, true))
         return;
-    srv_listener_close(&g->listener);
     for (int i = 0; i < g->n_ports; i++) {
         struct srv_grpc_port *port = &g->ports[i];
         if (port->core)
             grpc_server_shutdown_and_notify(port->core, g->loops[0].cq, &port->on_shutdown);
     }
-    for (int i = 0; i < g->n_loops; i++)
-        wake(&g->loops[i].net); /* streams of Watch end */
+}
+
+/* The loops' mail also wakes them: streams of Watch end. */
+void srv_grpc_quiesce(struct srv_grpc *g)
+{
+    if (atomic_exchange(&g->quiesced, true))
+        return;
+    srv_listener_close(&g->listener);
+    for (int i = 0; i < g->n_loops; i++) {
+        g->loops[i].close.open = open_close;
+        srv_mail_post(&g->loops[i].net, &g->loops[i].close);
+    }
 }
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    return atomic_load(&g->in_flight);
+    /* Until the core is shut down there may be something to read yet. */
+    bool open = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
+    return open + atomic_load(&g->in_flight);
 }
 
 void srv_grpc_cancel_all(struct srv_grpc *g)
@@ -345,11 +412,13 @@ void srv_grpc_stop(struct srv_grpc *g)
     bool runs = g->n_loops && g->loops[0].is_running;
     if (g->n_loops) {
         srv_grpc_quiesce(g);
+        srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
     /* A call ends when its job has been answered; jobs still run on workers. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
+    srv_grpc_aside_stop(&g->aside);
     for (int i = 0; i < g->n_loops; i++)
         grpc_completion_queue_shutdown(g->loops[i].cq);
     for (int i = 0; i < g->n_loops; i++) {
@@ -374,6 +443,7 @@ void srv_grpc_stop(struct srv_grpc *g)
             next = c->next;
             srv_grpc_free_call(c);
         }
+        free(g->loops[i].n_large);
     }
     grpc_shutdown();
     free(g->loops);

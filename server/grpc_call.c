@@ -1,26 +1,24 @@
 #include "server/grpc_call.h"
 
-#include <arpa/inet.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "server/access_log.h"
 #include "server/grpc_parts.h"
 #include "server/metrics.h"
-#include "server/number.h"
+#include "server/sockets.h"
 
 enum {
     ERROR_TEXT = 1024, /* longer ones are cut, as TensorFlow Serving does */
     CALL_ARENA = 16 << 20,
-    MAX_STREAMS = 1000, /* per loop */
+    MAX_STREAMS = 1000,           /* per loop */
+    INFLATE_HERE_BYTES = 4 << 10, /* compressed: some 4 MB, or a few milliseconds, at the most */
 };
 
 /* ---- calls ---- */
@@ -44,6 +42,7 @@ static struct srv_call *new_call(struct srv_grpc_loop *loop)
     c->loop = loop;
     c->net = &loop->net;
     c->server = loop->net.server;
+    c->large_on = -1;
     c->on_call = (struct srv_grpc_event){SRV_EV_CALL, c};
     c->on_close = (struct srv_grpc_event){SRV_EV_CLOSE, c};
     c->on_message = (struct srv_grpc_event){SRV_EV_MESSAGE, c};
@@ -79,7 +78,7 @@ void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
     if (method) {
         e = grpc_server_request_registered_call(
             port->core, g->registered[method - srv_grpc_methods], &c->call, &c->deadline,
-            &c->metadata, &c->payload, loop->cq, loop->cq, &c->on_call);
+            &c->metadata, NULL, loop->cq, loop->cq, &c->on_call);
     } else {
         grpc_call_details_init(&c->details);
         e = grpc_server_request_call(port->core, &c->call, &c->details, &c->metadata, loop->cq,
@@ -154,6 +153,8 @@ static void end_call(struct srv_call *c)
 {
     struct srv_grpc_loop *loop = c->loop;
 
+    srv_list_remove(&c->link);
+    srv_call_forget_socket(c);
     if (c->call) {
         tell_metrics(c);
         if (c->server->options.access_log)
@@ -194,8 +195,16 @@ static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
                         struct srv_grpc_event *event)
 {
     grpc_call *call = c->call;
+    struct srv_grpc_loop *loop = srv_grpc_this_loop;
+    bool here = loop && loop->n_at_once < SRV_GRPC_AT_ONCE;
+    grpc_event done = {.type = GRPC_OP_COMPLETE};
+
     atomic_store_explicit(&c->handed, 1, memory_order_release);
+    if (here)
+        grpc_completion_queue_thread_local_cache_init(loop->cq);
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
+    if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
+        loop->at_once[loop->n_at_once++] = done;
     /* Only a wrong use of the core is answered so, and then no event would come. */
     if (e != GRPC_CALL_OK) {
         RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
@@ -270,6 +279,7 @@ static void send_answer(struct srv_call *c, void *p, size_t n_bytes, enum rt_sta
     ops[n++] = op_status(code, &details);
     if (c->may_send_close)
         ops[n++] = op_close(c);
+    srv_call_awaits(c, SRV_AWAITS_SENT);
     start_batch(c, ops, n, &c->on_sent);
     if (message)
         grpc_byte_buffer_destroy(message);
@@ -394,6 +404,7 @@ static void stream_batch(struct srv_call *c, const grpc_op *ops, size_t n)
 {
     c->stream.is_sending = true;
     c->pending++;
+    srv_call_awaits(c, SRV_AWAITS_SENT);
     start_batch(c, ops, n, &c->on_sent);
 }
 
@@ -438,6 +449,7 @@ static void read_message(struct srv_call *c)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &c->payload};
     c->pending++;
+    srv_call_awaits(c, SRV_AWAITS_MESSAGE);
     start_batch(c, &op, 1, &c->on_message);
 }
 
@@ -452,30 +464,16 @@ void srv_stream_read(struct srv_call *c)
 
 /* ---- events ---- */
 
-/* Who calls: of the connections that we accept the core knows only the descriptor. */
+/* Who calls. */
 static void note_peer(struct srv_call *c)
 {
-    char *peer = grpc_call_get_peer(c->call);
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } at = {.any.sa_family = AF_UNSPEC};
-    socklen_t n = sizeof at;
-    char ip[INET6_ADDRSTRLEN] = "";
-    int64_t fd;
+    int fd = srv_call_socket(c, false);
+    char *peer = fd < 0 ? grpc_call_get_peer(c->call) : NULL;
 
-    snprintf(c->peer, sizeof c->peer, "%s", peer ? peer : "");
-    if (peer && strncmp(peer, "fd:", 3) == 0 && srv_parse_int64(peer + 3, strlen(peer + 3), &fd) &&
-        getpeername((int)fd, &at.any, &n) == 0) {
-        bool v6 = at.any.sa_family == AF_INET6;
-        const void *from = v6 ? (const void *)&at.v6.sin6_addr : &at.v4.sin_addr;
-        if (at.any.sa_family == AF_UNIX)
-            snprintf(c->peer, sizeof c->peer, "unix:");
-        else if (inet_ntop(at.any.sa_family, from, ip, sizeof ip))
-            snprintf(c->peer, sizeof c->peer, v6 ? "ipv6:[%s]:%d" : "ipv4:%s:%d", ip,
-                     ntohs(v6 ? at.v6.sin6_port : at.v4.sin_port));
-    }
+    if (fd >= 0)
+        srv_socket_peer(fd, c->peer, sizeof c->peer);
+    else
+        snprintf(c->peer, sizeof c->peer, "%s", peer ? peer : "");
     gpr_free(peer);
 }
 
@@ -490,6 +488,8 @@ static void on_call(struct srv_call *c, bool ok)
         return;
     }
     srv_grpc_post(loop, c->port, c->posted_as);
+    srv_list_append(&loop->calls, &c->link);
+    loop->closing.n_new++;
     atomic_fetch_add(&g->in_flight, 1);
     atomic_fetch_add(&g->n_calls, 1);
     c->counted = true;
@@ -497,7 +497,9 @@ static void on_call(struct srv_call *c, bool ok)
     c->pending = 0;
     c->charged = c->n_in = c->n_out = 0;
     c->cancelled = 0;
-    c->close_started = c->is_closed = c->may_send_close = false;
+    c->close_started = c->is_closed = c->may_send_close = c->was_cut = false;
+    atomic_store_explicit(&c->awaited, SRV_AWAITS_NOTHING, memory_order_relaxed);
+    c->seen_awaited = SRV_AWAITS_NOTHING;
     c->code = RT_OK;
     c->err = (struct rt_error){.arena = c->arena};
     c->state = NULL;
@@ -509,7 +511,7 @@ static void on_call(struct srv_call *c, bool ok)
         note_peer(c);
     c->method = c->posted_as;
     if (c->method) {
-        c->method->handle(c);
+        read_message(c);
         return;
     }
     c->deadline = c->details.deadline;
@@ -522,8 +524,36 @@ static void on_call(struct srv_call *c, bool ok)
     start_close(c);
 }
 
+/* Back from inflating. */
+static void open_inflated(struct srv_net *net, struct srv_mail *mail)
+{
+    struct srv_call *c =
+        (struct srv_call *)(void *)((char *)mail - offsetof(struct srv_call, mail));
+
+    (void)net;
+    c->method->handle(c);
+    unpend(c);
+}
+
+static void inflate_aside(struct srv_call *c)
+{
+    srv_call_inflate(c);
+    c->mail.open = open_inflated;
+    srv_mail_post(c->net, &c->mail);
+}
+
 static void on_message(struct srv_call *c)
 {
+    if (c->was_cut) { /* and answered */
+        unpend(c);
+        return;
+    }
+    srv_call_awaits(c, SRV_AWAITS_NOTHING);
+    if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
+        c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
+        srv_call_aside(c, inflate_aside);
+        return;
+    }
     c->method->handle(c);
     unpend(c);
 }
@@ -549,6 +579,7 @@ static void on_sent(struct srv_call *c)
 {
     struct srv_stream *s = &c->stream;
 
+    srv_call_awaits(c, SRV_AWAITS_NOTHING);
     if (s->is_sending) {
         s->is_sending = false;
         if (s->is_open && !s->is_ended && s->sent)

@@ -16,6 +16,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
+#include "server/list.h"
 #include "server/net.h"
 #include "server/model_spec.h"
 #include "server/tensor_wire.h"
@@ -37,6 +38,9 @@ struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
     enum srv_grpc_kind kind;
     int api; /* enum srv_api: what it counts as; SRV_NOT_COUNTED: not at all */
+    /* A larger message is refused, so that reading one never holds the loop up; 0: --max_body_bytes
+     * alone limits it. */
+    size_t max_bytes;
     /* Gets the first message, and each one more that it asks for (srv_stream_read), the client's
      * end of them without payload. */
     void (*handle)(struct srv_call *c);
@@ -80,8 +84,17 @@ struct srv_stream {
     void (*look)(struct srv_call *c, bool ending); /* see srv_stream_watch */
 };
 
+/* What a call waits for that its peer may never do. */
+enum srv_awaited {
+    SRV_AWAITS_NOTHING,
+    SRV_AWAITS_MESSAGE, /* the rest of a message */
+    SRV_AWAITS_SENT,    /* that the peer takes a message */
+    SRV_AWAITED_MASK = 3,
+};
+
 struct srv_call {
-    struct srv_call *next; /* in the loop's list of free calls, or of those that watch */
+    struct srv_link link;  /* in loop->calls */
+    struct srv_call *next; /* free calls, those that watch, or those that wait to go aside */
     struct srv_grpc_loop *loop;
     struct srv_net *net;
     struct srv_server *server;
@@ -116,8 +129,19 @@ struct srv_call {
     size_t charged;     /* of the bytes in flight */
     size_t n_in, n_out; /* bytes of messages */
     unsigned char *inflated;
-    bool close_started;  /* RECV_CLOSE is under way */
-    bool is_closed;      /* and has come */
+    size_t n_inflated;
+    enum rt_status inflate_status; /* of the message, once it was inflated; c->err has the text */
+    bool is_inflated;
+    _Atomic uint32_t awaited; /* an srv_awaited, and above it a count of the waits */
+    uint32_t seen_awaited;    /* at the last look for stalls: this, when, and how much of a */
+    int64_t seen_ns;          /* connection's bytes were taken */
+    uint64_t seen_acked;
+    int large_on;                      /* the connection that counts its large answer; -1: none */
+    bool was_cut;                      /* before its message came */
+    void (*aside)(struct srv_call *c); /* see srv_call_aside */
+    struct srv_mail mail;              /* back from there */
+    bool close_started;                /* RECV_CLOSE is under way */
+    bool is_closed;                    /* and has come */
     bool may_send_close; /* the answer, given on the loop thread, takes RECV_CLOSE with it */
     enum rt_status code; /* of the answer */
 };
@@ -135,6 +159,8 @@ int64_t srv_call_deadline_ns(const struct srv_call *c);
 /* What the core received, copied into the arena. p NULL: no memory. Not read where it lies: it was
  * written in a thread of the core's, in a way that the thread sanitizer cannot follow. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
+/* Any thread: inflates the message, if it is compressed; srv_call_open says how that went. */
+void srv_call_inflate(struct srv_call *c);
 /* The value of the metadata `key` (lower case). p NULL: not sent. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
@@ -156,6 +182,9 @@ void srv_call_expect(struct srv_call *c, bool patient);
  * returns. */
 void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                               const char *text);
+
+/* Runs `work` on a thread beside the loops, between srv_call_expect and the answer. */
+void srv_call_aside(struct srv_call *c, void (*work)(struct srv_call *c));
 
 /* ---- streams ---- */
 

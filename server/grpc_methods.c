@@ -2,6 +2,8 @@
 
 #include "server/grpc_call.h"
 
+enum { SMALL = 1 << 20 };
+
 #define PREDICTION "/tensorflow.serving.PredictionService/"
 #define MODEL      "/tensorflow.serving.ModelService/"
 #define HEALTH     "/grpc.health.v1.Health/"
@@ -10,21 +12,21 @@
 
 /* clang-format off */
 const struct srv_grpc_method srv_grpc_methods[] = {
-    {PREDICTION "Predict", SRV_GRPC_REGISTERED, SRV_PREDICT, srv_grpc_inference, NULL},
-    {PREDICTION "Classify", SRV_GRPC_REGISTERED, SRV_CLASSIFY, srv_grpc_inference, NULL},
-    {PREDICTION "Regress", SRV_GRPC_REGISTERED, SRV_REGRESS, srv_grpc_inference, NULL},
-    {PREDICTION "MultiInference", SRV_GRPC_BY_PATH, SRV_MULTI_INFERENCE, srv_grpc_inference, NULL},
-    {"/tensorflow.serving.SessionService/SessionRun", SRV_GRPC_BY_PATH, SRV_SESSION_RUN,
+    {PREDICTION "Predict", SRV_GRPC_REGISTERED, SRV_PREDICT, 0, srv_grpc_inference, NULL},
+    {PREDICTION "Classify", SRV_GRPC_REGISTERED, SRV_CLASSIFY, 0, srv_grpc_inference, NULL},
+    {PREDICTION "Regress", SRV_GRPC_REGISTERED, SRV_REGRESS, 0, srv_grpc_inference, NULL},
+    {PREDICTION "MultiInference", SRV_GRPC_BY_PATH, SRV_MULTI_INFERENCE, 0, srv_grpc_inference, NULL},
+    {"/tensorflow.serving.SessionService/SessionRun", SRV_GRPC_BY_PATH, SRV_SESSION_RUN, 0,
      srv_grpc_inference, srv_grpc_session_off},
-    {PREDICTION "GetModelMetadata", SRV_GRPC_BY_PATH, SRV_METADATA, srv_grpc_get_model_metadata,
+    {PREDICTION "GetModelMetadata", SRV_GRPC_BY_PATH, SRV_METADATA, SMALL, srv_grpc_get_model_metadata,
      NULL},
-    {MODEL "GetModelStatus", SRV_GRPC_BY_PATH, SRV_STATUS, srv_grpc_get_model_status, NULL},
-    {MODEL "HandleReloadConfigRequest", SRV_GRPC_BY_PATH, SRV_OTHER, srv_grpc_reload_config, NULL},
-    {HEALTH "Check", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, srv_grpc_health_check, srv_grpc_health_off},
-    {HEALTH "Watch", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, srv_grpc_health_watch, srv_grpc_health_off},
-    {"/grpc.reflection.v1.ServerReflection" REFLECT, SRV_GRPC_BY_PATH, SRV_NOT_COUNTED,
+    {MODEL "GetModelStatus", SRV_GRPC_BY_PATH, SRV_STATUS, SMALL, srv_grpc_get_model_status, NULL},
+    {MODEL "HandleReloadConfigRequest", SRV_GRPC_BY_PATH, SRV_OTHER, 0, srv_grpc_reload_config, NULL},
+    {HEALTH "Check", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL, srv_grpc_health_check, srv_grpc_health_off},
+    {HEALTH "Watch", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL, srv_grpc_health_watch, srv_grpc_health_off},
+    {"/grpc.reflection.v1.ServerReflection" REFLECT, SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL,
      srv_grpc_reflect, srv_grpc_reflection_off},
-    {"/grpc.reflection.v1alpha.ServerReflection" REFLECT, SRV_GRPC_BY_PATH, SRV_NOT_COUNTED,
+    {"/grpc.reflection.v1alpha.ServerReflection" REFLECT, SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL,
      srv_grpc_reflect, srv_grpc_reflection_off},
 };
 /* clang-format on */

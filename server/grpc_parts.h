@@ -11,6 +11,9 @@
  * | grpc_listen.c     | sockets, and who is let in                                          |
  * | grpc_call.c       | calls from their first event to their last; answers, streams        |
  * | grpc_payload.c    | messages in: their bytes, inflated and counted; metadata, deadlines |
+ * | grpc_stall.c      | who does not send its request or take its answer is cut off         |
+ * | grpc_aside.c      | a thread for what would hold up a loop                              |
+ * | grpc_drain.c      | the end of a loop                                                   |
  * | grpc_methods.c    | the table of methods                                                |
  * | grpc_inference.c, grpc_info.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
  *
@@ -26,6 +29,27 @@
 
 #include "server/grpc.h"
 #include "server/grpc_call.h"
+#include "runtime/base/thread.h"
+
+enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
+
+/* See grpc_drain.c. */
+struct srv_grpc_closing {
+    bool is_closing;
+    int turns, quiet_turns;
+    int n_new;                                 /* calls handed out since the last turn */
+    int n_unread, unread[SRV_GRPC_MAX_UNREAD]; /* descriptors */
+};
+
+/* See grpc_aside.c. */
+struct srv_grpc_aside {
+    pthread_t thread;
+    bool is_running;
+    struct rt_mutex mu;
+    struct rt_cond more;
+    bool stopping;          /* guarded by mu */
+    struct srv_call *first; /* guarded by mu: by `next`, oldest first */
+};
 
 enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2 };
 
@@ -40,11 +64,19 @@ struct srv_grpc_loop {
     struct srv_call *free;
     struct srv_call *watchers; /* streams with `look` */
     int n_streams;
-    int64_t watched_ns;
     /* Calls that could not be posted for want of memory, by catch-all port, then by method: posted
      * again in each turn, for a kind without posted calls would never be answered again. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
     int n_unposted; /* their sum */
+    struct srv_link calls;        /* that hold a grpc_call */
+    int *n_large, n_large_room;   /* by descriptor: large answers under way, grpc_stall.c */
+    int64_t watched_ns, watch_ns; /* when watchers and stalls were looked at, and how often */
+    struct srv_grpc_closing closing;
+    struct srv_mail close;
+    /* Events of batches that were over when they had been started (start_batch in grpc_call.c): the
+     * loop handles them before it asks the core for more. */
+    grpc_event at_once[SRV_GRPC_AT_ONCE];
+    int n_at_once;
 };
 
 enum { SRV_MAX_LISTEN = 16 };
@@ -87,6 +119,9 @@ struct srv_grpc {
     _Atomic int n_calls;     /* calls that hold a grpc_call */
     _Atomic int n_shut_down; /* ports */
     _Atomic bool quiesced;
+    _Atomic int n_closed;      /* loops */
+    _Atomic bool is_shut_down; /* the core's servers have been told to */
+    struct srv_grpc_aside aside;
     int n_loops;
     struct srv_grpc_loop *loops;
 };
@@ -99,6 +134,33 @@ void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
 void srv_grpc_post_again(struct srv_grpc_loop *loop);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
+/* Tells the core's servers to take no calls; once. */
+void srv_grpc_shut_down(struct srv_grpc *g);
+/* The loop that runs on this thread; NULL on all others. */
+extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
+
+/* ---- grpc_stall.c ---- */
+
+int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
+/* Once in a while, inside a turn: cuts off the calls whose peer has stalled for that long. */
+void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
+/* Any thread, one at a time per call: what the call waits for from now on. */
+void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
+/* The call's connection; -1: not known. `search`: also if the core has accepted it, which takes a
+ * look at all of the process's sockets. */
+int srv_call_socket(struct srv_call *c, bool search);
+/* At the call's end. */
+void srv_call_forget_socket(struct srv_call *c);
+
+/* ---- grpc_aside.c ---- */
+
+enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err);
+void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* when there are no calls */
+
+/* ---- grpc_drain.c ---- */
+
+/* At the end of each turn of a loop that is closing. */
+void srv_grpc_close_turn(struct srv_grpc_loop *loop);
 
 /* grpc_admin.c: at start; files that are named must be there. */
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);

@@ -15,6 +15,7 @@ void srv_call_drop_payload(struct srv_call *c)
     c->payload = NULL;
     free(c->inflated);
     c->inflated = NULL;
+    c->is_inflated = false;
 }
 
 /* ---- what comes beside the message ---- */
@@ -53,8 +54,8 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
 /* ---- the message ---- */
 
 /* One zlib or gzip stream, at most `limit` bytes. The memory is charged as it grows. */
-static enum rt_status inflate_slices(struct srv_call *c, const struct rt_span *slices,
-                                     size_t n_slices, size_t limit, size_t *n_out)
+static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer *slices,
+                                     size_t limit, size_t *n_out)
 {
     z_stream z = {.next_in = NULL};
     size_t room = 0, have = 0;
@@ -63,9 +64,9 @@ static enum rt_status inflate_slices(struct srv_call *c, const struct rt_span *s
 
     if (inflateInit2(&z, 15 + 32) != Z_OK) /* either header */
         return rt_fail_memory(&c->err, "inflating", 0);
-    for (size_t i = 0; i < n_slices && rc != Z_STREAM_END && !st; i++) {
-        z.next_in = (unsigned char *)(uintptr_t)slices[i].p;
-        z.avail_in = (unsigned)slices[i].n;
+    for (size_t i = 0; i < slices->count && rc != Z_STREAM_END && !st; i++) {
+        z.next_in = GRPC_SLICE_START_PTR(slices->slices[i]);
+        z.avail_in = (unsigned)GRPC_SLICE_LENGTH(slices->slices[i]);
         do {
             if (have == room) {
                 if (room > limit) {
@@ -112,9 +113,23 @@ enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *wha
                : srv_budget_refused(b, c->charged, bytes, what, &c->err);
 }
 
+static struct rt_span slice_at(const grpc_slice_buffer *b, size_t i)
+{
+    return rt_span_of(GRPC_SLICE_START_PTR(b->slices[i]), GRPC_SLICE_LENGTH(b->slices[i]));
+}
+
+void srv_call_inflate(struct srv_call *c)
+{
+    if (c->is_inflated || !c->payload || c->payload->data.raw.compression == GRPC_COMPRESS_NONE)
+        return;
+    c->is_inflated = true;
+    c->n_inflated = 0;
+    c->inflate_status = inflate_slices(c, &c->payload->data.raw.slice_buffer,
+                                       (size_t)c->server->options.max_body_bytes, &c->n_inflated);
+}
+
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
 {
-    const struct srv_options *o = &c->server->options;
     struct rt_span *slices;
     size_t total = 0, n;
     enum rt_status st;
@@ -122,26 +137,26 @@ enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
     if (!c->payload)
         return rt_fail(&c->err, RT_INVALID_ARGUMENT, "the call came without a message");
     const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
-    n = b->count;
-    slices = rt_arena_array(c->arena, n + 2, sizeof *slices);
-    if (!slices)
-        return rt_fail_memory(&c->err, "a request", n * sizeof *slices);
-    for (size_t i = 0; i < n; i++) {
-        slices[i] = rt_span_of(GRPC_SLICE_START_PTR(b->slices[i]), GRPC_SLICE_LENGTH(b->slices[i]));
-        total += slices[i].n;
-    }
-    c->n_in += total;
-    st = srv_call_charge(c, total, "the request");
+    c->n_in += b->length;
+    st = srv_call_charge(c, b->length, "the request");
     if (st)
         return st;
-    if (c->payload->data.raw.compression != GRPC_COMPRESS_NONE) {
-        size_t inflated = 0;
-        st = inflate_slices(c, slices, n, (size_t)o->max_body_bytes, &inflated);
-        if (st)
-            return st;
-        slices[0] = rt_span_of(c->inflated, inflated);
-        total = inflated;
+    srv_call_inflate(c);
+    if (c->is_inflated && c->inflate_status)
+        return c->inflate_status;
+    n = c->is_inflated ? 1 : b->count;
+    slices = rt_arena_array(c->arena, n + 1, sizeof *slices);
+    if (!slices)
+        return rt_fail_memory(&c->err, "a request", n * sizeof *slices);
+    if (c->is_inflated) {
+        slices[0] = rt_span_of(c->inflated, total = c->n_inflated);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            total += (slices[i] = slice_at(b, i)).n;
     }
+    if (c->method->max_bytes && total > c->method->max_bytes)
+        return rt_fail(&c->err, RT_INVALID_ARGUMENT, "%s takes messages of at most %zu bytes",
+                       c->method->path, c->method->max_bytes);
     *out = srv_cursor_of(slices, total);
     return RT_OK;
 }

@@ -130,26 +130,32 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
     srv_call_answer_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
 }
 
-void srv_grpc_reload_config(struct srv_call *c)
+/* Aside: the message may be large, and counters are looked up in a page of all of them. */
+static void reload(struct srv_call *c)
 {
     struct reload *r = rt_arena_alloc(c->arena, sizeof *r);
     enum rt_status st = r ? srv_grpc_check_admin(c) : rt_fail_memory(&c->err, "a reload", 0);
 
-    if (!st)
-        st = read_reload(c, r);
+    c->state = r;
     if (st) {
-        srv_call_fail(c, st);
+        srv_call_answer_expected(c, NULL, 0, st, rt_error_text(&c->err));
         return;
     }
-    RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
-    int64_t before[MAX_METRICS];
-    read_metrics(c->server, r, before);
-    for (int i = 0; i < r->n_metrics; i++)
-        r->metrics[i].before = before[i];
-    c->state = r;
-    srv_call_expect(c, true);
-    struct rt_error err = {.arena = NULL};
-    st = srv_manager_reload(c->server->manager, r->config, done, c, &err);
+    st = read_reload(c, r);
+    if (!st) {
+        RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
+        int64_t before[MAX_METRICS];
+        read_metrics(c->server, r, before);
+        for (int i = 0; i < r->n_metrics; i++)
+            r->metrics[i].before = before[i];
+        st = srv_manager_reload(c->server->manager, r->config, done, c, &c->err);
+    }
     if (st)
-        done(c, st, &err);
+        done(c, st, &c->err);
+}
+
+void srv_grpc_reload_config(struct srv_call *c)
+{
+    srv_call_expect(c, true);
+    srv_call_aside(c, reload);
 }

@@ -1,12 +1,11 @@
 #include "server/rest_parts.h"
 
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "runtime/base/clock.h"
+#include "server/sockets.h"
 
 enum {
     LINGER_MS = 100,        /* after the peer's end, between two requests */
@@ -119,13 +118,6 @@ void srv_rest_watch(struct srv_rest_loop *l, int64_t now)
     }
 }
 
-static uint64_t bytes_taken(const struct srv_rest_conn *c)
-{
-    struct tcp_info info = {0};
-    socklen_t n = sizeof info;
-    return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 ? info.tcpi_bytes_acked : 0;
-}
-
 static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, uint64_t acked)
 {
     c->acked = acked;
@@ -137,7 +129,7 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large)
-        expect_progress(l, c, bytes_taken(c));
+        expect_progress(l, c, srv_socket_acked(c->fd));
     else if (!c->link.next) /* else the limit for reading goes on */
         expect_progress(l, c, 0);
 }
@@ -149,7 +141,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        expect_progress(l, c, bytes_taken(c)); /* to the end of the list */
+        expect_progress(l, c, srv_socket_acked(c->fd)); /* to the end of the list */
         if (c->acked - before < LEAST_TAKEN)
             srv_rest_hang_up(c);
     }

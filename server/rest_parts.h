@@ -21,6 +21,7 @@
 #include <microhttpd.h>
 
 #include "runtime/base/thread.h"
+#include "server/list.h"
 #include "server/rest.h"
 #include "server/rest_request.h"
 #include "server/rest_tls.h"
@@ -30,35 +31,6 @@ enum {
     SRV_REST_KEEP_BYTES = 64 << 10,   /* of a finished request's buffers, for the next one */
     SRV_REST_SWALLOW_BYTES = 1 << 20, /* of a refused body, to keep the connection */
 };
-
-/* ---- doubly linked lists, through a link embedded first in the member ---- */
-
-struct srv_link {
-    struct srv_link *prev, *next;
-};
-
-static inline void srv_list_init(struct srv_link *head)
-{
-    head->prev = head->next = head;
-}
-
-static inline void srv_list_remove(struct srv_link *l)
-{
-    if (!l->next)
-        return;
-    l->prev->next = l->next;
-    l->next->prev = l->prev;
-    l->prev = l->next = NULL;
-}
-
-static inline void srv_list_append(struct srv_link *head, struct srv_link *l)
-{
-    srv_list_remove(l);
-    l->prev = head->prev;
-    l->next = head;
-    head->prev->next = l;
-    head->prev = l;
-}
 
 /* ---- structures ---- */
 

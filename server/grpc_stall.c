@@ -1,0 +1,186 @@
+/*
+ * Peers that stall: who sends half a request, or does not take its answer, is cut off, so that what
+ * the call holds comes back. The limit is that of REST, --request_read_timeout_ms: for a request to
+ * arrive whole, and for 64 KiB of each large answer to be taken.
+ *
+ * The core tells when a message has been taken whole, and nothing before. The kernel tells how much
+ * a connection's peer takes: as much as 64 KiB for each of its large answers is progress of all of
+ * them, which costs a peer the same whether it takes one after the other or all at once.
+ */
+#include <grpc/support/alloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "server/grpc_parts.h"
+#include "server/metrics.h"
+#include "server/number.h"
+#include "server/sockets.h"
+
+enum { LEAST_TAKEN = 64 << 10, MAX_SOCKETS = 16384 };
+
+void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
+{
+    uint32_t was = atomic_load_explicit(&c->awaited, memory_order_relaxed);
+
+    /* Counted, so that a look can tell one wait from the next of its kind. */
+    atomic_store_explicit(&c->awaited, ((was | SRV_AWAITED_MASK) + 1) | what, memory_order_release);
+}
+
+/* ---- connections ---- */
+
+/* As srv_socket_peer writes it: the core escapes the brackets of an address. */
+static void unescape(char *peer)
+{
+    char *to = peer;
+
+    for (const char *from = peer; *from; from++) {
+        bool open = strncmp(from, "%5B", 3) == 0, close = strncmp(from, "%5D", 3) == 0;
+        *to++ = open ? '[' : close ? ']' : *from;
+        from += open || close ? 2 : 0;
+    }
+    *to = '\0';
+}
+
+static int find_socket(const char *peer)
+{
+    int *fds = malloc(MAX_SOCKETS * sizeof *fds), found = -1;
+    int n = fds ? srv_sockets(fds, MAX_SOCKETS) : 0;
+    char name[80];
+
+    for (int i = 0; i < n && found < 0; i++) {
+        srv_socket_peer(fds[i], name, sizeof name);
+        if (strcmp(name, peer) == 0)
+            found = fds[i];
+    }
+    free(fds);
+    return found;
+}
+
+int srv_call_socket(struct srv_call *c, bool search)
+{
+    char *peer = grpc_call_get_peer(c->call);
+    int64_t fd = -1;
+
+    /* Of the connections that we accept the core knows only the descriptor. */
+    if (peer && strncmp(peer, "fd:", 3) == 0) {
+        if (!srv_parse_int64(peer + 3, strlen(peer + 3), &fd))
+            fd = -1;
+    } else if (peer && search) { /* TLS, which the core accepts */
+        unescape(peer);
+        fd = find_socket(peer);
+    }
+    gpr_free(peer);
+    return (int)fd;
+}
+
+/* How many large answers the connection `fd` has to take; NULL: no memory to count, or no fd. */
+static int *large_of(struct srv_grpc_loop *loop, int fd)
+{
+    if (fd >= loop->n_large_room) {
+        int room = fd + 256;
+        int *p = realloc(loop->n_large, (size_t)room * sizeof *p);
+        if (!p)
+            return NULL;
+        memset(p + loop->n_large_room, 0, (size_t)(room - loop->n_large_room) * sizeof *p);
+        loop->n_large = p;
+        loop->n_large_room = room;
+    }
+    return fd >= 0 ? &loop->n_large[fd] : NULL;
+}
+
+void srv_call_forget_socket(struct srv_call *c)
+{
+    if (c->large_on >= 0)
+        c->loop->n_large[c->large_on]--;
+    c->large_on = -1;
+}
+
+/* ---- the limit ---- */
+
+static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
+{
+    bool large = (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
+    int *n;
+
+    srv_call_forget_socket(c);
+    c->seen_awaited = awaited;
+    c->seen_ns = now;
+    if (!large)
+        return;
+    int fd = srv_call_socket(c, true);
+    n = large_of(c->loop, fd);
+    if (!n)
+        return;
+    ++*n;
+    c->large_on = fd;
+    c->seen_acked = srv_socket_acked(fd);
+}
+
+static bool goes_on(struct srv_call *c, int64_t now)
+{
+    if (c->large_on < 0)
+        return false;
+    uint64_t acked = srv_socket_acked(c->large_on);
+    uint64_t least = (uint64_t)LEAST_TAKEN * (uint64_t)c->loop->n_large[c->large_on];
+    if (acked - c->seen_acked < least)
+        return false;
+    c->seen_acked = acked;
+    c->seen_ns = now;
+    return true;
+}
+
+static void cut_off(struct srv_call *c, enum srv_awaited what)
+{
+    static const char unread[] = "the answer was not taken within --request_read_timeout_ms";
+
+    if (what == SRV_AWAITS_SENT) {
+        c->code = RT_DEADLINE_EXCEEDED;
+        grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, unread, NULL);
+    } else {
+        enum rt_status st =
+            rt_fail(&c->err, RT_DEADLINE_EXCEEDED,
+                    "the request did not arrive whole within --request_read_timeout_ms");
+        c->was_cut = true;
+        if (c->stream.has_begun)
+            srv_stream_end(c, st, rt_error_text(&c->err));
+        else
+            srv_call_fail(c, st);
+    }
+}
+
+int64_t srv_grpc_stall_limit_ns(const struct srv_server *server)
+{
+    return server->options.request_read_timeout_ms * 1000000;
+}
+
+void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
+{
+    struct srv_server *server = loop->net.server;
+    int64_t limit = srv_grpc_stall_limit_ns(server);
+    int n[SRV_AWAITED_MASK + 1] = {0};
+
+    for (struct srv_link *at = loop->calls.next, *next; at != &loop->calls; at = next) {
+        struct srv_call *c = (struct srv_call *)(void *)at; /* the link is its first member */
+        uint32_t awaited = atomic_load_explicit(&c->awaited, memory_order_acquire);
+        enum srv_awaited what = awaited & SRV_AWAITED_MASK;
+        next = at->next;
+        if (what == SRV_AWAITS_NOTHING)
+            continue;
+        if (awaited != c->seen_awaited) {
+            begin_look(c, awaited, now);
+        } else if (now - c->seen_ns >= limit && !goes_on(c, now)) {
+            c->seen_ns = now;
+            cut_off(c, what);
+            srv_metrics_event(server->metrics, what == SRV_AWAITS_SENT ? "slow_answer_cut_off"
+                                                                       : "slow_request_cut_off");
+            n[what]++;
+        }
+    }
+    if (n[SRV_AWAITS_MESSAGE] || n[SRV_AWAITS_SENT])
+        RT_LOG(RT_LOG_WARNING,
+               "gRPC: cut off after --request_read_timeout_ms: %d calls whose request did not "
+               "arrive whole, %d whose answer was not taken",
+               n[SRV_AWAITS_MESSAGE], n[SRV_AWAITS_SENT]);
+}

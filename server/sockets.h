@@ -1,0 +1,23 @@
+/*
+ * What the kernel knows of the process's connections.
+ *
+ * Threads: any.
+ */
+#ifndef SRV_SOCKETS_H
+#define SRV_SOCKETS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The process's connected stream sockets, at most `room` of them; how many. */
+int srv_sockets(int *fds, int room);
+/* Bytes that have come wait to be read. */
+bool srv_socket_has_unread(int fd);
+/* Bytes that the peer has taken since the connection began; 0: not known, for it is not TCP. */
+uint64_t srv_socket_acked(int fd);
+/* The peer as gRPC writes addresses: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or "unix:".
+ * "": no connection. */
+void srv_socket_peer(int fd, char *out, size_t room);
+
+#endif

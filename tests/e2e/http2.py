@@ -1,0 +1,180 @@
+"""A small HTTP/2 client for gRPC that writes its frames itself: to send half a request, to grant no
+window, to leave things unsaid. It holds one connection; nothing is sent that a test does not ask
+for, except the acknowledgements of pings and settings while it reads."""
+import socket
+import struct
+import time
+
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+END_STREAM = ACK = 1
+END_HEADERS = 4
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
+STATIC_NAMES = 61  # rows of HPACK's static table
+
+
+def integer(value, bits, flags=0):
+    """An HPACK integer behind the flags of its first byte."""
+    most = (1 << bits) - 1
+    if value < most:
+        return bytes([flags | value])
+    out = [flags | most]
+    value -= most
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes(out + [value])
+
+
+def field(name, value):
+    """A literal header that nobody indexes."""
+    name, value = name.encode(), value.encode()
+    return b"\0" + integer(len(name), 7) + name + integer(len(value), 7) + value
+
+
+class Block:
+    """Reads a header block of a peer that was given a table of size 0 and writes no Huffman codes."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def integer(self, bits):
+        most = (1 << bits) - 1
+        value = self.data[self.at] & most
+        self.at += 1
+        shift = 0
+        while value >= most:
+            byte = self.data[self.at]
+            self.at += 1
+            value += (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        return value
+
+    def text(self):
+        huffman = self.data[self.at] & 128
+        n = self.integer(7)
+        self.at += n
+        return "?" if huffman else self.data[self.at - n:self.at].decode("latin-1")
+
+    def fields(self):
+        """{name: value}; names and values of the static table are left out."""
+        found = {}
+        while self.at < len(self.data):
+            first = self.data[self.at]
+            if first & 0x80:
+                self.integer(7)
+            elif first & 0xe0 == 0x20:
+                self.integer(5)
+            else:
+                index = self.integer(6 if first & 0x40 else 4)
+                name = self.text() if not index else f"static-{index}"
+                found[name] = self.text()
+        return found
+
+
+def message(body):
+    """As gRPC frames it, not compressed."""
+    return struct.pack(">BI", 0, len(body)) + body
+
+
+class Connection:
+    def __init__(self, port, window=65535):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.next_stream, self.unread = 1, b""
+        self.bodies, self.trailers, self.reset = {}, {}, {}
+        self.gone = False
+        settings = struct.pack(">HIHI", HEADER_TABLE_SIZE, 0, INITIAL_WINDOW_SIZE, window)
+        self.socket.sendall(PREFACE + self.frame(SETTINGS, 0, 0, settings))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    @staticmethod
+    def frame(kind, flags, stream, body=b""):
+        return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
+
+    def headers_of(self, path, stream, flags=END_HEADERS):
+        block = b"".join(field(*f) for f in (
+            (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "t"),
+            ("content-type", "application/grpc"), ("te", "trailers")))
+        return self.frame(HEADERS, flags, stream, block)
+
+    def data_of(self, stream, body, end=True):
+        pieces = [body[i:i + 16384] for i in range(0, len(body), 16384)] or [b""]
+        return b"".join(self.frame(DATA, END_STREAM if end and i == len(pieces) - 1 else 0, stream, p)
+                        for i, p in enumerate(pieces))
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def begin(self, path, body=b"", end=False):
+        """A new stream, its headers and so much of its body; its number."""
+        stream = self.next_stream
+        self.next_stream += 2
+        self.send(self.headers_of(path, stream) + (self.data_of(stream, body, end)
+                                                   if body or end else b""))
+        return stream
+
+    def ask(self, path, body):
+        """A whole request."""
+        return self.begin(path, message(body), end=True)
+
+    def read(self, seconds):
+        """Handles the frames that come in that time. False once the peer has closed."""
+        end = time.monotonic() + seconds
+        while not self.gone:
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            self.socket.settimeout(left)
+            try:
+                piece = self.socket.recv(1 << 16)
+            except TimeoutError:
+                break
+            except ConnectionError:
+                piece = b""
+            self.gone = not piece
+            self.unread += piece
+            while len(self.unread) >= 9:
+                n = int.from_bytes(self.unread[:3], "big")
+                if len(self.unread) < 9 + n:
+                    break
+                kind, flags, stream = struct.unpack(">BBI", self.unread[3:9])
+                body, self.unread = self.unread[9:9 + n], self.unread[9 + n:]
+                self.on_frame(kind, flags, stream & 0x7fffffff, body)
+        self.socket.settimeout(30)
+        return not self.gone
+
+    def on_frame(self, kind, flags, stream, body):
+        if kind == DATA:
+            self.bodies[stream] = self.bodies.get(stream, b"") + body
+        elif kind == HEADERS:
+            fields = Block(body).fields()
+            if flags & END_STREAM:
+                self.trailers[stream] = fields
+        elif kind == RST_STREAM:
+            self.reset[stream] = int.from_bytes(body, "big")
+        elif kind == PING and not flags & ACK:
+            self.send(self.frame(PING, ACK, 0, body))
+        elif kind == SETTINGS and not flags & ACK:
+            self.send(self.frame(SETTINGS, ACK, 0))
+
+    def is_over(self, stream):
+        return stream in self.trailers or stream in self.reset or self.gone
+
+    def status(self, stream, seconds):
+        """The gRPC status of a stream as a number; None: it ended without one, or not in time."""
+        end = time.monotonic() + seconds
+        while not self.is_over(stream) and time.monotonic() < end:
+            self.read(0.05)
+        status = self.trailers.get(stream, {}).get("grpc-status")
+        return None if status is None else int(status)

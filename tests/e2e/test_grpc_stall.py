@@ -1,0 +1,190 @@
+"""gRPC clients that stall: they take no answer, or send half a request. They are cut off by the
+limit that REST has, and what they held comes back. Clients that are slow, but go on, are served."""
+import struct
+import time
+import unittest
+import zlib
+
+import grpc
+import http2
+import small_models
+from support import MODELS, SLOW, Case, Server, wait_for
+from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
+                                     model_service_pb2_grpc, predict_pb2,
+                                     prediction_service_pb2_grpc)
+
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
+RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
+REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+WATCH = "/grpc.health.v1.Health/Watch"
+LIMIT_S = 2 * SLOW
+FLAG = f"--request_read_timeout_ms={int(1000 * LIMIT_S)}"
+DEADLINE_EXCEEDED = 4
+MEBI = 1 << 20
+
+
+def save(folder):
+    """fill: as many floats as `n` says."""
+    def build(g):
+        g.placeholder("n", "int32")
+        g.const("one", "float", [], float_val=[0.5])
+        g.node("y", "Fill", "n", "one", T="float", index_type="int32")
+
+    small_models.write(folder, {"serving_default": ({"n": ("n", "int32")}, {"y": ("y", "float")})},
+                       build)
+
+
+def fill(n):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "m"
+    request.inputs["n"].dtype = 3
+    request.inputs["n"].tensor_shape.dim.add(size=1)
+    request.inputs["n"].int_val.append(n)
+    return request.SerializeToString()
+
+
+def half_plus_two(n=1):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "half_plus_two"
+    tensor = request.inputs["x"]
+    tensor.dtype, tensor.tensor_content = 1, b"\0\0\x80\x3f" * n
+    tensor.tensor_shape.dim.add(size=n)
+    return request.SerializeToString()
+
+
+class Stall(Case):
+    def serve(self, *flags):
+        save(self.path("models", "m", "1"))
+        self.put("models/half_plus_two/1")
+        return Server(f"--models={self.path('models')}", FLAG, *flags)
+
+    def held(self, server):
+        return server.metric("slipway_bytes_in_flight")
+
+    def cut_off(self, server, what):
+        return server.metric(f'slipway_events_total{{event="slow_{what}_cut_off"}}')
+
+    def test_answers_that_nobody_takes_are_given_up(self):
+        with self.serve("--max_bytes_in_flight=64M") as server:
+            with http2.Connection(server.grpc_port, window=0) as c:
+                streams = [c.ask(PREDICT, fill(2 * MEBI)) for _ in range(7)]
+                wait_for(lambda: c.read(0.1) and self.held(server) > 48 * MEBI, "the answers")
+                # It answers pings and stays; all the same what it held comes back.
+                wait_for(lambda: c.read(0.1) and self.held(server) == 0, "the memory")
+                self.assertEqual(self.cut_off(server, "answer"), len(streams))
+                for stream in streams:
+                    self.assertIn(c.status(stream, 10 * SLOW), (None, DEADLINE_EXCEEDED))
+                    self.assertTrue(c.is_over(stream))
+                self.assertFalse(c.gone)  # the connection stays, and with it its other calls
+                wait_for(lambda: server.metric("slipway_grpc_calls") == 0, "the calls")
+            self.assertIn("7 whose answer was not taken", server.log())
+
+    def test_small_answers_that_nobody_takes_are_given_up(self):
+        with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
+            streams = [c.ask(PREDICT, half_plus_two()), c.ask(WATCH, b"")]
+            wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams)), "the end of the streams")
+            self.assertEqual(self.cut_off(server, "answer"), 2)
+
+    def test_requests_that_are_half_sent_are_given_up(self):
+        with self.serve() as server, http2.Connection(server.grpc_port) as c:
+            whole = http2.message(half_plus_two(1000))
+            streams = [c.begin(path, body) for path in (PREDICT, STATUS, RELOAD, REFLECT)
+                       for body in (b"", whole[:3], whole[:2000])]
+            for stream in streams:
+                self.assertEqual(c.status(stream, 60 * SLOW), DEADLINE_EXCEEDED)
+                self.assertIn("did not arrive whole", c.trailers[stream]["grpc-message"])
+            self.assertEqual(self.cut_off(server, "request"), len(streams))
+            self.assertEqual(self.held(server), 0)
+            ok = c.ask(PREDICT, half_plus_two())  # the connection goes on
+            self.assertEqual(c.status(ok, 30 * SLOW), 0)
+
+    def test_who_trickles_is_cut_off_too(self):
+        with self.serve() as server, http2.Connection(server.grpc_port) as c:
+            stream = c.begin(PREDICT, struct.pack(">BI", 0, 60000))
+            end = time.monotonic() + 60 * SLOW
+            while not c.is_over(stream) and time.monotonic() < end:
+                c.send(c.data_of(stream, b"\0", end=False))
+                c.read(0.05)
+            self.assertEqual(c.status(stream, 1), DEADLINE_EXCEEDED)
+
+    def test_who_is_slow_but_goes_on_is_served(self):
+        with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
+            stream = c.ask(PREDICT, fill(MEBI // 2))  # 2 MiB in some 20 steps
+            c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 8 * MEBI)))
+            start = time.monotonic()
+            while not c.is_over(stream) and time.monotonic() - start < 120 * SLOW:
+                c.send(c.frame(http2.WINDOW_UPDATE, 0, stream, struct.pack(">I", 100 << 10)))
+                c.read(LIMIT_S / 6)
+            self.assertGreater(time.monotonic() - start, 1.5 * LIMIT_S)
+            self.assertEqual(c.status(stream, 1), 0)
+            self.assertGreater(len(c.bodies[stream]), 2 * MEBI)
+
+    def test_a_stream_that_only_watches_is_no_stall(self):
+        with self.serve() as server, http2.Connection(server.grpc_port) as c:
+            stream = c.ask(WATCH, b"")
+            c.read(2.5 * LIMIT_S)
+            self.assertFalse(c.is_over(stream))
+            self.assertTrue(c.bodies[stream])
+
+
+class Aside(Case):
+    """What takes long to read does not hold up the calls of its loop."""
+
+    def slowest(self, server, over):
+        """Seconds that the slowest of small calls took while `over()` was not true."""
+        with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
+                                   [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            request = predict_pb2.PredictRequest.FromString(half_plus_two())
+            stub.Predict(request, timeout=60 * SLOW)
+            slowest = 0
+            while not over():
+                start = time.monotonic()
+                stub.Predict(request, timeout=60 * SLOW)
+                slowest = max(slowest, time.monotonic() - start)
+            return slowest
+
+    def beside(self, server, path, body, compressed=False):
+        """(the slowest small call beside, the status, how long it took)."""
+        with http2.Connection(server.grpc_port) as c:
+            stream = c.begin(path)
+            data = struct.pack(">BI", compressed, len(body)) + body
+            for at in range(0, len(data), 32768):  # within the window, which the server widens
+                c.send(c.data_of(stream, data[at:at + 32768], end=at + 32768 >= len(data)))
+                c.read(0.002)
+            start = time.monotonic()
+            slowest = self.slowest(server, lambda: not c.read(0.001) or c.is_over(stream))
+            return slowest, c.status(stream, 1), time.monotonic() - start
+
+    def test_a_large_reload_holds_up_nobody(self):
+        with Server(f"--models={MODELS}") as server:
+            config = model_management_pb2.ReloadConfigRequest()
+            for i in range(60000):
+                model = config.config.model_config_list.config.add()
+                model.name, model.base_path = f"m{i % 100}", "/nowhere"
+            slowest, status, took = self.beside(server, RELOAD, config.SerializeToString())
+            self.assertEqual(status, 3)  # names are there twice
+            self.assertLess(slowest, max(0.3 * SLOW, took / 2))
+
+    @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
+    def test_a_message_that_takes_long_to_inflate_holds_up_nobody(self):
+        with Server(f"--models={MODELS}") as server:
+            body = zlib.compress(half_plus_two(50 * MEBI), 1)
+            slowest, _, took = self.beside(server, PREDICT, body, compressed=True)
+            self.assertLess(slowest, max(0.5, took))
+
+    def test_questions_about_models_are_small(self):
+        with Server(f"--models={MODELS}") as server:
+            channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")
+            self.addCleanup(channel.close)
+            request = get_model_status_pb2.GetModelStatusRequest()
+            request.model_spec.name = "m" * (2 * MEBI)
+            with self.assertRaises(grpc.RpcError) as caught:
+                model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(request)
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("at most 1048576 bytes", caught.exception.details())
+
+
+if __name__ == "__main__":
+    unittest.main()
