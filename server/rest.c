@@ -74,6 +74,13 @@ static void close_down(struct srv_rest_loop *l)
     l->closing_turn++;
 }
 
+static void run_daemon(struct srv_rest_loop *l)
+{
+    l->in_daemon = true;
+    MHD_run(l->daemon);
+    l->in_daemon = false;
+}
+
 static void *loop_main(void *arg)
 {
     struct srv_rest_loop *l = arg;
@@ -87,7 +94,7 @@ static void *loop_main(void *arg)
         read_events(l, events, n);
         srv_net_begin(&l->net);
         if (l->daemon)
-            MHD_run(l->daemon);
+            run_daemon(l);
         if (l->closing)
             close_down(l);
         srv_net_end(&l->net);
@@ -105,7 +112,7 @@ static void *loop_main(void *arg)
             break;
     }
     if (l->daemon) {
-        MHD_run(l->daemon);
+        run_daemon(l);
         MHD_stop_daemon(l->daemon);
     }
     srv_rest_free_calls(l);
@@ -216,6 +223,7 @@ static void free_rest(struct srv_rest *r)
     for (int i = 0; i < r->n_loops; i++) {
         close_fd(r->loops[i].epoll);
         close_fd(r->loops[i].wake_fd);
+        srv_rest_wire_clear(&r->loops[i]);
     }
     srv_rest_tls_clear(&r->tls);
     rt_mutex_clear(&r->mu);
@@ -241,6 +249,8 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
     srv_list_init(&l->waiting);
     srv_list_init(&l->overdue);
     srv_list_init(&l->ended);
+    if (!srv_rest_wire_init(l))
+        return rt_fail_memory(err, "a REST loop", 0);
     char name[32];
     snprintf(name, sizeof name, "rest %d", index);
     int e = rt_thread_start(&l->thread, name, loop_main, l);

@@ -27,6 +27,10 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             return; /* its requests are refused */
         }
         c->fd = info->connect_fd;
+        if (!srv_rest_wire_add(l, c)) {
+            free(c);
+            return;
+        }
         struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
         epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev); /* gone with the descriptor */
         if (l->rest->tls.client_ca) {
@@ -42,10 +46,20 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
     } else if (c) {
         srv_list_remove(&c->link);
         srv_list_remove(&c->end);
+        srv_rest_wire_remove(l, c);
         free(c);
         *context = NULL;
         l->again = true; /* at the limit of connections it accepts again on its next run only */
     }
+}
+
+void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    if (c->is_reading)
+        return;
+    c->is_reading = true;
+    c->deadline_ns = l->now_ns + l->net.server->options.request_read_timeout_ms * 1000000;
+    srv_list_append(&l->reading, &c->link);
 }
 
 /* libmicrohttpd has no call to end a connection: its socket reports the end instead. */

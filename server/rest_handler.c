@@ -154,6 +154,8 @@ static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_list_remove(&req->conn->link);
+    if (srv_rest_is_refused(req)) /* in the middle of its body */
+        return srv_rest_send(req);
     req->in_handler = true;
     bool is_job = dispatch(r, req->browser);
     req->in_handler = false;
@@ -173,12 +175,13 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
     (void)arg;
     (void)mhd;
     (void)url;
+    (void)version;
     struct srv_rest_call *req = *state;
     if (!req)
         return MHD_NO; /* no memory for it */
     switch (req->stage) {
     case STAGE_NEW:
-        return srv_rest_open(req, method, version) ? srv_rest_send(req) : MHD_YES;
+        return srv_rest_open(req, method) ? srv_rest_send(req) : MHD_YES;
     case STAGE_READING:
     case STAGE_REFUSED:
         if (*n_data) {
@@ -216,12 +219,10 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->mhd = mhd;
     req->stage = STAGE_NEW;
     req->in_handler = req->finished = req->overdue = false;
-    r->gzip = req->close = req->browser = req->expects = req->bad_lengths = false;
-    req->bad_header = req->chunked = req->accepts_gzip = req->deflated = false;
+    r->gzip = req->close = req->browser = req->expects = false;
+    req->accepts_gzip = req->deflated = false;
     req->tells_id = r->server->options.access_log;
-    req->n_lengths = req->n_encodings = req->n_hosts = 0;
     req->n_pieces = 0;
-    req->uri_at = uri;
     req->length = req->swallowed = 0;
     r->uri = rt_span_of(copy, n);
     r->method = "?";
@@ -240,10 +241,9 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     memset(&r->route, 0, sizeof r->route);
     r->route.api = SRV_OTHER;
     r->received_ns = l->now_ns;
-    req->conn->deadline_ns =
-        r->received_ns + l->net.server->options.request_read_timeout_ms * 1000000;
     req->conn->req = req;
-    srv_list_append(&l->reading, &req->conn->link);
+    req->conn->n_requests++;
+    srv_rest_begin_reading(l, req->conn);
     atomic_fetch_add_explicit(&l->rest->in_flight, 1, memory_order_relaxed);
     return req;
 }
@@ -262,6 +262,9 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
     req->conn->quiet_ns = l->now_ns;
     req->conn->deadline_ns = l->now_ns + SRV_REST_IDLE_SECONDS * INT64_C(1000000000);
     srv_list_append(&l->idle, &req->conn->link);
+    req->conn->is_reading = false;
+    if (srv_http_stream_is_inside(&req->conn->stream)) /* the next one has begun to come */
+        srv_rest_begin_reading(l, req->conn);
     atomic_fetch_sub_explicit(&l->rest->in_flight, 1, memory_order_relaxed);
     if (req->pub.job.version) /* over without an answer */
         srv_release(&l->net, req->pub.job.version);

@@ -7,6 +7,7 @@
  * | rest.c             | the loops and their daemons; start and stop                        |
  * | rest_listen.c      | sockets                                                            |
  * | rest_tls.c         | keys and certificates                                              |
+ * | rest_wire.c        | what libmicrohttpd gets to read                                    |
  * | rest_connections.c | connections: limits of time, what the peer's end means             |
  * | rest_read.c        | a request's headers and body, what is refused of them              |
  * | rest_gzip.c        | compressed bodies                                                  |
@@ -21,6 +22,7 @@
 #include <microhttpd.h>
 
 #include "runtime/base/thread.h"
+#include "server/http_stream.h"
 #include "server/list.h"
 #include "server/rest.h"
 #include "server/rest_request.h"
@@ -60,17 +62,19 @@ struct srv_rest_call {
     bool started; /* counted in rest->in_flight */
     int64_t waiting_since;
     uint64_t swallowed;
-    int n_lengths, n_encodings, n_hosts;
     bool accepts_gzip, deflated; /* the answer */
     bool tells_id;               /* in the answer: the client asked, or the access log has it */
-    const char *uri_at;          /* in libmicrohttpd's buffer: only compared */
     uint64_t n_pieces;           /* of the body */
     uint64_t length;             /* announced; UINT64_MAX: chunked */
-    bool bad_lengths, bad_header, chunked;
 };
 
 struct srv_rest_conn {
-    struct srv_link link;      /* in loop->reading or loop->idle */
+    struct srv_link link; /* in loop->reading or loop->idle */
+    struct srv_http_stream stream;
+    struct rt_bytes ready; /* what came out of the stream and was not read yet, but for `taken` */
+    size_t taken, drained;
+    bool is_reading;           /* a request has begun to come; its deadline is set */
+    uint64_t n_requests;       /* that libmicrohttpd has found */
     struct srv_link end;       /* in loop->ended, once the peer has ended its side */
     struct srv_rest_call *req; /* being read, waiting or answered; NULL: between two */
     int fd;
@@ -101,6 +105,11 @@ struct srv_rest_loop {
     bool running; /* the thread was started */
     int epoll, wake_fd, listen_fd;
     struct MHD_Daemon *daemon;
+    bool in_daemon;               /* in MHD_run: what it reads goes through the streams */
+    struct srv_rest_conn **conns; /* n_conns of them, by descriptor */
+    int n_conns;
+    char *raw;             /* a piece that has just been read */
+    struct rt_bytes clean; /* and what came out of it */
     struct srv_mail listen_mail, quiesce_mail, stop_mail;
     bool closing, stopping;
     int closing_turn;
@@ -129,7 +138,9 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req);
 /* ---- rest_read.c ---- */
 
 /* The first call of the handler: headers only. True: refused so that no body is read. */
-bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *version);
+bool srv_rest_open(struct srv_rest_call *req, const char *method);
+/* The request is the one that its connection's stream refused; the answer is set then. */
+bool srv_rest_is_refused(struct srv_rest_call *req);
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);
 /* ---- rest_gzip.c ---- */
 
@@ -150,7 +161,19 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
 void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
                            enum MHD_RequestTerminationCode why);
 
+/* ---- rest_wire.c ---- */
+
+/* Once per loop. False: no memory. */
+bool srv_rest_wire_init(struct srv_rest_loop *l);
+void srv_rest_wire_clear(struct srv_rest_loop *l);
+/* A new connection, and its end. False: no memory. */
+bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
+void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
+
 /* ---- rest_connections.c ---- */
+
+/* The first bytes of a request have come: the rest must within its time. */
+void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c);
 
 void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
                             enum MHD_ConnectionNotificationCode what);

@@ -15,76 +15,16 @@ enum {
 
 /* ---- reading ---- */
 
-/* Between two parts of a line there are only blanks, which libmicrohttpd may have zeroed. */
-static bool only_blanks(const char *from, const char *to)
-{
-    if (from > to)
-        return false;
-    while (from < to && (*from == ' ' || *from == '\t' || *from == '\0'))
-        from++;
-    return from == to;
-}
-
-enum { WORD = sizeof(uint64_t) };
-static const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
-
-/* Whether a byte of w is below `least` (at most 0x80), or DEL. */
-static bool has_low(uint64_t w, uint64_t least)
-{
-    uint64_t del = w ^ ones * 0x7f;
-    return (((w - ones * least) & ~w) | ((del - ones) & ~del)) & tops;
-}
-
-/* Whether a byte of s is below `least`, DEL or, where none may be, above it. Eight at a time: every
- * header of every request comes by here. */
-static bool has_odd(struct rt_span s, unsigned least, bool ascii)
-{
-    uint64_t w;
-    if (s.n < WORD) {
-        bool odd = false;
-        for (size_t i = 0; i < s.n; i++)
-            odd |= s.p[i] < least || s.p[i] == 0x7f || (ascii && s.p[i] > 0x7f);
-        return odd;
-    }
-    for (size_t i = 0; i < s.n; i += WORD) {
-        memcpy(&w, s.p + (i < s.n - WORD ? i : s.n - WORD), WORD); /* the last may overlap */
-        if (has_low(w, least) || (ascii && w & tops))
-            return true;
-    }
-    return false;
-}
-
-static bool has_control(struct rt_span s)
-{
-    if (!has_odd(s, ' ', false))
-        return false;
-    for (size_t i = 0; i < s.n; i++)
-        if ((s.p[i] < ' ' && s.p[i] != '\t') || s.p[i] == 0x7f)
-            return true;
-    return false;
-}
-
 static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *key, size_t n_key,
                                  const char *value, size_t n_value)
 {
     (void)kind;
     struct srv_rest_call *req = arg;
     struct srv_rest_request *r = &req->pub;
-    /* What one parser sees as a header and another does not is how requests are smuggled. Of a
-     * folded line libmicrohttpd hangs the second half on the name, which it moves away for that. */
-    if (!n_key || !value || value <= key + n_key || key[n_key] != '\0' ||
-        !only_blanks(key + n_key, value))
-        req->bad_header = true;
-    if (!value) {
+    (void)n_value;
+    if (!value)
         value = "";
-        n_value = 0;
-    }
-    req->bad_header |=
-        has_odd(rt_span_of(key, n_key), ' ' + 1, true) || has_control(rt_span_of(value, n_value));
     switch (n_key) {
-    case 4:
-        req->n_hosts += strcasecmp(key, "Host") == 0;
-        break;
     case 6:
         if (strcasecmp(key, "Origin") == 0)
             req->browser = strstr(value, "http://") || strstr(value, "https://");
@@ -102,10 +42,8 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         }
         break;
     case 14:
-        if (strcasecmp(key, "Content-Length") == 0) {
-            req->bad_lengths |= !srv_http_length(value, &req->length);
-            req->n_lengths++;
-        }
+        if (strcasecmp(key, "Content-Length") == 0)
+            srv_http_length(value, &req->length);
         break;
     case 15:
         if (strcasecmp(key, "Accept-Encoding") == 0)
@@ -116,10 +54,8 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
             r->gzip = strstr(value, "gzip") != NULL;
         break;
     case 17:
-        if (strcasecmp(key, "Transfer-Encoding") == 0) {
-            req->n_encodings++;
-            req->chunked = strcasecmp(value, "chunked") == 0;
-        }
+        if (strcasecmp(key, "Transfer-Encoding") == 0)
+            req->length = UINT64_MAX; /* chunked: the stream lets nothing else pass */
         break;
     default:
         break;
@@ -137,33 +73,15 @@ static void make_id(struct srv_rest_call *req)
     req->pub.id[16] = '\0';
 }
 
-/*
- * A message that two readers would cut differently is how one request is hidden in another: no
- * more is read of it.
- */
-static bool is_smuggled(struct srv_rest_call *req, const char *method, const char *version)
+bool srv_rest_is_refused(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
-    const char *why = NULL;
-    if (version != req->uri_at + r->uri.n + 1 || !only_blanks(method + strlen(method), req->uri_at))
-        why = "the request line holds a NUL";
-    else if (has_odd(r->uri, ' ' + 1, false))
-        why = "the path holds a blank or a control character";
-    else if (req->bad_lengths)
-        why = "Content-Length is no number";
-    else if (req->n_lengths > 1)
-        why = "Content-Length is given twice";
-    else if (req->bad_header)
-        why = "a header is folded, its name holds a blank, or its value a control character";
-    else if (req->n_lengths && req->n_encodings)
-        why = "Content-Length and Transfer-Encoding do not go together";
-    else if (req->n_encodings > 1)
-        why = "Transfer-Encoding is given twice";
-    else if (req->n_hosts != 1 && (req->n_hosts || strcmp(version, "HTTP/1.0") != 0))
-        why = req->n_hosts ? "Host is given twice" : "HTTP/1.1 wants a Host";
-    if (!why)
+    const struct srv_http_stream *s = &req->conn->stream;
+    enum rt_status code = s->http == 501 ? RT_UNIMPLEMENTED : RT_INVALID_ARGUMENT;
+
+    if (!s->refused || s->refused != req->conn->n_requests)
         return false;
-    srv_rest_refuse(req, rt_fail(&r->err, RT_INVALID_ARGUMENT, "%s", why), 400);
+    srv_rest_refuse(req, rt_fail(&r->err, code, "%s", s->why), s->http);
     srv_metrics_event(r->server->metrics, "smuggling_refused");
     req->close = true;
     return true;
@@ -178,7 +96,7 @@ static enum rt_status too_large(struct srv_rest_request *r)
 }
 
 /* The first call of the handler: headers only. True: refused so that no body is read. */
-bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *version)
+bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
     req->stage = STAGE_READING;
@@ -193,32 +111,24 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method, const char *ve
     MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_header, req);
     if (req->tells_id && !r->id[0])
         make_id(req);
-    if (is_smuggled(req, method, version))
+    if (srv_rest_is_refused(req))
         return true;
-    if (req->n_encodings && !req->chunked) {
-        srv_rest_refuse(
-            req, rt_fail(&r->err, RT_UNIMPLEMENTED, "the only Transfer-Encoding is chunked"), 501);
-        req->close = true;
-        return true;
-    }
-    if (req->n_encodings)
-        req->length = UINT64_MAX;
-
     enum rt_status st = srv_route(&r->route, r->method, r->uri, r->server->options.prometheus_path,
                                   r->arena, &r->err);
     if (st) {
         srv_rest_fail(r, st);
         req->stage = STAGE_REFUSED;
-    } else if (!req->n_encodings && req->length > (uint64_t)r->server->options.max_body_bytes) {
+    } else if (req->length != UINT64_MAX &&
+               req->length > (uint64_t)r->server->options.max_body_bytes) {
         srv_rest_refuse(req, too_large(r), 413);
         req->stage = STAGE_REFUSED;
-    } else if (!req->n_encodings && req->length > srv_budget_left(&r->server->in_flight)) {
+    } else if (req->length != UINT64_MAX && req->length > srv_budget_left(&r->server->in_flight)) {
         srv_rest_fail(r, srv_rest_no_room(r, (size_t)req->length, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
     /* A small body is read before the refusal is sent, which keeps the connection; a client that
      * would send a large one, or waits for 100-continue, is answered now. */
-    if (req->stage == STAGE_REFUSED && !req->n_encodings && req->length > 0 &&
+    if (req->stage == STAGE_REFUSED && req->length != UINT64_MAX && req->length > 0 &&
         (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
         req->close = true;
         return true;

@@ -436,6 +436,7 @@ class Limits(unittest.TestCase):
         wait_for(lambda: states, "the first state")
         server.process.send_signal(signal.SIGTERM)
         thread.join(timeout=20 * SLOW)
+        server.process.wait(timeout=40 * SLOW)  # a second signal would end it at once
         self.assertEqual(server.stop(), 0)
         self.assertEqual(states, [1, 2])
         self.assertEqual(failed, [CODE.UNAVAILABLE])

@@ -2,6 +2,7 @@
 import contextlib
 import gzip
 import json
+import os
 import re
 import socket
 import time
@@ -106,7 +107,7 @@ class Transport(unittest.TestCase):
                 self.assertTrue(got.startswith(b"HTTP/1.1 %d " % code), got[:200])
                 top, body = got.split(b"\r\n\r\n", 1)
                 self.assertEqual(int(re.search(rb"Content-Length: (\d+)", top)[1]), len(body))
-        self.assertEqual(self.raw(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n"), b"")
+        self.refused(400, "no HTTP request", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n")
 
     def test_methods_of_bad_form_are_malformed_requests(self):
         for method in ("get", "F(O", "FOO", "M-SEARCH", "%"):
@@ -128,6 +129,80 @@ class Transport(unittest.TestCase):
                            (400, b"d\r\n" + BODY + b"xx0\r\n\r\n"), (400, b"\r\n\r\n")):
             got = self.raw(top + rest)
             self.assertTrue(got.startswith(b"HTTP/1.1 %d " % code), (rest, got))
+
+    def test_chunks_that_two_readers_would_read_differently(self):
+        top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
+        size = b"%x" % len(BODY)
+        end = b"\r\n" + BODY + b"\r\n0\r\n\r\n"
+        for words, rest in (
+                ("size is no number", b"+" + size + end), ("size is no number", b"-" + size + end),
+                ("size is no number", b"0x" + size + end), ("size is no number", b" " + size + end),
+                ("size is no number", size + b" " + end), ("size is no number", b"d,d" + end),
+                ("size is no number", b"\r\n"), ("a line ends without CR", size + b"\n" + BODY),
+                ("extension holds a control", size + b";a\0" + end),
+                ("extension holds a control", size + b";a\rb" + end),
+                ("a line ends without CR", size + b";a\nb" + end),
+                ("no end of line behind a chunk", size + b"\r\n" + BODY + b"x\r\n0\r\n\r\n"),
+                ("a line ends without CR", size + b"\r\n" + BODY + b"\n0\r\n\r\n"),
+                ("longer than 256 bytes", size + b";" + b"a" * 300 + end),
+                ("a trailer is folded", size + b"\r\n" + BODY + b"\r\n0\r\nA\0: b\r\n\r\n"),
+                ("a trailer is folded", size + b"\r\n" + BODY + b"\r\n0\r\nA: b\0\r\n\r\n"),
+                ("a trailer is folded", size + b"\r\n" + BODY + b"\r\n0\r\n a: b\r\n\r\n"),
+                ("a line ends without CR", size + b"\r\n" + BODY + b"\r\n0\r\nA: b\n\r\n")):
+            with self.subTest(rest=rest[:40]):
+                self.refused(400, words, top + rest)
+        for digits in (b"8000000000000000", b"ffffffffffffffff", b"1" + b"0" * 16, b"0" * 17):
+            self.refused(413, "a chunk's size", top + digits + end)
+        self.refused(431, "trailers are larger", top + b"0\r\n" + b"A: b\r\n" * 5000)
+
+    def test_heads_that_two_readers_would_read_differently(self):
+        for words, data in (
+                ("a line ends without CR", b"GET / HTTP/1.1\nHost: t\n\n"),
+                ("a line ends without CR", b"GET / HTTP/1.1\r\nHost: t\nX: y\r\n\r\n"),
+                ("a header is folded", b"GET / HTTP/1.1\r\nHost: t\r\nX: a\0b\r\n\r\n"),
+                ("a header is folded", b"GET / HTTP/1.1\r\nHost: t\r\nX\0: a\r\n\r\n"),
+                ("a header is folded", b"GET / HTTP/1.1\r\nHost: t\r\nX: a\rb\r\n\r\n"),
+                ("a header is folded", b"GET / HTTP/1.1\r\nHost: t\r\nno colon\r\n\r\n"),
+                ("a header is folded", b"GET / HTTP/1.1\r\nHost: t\r\n: no name\r\n\r\n"),
+                ("HTTP/1.0 has no", b"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n")):
+            with self.subTest(data=data):
+                self.refused(400, words, data)
+        self.refused(501, "the only Transfer-Encoding is chunked",
+                     self.post("Host: t", "Transfer-Encoding: xchunked"))
+        self.refused(431, "too many headers", self.post("Host: t", *["Connection: a"] * 40))
+        self.refused(414, "arguments", b"GET /?" + b"a&" * 1000 + b" HTTP/1.1\r\nHost: t\r\n\r\n")
+
+    def test_what_is_refused_behind_other_requests_is_answered_in_its_place(self):
+        with self.server.connect() as s:
+            s.sendall(head("GET", "/healthz") * 3 + b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+                      + head("GET", "/healthz"))
+            got = everything(s)
+        self.assertEqual(re.findall(rb"HTTP/1.1 (\d+)", got), [b"200"] * 3 + [b"400"])
+        self.assertIn(b"Host is given twice", got)
+
+    def test_a_large_head_comes_through_whole(self):
+        path = "/v1/models/" + "m" * 12000
+        status, _, body = self.server.ask("GET", path, b"", ["Cookie: " + "a=b; " * 600])
+        self.assertEqual(status, 404)
+        self.assertIn("m" * 12000, json.loads(body)["error"])
+
+    def cpu_s(self):
+        with open(f"/proc/{self.server.process.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def test_a_chunk_line_without_end_costs_nothing(self):
+        top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
+        with self.server.connect() as s:
+            start = self.cpu_s()
+            with contextlib.suppress(ConnectionError):
+                s.sendall(top + b"1;" + b"a" * 100_000)
+            self.assertTrue(everything(s).startswith(b"HTTP/1.1 400 "))
+            time.sleep(1)
+        with self.server.connect() as s:  # and while it still may go on
+            s.sendall(top + b"1;" + b"a" * 200)
+            time.sleep(1)
+        self.assertLess(self.cpu_s() - start, 0.5 * SLOW)
 
     def test_very_many_tiny_chunks_are_refused(self):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
