@@ -214,7 +214,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
     if (!g)
         return rt_fail_memory(err, "the gRPC server", sizeof *g);
     g->server = server;
-    srv_listener_init(&g->listener);
+    srv_listener_init(&g->listener, server);
     g->loops = calloc((size_t)n, sizeof *g->loops);
     if (!g->loops || server->n_nets + n > SRV_MAX_NETS) {
         free(g->loops);

@@ -34,7 +34,7 @@ static void give_to_core(grpc_server *core, int fd)
 }
 
 /* All that wait. False: there are no descriptors for more. */
-static bool accept_from(const struct srv_listen_fd *at, int max_fd)
+static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd)
 {
     for (;;) {
         int fd = accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -46,6 +46,7 @@ static bool accept_from(const struct srv_listen_fd *at, int max_fd)
             close(fd);
             return false;
         }
+        atomic_fetch_add_explicit(&l->server->n_accepted, 1, memory_order_relaxed);
         give_to_core(at->core, fd);
     }
 }
@@ -77,7 +78,7 @@ static void *accept_all(void *arg)
             break;
         stopping = fds[l->n].revents != 0; /* who waits already is let in first */
         for (int i = 0; i < l->n; i++)
-            room &= !(fds[i].revents & POLLIN) || accept_from(&l->at[i], max_fd);
+            room &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
         if (room || stopping)
             continue;
         if (!warned)
@@ -89,9 +90,9 @@ static void *accept_all(void *arg)
     return NULL;
 }
 
-void srv_listener_init(struct srv_listener *l)
+void srv_listener_init(struct srv_listener *l, struct srv_server *server)
 {
-    *l = (struct srv_listener){.stop_fd = -1};
+    *l = (struct srv_listener){.server = server, .stop_fd = -1};
 }
 
 enum rt_status srv_listener_start(struct srv_listener *l, struct rt_error *err)
@@ -122,7 +123,7 @@ void srv_listener_close(struct srv_listener *l)
     }
     if (l->stop_fd >= 0)
         close(l->stop_fd);
-    srv_listener_init(l);
+    srv_listener_init(l, l->server);
 }
 
 /* ---- TCP ---- */

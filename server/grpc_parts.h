@@ -93,6 +93,7 @@ struct srv_listen_fd {
     struct stat made; /* to be unlinked only while it still is ours */
 };
 struct srv_listener {
+    struct srv_server *server;
     int n, stop_fd;
     struct srv_listen_fd at[SRV_MAX_LISTEN];
     pthread_t thread;
@@ -166,7 +167,7 @@ void srv_grpc_close_turn(struct srv_grpc_loop *loop);
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
 bool srv_grpc_has_admin(const struct srv_options *o);
 
-void srv_listener_init(struct srv_listener *l);
+void srv_listener_init(struct srv_listener *l, struct srv_server *server);
 /* Plain. *bound: the port, also where any was asked for. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
                               int port, int *bound, struct rt_error *err);

@@ -36,7 +36,8 @@ enum {
     LOOK_MAX_S = 60,   /* but after this at the latest */
     UNREST_TOLD_S = 5, /* a version that has been changing for so long is told in the log */
     TRIM_EVERY_MS = 2000,
-    AGAIN_MS = 100, /* after a step that had no memory */
+    AGAIN_MS = 100,          /* after a step that had no memory */
+    TRIM_AFTER_CLOSED = 256, /* connections */
 };
 #define SECOND  INT64_C(1000000000)
 #define MILLION 1000000
@@ -147,6 +148,8 @@ struct srv_manager {
      * the configuration and the loaded versions until then. RT_NEVER: they are not. */
     int64_t again_at;
     bool trim_wanted;
+    int64_t next_count, n_accepted, n_closed; /* connections, see count_closed */
+    int n_files;
     char *folder_trouble, *config_trouble;
 };
 

@@ -38,7 +38,8 @@ void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status c
                         int64_t records, int64_t ns);
 /* A request of the model was written to its request log, or could not be. */
 void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status code);
-/* Counts of things that happen rarely: "overwritten_while_serving", "smuggling_refused", ... */
+/* Counts of things that happen rarely: "overwritten_while_serving", "smuggling_refused",
+ * "slow_request_cut_off", "slow_answer_cut_off", ... */
 void srv_metrics_event(struct srv_metrics *m, const char *name);
 
 /* The Prometheus text page, with the states of all versions (from the manager), and of the versions

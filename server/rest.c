@@ -99,8 +99,8 @@ static void *loop_main(void *arg)
             close_down(l);
         srv_net_end(&l->net);
         srv_rest_end_connections(l);
-        srv_rest_expire(&l->reading, l->now_ns);
-        srv_rest_expire(&l->idle, l->now_ns);
+        srv_rest_expire(l, &l->reading, l->now_ns);
+        srv_rest_expire(l, &l->idle, l->now_ns);
         srv_rest_watch_sending(l, l->now_ns);
         srv_rest_watch(l, l->now_ns);
     }

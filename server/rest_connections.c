@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "runtime/base/clock.h"
+#include "server/metrics.h"
 #include "server/sockets.h"
 
 enum {
@@ -43,6 +44,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         c->deadline_ns = rt_now_ns() + l->net.server->options.request_read_timeout_ms * 1000000;
         srv_list_append(&l->reading, &c->link);
         *context = c;
+        atomic_fetch_add_explicit(&l->net.server->n_accepted, 1, memory_order_relaxed);
     } else if (c) {
         srv_list_remove(&c->link);
         srv_list_remove(&c->end);
@@ -80,12 +82,14 @@ void srv_rest_hang_up_idle(struct srv_rest_loop *l)
     }
 }
 
-void srv_rest_expire(struct srv_link *list, int64_t now)
+void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now)
 {
     while (list->next != list) {
         struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)list->next;
         if (c->deadline_ns > now)
             break;
+        if (c->is_reading)
+            srv_metrics_event(l->net.server->metrics, "slow_request_cut_off");
         srv_rest_hang_up(c);
     }
 }
@@ -156,8 +160,10 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
             break;
         uint64_t before = c->acked;
         expect_progress(l, c, srv_socket_acked(c->fd)); /* to the end of the list */
-        if (c->acked - before < LEAST_TAKEN)
+        if (c->acked - before < LEAST_TAKEN) {
+            srv_metrics_event(l->net.server->metrics, "slow_answer_cut_off");
             srv_rest_hang_up(c);
+        }
     }
 }
 

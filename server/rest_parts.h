@@ -182,7 +182,7 @@ void srv_rest_hang_up(struct srv_rest_conn *c);
 /* All between two requests, of whom nothing more has come. */
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Hangs up on those whose deadline has passed. */
-void srv_rest_expire(struct srv_link *list, int64_t now);
+void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now);
 /* An answer begins to be sent: the peer must go on taking it. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large);
 /* Once a turn: peers that do not. */

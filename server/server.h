@@ -7,6 +7,7 @@
  * | main     | 1                       | configuration, start and stop order, signals           |
  * | network  | REST n, gRPC n          | its connections, requests being read or written        |
  * | accept   | 1, with gRPC            | gRPC's plain sockets (grpc_listen.c)                   |
+ * | aside    | 1, with gRPC            | admin actions, large compressed messages of gRPC       |
  * | worker   | one per usable core     | a batch and its context while it runs                  |
  * | helper   | cores - 1, or none      | nothing: runs parts of a large batch on an idle core   |
  * | compile  | 1, of low priority      | plans on their way to being compiled, of all versions  |
@@ -57,6 +58,7 @@ struct srv_server {
     struct rt_parallel *parallel; /* likewise: the cores that they share */
     struct rt_autotune *autotune; /* of all versions */
     struct rt_compiler *compiler; /* likewise; NULL: --specialise=off */
+    _Atomic int64_t n_accepted;   /* connections, since the start */
     struct srv_budget in_flight;  /* what requests hold, against max_bytes_in_flight */
 };
 

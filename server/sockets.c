@@ -34,6 +34,18 @@ int srv_sockets(int *fds, int room)
     return n;
 }
 
+int srv_open_files(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (all && readdir(all))
+        n++;
+    if (all)
+        closedir(all);
+    return n;
+}
+
 bool srv_socket_has_unread(int fd)
 {
     int n = 0;

@@ -12,6 +12,8 @@
 
 /* The process's connected stream sockets, at most `room` of them; how many. */
 int srv_sockets(int *fds, int room);
+/* How many descriptors the process has open, of whatever kind. */
+int srv_open_files(void);
 /* Bytes that have come wait to be read. */
 bool srv_socket_has_unread(int fd);
 /* Bytes that the peer has taken since the connection began; 0: not known, for it is not TCP. */

@@ -128,10 +128,11 @@ class Connection:
         """A whole request."""
         return self.begin(path, message(body), end=True)
 
-    def read(self, seconds):
-        """Handles the frames that come in that time. False once the peer has closed."""
+    def read(self, seconds, until=None):
+        """Handles the frames that come in that time, or until a stream is over. False once the peer
+        has closed."""
         end = time.monotonic() + seconds
-        while not self.gone:
+        while not self.gone and not (until and self.is_over(until)):
             left = end - time.monotonic()
             if left <= 0:
                 break
@@ -173,8 +174,6 @@ class Connection:
 
     def status(self, stream, seconds):
         """The gRPC status of a stream as a number; None: it ended without one, or not in time."""
-        end = time.monotonic() + seconds
-        while not self.is_over(stream) and time.monotonic() < end:
-            self.read(0.05)
+        self.read(seconds, until=stream)
         status = self.trailers.get(stream, {}).get("grpc-status")
         return None if status is None else int(status)

@@ -1,5 +1,8 @@
 """gRPC clients that stall: they take no answer, or send half a request. They are cut off by the
 limit that REST has, and what they held comes back. Clients that are slow, but go on, are served."""
+import contextlib
+import re
+import resource
 import struct
 import time
 import unittest
@@ -126,6 +129,31 @@ class Stall(Case):
             c.read(2.5 * LIMIT_S)
             self.assertFalse(c.is_over(stream))
             self.assertTrue(c.bodies[stream])
+
+
+class Memory(Case):
+    @unittest.skipIf(SLOW > 1, "a sanitizer keeps memory")
+    def test_memory_comes_back_after_many_connections(self):
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        n = 2000 if files == resource.RLIM_INFINITY else min(2000, (files - 500) // 2)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+        with Server(f"--models={MODELS}") as server:
+            with http2.Connection(server.grpc_port) as c:
+                self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30), 0)
+            before = self.resident(server)
+            with contextlib.ExitStack() as all_of_them:
+                connections = [all_of_them.enter_context(http2.Connection(server.grpc_port))
+                               for _ in range(n)]
+                streams = [c.ask(PREDICT, half_plus_two()) for c in connections]
+                for c, stream in zip(connections, streams):
+                    self.assertEqual(c.status(stream, 60), 0)
+                self.assertGreater(self.resident(server), before + n * 8 * 1024)
+            wait_for(lambda: self.resident(server) < before + 16 * MEBI, "the memory")
+
+    @staticmethod
+    def resident(server):
+        with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+            return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) << 10
 
 
 class Aside(Case):

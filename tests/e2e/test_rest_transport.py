@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import resource
 import socket
 import time
 import unittest
@@ -417,6 +418,23 @@ class Memory(unittest.TestCase):
         before = self.resident()
         self.assertEqual(self.fill(2 * MEBI)[0], 200)
         wait_for(lambda: self.resident() < before + 5 * MEBI, "the memory of an answer")
+
+    @unittest.skipIf(SLOW > 1, "a sanitizer keeps memory")
+    def test_memory_comes_back_after_many_connections(self):
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        n = 5000 if files == resource.RLIM_INFINITY else min(5000, (files - 500) // 2)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+        self.fill(3)
+        before = self.resident()
+        body = json.dumps({"signature_name": "fill", "inputs": [3]}).encode()
+        with contextlib.ExitStack() as all_of_them:
+            sockets = [all_of_them.enter_context(self.server.connect()) for _ in range(n)]
+            for s in sockets:
+                s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
+            for s in sockets:
+                self.assertEqual(answer(s)[0], 200)
+            self.assertGreater(self.resident(), before + n * 8 * 1024)  # else it proves nothing
+        wait_for(lambda: self.resident() < before + 12 * MEBI, "the memory of connections")
 
 
 if __name__ == "__main__":
