@@ -184,8 +184,8 @@ static const struct row rows[] = {
      "REST connections open at a time"},
     {"request_read_timeout_ms", INTEGER, OURS, AT(request_read_timeout_ms), "60000", NULL, 1,
      INT32_MAX,
-     "time for a whole request to arrive, and for 64 KiB of a large answer to be taken, by REST and "
-     "gRPC; who takes longer is cut off"},
+     "time for a whole request to arrive, and for 64 KiB of a large answer to be taken, by REST "
+     "and gRPC; who takes longer is cut off"},
     {"rest_tls_cert_file", TEXT, OURS, AT(rest_tls_cert_file), "", NULL, ANY,
      "serve REST by TLS with this certificate (PEM, with those that it is signed by behind it)"},
     {"rest_tls_key_file", TEXT, OURS, AT(rest_tls_key_file), "", NULL, ANY,

@@ -14,6 +14,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
+#include "server/recv_hook.h"
 #include "server/rest_parts.h"
 
 _Thread_local struct srv_rest_loop *srv_rest_this_loop;
@@ -76,9 +77,9 @@ static void close_down(struct srv_rest_loop *l)
 
 static void run_daemon(struct srv_rest_loop *l)
 {
-    l->in_daemon = true;
+    srv_recv_hook = srv_rest_read;
     MHD_run(l->daemon);
-    l->in_daemon = false;
+    srv_recv_hook = NULL;
 }
 
 static void *loop_main(void *arg)

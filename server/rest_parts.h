@@ -105,7 +105,6 @@ struct srv_rest_loop {
     bool running; /* the thread was started */
     int epoll, wake_fd, listen_fd;
     struct MHD_Daemon *daemon;
-    bool in_daemon;               /* in MHD_run: what it reads goes through the streams */
     struct srv_rest_conn **conns; /* n_conns of them, by descriptor */
     int n_conns;
     char *raw;             /* a piece that has just been read */
@@ -169,6 +168,8 @@ void srv_rest_wire_clear(struct srv_rest_loop *l);
 /* A new connection, and its end. False: no memory. */
 bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
+/* A srv_recv_hook_fn: what a loop's daemon reads. */
+ssize_t srv_rest_read(int fd, void *session, void *p, size_t n);
 
 /* ---- rest_connections.c ---- */
 

@@ -1,15 +1,13 @@
 /*
- * How libmicrohttpd reads: its calls of recv and gnutls_record_recv are linked to the functions
- * below (--wrap in CMakeLists.txt), which put server/http_stream.h between a connection and it.
- * Everybody else's calls go through to the library.
+ * How libmicrohttpd reads: while a loop runs its daemon, all that it reads comes by srv_rest_read
+ * (server/recv_hook.h), which puts server/http_stream.h between a connection and it.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "runtime/base/clock.h"
+#include "server/recv_hook.h"
 #include "server/rest_parts.h"
 
 enum {
@@ -17,14 +15,6 @@ enum {
     PAST_BYTES = 16 << 10,   /* of a body: so much, or more, is read straight to its place */
     DRAINED_BYTES = 1 << 20, /* behind what was refused: unread, they would reset the connection */
 };
-
-/* The library's own, under the names that the linker gives them; and what they are called by. */
-/* NOLINTBEGIN(bugprone-reserved-identifier) */
-ssize_t __real_recv(int fd, void *p, size_t n, int flags);
-ssize_t __wrap_recv(int fd, void *p, size_t n, int flags);
-ssize_t __real_gnutls_record_recv(gnutls_session_t session, void *p, size_t n);
-ssize_t __wrap_gnutls_record_recv(gnutls_session_t session, void *p, size_t n);
-/* NOLINTEND(bugprone-reserved-identifier) */
 
 /* A connection's bytes as they come: of a socket, or of a TLS session if that is not NULL. */
 struct source {
@@ -35,8 +25,7 @@ struct source {
 /* As recv, but that a session's error is a negative code of GnuTLS. */
 static ssize_t read_source(const struct source *from, void *p, size_t n)
 {
-    return from->session ? __real_gnutls_record_recv(from->session, p, n)
-                         : __real_recv(from->fd, p, n, 0);
+    return srv_recv_unhooked(from->fd, from->session, p, n);
 }
 
 static ssize_t nothing_yet(const struct source *from)
@@ -181,26 +170,12 @@ static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
     return have ? (ssize_t)have : n;
 }
 
-ssize_t __wrap_recv(int fd, void *p, size_t n, int flags)
+ssize_t srv_rest_read(int fd, void *session, void *p, size_t n)
 {
     struct srv_rest_loop *l = srv_rest_this_loop;
-    const struct source from = {.fd = fd};
+    const struct source from = {.fd = fd, .session = session};
 
-    if (!l || !l->in_daemon || flags & MSG_PEEK)
-        return __real_recv(fd, p, n, flags);
-    if (fd >= l->n_conns || !l->conns[fd])
+    if (fd < 0 || fd >= l->n_conns || !l->conns[fd])
         return no_memory(&from);
     return read_stream(l, l->conns[fd], &from, p, n);
-}
-
-ssize_t __wrap_gnutls_record_recv(gnutls_session_t session, void *p, size_t n)
-{
-    struct srv_rest_loop *l = srv_rest_this_loop;
-    const struct source from = {.fd = gnutls_transport_get_int(session), .session = session};
-
-    if (!l || !l->in_daemon)
-        return __real_gnutls_record_recv(session, p, n);
-    if (from.fd < 0 || from.fd >= l->n_conns || !l->conns[from.fd])
-        return no_memory(&from);
-    return read_stream(l, l->conns[from.fd], &from, p, n);
 }

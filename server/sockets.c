@@ -5,9 +5,11 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+
+#include "server/number.h"
 
 static int option_of(int fd, int option)
 {
@@ -24,8 +26,11 @@ int srv_sockets(int *fds, int room)
     int n = 0;
 
     while (all && n < room && (e = readdir(all))) {
-        int fd = atoi(e->d_name);
-        if (e->d_name[0] != '.' && fd != dirfd(all) && option_of(fd, SO_TYPE) == SOCK_STREAM &&
+        int64_t number;
+        if (!srv_parse_int64(e->d_name, strlen(e->d_name), &number))
+            continue; /* "." */
+        int fd = (int)number;
+        if (fd != dirfd(all) && option_of(fd, SO_TYPE) == SOCK_STREAM &&
             option_of(fd, SO_ACCEPTCONN) == 0)
             fds[n++] = fd;
     }
