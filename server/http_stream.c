@@ -1,6 +1,5 @@
 #include "server/http_stream.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -54,22 +53,34 @@ static void refuse(struct srv_http_stream *s, int http, const char *why, struct 
 
 /* ---- a line of a header ---- */
 
-/* tchar of RFC 9110. */
-static bool is_token(char c)
+/* tchar of RFC 9110, a bit for each of the first 128 characters. */
+static bool is_token(unsigned char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr("!#$%&'*+-.^_`|~", c));
+    static const uint64_t tokens[2] = {UINT64_C(0x03ff6cfa00000000), UINT64_C(0x57ffffffc7fffffe)};
+    return c < 128 && (tokens[c >> 6] >> (c & 63) & 1);
 }
 
-static bool is_control(char c)
+/* Whether one of eight bytes is below ' ', or DEL: a first look at all headers of all requests. */
+static bool may_hold_control(uint64_t w)
 {
-    return ((unsigned char)c < ' ' && c != '\t') || c == 0x7f;
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
+    uint64_t del = w ^ ones * 0x7f;
+    return (((w - ones * ' ') & ~w) | ((del - ones) & ~del)) & tops;
 }
 
 static bool has_control(struct rt_span s)
 {
-    for (size_t i = 0; i < s.n; i++)
-        if (is_control((char)s.p[i]))
+    uint64_t w;
+    size_t i = 0;
+
+    while (i + sizeof w <= s.n) {
+        memcpy(&w, s.p + i, sizeof w);
+        if (may_hold_control(w))
+            break;
+        i += sizeof w;
+    }
+    for (; i < s.n; i++)
+        if ((s.p[i] < ' ' && s.p[i] != '\t') || s.p[i] == 0x7f)
             return true;
     return false;
 }
@@ -84,7 +95,7 @@ static bool cut_header(struct rt_span line, struct rt_span *name, struct rt_span
 {
     size_t n = 0;
 
-    while (n < line.n && is_token((char)line.p[n]))
+    while (n < line.n && is_token(line.p[n]))
         n++;
     if (!n || n == line.n || line.p[n] != ':')
         return false;
@@ -116,31 +127,45 @@ struct head {
 /* Headers that nobody here asks for stay out: of cookies libmicrohttpd would make copies. */
 static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
 {
-    static const char *const others[] = {
-        "Origin",           "Expect",          "Connection", "X-Request-Id",
-        "Content-Encoding", "Accept-Encoding", NULL};
     char number[24];
 
-    if (is_name(name, "Host")) {
+    switch (name.n) {
+    case 4:
+        if (!is_name(name, "Host"))
+            return false;
         h->n_hosts++;
         return true;
-    }
-    if (is_name(name, "Content-Length")) {
+    case 6:
+        return is_name(name, "Origin") || is_name(name, "Expect");
+    case 10:
+        return is_name(name, "Connection");
+    case 12:
+        return is_name(name, "X-Request-Id");
+    case 14:
+        if (!is_name(name, "Content-Length"))
+            return false;
         h->n_lengths++;
-        snprintf(number, sizeof number, "%.*s", (int)(value.n < 23 ? value.n : 23), value.p);
-        h->bad_length |= value.n > 22 || !srv_http_length(number, &h->length) ||
-                         h->length > INT64_MAX; /* libmicrohttpd takes 2^64-1 for no length */
+        h->bad_length |= value.n >= sizeof number;
+        if (!h->bad_length) {
+            memcpy(number, value.p, value.n);
+            number[value.n] = '\0';
+            /* libmicrohttpd takes 2^64-1 for no length. */
+            h->bad_length = !srv_http_length(number, &h->length) || h->length > INT64_MAX;
+        }
         return true;
-    }
-    if (is_name(name, "Transfer-Encoding")) {
+    case 15:
+        return is_name(name, "Accept-Encoding");
+    case 16:
+        return is_name(name, "Content-Encoding");
+    case 17:
+        if (!is_name(name, "Transfer-Encoding"))
+            return false;
         h->n_encodings++;
         h->is_chunked = is_name(value, "chunked");
         return true;
+    default:
+        return false;
     }
-    for (int i = 0; others[i]; i++)
-        if (is_name(name, others[i]))
-            return true;
-    return false;
 }
 
 static int bad_line(struct head *h, int http, const char *why)
