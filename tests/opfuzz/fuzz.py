@@ -66,9 +66,7 @@ class Fuzzer:
 
     def one(self, index, case):
         line = dump(case) if self.theirs else None
-        if self.theirs and self.theirs.process is None:
-            self.theirs.run(line)  # started, and its answer thrown away: the next is asked below
-        if self.theirs and self.theirs.process:
+        if self.theirs:
             self.theirs.ask(line)
         results, started = {}, time.monotonic()
         for tier, child in self.children.items():
@@ -76,7 +74,7 @@ class Fuzzer:
                 results[tier] = child.run(case)
             except Died as e:
                 self.count["died"] += 1
-                self.fail(index, case, f"{e.signature} [{tier}]", e.text)
+                self.fail(index, case, e.signature, f"{tier}: {e.text}")
         took = time.monotonic() - started
         self.slowest = max(self.slowest, (took, index))
         self.tally(case, results)
@@ -85,7 +83,7 @@ class Fuzzer:
             problem = difference_between_tiers(case, *results.values())
             if problem:
                 self.fail(index, case, f"{case.op}: tiers: {problem}")
-        answer = self.theirs.answer() if self.theirs and self.theirs.process else None
+        answer = self.theirs.answer() if self.theirs else None
         if self.theirs and answer is None:
             self.count["TensorFlow died"] += 1
         elif answer is not None and "node by node" in results:
@@ -120,7 +118,7 @@ class Fuzzer:
                     child.run(case)
                     leak = child.leaks()
                     if leak:
-                        self.fail(index, case, f"{leak.signature} [{tier}]", leak.text)
+                        self.fail(index, case, leak.signature, f"{tier}: {leak.text}")
                         break
                 except Died:
                     pass
@@ -151,7 +149,8 @@ class Fuzzer:
             print(f"{n:6} {signature}")
         print(f"seed {self.options.seed}, {len(self.seen_ops & set(self.ops))} of {len(self.ops)} ops, {len(self.seen_types)} types "
               f"({' '.join(sorted(DTYPES[t][0] for t in self.seen_types if t in DTYPES))}), {len(TIERS)} tiers")
-        print(", ".join(f"{n} {what}" for what, n in sorted(self.count.items())), f", slowest {self.slowest[0]:.1f} s (case {self.slowest[1]})")
+        counts = ", ".join(f"{n} {what}" for what, n in sorted(self.count.items()))
+        print(f"{counts}, slowest {self.slowest[0]:.1f} s (case {self.slowest[1]})")
         bad = self.count["new failures"]
         print(f"{self.count['cases'] - bad} passed, {bad} failed")
         return 1 if bad or not self.count["cases"] else 0
@@ -173,7 +172,6 @@ def replay(options):
             if fuzzer.theirs:
                 from case import Tensor
 
-                fuzzer.theirs.start()
                 for result in fuzzer.theirs.run(line) or ["died"]:
                     print("TensorFlow:", [str(Tensor(*t)) for t in result] if isinstance(result, list) else result)
             fuzzer.one(0, case)

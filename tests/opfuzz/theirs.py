@@ -24,8 +24,8 @@ class Child:
         self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")
 
     def start(self):
-        self.process = subprocess.Popen([self.python, os.path.abspath(__file__)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                        cwd=self.folder.name)
+        self.process = subprocess.Popen([self.python, os.path.abspath(__file__)], cwd=self.folder.name, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.read(60)
 
     def stop(self):
@@ -43,25 +43,25 @@ class Child:
         return pickle.loads(self.process.stdout.read(struct.unpack("<q", head)[0]))
 
     def ask(self, line):
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
+        """A case as JSON; the child is started when there is none."""
+        try:
+            if self.process is None:
+                self.start()
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except (EOFError, BrokenPipeError):
+            self.stop()
 
     def answer(self):
         """As ours.Child.run has it, refusals as (code, text); None: TensorFlow died or hangs."""
         try:
-            return self.read(TIMES_OUT_S)
+            return self.read(TIMES_OUT_S) if self.process else None
         except (EOFError, BrokenPipeError):
             self.stop()
             return None
 
     def run(self, line):
-        try:
-            if self.process is None:
-                self.start()
-            self.ask(line)
-        except (EOFError, BrokenPipeError):
-            self.stop()
-            return None
+        self.ask(line)
         return self.answer()
 
 
