@@ -31,8 +31,26 @@ enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct 
     return code;
 }
 
+/*
+ * The room to grow to, of at least `need` bytes: about twice today's. Where the owner refuses that
+ * much, less and less is asked for, so that each growth takes at least half of what is still
+ * allowed and the bytes are moved a few times only, not at every call.
+ */
+static bool choose_room(const struct rt_bytes *b, size_t need, size_t *room)
+{
+    for (size_t spare = b->room > 64 ? b->room : 64;; spare /= 2) {
+        *room = spare > b->limit + 1 - need ? b->limit + 1 : need + spare;
+        if (!b->may_grow || b->may_grow(b->grow_arg, b->room, *room))
+            return true;
+        if (!spare)
+            return false;
+    }
+}
+
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
 {
+    size_t room;
+
     if (b->failed)
         return false;
     if (b->p && more < b->room - b->n)
@@ -41,18 +59,7 @@ bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
         b->failed = true;
         return false;
     }
-    size_t need = b->n + more + 1, room = b->room ? b->room * 2 : 64;
-    if (room > b->limit + 1)
-        room = b->limit + 1;
-    if (room < need)
-        room = need;
-    /* Where doubling is too much, what is needed may still do. */
-    if (b->may_grow && !b->may_grow(b->grow_arg, b->room, room) &&
-        (room == need || !b->may_grow(b->grow_arg, b->room, room = need))) {
-        b->failed = b->no_memory = true;
-        return false;
-    }
-    char *p = realloc(b->p, room);
+    char *p = choose_room(b, b->n + more + 1, &room) ? realloc(b->p, room) : NULL;
     if (!p) {
         b->failed = b->no_memory = true;
         return false;

@@ -84,6 +84,38 @@ static void bytes_ask_before_they_grow(void **state)
     rt_bytes_clear(&b);
 }
 
+/* Counts what it grants; room is granted up to a number of bytes. */
+struct owner {
+    size_t most;
+    int n_granted;
+};
+
+static bool grants_and_counts(void *arg, size_t room, size_t wanted)
+{
+    struct owner *o = arg;
+    (void)room;
+    o->n_granted += wanted <= o->most;
+    return wanted <= o->most;
+}
+
+/* Growing by one byte at a time where doubling is refused moved 60 MB for every byte. */
+static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
+{
+    (void)state;
+    for (size_t most = 100; most < 3000000; most = most * 3 + 1) {
+        struct owner o = {.most = most};
+        struct rt_bytes b;
+        rt_bytes_init(&b, SIZE_MAX / 4);
+        b.may_grow = grants_and_counts;
+        b.grow_arg = &o;
+        while (!b.failed)
+            rt_bytes_addc(&b, 'x');
+        assert_int_equal(b.n, most - 1); /* all that is granted can be used; one byte is the NUL */
+        assert_true(o.n_granted < 64);
+        rt_bytes_clear(&b);
+    }
+}
+
 static void a_character_takes_one_to_four_bytes_of_utf8(void **state)
 {
     (void)state;
@@ -179,6 +211,7 @@ int main(void)
         cmocka_unit_test(an_error_longer_than_its_buffer_is_whole_in_its_arena),
         cmocka_unit_test(bytes_stop_at_their_limit),
         cmocka_unit_test(bytes_ask_before_they_grow),
+        cmocka_unit_test(bytes_near_their_limit_are_moved_a_few_times_only),
         cmocka_unit_test(a_character_takes_one_to_four_bytes_of_utf8),
         cmocka_unit_test(a_checksum_is_the_published_one),
         cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),
