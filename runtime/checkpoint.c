@@ -99,17 +99,9 @@ static enum rt_status read_parts(struct rt_checkpoint *c, struct entry *e,
         return rt_fail_memory(err, "slices", p->n_slices * sizeof *part);
     for (size_t i = 0; i < p->n_slices; i++) {
         const Tensorflow__TensorSliceProto *s = p->slices[i];
-        if ((int)s->n_extent != e->pub.shape.rank)
+        if (!rt_slice_from_proto(&part[i], e->pub.shape.rank, s))
             return rt_fail(err, RT_DATA_LOSS, "slice %zu of %zu dimensions, the tensor has %d", i,
                            s->n_extent, e->pub.shape.rank);
-        part[i].rank = e->pub.shape.rank;
-        for (size_t k = 0; k < s->n_extent; k++) {
-            const Tensorflow__TensorSliceProto__Extent *x = s->extent[k];
-            bool has = x->has_length_hack_case ==
-                       TENSORFLOW__TENSOR_SLICE_PROTO__EXTENT__HAS_LENGTH_HACK_LENGTH;
-            part[i].start[k] = x->start;
-            part[i].length[k] = has ? x->length : -1;
-        }
         struct rt_slice fits = part[i];
         if (!rt_slice_resolve(&fits, e->pub.shape.rank, e->pub.shape.dim))
             return rt_fail(err, RT_DATA_LOSS, "slice %zu lies outside of the tensor", i);
@@ -326,10 +318,11 @@ enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix
         return RT_OK;
     st = rt_file_read(path, MAX_INDEX, &bytes, &n, err);
     if (st == RT_NOT_FOUND && access(prefix, F_OK) == 0)
-        return rt_fail(err, RT_UNIMPLEMENTED,
-                       "%s: a checkpoint of the first format, which is not read; only those with "
-                       "an index file are",
-                       prefix);
+        return rt_fail(
+            err, RT_UNIMPLEMENTED,
+            "%s: a checkpoint of the first format: RestoreV2 reads it, but the variables of "
+            "a SavedModel have an index file",
+            prefix);
     if (st == RT_NOT_FOUND)
         return rt_fail(err, st,
                        "Unsuccessful TensorSliceReader constructor: Failed to find any matching "
@@ -755,21 +748,6 @@ static enum rt_status part_entry(const struct rt_checkpoint *c, const struct ent
     return RT_OK;
 }
 
-/* How many elements two parts (resolved) have in common. */
-static int64_t overlap(const struct rt_slice *a, const struct rt_slice *b)
-{
-    int64_t n = 1;
-    for (int i = 0; i < a->rank; i++) {
-        int64_t first = a->start[i] > b->start[i] ? a->start[i] : b->start[i];
-        int64_t end_a = a->start[i] + a->length[i], end_b = b->start[i] + b->length[i];
-        int64_t k = (end_a < end_b ? end_a : end_b) - first;
-        if (k <= 0)
-            return 0;
-        n *= k;
-    }
-    return n;
-}
-
 /* A part of `e` that is stored, and where. */
 struct stored {
     struct rt_slice part; /* resolved */
@@ -793,7 +771,7 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct entry *e
     if (e->pub.is_sliced)
         out->part = e->parts[i];
     rt_slice_resolve(&out->part, e->pub.shape.rank, e->pub.shape.dim);
-    *n = overlap(&out->part, want);
+    *n = rt_slice_overlap(&out->part, want);
     if (!*n)
         return RT_OK;
     if (e->pub.is_sliced) {

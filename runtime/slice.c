@@ -173,7 +173,36 @@ void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_sli
     }
 }
 
+bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p)
+{
+    if (rank < 0 || p->n_extent != (size_t)rank)
+        return false;
+    *out = (struct rt_slice){.rank = rank};
+    for (int i = 0; i < rank; i++) {
+        const Tensorflow__TensorSliceProto__Extent *x = p->extent[i];
+        bool has = x->has_length_hack_case ==
+                   TENSORFLOW__TENSOR_SLICE_PROTO__EXTENT__HAS_LENGTH_HACK_LENGTH;
+        out->start[i] = x->start;
+        out->length[i] = has ? x->length : -1;
+    }
+    return true;
+}
+
 /* ---- copying ---- */
+
+int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->rank; i++) {
+        int64_t first = a->start[i] > b->start[i] ? a->start[i] : b->start[i];
+        int64_t end_a = a->start[i] + a->length[i], end_b = b->start[i] + b->length[i];
+        int64_t k = (end_a < end_b ? end_a : end_b) - first;
+        if (k <= 0)
+            return 0;
+        n *= k;
+    }
+    return n;
+}
 
 int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
                       const struct rt_slice *have, size_t elem_size)

@@ -6,6 +6,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/tensor.h"
+#include "tensorflow/core/framework/tensor_slice.pb-c.h"
 
 struct rt_slice {
     int rank;
@@ -19,6 +20,8 @@ struct rt_slice {
  */
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
                               struct rt_slice *out, struct rt_error *err);
+/* As stored in a checkpoint. False: it has not `rank` dimensions. */
+bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
 /* "0,2:-" */
 const char *rt_slice_text(char *room, size_t n, const struct rt_slice *s);
 /* Lengths with -1 replaced by the dimension's. False: the slice does not fit the shape. */
@@ -29,6 +32,9 @@ bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim);
  * 0, the name, the rank, and start and length per dimension (-1: whole).
  */
 void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_slice *s);
+
+/* How many elements two parts (resolved, of one tensor) have in common. */
+int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 
 /*
  * Copies what `have` and `want` (both resolved) share of one tensor, from the elements of `have` to

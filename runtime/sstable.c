@@ -34,8 +34,8 @@ static bool handle(struct rt_span *s, struct handle *h)
 
 /* A block of the table, verified and uncompressed. */
 struct block {
-    struct rt_span entries; /* without the restart points; lies in the file or in `owned` */
-    unsigned char *owned;   /* for free(); NULL when the block is not compressed */
+    struct rt_span entries; /* without the restart points */
+    unsigned char *owned;   /* what they lie in, for free(); NULL: the source's memory */
 };
 
 static void block_clear(struct block *b)
@@ -48,9 +48,9 @@ static void block_clear(struct block *b)
  * The length that a compressed block announces is checked against what its bytes can expand to
  * before that length sizes an allocation.
  */
-static enum rt_status uncompress(struct rt_span from, struct block *out, struct rt_span *all,
-                                 struct rt_error *err)
+static enum rt_status uncompress(struct block *out, struct rt_span *all, struct rt_error *err)
 {
+    const struct rt_span from = *all;
     const char *p = (const char *)from.p;
     size_t n;
 
@@ -59,55 +59,85 @@ static enum rt_status uncompress(struct rt_span from, struct block *out, struct 
     if (n > MAX_BLOCK || n / SNAPPY_EXPANDS > from.n)
         return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes of snappy data announces %zu",
                        from.n, n);
-    out->owned = malloc(n + 1);
-    if (!out->owned)
+    unsigned char *plain = malloc(n + 1);
+    if (!plain)
         return rt_fail_memory(err, "a block", n);
-    if (snappy_uncompress(p, from.n, (char *)out->owned, &n) != SNAPPY_OK) {
-        block_clear(out);
+    if (snappy_uncompress(p, from.n, (char *)plain, &n) != SNAPPY_OK) {
+        free(plain);
         return rt_fail(err, RT_DATA_LOSS,
                        "corrupted compressed block contents: %zu bytes of "
                        "snappy data",
                        from.n);
     }
-    *all = rt_span_of(out->owned, n);
+    free(out->owned);
+    out->owned = plain;
+    *all = rt_span_of(plain, n);
     return RT_OK;
 }
 
-/* Reads the block at `h`. On RT_OK the caller clears *out. */
-static enum rt_status block_at(struct rt_span file, struct handle h, struct block *out,
-                               struct rt_error *err)
+/* n bytes of the source: in its memory, or read into memory that *owned gets. */
+static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t offset, size_t n,
+                               unsigned char **owned, struct rt_span *out, struct rt_error *err)
 {
-    size_t room = file.n - FOOTER;
+    if (!from->read) {
+        *out = rt_span_of(from->p + offset, n);
+        return RT_OK;
+    }
+    *owned = malloc(n + 1);
+    if (!*owned)
+        return rt_fail_memory(err, "a block", n);
+    *out = rt_span_of(*owned, n);
+    return from->read(from->arg, offset, *owned, n, err);
+}
+
+/* The block's contents: verified, uncompressed, without the restart points. */
+static enum rt_status open_block(struct rt_span stored, struct block *out, struct rt_error *err)
+{
+    const unsigned char *p = stored.p;
+    size_t n = stored.n - TRAILER;
     enum rt_status st = RT_OK;
 
-    *out = (struct block){0};
-    if (h.offset > room || h.size > room - h.offset || room - h.offset - h.size < TRAILER)
-        return rt_fail(err, RT_DATA_LOSS, "a block of %llu bytes at %llu: the file has %zu",
-                       (unsigned long long)h.size, (unsigned long long)h.offset, file.n);
-    const unsigned char *p = file.p + h.offset;
-    size_t n = (size_t)h.size;
 #ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
     if (get32(p + n + 1) != rt_crc32c_mask(rt_crc32c(0, p, n + 1)))
         return rt_fail(err, RT_DATA_LOSS, "block checksum mismatch");
 #endif
     struct rt_span all = rt_span_of(p, n);
-    if (p[n] == SNAPPY)
-        st = uncompress(all, out, &all, err);
-    else if (p[n] != NOT_COMPRESSED)
+    unsigned type = p[n];
+    if (type == SNAPPY)
+        st = uncompress(out, &all, err);
+    else if (type != NOT_COMPRESSED)
         st = rt_fail(err, RT_DATA_LOSS,
-                     "bad block type: compression %d%s, where tables have none or snappy", p[n],
-                     p[n] == ZSTD ? " (zstd)" : "");
+                     "bad block type: compression %u%s, where tables have none or snappy", type,
+                     type == ZSTD ? " (zstd)" : "");
     if (st)
         return st;
     uint64_t tail = all.n < 4 ? 4 : ((uint64_t)get32(all.p + all.n - 4) + 1) * 4;
-    if (tail > all.n) {
-        st = rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes, %llu of them restarts", all.n,
-                     (unsigned long long)tail);
-        block_clear(out);
-        return st;
-    }
+    if (tail > all.n)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes, %llu of them restarts", all.n,
+                       (unsigned long long)tail);
     out->entries = rt_span_of(all.p, all.n - (size_t)tail);
     return RT_OK;
+}
+
+/* Reads the block at `h`. On RT_OK the caller clears *out. */
+static enum rt_status block_at(const struct rt_sstable_source *from, struct handle h,
+                               struct block *out, struct rt_error *err)
+{
+    uint64_t room = from->size - FOOTER;
+    struct rt_span stored;
+
+    *out = (struct block){0};
+    if (h.offset > room || h.size > room - h.offset || room - h.offset - h.size < TRAILER)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %llu bytes at %llu: the file has %llu",
+                       (unsigned long long)h.size, (unsigned long long)h.offset,
+                       (unsigned long long)from->size);
+    enum rt_status st =
+        bytes_at(from, h.offset, (size_t)h.size + TRAILER, &out->owned, &stored, err);
+    if (!st)
+        st = open_block(stored, out, err);
+    if (st)
+        block_clear(out);
+    return st;
 }
 
 /* The next entry of a block; `key` holds the one before and gets its key. */
@@ -172,11 +202,11 @@ static enum rt_status read_entries(struct reader *r, struct rt_span block, struc
  * Blocks do not overlap, so together they are no larger than the file: without that bound an index
  * that names one large block many times would have it verified and uncompressed each time.
  */
-static enum rt_status read_block(struct reader *r, struct rt_span file, struct handle h,
-                                 struct rt_error *err)
+static enum rt_status read_block(struct reader *r, const struct rt_sstable_source *from,
+                                 struct handle h, struct rt_error *err)
 {
     struct block block;
-    enum rt_status st = block_at(file, h, &block, err);
+    enum rt_status st = block_at(from, h, &block, err);
 
     if (st)
         return st;
@@ -189,20 +219,26 @@ static enum rt_status read_block(struct reader *r, struct rt_span file, struct h
     return st;
 }
 
-static enum rt_status find_index(struct rt_span file, struct block *index, struct rt_error *err)
+static enum rt_status find_index(const struct rt_sstable_source *from, struct block *index,
+                                 struct rt_error *err)
 {
     struct handle meta, h;
+    unsigned char *owned = NULL;
+    struct rt_span footer;
 
-    if (file.n < FOOTER)
+    if (from->size < FOOTER)
         return rt_fail(err, RT_DATA_LOSS, "file is too short to be an sstable");
-    struct rt_span footer = rt_span_of(file.p + file.n - FOOTER, FOOTER);
-    uint64_t magic = get32(footer.p + 40) | (uint64_t)get32(footer.p + 44) << 32;
-    if (magic != MAGIC)
-        return rt_fail(err, RT_DATA_LOSS, "not an sstable (bad magic number)");
-    footer.n = 40;
-    if (!handle(&footer, &meta) || !handle(&footer, &h))
-        return rt_fail(err, RT_DATA_LOSS, "bad block handle");
-    return block_at(file, h, index, err);
+    enum rt_status st = bytes_at(from, from->size - FOOTER, FOOTER, &owned, &footer, err);
+    if (!st) {
+        uint64_t magic = get32(footer.p + 40) | (uint64_t)get32(footer.p + 44) << 32;
+        footer.n = 40;
+        if (magic != MAGIC)
+            st = rt_fail(err, RT_DATA_LOSS, "not an sstable (bad magic number)");
+        else if (!handle(&footer, &meta) || !handle(&footer, &h))
+            st = rt_fail(err, RT_DATA_LOSS, "bad block handle");
+    }
+    free(owned);
+    return st ? st : block_at(from, h, index, err);
 }
 
 enum rt_status rt_sstable_read(struct rt_span file,
@@ -210,12 +246,13 @@ enum rt_status rt_sstable_read(struct rt_span file,
                                                       struct rt_span value, struct rt_error *err),
                                void *arg, struct rt_error *err)
 {
+    const struct rt_sstable_source from = {.size = file.n, .p = file.p};
     struct reader r = {.each = each, .arg = arg, .left = file.n};
     struct rt_bytes index_key;
     struct block index;
     struct rt_span value;
     struct handle h;
-    enum rt_status st = find_index(file, &index, err);
+    enum rt_status st = find_index(&from, &index, err);
 
     if (st)
         return st;
@@ -228,12 +265,63 @@ enum rt_status rt_sstable_read(struct rt_span file,
         else if (index_key.failed)
             st = rt_fail_memory(err, "a key", index_key.n);
         else
-            st = read_block(&r, file, h, err);
+            st = read_block(&r, &from, h, err);
     }
     block_clear(&index);
     rt_bytes_clear(&index_key);
     rt_bytes_clear(&r.key);
     rt_bytes_clear(&r.last);
+    return st;
+}
+
+/* The first entry of the block whose key is not before `key`. NOT_FOUND: there is none. */
+static enum rt_status seek(struct rt_span entries, struct rt_span key, bool *same,
+                           struct rt_span *value, struct rt_error *err)
+{
+    struct rt_bytes at;
+    enum rt_status st = RT_NOT_FOUND;
+
+    rt_bytes_init(&at, MAX_KEY + 1);
+    while (entries.n && st == RT_NOT_FOUND) {
+        if (!next_entry(&entries, &at, value)) {
+            st = rt_fail(err, RT_DATA_LOSS, "an entry with bad lengths");
+        } else if (at.failed) {
+            st = rt_fail_memory(err, "a key", at.n);
+        } else if (compare(rt_span_of(at.p, at.n), key) >= 0) {
+            *same = rt_span_eq(rt_span_of(at.p, at.n), key);
+            st = RT_OK;
+        }
+    }
+    rt_bytes_clear(&at);
+    return st;
+}
+
+enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_span key,
+                               enum rt_status (*found)(void *arg, struct rt_span value,
+                                                       struct rt_error *err),
+                               void *arg, struct rt_error *err)
+{
+    struct block index, block;
+    struct handle h;
+    struct rt_span value;
+    bool same;
+    enum rt_status st = find_index(from, &index, err);
+
+    if (st)
+        return st;
+    /* An entry of the index has a key that is not before those of its block. */
+    st = seek(index.entries, key, &same, &value, err);
+    if (!st && !handle(&value, &h))
+        st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
+    block_clear(&index);
+    if (!st)
+        st = block_at(from, h, &block, err);
+    if (st)
+        return st;
+    st = seek(block.entries, key, &same, &value, err);
+    if (!st)
+        st = same ? found(arg, value, err) : RT_NOT_FOUND;
+    block_clear(&block);
     return st;
 }
 

@@ -25,6 +25,23 @@ enum rt_status rt_sstable_read(struct rt_span file,
                                                       struct rt_span value, struct rt_error *err),
                                void *arg, struct rt_error *err);
 
+/* Where a table's bytes are: in memory, or behind a function that reads them. */
+struct rt_sstable_source {
+    uint64_t size;
+    const unsigned char *p; /* used when `read` is NULL */
+    enum rt_status (*read)(void *arg, uint64_t offset, void *dst, size_t n, struct rt_error *err);
+    void *arg;
+};
+
+/*
+ * Looks one key up, by reading the index and one block: `found` gets its value, good for the call
+ * only. NOT_FOUND, without a text in *err: no such key. Others as rt_sstable_read.
+ */
+enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_span key,
+                               enum rt_status (*found)(void *arg, struct rt_span value,
+                                                       struct rt_error *err),
+                               void *arg, struct rt_error *err);
+
 struct rt_sstable_writer {
     struct rt_bytes file;  /* what is finished; `failed` when memory or the limit is out */
     struct rt_bytes block; /* the data block in the making */

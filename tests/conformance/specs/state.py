@@ -1,6 +1,7 @@
 """Variables and checkpoints: kernels/cpu/{variables,gather_variable,scatter_variable,restore,save}.c"""
 
 import itertools
+import os
 import tempfile
 
 from spec import *
@@ -219,6 +220,31 @@ def sharded_filename(g, op):
 @spec("ShardedFilespec")
 def sharded_filespec(g, op):
     yield Case(np.array(b"/a/b", object), np.int32(12))
+
+
+@spec("Restore", "RestoreSlice")
+def first_format(g, op):
+    """Files of the first checkpoint format, which TensorFlow wrote (tests/goldens/checkpoint)."""
+    folder = os.path.join(os.path.dirname(__file__), "..", "..", "goldens", "checkpoint")
+
+    def build(tf, one, several, none, other):
+        raw = tf.raw_ops
+        part = "5 8 1,3:2,4"
+        return [[raw.Restore(file_pattern=one, tensor_name=name, dt=dt)] for name, dt in (
+                    ("f32", tf.float32), ("i64", tf.int64), ("str", tf.string), ("bool", tf.bool),
+                    ("empty", tf.float32), ("f32", tf.int32), ("nothing", tf.float32))] + [
+                [raw.Restore(file_pattern=several, tensor_name="w", dt=tf.float32)],
+                [raw.RestoreSlice(file_pattern=several, tensor_name="w", shape_and_slice=part, dt=tf.float32)],
+                [raw.RestoreSlice(file_pattern=several, tensor_name="w", shape_and_slice="5 9 -:-",
+                                  dt=tf.float32)],
+                [raw.RestoreSlice(file_pattern=one, tensor_name="f32", shape_and_slice="", dt=tf.float32)],
+                [raw.Restore(file_pattern=none, tensor_name="w", dt=tf.float32)],
+                [raw.Restore(file_pattern=other, tensor_name="w", dt=tf.float32)],
+                raw.RestoreV2(prefix=several, tensor_names=["w", "b"], shape_and_slices=[part, ""],
+                              dtypes=[tf.float32, tf.float32])]
+
+    yield Graph(build, *[np.array(os.path.join(folder, name).encode(), object)
+                         for name in ("v1-snappy", "v1-0000?-of-00002", "none", "make.py")])
 
 
 @spec("SaveV2", "RestoreV2", "MergeV2Checkpoints")

@@ -73,24 +73,31 @@ def table(entries, kind=0, restart_every=16, per_block=1 << 30):
     return out + footer.ljust(40, b"\0") + struct.pack("<Q", 0xdb4775248b80fb57)
 
 
-def entries_of(prefix):
-    reader = tf.train.load_checkpoint(prefix)
-    index = open(prefix + ".index", "rb").read()
-    out, key, at = [], b"", 0
-    while len(out) < len(reader.get_variable_to_dtype_map()) + 1:  # one block holds all
-        lengths = []
-        for _ in range(3):
-            value = shift = 0
-            while True:
-                byte = index[at]
-                at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
-                if byte < 128:
-                    break
-            lengths.append(value)
-        key = key[:lengths[0]] + index[at:at + lengths[1]]
-        at += lengths[1]
-        out.append((key, index[at:at + lengths[2]]))
-        at += lengths[2]
+def varints(data, at, n):
+    out = []
+    for _ in range(n):
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        out.append(value)
+    return out, at
+
+
+def entries_in(data):
+    """The entries of a table of one block that is not compressed."""
+    handles, _ = varints(data, len(data) - 48, 4)
+    lengths, at = varints(data, handles[2], 3)
+    (start, size), _ = varints(data, at + lengths[1], 2)
+    end = start + size - 4 * (struct.unpack("<I", data[start + size - 4:start + size])[0] + 1)
+    out, key, at = [], b"", start
+    while at < end:
+        (shared, own, n), at = varints(data, at, 3)
+        key = key[:shared] + data[at:at + own]
+        out.append((key, data[at + own:at + own + n]))
+        at += own + n
     return out
 
 
@@ -133,7 +140,7 @@ def write(name, index, data):
         print(name, "is refused by TensorFlow:", type(e).__name__, e)
 
 
-PLAIN, BYTES = entries_of("plain"), open("plain" + DATA, "rb").read()
+PLAIN, BYTES = entries_in(open("plain.index", "rb").read()), open("plain" + DATA, "rb").read()
 if __name__ == "__main__":
     assert table(PLAIN)[:250] == open("plain.index", "rb").read()[:250]
     write("snappy", table(PLAIN, kind=1, per_block=4), BYTES)

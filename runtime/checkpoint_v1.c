@@ -1,0 +1,452 @@
+#include "runtime/checkpoint_v1.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/unpack.h"
+#include "runtime/base/regular_file.h"
+#include "runtime/slice.h"
+#include "runtime/tensor_proto.h"
+#include "tensorflow/core/util/saved_tensor_slice.pb-c.h"
+
+typedef Tensorflow__SavedTensorSlices saved_slices;
+typedef Tensorflow__SavedSliceMeta slice_meta;
+
+enum {
+    MAX_FILES = 10000,
+    READER = 1, /* the version of readers that this is */
+    /* An element takes a byte of a table at least, and snappy makes of one byte at most 22. */
+    ELEMENTS_PER_BYTE = 22,
+};
+
+struct file {
+    int fd; /* -1: none, the source is the caller's */
+    struct rt_sstable_source source;
+    saved_slices *list;
+};
+
+struct rt_checkpoint_v1 {
+    char *pattern;
+    int n_files, room, n_tensors;
+    struct file *file;
+    uint64_t bytes; /* of all files */
+};
+
+/* ---- opening ---- */
+
+static enum rt_status read_file(void *arg, uint64_t offset, void *dst, size_t n,
+                                struct rt_error *err)
+{
+    const struct file *f = arg;
+
+    for (size_t done = 0; done < n;) {
+        ssize_t k = pread(f->fd, (char *)dst + done, n - done, (off_t)(offset + done));
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return rt_fail(err, RT_DATA_LOSS, "%s",
+                           k ? strerror(errno) : "it became shorter while it was read");
+        done += (size_t)k;
+    }
+    return RT_OK;
+}
+
+static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error *err)
+{
+    struct file *f = arg;
+
+    f->list = pb_unpack(&tensorflow__saved_tensor_slices__descriptor, value, "the list", err);
+    if (!f->list)
+        return pb_unpack_failed(err, RT_DATA_LOSS);
+    if (!f->list->meta)
+        return rt_fail(err, RT_DATA_LOSS, "it lists no tensors");
+    if (f->list->meta->versions && f->list->meta->versions->min_consumer > READER)
+        return rt_fail(err, RT_UNIMPLEMENTED, "needs a reader of version %d, this is %d",
+                       (int)f->list->meta->versions->min_consumer, READER);
+    return RT_OK;
+}
+
+static enum rt_status read_list(struct rt_checkpoint_v1 *c, struct file *f, struct rt_error *err)
+{
+    enum rt_status st = rt_sstable_find(&f->source, rt_span_of("", 0), keep_list, f, err);
+
+    if (st == RT_NOT_FOUND)
+        st = rt_fail(err, RT_DATA_LOSS, "it has no list of tensors");
+    if (!st && f->list->meta->n_tensor > (size_t)(INT32_MAX - c->n_tensors))
+        st = rt_fail(err, RT_DATA_LOSS, "too many tensors");
+    if (st)
+        return st;
+    c->n_tensors += (int)f->list->meta->n_tensor;
+    c->bytes += f->source.size;
+    return RT_OK;
+}
+
+/* A further file at the end of the list; its address changes with the next one. */
+static struct file *add_file(struct rt_checkpoint_v1 *c)
+{
+    if (c->n_files == c->room) {
+        int room = c->room ? c->room * 2 : 4;
+        struct file *more = realloc(c->file, (size_t)room * sizeof *more);
+        if (!more)
+            return NULL;
+        c->file = more;
+        c->room = room;
+    }
+    c->file[c->n_files] = (struct file){.fd = -1};
+    return &c->file[c->n_files++];
+}
+
+static enum rt_status open_file(struct rt_checkpoint_v1 *c, const char *path, struct rt_error *err)
+{
+    struct stat s;
+    struct file *f = add_file(c);
+    enum rt_status st =
+        f ? rt_open_regular(path, &f->fd, &s, err) : rt_fail_memory(err, "a checkpoint", sizeof *f);
+
+    if (!st) {
+        f->source =
+            (struct rt_sstable_source){.size = (uint64_t)s.st_size, .read = read_file, .arg = f};
+        st = read_list(c, f, err);
+    }
+    if (st)
+        rt_fail_prefix(err, "Unable to open table file %s: ", path);
+    return st;
+}
+
+static struct rt_checkpoint_v1 *checkpoint_new(const char *pattern)
+{
+    struct rt_checkpoint_v1 *c = calloc(1, sizeof *c);
+
+    if (c && !(c->pattern = strdup(pattern))) {
+        free(c);
+        c = NULL;
+    }
+    return c;
+}
+
+void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_files; i++) {
+        pb_free(c->file[i].list);
+        if (c->file[i].fd >= 0)
+            close(c->file[i].fd);
+    }
+    free(c->file);
+    free(c->pattern);
+    free(c);
+}
+
+/* Opens the files of a directory that match. Patterns of directories are not followed: a model
+ * could have whole file systems searched by them. */
+static enum rt_status open_matching(struct rt_checkpoint_v1 *c, const char *pattern,
+                                    struct rt_error *err)
+{
+    char path[4600], folder[4200] = ".";
+    const char *slash = strrchr(pattern, '/'), *last = slash ? slash + 1 : pattern;
+    struct dirent **names;
+    enum rt_status st = RT_OK;
+
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - pattern) + 1, pattern);
+    int n = scandir(folder, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        const char *name = names[i]->d_name;
+        if (!st && fnmatch(last, name, FNM_PERIOD) == 0) {
+            snprintf(path, sizeof path, "%s%s", slash ? folder : "", name);
+            st = c->n_files == MAX_FILES ? rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                                                   "%s: more than %d files", pattern, MAX_FILES)
+                                         : open_file(c, path, err);
+        }
+        free(names[i]);
+    }
+    if (n >= 0)
+        free(names);
+    return st;
+}
+
+enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
+                                     struct rt_error *err)
+{
+    struct rt_checkpoint_v1 *c;
+    enum rt_status st;
+
+    *out = NULL;
+    if (strlen(pattern) > 4000)
+        return rt_fail_errno(err, pattern, ENAMETOOLONG);
+    c = checkpoint_new(pattern);
+    if (!c)
+        return rt_fail_memory(err, "a checkpoint", sizeof *c);
+    if (strpbrk(pattern, "?*["))
+        st = open_matching(c, pattern, err);
+    else
+        st = access(pattern, F_OK) == 0 ? open_file(c, pattern, err) : RT_OK;
+    if (!st && !c->n_files)
+        st = rt_fail(err, RT_NOT_FOUND,
+                     "Unsuccessful TensorSliceReader constructor: Failed to find any matching "
+                     "files for %s",
+                     pattern);
+    /* The files do not move any more. */
+    for (int i = 0; i < c->n_files; i++)
+        c->file[i].source.arg = &c->file[i];
+    if (st)
+        rt_checkpoint_v1_close(c);
+    else
+        *out = c;
+    return st;
+}
+
+enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,
+                                     const struct rt_sstable_source *source, struct rt_error *err)
+{
+    struct rt_checkpoint_v1 *c = checkpoint_new(name);
+    struct file *f = c ? add_file(c) : NULL;
+    enum rt_status st = RT_OK;
+
+    *out = NULL;
+    if (f) {
+        f->source = *source;
+        st = read_list(c, f, err);
+    } else {
+        st = rt_fail_memory(err, "a checkpoint", sizeof *c);
+    }
+    if (st)
+        rt_checkpoint_v1_close(c);
+    else
+        *out = c;
+    return st;
+}
+
+int rt_checkpoint_v1_count(const struct rt_checkpoint_v1 *c)
+{
+    return c->n_tensors;
+}
+
+const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i)
+{
+    const struct file *f = c->file;
+
+    for (; (size_t)i >= f->list->meta->n_tensor; f++)
+        i -= (int)f->list->meta->n_tensor;
+    return f->list->meta->tensor[i]->name;
+}
+
+/* ---- a tensor ---- */
+
+static const slice_meta *find(const struct file *f, const char *name)
+{
+    const Tensorflow__SavedTensorSliceMeta *meta = f->list->meta;
+
+    for (size_t i = 0; i < meta->n_tensor; i++)
+        if (strcmp(meta->tensor[i]->name, name) == 0)
+            return meta->tensor[i];
+    return NULL;
+}
+
+struct wanted {
+    const char *name;
+    enum rt_dtype dtype;
+    int rank; /* of the whole tensor */
+    int64_t dim[RT_MAX_RANK];
+    struct rt_slice part; /* resolved */
+    struct rt_tensor *out;
+    int64_t found; /* elements of it that were stored */
+};
+
+/* What the list says of the tensor; all files that have it must say the same. */
+static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
+                               struct rt_error *err)
+{
+    const slice_meta *first = NULL;
+    bool is_ref;
+
+    for (int i = 0; i < c->n_files; i++) {
+        const slice_meta *m = find(&c->file[i], w->name);
+        int rank;
+        int64_t dim[RT_MAX_RANK], n;
+        if (!m)
+            continue;
+        enum rt_dtype dtype = rt_dtype_from_wire((int)m->type, &is_ref);
+        enum rt_status st = rt_shape_from_proto(m->shape, &rank, dim, err);
+        if (st)
+            return rt_fail_prefix(err, "tensor \"%s\": ", w->name);
+        n = rank < 0 ? -1 : rt_count(rank, dim);
+        if (n < 0 || (uint64_t)n / ELEMENTS_PER_BYTE > c->bytes)
+            return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
+                           w->name);
+        if (is_ref || !(rt_dtype_is_plain(dtype) || dtype == RT_STRING))
+            return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" has type %d", w->name,
+                           (int)m->type);
+        if (first && (dtype != w->dtype || rank != w->rank ||
+                      (rank && memcmp(dim, w->dim, (size_t)rank * sizeof *dim) != 0)))
+            return rt_fail(err, RT_DATA_LOSS,
+                           "tensor \"%s\" has different types or shapes in the files of %s",
+                           w->name, c->pattern);
+        first = m;
+        w->dtype = dtype;
+        w->rank = rank;
+        memcpy(w->dim, dim, sizeof dim);
+    }
+    return first ? RT_OK
+                 : rt_fail(err, RT_NOT_FOUND, "Tensor name \"%s\" not found in checkpoint files %s",
+                           w->name, c->pattern);
+}
+
+static enum rt_status choose_part(struct wanted *w, struct rt_span text, struct rt_error *err)
+{
+    char given[128], stored[128];
+    int rank = w->rank;
+    int64_t dim[RT_MAX_RANK];
+
+    w->part = (struct rt_slice){.rank = rank};
+    for (int i = 0; i < rank; i++)
+        w->part.length[i] = -1;
+    if (text.n) {
+        enum rt_status st = rt_slice_parse(text, &rank, dim, &w->part, err);
+        if (st)
+            return st;
+        if (rank != w->rank || (rank && memcmp(dim, w->dim, (size_t)rank * sizeof *dim) != 0))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Shape in shape_and_slice spec does not match the shape in the save "
+                           "file: %s, save file shape: %s",
+                           rt_shape_text(given, sizeof given, rank, dim),
+                           rt_shape_text(stored, sizeof stored, w->rank, w->dim));
+    }
+    rt_slice_resolve(&w->part, w->rank, w->dim);
+    return RT_OK;
+}
+
+struct piece {
+    struct wanted *w;
+    struct rt_slice part; /* resolved: the stored slice */
+};
+
+/* The stored slice becomes a tensor of one dimension; the message has its values alone. */
+static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *data,
+                             struct rt_tensor *out, struct rt_error *err)
+{
+    Tensorflow__TensorShapeProto__Dim dim;
+    Tensorflow__TensorShapeProto__Dim *dims[] = {&dim};
+    Tensorflow__TensorShapeProto shape = TENSORFLOW__TENSOR_SHAPE_PROTO__INIT, *was;
+    enum rt_status st;
+
+    tensorflow__tensor_shape_proto__dim__init(&dim);
+    dim.size = rt_count(p->part.rank, p->part.length);
+    shape.n_dim = 1;
+    shape.dim = dims;
+    was = data->tensor_shape;
+    data->tensor_shape = &shape;
+    data->dtype = (Tensorflow__DataType)p->w->dtype;
+    st = rt_tensor_from_proto(data, 0, out, NULL, err); /* 0: all values are there */
+    data->tensor_shape = was;
+    return st;
+}
+
+static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_error *err)
+{
+    struct piece *p = arg;
+    struct wanted *w = p->w;
+    struct rt_tensor t = {0};
+    saved_slices *s =
+        pb_unpack(&tensorflow__saved_tensor_slices__descriptor, value, "a slice", err);
+    enum rt_status st = RT_OK;
+
+    if (!s)
+        return pb_unpack_failed(err, RT_DATA_LOSS);
+    if (!s->data || !s->data->data)
+        st = rt_fail(err, RT_DATA_LOSS, "a slice without data");
+    else
+        st = decode(p, s->data->data, &t, err);
+    pb_free(s);
+    if (st)
+        return st;
+    if (w->dtype == RT_STRING) { /* the only slice, and the whole of it is wanted */
+        memcpy(t.dim, w->dim, sizeof t.dim);
+        t.rank = (int8_t)w->rank;
+        rt_tensor_clear(w->out);
+        *w->out = t;
+        w->found = rt_count(w->rank, w->dim);
+        return RT_OK;
+    }
+    w->found += rt_slice_copy(w->out->data, &w->part, t.data, &p->part, rt_dtype_size(w->dtype));
+    rt_tensor_clear(&t);
+    return RT_OK;
+}
+
+/* Adds what the slices of one file have of the wanted part. */
+static enum rt_status gather(const struct file *f, struct wanted *w, struct rt_error *err)
+{
+    const slice_meta *m = find(f, w->name);
+    enum rt_status st = RT_OK;
+
+    for (size_t i = 0; m && i < m->n_slice && !st; i++) {
+        struct piece p = {.w = w};
+        struct rt_slice stored;
+        struct rt_bytes key;
+        bool fits = rt_slice_from_proto(&stored, w->rank, m->slice[i]);
+        p.part = stored;
+        if (!fits || !rt_slice_resolve(&p.part, w->rank, w->dim))
+            return rt_fail(err, RT_DATA_LOSS, "slice %zu lies outside of the tensor", i);
+        if (!rt_slice_overlap(&p.part, &w->part))
+            continue;
+        if (w->dtype == RT_STRING &&
+            rt_count(p.part.rank, p.part.length) != rt_count(w->rank, w->dim))
+            return rt_fail(err, RT_UNIMPLEMENTED, "a tensor of strings in slices");
+        rt_bytes_init(&key, 1 << 21);
+        rt_slice_key(&key, rt_span_str(w->name), &stored);
+        st = key.failed
+                 ? rt_fail_memory(err, "a key", key.n)
+                 : rt_sstable_find(&f->source, rt_span_of(key.p, key.n), take_piece, &p, err);
+        rt_bytes_clear(&key);
+        if (st == RT_NOT_FOUND)
+            st = rt_fail(err, RT_DATA_LOSS, "slice %zu is listed, but not stored", i);
+    }
+    return st;
+}
+
+enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const char *name,
+                                       struct rt_span slice, enum rt_dtype want,
+                                       struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_tensor t = {0};
+    struct wanted w = {.name = name, .out = &t};
+    enum rt_status st;
+
+    *out = (struct rt_tensor){0};
+    st = describe(c, &w, err);
+    if (st)
+        return st;
+    if (want != RT_NO_DTYPE && want != w.dtype)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Expected to restore a tensor of type %s, got a tensor of type %s instead: "
+                       "tensor_name = %s",
+                       rt_dtype_name(want), rt_dtype_name(w.dtype), name);
+    st = choose_part(&w, slice, err);
+    if (!st && w.dtype == RT_STRING && rt_count(w.rank, w.part.length) != rt_count(w.rank, w.dim))
+        st = rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\": a part of strings", name);
+    if (!st)
+        st = rt_tensor_new(&t, NULL, w.dtype, w.rank, w.part.length, err);
+    if (st)
+        return st;
+    int64_t n = rt_tensor_count(&t);
+    if (n && w.dtype != RT_STRING)
+        memset(t.data, 0, rt_tensor_bytes(&t)); /* slices of a lying list may overlap */
+    for (int i = 0; i < c->n_files && n && !st; i++)
+        st = gather(&c->file[i], &w, err);
+    if (st)
+        rt_fail_prefix(err, "tensor \"%s\" in %s: ", name, c->pattern);
+    else if (w.found != n)
+        st = rt_fail(err, RT_INVALID_ARGUMENT,
+                     "Does not have sufficient slices for partitioned tensor %s to restore", name);
+    if (st)
+        rt_tensor_clear(&t);
+    else
+        *out = t;
+    return st;
+}
