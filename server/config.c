@@ -463,6 +463,13 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
+/* Of a path: there is nothing. Any other reason (EIO, ENOMEM) says nothing of what is there: a
+ * model that cannot be looked at now must not be taken for one that was removed, and unloaded. */
+static bool is_absence(int reason)
+{
+    return reason == ENOENT || reason == ENOTDIR || reason == ELOOP || reason == EACCES;
+}
+
 /* Hidden names are not models, nor are those that would break a line of the log. */
 static bool is_model_folder(const char *dir, const char *name)
 {
@@ -473,7 +480,7 @@ static bool is_model_folder(const char *dir, const char *name)
             return false;
     return name[0] != '.' && strcmp(name, "__pycache__") != 0 && strcmp(name, "lost+found") != 0 &&
            (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path &&
-           stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+           (stat(path, &s) == 0 ? S_ISDIR(s.st_mode) : !is_absence(errno));
 }
 
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
