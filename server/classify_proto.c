@@ -233,10 +233,8 @@ enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_te
     open_counted(&result, growth);
     open_counted(&message, growth);
     put_result(&result, s, fetches, n);
-    if (!result.failed)
-        srv_put_bytes(&message, 1, result.p, result.n);
+    srv_put_message(&message, 1, &result);
     srv_model_echo_put(&message, echo, 2);
-    message.failed |= result.failed;
     drop_counted(&result);
     return take(&message, out, n_out, err);
 }
@@ -252,13 +250,11 @@ enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
     open_counted(&message, growth);
     for (int i = 0; i < n_scorings && !message.failed; i++) {
         uint32_t number = s[i].api == SRV_CLASSIFY ? 2 : 3;
-        result.n = 0;
         put_result(&result, &s[i], fetches, n);
-        message.failed |= result.failed;
         srv_put_head(&message, 1,
                      srv_model_echo_size(&echo[i], 1) + srv_bytes_size(number, result.n));
         srv_model_echo_put(&message, &echo[i], 1);
-        srv_put_bytes(&message, number, result.p, result.n);
+        srv_put_message(&message, number, &result);
     }
     drop_counted(&result);
     return take(&message, out, n_out, err);

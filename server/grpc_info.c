@@ -50,29 +50,27 @@ static enum rt_status read_request(struct info_call *c, struct srv_model_spec *s
 
 static void put_shape(struct rt_bytes *out, struct rt_bytes *room, const struct rt_shape *shape)
 {
-    room->n = 0;
     if (shape->rank < 0)
         srv_put_int(room, 3, 1);
     for (int i = 0; i < shape->rank; i++) {
         struct rt_bytes dim;
         rt_bytes_init(&dim, 64);
         srv_put_int(&dim, 1, (uint64_t)shape->dim[i]);
-        srv_put_bytes(room, 2, dim.p, dim.n);
+        srv_put_message(room, 2, &dim);
         rt_bytes_clear(&dim);
     }
-    srv_put_bytes(out, 3, room->p, room->n);
+    srv_put_message(out, 3, room);
 }
 
 /* One entry of a map<string, message>. */
 static void put_entry(struct rt_bytes *out, uint32_t number, const char *key,
-                      const struct rt_bytes *value)
+                      struct rt_bytes *value)
 {
     struct rt_bytes entry;
     rt_bytes_init(&entry, value->limit);
     srv_put_bytes(&entry, 1, key, strlen(key));
-    srv_put_bytes(&entry, 2, value->p, value->n);
-    srv_put_bytes(out, number, entry.p, entry.n);
-    out->failed |= value->failed || entry.failed;
+    srv_put_message(&entry, 2, value);
+    srv_put_message(out, number, &entry);
     rt_bytes_clear(&entry);
 }
 
@@ -83,7 +81,6 @@ static void put_specs(struct rt_bytes *out, uint32_t number, const struct rt_ten
     rt_bytes_init(&info, out->limit);
     rt_bytes_init(&shape, out->limit);
     for (int i = 0; i < n; i++) {
-        info.n = 0;
         srv_put_text(&info, 1, specs[i].name);
         srv_put_int(&info, 2, specs[i].dtype);
         put_shape(&info, &shape, &specs[i].shape);
@@ -102,7 +99,6 @@ static void put_signature(struct rt_bytes *out, const struct rt_signature *sig)
     srv_put_text(out, 3, sig->method_name);
     for (int i = 0; i < sig->n_inputs; i++)
         if (sig->inputs[i].default_value) {
-            value.n = 0;
             srv_tensor_write(&value, sig->inputs[i].default_value);
             put_entry(out, 4, sig->inputs[i].alias, &value);
         }
@@ -121,16 +117,13 @@ static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
         const struct rt_signature *s = i < g->n_signatures ? &g->signatures[i] : g->init_signature;
         if (!s)
             break;
-        item.n = 0;
         put_signature(&item, s);
         put_entry(&map, 1, s->name, &item);
     }
     srv_model_echo_put(out, &(struct srv_model_echo){v->model, "", v->version}, 1);
-    item.n = 0;
     srv_put_text(&item, 1, type);
-    srv_put_bytes(&item, 2, map.p, map.n);
+    srv_put_message(&item, 2, &map);
     put_entry(out, 2, "signature_def", &item);
-    out->failed |= map.failed || item.failed;
     rt_bytes_clear(&map);
     rt_bytes_clear(&item);
 }
@@ -179,13 +172,12 @@ static enum rt_status write_status(struct info_call *c)
     rt_bytes_init(&one, 1 << 20);
     rt_bytes_init(&status, 1 << 20);
     for (int i = 0; i < n && !st; i++) {
-        one.n = status.n = 0;
         srv_put_int(&status, 1, (uint64_t)versions[i].code);
         srv_put_text(&status, 2, versions[i].message);
         srv_put_int(&one, 1, (uint64_t)versions[i].version);
         srv_put_int(&one, 2, (uint64_t)versions[i].state);
-        srv_put_bytes(&one, 3, status.p, status.n);
-        srv_put_bytes(&c->out, 1, one.p, one.n);
+        srv_put_message(&one, 3, &status);
+        srv_put_message(&c->out, 1, &one);
     }
     rt_bytes_clear(&one);
     rt_bytes_clear(&status);

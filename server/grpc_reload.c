@@ -98,12 +98,10 @@ static void write_answer(struct srv_server *server, const struct reload *r, stru
     rt_bytes_init(&one, 1 << 20);
     srv_put_bytes(out, 1, "", 0); /* status: OK */
     for (int i = 0; i < r->n_metrics; i++) {
-        one.n = 0;
         srv_put_bytes(&one, 1, r->metrics[i].name.p, r->metrics[i].name.n);
         put_increase(&one, (uint64_t)(now[i] - r->metrics[i].before));
-        srv_put_bytes(out, 2, one.p, one.n);
+        srv_put_message(out, 2, &one);
     }
-    out->failed |= one.failed;
     rt_bytes_clear(&one);
 }
 

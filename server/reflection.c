@@ -201,8 +201,8 @@ static void put_error(struct rt_bytes *out, enum rt_status code, const char *wha
         rt_bytes_add(&text, name.p, name.n < 1000 ? name.n : 1000);
     }
     srv_put_int(&e, 1, code);
-    srv_put_bytes(&e, 2, text.p, text.n);
-    srv_put_bytes(out, ERROR, e.p, e.n);
+    srv_put_message(&e, 2, &text);
+    srv_put_message(out, ERROR, &e);
     rt_bytes_clear(&e);
     rt_bytes_clear(&text);
 }
@@ -236,8 +236,7 @@ static enum rt_status put_files(struct rt_span set, struct rt_span first, struct
                 files[n++] = file;
         }
     }
-    srv_put_bytes(out, FILES, body.p, body.n);
-    out->failed |= body.failed;
+    srv_put_message(out, FILES, &body);
     rt_bytes_clear(&body);
     return RT_OK;
 }
@@ -259,12 +258,10 @@ static void put_services(const struct rt_span *services, int n, struct rt_bytes 
     rt_bytes_init(&list, out->limit);
     rt_bytes_init(&one, out->limit);
     for (int i = 0; i < n; i++) {
-        one.n = 0;
         srv_put_bytes(&one, 1, services[i].p, services[i].n);
-        srv_put_bytes(&list, 1, one.p, one.n);
+        srv_put_message(&list, 1, &one);
     }
-    srv_put_bytes(out, SERVICES, list.p, list.n);
-    out->failed |= list.failed || one.failed;
+    srv_put_message(out, SERVICES, &list);
     rt_bytes_clear(&list);
     rt_bytes_clear(&one);
 }
@@ -280,8 +277,7 @@ static void put_extensions(struct rt_span set, struct rt_span type, struct rt_by
     }
     rt_bytes_init(&body, out->limit);
     srv_put_bytes(&body, 1, type.p, type.n);
-    srv_put_bytes(out, EXTENSION_NUMBERS, body.p, body.n);
-    out->failed |= body.failed;
+    srv_put_message(out, EXTENSION_NUMBERS, &body);
     rt_bytes_clear(&body);
 }
 

@@ -128,13 +128,6 @@ static void put_named(struct rt_bytes *out, uint32_t number, const char *name,
 
 /* ---- writing: what was traced ---- */
 
-static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *message)
-{
-    srv_put_bytes(out, number, message->p, message->n);
-    out->failed |= message->failed;
-    message->n = 0;
-}
-
 /* A NodeOutput, with what its TensorDescription says of type and shape. */
 static void put_output(struct rt_bytes *out, struct rt_bytes room[3], int slot,
                        const struct rt_trace_output *o)
@@ -147,10 +140,10 @@ static void put_output(struct rt_bytes *out, struct rt_bytes room[3], int slot,
         srv_put_int(shape, 1, (uint64_t)dim);
     }
     srv_put_int(description, 1, o->dtype);
-    put_message(description, 2, shape);
+    srv_put_message(description, 2, shape);
     srv_put_int(output, 1, (uint64_t)slot);
-    put_message(output, 3, description);
-    put_message(out, 7, output);
+    srv_put_message(output, 3, description);
+    srv_put_message(out, 7, output);
 }
 
 static void device_name(struct rt_bytes *out, uint32_t number, int device)
@@ -186,7 +179,7 @@ static void put_node_stats(struct rt_bytes *out, struct rt_bytes room[4],
     srv_put_int(stats, 15, (uint64_t)ns);
     srv_put_int(stats, 16, (uint64_t)ns);
     srv_put_int(stats, 17, (uint64_t)n->start_ns);
-    put_message(out, 2, stats);
+    srv_put_message(out, 2, stats);
 }
 
 /* StepStats: per device, the nodes that ran there. */
@@ -209,9 +202,9 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
             put_node_stats(&device, room, n);
         }
         if (any)
-            put_message(&all, 1, &device);
+            srv_put_message(&all, 1, &device);
     }
-    put_message(out, 1, &all);
+    srv_put_message(out, 1, &all);
     for (int i = 0; i < 4; i++)
         rt_bytes_clear(&room[i]);
     rt_bytes_clear(&device);
@@ -232,9 +225,9 @@ static void put_graph(struct rt_bytes *out, const struct rt_trace *t)
         for (int k = 0; k < n->n_inputs; k++)
             srv_put_bytes(&node, 3, n->inputs[k], strlen(n->inputs[k]));
         device_name(&node, 4, n->device);
-        put_message(&graph, 1, &node);
+        srv_put_message(&graph, 1, &node);
     }
-    put_message(out, 3, &graph);
+    srv_put_message(out, 3, &graph);
     rt_bytes_clear(&node);
     rt_bytes_clear(&graph);
 }
@@ -266,7 +259,7 @@ enum rt_status srv_session_write(const struct srv_session_response *r, unsigned 
     if (r->trace && r->trace->wants_graph)
         put_graph(&metadata, r->trace);
     if (r->trace)
-        put_message(&message, 2, &metadata);
+        srv_put_message(&message, 2, &metadata);
     srv_model_echo_put(&message, &r->echo, 3);
     rt_bytes_clear(&metadata);
     bool failed = message.failed;

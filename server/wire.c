@@ -223,3 +223,11 @@ void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *bytes, siz
     srv_put_head(out, number, n);
     rt_bytes_add(out, bytes, n);
 }
+
+void srv_put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *message)
+{
+    srv_put_bytes(out, number, message->p, message->n);
+    out->failed |= message->failed;
+    out->no_memory |= message->no_memory;
+    message->n = 0;
+}

@@ -62,6 +62,9 @@ void srv_put_float(struct rt_bytes *out, uint32_t number, float v);  /* nothing 
 /* The tag and length alone: n bytes are to follow. */
 void srv_put_head(struct rt_bytes *out, uint32_t number, size_t n);
 void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
+/* A message that was written into bytes of its own, which are empty afterwards. Where these have
+ * failed, so has `out`. */
+void srv_put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *message);
 static inline void srv_put_text(struct rt_bytes *out, uint32_t number, const char *s)
 {
     if (*s)
