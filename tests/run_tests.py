@@ -14,7 +14,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # no single program may take longer
 FUZZ_TOTAL_S = 150  # over all fuzz targets of `test`, per core
-FAULT_S = 200
+FAULT_S = 200  # a sample of `./run fault`, over all its phases
+SOAK_S = 30
 FUZZ_OPS_S = 60
 START = time.monotonic()
 
@@ -186,17 +187,17 @@ def fuzz(tally, seconds=None, only=()):
             tally.add(target, 0 if status else 1, 1 if status else 0)
 
 
-def fault(tally):
-    """A sample of the faults of `./run fault`, over all its phases, on the sanitizers' build."""
-    say(f"faults, {FAULT_S} s")
-    status, output = run([sys.executable, "tests/fault/run.py", f"--seconds={FAULT_S}"])
+def by_script(tally, name, script, seconds):
+    """A program of tests/fault, whose last line counts, for so long."""
+    say(f"{name}, {seconds} s")
+    status, output = run([sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])
     last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
     passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
     if status and not failed:
         failed = 1
     if failed or not passed:
         print(output[-12000:])
-    tally.add("faults", passed, failed)
+    tally.add(name, passed, failed)
 
 
 def fuzz_ops(tally):
@@ -227,6 +228,7 @@ def main():
             unit(tally, "release")
             end_to_end(tally, "release", 1)
             end_to_end(tally, "release", 1, {"SLIPWAY_FLAGS": "--specialise=off"}, "node by node: ")
+            by_script(tally, "soak", "soak", SOAK_S)
         if not args.quick:
             container(tally)
             fuzz(tally, args.seconds)
@@ -237,7 +239,7 @@ def main():
                         fuzz_ops(tally)
                     end_to_end(tally, preset, 4, SANITIZER_ENV)
                     if preset == "asan":
-                        fault(tally)
+                        by_script(tally, "faults", "run", FAULT_S)
     say("done")
     for name in tally.names:
         print(f"failed: {name}")

@@ -161,15 +161,17 @@ class Clients:
         self.health = health_pb2_grpc.HealthStub(second)
         self.reflection = reflection_pb2_grpc.ServerReflectionStub(second)
         self.connections, self.watched = [], set()
-        asks = [self.rest_predict, self.rest_predict, self.rest_columns, self.rest_classify,
+        self.watch = self.health.Watch(health_pb2.HealthCheckRequest(service="coming"))
+        self.watcher = threading.Thread(target=self.take_health)
+        self.watcher.start()
+        self.all = [Client(self, ask) for ask in self.asks()]
+
+    def asks(self):
+        return [self.rest_predict, self.rest_predict, self.rest_columns, self.rest_classify,
                 self.rest_regress, self.rest_status, self.rest_metadata, self.rest_ready,
                 self.rest_metrics, self.predict, self.predict, self.predict_in_a_hurry,
                 self.classify, self.regress, self.multi_inference, self.session_run,
                 self.metadata, self.status, self.check_health, self.reload, self.reflect]
-        self.watch = self.health.Watch(health_pb2.HealthCheckRequest(service="coming"))
-        self.watcher = threading.Thread(target=self.take_health)
-        self.watcher.start()
-        self.all = [Client(self, ask) for ask in asks]
 
     def stop(self):
         self.over.set()
@@ -592,13 +594,13 @@ class Stress(Case):
             kb = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
         return len(os.listdir(folder + "fd")), len(os.listdir(folder + "task")), kb
 
-    def everything(self, rounds, dice):
-        clients = Clients(self.server)
+    def everything(self, rounds, dice, make_clients=Clients):
+        clients = make_clients(self.server)
         channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}",
                                         [("grpc.use_local_subchannel_pool", 1)])
         self.reload = model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest
         try:
-            for i in range(rounds):
+            for i in rounds:
                 self.round(i, dice)
                 if len(clients.seen.wrong) > 20:
                     break
@@ -617,10 +619,10 @@ class Stress(Case):
                     "--max_num_load_retries=0") as server:
             self.server = server
             # Once before it is measured: caches fill, arenas of threads are made.
-            self.everything(max(4, ROUNDS // 10), dice)
+            self.everything(range(max(4, ROUNDS // 10)), dice)
             time.sleep(0.5)
             files, threads, kb = self.resources()
-            clients = self.everything(ROUNDS, dice)
+            clients = self.everything(range(ROUNDS), dice)
             self.assertEqual(clients.seen.wrong[:20], [])
             self.assertEqual(list(clients.seen.missing()), [])
             self.assertIn(1, clients.watched)
