@@ -34,7 +34,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-extern char __executable_start; /* the linker's: addresses are told relative to it */
+extern char __executable_start, _end; /* the linker's: addresses are told relative to the first */
 
 static struct fault_control *control; /* NULL: nothing ever fails */
 static _Thread_local uintptr_t stack_low, stack_high;
@@ -83,7 +83,10 @@ static int stack_of(const uintptr_t *frame, uint64_t *out)
         uintptr_t at = (uintptr_t)frame;
         if (at < stack_low || at + 2 * sizeof *frame > stack_high || at % sizeof *frame)
             break;
-        out[n++] = frame[1] - (uintptr_t)&__executable_start;
+        /* Libraries lie elsewhere in every process, so their callers are left out. */
+        uintptr_t caller = frame[1] - (uintptr_t)&__executable_start;
+        if (caller < (uintptr_t)(&_end - &__executable_start))
+            out[n++] = caller;
         const uintptr_t *up = (const uintptr_t *)frame[0];
         if (up <= frame)
             break;
@@ -309,6 +312,17 @@ FAULT_WRAP(char *, fgets, char *p, int n, FILE *f)
         return NULL;
     }
     return __real_fgets(p, n, f);
+}
+
+FAULT_WRAP(ssize_t, getline, char **line, size_t *room, FILE *f)
+{
+    FAIL(FAULT_MEMORY, ENOMEM, -1);
+    if (is_file(fileno(f)) && FAILS(FAULT_READ)) {
+        f->_flags |= 0x20;
+        errno = EIO;
+        return -1;
+    }
+    return __real_getline(line, room, f);
 }
 
 FAULT_WRAP(int, stat, const char *path, struct stat *out)

@@ -13,7 +13,6 @@ import collections
 import importlib.util
 import os
 import random
-import signal
 import sys
 import tempfile
 import threading
@@ -71,12 +70,14 @@ class Report:
         self.failed.append((phase, what, where))
         print(f"FAILED {phase}: {what}\n  at {where}\n  {error}", flush=True)
 
+    def tell_phase(self, phase, seconds):
+        calls = {k: v for k, v in self.calls.get(phase, {}).items() if v}
+        of = ", ".join(f"{v} {k}" for k, v in calls.items())
+        seen = ", ".join(f"{v} {k[1]}" for k, v in sorted(self.outcomes.items()) if k[0] == phase)
+        print(f"  {phase}: {self.done[phase]} faults in {seconds:.0f} s, of calls: {of}; came: {seen}",
+              flush=True)
+
     def tell(self, seconds):
-        for phase, n in self.done.items():
-            calls = {k: v for k, v in self.calls.get(phase, {}).items() if v}
-            of = ", ".join(f"{v} {k}" for k, v in calls.items())
-            seen = ", ".join(f"{v} {k[1]}" for k, v in sorted(self.outcomes.items()) if k[0] == phase)
-            print(f"  {phase}: {n} faults, of calls: {of}; came: {seen}")
         total = sum(self.done.values())
         print(f"{total} faults in {seconds:.0f} s")
         print(f"{total - len(self.failed)} passed, {len(self.failed)} failed", flush=True)
@@ -226,18 +227,17 @@ class Campaign:
                 self.control.quiet()
                 served.repair()
                 served.probe()
-                self.report.outcomes[phase, "right"] += 1
+                self.report.outcomes[phase, "right" if self.control.fired()[0] else "not reached"] += 1
             else:
                 served.warm()
                 asked = threading.Thread(target=self.ask_and_forget, args=(served,))
                 asked.start()
-                if how:
-                    self.control.arm(**how)
-                served.server.process.send_signal(signal.SIGTERM)
+                self.control.arm(**how)
+                error = served.end()
                 asked.join()
-                self.report.outcomes[phase, "right"] += 1
-            error = served.end()
-            return error
+                self.report.outcomes[phase, "right" if self.control.fired()[0] else "not reached"] += 1
+                return error
+            return served.end()
         except Exception as error:  # pylint: disable=broad-except
             return f"{error!r} {served.server.log()[-2000:]}"
         finally:
@@ -301,12 +301,15 @@ class Campaign:
         end = time.monotonic() + self.args.seconds if self.args.seconds else float("inf")
         for i, phase in enumerate(phases):
             request = PHASES[phase][1]
+            if len(self.report.failed) > self.args.failures:
+                break
             now = time.monotonic()
             until = now + (end - now) / (len(phases) - i)
             if request is None:
                 self.run_processes(phase, until)
-                continue
-            self.run_phase(phase, request, until)
+            else:
+                self.run_phase(phase, request, until)
+            self.report.tell_phase(phase, time.monotonic() - now)
 
 
 SHORT = 2

@@ -24,13 +24,14 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
                                      session_service_pb2, session_service_pb2_grpc)
 from test_stress import CLASSIFY, REGRESS, write_model
 
-WAIT = 10 * SLOW
+WAIT = 5 * SLOW
 # What a server may say for want of memory, descriptors or a disk, and nothing else.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
 LOAD_CODES = REFUSALS + ("ABORTED",)  # that a load may fail with, and is tried again
 REST_REFUSALS = {429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
-BATCHING = "max_batch_size { value: 8 } batch_timeout_micros { value: 2000 } " \
-    "num_batch_threads { value: 2 } max_enqueued_batches { value: 100 }"
+BATCHING = "max_batch_size { value: 64 } batch_timeout_micros { value: 2000 } " \
+    "num_batch_threads { value: 2 } max_enqueued_batches { value: 100 } " \
+    "enable_large_batch_splitting { value: true } max_execution_batch_size { value: 8 }"
 
 
 class Wrong(AssertionError):
@@ -100,14 +101,15 @@ class Served:
         self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
 
     def end(self):
-        """What went wrong at the end of its life, or None."""
+        """SIGTERM; what went wrong at the end of its life, or None."""
         for watch in self.watches:
             watch.cancel()
-        self.channel.close()
         try:
             status = self.server.stop(40)
         except AssertionError as late:
             return str(late)[-3000:]
+        finally:
+            self.channel.close()
         log = self.server.log()
         at = log.find("ERROR: ")
         at = at if at >= 0 else log.find("runtime error:")
