@@ -456,7 +456,10 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     pthread_t limit;
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
+    if (!limited)
+        alarm(STOP_LIMIT_MS / 1000); /* less gentle: the signal kills, but the end has a limit */
     stop_parts(s);
+    alarm(0);
     if (limited) {
         eventfd_write(stopped, 1);
         pthread_join(limit, NULL);
