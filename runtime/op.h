@@ -109,10 +109,12 @@ struct rt_op {
     /*
      * Ops that make the handle of a session's resource (VarHandleOp, HashTableV2, VariableV2):
      * the plan asks once per key (slot_kind, container, shared_name or node name) and folds the
-     * handle to a constant. They have no kernel. `make` returns an object of the caller's.
+     * handle to a constant. They have no kernel. `make` returns an object of the caller's; `in`:
+     * the node's inputs, which have to be constants, loaded.
      */
     const char *slot_kind;
-    enum rt_status (*make)(const struct rt_node *n, struct rt_object **out, struct rt_error *err);
+    enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
+                           struct rt_object **out, struct rt_error *err);
     /* infer also reads the value of the last input, whatever its index (ConcatV2's axis). */
     bool shape_in_last;
     /* Output 0 always is input 0's bytes under another shape that infer knows from exact inputs

@@ -476,9 +476,11 @@ struct rt_pool *rt_session_pool(struct rt_session *s);
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
 void rt_callable_free(struct rt_callable *c); /* with its session */
 
-/* The resource of a handle-making node, made on first use; *out gets a reference. */
+/* The resource of a handle-making node, made on first use from its inputs; *out gets a reference.
+ */
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
-                               struct rt_object **out, struct rt_error *err);
+                               const struct rt_tensor *in, struct rt_object **out,
+                               struct rt_error *err);
 
 /* As rt_callable_is_rowwise. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,

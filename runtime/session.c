@@ -104,7 +104,8 @@ static void frozen_was_written(void *arg)
 }
 
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
-                               struct rt_object **out, struct rt_error *err)
+                               const struct rt_tensor *in, struct rt_object **out,
+                               struct rt_error *err)
 {
     const struct rt_attr *container = rt_attr(n, "container");
     const struct rt_attr *shared = rt_attr(n, "shared_name");
@@ -125,7 +126,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
     rt_mutex_lock(&s->mu);
     struct rt_object *o = rt_map_getn(&s->slots, key, key_len);
     if (!o) {
-        st = n->op->make(n, &o, err);
+        st = n->op->make(n, in, &o, err);
         if (!st && !rt_map_putn(&s->slots, key, key_len, o)) {
             rt_object_unref(o);
             st = rt_fail_memory(err, n->name, key_len);

@@ -1,49 +1,23 @@
-/*
- * Look-up tables: resources of a session that map keys to values.
- *
- * A table that is filled once (HashTable) never changes afterwards, so it is read without its
- * lock; a mutable one is read and written under it.
- */
+/* Look-up tables and the ops on them, but for those that fill a HashTable. */
+#include "kernels/cpu/table.h"
+
 #include "kernels/cpu/hash_set.h"
 #include "kernels/cpu/list.h"
-#include "kernels/cpu/parse.h"
-#include "kernels/entry.h"
-#include "runtime/base/bytes.h"
-#include "runtime/base/regular_file.h"
-#include "runtime/base/thread.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TABLE_MAX = 1 << 28 };
-
-struct table {
-    struct rt_object o;
-    enum rt_dtype key_type, value_type;
-    struct rt_shape value_shape; /* of one value: a scalar but for ...OfTensors */
-    int64_t n_value;             /* elements of one value */
-    bool is_mutable;
-    atomic_bool filled; /* not mutable: set once, after the last write */
-    struct rt_mutex mu;
-    /* guarded by mu (see above) */
-    int64_t n, room, n_live, n_slots;
-    char *keys, *values;
-    bool *live;
-    int64_t *slot; /* item + 1; 0: free */
-};
-
-static void drop(enum rt_dtype dtype, void *p, int64_t n)
+void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n)
 {
     if (dtype == RT_STRING)
         for (int64_t i = 0; i < n; i++)
             rt_str_clear((struct rt_str *)p + i);
 }
 
-static void table_empty(struct table *t)
+void kn_table_clear(struct kn_table *t)
 {
-    drop(t->key_type, t->keys, t->n);
-    drop(t->value_type, t->values, t->n * t->n_value);
+    kn_table_drop(t->key_type, t->keys, t->n * t->n_key);
+    kn_table_drop(t->value_type, t->values, t->n * t->n_value);
     free(t->keys);
     free(t->values);
     free(t->live);
@@ -56,19 +30,23 @@ static void table_empty(struct table *t)
 
 static void table_free(struct rt_object *o)
 {
-    struct table *t = (struct table *)o;
+    struct kn_table *t = (struct kn_table *)o;
 
-    table_empty(t);
+    kn_table_clear(t);
+    kn_table_drop(t->key_type, t->dense.empty, t->dense.empty ? t->n_key : 0);
+    kn_table_drop(t->key_type, t->dense.deleted, t->dense.deleted ? t->n_key : 0);
+    free(t->dense.empty);
+    free(t->dense.deleted);
     rt_mutex_clear(&t->mu);
     free(t);
 }
 
 static const struct rt_object_type table_type = {"hash table", table_free};
 
-static enum rt_status make(const struct rt_node *n, bool is_mutable, struct rt_object **out,
-                           struct rt_error *err)
+enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_table **out,
+                            struct rt_error *err)
 {
-    struct table *t = calloc(1, sizeof *t);
+    struct kn_table *t = calloc(1, sizeof *t);
 
     if (!t)
         return rt_fail_memory(err, n->name, sizeof *t);
@@ -77,6 +55,7 @@ static enum rt_status make(const struct rt_node *n, bool is_mutable, struct rt_o
     t->key_type = rt_attr_dtype(n, "key_dtype");
     t->value_type = rt_attr_dtype(n, "value_dtype");
     t->is_mutable = is_mutable;
+    t->n_key = 1;
     if (rt_attr(n, "value_shape"))
         t->value_shape = *rt_attr_shape(n, "value_shape");
     t->n_value = t->value_shape.rank < 0 ? -1 : kn_shape_total(&t->value_shape);
@@ -90,20 +69,44 @@ static enum rt_status make(const struct rt_node *n, bool is_mutable, struct rt_o
     if (st)
         rt_object_unref(&t->o);
     else
+        *out = t;
+    return st;
+}
+
+static enum rt_status make_object(const struct rt_node *n, bool is_mutable, struct rt_object **out,
+                                  struct rt_error *err)
+{
+    struct kn_table *t = NULL;
+    const enum rt_status st = kn_table_new(n, is_mutable, &t, err);
+
+    if (!st)
         *out = &t->o;
     return st;
 }
 
-static enum rt_status make_fixed(const struct rt_node *n, struct rt_object **out,
-                                 struct rt_error *err)
+static enum rt_status make_fixed(const struct rt_node *n, const struct rt_tensor *in,
+                                 struct rt_object **out, struct rt_error *err)
 {
-    return make(n, false, out, err);
+    (void)in;
+    return make_object(n, false, out, err);
 }
 
-static enum rt_status make_mutable(const struct rt_node *n, struct rt_object **out,
-                                   struct rt_error *err)
+static enum rt_status make_mutable(const struct rt_node *n, const struct rt_tensor *in,
+                                   struct rt_object **out, struct rt_error *err)
 {
-    return make(n, true, out, err);
+    (void)in;
+    return make_object(n, true, out, err);
+}
+
+static enum rt_status make_of_tensors(const struct rt_node *n, const struct rt_tensor *in,
+                                      struct rt_object **out, struct rt_error *err)
+{
+    const struct rt_shape *shape = rt_attr_shape(n, "value_shape");
+
+    if (shape->rank >= 0 && shape->rank != 1)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Default value must be a vector, got shape %s",
+                       KN_TEXT(shape));
+    return make_mutable(n, in, out, err);
 }
 
 #define TABLE(symbol, op_, kind_, make_)                                                           \
@@ -115,42 +118,64 @@ TABLE(hash_table_v2, "HashTableV2", "hash table", make_fixed)
 TABLE(mutable_hash_table, "MutableHashTable", "mutable hash table", make_mutable)
 TABLE(mutable_hash_table_v2, "MutableHashTableV2", "mutable hash table", make_mutable)
 TABLE(mutable_hash_table_of_tensors, "MutableHashTableOfTensors", "mutable hash table of tensors",
-      make_mutable)
+      make_of_tensors)
 TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
-      "mutable hash table of tensors", make_mutable)
-
-/* Its inputs, the keys that mark empty and deleted buckets, matter to TensorFlow's layout only. */
-TABLE(mutable_dense_hash_table_v2, "MutableDenseHashTableV2", "mutable dense hash table",
-      make_mutable)
+      "mutable hash table of tensors", make_of_tensors)
 
 /* ---- items ---- */
 
-static const void *key_at(const struct table *t, int64_t i)
+static size_t key_bytes(const struct kn_table *t)
 {
-    return t->keys + (size_t)i * rt_dtype_size(t->key_type);
+    return (size_t)t->n_key * rt_dtype_size(t->key_type);
 }
 
-static size_t value_bytes(const struct table *t)
+const void *kn_table_key(const struct kn_table *t, int64_t i)
+{
+    return t->keys + (size_t)i * key_bytes(t);
+}
+
+static size_t value_bytes(const struct kn_table *t)
 {
     return (size_t)t->n_value * rt_dtype_size(t->value_type);
 }
 
-static void *value_at(const struct table *t, int64_t i)
+void *kn_table_value(const struct kn_table *t, int64_t item)
 {
-    return t->values + (size_t)i * value_bytes(t);
+    return t->values + (size_t)item * value_bytes(t);
+}
+
+bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b)
+{
+    const size_t each = rt_dtype_size(t->key_type);
+    const char *x = a, *y = b;
+
+    for (int64_t k = 0; k < t->n_key; k++)
+        if (!kn_same_element(t->key_type, x + (size_t)k * each, y + (size_t)k * each))
+            return false;
+    return true;
+}
+
+static uint64_t hash_key(const struct kn_table *t, const void *key)
+{
+    const char *p = key;
+    uint64_t hash = 0;
+
+    for (int64_t k = 0; k < t->n_key; k++)
+        hash = hash * 31 + kn_hash_element(t->key_type, p + (size_t)k * rt_dtype_size(t->key_type));
+    return hash;
 }
 
 /* The slot of `key`: one that holds it, or the free one where it belongs. */
-static int64_t slot_of(const struct table *t, const void *key)
+static int64_t slot_of(const struct kn_table *t, const void *key)
 {
-    int64_t s = (int64_t)(kn_hash_element(t->key_type, key) & (uint64_t)(t->n_slots - 1));
+    int64_t s = (int64_t)(hash_key(t, key) & (uint64_t)(t->n_slots - 1));
 
-    while (t->slot[s] && !kn_same_element(t->key_type, key_at(t, t->slot[s] - 1), key))
+    while (t->slot[s] && !kn_table_same_key(t, kn_table_key(t, t->slot[s] - 1), key))
         s = (s + 1) & (t->n_slots - 1);
     return s;
 }
 
-static int64_t find(const struct table *t, const void *key) /* item or -1 */
+static int64_t find(const struct kn_table *t, const void *key) /* item or -1 */
 {
     if (t->n_live == 0)
         return -1;
@@ -169,13 +194,44 @@ static bool grow(void **p, int64_t room, int64_t more, size_t each)
     return true;
 }
 
-static enum rt_status reserve(struct table *t, int64_t n, struct rt_error *err)
+/* Items that were removed keep their place until there is no room left: then they go if they are
+ * the most, so that a table whose keys come and go does not grow. */
+static void compact(struct kn_table *t)
 {
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        char *key = t->keys + (size_t)i * key_bytes(t);
+        if (!t->live[i]) {
+            kn_table_drop(t->key_type, key, t->n_key);
+            continue;
+        }
+        if (i != n) {
+            memcpy(t->keys + (size_t)n * key_bytes(t), key, key_bytes(t));
+            memcpy(kn_table_value(t, n), kn_table_value(t, i), value_bytes(t));
+        }
+        t->live[n++] = true;
+    }
+    memset(t->keys + (size_t)n * key_bytes(t), 0, (size_t)(t->n - n) * key_bytes(t));
+    memset(kn_table_value(t, n), 0, (size_t)(t->n - n) * value_bytes(t));
+    memset(t->live + n, 0, (size_t)(t->n - n) * sizeof *t->live);
+    t->n = n;
+    memset(t->slot, 0, (size_t)t->n_slots * sizeof *t->slot);
+    for (int64_t i = 0; i < n; i++)
+        t->slot[slot_of(t, kn_table_key(t, i))] = i + 1;
+}
+
+static enum rt_status reserve(struct kn_table *t, struct rt_error *err)
+{
+    if (t->n == t->room && t->n > 2 * t->n_live)
+        compact(t);
+    const int64_t n = t->n + 1;
     if (n > t->room) {
         const int64_t room = n > 2 * t->room ? n : 2 * t->room;
         void *k = t->keys, *v = t->values, *l = t->live;
-        bool ok = room <= TABLE_MAX && (t->n_value == 0 || room <= INT64_MAX / 64 / t->n_value);
-        ok = ok && grow(&k, t->room, room, rt_dtype_size(t->key_type));
+        bool ok = room <= KN_TABLE_MAX && room <= INT64_MAX / 64 / t->n_key &&
+                  (t->n_value == 0 || room <= INT64_MAX / 64 / t->n_value);
+        ok = ok && grow(&k, t->room, room, key_bytes(t));
         t->keys = k;
         ok = ok && grow(&v, t->room, room, value_bytes(t));
         t->values = v;
@@ -194,16 +250,16 @@ static enum rt_status reserve(struct table *t, int64_t n, struct rt_error *err)
         t->slot = slot;
         t->n_slots = n_slots;
         for (int64_t i = 0; i < t->n; i++)
-            t->slot[slot_of(t, key_at(t, i))] = i + 1;
+            t->slot[slot_of(t, kn_table_key(t, i))] = i + 1;
     }
     return RT_OK;
 }
 
 /* Adds or replaces. *was: the item was there; then, unless `replace`, nothing changes. */
-static enum rt_status put(struct table *t, const void *key, const void *value, bool replace,
-                          int64_t *item, bool *was, struct rt_error *err)
+enum rt_status kn_table_put(struct kn_table *t, const void *key, const void *value, bool replace,
+                            int64_t *item, bool *was, struct rt_error *err)
 {
-    enum rt_status st = reserve(t, t->n + 1, err);
+    enum rt_status st = reserve(t, err);
 
     if (st)
         return st;
@@ -212,8 +268,7 @@ static enum rt_status put(struct table *t, const void *key, const void *value, b
     *was = i >= 0 && t->live[i];
     if (i < 0) {
         i = t->n;
-        void *k = t->keys + (size_t)i * rt_dtype_size(t->key_type);
-        if ((st = kn_copy(t->key_type, k, key, 1, err)))
+        if ((st = kn_copy(t->key_type, t->keys + (size_t)i * key_bytes(t), key, t->n_key, err)))
             return st;
         t->n++;
         t->slot[s] = i + 1;
@@ -223,28 +278,28 @@ static enum rt_status put(struct table *t, const void *key, const void *value, b
         return RT_OK;
     t->n_live += !*was;
     t->live[i] = true;
-    return kn_copy(t->value_type, value_at(t, i), value, t->n_value, err);
+    return kn_copy(t->value_type, kn_table_value(t, i), value, t->n_value, err);
 }
 
 /* ---- what the ops begin with ---- */
 
-static struct table *table_of(struct rt_run *r)
+struct kn_table *kn_table_of(struct rt_run *r)
 {
     struct rt_object *o = rt_tensor_count(&r->in[0]) == 1 ? rt_tensor_handle(&r->in[0]) : NULL;
 
     if (o && o->type == &table_type)
-        return (struct table *)o;
+        return (struct kn_table *)o;
     rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: the handle is not one of a table",
             r->node->schema->name);
     return NULL;
 }
 
-static void lock(struct table *t) RT_NO_ANALYSIS
+void kn_table_lock(struct kn_table *t) RT_NO_ANALYSIS
 {
     rt_mutex_lock(&t->mu);
 }
 
-static enum rt_status unlock(struct table *t, enum rt_status st) RT_NO_ANALYSIS
+enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st) RT_NO_ANALYSIS
 {
     rt_mutex_unlock(&t->mu);
     return st;
@@ -267,7 +322,7 @@ static const char *types_text(char *room, size_t n, const struct rt_run *r, cons
 }
 
 /* The node's types are the table's: keys at input 1, values at the rest and at outputs. */
-static enum rt_status check_types(struct rt_run *r, const struct table *t)
+enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t)
 {
     uint8_t in[4] = {0, (uint8_t)t->key_type, (uint8_t)t->value_type};
     const uint8_t out = (uint8_t)t->value_type;
@@ -285,74 +340,99 @@ static enum rt_status check_types(struct rt_run *r, const struct table *t)
                    types_text(want, sizeof want, r, in, &out));
 }
 
-/* Input k holds one value per key of input 1. */
-static enum rt_status check_pair(struct rt_run *r, const struct table *t, int k)
+/* How many keys input 1 holds, and the shape of one value for each. */
+static enum rt_status keys_of(struct rt_run *r, const struct kn_table *t, int64_t *n,
+                              struct rt_shape *values)
 {
-    struct rt_shape want;
-    enum rt_status st = check_types(r, t);
+    const struct rt_tensor *keys = &r->in[1];
+    enum rt_status st = kn_table_types(r, t);
 
     if (st)
         return st;
-    kn_shape_get(&r->in[1], &want);
-    for (int i = 0; i < t->value_shape.rank && want.rank < RT_MAX_RANK; i++)
-        want.dim[want.rank++] = t->value_shape.dim[i];
-    struct rt_shape have;
-    kn_shape_get(&r->in[k], &have);
-    if (have.rank != want.rank || !kn_partial_fits(&have, &want))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected shape %s for value, got %s",
-                       KN_TEXT(&want), KN_TEXT(&have));
+    kn_shape_get(keys, values);
+    if (t->key_shape.rank) {
+        if (keys->rank != 2 || keys->dim[1] != t->n_key)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected key shape [%lld,%lld] got %s",
+                           (long long)(keys->rank ? keys->dim[0] : 1), (long long)t->n_key,
+                           KN_TEXT(keys));
+        values->rank = 1;
+    } else if (t->is_dense && keys->rank && rt_tensor_count(keys) != keys->dim[0]) {
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected key shape [%lld] got %s",
+                       (long long)keys->dim[0], KN_TEXT(keys));
+    }
+    *n = kn_shape_total(values);
+    if (values->rank + t->value_shape.rank > RT_MAX_RANK)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
+                       r->node->schema->name, RT_MAX_RANK);
+    for (int i = 0; i < t->value_shape.rank; i++)
+        values->dim[values->rank++] = t->value_shape.dim[i];
     return RT_OK;
+}
+
+static bool has_shape(const struct rt_tensor *t, const struct rt_shape *s)
+{
+    struct rt_shape have;
+
+    kn_shape_get(t, &have);
+    return have.rank == s->rank && kn_partial_fits(&have, s);
 }
 
 /* ---- reading ---- */
 
 static enum rt_status find_run(struct rt_run *r)
 {
-    struct table *t = table_of(r);
+    struct kn_table *t = kn_table_of(r);
     const struct rt_tensor *keys = &r->in[1], *other = &r->in[2];
-    int64_t dim[RT_MAX_RANK];
-    int rank = keys->rank;
+    struct rt_shape out;
+    int64_t n = 0;
 
     if (!t)
         return r->err->code;
-    enum rt_status st = check_types(r, t);
+    enum rt_status st = keys_of(r, t, &n, &out);
     if (st)
         return st;
-    const bool each = rt_tensor_count(other) != t->n_value; /* a default per key */
-    if (rank + t->value_shape.rank > RT_MAX_RANK)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
-                       r->node->schema->name, RT_MAX_RANK);
-    memcpy(dim, keys->dim, (size_t)rank * sizeof dim[0]);
-    for (int i = 0; i < t->value_shape.rank; i++)
-        dim[rank++] = t->value_shape.dim[i];
-    const int64_t n = rt_tensor_count(keys);
-    if (each && (!t->is_mutable || rt_tensor_count(other) != n * t->n_value))
-        return rt_fail(
-            r->err, RT_INVALID_ARGUMENT, "Expected shape %s or %s for default value, got %s",
-            KN_TEXT(&t->value_shape),
-            rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, rank, dim), KN_TEXT(other));
+    if (!has_shape(other, &t->value_shape) && !has_shape(other, &out))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Expected shape %s or %s for default value, got %s",
+                       KN_TEXT(&t->value_shape), KN_TEXT(&out), KN_TEXT(other));
+    /* A default for each key is taken for that by some tables only; the others take the first. */
+    const bool each = t->is_mutable && !t->is_dense && !has_shape(other, &t->value_shape);
     if (!t->is_mutable && !atomic_load_explicit(&t->filled, memory_order_acquire))
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "Table not initialized.");
-    if (!kn_out(r, 0, rank, dim))
+    if (!kn_out(r, 0, out.rank, out.dim))
         return r->err->code;
     if (t->is_mutable)
-        lock(t);
+        kn_table_lock(t);
     for (int64_t i = 0; i < n && !st; i++) {
-        const int64_t at = find(t, kn_at(keys, i));
-        const void *v = at >= 0 ? value_at(t, at) : kn_at(other, each ? i * t->n_value : 0);
+        const void *key = kn_at(keys, i * t->n_key);
+        if ((st = kn_dense_check_key(t, key, r->err)))
+            break;
+        const int64_t at = find(t, key);
+        const void *v = at >= 0 ? kn_table_value(t, at) : kn_at(other, each ? i * t->n_value : 0);
         st = kn_copy(t->value_type, kn_at_mut(&r->out[0], i * t->n_value), v, t->n_value, r->err);
     }
-    return t->is_mutable ? unlock(t, st) : st;
+    return t->is_mutable ? kn_table_unlock(t, st) : st;
 }
 
-/* A scalar default means scalar values, as all tables but ...OfTensors have. */
+/* Which shapes keys and values have is known by the table alone, so infer reads the handle. */
 static enum rt_status find_infer(struct rt_infer *x)
 {
-    const struct rt_shape *d = &x->in[2].shape, *k = &x->in[1].shape;
+    const struct rt_tensor *handle = x->in[0].value;
+    const struct rt_object *o =
+        handle && rt_tensor_count(handle) == 1 && handle->data ? rt_tensor_handle(handle) : NULL;
+    const struct rt_shape *k = &x->in[1].shape;
 
-    if (!kn_shape_known(d) || !kn_shape_known(k) || d->rank != 0)
+    if (!o || o->type != &table_type || !kn_shape_known(k))
         return RT_OK;
-    x->out[0].shape = *k;
+    const struct kn_table *t = (const struct kn_table *)o;
+    struct rt_shape out = *k;
+    if (k->rank < t->key_shape.rank ||
+        k->rank - t->key_shape.rank + t->value_shape.rank > RT_MAX_RANK)
+        return RT_OK;
+    out.rank = k->rank - t->key_shape.rank;
+    for (int i = 0; i < t->value_shape.rank; i++)
+        out.dim[out.rank++] = t->value_shape.dim[i];
+    x->out[0].shape = out;
     return RT_OK;
 }
 
@@ -364,7 +444,11 @@ static void find_rows(struct rt_rows *r)
 
 #define FIND(symbol, op_)                                                                          \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = (op_), .effect = RT_READS, .infer = find_infer, .rows = find_rows},         \
+        .op = {.name = (op_),                                                                      \
+               .effect = RT_READS,                                                                 \
+               .shape_in = 1,                                                                      \
+               .infer = find_infer,                                                                \
+               .rows = find_rows},                                                                 \
         .kernels = KN_CPU(op_, "lookup_table_find", 0, NULL, find_run),                            \
     };
 FIND(lookup_table_find, "LookupTableFind")
@@ -372,14 +456,14 @@ FIND(lookup_table_find_v2, "LookupTableFindV2")
 
 static enum rt_status size_run(struct rt_run *r)
 {
-    struct table *t = table_of(r);
+    struct kn_table *t = kn_table_of(r);
     int64_t *o = t ? kn_out(r, 0, 0, NULL) : NULL;
 
     if (!o)
         return r->err->code;
-    lock(t);
+    kn_table_lock(t);
     *o = t->is_mutable || atomic_load(&t->filled) ? t->n_live : 0;
-    return unlock(t, RT_OK);
+    return kn_table_unlock(t, RT_OK);
 }
 
 #define SIZE(symbol, op_)                                                                          \
@@ -392,14 +476,14 @@ SIZE(lookup_table_size_v2, "LookupTableSizeV2")
 
 static enum rt_status export_run(struct rt_run *r)
 {
-    struct table *t = table_of(r);
+    struct kn_table *t = kn_table_of(r);
     int64_t dim[RT_MAX_RANK], at = 0;
 
     if (!t)
         return r->err->code;
     if (!t->is_mutable && !atomic_load(&t->filled))
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "Table not initialized.");
-    lock(t);
+    kn_table_lock(t);
     enum rt_status st = RT_OK;
     dim[0] = t->n_live;
     memcpy(dim + 1, t->value_shape.dim, (size_t)t->value_shape.rank * sizeof dim[0]);
@@ -407,18 +491,20 @@ static enum rt_status export_run(struct rt_run *r)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: the table is from %s to %s",
                      r->node->schema->name, rt_dtype_name(t->key_type),
                      rt_dtype_name(t->value_type));
+    else if (t->is_dense)
+        return kn_table_unlock(t, kn_dense_export(r, t));
     else if (!rt_out(r, 0, 1, dim) || !rt_out(r, 1, 1 + t->value_shape.rank, dim))
         st = r->err->code;
     for (int64_t i = 0; i < t->n && !st; i++) {
         if (!t->live[i])
             continue;
-        st = kn_copy(t->key_type, kn_at_mut(&r->out[0], at), key_at(t, i), 1, r->err);
+        st = kn_copy(t->key_type, kn_at_mut(&r->out[0], at), kn_table_key(t, i), 1, r->err);
         if (!st)
-            st = kn_copy(t->value_type, kn_at_mut(&r->out[1], at * t->n_value), value_at(t, i),
-                         t->n_value, r->err);
+            st = kn_copy(t->value_type, kn_at_mut(&r->out[1], at * t->n_value),
+                         kn_table_value(t, i), t->n_value, r->err);
         at++;
     }
-    return unlock(t, st);
+    return kn_table_unlock(t, st);
 }
 
 #define EXPORT(symbol, op_)                                                                        \
@@ -431,7 +517,7 @@ EXPORT(lookup_table_export_v2, "LookupTableExportV2")
 
 /* ---- writing ---- */
 
-static enum rt_status refuse_fixed(struct rt_run *r, const struct table *t, const char *what)
+static enum rt_status refuse_fixed(struct rt_run *r, const struct kn_table *t, const char *what)
 {
     if (t->is_mutable)
         return RT_OK;
@@ -439,30 +525,41 @@ static enum rt_status refuse_fixed(struct rt_run *r, const struct table *t, cons
                    "%s not supported by InitializableLookupTable implementations", what);
 }
 
-static enum rt_status fill(struct rt_run *r, struct table *t, const struct rt_tensor *keys,
-                           const struct rt_tensor *values);
-
 static enum rt_status write(struct rt_run *r, bool clear)
 {
-    struct table *t = table_of(r);
-    int64_t item;
+    struct kn_table *t = kn_table_of(r);
+    struct rt_shape want;
+    int64_t item, n = 0;
     bool was;
 
     if (!t)
         return r->err->code;
-    enum rt_status st = check_pair(r, t, 2);
-    if (!st && clear && !t->is_mutable)
-        return fill(r, t, &r->in[1], &r->in[2]);
-    if (st || (st = refuse_fixed(r, t, "Insert")))
+    enum rt_status st = clear && t->is_dense ? kn_table_types(r, t) : keys_of(r, t, &n, &want);
+    if (st)
         return st;
-    const int64_t n = rt_tensor_count(&r->in[1]);
-    lock(t);
+    if (clear && t->is_dense) {
+        kn_table_lock(t);
+        return kn_table_unlock(t, kn_dense_import(r, t));
+    }
+    if (!has_shape(&r->in[2], &want))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected shape %s for value, got %s",
+                       KN_TEXT(&want), KN_TEXT(&r->in[2]));
+    if (clear && !t->is_mutable)
+        return kn_table_fill(r, t, &r->in[1], &r->in[2]);
+    if ((st = refuse_fixed(r, t, "Insert")))
+        return st;
+    kn_table_lock(t);
     if (clear)
-        table_empty(t);
-    for (int64_t i = 0; i < n && !st; i++)
-        st = put(t, kn_at(&r->in[1], i), kn_at(&r->in[2], i * t->n_value), true, &item, &was,
-                 r->err);
-    return unlock(t, st);
+        kn_table_clear(t);
+    if (t->is_dense)
+        st = kn_dense_grow(t, n, r->err);
+    for (int64_t i = 0; i < n && !st; i++) {
+        const void *key = kn_at(&r->in[1], i * t->n_key);
+        st = kn_dense_check_key(t, key, r->err);
+        if (!st)
+            st = kn_table_put(t, key, kn_at(&r->in[2], i * t->n_value), true, &item, &was, r->err);
+    }
+    return kn_table_unlock(t, st);
 }
 
 static enum rt_status insert_run(struct rt_run *r)
@@ -477,23 +574,28 @@ static enum rt_status import_run(struct rt_run *r)
 
 static enum rt_status remove_run(struct rt_run *r)
 {
-    struct table *t = table_of(r);
+    struct kn_table *t = kn_table_of(r);
 
     if (!t)
         return r->err->code;
-    enum rt_status st = check_types(r, t);
+    struct rt_shape values;
+    int64_t n = 0;
+    enum rt_status st = keys_of(r, t, &n, &values);
     if (st || (st = refuse_fixed(r, t, "Remove")))
         return st;
-    lock(t);
-    for (int64_t k = 0; k < rt_tensor_count(&r->in[1]); k++) {
-        const int64_t i = find(t, kn_at(&r->in[1], k));
+    kn_table_lock(t);
+    for (int64_t k = 0; k < n && !st; k++) {
+        const void *key = kn_at(&r->in[1], k * t->n_key);
+        if ((st = kn_dense_check_key(t, key, r->err)))
+            break;
+        const int64_t i = find(t, key);
         if (i < 0)
             continue;
-        drop(t->value_type, value_at(t, i), t->n_value);
+        kn_table_drop(t->value_type, kn_table_value(t, i), t->n_value);
         t->live[i] = false; /* the key keeps its slot */
         t->n_live--;
     }
-    return unlock(t, RT_OK);
+    return kn_table_unlock(t, st);
 }
 
 #define WRITE(symbol, op_, run_)                                                                   \
@@ -506,342 +608,3 @@ WRITE(lookup_table_insert_v2, "LookupTableInsertV2", insert_run)
 WRITE(lookup_table_import, "LookupTableImport", import_run)
 WRITE(lookup_table_import_v2, "LookupTableImportV2", import_run)
 WRITE(lookup_table_remove_v2, "LookupTableRemoveV2", remove_run)
-
-/* ---- filling a HashTable ---- */
-
-static void value_text(char *room, size_t n, enum rt_dtype dtype, const void *p)
-{
-    switch (dtype) {
-    case RT_STRING:
-        snprintf(room, n, "%.*s", (int)((const struct rt_str *)p)->n, rt_str_data(p));
-        break;
-    case RT_F32:
-        snprintf(room, n, "%g", (double)*(const float *)p);
-        break;
-    case RT_F64:
-        snprintf(room, n, "%g", *(const double *)p);
-        break;
-    default: {
-        const struct rt_tensor t = {.dtype = (uint8_t)dtype, .data = (void *)(uintptr_t)p};
-        snprintf(room, n, "%lld", (long long)kn_int_at(&t, 0));
-    }
-    }
-}
-
-/* Adds one pair while filling: the same pair twice is fine, another value is not. */
-static enum rt_status fill_one(struct table *t, const void *key, const void *value,
-                               struct rt_error *err)
-{
-    int64_t item = 0;
-    bool was = false;
-    char k[80], a[80], b[80];
-    enum rt_status st = put(t, key, value, false, &item, &was, err);
-
-    if (st || !was || kn_same_element(t->value_type, value_at(t, item), value))
-        return st;
-    value_text(k, sizeof k, t->key_type, key);
-    value_text(a, sizeof a, t->value_type, value_at(t, item));
-    value_text(b, sizeof b, t->value_type, value);
-    return rt_fail(err, RT_FAILED_PRECONDITION,
-                   "HashTable has different value for same key. Key %s has %s and trying to add "
-                   "value %s",
-                   k, a, b);
-}
-
-/* What was filled apart becomes the table. One that is filled stays as it is, as TensorFlow's
- * does, whatever a second initialisation brings. */
-static void publish(struct table *t, struct table *fresh)
-{
-    lock(t);
-    if (atomic_load(&t->filled)) {
-        unlock(t, RT_OK);
-        return;
-    }
-    t->n = fresh->n;
-    t->room = fresh->room;
-    t->n_live = fresh->n_live;
-    t->n_slots = fresh->n_slots;
-    t->keys = fresh->keys;
-    t->values = fresh->values;
-    t->live = fresh->live;
-    t->slot = fresh->slot;
-    fresh->keys = fresh->values = NULL;
-    fresh->live = NULL;
-    fresh->slot = NULL;
-    fresh->n = fresh->room = fresh->n_live = fresh->n_slots = 0;
-    atomic_store_explicit(&t->filled, true, memory_order_release);
-    unlock(t, RT_OK);
-}
-
-static struct table fresh_like(const struct table *t)
-{
-    return (struct table){.key_type = t->key_type,
-                          .value_type = t->value_type,
-                          .value_shape = t->value_shape,
-                          .n_value = t->n_value};
-}
-
-static struct table *fixed_table_of(struct rt_run *r)
-{
-    struct table *t = table_of(r);
-
-    if (t && t->is_mutable) {
-        rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: the table is not one that is initialized",
-                r->node->schema->name);
-        return NULL;
-    }
-    return t;
-}
-
-static enum rt_status fill(struct rt_run *r, struct table *t, const struct rt_tensor *keys,
-                           const struct rt_tensor *values)
-{
-    struct table fresh = fresh_like(t);
-    enum rt_status st = RT_OK;
-
-    for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++)
-        st = fill_one(&fresh, kn_at(keys, i), kn_at(values, i), r->err);
-    if (!st)
-        publish(t, &fresh);
-    table_empty(&fresh);
-    return st;
-}
-
-static enum rt_status init_run(struct rt_run *r)
-{
-    struct table *t = fixed_table_of(r);
-    const struct rt_tensor *keys = &r->in[1], *values = &r->in[2];
-
-    if (!t)
-        return r->err->code;
-    enum rt_status st = check_types(r, t);
-    if (st)
-        return st;
-    if (keys->rank != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Keys must be a vector, but received shape%s",
-                       KN_TEXT(keys));
-    if (values->rank != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Values must be a vector, but received shape%s",
-                       KN_TEXT(values));
-    if (keys->dim[0] != values->dim[0])
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Keys and values must have the same size %lld vs %lld",
-                       (long long)keys->dim[0], (long long)values->dim[0]);
-    return atomic_load(&t->filled) ? RT_OK : fill(r, t, keys, values);
-}
-
-WRITE(initialize_table, "InitializeTable", init_run)
-WRITE(initialize_table_v2, "InitializeTableV2", init_run)
-
-/* ---- from a text file ---- */
-
-enum { WHOLE_LINE = -2, LINE_NUMBER = -1 };
-
-/* A field of a line as an element of this type. */
-/* offset: added to line numbers */
-static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t line_no,
-                                  int64_t offset, struct rt_span field, struct rt_tensor *elem,
-                                  struct rt_error *err)
-{
-    int64_t i = line_no + offset;
-    const char *p = (const char *)field.p;
-
-    if (dtype == RT_STRING) {
-        if (index == LINE_NUMBER)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "Type of the table must be int64 for the line number");
-        return rt_str_set(elem->data, NULL, p, field.n, err) ? RT_OK : err->code;
-    }
-    if (dtype == RT_F32 || dtype == RT_F64) {
-        double d = 0;
-        float f = 0;
-        const bool ok =
-            dtype == RT_F32 ? kn_parse_float(p, field.n, &f) : kn_parse_double(p, field.n, &d);
-        if (!ok)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Field %.*s in line %lld is not a valid %s.",
-                           (int)field.n, p, (long long)line_no, rt_dtype_name(dtype));
-        if (dtype == RT_F32)
-            *(float *)elem->data = f;
-        else
-            *(double *)elem->data = d;
-        return RT_OK;
-    }
-    if (index != LINE_NUMBER &&
-        (!kn_parse_i64(p, field.n, &i) || (dtype == RT_I32 && i != (int32_t)i)))
-        return rt_fail(err, RT_INVALID_ARGUMENT, "Field %.*s in line %lld is not a valid %s.",
-                       (int)field.n, p, (long long)line_no, rt_dtype_name(dtype));
-    kn_put_int(elem, 0, i);
-    return RT_OK;
-}
-
-/* Field `index` of a line; false: it has fewer. */
-static bool field_of(const char *line, size_t n, char delimiter, int64_t index, struct rt_span *out)
-{
-    const char *p = line, *end = line + n;
-
-    if (index < 0) {
-        *out = rt_span_of(line, n);
-        return true;
-    }
-    for (int64_t k = 0;; k++) {
-        const char *d = memchr(p, delimiter, (size_t)(end - p));
-        if (k == index) {
-            *out = rt_span_of(p, (size_t)((d ? d : end) - p));
-            return true;
-        }
-        if (!d)
-            return false;
-        p = d + 1;
-    }
-}
-
-static int64_t columns(const char *line, size_t n, char delimiter)
-{
-    int64_t k = 1;
-
-    for (size_t i = 0; i < n; i++)
-        k += line[i] == delimiter;
-    return k;
-}
-
-struct text_file {
-    int64_t key_index, value_index, vocab_size, offset;
-    char delimiter;
-};
-
-static enum rt_status one_line(struct table *fresh, const struct text_file *f, const char *path,
-                               const char *line, size_t n, int64_t line_no, struct rt_error *err)
-{
-    uint64_t room[2][4] = {{0}}; /* an element of any type each, a string too */
-    struct rt_tensor elem[2];
-    const enum rt_dtype type[2] = {fresh->key_type, fresh->value_type};
-    const int64_t index[2] = {f->key_index, f->value_index};
-    enum rt_status st = RT_OK;
-
-    _Static_assert(sizeof(struct rt_str) <= sizeof room[0], "an element fits");
-    for (int i = 0; i < 2 && !st; i++) {
-        struct rt_span field;
-        elem[i] = (struct rt_tensor){.dtype = (uint8_t)type[i], .data = room[i]};
-        if (!field_of(line, n, f->delimiter, index[i], &field))
-            st = rt_fail(err, RT_INVALID_ARGUMENT,
-                         "Invalid number of columns in %s line %lld (%.*s) : expected at least "
-                         "%lld got %lld",
-                         path, (long long)line_no, (int)n, line,
-                         (long long)((index[0] > index[1] ? index[0] : index[1]) + 1),
-                         (long long)columns(line, n, f->delimiter));
-        else
-            st = field_value(type[i], index[i], line_no, f->offset, field, &elem[i], err);
-    }
-    if (!st)
-        st = fill_one(fresh, room[0], room[1], err);
-    for (int i = 0; i < 2; i++)
-        drop(type[i], room[i], 1);
-    return st;
-}
-
-/* A line without its end, and without carriage returns anywhere. False: there is none left. */
-static bool next_line(FILE *file, struct rt_bytes *line)
-{
-    int c = getc_unlocked(file);
-    bool any = c != EOF;
-
-    line->n = 0;
-    for (; c != EOF && c != '\n' && !line->failed; c = getc_unlocked(file))
-        if (c != '\r')
-            rt_bytes_addc(line, (char)c);
-    return any;
-}
-
-enum { MAX_LINE = 64 << 20 };
-
-static enum rt_status read_lines(struct rt_run *r, struct table *fresh, const struct text_file *f,
-                                 const char *path)
-{
-    FILE *file;
-    struct rt_bytes line;
-    enum rt_status st = rt_open_regular_stream(path, &file, r->err);
-
-    if (st)
-        return st;
-    int64_t n = 0; /* lines taken */
-    rt_bytes_init(&line, MAX_LINE);
-    while (!st && (f->vocab_size < 0 || n < f->vocab_size)) {
-        if (!next_line(file, &line))
-            break;
-        if (line.failed)
-            st = rt_fail(r->err, RT_RESOURCE_EXHAUSTED, "%s: line %lld has more than %d bytes",
-                         path, (long long)n + 1, (int)MAX_LINE);
-        else if (line.n == 0)
-            st = rt_fail(r->err, RT_INVALID_ARGUMENT,
-                         "Invalid content in %s: empty line found at position %lld.", path,
-                         (long long)ftell(file));
-        else
-            st = one_line(fresh, f, path, line.p, line.n, n++, r->err);
-        if (!st && n % 4096 == 0)
-            st = rt_run_check(r);
-    }
-    if (!st && n == 0 && f->vocab_size != 0 && !ferror(file))
-        st = rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested");
-    if (!st && ferror(file))
-        st = rt_fail(r->err, RT_DATA_LOSS, "%s: reading failed", path);
-    if (!st && f->vocab_size >= 0 && n < f->vocab_size)
-        st = rt_fail(r->err, RT_INVALID_ARGUMENT,
-                     "Invalid vocab_size in %s: expected %lld but got %lld", path,
-                     (long long)f->vocab_size, (long long)n);
-    rt_bytes_clear(&line);
-    fclose(file);
-    return st;
-}
-
-static enum rt_status init_file_run(struct rt_run *r)
-{
-    struct table *t = fixed_table_of(r);
-    const struct rt_tensor *name = &r->in[1];
-    const struct rt_span delimiter = rt_attr_str(r->node, "delimiter");
-    struct text_file f = {.key_index = rt_attr_int(r->node, "key_index"),
-                          .value_index = rt_attr_int(r->node, "value_index"),
-                          .vocab_size = rt_attr_int(r->node, "vocab_size")};
-    char path[4096];
-
-    if (!t)
-        return r->err->code;
-    f.offset = rt_attr(r->node, "offset") ? rt_attr_int(r->node, "offset") : 0;
-    if (rt_tensor_count(name) != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "filename should be a single string, but got %s", KN_TEXT(name));
-    if (delimiter.n != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "delimiter should be only 1 char");
-    f.delimiter = (char)delimiter.p[0];
-    const struct rt_str *s = rt_strs(name);
-    if (s->n == 0 || s->n >= sizeof path || memchr(rt_str_data(s), 0, s->n))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Can't open a vocabulary under this name");
-    memcpy(path, rt_str_data(s), s->n);
-    path[s->n] = '\0';
-    if (f.key_index == LINE_NUMBER && t->key_type != RT_I64)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Key index for line number requires table key dtype of int64, got %s",
-                       rt_dtype_name(t->key_type));
-    if (f.value_index == LINE_NUMBER && t->value_type != RT_I64)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Value index for line number requires table value dtype of int64, got %s",
-                       rt_dtype_name(t->value_type));
-    if (f.key_index == WHOLE_LINE && t->key_type != RT_STRING)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Key index for whole line requires string or integer table key, got %s",
-                       rt_dtype_name(t->key_type));
-    if (f.value_index == WHOLE_LINE && t->value_type != RT_STRING)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Value index for whole line requires table value dtype of string, got %s",
-                       rt_dtype_name(t->value_type));
-    if (atomic_load(&t->filled))
-        return RT_OK;
-    struct table fresh = fresh_like(t);
-    enum rt_status st = read_lines(r, &fresh, &f, path);
-    if (!st)
-        publish(t, &fresh);
-    table_empty(&fresh);
-    return st;
-}
-
-WRITE(initialize_table_from_text_file, "InitializeTableFromTextFile", init_file_run)
-WRITE(initialize_table_from_text_file_v2, "InitializeTableFromTextFileV2", init_file_run)

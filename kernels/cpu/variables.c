@@ -27,9 +27,10 @@ static enum rt_status make_variable(const struct rt_node *n, const char *type_at
     return RT_OK;
 }
 
-static enum rt_status make_slot(const struct rt_node *n, struct rt_object **out,
-                                struct rt_error *err)
+static enum rt_status make_slot(const struct rt_node *n, const struct rt_tensor *in,
+                                struct rt_object **out, struct rt_error *err)
 {
+    (void)in;
     return make_variable(n, "dtype", out, err);
 }
 

@@ -45,8 +45,9 @@ def scalar(value):
     return t
 
 
-def write(folder, signatures, build, defaults=None):
-    """build(Graph) makes the nodes; folder is a version's; defaults: of inputs, by signature."""
+def write(folder, signatures, build, defaults=None, init=None):
+    """build(Graph) makes the nodes; folder is a version's; defaults: of inputs, by signature; init: the
+    node that is run when it is loaded."""
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     m = saved.meta_graphs.add()
     m.meta_info_def.tags.append("serve")
@@ -60,6 +61,8 @@ def write(folder, signatures, build, defaults=None):
                 where[alias].name = tensor + ":0"
                 where[alias].dtype = number(dtype)
                 where[alias].tensor_shape.unknown_rank = True
+    if init:
+        m.signature_def["__saved_model_init_op"].outputs["__saved_model_init_op"].name = init
     for name, values in (defaults or {}).items():
         for alias, value in values.items():
             m.signature_def[name].defaults[alias].CopyFrom(scalar(value))
@@ -103,6 +106,29 @@ def write_shapes(folder):
         "text": ({"c": ("c", "string")}, {"text": ("same_c", "string")}),
         "bytes": ({"c": ("c", "string")}, {"text_bytes": ("same_c", "string")}),
     }, build)
+
+
+def write_counter(folder, is_ref):
+    """A number that starts at 40: `add` adds x to it, `sum` is it and x, `value` it alone. A variable of
+    TensorFlow 1, which ops are given themselves, or of TensorFlow 2, which they read."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("start", "float", [], float_val=[40])
+        g.node("v", "VariableV2" if is_ref else "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+        if is_ref:
+            g.node("init", "Assign", "v", "start", T="float")
+            g.node("change", "AssignAdd", "v", "x", T="float")
+            g.node("value", "Identity", "v", T="float")
+            g.node("sum", "AddV2", "x", "v", T="float")
+        else:
+            g.node("init", "AssignVariableOp", "v", "start", dtype="float")
+            g.node("change", "AssignAddVariableOp", "v", "x", dtype="float")
+            g.node("value", "ReadVariableOp", "v", dtype="float")
+            g.node("sum", "AddV2", "x", "value", T="float")
+        g.node("done", "Identity", "x", "^change", T="float")
+    x = {"x": ("x", "float")}
+    write(folder, {"add": (x, {"y": ("done", "float")}), "sum": (x, {"y": ("sum", "float")}),
+                   "value": (x, {"y": ("value", "float")})}, build, init="init")
 
 
 def write_endless(folder):

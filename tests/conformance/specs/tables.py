@@ -1,6 +1,7 @@
 """Look-up tables: graphs of several runs over one session."""
 
 import atexit
+import itertools
 import os
 import tempfile
 
@@ -124,3 +125,105 @@ def mutable(g, op):
         return [[find], [R.LookupTableInsertV2(table_handle=h, keys=k, values=v)], [find]]
 
     yield Graph(tensors, words("a", "b"), np.int64([[1, 2], [3, 4]]), name="of tensors")
+
+
+@spec("MutableDenseHashTableV2")
+def dense(g, op):
+    """Inserts, removals, exports and imports of a checkpoint's buckets; what is refused."""
+    count = itertools.count()
+
+    def table(tf, empty, deleted, value="float32", **attrs):
+        return tf.raw_ops.MutableDenseHashTableV2(empty_key=tf.constant(empty), deleted_key=tf.constant(deleted), value_dtype=value,
+                                                  shared_name=f"dense{next(count)}", **attrs)
+
+    def case(name, empty, deleted, default, steps, feeds, value="float32", ask=None, **attrs):
+        """steps: of (what, keys, values), where keys and values are numbers of feeds."""
+        ask = feeds[0] if ask is None else ask
+
+        def build(tf, *args):
+            R = tf.raw_ops
+            h = table(tf, empty, deleted, value, **attrs)
+            key = args[0].dtype
+            size = R.LookupTableSizeV2(table_handle=h)
+            look = [R.LookupTableFindV2(table_handle=h, keys=tf.constant(ask), default_value=tf.constant(default)), size]
+            export = list(R.LookupTableExportV2(table_handle=h, Tkeys=key, Tvalues=value))
+            runs = []
+            for what, k, v in steps:
+                if what == "insert":
+                    runs.append([R.LookupTableInsertV2(table_handle=h, keys=args[k], values=args[v])])
+                elif what == "import":
+                    # TensorFlow's table takes the tensors' memory and writes there: not into our arrays.
+                    runs.append([R.LookupTableImportV2(table_handle=h, keys=tf.concat([args[k], args[k][:0]], 0), values=tf.concat([args[v], args[v][:0]], 0))])
+                elif what == "remove":
+                    runs.append([R.LookupTableRemoveV2(table_handle=h, keys=args[k])])
+                elif what == "export":
+                    runs.append(export)
+                runs.append(look if what in ("insert", "import", "remove") else [size])
+            return runs
+
+        return Graph(build, *feeds, name=f"dense, {name}")
+
+    i64, f32 = np.int64, np.float32
+    small = dict(initial_num_buckets=8)
+    k, v = i64([1, 9, 17, 2, -7]), f32([1, 9, 17, 2, 7])
+    insert, remove, export = ("insert", 0, 1), ("remove", 0, 0), ("export", 0, 0)
+    yield case("numbers", i64(0), i64(-1), f32(-5), [insert, export, insert, remove, insert], [k, v], **small)
+    many = g.rng.permutation(1000)[:300].astype(i64) - 2000
+    yield case("many numbers", i64(0), i64(1), f32(-5), [insert, export, remove], [many, many.astype(f32)], **small)
+    yield case("few numbers at a time", i64(0), i64(-1), f32(-5), [("insert", n, n + 1) for n in (0, 2, 4, 6, 8)] + [export],
+               sum(([i64([n]), f32([n])] for n in (3, 4, 5, 6, 7)), []), initial_num_buckets=4, max_load_factor=0.5)
+    yield case("int32", np.int32(0), np.int32(-1), f32(-5), [insert, export], [np.int32([5, -13, 3]), f32([5, 13, 3])], **small)
+    text = words("a", "a text that is longer than twenty characters", "b", "#")
+    yield case("strings", b"", b"-", i64(-5), [insert, export, remove, insert, export], [text, i64([1, 2, 3, 4])], value="int64", **small)
+    pairs = i64([[1, 2], [3, 4], [2, 1], [0, 1]])
+    yield case("vectors as keys", i64([0, 0]), i64([-1, -1]), f32(-5), [insert, export, remove], [pairs, f32([1, 2, 3, 4])], **small)
+    yield case("vectors as values", i64(0), i64(-1), f32([-1, -2]), [insert, export], [i64([1, 2]), f32([[1, 2], [3, 4]])], value_shape=[2], **small)
+    # What a checkpoint holds: buckets, among them empty ones and one whose key was removed.
+    saved = [i64([[0], [1], [-1], [3], [0], [0], [0], [0]]), f32([[0], [1], [2], [3], [0], [0], [0], [0]]), i64([1, 3, 5, 2]), i64([4, 11]), f32([4, 11]), i64([3]), f32([3])]
+    load, more, less = ("import", 0, 1), ("insert", 3, 4), ("remove", 5, 0)
+    # A key that is inserted again behind a bucket whose key was removed is there twice in TensorFlow: no case for that.
+    yield case("restored", i64(0), i64(-1), f32(-5), [load, more, less, ("insert", 5, 6)], saved, ask=saved[2], **small)
+    yield case("restored over others", i64(0), i64(-1), f32(-5), [more, load, more], saved, ask=saved[2], initial_num_buckets=32)
+    yield case("restored and exported", i64(0), i64(-1), f32(-5), [load, export, more, export],
+               [i64([[0], [1], [0], [3], [0], [0], [0], [0]]), f32([[0], [1], [0], [3], [0], [0], [0], [0]])] + saved[2:], ask=saved[2], **small)
+    yield case("restored vectors", i64([0, 0]), i64([-1, -1]), f32(-5), [load], [i64([[0, 0], [0, 0], [0, 0], [1, 2]]), f32([[0], [0], [0], [5]])], ask=i64([[1, 2], [2, 2]]), initial_num_buckets=4)
+    yield case("restored nothing but empty buckets", i64(0), i64(-1), f32(-5), [load, more], [i64([[0]] * 4), f32([[0]] * 4)] + saved[2:], ask=saved[2], **small)
+    yield case("import of a vector", i64(0), i64(-1), f32(-5), [load], [i64([1, 2, 3, 4]), f32([1, 2, 3, 4])], ask=saved[2], **small)
+    yield case("import of other values", i64(0), i64(-1), f32(-5), [load], [saved[0], f32([[1, 1]] * 8)], ask=saved[2], **small)
+    for key in (0, -1):
+        yield case(f"{key} inserted", i64(0), i64(-1), f32(-5), [insert], [i64([1, key]), f32([1, 2])], ask=i64([1]), **small)
+        yield case(f"{key} asked for", i64(0), i64(-1), f32(-5), [insert], [i64([1, 2]), f32([1, 2])], ask=i64([1, key]), **small)
+        yield case(f"{key} removed", i64(0), i64(-1), f32(-5), [("remove", 2, 0)], [i64([1, 2]), f32([1, 2]), i64([key])], ask=i64([1]), **small)
+    yield case("keys of two", i64(0), i64(-1), f32(-5), [insert], [i64([[1, 2]]), f32([[1, 2]])], ask=i64([1]), **small)
+    yield case("equal keys", i64(3), i64(3), f32(-5), [insert], [k, v], **small)
+    yield case("keys of two shapes", i64([1, 2]), i64([3]), f32(-5), [insert], [k, v], **small)
+    for attrs in (dict(initial_num_buckets=7), dict(initial_num_buckets=2), dict(initial_num_buckets=-8), dict(max_load_factor=0.0), dict(max_load_factor=1.0), dict(value_shape=[2, 2])):
+        yield case(f"{attrs}", i64(0), i64(-1), f32(-5), [insert], [k, v], **attrs)
+
+
+@spec("LookupTableFindV2")
+def defaults(g, op):
+    """Which shapes of a default each kind of table takes."""
+    count = itertools.count()
+    for kind in ("HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2"):
+        for keys in (np.int64([1, 2]), np.int64([[1], [2]]), np.int64([1]), np.int64(1)):
+            for default in ([5], [5, 6], [[5], [6]], [5, 6, 7], 5, [[5, 6], [7, 8]]):
+
+                def build(tf, q, d, kind=kind):
+                    R, k, name = tf.raw_ops, tf.constant([1], tf.int64), f"default{next(count)}"
+                    if kind == "MutableDenseHashTableV2":
+                        h = R.MutableDenseHashTableV2(empty_key=tf.constant(0, tf.int64), deleted_key=tf.constant(-1, tf.int64), value_dtype="float32", shared_name=name)
+                    else:
+                        more = dict(value_shape=[2]) if "Tensors" in kind else {}
+                        h = getattr(R, kind)(key_dtype="int64", value_dtype="float32", shared_name=name, **more)
+                    v = tf.constant([[7.0, 8.0]] if "Tensors" in kind else [7.0])
+                    fill = R.InitializeTableV2 if kind == "HashTableV2" else R.LookupTableInsertV2
+                    return [[fill(table_handle=h, keys=k, values=v)], [R.LookupTableFindV2(table_handle=h, keys=q, default_value=d)]]
+
+                yield Graph(build, keys, np.float32(default), name=f"{kind} {keys.tolist()} {default}")
+
+    def of_scalars(tf, q):
+        h = tf.raw_ops.MutableHashTableOfTensorsV2(key_dtype="int64", value_dtype="float32", value_shape=[], shared_name="of scalars")
+        return [tf.raw_ops.LookupTableFindV2(table_handle=h, keys=q, default_value=held(tf, 0.0))]
+
+    yield Graph(of_scalars, np.int64([1]), name="of tensors that are scalars")

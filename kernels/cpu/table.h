@@ -1,0 +1,79 @@
+/*
+ * Look-up tables: resources of a session that map keys to values.
+ *
+ *   table.c       the tables, and the ops that find, insert, remove, import and export
+ *   table_fill.c  the ops that fill a HashTable, once
+ *   table_dense.c what a MutableDenseHashTable has of its own
+ *
+ * A table that is filled once (HashTable) never changes afterwards, so it is read without its
+ * lock; a mutable one is read and written under it.
+ */
+#ifndef KN_CPU_TABLE_H
+#define KN_CPU_TABLE_H
+
+#include "kernels/entry.h"
+#include "runtime/base/thread.h"
+
+enum { KN_TABLE_MAX = 1 << 28 }; /* items, and buckets */
+
+/* Of a MutableDenseHashTable: in TensorFlow its buckets are what is exported, and two keys mark
+ * those that hold nothing. */
+struct kn_dense {
+    int64_t n_buckets; /* a power of two, 4 at least */
+    float max_load;
+    char *empty, *deleted; /* one key each, never in the table */
+};
+
+struct kn_table {
+    struct rt_object o;
+    enum rt_dtype key_type, value_type;
+    struct rt_shape key_shape; /* of one key: a scalar but for dense tables, whose may be vectors */
+    struct rt_shape value_shape; /* of one value: a scalar but for ...OfTensors and dense tables */
+    int64_t n_key, n_value;      /* elements of one */
+    bool is_mutable, is_dense;
+    atomic_bool filled; /* not mutable: set once, after the last write */
+    struct rt_mutex mu;
+    /* guarded by mu (see above) */
+    int64_t n, room, n_live, n_slots;
+    char *keys, *values;
+    bool *live;
+    int64_t *slot;         /* item + 1; 0: free */
+    struct kn_dense dense; /* n_buckets is guarded by mu, the rest never changes */
+};
+
+/* What the node's attributes say, of scalar keys; the caller's. */
+enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_table **out,
+                            struct rt_error *err);
+
+/* The table of input 0; NULL: it is none, and err is filled. */
+struct kn_table *kn_table_of(struct rt_run *r);
+/* The node's types are the table's: keys at input 1, values at the rest and at outputs. */
+enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
+/* Adds a pair, or replaces the value of a key that is there. *was: it was there; then, unless
+ * `replace`, nothing changes. *item: where the pair is. Under mu, or before anybody has the table.
+ */
+enum rt_status kn_table_put(struct kn_table *t, const void *key, const void *value, bool replace,
+                            int64_t *item, bool *was, struct rt_error *err);
+const void *kn_table_key(const struct kn_table *t, int64_t item);
+void *kn_table_value(const struct kn_table *t, int64_t item);
+bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
+void kn_table_clear(struct kn_table *t); /* nothing is in it any more; its memory goes */
+void kn_table_lock(struct kn_table *t);
+enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st); /* returns st */
+/* Drops n elements at p: what strings hold. */
+void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n);
+/* LookupTableImport of a table that is filled once (table_fill.c). */
+enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
+                             const struct rt_tensor *values);
+
+/* ---- dense tables (table_dense.c); under mu ---- */
+
+/* INVALID_ARGUMENT: the key is one of the two that are reserved. Any table may be asked. */
+enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, struct rt_error *err);
+/* Before so many pairs are inserted, some of which may be there: there are as many buckets then as
+ * TensorFlow would have. */
+enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
+enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
+enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *t);
+
+#endif

@@ -1,0 +1,35 @@
+"""State of a model that one signature writes and others read, however the server runs it."""
+import json
+import random
+
+import small_models
+from support import Case, Server
+
+SETTINGS = ((), ("--specialise=off",), ("--enable_model_warmup=false",), ("--autotune=off",))
+RUNS = 60  # a shape is compiled after it was seen twice
+
+
+class State(Case):
+    def ask(self, server, signature, x=1.0):
+        status, body = server.post("/v1/models/counter:predict",
+                                   {"signature_name": signature, "inputs": {"x": x}})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["outputs"]
+
+    def test_what_was_written_last_is_read(self):
+        for is_ref in (True, False):
+            kind = "ref" if is_ref else "resource"
+            small_models.write_counter(self.path(f"{kind}/counter/1"), is_ref)
+            for flags in SETTINGS:
+                with self.subTest(kind=kind, flags=flags), \
+                        Server(f"--models={self.path(kind)}", *flags) as server:
+                    value, draw = 40.0, random.Random(7)
+                    for _ in range(RUNS):
+                        turn = draw.choice(("add", "value", "value", "sum"))
+                        if turn == "add":
+                            self.assertEqual(self.ask(server, "add", 3.0), 3.0)
+                            value += 3
+                        elif turn == "sum":
+                            self.assertEqual(self.ask(server, "sum"), value + 1)
+                        else:
+                            self.assertEqual(self.ask(server, "value"), value)
