@@ -83,6 +83,23 @@ static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n
     return RT_OK;
 }
 
+/* What kernels take out of stacks, lists and arrays has the type that was put there, which the
+ * graph need not know: readers go by the type that the node declares. A reference is a handle. */
+static enum rt_status check_output(const struct pl_node *n, const struct rt_kernel *k, int o,
+                                   const struct rt_tensor *out, struct rt_error *err)
+{
+    const enum rt_dtype want = (enum rt_dtype)n->def->out_dtype[o];
+    const bool is_ref = o < 64 && (n->def->out_ref >> o & 1);
+    if (!out->dtype)
+        return rt_fail(err, RT_INTERNAL, "kernel %s left output %d of '%s' without a value",
+                       k->name, o, n->name);
+    if (out->dtype != want && !is_ref)
+        return rt_fail(err, RT_INTERNAL,
+                       "Output %d of type %s does not match declared output type %s for node %s", o,
+                       rt_dtype_name((enum rt_dtype)out->dtype), rt_dtype_name(want), n->name);
+    return RT_OK;
+}
+
 static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
                              uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
 {
@@ -132,9 +149,7 @@ static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_
         st = p->kernel->run(&r);
     }
     for (int o = 0; o < n->n_out && !st; o++)
-        if (!out[o].dtype)
-            st = rt_fail(err, RT_INTERNAL, "kernel %s left output %d of '%s' without a value",
-                         p->kernel->name, o, n->name);
+        st = check_output(n, p->kernel, o, &out[o], err);
     for (int k = 0; k < n_temp; k++)
         rt_tensor_clear(&temp[k]);
     if (p && !p->is_cached)

@@ -101,6 +101,9 @@ enum rt_status kn_partial_shape(const struct rt_tensor *t, struct rt_shape *out,
         if (out->dim[i] < -1)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Dimension %lld must be >= -1",
                            (long long)out->dim[i]);
+    if (kn_shape_known(out) && rt_count(out->rank, out->dim) < 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Shape %s would have more than 2**63 - 1 elements",
+                       KN_PARTIAL(out));
     return RT_OK;
 }
 

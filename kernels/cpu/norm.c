@@ -460,10 +460,9 @@ static enum rt_status run_lrn(struct rt_run *r)
     const int64_t step = n * (int64_t)rt_dtype_size(d);
     const char *src = t->data;
     char *dst = r->out[0].data;
-    float *x = r->scratch, *y = x + n;
-
     if (!n)
-        return RT_OK;
+        return RT_OK; /* nor is there scratch */
+    float *x = r->scratch, *y = x + n;
     for (int64_t i = 0; i < pixels; i++, src += step, dst += step) {
         kn_to_float(d, src, x, n);
         lrn_pixel(&l, x, y, n);
