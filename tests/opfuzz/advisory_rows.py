@@ -486,6 +486,62 @@ row("CVE-2023-25662", "Slice", f32([3]), i64(TOP), i64(TOP))
 row("CVE-2023-25662", "StridedSlice", f32([3]), i64(-TOP - 1), i64(TOP), i64(TOP))
 row("CVE-2023-25662", "StridedSlice", f32([3]), i32(0), i32(3), i32(0))
 
+# ---- what a graph itself says: constants, attributes, edges ----------------------------------
+
+
+def held(number, op, *nodes, steps):
+    """Nodes as they are: malformed ones too."""
+    ROWS.append((number, Case(op, list(nodes), {}, steps)))
+
+
+def const(name, value, dtype=None):
+    made = constant(name, value)
+    if dtype is not None:
+        made.attrs["dtype"] = ["type", dtype]
+    return made
+
+
+UNARY = {"T": ["type", 1]}
+held("CVE-2020-15190", "Switch", const("x", f32([2])), const("p", t("bool", [2], True)), Node("op", "Switch", ["x", "p"], UNARY),
+     steps=[["op:0"]])
+held("CVE-2020-15190", "Switch", const("x", f32([2])), const("p", scalar("bool", True)), Node("op", "Switch", ["x", "p"], UNARY),
+     steps=[["op:0"]])
+held("CVE-2020-26271", "Identity", const("x", f32([2])), Node("op", "Identity", ["x:7"], UNARY), steps=[["op:0"]])
+held("CVE-2020-26271", "AddV2", const("x", f32([2])), Node("op", "AddV2", ["x", "op"], UNARY), steps=[["op:0"]])
+held("CVE-2020-26271", "AddV2", const("x", f32([2])), Node("op", "AddV2", ["x"], UNARY), steps=[["op:0"]])
+held("CVE-2021-41217", "Exit", const("x", f32([2])), Node("op", "Exit", ["x"], UNARY), steps=[["op:0"]])
+held("CVE-2021-41217", "Merge", const("x", f32([2])), Node("op", "Merge", [], {"T": ["type", 1], "N": ["i", 0]}), steps=[["op:0"]])
+held("CVE-2021-41217", "NextIteration", const("x", f32([2])), Node("m", "Merge", ["x", "op"], {"T": ["type", 1], "N": ["i", 2]}),
+     Node("op", "NextIteration", ["m"], UNARY), steps=[["m:0"]])
+row("CVE-2021-37675", "Conv2D", f32([1, 2, 2, 3]), f32([1, 1, 0, 3]), strides=[1, 1, 1, 1], padding="SAME")
+row("CVE-2021-37675", "Conv3D", f32([1, 2, 2, 2, 3]), f32([1, 1, 1, 0, 3]), strides=[1, 1, 1, 1, 1], padding="SAME")
+for slices in ("0 0,9", "9223372036854775807 0,1", "2 0,1:-", "-"):
+    graph("CVE-2021-41203", "RestoreV2",
+          ("save", "SaveV2", [scalar("string", b"p"), s("x"), s(""), f32([2])], {"dtypes": ["float32"]}),
+          ("op", "RestoreV2", [scalar("string", b"p"), s("x"), s(slices)], {"dtypes": ["float32"]}), steps=[["save"], ["op:0"]])
+graph("CVE-2021-41203", "RestoreV2", ("save", "SaveV2", [scalar("string", b"p"), s("x"), s(""), f32([2])], {"dtypes": ["float32"]}),
+      ("op", "RestoreV2", [scalar("string", b"p"), s("x"), s("")], {"dtypes": ["string"]}), steps=[["save"], ["op:0"]])
+row("CVE-2022-23562", "Range", scalar("int32", 0), scalar("int32", (1 << 31) - 1), scalar("int32", 1))
+row("CVE-2022-23562", "Range", scalar("int64", 0), scalar("int64", -TOP - 1), scalar("int64", -1))
+row("CVE-2022-36015", "Range", scalar("float64", -1e300), scalar("float64", 1e300), scalar("float64", 1))
+row("CVE-2022-36015", "Range", scalar("int64", -(1 << 62)), scalar("int64", TOP), scalar("int64", 1))
+held("CVE-2022-23564", "Const", const("op", Tensor(20, [], b"")), steps=[["op"]])
+held("CVE-2022-23564", "Const", const("op", Tensor(21, [2], b"\1\2")), steps=[["op"]])
+held("CVE-2022-23571", "Const", const("op", Tensor(0, [2], b"\1\2")), steps=[["op"]])
+held("CVE-2022-23571", "Const", const("op", Tensor(1, [2], b"12345678"), 3), steps=[["op:0"]])
+held("CVE-2022-23571", "Const", const("op", Tensor(1, [2], b"1234567")), steps=[["op:0"]])
+held("CVE-2022-23575", "Const", const("op", Tensor(1, [1 << 62, 4], b"1234")), steps=[["op:0"]])
+held("CVE-2022-23582", "Const", const("op", Tensor(1, [-1, 2], b"12345678")), steps=[["op:0"]])
+held("CVE-2022-23582", "Const", const("op", Tensor(1, [-2, -2], b"1234" * 4)), steps=[["op:0"]])
+held("CVE-2022-23580", "Fill", const("d", Tensor(9, [1 << 40], b"12345678")), const("v", scalar("float32", 1)),
+     Node("op", "Fill", ["d", "v"], {"T": ["type", 1], "index_type": ["type", 9]}), steps=[["op:0"]])
+held("CVE-2022-23581", "Reshape", const("x", f32([2])), const("d", i32(-1)), Node("op", "Reshape", ["x", "d:1"], {"T": ["type", 1],
+     "Tshape": ["type", 3]}),
+     steps=[["op:0"]])
+held("CVE-2022-23581", "Reshape", const("x", f32([2])), const("d", t("int32", [0, 0])), Node("op", "Reshape", ["x", "d"],
+     UNARY | {"Tshape": ["type", 3]}),
+     steps=[["op:0"]])
+
 # Advisories about an op that we do not have: the same mistake is tried on its kin here.
 KIN = set("""
 CVE-2018-7576 CVE-2020-15206 CVE-2020-26268 CVE-2021-29534 CVE-2021-29539 CVE-2021-29540 CVE-2021-29552 CVE-2021-29557

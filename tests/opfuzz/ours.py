@@ -74,7 +74,7 @@ class Child:
         self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
                                         cwd=self.folder.name, env=dict(os.environ, **ENVIRONMENT))
         os.set_blocking(self.process.stdin.fileno(), False)
-        self.buffer = b""
+        self.buffer = bytearray()
 
     def stop(self):
         if self.process:
@@ -126,7 +126,8 @@ class Child:
             if not data:
                 raise self.died()
             self.buffer += data
-        data, self.buffer = self.buffer[:n], self.buffer[n:]
+        data = bytes(self.buffer[:n])
+        del self.buffer[:n]
         return data
 
     def text(self):

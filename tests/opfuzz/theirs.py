@@ -26,7 +26,7 @@ class Child:
     def start(self):
         self.process = subprocess.Popen([self.python, os.path.abspath(__file__)], cwd=self.folder.name, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.read(60)
+        self.read(300)  # TensorFlow is slow to import on a busy machine
 
     def stop(self):
         if self.process:

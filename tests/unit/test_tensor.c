@@ -57,7 +57,7 @@ static void a_shape_that_cannot_be_is_refused(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_I8, 2, (int64_t[]){0, INT64_C(1) << 62}, &err), &err);
     rt_tensor_clear(&t);
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
-    assert_null(t.data);
+    assert_ptr_equal(t.data, rt_no_elements()); /* may be advanced, never read */
     assert_int_equal(rt_tensor_count(&t), 0);
     rt_tensor_clear(&t);
 }
