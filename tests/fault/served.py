@@ -415,7 +415,8 @@ class Served:
                 pass
             except Wrong as error:  # taken, and the first try of its new model has failed
                 codes = re.findall(r"due to error: (\w+): ", str(error))
-                if not str(error).startswith("UNKNOWN") or set(codes) - set(LOAD_CODES):
+                # DATA_LOSS is a file that cannot be read; failed_loads says whether it may be.
+                if not str(error).startswith("UNKNOWN") or set(codes) - {*LOAD_CODES, "DATA_LOSS"}:
                     raise
                 self.applied = True
                 return
