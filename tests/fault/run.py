@@ -13,6 +13,7 @@ import collections
 import importlib.util
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -235,6 +236,10 @@ class Campaign:
                 self.control.arm(**how)
                 error = served.end()
                 asked.join()
+                limit = f"exit status -{signal.SIGALRM.value}:"  # without memory for any other end
+                if error and how.get("n") == EVER and error.startswith(limit):
+                    self.report.outcomes[phase, "ended by its limit"] += 1
+                    return None
                 self.report.outcomes[phase, "right" if self.control.fired()[0] else "not reached"] += 1
                 return error
             return served.end()
