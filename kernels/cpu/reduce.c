@@ -6,6 +6,7 @@
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/parallel.h"
+#include "runtime/base/checked.h"
 
 #include <math.h>
 #include <string.h>
@@ -160,11 +161,12 @@ static const struct kn_reducer reduce_all[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_RO
 static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_ROW, any)};
 
 /* EuclideanNorm: the root of the sum of squares */
-#define SQUARED(dt, x)         ((x) * (x))
-#define SQUARED_INT(dt, x)     ((uint64_t)(x) * (uint64_t)(x))
-#define MODULUS(dt, x)         ((x)*conj(x))
-#define ROOT(dt, a, count)     sqrt(a)
-#define ROOT_INT(dt, a, count) sqrt((double)KN_PUT(dt, a))
+#define SQUARED(dt, x)     ((x) * (x))
+#define SQUARED_INT(dt, x) ((uint64_t)(x) * (uint64_t)(x))
+#define MODULUS(dt, x)     ((x)*conj(x))
+#define ROOT(dt, a, count) sqrt(a)
+/* A sum that wrapped may be negative: NaN becomes what the conversion of TensorFlow gives. */
+#define ROOT_INT(dt, a, count) rt_int64_of(sqrt((double)KN_PUT(dt, a)))
 KN_FOR_INTS(REDUCER, norm, uint64_t, uint64_t, ZERO, SQUARED_INT, ADD, ADD, ROOT_INT)
 F32_HALFS(REDUCER, norm, float, double, ZERO, SQUARED, ADD, ADD, ROOT)
 F64_ONLY(REDUCER, norm, double, double, ZERO, SQUARED, ADD, ADD, ROOT)
