@@ -213,7 +213,7 @@ enum rt_status rt_run_check(struct rt_run *r);
 enum { RT_WORK = 1 << 24 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
 {
-    if ((*left -= work) > 0)
+    if ((*left -= work + 1) > 0) /* also loops over what has no elements end */
         return RT_OK;
     *left = RT_WORK;
     return rt_run_check(r);

@@ -5,15 +5,13 @@
 
 #include <stdlib.h>
 
-enum { LIST_MAX = 1 << 24 }; /* items; beyond it a list is refused */
-
 static void list_free(struct rt_object *o)
 {
     struct kn_list *l = (struct kn_list *)o;
 
     for (int64_t i = 0; i < l->n; i++)
         rt_tensor_clear(&l->item[i]);
-    free(l->item);
+    rt_buffer_unref(l->memory);
     free(l);
 }
 
@@ -26,30 +24,36 @@ struct kn_list *kn_list_of(const struct rt_tensor *t)
     return o && o->type == &kn_list_type ? (struct kn_list *)o : NULL;
 }
 
-static bool list_reserve(struct kn_list *l, int64_t n, struct rt_error *err)
+bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, void *items, int64_t *room,
+                   int64_t n, size_t each, const char *what)
 {
-    if (n <= l->room)
+    void **at = items;
+
+    if (n <= *room)
         return true;
-    if (n > LIST_MAX) {
-        rt_fail(err, RT_RESOURCE_EXHAUSTED, "a tensor list of %lld elements is too long",
+    if (n > KN_ITEMS_MAX) {
+        rt_fail(r->err, RT_RESOURCE_EXHAUSTED, "%s of %lld elements is too long", what,
                 (long long)n);
         return false;
     }
-    const int64_t room = n > 2 * l->room ? n : 2 * l->room;
-    struct rt_tensor *item = realloc(l->item, (size_t)room * sizeof *item);
-    if (!item) {
-        rt_fail_memory(err, "a tensor list", (size_t)room * sizeof *item);
+    const int64_t wanted = n > 2 * *room ? n : 2 * *room;
+    struct rt_buffer *more = rt_buffer_new(rt_run_pool(r), RT_U8, (size_t)wanted * each, r->err);
+    if (!more)
         return false;
-    }
-    memset(item + l->room, 0, (size_t)(room - l->room) * sizeof *item);
-    l->item = item;
-    l->room = room;
+    char *p = atomic_load(&more->data);
+    if (*room)
+        memcpy(p, *at, (size_t)*room * each);
+    memset(p + (size_t)*room * each, 0, (size_t)(wanted - *room) * each);
+    rt_buffer_unref(*memory);
+    *memory = more;
+    *at = p;
+    *room = wanted;
     return true;
 }
 
-static bool list_resize(struct kn_list *l, int64_t n, struct rt_error *err)
+static bool list_resize(struct rt_run *r, struct kn_list *l, int64_t n)
 {
-    if (!list_reserve(l, n, err))
+    if (!kn_items_grow(r, &l->memory, &l->item, &l->room, n, sizeof *l->item, "a tensor list"))
         return false;
     for (int64_t i = n; i < l->n; i++)
         rt_tensor_clear(&l->item[i]);
@@ -57,20 +61,20 @@ static bool list_resize(struct kn_list *l, int64_t n, struct rt_error *err)
     return true;
 }
 
-struct kn_list *kn_list_new(enum rt_dtype elem, const struct rt_shape *shape, int64_t n,
-                            struct rt_error *err)
+struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct rt_shape *shape,
+                            int64_t n)
 {
     struct kn_list *l = calloc(1, sizeof *l);
 
     if (!l) {
-        rt_fail_memory(err, "a tensor list", sizeof *l);
+        rt_fail_memory(r->err, "a tensor list", sizeof *l);
         return NULL;
     }
     rt_object_init(&l->o, &kn_list_type);
     l->elem = elem;
     l->shape = *shape;
     l->max = -1;
-    if (!list_resize(l, n, err)) {
+    if (!list_resize(r, l, n)) {
         rt_object_unref(&l->o);
         return NULL;
     }
@@ -211,7 +215,7 @@ static struct kn_list *write_begin(struct rt_run *r, struct rt_tensor *own)
         return NULL;
     if (atomic_load(&l->o.refs) == 1 && rt_take(r, 0, own))
         return l;
-    struct kn_list *c = kn_list_new(l->elem, &l->shape, l->n, r->err);
+    struct kn_list *c = kn_list_new(r, l->elem, &l->shape, l->n);
     if (!c)
         return NULL;
     c->max = l->max;
@@ -315,7 +319,7 @@ static enum rt_status empty_run(struct rt_run *r)
 
     if (st || (st = kn_partial_shape(&r->in[0], &s, r->err)))
         return st;
-    struct kn_list *l = kn_list_new(rt_attr_dtype(r->node, "element_dtype"), &s, 0, r->err);
+    struct kn_list *l = kn_list_new(r, rt_attr_dtype(r->node, "element_dtype"), &s, 0);
     if (!l)
         return r->err->code;
     l->max = max;
@@ -336,7 +340,7 @@ static enum rt_status reserve_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "The num_elements to reserve must be a non negative number, but got %lld",
                        (long long)n);
-    struct kn_list *l = kn_list_new(rt_attr_dtype(r->node, "element_dtype"), &s, n, r->err);
+    struct kn_list *l = kn_list_new(r, rt_attr_dtype(r->node, "element_dtype"), &s, n);
     return l ? rt_out_object(r, 0, &l->o) : r->err->code;
 }
 
@@ -367,7 +371,7 @@ static enum rt_status from_tensor_run(struct rt_run *r)
 
     if (st || (st = rows_fit(r, t, &s)))
         return st;
-    struct kn_list *l = kn_list_new(kn_dtype(t), &s, t->dim[0], r->err);
+    struct kn_list *l = kn_list_new(r, kn_dtype(t), &s, t->dim[0]);
     if (!l)
         return r->err->code;
     for (int64_t i = 0; i < l->n && !st; i++) {
@@ -406,7 +410,7 @@ static enum rt_status split_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "tensor shape %s is not compatible with element_shape %s", KN_TEXT(t),
                        KN_PARTIAL(&s));
-    struct kn_list *l = kn_list_new(kn_dtype(t), &s, len->dim[0], r->err);
+    struct kn_list *l = kn_list_new(r, kn_dtype(t), &s, len->dim[0]);
     if (!l)
         return r->err->code;
     for (int64_t i = 0; i < l->n && !st; i++) {
@@ -466,7 +470,7 @@ static enum rt_status set_item_run(struct rt_run *r)
     l = write_begin(r, &own);
     if (!l)
         return r->err->code;
-    if (i >= l->n && !list_resize(l, i + 1, r->err))
+    if (i >= l->n && !list_resize(r, l, i + 1))
         return write_done(r, 0, &own, r->err->code);
     rt_tensor_clear(&l->item[i]);
     return write_done(r, 0, &own, kn_keep(r, &l->item[i], item));
@@ -497,7 +501,7 @@ static enum rt_status push_run(struct rt_run *r)
     l = write_begin(r, &own);
     if (!l)
         return r->err->code;
-    if (!list_resize(l, l->n + 1, r->err))
+    if (!list_resize(r, l, l->n + 1))
         return write_done(r, 0, &own, r->err->code);
     return write_done(r, 0, &own, kn_keep(r, &l->item[l->n - 1], item));
 }
@@ -540,7 +544,7 @@ static enum rt_status pop_run(struct rt_run *r)
     l = write_begin(r, &own);
     if (!l)
         return r->err->code;
-    list_resize(l, l->n - 1, r->err);
+    list_resize(r, l, l->n - 1);
     return write_done(r, 0, &own, RT_OK);
 }
 
@@ -562,7 +566,7 @@ static enum rt_status resize_run(struct rt_run *r)
     struct kn_list *l = write_begin(r, &own);
     if (!l)
         return r->err->code;
-    return write_done(r, 0, &own, list_resize(l, n, r->err) ? RT_OK : r->err->code);
+    return write_done(r, 0, &own, list_resize(r, l, n) ? RT_OK : r->err->code);
 }
 
 LIST_OP(tensor_list_resize, "TensorListResize", kn_infer_scalars, resize_run)
@@ -591,7 +595,7 @@ static enum rt_status scatter(struct rt_run *r, struct kn_list *l, const struct 
                            (long long)at, (long long)l->n);
         top = at > top ? at : top;
     }
-    if (top >= l->n && !list_resize(l, top + 1, r->err))
+    if (top >= l->n && !list_resize(r, l, top + 1))
         return r->err->code;
     for (int64_t i = 0; i < n && !st; i++) {
         const struct rt_tensor row = kn_row(t, i);
@@ -615,7 +619,7 @@ static enum rt_status scatter_run(struct rt_run *r)
     if (n < -1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "TensorListScatter expects num_elements >= -1, found: %lld", (long long)n);
-    struct kn_list *l = kn_list_new(kn_dtype(&r->in[0]), &s, n < 0 ? 0 : n, r->err);
+    struct kn_list *l = kn_list_new(r, kn_dtype(&r->in[0]), &s, n < 0 ? 0 : n);
     if (!l)
         return r->err->code;
     st = scatter(r, l, &r->in[0], &r->in[1], n < 0);
@@ -661,7 +665,7 @@ static enum rt_status concat_lists_run(struct rt_run *r)
     if (!l)
         return r->err->code;
     const int64_t n = l->n, more = b->n; /* they may be the same list */
-    if (!list_resize(l, n + more, r->err))
+    if (!list_resize(r, l, n + more))
         return write_done(r, 0, &own, r->err->code);
     for (int64_t i = 0; i < more; i++)
         if (b->item[i].dtype)
@@ -958,7 +962,7 @@ LIST_OP(tensor_list_concat_v2, "TensorListConcatV2", NULL, concat_run)
 enum rt_status kn_list_zeros_like(struct rt_run *r)
 {
     const struct kn_list *l = input_list(r, 0);
-    struct kn_list *o = l ? kn_list_new(l->elem, &l->shape, l->n, r->err) : NULL;
+    struct kn_list *o = l ? kn_list_new(r, l->elem, &l->shape, l->n) : NULL;
     enum rt_status st = RT_OK;
 
     if (!o)

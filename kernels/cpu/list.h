@@ -13,15 +13,16 @@ struct kn_list {
     struct rt_shape shape; /* what every item must fit; rank -1, dim -1: open */
     int64_t max;           /* most items, -1: no limit */
     int64_t n, room;
-    struct rt_tensor *item; /* dtype RT_NO_DTYPE: never written */
+    struct rt_tensor *item;   /* dtype RT_NO_DTYPE: never written */
+    struct rt_buffer *memory; /* of the items, counted like a tensor's */
 };
 extern const struct rt_object_type kn_list_type;
 
 /* NULL: the scalar variant holds something else. */
 struct kn_list *kn_list_of(const struct rt_tensor *t);
-/* A fresh list with n unwritten items. NULL: *err says why. */
-struct kn_list *kn_list_new(enum rt_dtype elem, const struct rt_shape *shape, int64_t n,
-                            struct rt_error *err);
+/* A fresh list with n unwritten items. NULL: r->err says why. */
+struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct rt_shape *shape,
+                            int64_t n);
 
 /* ZerosLike of a list (input 0): a list of zeros. */
 enum rt_status kn_list_zeros_like(struct rt_run *r);
@@ -37,7 +38,16 @@ enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, st
 /* As TensorFlow writes it: "[?,2]", "<unknown>". */
 #define KN_PARTIAL(s) ((s)->rank < 0 ? "<unknown>" : KN_TEXT(s))
 
-/* ---- items, for lists and TensorArrays ---- */
+/* ---- items, for lists, TensorArrays and stacks ---- */
+
+enum { KN_ITEMS_MAX = 1 << 24 };
+/*
+ * Room for at least n items of `each` bytes: *items (a pointer to them) lies in *memory, which the
+ * run's pool counts; what is new is zero. False: r->err says why, nothing has changed. `what` names
+ * their owner, with its article.
+ */
+bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, void *items, int64_t *room,
+                   int64_t n, size_t each, const char *what);
 
 /* *dst becomes a lasting reference to t (borrowed bytes are copied). */
 enum rt_status kn_keep(struct rt_run *r, struct rt_tensor *dst, const struct rt_tensor *t);

@@ -111,12 +111,16 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 
 /* U: the type that sums are made in; integers wrap. */
 #define BODY(dt, T, U, GET, PUT)                                                                   \
-    static void dilate_##dt(const struct dilation *d, const T *x, const T *f, T *y)                \
+    static enum rt_status dilate_##dt(struct rt_run *run, const struct dilation *d, const T *x,    \
+                                      const T *f, T *y)                                            \
     {                                                                                              \
         const struct kn_axis *h = &d->a[0], *w = &d->a[1];                                         \
         const int64_t c = d->channels;                                                             \
+        int64_t left = RT_WORK;                                                                    \
         for (int64_t b = 0; b < d->batch; b++, x += h->in * w->in * c)                             \
-            for (int64_t i = 0; i < h->out; i++)                                                   \
+            for (int64_t i = 0; i < h->out; i++) {                                                 \
+                if (rt_run_spend(run, &left, w->out * c * (h->size * w->size + 1)))                \
+                    return run->err->code;                                                         \
                 for (int64_t j = 0; j < w->out; j++, y += c) {                                     \
                     for (int64_t k = 0; k < c; k++)                                                \
                         y[k] = LOW_##dt;                                                           \
@@ -137,6 +141,8 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
                         }                                                                          \
                     }                                                                              \
                 }                                                                                  \
+            }                                                                                      \
+        return RT_OK;                                                                              \
     }
 #define BODY_INT(dt, T)   BODY(dt, T, uint64_t, AS_IS, (T))
 #define BODY_FLOAT(dt, T) BODY(dt, T, T, AS_IS, AS_IS)
@@ -147,11 +153,12 @@ BODY(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16)
 
 static enum rt_status run(struct rt_run *r)
 {
+    if (rt_tensor_count(&r->out[0]) == 0)
+        return RT_OK;
     switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        dilate_##dt(r->state, r->in[0].data, r->in[1].data, r->out[0].data);                       \
-        break;
+        return dilate_##dt(r, r->state, r->in[0].data, r->in[1].data, r->out[0].data);
         KN_REALS(X)
 #undef X
     default:

@@ -56,7 +56,7 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
     const double all = (double)n * (double)work;
     const int width = all < 2 * PART || n <= step ? 1 : rt_run_width(r);
 
-    if (n <= 0)
+    if (n <= 0 || work <= 0)
         return RT_OK;
     if (width == 1)
         return rows(r, arg, 0, n);

@@ -59,7 +59,8 @@ typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int
 
 /*
  * rows for all of [0, n), cut at multiples of `step`; `work`: elements of one row that are read or
- * written, an arithmetic step more costing as much. After the first failure rows are left out.
+ * written, an arithmetic step more costing as much. After the first failure rows are left out. Rows
+ * without elements (work 0) are none, however many there are.
  */
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);

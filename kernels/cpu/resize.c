@@ -106,7 +106,8 @@ struct resize {
     enum rt_dtype dtype;
     int64_t batch, in_h, in_w, out_h, out_w, channels;
     float scale_h, scale_w;
-    struct tap *row, *col;
+    bool align, half;
+    struct tap *col; /* those of rows are made as they are needed: few pixels may be in a row */
     size_t image_at, line_at; /* scratch: a picture as floats, partial sums */
 };
 
@@ -187,17 +188,21 @@ static enum method method_of(const struct rt_node *n)
                                        : NEAREST;
 }
 
-static void fill_taps(const struct resize *z, struct tap *t, int64_t in, int64_t out, float scale,
-                      bool align, bool half)
+static void fill_tap(const struct resize *z, struct tap *t, int64_t i, int64_t in, float scale)
 {
-    for (int64_t i = 0; i < out; i++) {
-        if (z->method == NEAREST)
-            tap_nearest(&t[i], i, in, scale, align, half);
-        else if (z->method == BILINEAR)
-            tap_bilinear(&t[i], i, in, scale, half);
-        else if (z->method == BICUBIC)
-            tap_bicubic(&t[i], i, in, scale, half);
-    }
+    if (z->method == NEAREST)
+        tap_nearest(t, i, in, scale, z->align, z->half);
+    else if (z->method == BILINEAR)
+        tap_bilinear(t, i, in, scale, z->half);
+    else if (z->method == BICUBIC)
+        tap_bicubic(t, i, in, scale, z->half);
+}
+
+static struct tap row_tap(const struct resize *z, int64_t y)
+{
+    struct tap t = {{0}, {0}};
+    fill_tap(z, &t, y, z->in_h, z->scale_h);
+    return t;
 }
 
 static size_t padded(int64_t floats)
@@ -222,21 +227,20 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
                          .in_w = in->dim[2],
                          .out_h = out->dim[1],
                          .out_w = out->dim[2],
-                         .channels = in->dim[3]};
+                         .channels = in->dim[3],
+                         .align = align,
+                         .half = half};
     z->scale_h = scale_of(z->in_h, z->out_h, align);
     z->scale_w = scale_of(z->in_w, z->out_w, align);
     *state = z;
     /* Without elements sizes that no memory could hold may have been asked for. */
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK;
-    z->row = rt_prep_alloc(p, (size_t)z->out_h * sizeof *z->row);
-    if (!z->row)
-        return p->err->code;
     z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);
     if (!z->col)
         return p->err->code;
-    fill_taps(z, z->row, z->in_h, z->out_h, z->scale_h, align, half);
-    fill_taps(z, z->col, z->in_w, z->out_w, z->scale_w, align, half);
+    for (int64_t i = 0; i < z->out_w; i++)
+        fill_tap(z, &z->col[i], i, z->in_w, z->scale_w);
     if (z->method == NEAREST)
         return RT_OK;
     if (z->dtype != RT_F32)
@@ -246,18 +250,17 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* ---- run ---- */
+/* ---- run: row y of the output ---- */
 
-static void nearest(const struct resize *z, const char *src, char *dst)
+static void nearest(const struct resize *z, int64_t y, const char *src, char *dst)
 {
     const size_t pixel = (size_t)z->channels * rt_dtype_size(z->dtype);
     const size_t line = (size_t)z->in_w * pixel;
 
-    for (int64_t y = 0; y < z->out_h; y++) {
-        const char *from = src + (size_t)z->row[y].at[0] * line;
-        for (int64_t x = 0; x < z->out_w; x++, dst += pixel)
-            memcpy(dst, from + (size_t)z->col[x].at[0] * pixel, pixel);
-    }
+    const char *from = src + (size_t)row_tap(z, y).at[0] * line;
+
+    for (int64_t x = 0; x < z->out_w; x++, dst += pixel)
+        memcpy(dst, from + (size_t)z->col[x].at[0] * pixel, pixel);
 }
 
 KN_CLONES static void blend(const float *tl, const float *tr, const float *bl, const float *br,
@@ -270,45 +273,40 @@ KN_CLONES static void blend(const float *tl, const float *tr, const float *bl, c
     }
 }
 
-static void bilinear(const struct resize *z, const float *src, float *dst)
+static void bilinear(const struct resize *z, int64_t y, const float *src, float *dst)
 {
     const int64_t c = z->channels, line = z->in_w * c;
 
     if (z->in_h == z->out_h && z->in_w == z->out_w) {
-        memcpy(dst, src, (size_t)(z->in_h * line) * sizeof *dst);
+        memcpy(dst, src + y * line, (size_t)line * sizeof *dst);
         return;
     }
-    for (int64_t y = 0; y < z->out_h; y++) {
-        const struct tap *r = &z->row[y];
-        const float *top = src + r->at[0] * line, *bottom = src + r->at[1] * line;
-        for (int64_t x = 0; x < z->out_w; x++, dst += c) {
-            const struct tap *t = &z->col[x];
-            const int64_t left = t->at[0] * c, right = t->at[1] * c;
-            blend(top + left, top + right, bottom + left, bottom + right, t->weight[0],
-                  r->weight[0], dst, c);
-        }
+    const struct tap r = row_tap(z, y);
+    const float *top = src + r.at[0] * line, *bottom = src + r.at[1] * line;
+    for (int64_t x = 0; x < z->out_w; x++, dst += c) {
+        const struct tap *t = &z->col[x];
+        const int64_t left = t->at[0] * c, right = t->at[1] * c;
+        blend(top + left, top + right, bottom + left, bottom + right, t->weight[0], r.weight[0],
+              dst, c);
     }
 }
 
 /* Rows first, into one line; then along the line. */
-KN_CLONES static void bicubic(const struct resize *z, const float *src, float *dst, float *line)
+KN_CLONES static void bicubic(const struct resize *z, const struct tap *r, const float *src,
+                              float *dst, float *line)
 {
     const int64_t c = z->channels, n = z->in_w * c;
+    const float *a = src + r->at[0] * n, *b = src + r->at[1] * n;
+    const float *d = src + r->at[2] * n, *e = src + r->at[3] * n;
 
-    for (int64_t y = 0; y < z->out_h; y++) {
-        const struct tap *r = &z->row[y];
-        const float *a = src + r->at[0] * n, *b = src + r->at[1] * n;
-        const float *d = src + r->at[2] * n, *e = src + r->at[3] * n;
-        for (int64_t i = 0; i < n; i++)
-            line[i] = a[i] * r->weight[0] + b[i] * r->weight[1] + d[i] * r->weight[2] +
-                      e[i] * r->weight[3];
-        for (int64_t x = 0; x < z->out_w; x++, dst += c) {
-            const struct tap *t = &z->col[x];
-            for (int64_t i = 0; i < c; i++)
-                dst[i] =
-                    line[t->at[0] * c + i] * t->weight[0] + line[t->at[1] * c + i] * t->weight[1] +
-                    line[t->at[2] * c + i] * t->weight[2] + line[t->at[3] * c + i] * t->weight[3];
-        }
+    for (int64_t i = 0; i < n; i++)
+        line[i] =
+            a[i] * r->weight[0] + b[i] * r->weight[1] + d[i] * r->weight[2] + e[i] * r->weight[3];
+    for (int64_t x = 0; x < z->out_w; x++, dst += c) {
+        const struct tap *t = &z->col[x];
+        for (int64_t i = 0; i < c; i++)
+            dst[i] = line[t->at[0] * c + i] * t->weight[0] + line[t->at[1] * c + i] * t->weight[1] +
+                     line[t->at[2] * c + i] * t->weight[2] + line[t->at[3] * c + i] * t->weight[3];
     }
 }
 
@@ -319,61 +317,74 @@ static float part(int64_t i, float from, float to, float scale)
     return lo < from ? (hi > to ? scale : hi - from) : hi > to ? to - lo : 1.0f;
 }
 
-static void area(const struct resize *z, const float *src, float *dst)
+static void area(const struct resize *z, int64_t y, const float *src, float *dst)
 {
     const int64_t c = z->channels;
     const float whole = 1.0f / (z->scale_h * z->scale_w);
 
-    for (int64_t y = 0; y < z->out_h; y++) {
-        const float y0 = (float)y * z->scale_h, y1 = (float)(y + 1) * z->scale_h;
-        for (int64_t x = 0; x < z->out_w; x++, dst += c) {
-            const float x0 = (float)x * z->scale_w, x1 = (float)(x + 1) * z->scale_w;
-            for (int64_t k = 0; k < c; k++)
-                dst[k] = 0;
-            for (int64_t i = (int64_t)floorf(y0); i < (int64_t)ceilf(y1); i++) {
-                const float wy = part(i, y0, y1, z->scale_h);
-                const float *line = src + clamp(i, z->in_h - 1) * z->in_w * c;
-                for (int64_t j = (int64_t)floorf(x0); j < (int64_t)ceilf(x1); j++) {
-                    const float w = wy * part(j, x0, x1, z->scale_w) * whole;
-                    const float *p = line + clamp(j, z->in_w - 1) * c;
-                    for (int64_t k = 0; k < c; k++)
-                        dst[k] += p[k] * w;
-                }
+    const float y0 = (float)y * z->scale_h, y1 = (float)(y + 1) * z->scale_h;
+    for (int64_t x = 0; x < z->out_w; x++, dst += c) {
+        const float x0 = (float)x * z->scale_w, x1 = (float)(x + 1) * z->scale_w;
+        for (int64_t k = 0; k < c; k++)
+            dst[k] = 0;
+        for (int64_t i = (int64_t)floorf(y0); i < (int64_t)ceilf(y1); i++) {
+            const float wy = part(i, y0, y1, z->scale_h);
+            const float *line = src + clamp(i, z->in_h - 1) * z->in_w * c;
+            for (int64_t j = (int64_t)floorf(x0); j < (int64_t)ceilf(x1); j++) {
+                const float w = wy * part(j, x0, x1, z->scale_w) * whole;
+                const float *p = line + clamp(j, z->in_w - 1) * c;
+                for (int64_t k = 0; k < c; k++)
+                    dst[k] += p[k] * w;
             }
         }
     }
 }
 
+/* Row y of a picture; line: scratch. */
+static void resize_row(const struct resize *z, int64_t y, const void *image, char *dst, void *line)
+{
+    if (z->method == NEAREST) {
+        nearest(z, y, image, dst);
+    } else if (z->method == BILINEAR) {
+        bilinear(z, y, image, (void *)dst);
+    } else if (z->method == BICUBIC) {
+        const struct tap r = row_tap(z, y);
+        bicubic(z, &r, image, (void *)dst, line);
+    } else {
+        area(z, y, image, (void *)dst);
+    }
+}
+
+/* What a row costs against rt_run_spend: it reads some of the picture, and an area all of its. */
+static int64_t row_work(const struct resize *z)
+{
+    const int64_t taps = z->method == AREA ? (int64_t)(z->scale_h + 2) : 4;
+    return taps * (z->in_w + z->out_w) * z->channels + 64;
+}
+
 static enum rt_status run_resize(struct rt_run *r)
 {
     const struct resize *z = r->state;
-    const int64_t n_in = z->in_h * z->in_w * z->channels;
+    const int64_t n_in = z->in_h * z->in_w * z->channels, work = row_work(z);
     const size_t size = rt_dtype_size(z->dtype);
+    const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
     char *dst = r->out[0].data, *room = r->scratch;
+    int64_t left = RT_WORK;
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
     for (int64_t b = 0; b < z->batch; b++, src += (size_t)n_in * size) {
-        if (z->method == NEAREST) {
-            nearest(z, src, dst);
-            dst += (size_t)(z->out_h * z->out_w * z->channels) * size;
-            continue;
-        }
-        const float *image = (const void *)src;
-        if (z->dtype != RT_F32) {
+        const void *image = src;
+        if (z->method != NEAREST && z->dtype != RT_F32) {
             kn_to_float(z->dtype, src, (void *)room, n_in);
-            image = (const void *)room;
+            image = room;
         }
-        if (z->method == BILINEAR)
-            bilinear(z, image, (void *)dst);
-        else if (z->method == BICUBIC)
-            bicubic(z, image, (void *)dst, (void *)(room + z->line_at));
-        else
-            area(z, image, (void *)dst);
-        dst += (size_t)(z->out_h * z->out_w * z->channels) * sizeof(float);
-        if (rt_run_check(r))
-            return r->err->code;
+        for (int64_t y = 0; y < z->out_h; y++, dst += row) {
+            resize_row(z, y, image, dst, room + z->line_at);
+            if (rt_run_spend(r, &left, work))
+                return r->err->code;
+        }
     }
     return RT_OK;
 }
@@ -434,12 +445,15 @@ static void fill(float *dst, int64_t n, float v)
         dst[i] = v;
 }
 
-static void crop_box(const struct crop *s, const float *image, const float *box, float *dst)
+static enum rt_status crop_box(struct rt_run *r, int64_t *left_work, const struct crop *s,
+                               const float *image, const float *box, float *dst)
 {
     const int64_t c = s->channels, line = s->w * c;
     float y, x;
 
     for (int64_t i = 0; i < s->out_h; i++) {
+        if (rt_run_spend(r, left_work, 4 * s->out_w * c + 64))
+            return r->err->code;
         if (!crop_at(box[0], box[2], s->h, s->out_h, i, &y)) {
             fill(dst, s->out_w * c, s->outside);
             dst += s->out_w * c;
@@ -462,6 +476,7 @@ static void crop_box(const struct crop *s, const float *image, const float *box,
                   y - floorf(y), dst, c);
         }
     }
+    return RT_OK;
 }
 
 static enum rt_status prepare_crop(struct rt_prep *p, void **state)
@@ -500,10 +515,12 @@ static enum rt_status run_crop(struct rt_run *r)
         kn_to_float((enum rt_dtype)im->dtype, im->data, r->scratch, rt_tensor_count(im));
         image = r->scratch;
     }
-    for (int64_t i = 0; i < n; i++)
-        crop_box(&s, image + index[i] * picture, boxes + 4 * i,
-                 (float *)o->data + i * s.out_h * s.out_w * s.channels);
-    return RT_OK;
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
+    for (int64_t i = 0; i < n && !st; i++)
+        st = crop_box(r, &left, &s, image + index[i] * picture, boxes + 4 * i,
+                      (float *)o->data + i * s.out_h * s.out_w * s.channels);
+    return st;
 }
 
 /* ---- rows of the table ---- */

@@ -121,7 +121,7 @@ static enum rt_status scan_prepare(struct rt_prep *p, scan_fn *fn, void **state)
             s->k.outer *= in->dim[i];
         else if (i > axis)
             s->k.inner *= in->dim[i];
-    if (s->k.inner == 0)
+    if (s->k.inner == 0 || s->k.n == 0)
         s->k.outer = 0;
     *state = s;
     return RT_OK;

@@ -242,8 +242,11 @@ static enum rt_status reshape_run(struct rt_run *r)
     kn_strides(rank, from.dim, from_stride);
     kn_strides(new_rank, to, to_stride);
     const int64_t *in = indices->data;
-    for (int64_t i = 0; i < n; i++) {
+    /* Indices of no dimension stay so, however many: nothing is read or written. */
+    for (int64_t i = 0; i < n && rank + new_rank; i++) {
         int64_t at = 0;
+        if (rt_run_tick(r, i))
+            return r->err->code;
         for (int d = 0; d < rank; d++) {
             const int64_t v = in[i * rank + d];
             if (v < 0 || v >= from.dim[d]) /* it would lie outside the new shape */

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ARRAY_MAX = 1 << 24 };
-
 struct slot {
     struct rt_tensor t;
     bool written, read, cleared;
@@ -28,13 +26,15 @@ struct array {
     struct rt_shape shape; /* of every element, as far as known */
     int64_t n, room;
     struct slot *slot;
+    struct rt_buffer *memory; /* of the slots */
 };
 
 static void array_empty(struct array *a)
 {
     for (int64_t i = 0; i < a->n; i++)
         rt_tensor_clear(&a->slot[i].t);
-    free(a->slot);
+    rt_buffer_unref(a->memory);
+    a->memory = NULL;
     a->slot = NULL;
     a->n = a->room = 0;
 }
@@ -50,24 +50,10 @@ static void array_free(struct rt_object *o)
 
 static const struct rt_object_type array_type = {"TensorArray", array_free};
 
-static bool array_resize(struct array *a, int64_t n, struct rt_error *err)
+static bool array_resize(struct rt_run *r, struct array *a, int64_t n)
 {
-    if (n > a->room) {
-        const int64_t room = n > 2 * a->room ? n : 2 * a->room;
-        if (n > ARRAY_MAX) {
-            rt_fail(err, RT_RESOURCE_EXHAUSTED, "a TensorArray of %lld elements is too long",
-                    (long long)n);
-            return false;
-        }
-        struct slot *s = realloc(a->slot, (size_t)room * sizeof *s);
-        if (!s) {
-            rt_fail_memory(err, "a TensorArray", (size_t)room * sizeof *s);
-            return false;
-        }
-        memset(s + a->room, 0, (size_t)(room - a->room) * sizeof *s);
-        a->slot = s;
-        a->room = room;
-    }
+    if (!kn_items_grow(r, &a->memory, &a->slot, &a->room, n, sizeof *a->slot, "a TensorArray"))
+        return false;
     a->n = n > a->n ? n : a->n;
     return true;
 }
@@ -137,7 +123,7 @@ static enum rt_status make_run(struct rt_run *r)
     a->alike = rt_attr_bool(r->node, "identical_element_shapes");
     snprintf(a->name, sizeof a->name, "%.*s_%d", name.n ? (int)(name.n < 128 ? name.n : 128) : 128,
              name.n ? (const char *)name.p : r->node->name, atomic_fetch_add(&counter, 1));
-    if (!array_resize(a, n, r->err)) {
+    if (!array_resize(r, a, n)) {
         rt_object_unref(&a->o);
         return r->err->code;
     }
@@ -161,7 +147,7 @@ static enum rt_status write_one(struct rt_run *r, struct array *a, int64_t i,
                        "TensorArray %s: Tried to write to index %lld but array is not resizeable "
                        "and size is: %lld",
                        a->name, (long long)i, (long long)a->n);
-    if (i >= a->n && !array_resize(a, i + 1, r->err))
+    if (i >= a->n && !array_resize(r, a, i + 1))
         return r->err->code;
     struct slot *e = &a->slot[i];
     kn_shape_get(v, &s);
@@ -294,17 +280,21 @@ static enum rt_status close_run(struct rt_run *r)
 
 /* ---- many elements ---- */
 
-/* Reads n elements; *out is theirs, each a reference, for free(). */
+/* Reads n elements; *out is theirs, in scratch, each a reference for drop_many. */
 static enum rt_status read_many(struct rt_run *r, struct array *a, const struct rt_tensor *index,
                                 int64_t n, struct rt_tensor **out)
 {
     enum rt_status st = RT_OK;
 
-    *out = calloc((size_t)n + 1, sizeof **out);
+    *out = rt_scratch(r, (size_t)n * sizeof **out);
     if (!*out)
-        return rt_fail_memory(r->err, "a TensorArray", (size_t)n * sizeof **out);
-    for (int64_t i = 0; i < n && !st; i++)
+        return r->err->code;
+    memset(*out, 0, (size_t)n * sizeof **out);
+    for (int64_t i = 0; i < n && !st; i++) {
         st = read_one(r, a, index ? kn_int_at(index, i) : i, &(*out)[i]);
+        if (!st)
+            st = rt_run_tick(r, i);
+    }
     return st;
 }
 
@@ -312,7 +302,6 @@ static void drop_many(struct rt_tensor *t, int64_t n)
 {
     for (int64_t i = 0; t && i < n; i++)
         rt_tensor_clear(&t[i]);
-    free(t);
 }
 
 static enum rt_status gathered(struct rt_run *r, const struct rt_tensor *t, int64_t n,
@@ -447,7 +436,7 @@ static enum rt_status split_run(struct rt_run *r)
                      "Expected sum of lengths to be equal to values.shape[0], but sum of lengths "
                      "is %lld and value's shape is: %s",
                      (long long)sum, KN_TEXT(v));
-    if (!st && a->grows && n > a->n && !array_resize(a, n, r->err))
+    if (!st && a->grows && n > a->n && !array_resize(r, a, n))
         st = r->err->code;
     if (!st && n != a->n)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -571,6 +560,7 @@ struct stack {
     bool closed;
     int64_t n, room;
     struct rt_tensor *item;
+    struct rt_buffer *memory; /* of the items */
 };
 
 static void stack_free(struct rt_object *o)
@@ -579,7 +569,7 @@ static void stack_free(struct rt_object *o)
 
     for (int64_t i = 0; i < s->n; i++)
         rt_tensor_clear(&s->item[i]);
-    free(s->item);
+    rt_buffer_unref(s->memory);
     rt_mutex_clear(&s->mu);
     free(s);
 }
@@ -633,15 +623,8 @@ static enum rt_status stack_push(struct rt_run *r)
         return stack_end(s, rt_fail(r->err, RT_INVALID_ARGUMENT,
                                     "Stack[%s] overflowed its max_size (%lld)", s->name,
                                     (long long)s->max));
-    if (s->n == s->room) {
-        const int64_t room = s->room ? 2 * s->room : 8;
-        struct rt_tensor *item =
-            room > ARRAY_MAX ? NULL : realloc(s->item, (size_t)room * sizeof *item);
-        if (!item)
-            return stack_end(s, rt_fail_memory(r->err, "a stack", (size_t)room * sizeof *item));
-        s->item = item;
-        s->room = room;
-    }
+    if (!kn_items_grow(r, &s->memory, &s->item, &s->room, s->n + 1, sizeof *s->item, "a stack"))
+        return stack_end(s, r->err->code);
     enum rt_status st = kn_keep(r, &s->item[s->n], &r->in[1]);
     if (!st)
         s->n++;

@@ -152,6 +152,8 @@ static enum rt_status diff_run(struct rt_run *r)
         while (slot[at] && !same_item(&b, slot[at] - 1, &b, i))
             at = (at + 1) & (n_slots - 1);
         slot[at] = i + 1;
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
     for (int64_t i = 0; i < a.n; i++) {
         if (rt_run_tick(r, i))
@@ -170,6 +172,8 @@ static enum rt_status diff_run(struct rt_run *r)
         if (st)
             return st;
         kn_put_int(&r->out[1], i, keep[i]);
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
     return RT_OK;
 }
