@@ -137,6 +137,8 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
         for (int64_t i = 0; i < n_index; i++) {
             const int64_t v = kn_int_at(index, b * n_index + i);
             st = kn_copy(dt, to + (size_t)i * bytes, from + (size_t)v * bytes, inner, r->err);
+            if (!st)
+                st = rt_run_spend(r, &left, 8 * inner);
             if (st)
                 return st;
         }
@@ -235,8 +237,13 @@ static enum rt_status nd_gather(struct rt_run *r, const struct rt_tensor *params
         inner *= params->dim[i];
     kn_strides(params->rank, params->dim, stride);
     const size_t bytes = (size_t)inner * rt_dtype_size(dt);
+    int64_t left = RT_WORK;
+    if (bytes == 0 && depth == 0)
+        return RT_OK;
     for (int64_t i = 0; i < n; i++, out += bytes) {
         int64_t from = 0;
+        if (rt_run_spend(r, &left, inner + 8 * depth))
+            return r->err->code;
         for (int k = 0; k < depth; k++) {
             const int64_t v = kn_int_at(index, i * depth + k);
             if (v < 0 || v >= params->dim[k]) {

@@ -376,7 +376,8 @@ static enum rt_status from_tensor_run(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < l->n && !st; i++) {
         const struct rt_tensor row = kn_row(t, i);
-        st = kn_keep(r, &l->item[i], &row);
+        if (!(st = kn_keep(r, &l->item[i], &row)))
+            st = rt_run_tick(r, i);
     }
     if (st) {
         rt_object_unref(&l->o);
@@ -806,8 +807,10 @@ static enum rt_status stack_run(struct rt_run *r)
         return RT_OK;
     }
     st = stack_out(r, &s, l->n);
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < l->n && !st; i++)
-        st = put_item(r, 0, i * each, &l->item[i], each);
+        if (!(st = put_item(r, 0, i * each, &l->item[i], each)))
+            st = rt_run_spend(r, &left, each + 8);
     return st;
 }
 
@@ -858,8 +861,10 @@ static enum rt_status gather_run(struct rt_run *r)
                        KN_PARTIAL(&s));
     const int64_t each = rt_count(s.rank, s.dim);
     st = stack_out(r, &s, n);
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < n && !st; i++)
-        st = put_item(r, 0, i * each, &l->item[kn_int_at(index, i)], each);
+        if (!(st = put_item(r, 0, i * each, &l->item[kn_int_at(index, i)], each)))
+            st = rt_run_spend(r, &left, each + 8);
     return st;
 }
 
@@ -949,6 +954,8 @@ static enum rt_status concat_run(struct rt_run *r)
         const int64_t n = t->dtype ? t->dim[0] : first >= 0 ? first : kn_int_at(lead, i);
         kn_put_int(&r->out[1], i, n);
         st = put_item(r, 0, total * each, t, n * each);
+        if (!st)
+            st = rt_run_tick(r, i);
         total += n;
     }
     return st;

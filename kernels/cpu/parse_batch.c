@@ -134,7 +134,7 @@ static enum rt_status copy_parts(struct kn_parse *s, const struct kn_feature *f,
     const struct kn_parse_part *part = &s->part[f->list * s->n];
     const size_t size = rt_dtype_size(f->dtype);
     char *to = dst;
-    int64_t n;
+    int64_t n, left = RT_WORK;
 
     for (int64_t e = 0; e < s->n; e++) {
         if (part[e].is_short) {
@@ -145,6 +145,8 @@ static enum rt_status copy_parts(struct kn_parse *s, const struct kn_feature *f,
                                     part[e].n, &n))
             return bad_list(s, n);
         to += (size_t)(step ? step : part[e].n) * size;
+        if (rt_run_spend(s->r, &left, 16 + part[e].n + (step ? step : 0)))
+            return s->r->err->code;
     }
     return RT_OK;
 }

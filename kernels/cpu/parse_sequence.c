@@ -32,6 +32,7 @@ struct sequence {
     struct kn_sequence_half half[2]; /* the context, the feature lists */
     struct proto *proto[2];          /* per feature and example */
     struct total *total[2];          /* per feature */
+    int64_t each, left;              /* work of an example, about, against rt_run_spend */
 };
 
 static struct rt_span name_of(const struct sequence *s, int64_t e)
@@ -178,6 +179,8 @@ static enum rt_status count_feature(struct sequence *s, int half, int k)
 
     *t = (struct total){.most = f->def >= 0 ? rt_tensor_count(&s->r->in[f->def]) : 0};
     for (int64_t e = 0; e < s->n; e++) {
+        if (rt_run_spend(s->r, &s->left, s->each))
+            return s->r->err->code;
         const struct proto *p = &s->proto[half][k * s->n + e];
         struct kn_wire w = kn_wire_of(p->bytes);
         int64_t of_example = 0, n, rows = 0;
@@ -238,6 +241,8 @@ static enum rt_status write_context_dense(struct sequence *s, const struct kn_fe
     if (!out)
         return s->r->err->code;
     for (int64_t e = 0; e < s->n; e++, out = after(out, f, f->stride)) {
+        if (rt_run_spend(s->r, &s->left, s->each))
+            return s->r->err->code;
         const struct proto *p = &s->proto[0][k * s->n + e];
         struct kn_wire w = kn_wire_of(p->bytes);
         int64_t n = 0;
@@ -274,6 +279,8 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
     if (!shape)
         return s->r->err->code;
     for (int64_t e = 0; e < s->n; e++) {
+        if (rt_run_spend(s->r, &s->left, s->each))
+            return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
         if (n < 0) /* for want of memory: it was counted before, so it is well formed */
@@ -314,6 +321,8 @@ static enum rt_status write_context_ragged(struct sequence *s, const struct kn_f
     if (!splits)
         return s->r->err->code;
     for (int64_t e = 0; e < s->n; e++) {
+        if (rt_run_spend(s->r, &s->left, s->each))
+            return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
         if (n < 0) /* for want of memory: it was counted before, so it is well formed */
@@ -349,6 +358,8 @@ static enum rt_status write_list_dense(struct sequence *s, const struct kn_featu
     if (!lengths)
         return s->r->err->code;
     for (int64_t e = 0; e < s->n; e++) {
+        if (rt_run_spend(s->r, &s->left, s->each))
+            return s->r->err->code;
         const struct proto *p = &s->proto[1][k * s->n + e];
         struct kn_wire w = kn_wire_of(p->bytes);
         int64_t rows = 0, n, had = 0;
@@ -390,6 +401,8 @@ static enum rt_status write_list_sparse(struct sequence *s, const struct kn_feat
     if (!shape)
         return s->r->err->code;
     for (int64_t e = 0; e < s->n; e++) {
+        if (rt_run_spend(s->r, &s->left, s->each))
+            return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[1][k * s->n + e].bytes);
         int64_t row = 0;
         for (; kn_wire_left(&w); row++) {
@@ -428,6 +441,8 @@ static enum rt_status write_list_ragged(struct sequence *s, const struct kn_feat
         return s->r->err->code;
     kn_put_int(&s->r->out[h->inner + f->at], 0, 0);
     for (int64_t e = 0; e < s->n; e++) {
+        if (rt_run_spend(s->r, &s->left, s->each))
+            return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[1][k * s->n + e].bytes);
         for (int64_t row = 0; kn_wire_left(&w); row++) {
             enum rt_status st = read_row(s, f, e, &w, row, value, &n);
@@ -536,8 +551,14 @@ static enum rt_status parse(struct sequence *s)
     s->total[0] = (struct total *)(void *)(p + protos);
     s->total[1] = s->total[0] + n[0];
     mark_optional(s);
-    for (int64_t e = 0; e < s->n && !st; e++)
+    const struct rt_tensor *serialized = &s->r->in[0];
+    s->each = 256 + (int64_t)(s->n ? rt_tensor_text_bytes(serialized) / (size_t)s->n : 0);
+    s->left = RT_WORK;
+    for (int64_t e = 0; e < s->n && !st; e++) {
         st = note_example(s, e);
+        if (!st)
+            st = rt_run_spend(s->r, &s->left, s->each);
+    }
     for (int half = 0; half < 2; half++)
         for (int k = 0; k < n[half] && !st; k++)
             st = count_feature(s, half, k);

@@ -38,6 +38,8 @@ static enum rt_status partition_run(struct rt_run *r)
                            kn_place_text(where, sizeof where, parts, i), (long long)p, r->n_out);
         }
         count[p]++;
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
     for (int k = 0; k < r->n_out; k++) {
         dim[0] = count[k];
@@ -46,10 +48,13 @@ static enum rt_status partition_run(struct rt_run *r)
         count[k] = 0;
     }
     enum rt_status st = RT_OK;
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < n && !st && each; i++) {
         const int64_t p = kn_int_at(parts, i);
         st = kn_copy(dt, kn_at_mut(&r->out[p], count[p]++ * each), kn_at(data, i * each), each,
                      r->err);
+        if (!st)
+            st = rt_run_spend(r, &left, each + 8);
     }
     return st;
 }
@@ -106,6 +111,7 @@ static enum rt_status stitch_run(struct rt_run *r)
     if (rt_dtype_is_plain(dt) && rt_tensor_count(o)) /* rows that no index names */
         memset(o->data, 0, rt_tensor_bytes(o));
     enum rt_status st = RT_OK;
+    int64_t left = RT_WORK;
     for (int k = 0; k < n; k++)
         for (int64_t i = 0; i < rt_tensor_count(&index[k]) && !st; i++) {
             const int64_t v = kn_int_at(&index[k], i);
@@ -116,6 +122,8 @@ static enum rt_status stitch_run(struct rt_run *r)
             }
             if (each)
                 st = kn_copy(dt, kn_at_mut(o, v * each), kn_at(&data[k], i * each), each, r->err);
+            if (!st)
+                st = rt_run_spend(r, &left, each + 8);
         }
     return st;
 }

@@ -83,7 +83,7 @@ static enum rt_status scatter(struct rt_run *r, enum mode mode, const struct rt_
     const int depth = (int)(index->rank ? index->dim[index->rank - 1] : 1);
     const bool ignore = rt_attr(r->node, "bad_indices_policy") &&
                         rt_span_is(rt_attr_str(r->node, "bad_indices_policy"), "IGNORE");
-    int64_t stride[RT_MAX_RANK], each = 1, n = 1;
+    int64_t stride[RT_MAX_RANK], each = 1, n = 1, left = RT_WORK;
     enum rt_status st = RT_OK;
 
     kn_strides(o->rank, o->dim, stride);
@@ -115,6 +115,8 @@ static enum rt_status scatter(struct rt_run *r, enum mode mode, const struct rt_
         }
         if (each)
             st = apply(r, mode, o, at, kn_at(updates, i * each), each);
+        if (!st)
+            st = rt_run_spend(r, &left, each + 8 * depth);
     }
     return st;
 }

@@ -24,6 +24,7 @@ static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, i
     {                                                                                              \
         const T *values = p->values->data, *b = p->b->data;                                        \
         T *dst = out;                                                                              \
+        int64_t left = RT_WORK;                                                                    \
         for (int64_t i = 0; i < p->values->dim[0]; i++) {                                          \
             const int64_t m = kn_int_at(p->indices, 2 * i + p->adjoint_a);                         \
             const int64_t k = kn_int_at(p->indices, 2 * i + !p->adjoint_a);                        \
@@ -32,6 +33,8 @@ static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, i
                 return bad_index(r, "k", k, i, p->inner);                                          \
             if (m < 0 || m >= p->rows)                                                             \
                 return bad_index(r, "m", m, i, p->rows);                                           \
+            if (rt_run_spend(r, &left, 2 * p->columns + 8))                                        \
+                return r->err->code;                                                               \
             for (int64_t j = 0; j < p->columns; j++) {                                             \
                 const T w = p->adjoint_b ? (T)CONJ(b[j * p->inner + k]) : b[k * p->columns + j];   \
                 dst[m * p->columns + j] = (T)(dst[m * p->columns + j] + v * w);                    \

@@ -23,6 +23,8 @@ struct bag {
     int64_t width;    /* elements of a row */
     int64_t first, n; /* indices of this bag */
     double by;        /* what the sum is divided by */
+    struct rt_run *r; /* asked in between */
+    int64_t *left;
 };
 
 static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
@@ -35,7 +37,7 @@ static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
 #define AS_IS(x, A)  (x)
 /* Floats are added in their type, as TensorFlow's are, halves in float; integers wrap. */
 #define ADD(dt, T, A, LOAD, STORE, SCALE)                                                          \
-    KN_FAST(dt) static void add_##dt(const struct bag *b, void *out)                               \
+    KN_FAST(dt) static bool add_##dt(const struct bag *b, void *out)                               \
     {                                                                                              \
         for (int64_t at = 0; at < b->width; at += WIDTH) {                                         \
             const int64_t m = b->width - at < WIDTH ? b->width - at : WIDTH;                       \
@@ -48,7 +50,10 @@ static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
             }                                                                                      \
             for (int64_t j = 0; j < m; j++)                                                        \
                 ((T *)out)[at + j] = STORE(SCALE(acc[j], A));                                      \
+            if (rt_run_spend(b->r, b->left, b->n * m))                                             \
+                return false;                                                                      \
         }                                                                                          \
+        return true;                                                                               \
     }
 #define ADD_INT(dt, T) ADD(dt, T, uint64_t, PLAIN, (T), AS_IS)
 KN_INTS(ADD_INT)
@@ -57,7 +62,7 @@ ADD(RT_F64, double, double, PLAIN, PLAIN, DIVIDE)
 ADD(RT_F16, struct kn_half, float, kn_from_f16, kn_to_f16, DIVIDE)
 ADD(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16, DIVIDE)
 
-static void (*adder(enum rt_dtype dtype))(const struct bag *b, void *out)
+static bool (*adder(enum rt_dtype dtype))(const struct bag *b, void *out)
 {
     switch (dtype) {
 #define X(dt, T)                                                                                   \
@@ -115,9 +120,9 @@ static enum rt_status run(struct rt_run *r, enum how how)
 {
     const struct rt_tensor *data = &r->in[0], *indices = &r->in[1], *ids = &r->in[2];
     const int64_t rows = count_rows(r), n = rows < 0 ? 0 : ids->dim[0];
-    void (*const add)(const struct bag *b, void *out) = adder(kn_dtype(data));
-    struct bag b = {.data = data->data, .indices = indices, .by = 1};
-    int64_t dim[RT_MAX_RANK], next = 0;
+    bool (*const add)(const struct bag *b, void *out) = adder(kn_dtype(data));
+    int64_t dim[RT_MAX_RANK], next = 0, left = RT_WORK;
+    struct bag b = {.data = data->data, .indices = indices, .by = 1, .r = r, .left = &left};
 
     if (rows < 0)
         return r->err->code;
@@ -147,7 +152,8 @@ static enum rt_status run(struct rt_run *r, enum how how)
         memset(out + (size_t)next * row_bytes, 0, (size_t)(id - next) * row_bytes);
         b.n = end - b.first;
         b.by = how == SUM ? 1 : how == MEAN ? (double)b.n : sqrt((double)b.n);
-        add(&b, out + (size_t)id * row_bytes);
+        if (!add(&b, out + (size_t)id * row_bytes))
+            return r->err->code;
         next = id + 1;
     }
     memset(out + (size_t)next * row_bytes, 0, (size_t)(rows - next) * row_bytes);

@@ -394,7 +394,7 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
     rt_bytes_clear(&g);
 }
 
-/* Taps of a resized image are kept by its length: those are counted, and a run's limit holds. */
+/* Taps of a resized image are kept by its width: those are counted, and a run's limit holds. */
 static void what_grows_with_a_shape_is_counted(void **state)
 {
     (void)state;
@@ -405,7 +405,7 @@ static void what_grows_with_a_shape_is_counted(void **state)
     size_t bytes[2];
 
     for (int k = 0; k < 4; k++) {
-        static const char *const size[] = {"2,1", "40000,1", "4000000,1", "1000000000,0"};
+        static const char *const size[] = {"1,2", "1,40000", "1,4000000", "1000000000,0"};
         const struct rt_session_options options = {
             .registry = test_registry,
             .tuning = {.no_specialise = k > 1},
