@@ -17,17 +17,17 @@ static void point_models_at_locked(struct srv_manager *m, const struct srv_confi
     for (int i = 0; config && i < config->n_models; i++) {
         const struct srv_model_config *c = &config->models[i];
         struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
-        if (!model)
-            model = srv_mgr_add_model_locked(m, c->name);
-        if (!model)
-            srv_mgr_try_again(m);
-        else if (!model->config) /* the flags' models come before the folder's */
+        if (model && !model->config) /* the flags' models come before the folder's */
             model->config = c;
     }
 }
 
 void srv_mgr_point_models(struct srv_manager *m)
 {
+    const bool base_listed = srv_mgr_add_models(m, m->base);
+    const bool folder_listed = srv_mgr_add_models(m, m->folder);
+    if (!base_listed || !folder_listed)
+        srv_mgr_try_again(m);
     rt_mutex_lock(&m->mu);
     point_models_at_locked(m, m->base);
     point_models_at_locked(m, m->folder);
@@ -41,14 +41,15 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     struct srv_config *old_folder = folder ? m->folder : NULL;
     m->base = base ? base : m->base;
     m->folder = folder ? folder : m->folder;
-    rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models; i++) {
         struct srv_managed *model = m->models[i];
         if (model->watch >= 0)
             inotify_rm_watch(m->inotify_fd, model->watch); /* its path may be another now */
         model->watch = -1;
-        model->config = NULL;
     }
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models; i++)
+        m->models[i]->config = NULL;
     rt_mutex_unlock(&m->mu);
     srv_mgr_point_models(m);
     srv_config_free(old_base);

@@ -133,7 +133,7 @@ struct srv_manager {
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */
     bool reread;                    /* guarded by mu: the config file is to be read again */
-    int n_models, room;             /* guarded by mu for readers, written by the manager's thread */
+    int n_models;                   /* guarded by mu for readers, written by the manager's thread */
     struct srv_managed **models;    /* sorted by name; likewise */
     bool first_poll_done;           /* guarded by mu */
 
@@ -175,7 +175,11 @@ const char *srv_mgr_state_text(const struct srv_managed_version *e);
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);
-struct srv_managed *srv_mgr_add_model_locked(struct srv_manager *m, const char *name);
+/* Lists the models of `config` (NULL: none) that are not listed yet, without a configuration.
+ * Only the manager's thread changes the table, so that thread merges the two sorted lists without
+ * the lock; readers wait only for the exchange of the array. False: out of memory, and the table
+ * is unchanged. */
+bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config);
 void srv_mgr_free_model(struct srv_managed *model);
 struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,

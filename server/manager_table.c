@@ -84,31 +84,57 @@ struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *
     return NULL;
 }
 
-struct srv_managed *srv_mgr_add_model_locked(struct srv_manager *m, const char *name)
+static struct srv_managed *model_new(const char *name)
 {
     struct srv_managed *model = calloc(1, sizeof *model);
-    char *copy = strdup(name);
-    if (m->n_models == m->room) {
-        int room = m->room ? m->room * 2 : 16;
-        struct srv_managed **grown = realloc(m->models, (size_t)room * sizeof(*grown));
-        if (grown) {
-            m->models = grown;
-            m->room = room;
-        }
-    }
-    if (!model || !copy || m->n_models == m->room) {
-        free(copy);
+    if (model)
+        model->name = strdup(name);
+    if (!model || !model->name) {
         free(model);
         return NULL;
     }
-    model->name = copy;
     model->watch = -1;
     model->since = rt_now_ns();
-    int i = m->n_models++;
-    for (; i > 0 && strcmp(m->models[i - 1]->name, name) > 0; i--)
-        m->models[i] = m->models[i - 1];
-    m->models[i] = model;
     return model;
+}
+
+bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config)
+{
+    const int n_config = config ? config->n_models : 0;
+    int n = 0, k = 0, n_new = 0;
+    for (int i = 0; i < n_config; i++)
+        n_new += !srv_mgr_find_model(m, config->models[i].name, strlen(config->models[i].name));
+    if (!n_new)
+        return true;
+    struct srv_managed **all = calloc((size_t)m->n_models + (size_t)n_new, sizeof(*all));
+    bool ok = all != NULL;
+    for (int i = 0; ok && i < n_config; i++) {
+        const char *name = config->models[i].name;
+        while (k < m->n_models && strcmp(m->models[k]->name, name) < 0)
+            all[n++] = m->models[k++];
+        if (k < m->n_models && strcmp(m->models[k]->name, name) == 0)
+            continue;
+        struct srv_managed *model = model_new(name);
+        ok = model != NULL;
+        if (ok)
+            all[n++] = model;
+    }
+    while (ok && k < m->n_models)
+        all[n++] = m->models[k++];
+    if (!ok) {
+        for (int i = 0; i < n; i++) /* the old ones stay in m->models */
+            if (!srv_mgr_find_model(m, all[i]->name, strlen(all[i]->name)))
+                srv_mgr_free_model(all[i]);
+        free(all);
+        return false;
+    }
+    struct srv_managed **before = m->models;
+    rt_mutex_lock(&m->mu);
+    m->models = all;
+    m->n_models = n;
+    rt_mutex_unlock(&m->mu);
+    free(before);
+    return true;
 }
 
 static void free_entry(struct srv_managed_version *e)
@@ -183,22 +209,28 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
     }
 }
 
+static bool is_gone(const struct srv_managed *model)
+{
+    bool gone = !model->config;
+    for (int k = 0; k < model->n_entries; k++)
+        gone = gone && model->entries[k]->state == SRV_END;
+    return gone;
+}
+
 void srv_mgr_forget_gone_models(struct srv_manager *m)
 {
-    int n_gone = 0;
-    for (int i = 0; i < m->n_models; i++) {
+    const int n = m->n_models;
+    int n_gone = 0, n_kept = 0;
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < n; i++) {
         struct srv_managed *model = m->models[i];
-        bool gone = !model->config;
-        for (int k = 0; k < model->n_entries; k++)
-            gone = gone && model->entries[k]->state == SRV_END;
-        if (!gone || ++n_gone <= MAX_GONE_MODELS)
+        if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
             continue;
-        rt_mutex_lock(&m->mu);
-        m->n_models--;
-        memmove(&m->models[i], &m->models[i + 1],
-                (size_t)(m->n_models - i) * sizeof(struct srv_managed *));
-        rt_mutex_unlock(&m->mu);
-        srv_mgr_free_model(model);
-        i--;
+        m->models[i] = m->models[n_kept]; /* what is forgotten gathers behind what is kept */
+        m->models[n_kept++] = model;
     }
+    m->n_models = n_kept;
+    rt_mutex_unlock(&m->mu);
+    for (int i = n_kept; i < n; i++)
+        srv_mgr_free_model(m->models[i]);
 }

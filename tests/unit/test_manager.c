@@ -802,6 +802,61 @@ static void unknown_models_and_versions_are_told(void **state)
     rt_arena_free(arena);
 }
 
+/* A config file of n models of each prefix, whose base paths do not exist. */
+static void write_many(const char *const *prefixes, int n_prefixes, int n)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    assert_non_null(f);
+    fputs("model_config_list {", f);
+    for (int p = 0; p < n_prefixes; p++)
+        for (int i = 0; i < n; i++)
+            fprintf(f, "config { name: '%s%05d' base_path: '%s' model_platform: 'tensorflow' }\n",
+                    prefixes[p], i, folder_path("none"));
+    fputs("}", f);
+    assert_int_equal(fclose(f), 0);
+    folder_write("models.config", text);
+    free(text);
+}
+
+/* Waits until so many models are listed, and checks that their names ascend. */
+static void expect_listed(int want)
+{
+    const int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    int n = -1;
+    bool ascend = true;
+    while (n != want && rt_now_ns() < end) {
+        struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+        const char *const *names;
+        assert_int_equal(srv_status_models(manager, arena, &names, &n), RT_OK);
+        for (int i = 1; i < n; i++)
+            ascend = ascend && strcmp(names[i - 1], names[i]) < 0;
+        rt_arena_free(arena);
+        usleep(20000);
+    }
+    assert_int_equal(n, want);
+    assert_true(ascend);
+}
+
+/* A list of models that come before, between and behind those that are there takes its place in
+ * time proportional to both: with one insertion per model these took 10^9 comparisons under the
+ * manager's lock, 4.3 s; the removal moved 10^9 pointers. */
+static void many_models_come_and_go_at_once(void **state)
+{
+    (void)state;
+    enum { MANY = 20000, GONE_LISTED = 1000 };
+    write_many((const char *const[]){"m", "z"}, 2, MANY);
+    assert_ok(START(flag("model_config_file", "models.config")), &err);
+    expect_listed(2 * MANY);
+    write_many((const char *const[]){"a", "m", "n", "z", "zz"}, 5, MANY);
+    srv_manager_reread(manager);
+    expect_listed(5 * MANY);
+    write_many((const char *const[]){"n"}, 1, MANY);
+    srv_manager_reread(manager);
+    expect_listed(MANY + GONE_LISTED);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -830,6 +885,7 @@ int main(void)
         TEST(the_start_fails_with_the_models_error),
         TEST(a_start_without_models_is_refused),
         TEST(unknown_models_and_versions_are_told),
+        TEST(many_models_come_and_go_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
