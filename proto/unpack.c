@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "proto/wire.h"
+#include "runtime/base/growth.h"
 
 enum verdict { FINE, TOO_DEEP, IN_PIECES, TOO_LARGE, BROKEN };
 
@@ -105,13 +106,12 @@ static void give_back(void *arg, void *p)
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err)
 {
-    struct look l = {.left = PB_FREE_BYTES};
+    struct look l = {.left = rt_growth_limit(PB_FREE_BYTES, bytes.n, PB_MAX_GROWTH)};
     bool no_memory = false;
     ProtobufCAllocator allocator = {
         .alloc = allocate, .free = give_back, .allocator_data = &no_memory};
     void *m = NULL;
 
-    l.left += bytes.n < SIZE_MAX / PB_MAX_GROWTH / 2 ? bytes.n * PB_MAX_GROWTH : SIZE_MAX / 2;
     switch (look_at(&l, d, bytes, 1)) {
     case TOO_DEEP:
         rt_fail(err, RT_INVALID_ARGUMENT, "%s: messages nested deeper than %d", what, PB_MAX_DEPTH);

@@ -1,11 +1,12 @@
 #include "runtime/attr.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/bytes.h"
 #include "runtime/tensor_proto.h"
 
-enum { MAX_FUNC_ATTRS = 1000 };
+enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
 
 static const size_t splat_max = (size_t)1 << 29; /* of one constant */
 
@@ -98,6 +99,45 @@ static enum rt_status read_str(const struct rt_attr_reader *r, ProtobufCBinaryDa
     return RT_OK;
 }
 
+/* How many functions deep a value is: 0 when no function is in it. */
+static int depth_of(const struct rt_attr *a)
+{
+    int depth = 0;
+    if (a->type == RT_ATTR_FUNC)
+        return a->v.func->depth;
+    for (size_t i = 0; a->type == RT_ATTR_LIST + RT_ATTR_FUNC && i < a->n; i++)
+        depth = a->v.funcs[i].depth > depth ? a->v.funcs[i].depth : depth;
+    return depth;
+}
+
+struct keyed { /* an attribute of a message, and where it stands there */
+    const char *key;
+    size_t at;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct keyed *x = a, *y = b;
+    const int c = strcmp(x->key, y->key);
+    return c ? c : (x->at > y->at) - (x->at < y->at);
+}
+
+/* In the order of names, the last of equal ones, as in a map; without those that begin with '_',
+ * which are notes between TensorFlow's passes. */
+static size_t sort_attrs(const Tensorflow__NameAttrList *v, struct keyed *k)
+{
+    size_t n = 0, kept = 0;
+    for (size_t i = 0; i < v->n_attr; i++)
+        if (v->attr[i]->key[0] != '_' && v->attr[i]->value)
+            k[n++] = (struct keyed){v->attr[i]->key, i};
+    if (n)
+        qsort(k, n, sizeof *k, by_key);
+    for (size_t i = 0; i < n; i++)
+        if (i + 1 == n || strcmp(k[i].key, k[i + 1].key) != 0)
+            k[kept++] = k[i];
+    return kept;
+}
+
 enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow__NameAttrList *v,
                                 struct rt_func_ref *out, struct rt_error *err)
 {
@@ -106,24 +146,30 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
                        "function '%s' is given %zu attributes, more "
                        "than %d",
                        v->name, v->n_attr, MAX_FUNC_ATTRS);
-    struct rt_named_attr *attr = rt_arena_array(r->arena, v->n_attr, sizeof *attr);
-    out->name = rt_arena_strdup(r->arena, v->name);
-    out->attr = attr;
-    out->n_attr = 0;
+    struct keyed *key = rt_arena_array(r->arena, v->n_attr, sizeof *key);
+    if (!key)
+        return no_memory(err);
+    const size_t n = sort_attrs(v, key);
+    struct rt_named_attr *attr = rt_arena_array(r->arena, n, sizeof *attr);
+    *out = (struct rt_func_ref){.name = rt_arena_strdup(r->arena, v->name), .attr = attr};
     if (!attr || !out->name)
         return no_memory(err);
-    for (size_t i = 0; i < v->n_attr; i++) {
-        /* Those that begin with '_' are notes between TensorFlow's passes. */
-        if (v->attr[i]->key[0] == '_' || !v->attr[i]->value)
-            continue;
+    for (size_t i = 0; i < n; i++) {
         struct rt_named_attr *a = &attr[out->n_attr++];
-        a->name = rt_arena_strdup(r->arena, v->attr[i]->key);
+        a->name = rt_arena_strdup(r->arena, key[i].key);
         if (!a->name)
             return no_memory(err);
-        enum rt_status st = rt_attr_read(r, v->attr[i]->value, RT_ATTR_NONE, &a->value, err);
+        enum rt_status st =
+            rt_attr_read(r, v->attr[key[i].at]->value, RT_ATTR_NONE, &a->value, err);
         if (st)
             return st;
+        const int depth = depth_of(&a->value);
+        out->depth = depth > out->depth ? depth : out->depth;
     }
+    if (++out->depth > MAX_FUNC_DEPTH)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "function '%s' is given an attribute that is more than %d functions deep",
+                       v->name, MAX_FUNC_DEPTH);
     return RT_OK;
 }
 

@@ -9,7 +9,9 @@
 #include "runtime/rnn_loop.h"
 #include "runtime/region.h"
 
-enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 300000 };
+/* PLAN_NODES: what a plan takes beside its nodes, in nodes. Functions of one branch each, which
+ * double from level to level, made 60,000 plans of 12 KB before 300,000 nodes were reached. */
+enum { MAX_SUB_DEPTH = 64, MAX_ALL_NODES = 300000, PLAN_NODES = 32 };
 
 /* The plan of a graph that is cut out, which it takes. */
 static enum rt_status build(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
@@ -22,6 +24,12 @@ struct sub_request {
     struct rt_edge *feeds;
     const struct rt_tensor **known;
 };
+
+static enum rt_status too_deep(const struct pl_node *n, struct rt_error *err)
+{
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "'%s': branches and loops are nested more than %d deep", n->name, MAX_SUB_DEPTH);
+}
 
 static enum rt_status sub_request(const struct pl_graph *g, const struct pl_node *n,
                                   const struct rt_func_ref *f, int skip, bool is_body,
@@ -38,9 +46,7 @@ static enum rt_status sub_request(const struct pl_graph *g, const struct pl_node
                        "'%s': function '%s' takes %d arguments and returns %d, expected %d and %d",
                        n->name, body->name, body->n_args, body->n_rets, n_args, n->n_out);
     if (g->depth >= MAX_SUB_DEPTH)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "'%s': branches and loops are nested more than %d deep", n->name,
-                       MAX_SUB_DEPTH);
+        return too_deep(n, err);
     struct rt_edge *feeds = malloc(((size_t)n_args + 1) * sizeof *feeds);
     const struct rt_tensor **known = calloc((size_t)n_args + 1, sizeof *known);
     r->feeds = feeds;
@@ -113,6 +119,8 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
 static enum rt_status build_regions(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     const int skip = n->kind == PL_IF;
+    if (g->depth >= MAX_SUB_DEPTH)
+        return too_deep(n, err);
     bool *known = rt_arena_array(g->arena, (size_t)n->n_in + 1, sizeof *known);
     n->sub = rt_arena_array(g->arena, 2, sizeof *n->sub);
     if (!known || !n->sub)
@@ -133,6 +141,7 @@ static enum rt_status build_regions(struct pl_graph *g, struct pl_node *n, struc
             rt_tensor_ref(&r->node[k].value, &g->node[n->in[k + skip].node].value);
         }
         r->nodes_left = g->nodes_left;
+        r->depth = g->depth + 1; /* a region inside another was made beside it */
         struct pl_graph own = *r;
         *r = (struct pl_graph){0};
         enum rt_status st = build(&own, &n->sub[slot], err);
@@ -599,7 +608,7 @@ static enum rt_status build(struct pl_graph *g, struct rt_plan **out, struct rt_
 
     if (!st)
         st = settle(g, err);
-    *g->nodes_left -= g->n;
+    *g->nodes_left -= g->n + PLAN_NODES;
     if (!st && *g->nodes_left < 0)
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes with all functions in place",
                      MAX_ALL_NODES);

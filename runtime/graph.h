@@ -27,7 +27,8 @@ struct rt_shape {
 struct rt_func_ref { /* value of a func attribute */
     const char *name;
     int n_attr;
-    const struct rt_named_attr *attr; /* attributes passed to it */
+    const struct rt_named_attr *attr; /* attributes passed to it, in the order of their names */
+    int depth; /* 1 more than that of the deepest function among them; at most 64 */
 };
 
 struct rt_attr {

@@ -13,11 +13,21 @@
 #include "proto/unpack.h"
 #include "proto/wire.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/growth.h"
 #include "runtime/op.h"
 
 #include "tensorflow/core/framework/graph.pb-c.h"
 
 enum { GRAPH_VERSION = 2474 }; /* of TensorFlow 2.21: what min_consumer is compared with */
+
+/*
+ * What a GraphDef may become in memory, besides its tensors, and how many bytes of attributes the
+ * bodies of its functions may be told apart by: a fixed share, and so many bytes for each of its
+ * own. Without limits 300 KB of "Unpack" with 65,000 outputs took gigabytes, and functions that
+ * call the next one with two different attributes did so 2^30 times.
+ */
+enum { FREE_BYTES = 64 << 20, GROWTH = 64, FREE_KEY_BYTES = 16 << 20, KEY_GROWTH = 4 };
+enum { MAX_KEY_BYTES = 1 << 20 };
 static const size_t splat_total = (size_t)1 << 30;
 
 /* ---- what all parts use ---- */
@@ -77,7 +87,7 @@ static enum rt_status start(struct im_build *b, struct rt_library *l, const char
     *b = (struct im_build){.l = l, .function = function};
     if (n_nodes > INT32_MAX / 2)
         return rt_fail(err, RT_INVALID_ARGUMENT, "a graph of %zu nodes", n_nodes);
-    b->temp = rt_arena_new(SIZE_MAX);
+    b->temp = rt_arena_new(l->limit);
     if (!b->temp)
         return im_no_memory(err);
     struct im_name_map *names = rt_arena_alloc(l->arena, sizeof *names);
@@ -119,10 +129,21 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
     return st;
 }
 
-static void end(struct im_build *b)
+/* Says which limit it was when memory was out because of one. */
+static enum rt_status end(struct im_build *b, enum rt_status st, struct rt_error *err)
 {
+    if (st == RT_RESOURCE_EXHAUSTED &&
+        (rt_arena_is_full(b->l->arena) || (b->temp && rt_arena_is_full(b->temp)))) {
+        rt_fail(err, st,
+                "the graph takes more than %zu bytes of memory: %d MB and %d for each of its bytes "
+                "are allowed",
+                b->l->limit, FREE_BYTES >> 20, GROWTH);
+        if (b->function)
+            rt_fail_prefix(err, "Function '%s': ", b->function);
+    }
     rt_arena_free(b->temp);
     rt_map_clear(&b->args);
+    return st;
 }
 
 /* ---- the main graph ---- */
@@ -245,8 +266,7 @@ static enum rt_status import_main(struct rt_library *l, struct rt_span graph_def
         st = im_finish(&b, err);
     if (!st)
         l->main = b.g;
-    end(&b);
-    return st;
+    return end(&b, st, err);
 }
 
 enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
@@ -258,7 +278,9 @@ enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_d
     rt_mutex_init(&l->mu);
     l->ops = ops;
     l->splat_left = splat_total;
-    l->arena = rt_arena_new(SIZE_MAX);
+    l->limit = rt_growth_limit(FREE_BYTES, graph_def.n, GROWTH);
+    l->key_left = rt_growth_limit(FREE_KEY_BYTES, graph_def.n, KEY_GROWTH);
+    l->arena = rt_arena_new(l->limit);
     enum rt_status st = l->arena ? import_main(l, graph_def, err) : im_no_memory(err);
     if (st) {
         rt_library_free(l);
@@ -339,7 +361,7 @@ static void key_attr(struct rt_bytes *key, const struct rt_attr *a)
         rt_bytes_add(key, a->v.shapes, a->n * sizeof *a->v.shapes);
         break;
     case RT_ATTR_LIST + RT_ATTR_FUNC:
-        for (size_t i = 0; i < a->n; i++)
+        for (size_t i = 0; i < a->n && !key->failed; i++)
             key_of(key, &a->v.funcs[i]);
         break;
     case RT_ATTR_LIST:
@@ -351,24 +373,14 @@ static void key_attr(struct rt_bytes *key, const struct rt_attr *a)
     }
 }
 
-/* The same bytes for the same attributes in whatever order; name and lengths keep it unambiguous.
- * Names of attributes are few, so the next greater one is searched. */
+/* The same bytes for the same attributes; name and lengths keep it unambiguous. Ends early once it
+ * has failed: functions in lists of functions may be told in exponentially many bytes. */
 static void key_of(struct rt_bytes *key, const struct rt_func_ref *f)
 {
     rt_bytes_add(key, f->name, strlen(f->name) + 1);
-    const char *last = NULL;
-    for (int done = 0; done < f->n_attr; done++) {
-        const struct rt_named_attr *next = NULL;
-        for (int i = 0; i < f->n_attr; i++) {
-            const struct rt_named_attr *a = &f->attr[i];
-            if ((!last || strcmp(a->name, last) > 0) && (!next || strcmp(a->name, next->name) < 0))
-                next = a;
-        }
-        if (!next)
-            break;
-        last = next->name;
-        rt_bytes_add(key, last, strlen(last) + 1);
-        key_attr(key, &next->value);
+    for (int i = 0; i < f->n_attr && !key->failed; i++) {
+        rt_bytes_add(key, f->attr[i].name, strlen(f->attr[i].name) + 1);
+        key_attr(key, &f->attr[i].value);
     }
     rt_bytes_addc(key, '\n');
 }
@@ -389,8 +401,7 @@ static enum rt_status make_body(struct rt_library *l, const struct im_function *
     if (!st)
         out->graph = b.g;
     pb_free(def);
-    end(&b);
-    return st;
+    return end(&b, st, err);
 }
 
 enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func_ref *ref,
@@ -400,19 +411,23 @@ enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func
     if (!f)
         return rt_fail(err, RT_NOT_FOUND, "Function %s is not defined.", ref->name);
     struct rt_bytes key;
-    rt_bytes_init(&key, 16 << 20);
+    rt_bytes_init(&key, MAX_KEY_BYTES);
     key_of(&key, ref);
     if (key.failed) {
         rt_bytes_clear(&key);
-        return im_no_memory(err);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "Function '%s' is given more than %d bytes of attributes", f->name,
+                       MAX_KEY_BYTES);
     }
 
     struct rt_error why = {.arena = err ? err->arena : NULL};
     rt_mutex_lock(&l->mu);
     struct im_body *body = rt_map_getn(&l->bodies, key.p, key.n);
-    if (!body) {
+    const bool is_one_more = !body && key.n > l->key_left;
+    if (!body && !is_one_more) {
         body = rt_arena_alloc(l->arena, sizeof *body);
         if (body && rt_map_putn(&l->bodies, key.p, key.n, body)) {
+            l->key_left -= key.n;
             body->status = make_body(l, f, ref, body, &why);
             if (body->status)
                 body->text = rt_arena_strdup(l->arena, rt_error_text(&why));
@@ -420,8 +435,14 @@ enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func
             body = NULL;
         }
     }
+    const bool is_full = rt_arena_is_full(l->arena);
     rt_mutex_unlock(&l->mu);
     rt_bytes_clear(&key);
+    if (is_one_more || (!body && is_full))
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "Function '%s': bodies of functions for different attributes take more "
+                       "than %zu bytes of memory",
+                       f->name, l->limit);
     if (!body)
         return im_no_memory(err);
     if (body->status)

@@ -48,6 +48,8 @@ struct rt_library {
     struct rt_held_tensor *held;
     struct im_name_map *names;
     size_t splat_left;
+    size_t limit; /* bytes that the arena may hold, and what is only there while a graph is made */
+    size_t key_left; /* bytes that the keys of bodies may still take */
 };
 
 /* What a node needs until its edges are there. */

@@ -215,6 +215,15 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
+/* A graph whose loops are nested deeper is refused: what walks a frame at a time, here or while it
+ * is planned, would take the square of the depth (40,000 Enters in a row: 15 s). */
+enum { MAX_FRAMES = 64 };
+
+static int frames_behind(const struct rt_node *n, int before)
+{
+    return before + is_op(n, "Enter", "RefEnter") - (is_op(n, "Exit", "RefExit") && before > 0);
+}
+
 enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
 {
     size_t n_edges = 0;
@@ -224,7 +233,8 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
     int *ready = rt_arena_array(b->temp, (size_t)b->n, sizeof *ready);
     size_t *first = rt_arena_array(b->temp, (size_t)b->n + 2, sizeof *first);
     int *to = rt_arena_array(b->temp, n_edges, sizeof *to);
-    if (!waits || !ready || !first || !to)
+    int *frames = rt_arena_array(b->temp, (size_t)b->n, sizeof *frames); /* around each node */
+    if (!waits || !ready || !first || !to || !frames)
         return im_no_memory(err);
 
     /* Consumers of node i: to[first[i]] up to to[first[i + 1]]; counted one place further, so that
@@ -252,10 +262,17 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
     for (int i = 0; i < b->n; i++)
         if (!waits[i])
             ready[n_ready++] = i;
-    for (int at = 0; at < n_ready; at++)
-        for (size_t e = first[ready[at]]; e < first[ready[at] + 1]; e++)
+    for (int at = 0; at < n_ready; at++) {
+        const int behind = frames_behind(&b->node[ready[at]], frames[ready[at]]);
+        if (behind > MAX_FRAMES)
+            return im_fail_node(b, b->node[ready[at]].name, err,
+                                "loops are nested more than %d deep", MAX_FRAMES);
+        for (size_t e = first[ready[at]]; e < first[ready[at] + 1]; e++) {
+            frames[to[e]] = behind > frames[to[e]] ? behind : frames[to[e]];
             if (--waits[to[e]] == 0)
                 ready[n_ready++] = to[e];
+        }
+    }
     if (n_ready == b->n)
         return RT_OK;
     for (int i = 0; i < b->n; i++)

@@ -100,7 +100,8 @@ enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
         rt_arena_array(b->l->arena, (size_t)given->n_attr + sig->n_attr, sizeof *attr);
     if (!attr)
         return im_no_memory(err);
-    *with = (struct rt_func_ref){given->name, given->n_attr, attr};
+    *with = (struct rt_func_ref){
+        .name = given->name, .n_attr = given->n_attr, .attr = attr, .depth = given->depth};
     if (given->n_attr)
         memcpy(attr, given->attr, (size_t)given->n_attr * sizeof *attr);
     for (size_t i = 0; i < sig->n_attr; i++) {

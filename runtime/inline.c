@@ -106,8 +106,8 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
                        call.name, body->name, body->n_args, body->n_rets, n_args, call.n_out);
     if (call.depth >= MAX_DEPTH)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "functions call each other more than %d deep: '%.100s...'", MAX_DEPTH,
-                       call.name);
+                       "Function '%s': functions call each other more than %d deep: '%.100s...'",
+                       body->name, MAX_DEPTH, call.name);
     feeds = malloc(((size_t)n_args + 1) * sizeof *feeds);
     if (!feeds)
         return rt_fail_memory(err, "a plan", (size_t)n_args);

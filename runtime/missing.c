@@ -38,8 +38,16 @@ static enum rt_status add(struct rt_session *s, struct rt_missing_list *list,
     return RT_OK;
 }
 
-static enum rt_status follow(struct rt_session *s, const struct rt_func_ref *f,
-                             struct rt_missing_list *list, struct rt_error *err)
+/* A body that is not looked at yet, of a list in the report's arena. */
+struct missing_body {
+    const struct rt_graph *graph;
+    struct missing_body *next;
+};
+
+/* Puts the body of `f` on the list, unless it has been there. */
+static enum rt_status note_body(struct rt_session *s, const struct rt_func_ref *f,
+                                struct rt_missing_list *list, struct missing_body **todo,
+                                struct rt_error *err)
 {
     const struct rt_graph *body;
     enum rt_status st = rt_library_instantiate(s->library, f, &body, err);
@@ -47,8 +55,56 @@ static enum rt_status follow(struct rt_session *s, const struct rt_func_ref *f,
         return st;
     if (rt_map_getn(&list->seen, (const char *)&body, sizeof body))
         return RT_OK;
-    if (!rt_map_putn(&list->seen, (const char *)&body, sizeof body, list))
+    struct missing_body *b = rt_arena_alloc(list->arena, sizeof *b);
+    if (!b || !rt_map_putn(&list->seen, (const char *)&body, sizeof body, list))
         return rt_fail_memory(err, "a report", 0);
+    *b = (struct missing_body){body, *todo};
+    *todo = b;
+    return RT_OK;
+}
+
+/* The functions that node n runs: only the runtime's own calls, branches and loops run any. */
+static enum rt_status note_bodies(struct rt_session *s, const struct rt_node *n,
+                                  struct rt_missing_list *list, struct missing_body **todo,
+                                  struct rt_error *err)
+{
+    static const char *const names[] = {"f", "then_branch", "else_branch", "cond", "body"};
+    enum rt_status st = RT_OK;
+    for (size_t k = 0; k < sizeof names / sizeof *names && !st; k++) {
+        const struct rt_attr *a = rt_attr(n, names[k]);
+        if (a && a->type == RT_ATTR_FUNC && a->v.func)
+            st = note_body(s, a->v.func, list, todo, err);
+    }
+    const struct rt_attr *a = rt_attr(n, "branches");
+    for (size_t k = 0; a && a->type == (RT_ATTR_LIST | RT_ATTR_FUNC) && k < a->n && !st; k++)
+        st = note_body(s, &a->v.funcs[k], list, todo, err);
+    return st;
+}
+
+static enum rt_status look_through(struct rt_session *s, const struct pl_request *q,
+                                   struct rt_missing_list *list, struct missing_body **todo,
+                                   struct rt_error *err)
+{
+    struct pl_graph g = {.session = s, .arena = rt_arena_new((size_t)1 << 30)};
+    if (!g.arena)
+        return rt_fail_memory(err, "a report", 0);
+    enum rt_status st = pl_cut(&g, q, err);
+    for (int i = 0; i < g.n && !st; i++) {
+        const struct rt_node *n = g.node[i].def;
+        if (g.node[i].kind != PL_OP)
+            continue;
+        st = add(s, list, n, err);
+        if (!st && n->op)
+            st = note_bodies(s, n, list, todo, err);
+    }
+    pl_graph_clear(&g);
+    return st;
+}
+
+static enum rt_status look_through_body(struct rt_session *s, const struct rt_graph *body,
+                                        struct rt_missing_list *list, struct missing_body **todo,
+                                        struct rt_error *err)
+{
     struct rt_edge *feeds = calloc((size_t)body->n_args + 1, sizeof *feeds);
     if (!feeds)
         return rt_fail_memory(err, "a report", 0);
@@ -62,40 +118,24 @@ static enum rt_status follow(struct rt_session *s, const struct rt_func_ref *f,
                            .targets = body->ctrl_ret,
                            .n_targets = body->n_ctrl_rets,
                            .is_body = true};
-    st = rt_missing_find(s, &q, list, err);
+    enum rt_status st = look_through(s, &q, list, todo, err);
     free(feeds);
     return st;
 }
 
+/* Functions may call each other in a chain of any length, so bodies wait in a list. How many there
+ * can be is the library's limit. */
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err)
 {
-    struct pl_graph g = {.session = s, .arena = rt_arena_new((size_t)1 << 30)};
-    if (!g.arena)
-        return rt_fail_memory(err, "a report", 0);
-    enum rt_status st = pl_cut(&g, q, err);
-    for (int i = 0; i < g.n && !st; i++) {
-        const struct rt_node *n = g.node[i].def;
-        if (g.node[i].kind != PL_OP)
-            continue;
-        st = add(s, list, n, err);
-        if (st || !n->op)
-            continue;
-        /* Only the runtime's own calls, branches and loops run functions. */
-        static const char *const names[] = {"f", "then_branch", "else_branch", "cond", "body"};
-        for (size_t k = 0; k < sizeof names / sizeof *names && !st; k++) {
-            const struct rt_attr *a = rt_attr(n, names[k]);
-            if (a && a->type == RT_ATTR_FUNC && a->v.func)
-                st = follow(s, a->v.func, list, err);
-        }
-        const struct rt_attr *a = rt_attr(n, "branches");
-        for (size_t k = 0; a && a->type == (RT_ATTR_LIST | RT_ATTR_FUNC) && k < a->n && !st; k++)
-            st = follow(s, &a->v.funcs[k], list, err);
+    struct missing_body *todo = NULL;
+    enum rt_status st = look_through(s, q, list, &todo, err);
+    while (todo && !st) {
+        const struct rt_graph *body = todo->graph;
+        todo = todo->next;
+        st = rt_session_check(s, err);
+        if (!st)
+            st = look_through_body(s, body, list, &todo, err);
     }
-    for (int i = 0; i < g.n; i++)
-        rt_tensor_clear(&g.node[i].value);
-    free(g.node);
-    free(g.target);
-    rt_arena_free(g.arena);
     return st;
 }

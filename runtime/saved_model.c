@@ -9,14 +9,16 @@
 #include "proto/wire.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/growth.h"
 #include "runtime/checkpoint.h"
 #include "runtime/file.h"
 #include "runtime/tensor_proto.h"
 #include "tensorflow/core/protobuf/saved_model.pb-c.h"
 
 #define MAX_FILE ((size_t)1 << 31)
-#define DEFAULT_LIMIT                                                                              \
-    ((size_t)64 << 20) /* bytes that one value of SignatureDef.defaults may have */
+/* Bytes that all values of SignatureDef.defaults of a file may have: a fixed share and so many for
+ * each byte of the file. One value may be repeated by a few bytes: 3.9 KB named 5.3 GB. */
+enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
 
 enum { /* field numbers */
        SAVED_MODEL_META_GRAPHS = 2,
@@ -32,7 +34,8 @@ static const char init_key[] = "__saved_model_init_op";
 struct model {
     struct rt_saved_model pub;
     struct rt_tensor **defaults;
-    size_t n_defaults;
+    size_t n_defaults, room_defaults;
+    size_t defaults_left; /* bytes */
 };
 
 /* ---- one meta graph ---- */
@@ -147,6 +150,22 @@ static enum rt_status read_specs(struct reading *r, size_t n, void *entries,
     return RT_OK;
 }
 
+/* An empty tensor that is cleared with the model. NULL: out of memory. */
+static struct rt_tensor *new_default(struct reading *r)
+{
+    struct model *m = r->m;
+    struct rt_tensor *t = rt_arena_alloc(r->arena, sizeof *t);
+    if (t && m->n_defaults == m->room_defaults) {
+        const size_t room = m->room_defaults ? 2 * m->room_defaults : 16;
+        struct rt_tensor **more = realloc(m->defaults, room * sizeof *more);
+        if (!more)
+            return NULL;
+        m->defaults = more;
+        m->room_defaults = room;
+    }
+    return t ? m->defaults[m->n_defaults++] = t : NULL;
+}
+
 static enum rt_status read_defaults(struct reading *r, const Tensorflow__SignatureDef *d,
                                     const char *signature, struct rt_tensor_spec *inputs, int n)
 {
@@ -157,18 +176,17 @@ static enum rt_status read_defaults(struct reading *r, const Tensorflow__Signatu
             n ? bsearch(&key, inputs, (size_t)n, sizeof *inputs, by_alias) : NULL;
         if (!in || !e->value || in->default_value)
             continue;
-        struct rt_tensor *t = rt_arena_alloc(r->arena, sizeof *t), **more;
-        more = t ? realloc(r->m->defaults, (r->m->n_defaults + 1) * sizeof *more) : NULL;
-        if (!more)
+        struct rt_tensor *t = new_default(r);
+        if (!t)
             return no_memory(r);
-        r->m->defaults = more;
-        enum rt_status st = rt_tensor_from_proto(e->value, DEFAULT_LIMIT, t, NULL, r->err);
+        enum rt_status st = rt_tensor_from_proto(e->value, r->m->defaults_left, t, NULL, r->err);
         if (st) {
             rt_fail_prefix(r->err, "signature \"%s\": default of input \"%s\": ", signature,
                            e->key);
             return st;
         }
-        more[r->m->n_defaults++] = t;
+        const size_t bytes = rt_tensor_bytes(t);
+        r->m->defaults_left -= bytes < r->m->defaults_left ? bytes : r->m->defaults_left;
         in->default_value = t;
     }
     return RT_OK;
@@ -426,6 +444,7 @@ static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir,
     }
     m->pub.bytes = bytes;
     m->pub.n_bytes = n;
+    m->defaults_left = rt_growth_limit(DEFAULTS_FREE_BYTES, n, DEFAULTS_GROWTH);
     m->pub.dir = rt_arena_strdup(m->pub.arena, dir);
     struct reading r = {m, m->pub.arena, err};
     while ((more = pb_field_next(&left, &f)) > 0)

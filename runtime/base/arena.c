@@ -16,6 +16,7 @@ struct block {
 struct rt_arena {
     struct block *last, *first;
     size_t cap, total;
+    bool is_full;
 };
 
 static struct block *add_block(struct rt_arena *a, size_t need)
@@ -27,8 +28,10 @@ static struct block *add_block(struct rt_arena *a, size_t need)
         size = need;
     if (size > a->cap - a->total) {
         size = need;
-        if (size > a->cap - a->total)
+        if (size > a->cap - a->total) {
+            a->is_full = true;
             return NULL;
+        }
     }
     if (size > SIZE_MAX - sizeof(struct block))
         return NULL;
@@ -152,4 +155,9 @@ char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...)
 size_t rt_arena_used(const struct rt_arena *a)
 {
     return a->total;
+}
+
+bool rt_arena_is_full(const struct rt_arena *a)
+{
+    return a->is_full;
 }

@@ -7,6 +7,7 @@
 #ifndef RT_BASE_ARENA_H
 #define RT_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "runtime/base/status.h"
@@ -27,6 +28,7 @@ void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align); /* not zeroe
 char *rt_arena_strdup(struct rt_arena *a, const char *s);
 char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n); /* ends in NUL */
 char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...) RT_PRINTF(2, 3);
-size_t rt_arena_used(const struct rt_arena *a); /* bytes taken from the system */
+bool rt_arena_is_full(const struct rt_arena *a); /* something was refused because of the cap */
+size_t rt_arena_used(const struct rt_arena *a);  /* bytes taken from the system */
 
 #endif

@@ -1,21 +1,43 @@
 #include "runtime/base/map.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 enum { EMPTY = 0 }; /* slots hold entry index + 1 */
 
-uint64_t rt_hash(const void *p, size_t n)
+/* FNV-1a with a final mix (Fowler, Noll, Vo; finaliser of MurmurHash3, public domain). */
+static uint64_t hash_from(uint64_t h, const void *p, size_t n)
 {
-    /* FNV-1a with a final mix (Fowler, Noll, Vo; finaliser of MurmurHash3, public domain). */
     const unsigned char *s = p;
-    uint64_t h = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < n; i++)
         h = (h ^ s[i]) * UINT64_C(1099511628211);
     h ^= h >> 33;
     h *= UINT64_C(0xff51afd7ed558ccd);
     h ^= h >> 33;
     return h;
+}
+
+uint64_t rt_hash(const void *p, size_t n)
+{
+    return hash_from(UINT64_C(14695981039346656037), p, n);
+}
+
+/* Names come from files and requests: whoever writes them does not know which of them share a
+ * slot, for each process hashes differently. */
+static uint64_t map_hash(const void *p, size_t n)
+{
+    static _Atomic uint64_t seed;
+    uint64_t s = atomic_load_explicit(&seed, memory_order_relaxed);
+    if (!s) {
+        const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM); /* 16 bytes */
+        if (random)
+            memcpy(&s, random, sizeof s);
+        s |= 1;
+        atomic_store_explicit(&seed, s, memory_order_relaxed);
+    }
+    return hash_from(s, p, n);
 }
 
 void rt_map_init(struct rt_map *m)
@@ -47,7 +69,7 @@ static struct rt_map_entry *find(const struct rt_map *m, const char *key, size_t
 
 void *rt_map_getn(const struct rt_map *m, const char *key, size_t n)
 {
-    struct rt_map_entry *e = m->n ? find(m, key, n, rt_hash(key, n)) : NULL;
+    struct rt_map_entry *e = m->n ? find(m, key, n, map_hash(key, n)) : NULL;
     return e ? e->value : NULL;
 }
 
@@ -86,7 +108,7 @@ static bool grow(struct rt_map *m)
 
 bool rt_map_putn(struct rt_map *m, const char *key, size_t n, void *value)
 {
-    uint64_t hash = rt_hash(key, n);
+    uint64_t hash = map_hash(key, n);
     struct rt_map_entry *e = find(m, key, n, hash);
     if (e) {
         e->value = value;
@@ -116,7 +138,7 @@ bool rt_map_put(struct rt_map *m, const char *key, void *value)
 bool rt_map_remove(struct rt_map *m, const char *key)
 {
     size_t n = strlen(key);
-    struct rt_map_entry *e = find(m, key, n, rt_hash(key, n));
+    struct rt_map_entry *e = find(m, key, n, map_hash(key, n));
     if (!e)
         return false;
     free((void *)(uintptr_t)e->key);

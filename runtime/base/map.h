@@ -1,6 +1,7 @@
 /*
  * A hash map from byte strings to pointers. Keys are copied into the map's own memory. Used where
  * names are looked up while importing and loading; nothing on a request's way hashes a name twice.
+ * Its hash has a seed of the process's own, so that a file's names cannot be chosen to collide.
  *
  * Threads: readers may share it while nobody writes.
  */

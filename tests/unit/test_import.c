@@ -343,7 +343,7 @@ static const struct rt_graph *instantiate(struct fixture *x, const char *name,
                                           const struct rt_named_attr *attr, int n)
 {
     const struct rt_graph *g = NULL;
-    struct rt_func_ref f = {name, n, attr};
+    struct rt_func_ref f = {.name = name, .n_attr = n, .attr = attr};
     assert_ok(rt_library_instantiate(x->l, &f, &g, &x->err), &x->err);
     return g;
 }
@@ -367,13 +367,20 @@ static void a_function_is_made_for_its_attributes_once(void **state)
     gd_function(&x->g, "f", "xs:2*T y:T", "a:T b:N*T", &b, "a=cat:output:0 b=s:output", "c=n");
     rt_bytes_clear(&b);
     p(x);
-    import(x);
+    node(x, "c0", "PartitionedCall", "p p p",
+         "Tin=[float,float,float] Tout=[float,float,float] f=@f(T=float 2=2 N=2)");
+    node(x, "c1", "PartitionedCall", "p p p",
+         "Tin=[float,float,float] Tout=[float,float,float] f=@f(N=7 N=2 _note=3 T=float 2=2)");
+    const struct rt_graph *main_graph = import(x);
     struct rt_attr type = {.type = RT_ATTR_TYPE, .n = 1, .v.t = RT_F32};
     struct rt_attr two = {.type = RT_ATTR_INT, .n = 1, .v.i = 2};
-    struct rt_named_attr attrs[] = {{"T", type}, {"N", two}, {"2", two}};
-    struct rt_named_attr other_order[] = {{"2", two}, {"N", two}, {"T", type}};
-    const struct rt_graph *g = instantiate(x, "f", attrs, 3);
-    assert_ptr_equal(instantiate(x, "f", other_order, 3), g);
+    struct rt_named_attr attrs[] = {{"2", two}, {"N", two}, {"T", type}};
+    const struct rt_graph *g = instantiate(x, "f", attrs, 3), *same;
+    for (int order = 0; order < 2; order++) { /* as a file gives them, which has any order */
+        const struct rt_node *call = rt_graph_find(main_graph, order ? "c1" : "c0");
+        assert_ok(rt_library_instantiate(x->l, rt_attr_func(call, "f"), &same, &x->err), &x->err);
+        assert_ptr_equal(same, g);
+    }
     assert_int_equal(g->n_args, 3);
     assert_int_equal(g->n_rets, 3);
     assert_int_equal(g->n_nodes, 3 + 5);
@@ -390,7 +397,7 @@ static void a_function_is_made_for_its_attributes_once(void **state)
     assert_true(g->ret[0].node == cat->id && g->ret[2].node == s->id && g->ret[2].out == 1);
     assert_int_equal(g->n_ctrl_rets, 1);
     assert_ptr_equal(&g->node[g->ctrl_ret[0]], rt_graph_find(g, "n"));
-    attrs[0].value.v.t = RT_F64;
+    attrs[2].value.v.t = RT_F64;
     assert_ptr_not_equal(instantiate(x, "f", attrs, 3), g);
 }
 
@@ -430,11 +437,11 @@ static void what_is_wrong_in_a_body_is_told_when_it_is_called(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int twice = 0; twice < 2; twice++) {
-            struct rt_func_ref f = {cases[i].name, 0, NULL};
+            struct rt_func_ref f = {.name = cases[i].name};
             assert_fails(rt_library_instantiate(x->l, &f, &g, &x->err), RT_INVALID_ARGUMENT,
                          &x->err, cases[i].words);
         }
-    struct rt_func_ref f = {"nobody", 0, NULL};
+    struct rt_func_ref f = {.name = "nobody"};
     assert_fails(rt_library_instantiate(x->l, &f, &g, &x->err), RT_NOT_FOUND, &x->err, "nobody");
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "runtime/file.h"
+#include "runtime/base/bytes.h"
 #include "runtime/saved_model.h"
 
 #define FIRST  "tests/goldens/saved_model/first"
@@ -164,6 +165,34 @@ static void a_directory_is_complete_only_with_all_its_files(void **state)
     run("rm -r %s", dir);
 }
 
+/* Each default is 40 MB by a few bytes: one fits, two do not. */
+static void defaults_share_one_limit(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 2; n++) {
+        struct rt_saved_model *m = NULL;
+        struct rt_bytes text;
+        rt_bytes_init(&text, 1 << 20);
+        rt_bytes_adds(&text, "meta_graphs {");
+        for (int i = 0; i < n; i++)
+            rt_bytes_addf(
+                &text,
+                " signature_def { key: 's%d' value { inputs { key: 'x' value { name: 'x:0'"
+                " dtype: DT_FLOAT } } defaults { key: 'x' value { dtype: DT_FLOAT"
+                " tensor_shape { dim { size: 10000000 } } float_val: 1 } } } }",
+                i);
+        rt_bytes_adds(&text, "}");
+        enum rt_status st = rt_saved_model_parse(&m, rt_span_of(text.p, text.n), true, &err);
+        if (n == 1)
+            assert_ok(st, &err);
+        else
+            assert_fails(st, RT_RESOURCE_EXHAUSTED, &err,
+                         "signature \"s1\": default of input \"x\": ");
+        rt_saved_model_free(m);
+        rt_bytes_clear(&text);
+    }
+}
+
 static void flipped_and_missing_bytes_never_crash(void **state)
 {
     (void)state;
@@ -195,6 +224,7 @@ int main(void)
         cmocka_unit_test(assets_of_the_first_generation_stand_in_a_collection),
         cmocka_unit_test(what_is_not_there_is_said_in_tensorflows_words),
         cmocka_unit_test(a_directory_is_complete_only_with_all_its_files),
+        cmocka_unit_test(defaults_share_one_limit),
         cmocka_unit_test(flipped_and_missing_bytes_never_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,590 @@
+/*
+ * Graphs that are small in bytes and large in what they name: deep, wide or self-referring
+ * functions, branches, loops and attributes. Each is imported, searched for what is missing,
+ * planned, run and freed in a process of its own, on a thread with a small stack; it may be
+ * refused, with the limit in the text, but never takes more memory or time than its bounds.
+ */
+#include "tests/support/test.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+#include "runtime/session.h"
+#include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+#else
+enum { SANITIZED = 0 };
+#endif
+
+/* A sixteenth of the 8 MB that the server's threads have (glibc's default, no attribute is set);
+ * sanitizers' frames are several times larger. */
+enum { STACK = 512 << 10, STACK_SANITIZED = 4 << 20, MAX_MB = 256, MAX_S = 5, TEXT = 2000 };
+
+static struct rt_bytes graph; /* of the child: built before the thread starts */
+
+struct outcome {
+    enum rt_status status;
+    char text[TEXT];
+};
+
+static void *work(void *arg)
+{
+    static char room[TEXT];
+    struct outcome *o = arg;
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_error err = {.arena = rt_arena_new(1 << 20)};
+    const char *feed = "x:0", *fetch = "y:0";
+    struct rt_call_spec spec = {.feeds = &feed, .fetches = &fetch, .n_feeds = 1, .n_fetches = 1};
+    struct rt_session_options options = {.registry = test_registry, .run_memory_limit = 64 << 20};
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    struct rt_missing *missing;
+    struct rt_callable *call;
+    int n_missing = 0;
+    bool yes = true;
+    struct rt_tensor in = {.dtype = RT_BOOL, .data = &yes}, out = {0};
+
+    o->status = rt_library_import(&l, gd_span(&graph), test_registry, &err);
+    if (!o->status)
+        o->status = rt_session_new(&s, l, &options, &err);
+    if (o->status)
+        rt_library_free(l);
+    if (!o->status)
+        o->status = rt_session_missing(s, &spec, arena, &missing, &n_missing, &err);
+    if (!o->status || (s && getenv("SKIP_MISSING")))
+        o->status = rt_session_prepare(s, &spec, &call, &err);
+    if (!o->status) {
+        struct rt_run_options run = {.deadline_ns = rt_now_ns() + INT64_C(2000000000)};
+        o->status = rt_callable_run(call, &in, &out, &run, &err);
+    }
+    rt_tensor_clear(&out);
+    if (o->status)
+        snprintf(room, sizeof room, "%s", rt_error_text(&err));
+    memcpy(o->text, room, sizeof room);
+    rt_session_free(s);
+    rt_arena_free(arena);
+    rt_arena_free(err.arena);
+    return NULL;
+}
+
+static void child(void (*build)(struct rt_bytes *g), int to)
+{
+    static struct outcome o;
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    rt_bytes_init(&graph, 1 << 26);
+    build(&graph);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, SANITIZED ? STACK_SANITIZED : STACK);
+    if (pthread_create(&thread, &attr, work, &o) || pthread_join(thread, NULL) ||
+        write(to, &o, sizeof o) != (ssize_t)sizeof o)
+        _exit(2);
+    rt_bytes_clear(&graph);
+    _exit(0);
+}
+
+/* `words`: in the error; NULL: it must run. */
+static void attempt(const char *name, void (*build)(struct rt_bytes *g), const char *words)
+{
+    struct outcome o = {0};
+    struct rusage use;
+    int pipes[2], status;
+    const int64_t start = rt_now_ns();
+
+    assert_int_equal(pipe(pipes), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        child(build, pipes[1]);
+    close(pipes[1]);
+    const ssize_t n = read(pipes[0], &o, sizeof o);
+    close(pipes[0]);
+    assert_int_equal(wait4(pid, &status, 0, &use), pid);
+    const double seconds = (double)use.ru_utime.tv_sec + (double)use.ru_utime.tv_usec / 1e6 +
+                           (double)use.ru_stime.tv_sec + (double)use.ru_stime.tv_usec / 1e6;
+    print_message("%-24s %4ld MB %5.2f s (wall %.2f) %s\n", name, use.ru_maxrss >> 10, seconds,
+                  (double)(rt_now_ns() - start) / 1e9, o.text);
+    if (n != (ssize_t)sizeof o || status)
+        fail_msg("%s: the process died with %#x", name, status);
+    if (words && (!o.status || !strstr(o.text, words)))
+        fail_msg("%s: \"%s\" does not hold \"%s\"", name, o.text, words);
+    if (!words && o.status)
+        fail_msg("%s: %s", name, o.text);
+    if (!SANITIZED && use.ru_maxrss >> 10 > MAX_MB)
+        print_error("FAIL "),
+            print_error("%s: took %ld MB, at most %d", name, use.ru_maxrss >> 10, MAX_MB);
+    if (seconds > MAX_S * (SANITIZED ? 10 : 1))
+        fail_msg("%s: took %.1f s, at most %d", name, seconds, MAX_S);
+}
+
+/* ---- graphs ---- */
+
+static void main_call(struct rt_bytes *g, const char *f)
+{
+    char attrs[200];
+    snprintf(attrs, sizeof attrs, "Tin=[bool] Tout=[bool] f=@%s", f);
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "y", "PartitionedCall", "x", attrs);
+}
+
+/* One function of one bool to one bool: `nodes` leaves the result in node "r". */
+static void function(struct rt_bytes *g, const char *name, const char *op, const char *inputs,
+                     const char *attrs)
+{
+    struct rt_bytes nodes;
+    rt_bytes_init(&nodes, 1 << 20);
+    gd_node(&nodes, "r", op, inputs, attrs);
+    const bool calls = strcmp(op, "Identity") != 0;
+    gd_function(g, name, "a:bool", "o:bool", &nodes, calls ? "o=r:output:0" : "o=r:output:0", "");
+    rt_bytes_clear(&nodes);
+}
+
+enum { CHAIN = 12000 };
+
+/* `out`: `text` with each '#' as the number. */
+static void numbered(const char *text, int number, char *out)
+{
+    for (; *text; text++)
+        if (*text == '#')
+            out += snprintf(out, 12, "%d", number);
+        else
+            *out++ = *text;
+    *out = '\0';
+}
+
+static void chain(struct rt_bytes *g, int n, const char *op, const char *inputs, const char *attrs)
+{
+    char name[20], text[300];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "f%d", i);
+        numbered(attrs, i + 1, text);
+        function(g, name, op, inputs, text);
+    }
+    snprintf(name, sizeof name, "f%d", n);
+    function(g, name, "Identity", "a", "T=bool");
+    main_call(g, "f0");
+}
+
+#define CALL  "Tin=[bool] Tout=[bool] f=@f#"
+#define IF    "Tcond=bool Tin=[bool] Tout=[bool] then_branch=@f# else_branch=@f# output_shapes=[]"
+#define CASE  "Tin=[bool] Tout=[bool] branches=[@f#,@f#,@f#,@f#] output_shapes=[]"
+#define WHILE "T=[bool] cond=@f# body=@f# output_shapes=[] parallel_iterations=10"
+
+static void short_chain_of_calls(struct rt_bytes *g)
+{
+    chain(g, 150, "PartitionedCall", "a", CALL);
+}
+static void long_chain_of_calls(struct rt_bytes *g)
+{
+    chain(g, CHAIN, "PartitionedCall", "a", CALL);
+}
+static void long_chain_of_stateful_calls(struct rt_bytes *g)
+{
+    chain(g, CHAIN, "StatefulPartitionedCall", "a", CALL);
+}
+static void long_chain_of_branches(struct rt_bytes *g)
+{
+    chain(g, CHAIN, "If", "a a", IF);
+}
+static void long_chain_of_loops(struct rt_bytes *g)
+{
+    chain(g, CHAIN, "While", "a", WHILE);
+}
+static void doubling_branches(struct rt_bytes *g)
+{
+    chain(g, 20, "If", "a a", IF);
+}
+static void doubling_stateless_branches(struct rt_bytes *g)
+{
+    chain(g, 20, "StatelessIf", "a a", IF);
+}
+static void doubling_loops(struct rt_bytes *g)
+{
+    chain(g, 20, "StatelessWhile", "a", WHILE);
+}
+
+static void quadrupling_cases(struct rt_bytes *g)
+{
+    char name[20], attrs[300];
+    for (int i = 0; i < 20; i++) {
+        struct rt_bytes nodes;
+        rt_bytes_init(&nodes, 1 << 20);
+        gd_node(&nodes, "k", "Cast", "a", "SrcT=bool DstT=int32");
+        numbered(CASE, i + 1, attrs);
+        gd_node(&nodes, "r", "StatelessCase", "k:y:0 a", attrs);
+        snprintf(name, sizeof name, "f%d", i);
+        gd_function(g, name, "a:bool", "o:bool", &nodes, "o=r:output:0", "");
+        rt_bytes_clear(&nodes);
+    }
+    function(g, "f20", "Identity", "a", "T=bool");
+    main_call(g, "f0");
+}
+
+static void doubling_calls(struct rt_bytes *g)
+{
+    char name[20], attrs[300];
+    for (int i = 0; i < 40; i++) {
+        struct rt_bytes nodes;
+        rt_bytes_init(&nodes, 1 << 20);
+        numbered(CALL, i + 1, attrs);
+        gd_node(&nodes, "p", "PartitionedCall", "a", attrs);
+        gd_node(&nodes, "q", "PartitionedCall", "a", attrs);
+        gd_node(&nodes, "r", "LogicalAnd", "p:output:0 q:output:0", "");
+        snprintf(name, sizeof name, "f%d", i);
+        gd_function(g, name, "a:bool", "o:bool", &nodes, "o=r:z:0", "");
+        rt_bytes_clear(&nodes);
+    }
+    function(g, "f40", "Identity", "a", "T=bool");
+    main_call(g, "f0");
+}
+
+static void function_that_calls_itself(struct rt_bytes *g)
+{
+    function(g, "f0", "PartitionedCall", "a", "Tin=[bool] Tout=[bool] f=@f0");
+    main_call(g, "f0");
+}
+
+static void branch_that_calls_itself(struct rt_bytes *g)
+{
+    function(g, "f0", "If", "a a",
+             "Tcond=bool Tin=[bool] Tout=[bool] then_branch=@f0 else_branch=@f0 output_shapes=[]");
+    main_call(g, "f0");
+}
+
+static void loop_that_calls_itself(struct rt_bytes *g)
+{
+    function(g, "f0", "While", "a", "T=[bool] cond=@f0 body=@f0 output_shapes=[]");
+    main_call(g, "f0");
+}
+
+/* f calls f with the attribute h, which is a function given the h of before. */
+static void growing_attribute(struct rt_bytes *g)
+{
+    function(g, "f0", "PartitionedCall", "a", "Tin=[bool] Tout=[bool] f=@f0(h=@f0(h=$h))");
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@f0)");
+}
+
+/* The same, twice as large each time. */
+static void doubling_attribute(struct rt_bytes *g)
+{
+    function(g, "f0", "PartitionedCall", "a",
+             "Tin=[bool] Tout=[bool] f=@f0(h=[@f0(h=$h),@f0(h=$h)])");
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=[@f0])");
+}
+
+/* Every level calls the next with two different attributes: 2^30 bodies of 30 functions. */
+static void doubling_bodies(struct rt_bytes *g)
+{
+    char name[20], attrs[300];
+    for (int i = 0; i < 30; i++) {
+        struct rt_bytes nodes;
+        rt_bytes_init(&nodes, 1 << 20);
+        numbered("Tin=[bool] Tout=[bool] f=@f#(h=@a(h=$h))", i + 1, attrs);
+        gd_node(&nodes, "p", "PartitionedCall", "a", attrs);
+        numbered("Tin=[bool] Tout=[bool] f=@f#(h=@b(h=$h))", i + 1, attrs);
+        gd_node(&nodes, "q", "PartitionedCall", "a", attrs);
+        gd_node(&nodes, "r", "LogicalAnd", "p:output:0 q:output:0", "");
+        snprintf(name, sizeof name, "f%d", i);
+        gd_function(g, name, "a:bool", "o:bool", &nodes, "o=r:z:0", "");
+        rt_bytes_clear(&nodes);
+    }
+    function(g, "f30", "Identity", "a", "T=bool");
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@a)");
+}
+
+/* x -> Enter * n -> Exit * n -> y, each Enter into a frame of its own. */
+static void frames(struct rt_bytes *g, int n)
+{
+    char name[20], input[20], attrs[100];
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    snprintf(input, sizeof input, "x");
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "e%d", i);
+        snprintf(attrs, sizeof attrs,
+                 "T=bool frame_name='f%d' is_constant=false parallel_iterations=1", i);
+        gd_node(g, name, "Enter", input, attrs);
+        snprintf(input, sizeof input, "%s", name);
+    }
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, i == n - 1 ? "y" : "x%d", i);
+        gd_node(g, name, "Exit", input, "T=bool");
+        snprintf(input, sizeof input, "%s", name);
+    }
+}
+static void a_few_frames(struct rt_bytes *g)
+{
+    frames(g, 20);
+}
+static void nested_frames(struct rt_bytes *g)
+{
+    frames(g, 40000);
+}
+
+/* tf.while_loop as TensorFlow 1 writes it, n of them one inside the other's body. */
+static void nested_loops(struct rt_bytes *g, int n)
+{
+    char name[40], input[40], attrs[100];
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    snprintf(input, sizeof input, "x");
+    for (int i = 0; i < n; i++) {
+        char merge[90];
+        snprintf(name, sizeof name, "e%d", i);
+        snprintf(attrs, sizeof attrs,
+                 "T=bool frame_name='f%d' is_constant=false parallel_iterations=1", i);
+        gd_node(g, name, "Enter", input, attrs);
+        snprintf(merge, sizeof merge, "e%d n%d", i, i);
+        snprintf(name, sizeof name, "m%d", i);
+        gd_node(g, name, "Merge", merge, "T=bool N=2");
+        snprintf(name, sizeof name, "c%d", i);
+        snprintf(merge, sizeof merge, "m%d", i);
+        gd_node(g, name, "LoopCond", merge, "");
+        snprintf(name, sizeof name, "s%d", i);
+        snprintf(merge, sizeof merge, "m%d c%d", i, i);
+        gd_node(g, name, "Switch", merge, "T=bool");
+        snprintf(input, sizeof input, "s%d:1", i);
+    }
+    gd_node(g, "inside", "LogicalNot", input, "");
+    snprintf(input, sizeof input, "inside");
+    for (int i = n - 1; i >= 0; i--) {
+        snprintf(name, sizeof name, "n%d", i);
+        gd_node(g, name, "NextIteration", input, "T=bool");
+        snprintf(name, sizeof name, i ? "x%d" : "y", i);
+        snprintf(input, sizeof input, "s%d", i);
+        gd_node(g, name, "Exit", input, "T=bool");
+        snprintf(input, sizeof input, "x%d", i);
+    }
+}
+static void a_few_loops(struct rt_bytes *g)
+{
+    nested_loops(g, 6);
+}
+static void many_nested_loops(struct rt_bytes *g)
+{
+    nested_loops(g, 2000);
+}
+
+/* tf.cond as TensorFlow 1 writes it, n of them one inside the other. */
+static void nested_conds(struct rt_bytes *g, int n)
+{
+    char name[40], input[100];
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "p%d", i);
+        snprintf(input, sizeof input, "s%d:1", i - 1);
+        if (!i)
+            snprintf(input, sizeof input, "x");
+        gd_node(g, name, "LogicalNot", input, "");
+        snprintf(name, sizeof name, "s%d", i);
+        snprintf(input, sizeof input, "s%d:1 p%d", i - 1, i);
+        if (!i)
+            snprintf(input, sizeof input, "x p0");
+        gd_node(g, name, "Switch", input, "T=bool");
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        snprintf(name, sizeof name, i ? "m%d" : "y", i);
+        if (i == n - 1)
+            snprintf(input, sizeof input, "s%d s%d:1", i, i);
+        else
+            snprintf(input, sizeof input, "s%d m%d", i, i + 1);
+        gd_node(g, name, "Merge", input, "T=bool N=2");
+    }
+}
+static void a_few_conds(struct rt_bytes *g)
+{
+    nested_conds(g, 20);
+}
+static void many_nested_conds(struct rt_bytes *g)
+{
+    nested_conds(g, CHAIN);
+}
+
+static void long_row_of_nodes(struct rt_bytes *g)
+{
+    char name[20], input[20] = "x";
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    for (int i = 0; i < 100000; i++) {
+        snprintf(name, sizeof name, i == 99999 ? "y" : "i%d", i);
+        gd_node(g, name, i % 2 ? "Identity" : "LogicalNot", input, i % 2 ? "T=bool" : "");
+        snprintf(input, sizeof input, "%s", name);
+    }
+}
+
+static void nodes_of_many_outputs(struct rt_bytes *g)
+{
+    char name[20];
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "y", "Identity", "x", "T=bool");
+    for (int i = 0; i < 10000; i++) {
+        snprintf(name, sizeof name, "u%d", i);
+        gd_node(g, name, "Unpack", "x", "T=bool num=65000 axis=0");
+    }
+}
+
+/* Calls by name of one function of 20,000 outputs. */
+static void calls_of_a_large_signature(struct rt_bytes *g)
+{
+    struct rt_bytes outs, rets;
+    char name[40];
+    rt_bytes_init(&outs, 1 << 24);
+    rt_bytes_init(&rets, 1 << 24);
+    for (int i = 0; i < 20000; i++) {
+        rt_bytes_addf(&outs, "o%d:bool ", i);
+        rt_bytes_addf(&rets, "o%d=a ", i);
+    }
+    outs.p[--outs.n] = '\0';
+    rets.p[--rets.n] = '\0';
+    gd_function(g, "wide", "a:bool", outs.p, NULL, rets.p, "");
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "y", "Identity", "c0:19999", "T=bool");
+    for (int i = 0; i < 2000; i++) {
+        snprintf(name, sizeof name, "c%d", i);
+        gd_node(g, name, "wide", "x", "");
+    }
+    rt_bytes_clear(&outs);
+    rt_bytes_clear(&rets);
+}
+
+/* The call says bool, the function returns another type. */
+static void call_of_another_type(struct rt_bytes *g)
+{
+    struct rt_bytes nodes;
+    rt_bytes_init(&nodes, 1 << 20);
+    gd_node(&nodes, "r", "Cast", "a", "SrcT=bool DstT=int8");
+    gd_function(g, "f", "a:bool", "o:int8", &nodes, "o=r:y:0", "");
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "z", "PartitionedCall", "x", "Tin=[bool] Tout=[int64] f=@f");
+    gd_node(g, "k", "Const", "", "dtype=int64 value=int64<>:1");
+    gd_node(g, "y", "AddV2", "z k", "T=int64");
+    rt_bytes_clear(&nodes);
+}
+static void branch_of_another_type(struct rt_bytes *g)
+{
+    struct rt_bytes nodes;
+    rt_bytes_init(&nodes, 1 << 20);
+    gd_node(&nodes, "r", "Cast", "a", "SrcT=bool DstT=int8");
+    gd_function(g, "f", "a:bool", "o:int8", &nodes, "o=r:y:0", "");
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "z", "If", "x x",
+            "Tcond=bool Tin=[bool] Tout=[int64] then_branch=@f else_branch=@f output_shapes=[]");
+    gd_node(g, "k", "Const", "", "dtype=int64 value=int64<>:1");
+    gd_node(g, "y", "AddV2", "z k", "T=int64");
+    rt_bytes_clear(&nodes);
+}
+static void argument_of_another_type(struct rt_bytes *g)
+{
+    struct rt_bytes nodes;
+    rt_bytes_init(&nodes, 1 << 20);
+    gd_node(&nodes, "r", "Cast", "a", "SrcT=int64 DstT=bool");
+    gd_function(g, "f", "a:int64", "o:bool", &nodes, "o=r:y:0", "");
+    main_call(g, "f");
+    rt_bytes_clear(&nodes);
+}
+
+static void body_of_another_type(struct rt_bytes *g)
+{
+    struct rt_bytes nodes;
+    rt_bytes_init(&nodes, 1 << 20);
+    gd_node(&nodes, "r", "Cast", "a", "SrcT=bool DstT=int64");
+    gd_function(g, "f", "a:bool", "o:int64", &nodes, "o=r:y:0", "");
+    function(g, "c", "Identity", "a", "T=bool");
+    gd_node(g, "x", "Placeholder", "", "dtype=bool");
+    gd_node(g, "y", "While", "x", "T=[bool] cond=@c body=@f output_shapes=[]");
+    rt_bytes_clear(&nodes);
+}
+
+#define TRY(graph, words) attempt(#graph, graph, words)
+
+static void graphs_of_usual_depth_run(void **state)
+{
+    (void)state;
+    TRY(short_chain_of_calls, NULL);
+    TRY(a_few_frames, NULL);
+    TRY(a_few_loops, NULL);
+    TRY(a_few_conds, NULL);
+}
+
+static void chains_of_functions_are_bounded(void **state)
+{
+    (void)state;
+    TRY(long_chain_of_calls, "functions call each other more than 200 deep");
+    TRY(long_chain_of_stateful_calls, "functions call each other more than 200 deep");
+    TRY(long_chain_of_branches, "nested more than");
+    TRY(long_chain_of_loops, "nested more than");
+    TRY(function_that_calls_itself, "functions call each other more than 200 deep");
+    TRY(branch_that_calls_itself, "more than");
+    TRY(loop_that_calls_itself, "more than");
+}
+
+static void attributes_that_grow_are_bounded(void **state)
+{
+    (void)state;
+    TRY(growing_attribute, "functions deep");
+    TRY(doubling_attribute, "more than");
+    TRY(doubling_bodies, "more than");
+}
+
+static void graphs_that_double_are_bounded(void **state)
+{
+    (void)state;
+    TRY(doubling_calls, "more than");
+    TRY(doubling_branches, "more than");
+    TRY(doubling_stateless_branches, "more than");
+    TRY(doubling_loops, "more than");
+    TRY(quadrupling_cases, "more than");
+}
+
+static void frames_loops_and_branches_of_tensorflow_1_are_bounded(void **state)
+{
+    (void)state;
+    TRY(nested_frames, "nested more than");
+    TRY(many_nested_loops, "nested more than");
+    TRY(many_nested_conds, NULL);
+}
+
+static void counts_size_nothing_beyond_the_bytes(void **state)
+{
+    (void)state;
+    TRY(long_row_of_nodes, NULL);
+    TRY(nodes_of_many_outputs, "more than");
+    TRY(calls_of_a_large_signature, "more than");
+}
+
+static void a_function_must_be_of_the_types_that_its_call_says(void **state)
+{
+    (void)state;
+    TRY(call_of_another_type, "int8");
+    TRY(branch_of_another_type, "int8");
+    TRY(argument_of_another_type, "int64");
+    TRY(body_of_another_type, "int64");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(graphs_of_usual_depth_run),
+        cmocka_unit_test(chains_of_functions_are_bounded),
+        cmocka_unit_test(attributes_that_grow_are_bounded),
+        cmocka_unit_test(graphs_that_double_are_bounded),
+        cmocka_unit_test(frames_loops_and_branches_of_tensorflow_1_are_bounded),
+        cmocka_unit_test(counts_size_nothing_beyond_the_bytes),
+        cmocka_unit_test(a_function_must_be_of_the_types_that_its_call_says),
+    };
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
+}
