@@ -28,7 +28,7 @@ enum { GRAPH_VERSION = 2474 }; /* of TensorFlow 2.21: what min_consumer is compa
  */
 enum { FREE_BYTES = 64 << 20, GROWTH = 64, FREE_KEY_BYTES = 16 << 20, KEY_GROWTH = 4 };
 enum { MAX_KEY_BYTES = 1 << 20 };
-static const size_t splat_total = (size_t)1 << 30;
+enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 }; /* of repeated values */
 
 /* ---- what all parts use ---- */
 
@@ -277,7 +277,7 @@ enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_d
         return im_no_memory(err);
     rt_mutex_init(&l->mu);
     l->ops = ops;
-    l->splat_left = splat_total;
+    l->splat_left = rt_growth_limit(FREE_SPLAT_BYTES, graph_def.n, SPLAT_GROWTH);
     l->limit = rt_growth_limit(FREE_BYTES, graph_def.n, GROWTH);
     l->key_left = rt_growth_limit(FREE_KEY_BYTES, graph_def.n, KEY_GROWTH);
     l->arena = rt_arena_new(l->limit);

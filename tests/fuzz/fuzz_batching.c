@@ -1,9 +1,10 @@
 /* A file of batching parameters. */
 #include "server/batching.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static struct srv_batching b;
     static struct srv_core_policy policy;
@@ -13,5 +14,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (policy.max_rows < 1 || policy.timeout_ns < 0 || policy.max_queue_batches < 1)
             __builtin_trap();
     }
-    return 0;
 }

@@ -3,15 +3,17 @@
 #include <stdint.h>
 
 #include "runtime/checkpoint.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_error err = {0};
     struct rt_checkpoint *c;
 
     if (rt_checkpoint_open_index(&c, "/nonexistent/x", rt_span_of(data, size), &err))
-        return 0;
+        return;
     for (int i = 0; i < rt_checkpoint_count(c); i++) {
         struct rt_tensor t;
         const char *name = rt_checkpoint_at(c, i)->name;
@@ -22,5 +24,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     rt_checkpoint_check_files(c, &err);
     rt_checkpoint_unref(c);
-    return 0;
 }

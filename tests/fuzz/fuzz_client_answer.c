@@ -6,6 +6,7 @@
 
 #include "clients/c/message.h"
 #include "proto/wire.h"
+#include "tests/fuzz/cost.h"
 
 static void tensor(struct rt_span bytes, struct rt_arena *arena)
 {
@@ -30,8 +31,9 @@ static void tensor(struct rt_span bytes, struct rt_arena *arena)
     rt_bytes_clear(&out);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct slipway_answer answer;
     struct slipway_status status;
@@ -39,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rt_error err = {0};
     size_t budget = 1 << 20;
     if (!size)
-        return 0;
+        return;
     struct rt_arena *arena = rt_arena_new(1 << 24);
     struct rt_span bytes = rt_span_of(data + 1, size - 1);
     switch (arena ? *data % 5 : 5) {
@@ -62,5 +64,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     }
     rt_arena_free(arena);
-    return 0;
 }

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 
 #include "clients/cli/json.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static const int types[] = {SLIPWAY_FLOAT, SLIPWAY_DOUBLE, SLIPWAY_INT32, SLIPWAY_UINT8,
                                 SLIPWAY_INT64, SLIPWAY_BOOL,   SLIPWAY_HALF,  SLIPWAY_BFLOAT16};
@@ -30,5 +32,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_decref(w);
     rt_bytes_clear(&out);
     rt_arena_free(arena);
-    return 0;
 }

@@ -3,15 +3,17 @@
 
 #include "runtime/base/log.h"
 #include "server/config.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     atomic_store(&rt_log_level, -1);
     struct srv_config *c = NULL, *again = NULL;
     struct rt_error err = {0};
     if (srv_config_from_text(rt_span_of(data, size), "fuzz", &c, &err))
-        return 0;
+        return;
     if (srv_config_from_text(rt_span_of(data, size), "fuzz", &again, &err) ||
         !srv_config_eq(c, again) || srv_config_check_transition(c, again, &err))
         abort();
@@ -21,5 +23,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     srv_config_free(again);
     srv_config_free(c);
-    return 0;
 }

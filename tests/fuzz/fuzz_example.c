@@ -10,6 +10,7 @@
 #include "proto/unpack.h"
 #include "runtime/session.h"
 #include "tensorflow/core/framework/graph.pb-c.h"
+#include "tests/fuzz/cost.h"
 
 #define NODE(name, op, rest) "node { name: '" name "' op: '" op "' " rest " } "
 #define TYPE(t)              "attr { key: 'dtype' value { type: " t " } } "
@@ -127,8 +128,9 @@ static void parse(const struct subject *s, int rank, int64_t n, struct rt_str *s
             rt_tensor_clear(&out[k]);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static struct subject subject[3];
     struct rt_str strs[3] = {0};
@@ -150,5 +152,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     for (int k = 0; k < 3; k++)
         rt_str_clear(&strs[k]);
-    return 0;
 }

@@ -4,15 +4,16 @@
 #include <stdio.h>
 
 #include "runtime/graph.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const struct fuzz_cost fuzz_cost = FUZZ_GRAPH;
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_error err = {0};
     struct rt_library *l = NULL;
     if (rt_library_import(&l, rt_span_of(data, size), NULL, &err))
-        return 0;
+        return;
     const struct rt_graph *g = rt_library_main(l);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct rt_node *n = &g->node[i];
@@ -27,5 +28,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
     }
     rt_library_free(l);
-    return 0;
 }

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "clients/cli/http_answer.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_error err = {0};
     struct cl_http_answer whole, bytes;
@@ -28,5 +30,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)cl_http_answer_end(&whole, &err);
     cl_http_answer_clear(&whole);
     cl_http_answer_clear(&bytes);
-    return 0;
 }

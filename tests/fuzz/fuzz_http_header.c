@@ -4,19 +4,20 @@
 #include <string.h>
 
 #include "server/http_header.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     uint64_t n;
     char *value = malloc(size + 1);
     if (!value)
-        return 0;
+        return;
     if (size)
         memcpy(value, data, size);
     value[size] = '\0';
     srv_http_accepts_gzip(value);
     srv_http_length(value, &n);
     free(value);
-    return 0;
 }

@@ -8,6 +8,7 @@
 #include "runtime/base/arena.h"
 #include "server/classify_proto.h"
 #include "server/session_proto.h"
+#include "tests/fuzz/cost.h"
 
 enum { BUDGET = 1 << 20 };
 
@@ -69,20 +70,21 @@ static void try_session(struct srv_cursor c, struct rt_arena *a)
         rt_tensor_clear(&t[i]);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_arena *a = rt_arena_new(16 << 20);
 
     if (!a || size < 1) {
         rt_arena_free(a);
-        return 0;
+        return;
     }
     size_t step = data[0] / 4 + 1, n = size - 1;
     struct rt_span *slices = rt_arena_array(a, n / step + 2, sizeof *slices);
     if (!slices) {
         rt_arena_free(a);
-        return 0;
+        return;
     }
     for (size_t at = 0, k = 0; at < n; at += step)
         slices[k++] = rt_span_of(data + 1 + at, n - at < step ? n - at : step);
@@ -92,5 +94,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         try_session(c, a);
     rt_arena_free(a);
-    return 0;
 }

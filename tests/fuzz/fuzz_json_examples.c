@@ -6,6 +6,7 @@
 #include "runtime/base/arena.h"
 #include "server/json_examples.h"
 #include "server/wire.h"
+#include "tests/fuzz/cost.h"
 
 enum { BUDGET = 1 << 20 };
 
@@ -20,8 +21,9 @@ static void walk(struct srv_cursor c, int depth)
         abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_arena *arena = rt_arena_new(1 << 20);
     struct rt_error err = {.arena = arena};
@@ -39,5 +41,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     rt_tensor_clear(&t);
     rt_arena_free(arena);
-    return 0;
 }

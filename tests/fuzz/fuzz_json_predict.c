@@ -5,16 +5,18 @@
 
 #include "runtime/base/arena.h"
 #include "server/json_tensor.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static const enum rt_dtype types[] = {RT_F32, RT_I32,  RT_STRING, RT_F64, RT_I64,
                                           RT_U8,  RT_BOOL, RT_U64,    RT_U32, RT_I16,
                                           RT_F16, RT_BF16, RT_U16,    RT_QI8};
     enum { N_TYPES = sizeof types / sizeof *types };
     if (size == 0)
-        return 0;
+        return;
     struct rt_tensor_spec specs[2] = {{.alias = "a"}, {.alias = "b_bytes"}};
     specs[0].dtype = types[*data % N_TYPES];
     specs[1].dtype = types[*data / N_TYPES % N_TYPES];
@@ -41,5 +43,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < n; i++)
         rt_tensor_clear(&feeds[i]);
     rt_arena_free(arena);
-    return 0;
 }

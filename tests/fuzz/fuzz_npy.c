@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "clients/cli/npy.h"
+#include "tests/fuzz/cost.h"
 
 static void again(const struct slipway_tensor *t, struct rt_arena *arena)
 {
@@ -18,8 +19,9 @@ static void again(const struct slipway_tensor *t, struct rt_arena *arena)
     rt_bytes_clear(&out);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_error err = {0};
     struct slipway_tensor one = {0}, *all;
@@ -31,5 +33,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < n; i++)
             again(&all[i], arena);
     rt_arena_free(arena);
-    return 0;
 }

@@ -6,11 +6,13 @@
 
 #include "runtime/base/arena.h"
 #include "server/predict_proto.h"
+#include "tests/fuzz/cost.h"
 
 enum { N = 2, BUDGET = 1 << 20 };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static const struct rt_tensor_spec specs[N] = {{.alias = "x", .name = "x:0"},
                                                    {.alias = "y", .name = "y:0"}};
@@ -24,13 +26,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!a || size < 1) {
         rt_arena_free(a);
-        return 0;
+        return;
     }
     size_t step = data[0] % 32 + 1, n = size - 1;
     struct rt_span *slices = rt_arena_array(a, n / step + 2, sizeof *slices);
     if (!slices) {
         rt_arena_free(a);
-        return 0;
+        return;
     }
     for (size_t at = 0, k = 0; at < n; at += step)
         slices[k++] = rt_span_of(data + 1 + at, n - at < step ? n - at : step);
@@ -52,5 +54,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     rt_tensor_clear(&t);
     rt_arena_free(a);
-    return 0;
 }

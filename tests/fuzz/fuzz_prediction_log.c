@@ -6,14 +6,16 @@
 
 #include "proto/prediction_log.h"
 #include "server/golden_compare.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct pb_prediction_log log;
 
     if (!pb_prediction_log_read(rt_span_of(data, size), &log))
-        return 0;
+        return;
     for (int api = SRV_PREDICT; api <= SRV_SESSION_RUN; api++) {
         struct rt_error err = {0};
         enum rt_status st =
@@ -23,5 +25,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         srv_golden_compare((enum srv_api)api, log.response, log.request, 1e-4, &err);
     }
-    return 0;
 }

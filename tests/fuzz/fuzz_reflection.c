@@ -1,9 +1,11 @@
 /* A ServerReflectionRequest, from bytes to its answer. */
 #include "proto/descriptors.h"
 #include "server/reflection.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     /* In two pieces, so that what crosses the border is copied. */
     struct rt_span service = rt_span_str("a.B");
@@ -14,11 +16,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rt_bytes out;
 
     if (!arena)
-        return 0;
+        return;
     rt_bytes_init(&out, 16 << 20);
     srv_reflection_answer(rt_span_of(pb_descriptors, pb_descriptors_size), &service, 1,
                           srv_cursor_of(pieces, size), &out, arena, &err);
     rt_bytes_clear(&out);
     rt_arena_free(arena);
-    return 0;
 }

@@ -3,19 +3,20 @@
 #include <stdlib.h>
 
 #include "clients/cli/compare.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_error why = {0};
     struct pb_prediction_log log;
     if (!pb_prediction_log_read(rt_span_of(data, size), &log) || !cl_log_method(log.type) ||
         !log.request.p)
-        return 0;
+        return;
     bool same = cl_same_answers(log.type, log.request, log.response, 1e-4, &why);
     if (!same && !why.code)
         abort(); /* a difference without a word */
     if (!cl_same_answers(log.type, log.response, log.response, 0, &why))
         abort();
-    return 0;
 }

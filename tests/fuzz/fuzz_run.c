@@ -6,10 +6,9 @@
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
 #include "runtime/session.h"
+#include "tests/fuzz/cost.h"
 
 enum { MAX_FETCHES = 6 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void run_all(struct rt_session *s, const struct rt_graph *g)
 {
@@ -38,22 +37,23 @@ static void run_all(struct rt_session *s, const struct rt_graph *g)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_GRAPH;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static struct rt_registry *ops;
     struct rt_error err = {0};
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
     if (!ops && (!(ops = rt_registry_new()) || !kn_register(ops)))
-        return 0;
+        return;
     if (rt_library_import(&l, rt_span_of(data, size), ops, &err))
-        return 0;
+        return;
     struct rt_session_options options = {.registry = ops, .run_memory_limit = 64 << 20};
     if (rt_session_new(&s, l, &options, &err)) {
         rt_library_free(l);
-        return 0;
+        return;
     }
     run_all(s, rt_library_main(l));
     rt_session_free(s);
-    return 0;
 }

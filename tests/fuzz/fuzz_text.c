@@ -10,9 +10,11 @@
 #include "tensorflow/core/protobuf/config.pb-c.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 #include "tensorflow_serving/config/platform_config.pb-c.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     const ProtobufCMessageDescriptor *const kinds[] = {
         &tensorflow__serving__model_server_config__descriptor,
@@ -35,5 +37,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(p);
         pb_free(m);
     }
-    return 0;
 }

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 
 #include "runtime/base/tfrecord.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_error err = {0};
     struct rt_span record;
@@ -28,5 +30,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     rt_tfrecord_close(r);
     rt_bytes_clear(&out);
-    return 0;
 }
