@@ -119,7 +119,7 @@ static void what_is_not_there_is_said_in_tensorflows_words(void **state)
     assert_int_equal(rt_saved_model_choose(m, tags, 0, &g, &err), RT_NOT_FOUND);
     rt_saved_model_free(m);
     assert_fails(rt_saved_model_parse(&m, rt_span_str("name: 1"), true, &err), RT_INVALID_ARGUMENT,
-                 &err, "1:1: ");
+                 &err, "1:5: ");
 }
 
 static char dir[64];
