@@ -177,6 +177,18 @@ static enum rt_status solve_channels(struct kn_conv_shape *g, const struct rt_no
                        "%s depth must be evenly divisible by filter depth: %lld vs %lld",
                        g->n_spatial == 3 ? "Input" : "input", (long long)g->ci,
                        (long long)filter_in);
+    if (g->n_spatial == 3 && !g->transposed && g->ci == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "input and filter must have the same depth: 0 vs %lld",
+                       (long long)filter_in);
+    if (g->n_spatial == 3 && !g->transposed && filter_out == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "filter must not have zero elements (i.e. all dimensions must be non-zero)");
+    if (g->n_spatial == 3 && g->transposed && g->ci == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "input and filter_sizes must have the same number of channels. Got 0 for "
+                       "input and %lld for filter_sizes",
+                       (long long)filter_in);
     g->groups = g->ci / filter_in;
     g->co = filter_out;
     if (g->groups && g->co % g->groups)

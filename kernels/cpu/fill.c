@@ -18,6 +18,9 @@ static enum rt_status dims_infer(struct rt_infer *x)
     if (t->rank > 1)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "dims must represent a vector, got shape %s",
                        KN_TEXT(t));
+    if (t->rank == 0 && strcmp(x->node->schema->name, "Empty") == 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "shape must be a vector of int32, got shape []");
     s.rank = kn_ints(t, s.dim, RT_MAX_RANK);
     if (s.rank < 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",

@@ -279,7 +279,7 @@ static enum rt_status run_top(struct rt_run *r)
     bool *out = r->out[0].data;
 
     for (int64_t i = 0; i < rows; i++)
-        out[i] = is_in_top(p + i * cols, cols, label_at(&r->in[1], i), k);
+        out[i] = is_in_top(cols ? p + i * cols : p, cols, label_at(&r->in[1], i), k);
     return RT_OK;
 }
 

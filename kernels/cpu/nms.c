@@ -229,7 +229,7 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
         s->sigma = float_of(&r->in[5]);
     if (!overlaps && !(s->threshold >= 0 && s->threshold <= 1))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "iou_threshold must be in [0, 1]");
-    if (s->sigma < 0)
+    if (!(s->sigma >= 0))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "soft_nms_sigma_val must be >= 0");
     return RT_OK;
 }

@@ -451,6 +451,8 @@ static void lrn_pixel(const struct lrn *l, const float *x, float *y, int64_t n)
 static enum rt_status run_lrn(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
+    if (rt_tensor_count(t) == 0)
+        return RT_OK; /* the other dimensions may be enormous, and the scratch NULL */
     const enum rt_dtype d = (enum rt_dtype)t->dtype;
     const struct lrn l = {.radius = rt_attr_int(r->node, "depth_radius"),
                           .bias = rt_attr_float(r->node, "bias"),
@@ -460,8 +462,6 @@ static enum rt_status run_lrn(struct rt_run *r)
     const int64_t step = n * (int64_t)rt_dtype_size(d);
     const char *src = t->data;
     char *dst = r->out[0].data;
-    if (!n)
-        return RT_OK; /* nor is there scratch */
     float *x = r->scratch, *y = x + n;
     for (int64_t i = 0; i < pixels; i++, src += step, dst += step) {
         kn_to_float(d, src, x, n);

@@ -5,6 +5,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/window.h"
@@ -266,12 +267,14 @@ static enum rt_status read_window(const struct rt_node *n, const struct rt_info 
 
     for (int i = 0; i < 2; i++) {
         const struct rt_tensor *t = in[1 + i].value;
-        if (t->rank != 1 || t->dim[0] != 4)
+        if (rt_tensor_count(t) != 4) /* in any shape, as TensorFlow reads them */
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Sliding window %s field must specify 4 dimensions", name[i]);
         for (int j = 0; j < 4; j++)
-            v[i][j] = ((const int32_t *)t->data)[j];
+            v[i][j] = kn_int_at(t, j);
     }
+    if (v[0][3] == 1)
+        v[1][3] = 1; /* TensorFlow does not look at the stride along channels then */
     return check_window(n, v[0], v[1], err);
 }
 

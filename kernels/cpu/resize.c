@@ -436,7 +436,7 @@ static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, floa
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
     *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
-    return !(*at < 0 || *at > (float)(in - 1));
+    return *at >= 0 && *at <= (float)(in - 1); /* NaN, of a box as wide as floats go: outside */
 }
 
 static void fill(float *dst, int64_t n, float v)

@@ -75,12 +75,20 @@ static void reverse_rows(struct rt_rows *r)
         kn_rows_set(r, RT_DEP_ROWS, r->in_dep[0].axis);
 }
 
+/* The first generation's kernel refuses tensors without rows. */
+static enum rt_status reverse_infer(struct rt_infer *x)
+{
+    if (x->in[0].shape.rank > 0 && x->in[0].shape.dim[0] == 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Invalid input first dimension. Found 0.");
+    return kn_infer_copy(x);
+}
+
 const struct kn_entry kn_reverse_v2 = {
     .op = {.name = "ReverseV2", .shape_in = 2, .infer = kn_infer_copy, .rows = reverse_rows},
     .kernels = KN_CPU("ReverseV2", "reverse_v2", 0, NULL, reverse_run),
 };
 const struct kn_entry kn_reverse = {
-    .op = {.name = "Reverse", .shape_in = 2, .infer = kn_infer_copy, .rows = reverse_rows},
+    .op = {.name = "Reverse", .shape_in = 2, .infer = reverse_infer, .rows = reverse_rows},
     .kernels = KN_CPU("Reverse", "reverse", 0, NULL, reverse_run),
 };
 

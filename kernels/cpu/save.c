@@ -87,6 +87,9 @@ static enum rt_status run_merge(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Input checkpoint_prefixes should be an 1-D tensor, got %d instead.",
                        from->rank);
+    if (from->dim[0] == 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "At least one prefix checkpoint file must exist, but none existed.");
     prefixes = rt_scratch(r, ((size_t)from->dim[0] + 1) * sizeof *prefixes);
     if (!prefixes)
         return r->err->code;

@@ -121,7 +121,7 @@ static enum rt_status unravel_run(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Input dims cannot be negative. Got dim = %lld at index %lld",
                            (long long)d, (long long)i);
-        if (__builtin_mul_overflow(total, d, &total))
+        if (!rt_mul(total, d, &total) || (kn_dtype(dims) == RT_I32 && total > INT32_MAX))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Input dims product is causing integer overflow");
     }

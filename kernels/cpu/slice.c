@@ -20,12 +20,13 @@ static enum rt_status spread(const struct rt_node *node, int n, const int64_t *b
 {
     const uint64_t begin_mask = (uint64_t)rt_attr_int(node, "begin_mask");
     const uint64_t end_mask = (uint64_t)rt_attr_int(node, "end_mask");
-    uint64_t ellipsis = (uint64_t)rt_attr_int(node, "ellipsis_mask") & ((UINT64_C(1) << n) - 1);
+    const uint64_t ellipses = (uint32_t)rt_attr_int(node, "ellipsis_mask");
+    uint64_t ellipsis = ellipses & ((UINT64_C(1) << n) - 1);
     const uint64_t new_axis = (uint64_t)rt_attr_int(node, "new_axis_mask");
     const uint64_t shrink = (uint64_t)rt_attr_int(node, "shrink_axis_mask");
     int new_after = 0, at = 0;
 
-    if (ellipsis & (ellipsis - 1))
+    if (ellipses & (ellipses - 1)) /* also of bits that no entry of the spec has */
         return rt_fail(err, RT_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
     const int n_spec = ellipsis ? n : n + 1; /* without one, it stands at the end */
     if (!ellipsis)

@@ -147,6 +147,110 @@ static void combined_suppression_takes_scalars_only(void **state)
         }
 }
 
+/* What TensorFlow refuses, and we once answered. */
+static void what_tensorflow_refuses_is_refused(void **state)
+{
+    (void)state;
+    static const int32_t zero[1], two[2] = {2147483647, 3};
+    struct op_call ellipses = {
+        .op = "StridedSlice",
+        .attrs = "T=float Index=int32 begin_mask=0 end_mask=0 ellipsis_mask=3 new_axis_mask=0 "
+                 "shrink_axis_mask=0",
+        .n_in = 4,
+        .n_out = 1,
+        .in = {op_floats(3, (float[]){1, 2, 3}), op_ints(1, zero), op_ints(1, two),
+               op_ints(1, two)}};
+    assert_fails(op_run(&ellipses), RT_INVALID_ARGUMENT, &ellipses.err,
+                 "Multiple ellipses in slice spec not allowed");
+    op_clear(&ellipses);
+    struct op_call empty = {
+        .op = "Empty", .attrs = "dtype=float init=true", .n_in = 1, .n_out = 1, .in = {op_int(2)}};
+    assert_fails(op_run(&empty), RT_INVALID_ARGUMENT, &empty.err,
+                 "shape must be a vector of int32, got shape []");
+    op_clear(&empty);
+    struct op_call unravel = {.op = "UnravelIndex",
+                              .attrs = "Tidx=int32",
+                              .n_in = 2,
+                              .n_out = 1,
+                              .in = {op_ints(1, zero), op_ints(2, two)}};
+    assert_fails(op_run(&unravel), RT_INVALID_ARGUMENT, &unravel.err, "integer overflow");
+    op_clear(&unravel);
+    struct op_call broadcast = {.op = "BroadcastTo",
+                                .attrs = "T=float Tidx=int32",
+                                .n_in = 2,
+                                .n_out = 1,
+                                .in = {op_floats(1, (float[]){1}), op_int(2)}};
+    assert_fails(op_run(&broadcast), RT_INVALID_ARGUMENT, &broadcast.err,
+                 "shape must be a vector of {int32,int64}, got shape []");
+    op_clear(&broadcast);
+}
+
+/* The widest box of finite numbers: its width is infinite, and positions in it are NaN. */
+static void a_crop_without_a_position_lies_outside(void **state)
+{
+    (void)state;
+    static const float image[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    static const float box[4] = {-3e38F, -3e38F, 3e38F, 3e38F};
+    static const int32_t zero[1], size[2] = {2, 2};
+    struct op_call c = {.op = "CropAndResize",
+                        .attrs = "T=float method='bilinear' extrapolation_value=0.5f",
+                        .n_in = 4,
+                        .n_out = 1,
+                        .in = {op_tensor(RT_F32, 4, (int64_t[]){1, 3, 3, 1}, image),
+                               op_tensor(RT_F32, 2, (int64_t[]){1, 4}, box), op_ints(1, zero),
+                               op_ints(2, size)}};
+    assert_ok(op_run(&c), &c.err);
+    for (int i = 0; i < 4; i++)
+        assert_true(((const float *)c.out[0].data)[i] == 0.5F);
+    op_clear(&c);
+}
+
+/* Tensors without elements whose other dimensions are as large as may be, by family. */
+static void enormous_shapes_without_elements_are_survived(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op, *attrs;
+        int n_in, n_out;
+        const char *other; /* the second input: 't' another such tensor, 'i' the integer 0 */
+    } ops[] = {
+        {"Neg", "T=float", 1, 1, ""},
+        {"Softmax", "T=float", 1, 1, ""},
+        {"AddV2", "T=float", 2, 1, "t"},
+        {"Sum", "T=float Tidx=int32 keep_dims=false", 2, 1, "i"},
+        {"Max", "T=float Tidx=int32 keep_dims=true", 2, 1, "i"},
+        {"ArgMax", "T=float Tidx=int32 output_type=int64", 2, 1, "i"},
+        {"Cumsum", "T=float Tidx=int32 exclusive=false reverse=false", 2, 1, "i"},
+        {"Unique", "T=float out_idx=int32", 1, 2, ""},
+        {"L2Loss", "T=float", 1, 1, ""},
+        {"SpaceToDepth", "T=float block_size=2 data_format='NHWC'", 1, 1, ""},
+        {"DepthToSpace", "T=float block_size=2 data_format='NHWC'", 1, 1, ""},
+        {"MaxPool", "T=float ksize=[1,2,2,1] strides=[1,2,2,1] padding='SAME' data_format='NHWC'",
+         1, 1, ""},
+        {"LRN", "T=float", 1, 1, ""},
+        {"ResizeBilinear", "T=float align_corners=false half_pixel_centers=false", 2, 1, "s"},
+        {"Where", "T=float", 1, 1, ""},
+        {"ExpandDims", "T=float Tdim=int32", 2, 1, "i"},
+        {"BatchMatMulV2", "T=float adj_x=false adj_y=true", 2, 1, "t"},
+    };
+    const int64_t h = INT64_C(1) << 30, b = INT64_C(1) << 60, t = INT64_C(1) << 20;
+    const int64_t shapes[][4] = {{0, b, 1, 1}, {b, 0, 1, 1}, {h, 0, h, 1}, {0, t, t, t},
+                                 {t, 0, t, t}, {t, t, t, 0}, {0, 1, h, h}, {1, h, h, 0}};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+            struct op_call c = {
+                .op = ops[i].op, .attrs = ops[i].attrs, .n_in = ops[i].n_in, .n_out = ops[i].n_out};
+            static const int32_t sizes[2] = {2, 2};
+            c.in[0] = op_tensor(RT_F32, 4, shapes[k], NULL);
+            if (ops[i].n_in > 1)
+                c.in[1] = *ops[i].other == 't'   ? op_tensor(RT_F32, 4, shapes[k], NULL)
+                          : *ops[i].other == 'i' ? op_int(0)
+                                                 : op_ints(2, sizes);
+            (void)op_run(&c); /* answered or refused: each is fine, UBSan looks on */
+            op_clear(&c);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +259,9 @@ int main(void)
         cmocka_unit_test(gather_refuses_an_axis_at_the_end_of_int64),
         cmocka_unit_test(a_scalar_is_read_only_from_one_number),
         cmocka_unit_test(combined_suppression_takes_scalars_only),
+        cmocka_unit_test(what_tensorflow_refuses_is_refused),
+        cmocka_unit_test(a_crop_without_a_position_lies_outside),
+        cmocka_unit_test(enormous_shapes_without_elements_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
