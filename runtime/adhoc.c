@@ -207,8 +207,7 @@ enum rt_status rt_model_make_adhoc(struct rt_model *m, const struct rt_call_spec
     }
     struct rt_error why = {.arena = NULL};
     /* Not under the lock, which network threads take to look. */
-    bool rowwise = shapes && spec->n_feeds && !rt_callable_writes(call) &&
-                   rt_callable_is_rowwise(call, shapes, &why);
+    bool rowwise = shapes && spec->n_feeds && rt_callable_is_rowwise(call, shapes, &why);
     rt_mutex_lock(&m->adhoc->mu);
     struct rt_model_signature *s = rt_map_getn(&m->adhoc->by_key, key.p, key.n);
     if (!s && m->adhoc->by_key.n >= RT_MAX_ADHOC) {

@@ -23,6 +23,9 @@ struct rt_callable {
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
     struct rt_plan_box *box; /* guarded by mu */
+    /* Guarded by mu: the feeds' shapes for which a plan was proved to go row by row, for the proof
+     * of the plans that take its place. NULL: none was. */
+    struct rt_shape *row_shapes;
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
 
@@ -45,6 +48,7 @@ void rt_callable_free(struct rt_callable *c)
     free(c->targets);
     free(c->feed_dtype);
     free(c->fetch_dtype);
+    free(c->row_shapes);
     free(c);
 }
 
@@ -234,6 +238,34 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     return st;
 }
 
+/* Plans that change state or block run alone. */
+static bool runs_alone(const struct rt_plan *p)
+{
+    return (p->effects & (1u << RT_WRITES | 1u << RT_BLOCKS)) != 0;
+}
+
+static bool prove_rows(const struct rt_plan *p, const struct rt_shape *shapes, struct rt_error *why)
+{
+    if (!runs_alone(p))
+        return rt_plan_is_rowwise(p, shapes, why);
+    rt_fail(why, RT_FAILED_PRECONDITION, "it changes state");
+    return false;
+}
+
+/* Whether the plan is proved as the one was for which the caller asked. Once per plan. */
+static bool is_still_rowwise(struct rt_callable *c, struct rt_plan_box *b)
+{
+    struct rt_error why = {.arena = NULL};
+
+    rt_mutex_lock(&c->mu);
+    if (b->rows == PL_NOT_ASKED)
+        b->rows =
+            c->row_shapes && prove_rows(b->plan, c->row_shapes, &why) ? PL_ROWWISE : PL_NOT_ROWWISE;
+    const bool yes = b->rows == PL_ROWWISE;
+    rt_mutex_unlock(&c->mu);
+    return yes;
+}
+
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
                                struct rt_tensor *fetches, const struct rt_run_options *options,
                                struct rt_error *err)
@@ -251,6 +283,10 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     enum rt_status st = get_plan(c, &b, err);
     if (st)
         return st;
+    if (options && options->is_merged && !is_still_rowwise(c, b)) {
+        rt_plan_box_unref(b);
+        return rt_fail(err, RT_ABORTED, "the rows of the call depend on each other");
+    }
     struct rt_pool *pool = rt_session_pool(s);
     if (!pool) {
         rt_plan_box_unref(b);
@@ -312,10 +348,9 @@ enum rt_status rt_callable_describe(struct rt_callable *c, struct rt_arena *aren
 
 bool rt_callable_writes(const struct rt_callable *c)
 {
-    const unsigned alone = 1u << RT_WRITES | 1u << RT_BLOCKS;
     struct rt_mutex *mu = (struct rt_mutex *)(uintptr_t)&c->mu;
     rt_mutex_lock(mu);
-    bool yes = c->box && (c->box->plan->effects & alone);
+    bool yes = c->box && runs_alone(c->box->plan);
     rt_mutex_unlock(mu);
     return yes;
 }
@@ -336,7 +371,19 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     struct rt_plan_box *b = NULL;
     if (get_plan(c, &b, why))
         return false;
-    bool yes = rt_plan_is_rowwise(b->plan, shapes, why);
+    bool yes = prove_rows(b->plan, shapes, why);
+    rt_mutex_lock(&c->mu);
+    if (yes && !c->row_shapes) {
+        const size_t size = (size_t)c->n_feeds * sizeof *shapes; /* proved: there is a feed */
+        c->row_shapes = malloc(size);
+        if (c->row_shapes)
+            memcpy(c->row_shapes, shapes, size);
+        else
+            yes = rt_fail_memory(why, "a proof", size) == RT_OK;
+    }
+    if (yes)
+        b->rows = PL_ROWWISE;
+    rt_mutex_unlock(&c->mu);
     rt_plan_box_unref(b);
     return yes;
 }

@@ -192,10 +192,7 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
             return rt_fail_memory(err, "a signature", 0);
         for (int k = 0; k < s->def->n_inputs; k++)
             shapes[k] = s->def->inputs[k].shape;
-        if (s->writes)
-            rt_fail(&why, RT_FAILED_PRECONDITION, "it changes state");
-        s->rowwise =
-            !s->writes && s->def->n_inputs > 0 && rt_callable_is_rowwise(s->call, shapes, &why);
+        s->rowwise = s->def->n_inputs > 0 && rt_callable_is_rowwise(s->call, shapes, &why);
         if (!s->rowwise) {
             s->why_not = rt_arena_strdup(m->arena, s->def->n_inputs ? rt_error_text(&why)
                                                                     : "it has no inputs");

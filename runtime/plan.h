@@ -231,6 +231,7 @@ struct rt_plan {
 struct rt_plan_box {
     struct rt_plan *plan;
     int generation;
+    enum { PL_NOT_ASKED, PL_ROWWISE, PL_NOT_ROWWISE } rows; /* guarded by the callable's mu */
     atomic_int refs;
 };
 struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);

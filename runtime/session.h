@@ -75,6 +75,10 @@ struct rt_run_options {
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
     struct rt_trace *trace; /* NULL: none (runtime/trace.h) */
+    /* The rows fed are those of several calls, merged because rt_callable_is_rowwise said that they
+     * may be. A plan made again since then, because a variable was assigned, must be proved too:
+     * otherwise nothing runs, and the status is RT_ABORTED. */
+    bool is_merged;
 };
 
 /*
@@ -113,7 +117,8 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 /*
  * Whether requests may be merged along dimension 0 of every feed: each output row proved to depend
  * on the same input row alone. `shapes`: the signature's, one per feed (unknown inner dims are
- * tried as small numbers). False: `why` names the node and the op that prevents it.
+ * tried as small numbers). False: `why` names the node and the op that prevents it. The answer is
+ * about the variables' values of now; runs of merged calls say so (rt_run_options.is_merged).
  */
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);

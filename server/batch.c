@@ -153,7 +153,7 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 {
     const struct rt_model_signature *sig = b->first->signature;
     int n_in = b->first->n_feeds, n_out = b->first->n_fetches;
-    struct rt_run_options options = {.deadline_ns = 0};
+    struct rt_run_options options = {.is_merged = b->is_proved};
     struct rt_tensor *in = rt_arena_array(b->arena, (size_t)n_in + 1, sizeof *in);
     struct rt_tensor *out = rt_arena_array(b->arena, (size_t)n_out + 1, sizeof *out);
     const _Atomic bool **gone = rt_arena_array(b->arena, (size_t)b->n_jobs, sizeof *gone);
@@ -175,11 +175,13 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         st = merge_feed(b, i, &in[i], err);
     if (!st)
         st = rt_callable_run(sig->call, in, out, &options, err);
+    if (st == RT_ABORTED)
+        outcome = DOES_NOT_FOLLOW_ROWS;
     for (int i = 0; i < n_in; i++)
         rt_tensor_clear(&in[i]);
     for (int i = 0; i < n_out && !st; i++)
         st = rt_tensor_load(&out[i], err);
-    if (st)
+    if (st && outcome == RAN)
         outcome = FAILED;
     for (int i = 0; i < n_out && outcome == RAN; i++)
         if (out[i].rank < 1 || out[i].dim[0] != b->run_rows)
@@ -232,6 +234,7 @@ static void bisect(const struct srv_batch *b)
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};
         h->run_rows = h->rows;
+        h->is_proved = b->is_proved;
         h->arena = b->arena;
         h->pool = b->pool;
         if (h->n_jobs == 1) {

@@ -15,13 +15,14 @@ struct srv_batch {
     int n_jobs;
     int64_t rows;           /* of the jobs together */
     int64_t run_rows;       /* padded: copies of the last job's first row are run with them */
+    bool is_proved;         /* merged because of the proof, which must still hold when it runs */
     struct rt_arena *arena; /* of the worker; NULL: a batch of one, as it is */
     struct rt_pool *pool;   /* where merged inputs live */
 };
 
 struct srv_batch_verdict {
     bool learn;       /* the time says something about the cost */
-    bool never_merge; /* dimension 0 of an output is not the number of rows */
+    bool never_merge; /* the outputs do not follow the rows, or are not proved to any more */
     bool halve_limit; /* memory was too small for so many rows */
 };
 

@@ -37,7 +37,7 @@ struct queue {
     struct queue *next; /* of the lane */
     const struct rt_callable *call;
     bool rowwise;
-    bool never_merge; /* its outputs turned out not to follow the rows */
+    bool never_merge; /* its outputs turned out not to follow the rows, or are not proved to */
 };
 
 struct bucket {
@@ -170,8 +170,8 @@ static void tell_never_merged(const struct srv_job *job)
 {
     RT_LOG(
         RT_LOG_WARNING,
-        "signature %s of model %s version %lld is not batched any more: dimension 0 of an output "
-        "is not the number of rows",
+        "signature %s of model %s version %lld is not batched any more: its outputs do not follow "
+        "the rows of its inputs",
         job->signature->def->name, job->version->model, (long long)job->version->version);
 }
 
@@ -227,6 +227,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         }
         *end = job;
         end = &job->next;
+        g.is_proved = job->version->lane->batching.mode == SRV_BATCHING_PROVED;
         g.n_jobs++;
         g.rows += job->n_rows;
     }

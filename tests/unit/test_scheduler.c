@@ -19,6 +19,7 @@ static struct {
     _Atomic int64_t rows[64];
     _Atomic bool held; /* runs wait until it is false */
     _Atomic bool one_output_row;
+    _Atomic bool unproved; /* the plan was made again, and its rows depend on each other */
     int64_t sleep_us;
 } model;
 
@@ -50,6 +51,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
                                struct rt_error *err)
 {
     (void)c;
+    if (options->is_merged && atomic_load(&model.unproved))
+        return rt_fail(err, RT_ABORTED, "the rows depend on each other");
     int together = atomic_fetch_add(&model.together, 1) + 1;
     if (together > atomic_load(&model.most_together))
         atomic_store(&model.most_together, together);
@@ -401,6 +404,39 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     for (int i = 0; i < 4; i++)
         drop(r[i]);
     end(w);
+}
+
+/* What was merged by the proof runs singly; what is merged by --enable_batching needs no proof. */
+static void a_call_that_is_not_proved_any_more_ends_merging(void **state)
+{
+    (void)state;
+    for (int promised = 0; promised < 2; promised++) {
+        struct world *w = begin_with(1, true, false, promised ? SRV_YES : SRV_UNSAID, NULL);
+        struct request *r[4], *first = block(w);
+        atomic_store(&model.unproved, true);
+        for (int turn = 0; turn < 2; turn++) {
+            if (turn) {
+                drop(first);
+                atomic_store(&model.held, true);
+                first = submit(w, 1, 0, RT_NEVER);
+                srv_net_end(&w->net);
+                wait_runs(promised ? 3 : 6);
+            }
+            for (int i = 0; i < 4; i++)
+                r[i] = submit(w, 1 + i, (float)i, RT_NEVER);
+            srv_net_end(&w->net);
+            atomic_store(&model.held, false);
+            wait_done(w, 5 * (turn + 1));
+            for (int i = 0; i < 4; i++) {
+                expect(r[i], 1 + i, (float)i);
+                assert_int_equal(r[i]->job.batch_rows, promised ? 10 : 1 + i);
+                drop(r[i]);
+            }
+        }
+        assert_int_equal(atomic_load(&model.runs), promised ? 4 : 10);
+        drop(first);
+        end(w);
+    }
 }
 
 static void writers_never_run_beside_each_other(void **state)
@@ -991,6 +1027,7 @@ int main(void)
         cmocka_unit_test(strings_are_merged_too),
         cmocka_unit_test(signatures_that_are_not_proved_are_not_merged),
         cmocka_unit_test(outputs_that_do_not_follow_the_rows_end_merging),
+        cmocka_unit_test(a_call_that_is_not_proved_any_more_ends_merging),
         cmocka_unit_test(writers_never_run_beside_each_other),
         cmocka_unit_test(a_full_queue_answers_unavailable_at_once),
         cmocka_unit_test(a_deadline_is_kept_even_while_all_workers_run),
