@@ -172,9 +172,10 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
             begin_look(c, awaited, now);
         } else if (now - c->seen_ns >= limit && !goes_on(c, now)) {
             c->seen_ns = now;
-            cut_off(c, what);
+            /* Counted first: whoever hears of the end finds it counted. */
             srv_metrics_event(server->metrics, what == SRV_AWAITS_SENT ? "slow_answer_cut_off"
                                                                        : "slow_request_cut_off");
+            cut_off(c, what);
             n[what]++;
         }
     }

@@ -98,7 +98,7 @@ class Stall(Case):
                 self.assertEqual(c.status(stream, 60 * SLOW), DEADLINE_EXCEEDED)
                 self.assertIn("did not arrive whole", c.trailers[stream]["grpc-message"])
             self.assertEqual(self.cut_off(server, "request"), len(streams))
-            self.assertEqual(self.held(server), 0)
+            wait_for(lambda: self.held(server) == 0, "the memory")
             ok = c.ask(PREDICT, half_plus_two())  # the connection goes on
             self.assertEqual(c.status(ok, 30 * SLOW), 0)
 
