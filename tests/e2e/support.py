@@ -60,6 +60,16 @@ def wait_for(condition, what="a condition", seconds=60):
         time.sleep(0.02)
 
 
+SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: ")
+
+
+def refuse_sanitizer_reports(log):
+    """A sanitizer reports a race or undefined behaviour without ending the server, and a leak when
+    the server has ended: nothing but its log, and an exit status that few tests ask for, tells."""
+    if SANITIZER_REPORT.search(log):
+        raise AssertionError(log)
+
+
 class Server:
     """`slipway serve FLAGS`, or with as_tensorflow the binary under its other name."""
 
@@ -84,8 +94,10 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def url(self):
@@ -145,15 +157,17 @@ class Server:
             return file.read()
 
     def stop(self, seconds=30):
-        """SIGTERM; the exit status."""
+        """SIGTERM; the exit status. A sanitizer's report in the log is a failure of the test."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(seconds * SLOW)
+            status = self.process.wait(seconds * SLOW)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
             raise AssertionError("the server did not end after SIGTERM: " + self.log()) from None
+        refuse_sanitizer_reports(self.log())
+        return status
 
 
 def command(*args, text_in=None):
