@@ -680,7 +680,7 @@ static enum rt_status run_all(struct run *r, struct rt_error *err)
         r->frame[f].busy--;
         if (!st)
             advance(r, f);
-        if (!st && (steps & 255) == 0)
+        if (!st && (steps & 15) == 0)
             st = rt_context_check(r->c, err);
     }
     return st;

@@ -12,30 +12,43 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
+/* Of a number's bits. A NaN equals nothing, itself neither: its hash may be anything, and many of
+ * them must not share one, or each would be compared with all before it. */
+#define HASH_FLOAT(T, U, at)                                                                       \
+    do {                                                                                           \
+        const T f = *(const T *)(at);                                                              \
+        U word = 0;                                                                                \
+        if (f != f)                                                                                \
+            return mix((uintptr_t)p);                                                              \
+        memcpy(&word, &f, f == 0 ? 0 : sizeof f);                                                  \
+        h = mix(h + word);                                                                         \
+    } while (0)
+
 uint64_t kn_hash_element(enum rt_dtype dtype, const void *p)
 {
-    uint64_t bits = 0;
+    uint64_t bits = 0, h = 0;
 
     switch (dtype) {
     case RT_STRING:
         return rt_hash(rt_str_data(p), ((const struct rt_str *)p)->n);
-    case RT_F32: {
-        const float f = *(const float *)p;
-        memcpy(&bits, &f, f == 0 ? 0 : sizeof f);
-        return mix(bits);
-    }
-    case RT_F64: {
-        const double f = *(const double *)p;
-        memcpy(&bits, &f, f == 0 ? 0 : sizeof f);
-        return mix(bits);
-    }
+    case RT_C64:
+        HASH_FLOAT(float, uint32_t, (const float *)p + 1);
+        /* fall through */
+    case RT_F32:
+        HASH_FLOAT(float, uint32_t, p);
+        return h;
+    case RT_C128:
+        HASH_FLOAT(double, uint64_t, (const double *)p + 1);
+        /* fall through */
+    case RT_F64:
+        HASH_FLOAT(double, uint64_t, p);
+        return h;
     case RT_F16:
     case RT_BF16:
         bits = *(const uint16_t *)p;
+        if (!kn_same_element(dtype, p, p))
+            return mix((uintptr_t)p);
         return mix(bits == 0x8000 ? 0 : bits);
-    case RT_C64:
-    case RT_C128: /* rare: all in one place is right, if slow */
-        return 0;
     default:
         memcpy(&bits, p, rt_dtype_size(dtype));
         return mix(bits);

@@ -78,10 +78,14 @@ static void steps(const struct rt_tensor *t, const struct pair *p, int64_t *row,
     *col = cols == 1 && p->cols != 1 ? 0 : 1;
 }
 
+enum { ROW_WORK = 32 }; /* per class: two exponentials and three passes */
+
 #define AS_IS(v) (v)
 #define DENSE(dt, T, ACC, GET, PUT, EXP, LOG)                                                      \
-    static void dense_##dt(const struct pair *p, const T *x, const T *y, T *loss, T *grad)         \
+    static enum rt_status dense_##dt(struct rt_run *r, const struct pair *p, const T *x,           \
+                                     const T *y, T *loss, T *grad)                                 \
     {                                                                                              \
+        int64_t left = RT_WORK;                                                                    \
         for (int64_t i = 0; i < p->rows; i++, grad += p->cols) {                                   \
             const T *xr = x + i * p->a_row, *yr = y + i * p->b_row;                                \
             ACC top = -(ACC)INFINITY, sum = 0, l = 0;                                              \
@@ -98,7 +102,10 @@ static void steps(const struct rt_tensor *t, const struct pair *p, int64_t *row,
                 grad[j] = PUT(EXP(v) / sum - t);                                                   \
             }                                                                                      \
             loss[i] = PUT(l);                                                                      \
+            if (rt_run_spend(r, &left, ROW_WORK * p->cols))                                        \
+                return r->err->code;                                                               \
         }                                                                                          \
+        return RT_OK;                                                                              \
     }
 DENSE(RT_F32, float, float, AS_IS, AS_IS, expf, logf)
 DENSE(RT_F64, double, double, AS_IS, AS_IS, exp, log)
@@ -119,8 +126,7 @@ static enum rt_status run_dense(struct rt_run *r)
     switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        dense_##dt(&p, r->in[0].data, r->in[1].data, r->out[0].data, r->out[1].data);              \
-        break;
+        return dense_##dt(r, &p, r->in[0].data, r->in[1].data, r->out[0].data, r->out[1].data);
         KN_FLOATS(X)
         KN_HALFS(X)
 #undef X
@@ -188,9 +194,10 @@ static enum rt_status check_labels(struct rt_run *r)
 }
 
 #define SPARSE(dt, T, ACC, GET, PUT, EXP, LOG)                                                     \
-    static void sparse_##dt(const struct rt_tensor *logits, const struct rt_tensor *labels,        \
-                            T *loss, T *grad)                                                      \
+    static enum rt_status sparse_##dt(struct rt_run *r, const struct rt_tensor *logits,            \
+                                      const struct rt_tensor *labels, T *loss, T *grad)            \
     {                                                                                              \
+        int64_t left = RT_WORK;                                                                    \
         const int64_t rows = logits->dim[0], cols = logits->dim[1];                                \
         const T *x = logits->data;                                                                 \
         for (int64_t i = 0; i < rows; i++, x += cols, grad += cols) {                              \
@@ -205,7 +212,10 @@ static enum rt_status check_labels(struct rt_run *r)
             loss[i] = PUT(LOG(sum) - (GET(x[label]) - top));                                       \
             for (int64_t j = 0; j < cols; j++)                                                     \
                 grad[j] = PUT(EXP(GET(x[j]) - top) / sum - (j == label ? 1 : 0));                  \
+            if (rt_run_spend(r, &left, ROW_WORK * cols))                                           \
+                return r->err->code;                                                               \
         }                                                                                          \
+        return RT_OK;                                                                              \
     }
 SPARSE(RT_F32, float, float, AS_IS, AS_IS, expf, logf)
 SPARSE(RT_F64, double, double, AS_IS, AS_IS, exp, log)
@@ -220,8 +230,7 @@ static enum rt_status run_sparse(struct rt_run *r)
     switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        sparse_##dt(&r->in[0], &r->in[1], r->out[0].data, r->out[1].data);                         \
-        break;
+        return sparse_##dt(r, &r->in[0], &r->in[1], r->out[0].data, r->out[1].data);
         KN_FLOATS(X)
         KN_HALFS(X)
 #undef X
@@ -278,8 +287,12 @@ static enum rt_status run_top(struct rt_run *r)
     const float *p = r->in[0].data;
     bool *out = r->out[0].data;
 
-    for (int64_t i = 0; i < rows; i++)
+    int64_t left = RT_WORK;
+    for (int64_t i = 0; i < rows; i++) {
         out[i] = is_in_top(cols ? p + i * cols : p, cols, label_at(&r->in[1], i), k);
+        if (rt_run_spend(r, &left, 2 * cols))
+            return r->err->code;
+    }
     return RT_OK;
 }
 

@@ -433,7 +433,8 @@ struct lrn {
     float bias, alpha, beta;
 };
 
-static void lrn_pixel(const struct lrn *l, const float *x, float *y, int64_t n)
+static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lrn *l,
+                                const float *x, float *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         const int64_t from = i > l->radius ? i - l->radius : 0;
@@ -445,7 +446,10 @@ static void lrn_pixel(const struct lrn *l, const float *x, float *y, int64_t n)
         y[i] = l->beta == 1      ? x[i] / base
                : l->beta == 0.5f ? x[i] / sqrtf(base)
                                  : x[i] * powf(base, -l->beta);
+        if (rt_run_spend(r, left, 16 + to - from))
+            return r->err->code;
     }
+    return RT_OK;
 }
 
 static enum rt_status run_lrn(struct rt_run *r)
@@ -463,9 +467,11 @@ static enum rt_status run_lrn(struct rt_run *r)
     const char *src = t->data;
     char *dst = r->out[0].data;
     float *x = r->scratch, *y = x + n;
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < pixels; i++, src += step, dst += step) {
         kn_to_float(d, src, x, n);
-        lrn_pixel(&l, x, y, n);
+        if (lrn_pixel(r, &left, &l, x, y, n))
+            return r->err->code;
         kn_from_float(d, y, dst, n);
     }
     return RT_OK;

@@ -124,6 +124,8 @@ TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
 
 /* ---- items ---- */
 
+enum { KEY_WORK = 128 }; /* of hashing a key and reading what memory holds of it, uncached */
+
 static size_t key_bytes(const struct kn_table *t)
 {
     return (size_t)t->n_key * rt_dtype_size(t->key_type);
@@ -142,6 +144,11 @@ static size_t value_bytes(const struct kn_table *t)
 void *kn_table_value(const struct kn_table *t, int64_t item)
 {
     return t->values + (size_t)item * value_bytes(t);
+}
+
+int64_t kn_table_work(const struct kn_table *t)
+{
+    return KEY_WORK * t->n_key + 8 * t->n_value;
 }
 
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b)
@@ -384,7 +391,7 @@ static enum rt_status find_run(struct rt_run *r)
     struct kn_table *t = kn_table_of(r);
     const struct rt_tensor *keys = &r->in[1], *other = &r->in[2];
     struct rt_shape out;
-    int64_t n = 0;
+    int64_t n = 0, left = RT_WORK;
 
     if (!t)
         return r->err->code;
@@ -410,6 +417,8 @@ static enum rt_status find_run(struct rt_run *r)
         const int64_t at = find(t, key);
         const void *v = at >= 0 ? kn_table_value(t, at) : kn_at(other, each ? i * t->n_value : 0);
         st = kn_copy(t->value_type, kn_at_mut(&r->out[0], i * t->n_value), v, t->n_value, r->err);
+        if (!st)
+            st = rt_run_spend(r, &left, kn_table_work(t));
     }
     return t->is_mutable ? kn_table_unlock(t, st) : st;
 }
@@ -477,7 +486,7 @@ SIZE(lookup_table_size_v2, "LookupTableSizeV2")
 static enum rt_status export_run(struct rt_run *r)
 {
     struct kn_table *t = kn_table_of(r);
-    int64_t dim[RT_MAX_RANK], at = 0;
+    int64_t dim[RT_MAX_RANK], at = 0, left = RT_WORK;
 
     if (!t)
         return r->err->code;
@@ -496,7 +505,7 @@ static enum rt_status export_run(struct rt_run *r)
     else if (!rt_out(r, 0, 1, dim) || !rt_out(r, 1, 1 + t->value_shape.rank, dim))
         st = r->err->code;
     for (int64_t i = 0; i < t->n && !st; i++) {
-        if (!t->live[i])
+        if ((st = rt_run_spend(r, &left, kn_table_work(t))) || !t->live[i])
             continue;
         st = kn_copy(t->key_type, kn_at_mut(&r->out[0], at), kn_table_key(t, i), 1, r->err);
         if (!st)
@@ -529,7 +538,7 @@ static enum rt_status write(struct rt_run *r, bool clear)
 {
     struct kn_table *t = kn_table_of(r);
     struct rt_shape want;
-    int64_t item, n = 0;
+    int64_t item, n = 0, left = RT_WORK;
     bool was;
 
     if (!t)
@@ -558,6 +567,8 @@ static enum rt_status write(struct rt_run *r, bool clear)
         st = kn_dense_check_key(t, key, r->err);
         if (!st)
             st = kn_table_put(t, key, kn_at(&r->in[2], i * t->n_value), true, &item, &was, r->err);
+        if (!st)
+            st = rt_run_spend(r, &left, kn_table_work(t));
     }
     return kn_table_unlock(t, st);
 }
@@ -579,14 +590,15 @@ static enum rt_status remove_run(struct rt_run *r)
     if (!t)
         return r->err->code;
     struct rt_shape values;
-    int64_t n = 0;
+    int64_t n = 0, left = RT_WORK;
     enum rt_status st = keys_of(r, t, &n, &values);
     if (st || (st = refuse_fixed(r, t, "Remove")))
         return st;
     kn_table_lock(t);
     for (int64_t k = 0; k < n && !st; k++) {
         const void *key = kn_at(&r->in[1], k * t->n_key);
-        if ((st = kn_dense_check_key(t, key, r->err)))
+        if ((st = kn_dense_check_key(t, key, r->err)) ||
+            (st = rt_run_spend(r, &left, kn_table_work(t))))
             break;
         const int64_t i = find(t, key);
         if (i < 0)

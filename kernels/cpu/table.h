@@ -57,6 +57,8 @@ enum rt_status kn_table_put(struct kn_table *t, const void *key, const void *val
 const void *kn_table_key(const struct kn_table *t, int64_t item);
 void *kn_table_value(const struct kn_table *t, int64_t item);
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
+/* Of finding or adding one pair, as rt_run_spend counts. */
+int64_t kn_table_work(const struct kn_table *t);
 void kn_table_clear(struct kn_table *t); /* nothing is in it any more; its memory goes */
 void kn_table_lock(struct kn_table *t);
 enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st); /* returns st */

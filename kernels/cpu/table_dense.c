@@ -149,6 +149,7 @@ static uint64_t bucket_hash(const struct kn_table *t, const void *key)
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
     const uint64_t mask = (uint64_t)t->dense.n_buckets - 1;
+    int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
     memset(bucket, 0xff, (size_t)t->dense.n_buckets * sizeof *bucket);
@@ -159,7 +160,7 @@ static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t 
         for (uint64_t probes = 1; bucket[at] >= 0; probes++)
             at = (at + probes) & mask;
         bucket[at] = i;
-        st = rt_run_tick(r, i);
+        st = rt_run_spend(r, &left, kn_table_work(t));
     }
     return st;
 }
@@ -169,7 +170,7 @@ enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t)
     const int64_t n = t->dense.n_buckets;
     const int64_t key_dim[2] = {n, t->n_key}, value_dim[2] = {n, t->n_value};
     const size_t value_bytes = (size_t)t->n_value * rt_dtype_size(t->value_type);
-    int64_t *bucket = rt_scratch(r, (size_t)n * sizeof *bucket);
+    int64_t left = RT_WORK, *bucket = rt_scratch(r, (size_t)n * sizeof *bucket);
 
     if (!bucket || !rt_out(r, 0, 2, key_dim) || !rt_out(r, 1, 2, value_dim))
         return r->err->code;
@@ -183,7 +184,7 @@ enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t)
         else if (t->value_type != RT_STRING)
             memset(value, 0, value_bytes);
         if (!st)
-            st = rt_run_tick(r, b);
+            st = rt_run_spend(r, &left, kn_table_work(t));
     }
     return st;
 }
@@ -192,7 +193,7 @@ enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *t)
 {
     const struct rt_tensor *keys = &r->in[1], *values = &r->in[2];
     struct rt_shape have, want;
-    int64_t item, n_buckets = 4;
+    int64_t item, n_buckets = 4, left = RT_WORK;
     bool was;
     enum rt_status st = RT_OK;
 
@@ -219,7 +220,7 @@ enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *t)
             !kn_table_same_key(t, key, t->dense.deleted))
             st = kn_table_put(t, key, kn_at(values, i * t->n_value), true, &item, &was, r->err);
         if (!st)
-            st = rt_run_tick(r, i);
+            st = rt_run_spend(r, &left, kn_table_work(t));
     }
     return st;
 }

@@ -106,10 +106,14 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
                              const struct rt_tensor *values)
 {
     struct kn_table fresh = fresh_like(t);
+    int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
-    for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++)
+    for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++) {
         st = fill_one(&fresh, kn_at(keys, i), kn_at(values, i), r->err);
+        if (!st)
+            st = rt_run_spend(r, &left, kn_table_work(t));
+    }
     if (!st)
         publish(t, &fresh);
     kn_table_clear(&fresh);

@@ -2,6 +2,10 @@
 #include "kernels/cpu/hash_set.h"
 #include "kernels/entry.h"
 
+/* Work of looking at one slot, which memory may have to bring: some 50 nanoseconds. A feed may be
+ * made so that all its items belong to one slot; passing others is work that counts. */
+enum { PROBE = 64 };
+
 /* Items are slices of a tensor along one axis: [outer, n, inner]. */
 struct items {
     const struct rt_tensor *t;
@@ -78,13 +82,17 @@ static enum rt_status unique_run(struct rt_run *r)
     if (!slot || !rt_out(r, 1, 1, &n))
         return r->err->code;
     int64_t *first = slot + n_slots, *count = first + n, n_unique = 0;
+    const int64_t work = PROBE + 4 * s.outer * s.inner; /* of one item, or of passing one */
+    int64_t left = RT_WORK;
     memset(slot, 0, (size_t)n_slots * sizeof *slot);
     for (int64_t i = 0; i < n; i++) {
-        if (rt_run_tick(r, i))
-            return r->err->code;
         int64_t at = (int64_t)(hash_item(&s, i) & (uint64_t)(n_slots - 1));
-        while (slot[at] && !same_item(&s, first[slot[at] - 1], &s, i))
-            at = (at + 1) & (n_slots - 1);
+        for (; slot[at] && !same_item(&s, first[slot[at] - 1], &s, i);
+             at = (at + 1) & (n_slots - 1))
+            if (rt_run_spend(r, &left, work))
+                return r->err->code;
+        if (rt_run_spend(r, &left, work))
+            return r->err->code;
         if (!slot[at]) {
             first[n_unique] = i;
             count[n_unique] = 0;
@@ -100,9 +108,12 @@ static enum rt_status unique_run(struct rt_run *r)
     if (!rt_out(r, 0, t->rank, dim))
         return r->err->code;
     for (int64_t o = 0; o < s.outer && !st; o++)
-        for (int64_t u = 0; u < n_unique && !st; u++)
+        for (int64_t u = 0; u < n_unique && !st; u++) {
             st = kn_copy(kn_dtype(t), kn_at_mut(&r->out[0], (o * n_unique + u) * s.inner),
                          part(&s, o, first[u], 0), s.inner, r->err);
+            if (!st)
+                st = rt_run_spend(r, &left, PROBE + s.inner);
+        }
     if (r->n_out > 2 && !st) {
         if (!rt_out(r, 2, 1, &n_unique))
             return r->err->code;
@@ -131,6 +142,18 @@ UNIQUE(unique_with_counts_v2, "UniqueWithCountsV2")
 
 /* ---- ListDiff(x, y): what of x is not in y, and where it was ---- */
 
+/* The slot that holds an item of b equal to item i of a, or the free one where it belongs. False:
+ * the run has been cancelled. */
+static bool find(struct rt_run *r, int64_t *left, const struct items *b, const int64_t *slot,
+                 int64_t n_slots, const struct items *a, int64_t i, int64_t *at)
+{
+    *at = (int64_t)(hash_item(a, i) & (uint64_t)(n_slots - 1));
+    for (; slot[*at] && !same_item(b, slot[*at] - 1, a, i); *at = (*at + 1) & (n_slots - 1))
+        if (rt_run_spend(r, left, PROBE))
+            return false;
+    return rt_run_spend(r, left, PROBE) == RT_OK;
+}
+
 static enum rt_status diff_run(struct rt_run *r)
 {
     const struct rt_tensor *x = &r->in[0], *y = &r->in[1];
@@ -147,20 +170,15 @@ static enum rt_status diff_run(struct rt_run *r)
         return r->err->code;
     keep = slot + n_slots;
     memset(slot, 0, (size_t)n_slots * sizeof *slot);
+    int64_t left = RT_WORK, at;
     for (int64_t i = 0; i < b.n; i++) {
-        int64_t at = (int64_t)(hash_item(&b, i) & (uint64_t)(n_slots - 1));
-        while (slot[at] && !same_item(&b, slot[at] - 1, &b, i))
-            at = (at + 1) & (n_slots - 1);
-        slot[at] = i + 1;
-        if (rt_run_tick(r, i))
+        if (!find(r, &left, &b, slot, n_slots, &b, i, &at))
             return r->err->code;
+        slot[at] = i + 1;
     }
     for (int64_t i = 0; i < a.n; i++) {
-        if (rt_run_tick(r, i))
+        if (!find(r, &left, &b, slot, n_slots, &a, i, &at))
             return r->err->code;
-        int64_t at = (int64_t)(hash_item(&a, i) & (uint64_t)(n_slots - 1));
-        while (slot[at] && !same_item(&b, slot[at] - 1, &a, i))
-            at = (at + 1) & (n_slots - 1);
         if (!slot[at])
             keep[n++] = i;
     }

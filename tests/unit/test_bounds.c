@@ -113,6 +113,40 @@ static void rows_that_are_only_announced_cost_nothing(void **state)
                              .in = {op_int(-1), op_int(1 << 24)}});
 }
 
+/* NaNs equal nothing, and complex numbers are many: looking for each costs one look. */
+static void items_do_not_crowd_in_one_slot(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    static const struct {
+        enum rt_dtype dtype;
+        const char *attrs;
+    } kinds[] = {{RT_F32, "T=float out_idx=int32"},
+                 {RT_F64, "T=double out_idx=int32"},
+                 {RT_BF16, "T=bfloat16 out_idx=int32"},
+                 {RT_C64, "T=complex64 out_idx=int32"},
+                 {RT_C128, "T=complex128 out_idx=int32"}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct rt_tensor t = empty(kinds[k].dtype, 1, DIM(N));
+        const bool is_complex = kinds[k].dtype == RT_C64 || kinds[k].dtype == RT_C128;
+        memset(t.data, 0xff, rt_tensor_bytes(&t)); /* NaNs */
+        for (int64_t i = 0; is_complex && i < 2 * N; i++)
+            if (kinds[k].dtype == RT_C64)
+                ((float *)t.data)[i] = (float)i;
+            else
+                ((double *)t.data)[i] = (double)i;
+        struct op_call c = {.op = "Unique",
+                            .attrs = kinds[k].attrs,
+                            .n_in = 1,
+                            .n_out = 2,
+                            .in = {t},
+                            .deadline_ms = 5000};
+        assert_ok(op_run(&c), &c.err);
+        assert_int_equal(c.out[0].dim[0], N);
+        op_clear(&c);
+    }
+}
+
 /* In seconds; generous, for a machine that is busy. */
 static void ends_soon(struct op_call c)
 {
@@ -123,6 +157,30 @@ static void ends_soon(struct op_call c)
     if ((rt_now_ns() - before) / 1000000000 > LATE_S)
         fail_msg("%s does not look at its deadline", c.op);
     op_clear(&c);
+}
+
+/* The integer whose hash in Unique is v: what hash_set.c and unique.c do to its bits, undone. */
+static uint64_t unhashed(uint64_t v)
+{
+    const uint64_t inverse = UINT64_C(0xcfee444d8b59a89b); /* of their factor, modulo 2^64 */
+    uint64_t x = v ^ v >> 29 ^ v >> 58;
+    x ^= x >> 32;
+    x *= inverse;
+    x ^= x >> 32;
+    x *= inverse;
+    return x ^ x >> 32;
+}
+
+/* Integers chosen so that all belong to one slot: N * N / 2 comparisons, which are work as well. */
+static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
+{
+    (void)state;
+    enum { N = 1 << 19 };
+    struct rt_tensor crowd = empty(RT_I64, 1, DIM(N));
+    for (int64_t i = 0; i < N; i++)
+        ((uint64_t *)crowd.data)[i] = unhashed((uint64_t)i << 32);
+    ends_soon((struct op_call){
+        .op = "Unique", .attrs = "T=int64 out_idx=int32", .n_in = 1, .n_out = 2, .in = {crowd}});
 }
 
 static void long_work_ends_soon_after_its_deadline(void **state)
@@ -151,6 +209,14 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 4,
                                .n_out = 1,
                                .in = {at, values, LONGS(1, 1), b}});
+    /* Each channel from all the others */
+    struct rt_tensor channels = empty(RT_F32, 4, DIM(1, 1, 1, N));
+    memset(channels.data, 0, rt_tensor_bytes(&channels));
+    ends_soon((struct op_call){.op = "LRN",
+                               .attrs = "T=float depth_radius=2000000",
+                               .n_in = 1,
+                               .n_out = 1,
+                               .in = {channels}});
     /* A picture of 1 by 1 that becomes one of 30,000 by 20,000 */
     struct rt_tensor picture = empty(RT_F32, 4, DIM(1, 1, 1, 1));
     *(float *)picture.data = 1;
@@ -166,6 +232,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dimensions_beside_one_of_0_cost_nothing),
         cmocka_unit_test(rows_that_are_only_announced_cost_nothing),
+        cmocka_unit_test(items_do_not_crowd_in_one_slot),
+        cmocka_unit_test(a_crowd_in_one_slot_ends_soon_after_its_deadline),
         cmocka_unit_test(long_work_ends_soon_after_its_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
