@@ -17,6 +17,7 @@ FUZZ_TOTAL_S = 150  # over all fuzz targets of `test`, per core
 FAULT_S = 200  # a sample of `./run fault`, over all its phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
+BOUNDS_S = 40  # all cases take some 10 s on a quiet machine
 START = time.monotonic()
 
 # Libraries of Debian that are not built with the sanitizers report what is not ours.
@@ -200,9 +201,9 @@ def by_script(tally, name, script, seconds):
     tally.add(name, passed, failed)
 
 
-def fuzz_ops(tally):
-    """Malformed graphs for every op, and those of TensorFlow's advisories, in asan's op_runner."""
-    for name, arguments in (("advisories.py", []), ("fuzz.py", [f"--seconds={FUZZ_OPS_S}"])):
+def ops(tally, preset, programs):
+    """Programs of tests/opfuzz, with their arguments, in this preset's op_runner."""
+    for name, arguments in programs:
         status, output = run([sys.executable, f"tests/opfuzz/{name}", *arguments])
         last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
         passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
@@ -210,7 +211,7 @@ def fuzz_ops(tally):
             failed = 1
         if failed:
             print(output[-12000:])
-        tally.add(f"asan opfuzz {name}", passed, failed)
+        tally.add(f"{preset} opfuzz {name}", passed, failed)
 
 
 def main():
@@ -226,6 +227,7 @@ def main():
     else:
         if build(tally, "release"):
             unit(tally, "release")
+            ops(tally, "release", [("bounds.py", [f"--seconds={BOUNDS_S}"])])
             end_to_end(tally, "release", 1)
             end_to_end(tally, "release", 1, {"SLIPWAY_FLAGS": "--specialise=off"}, "node by node: ")
             by_script(tally, "soak", "soak", SOAK_S)
@@ -236,7 +238,8 @@ def main():
                 if build(tally, preset):
                     unit(tally, preset, SANITIZER_ENV)
                     if preset == "asan":
-                        fuzz_ops(tally)
+                        ops(tally, preset, [("advisories.py", []),
+                                            ("fuzz.py", [f"--seconds={FUZZ_OPS_S}"])])
                     end_to_end(tally, preset, 4, SANITIZER_ENV)
                     if preset == "asan":
                         by_script(tally, "faults", "run", FAULT_S)

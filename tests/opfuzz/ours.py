@@ -66,12 +66,12 @@ def empty(folder):
 class Child:
     def __init__(self, path, tier):
         self.path, self.tier, self.process, self.errors = os.path.abspath(path), tier, None, None
+        self.arguments = [*TIERS[tier], f"memory_mb={MEMORY_MB}", "deadline_ms=2000"]
         self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")  # where files are read and written
 
     def start(self):
         self.errors = tempfile.TemporaryFile()
-        args = [self.path, *TIERS[self.tier], f"memory_mb={MEMORY_MB}", "deadline_ms=2000"]
-        self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+        self.process = subprocess.Popen([self.path, *self.arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
                                         cwd=self.folder.name, env=dict(os.environ, **ENVIRONMENT))
         os.set_blocking(self.process.stdin.fileno(), False)
         self.buffer = bytearray()
