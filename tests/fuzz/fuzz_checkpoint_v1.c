@@ -3,16 +3,18 @@
 #include <stdint.h>
 
 #include "runtime/checkpoint_v1.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     const struct rt_sstable_source from = {.size = size, .p = data};
     struct rt_error err = {0};
     struct rt_checkpoint_v1 *c;
 
     if (rt_checkpoint_v1_over(&c, "x", &from, &err))
-        return 0;
+        return;
     for (int i = 0; i < rt_checkpoint_v1_count(c) && i < 20; i++) {
         struct rt_tensor t;
         const char *name = rt_checkpoint_v1_name(c, i);
@@ -22,5 +24,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rt_tensor_clear(&t);
     }
     rt_checkpoint_v1_close(c);
-    return 0;
 }

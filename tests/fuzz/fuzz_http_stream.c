@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/http_stream.h"
+#include "tests/fuzz/cost.h"
 
 enum { MAX_HEAD = 512, REFUSAL = 64 };
 
@@ -21,8 +22,9 @@ static struct srv_http_stream feed(const char *p, size_t n, size_t step, struct 
     return s;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
+
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_bytes whole, bytes, again;
     struct srv_http_stream a = feed((const char *)data, size, size ? size : 1, &whole);
@@ -41,5 +43,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rt_bytes_clear(&whole);
     rt_bytes_clear(&bytes);
     rt_bytes_clear(&again);
-    return 0;
 }
