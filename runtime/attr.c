@@ -54,9 +54,11 @@ static enum rt_status read_shape(const Tensorflow__TensorShapeProto *p, struct r
     for (int i = 0; i < out->rank; i++)
         if (out->dim[i] >= 0)
             known[n_known++] = out->dim[i];
+    char text[160];
     if (rt_count(n_known, known) < 0)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Shape is too large (more than 2**63 - 1 entries)");
+                       "Shape %s is too large (more than 2**63 - 1 entries)",
+                       rt_shape_text(text, sizeof text, out->rank, out->dim));
     return RT_OK;
 }
 

@@ -173,7 +173,8 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
     enum rt_status st = RT_OK;
     bool exact = true, simple = is_simple(w, n);
 
-    if (!n->n_out && n->effect == RT_PURE)
+    /* What takes an input may refuse it, also where it makes nothing (Unpack of num=0). */
+    if (!n->n_in && !n->n_out && n->effect == RT_PURE)
         return RT_OK;
     for (int k = 0; k < n->n_in; k++) {
         const struct rt_info *x = &w->value[n->in_value[k]].info;

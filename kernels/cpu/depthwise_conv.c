@@ -19,7 +19,8 @@ struct state {
 static bool solve(const struct kn_conv_shape *g, struct kn_depthwise *d)
 {
     *d = (struct kn_depthwise){.y = g->axis[0], .x = g->axis[1], .channels = g->ci};
-    return g->depthwise && g->n_spatial == 2 && g->ci == g->co && kn_depthwise_solve(d);
+    return g->depthwise && g->n_spatial == 2 && g->ci == g->co && d->y.size > 0 &&
+           kn_depthwise_solve(d);
 }
 
 int kn_depthwise_conv_can(const struct rt_prep *p)

@@ -87,9 +87,6 @@ static enum rt_status run_merge(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Input checkpoint_prefixes should be an 1-D tensor, got %d instead.",
                        from->rank);
-    if (from->dim[0] == 0)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "At least one prefix checkpoint file must exist, but none existed.");
     prefixes = rt_scratch(r, ((size_t)from->dim[0] + 1) * sizeof *prefixes);
     if (!prefixes)
         return r->err->code;
@@ -100,6 +97,9 @@ static enum rt_status run_merge(struct rt_run *r)
         if (!may_miss || access(path, F_OK) == 0)
             prefixes[n++] = prefix;
     }
+    if (n == 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "At least one prefix checkpoint file must exist, but none existed.");
     return rt_checkpoint_merge(prefixes, n, to, rt_attr_bool(r->node, "delete_old_dirs"), r->err);
 }
 

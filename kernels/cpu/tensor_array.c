@@ -215,13 +215,24 @@ static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, str
     return RT_OK;
 }
 
+/* Input 1, the index of one element: a scalar, as in TensorFlow. */
+static enum rt_status index_of(struct rt_run *r, int64_t *i)
+{
+    if (kn_scalar(&r->in[1], i))
+        return RT_OK;
+    return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                   "TensorArray index must be scalar, but had shape: %s", KN_TEXT(&r->in[1]));
+}
+
 static enum rt_status write_run(struct rt_run *r)
 {
-    struct array *a = array_begin(r);
+    int64_t i;
+    enum rt_status st = index_of(r, &i);
+    struct array *a = st ? NULL : array_begin(r);
 
     if (!a)
         return r->err->code;
-    enum rt_status st = array_end(a, write_one(r, a, kn_int_at(&r->in[1], 0), &r->in[2]));
+    st = array_end(a, write_one(r, a, i, &r->in[2]));
     return st ? st : flow_out(r, 0, &r->in[3]);
 }
 
@@ -238,14 +249,16 @@ static enum rt_status wrong_type(struct rt_run *r, const struct array *a)
 
 static enum rt_status read_run(struct rt_run *r)
 {
-    struct array *a = array_begin(r);
+    int64_t i;
+    enum rt_status st = index_of(r, &i);
+    struct array *a = st ? NULL : array_begin(r);
     struct rt_tensor t = {0};
 
     if (!a)
         return r->err->code;
-    enum rt_status st = wrong_type(r, a);
+    st = wrong_type(r, a);
     if (!st)
-        st = read_one(r, a, kn_int_at(&r->in[1], 0), &t);
+        st = read_one(r, a, i, &t);
     array_end(a, st);
     if (!st)
         rt_out_tensor(r, 0, &t);
@@ -578,14 +591,17 @@ static const struct rt_object_type stack_type = {"stack", stack_free};
 
 static enum rt_status stack_make(struct rt_run *r)
 {
+    int64_t max;
+    if (!kn_scalar(&r->in[0], &max))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Stack size must be a scalar, but had shape: %s", KN_TEXT(&r->in[0]));
     struct stack *s = calloc(1, sizeof *s);
-
     if (!s)
         return rt_fail_memory(r->err, "a stack", sizeof *s);
     rt_object_init(&s->o, &stack_type);
     rt_mutex_init(&s->mu);
     s->name = r->node->name;
-    s->max = kn_int_at(&r->in[0], 0);
+    s->max = max;
     return rt_out_object(r, 0, &s->o);
 }
 

@@ -197,7 +197,7 @@ static void attributes_are_held_to_the_schema(void **state)
     node(x, "a", "Placeholder", "", "dtype=float shape=<-5>");
     refused(x, RT_INVALID_ARGUMENT, "below -1");
     node(x, "a", "Placeholder", "", "dtype=float shape=<4611686018427387904,4>");
-    refused(x, RT_INVALID_ARGUMENT, "Shape is too large (more than 2**63 - 1 entries)");
+    refused(x, RT_INVALID_ARGUMENT, "is too large (more than 2**63 - 1 entries)");
     node(x, "a", "Const", "", "dtype=int32 value=float<>:1");
     refused(x, RT_INVALID_ARGUMENT, "the value is of type float, attr 'dtype' says int32");
 }

@@ -251,6 +251,206 @@ static void enormous_shapes_without_elements_are_survived(void **state)
         }
 }
 
+/* TensorFlow with oneDNN off sums nothing over a filter without rows or columns, and answers 0. */
+static void a_depthwise_filter_without_taps_gives_zeros(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *padding;
+        int64_t filter[4], want[4];
+    } cases[] = {
+        {"SAME", {0, 3, 16, 1}, {1, 4, 4, 16}},  {"VALID", {0, 3, 16, 1}, {1, 5, 2, 16}},
+        {"SAME", {3, 0, 16, 1}, {1, 4, 4, 16}},  {"VALID", {3, 0, 16, 1}, {1, 2, 5, 16}},
+        {"VALID", {0, 0, 16, 2}, {1, 5, 5, 32}}, {"SAME", {3, 3, 16, 0}, {1, 4, 4, 0}},
+    };
+    static const enum rt_dtype dtypes[] = {RT_F32, RT_F64, RT_F16};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++) {
+            char attrs[96];
+            snprintf(attrs, sizeof attrs, "T=%s strides=[1,1,1,1] padding='%s'",
+                     rt_dtype_name(dtypes[k]), cases[i].padding);
+            struct op_call c = {
+                .op = "DepthwiseConv2dNative", .attrs = attrs, .n_in = 2, .n_out = 1};
+            c.in[0] = op_tensor(dtypes[k], 4, (int64_t[]){1, 4, 4, 16}, NULL);
+            memset(c.in[0].data, 0x3c, rt_tensor_bytes(&c.in[0])); /* some finite number */
+            c.in[1] = op_tensor(dtypes[k], 4, cases[i].filter, NULL);
+            assert_ok(op_run(&c), &c.err);
+            assert_int_equal(c.out[0].rank, 4);
+            for (int d = 0; d < 4; d++)
+                assert_int_equal(c.out[0].dim[d], cases[i].want[d]);
+            const char *bytes = c.out[0].data;
+            for (size_t b = 0; b < rt_tensor_bytes(&c.out[0]); b++)
+                assert_int_equal(bytes[b], 0);
+            op_clear(&c);
+        }
+    /* A plain convolution keeps its refusal. */
+    struct op_call plain = {
+        .op = "Conv2D", .attrs = "T=float strides=[1,1,1,1] padding='SAME'", .n_in = 2, .n_out = 1};
+    plain.in[0] = op_tensor(RT_F32, 4, (int64_t[]){1, 4, 4, 2}, NULL);
+    plain.in[1] = op_tensor(RT_F32, 4, (int64_t[]){0, 3, 2, 1}, NULL);
+    assert_fails(op_run(&plain), RT_INVALID_ARGUMENT, &plain.err,
+                 "filter must not have zero elements");
+    op_clear(&plain);
+}
+
+/* A graph of several nodes with one placeholder "x", run node by node or compiled. */
+struct small_graph {
+    struct rt_bytes bytes;
+    struct rt_registry *ops;
+    struct rt_error err;
+};
+
+static void graph_begin(struct small_graph *g)
+{
+    *g = (struct small_graph){.ops = rt_registry_new()};
+    assert_true(g->ops && kn_register(g->ops));
+    rt_bytes_init(&g->bytes, 1 << 16);
+}
+
+static void graph_end(struct small_graph *g)
+{
+    rt_registry_free(g->ops);
+    rt_bytes_clear(&g->bytes);
+}
+
+static enum rt_status graph_import(struct small_graph *g)
+{
+    struct rt_library *l = NULL;
+    const enum rt_status st = rt_library_import(&l, gd_span(&g->bytes), g->ops, &g->err);
+    rt_library_free(l);
+    return st;
+}
+
+static enum rt_status graph_run(struct small_graph *g, bool compiles, const struct rt_tensor *x,
+                                const char *fetch, const char *target)
+{
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *call = NULL;
+    struct rt_tensor out = {0};
+    const struct rt_session_options options = {
+        .registry = g->ops, .compiles_inline = compiles, .tuning = {.no_specialise = !compiles}};
+    const struct rt_call_spec spec = {.feeds = (const char *[]){"x:0"},
+                                      .fetches = &fetch,
+                                      .targets = &target,
+                                      .n_feeds = 1,
+                                      .n_fetches = fetch != NULL,
+                                      .n_targets = target != NULL};
+    assert_ok(rt_library_import(&l, gd_span(&g->bytes), g->ops, &g->err), &g->err);
+    assert_ok(rt_session_new(&s, l, &options, &g->err), &g->err);
+    enum rt_status st = rt_session_prepare(s, &spec, &call, &g->err);
+    for (int i = 0; i < 2 && !st; i++) {
+        rt_tensor_clear(&out);
+        st = rt_callable_run(call, x, &out, NULL, &g->err);
+    }
+    rt_tensor_clear(&out);
+    rt_session_free(s);
+    return st;
+}
+
+/* Unpack without outputs runs only where it is asked for by name. */
+static void unpack_into_nothing_is_the_same_in_both_tiers(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t dim[2];
+        const char *attrs;
+        bool right;
+    } cases[] = {{{0, 2}, "T=float num=0 axis=0", true},
+                 {{2, 0}, "T=float num=0 axis=1", true},
+                 {{1, 2}, "T=float num=0 axis=0", false},
+                 {{2, 2}, "T=float num=0 axis=5", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int compiles = 0; compiles < 2; compiles++) {
+            struct small_graph g;
+            graph_begin(&g);
+            gd_node(&g.bytes, "x", "Placeholder", "", "dtype=float shape=<?>");
+            gd_node(&g.bytes, "u", "Unpack", "x", cases[i].attrs);
+            struct rt_tensor x = op_tensor(RT_F32, 2, cases[i].dim, NULL);
+            const enum rt_status st = graph_run(&g, compiles, &x, NULL, "u");
+            if (st != (cases[i].right ? RT_OK : RT_INVALID_ARGUMENT))
+                fail_msg("case %zu, compiled %d: %s", i, compiles, rt_error_text(&g.err));
+            rt_tensor_clear(&x);
+            graph_end(&g);
+        }
+}
+
+static void array_indices_and_stack_sizes_are_scalars(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"written:0", "read:0", "stack:0"};
+    static const char *const words[] = {"TensorArray index must be scalar, but had shape: [",
+                                        "TensorArray index must be scalar, but had shape: [",
+                                        "Stack size must be a scalar, but had shape: ["};
+    for (int way = 0; way < 3; way++)
+        for (int64_t n = -1; n <= 2; n++) {
+            struct small_graph g;
+            graph_begin(&g);
+            gd_node(&g.bytes, "x", "Placeholder", "", "dtype=int32 shape=<?>");
+            gd_node(&g.bytes, "size", "Const", "", "dtype=int32 value=int32<>:3");
+            gd_node(&g.bytes, "one", "Const", "", "dtype=int32 value=int32<>:1");
+            gd_node(&g.bytes, "v", "Const", "", "dtype=float value=float<2>:1,2");
+            gd_node(&g.bytes, "a", "TensorArrayV3", "size", "dtype=float");
+            gd_node(&g.bytes, "written", "TensorArrayWriteV3", "a x v a:1", "T=float");
+            gd_node(&g.bytes, "first", "TensorArrayWriteV3", "a one v a:1", "T=float");
+            gd_node(&g.bytes, "read", "TensorArrayReadV3", "a x first", "dtype=float");
+            gd_node(&g.bytes, "handle", "StackV2", "x", "elem_type=float");
+            gd_node(&g.bytes, "stack", "StackPushV2", "handle v", "T=float");
+            static const int32_t ones[2] = {1, 1};
+            struct rt_tensor x = op_tensor(RT_I32, n < 0 ? 0 : 1, &n, ones);
+            if (n < 0)
+                assert_ok(graph_run(&g, false, &x, ways[way], NULL), &g.err);
+            else
+                assert_fails(graph_run(&g, false, &x, ways[way], NULL), RT_INVALID_ARGUMENT, &g.err,
+                             words[way]);
+            rt_tensor_clear(&x);
+            graph_end(&g);
+        }
+}
+
+static void attributes_hold_no_shape_beyond_int64(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"<1099511627776,1099511627776>", "<4611686018427387904,2>",
+                                         "<2147483648,2147483648,2>"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int list = 0; list < 2; list++) {
+            struct small_graph g;
+            char attrs[160], words[160];
+            graph_begin(&g);
+            snprintf(attrs, sizeof attrs,
+                     list ? "component_types=[float] shapes=[%s]" : "dtype=float shape=%s",
+                     shapes[i]);
+            gd_node(&g.bytes, "x", list ? "FIFOQueueV2" : "Placeholder", "", attrs);
+            snprintf(words, sizeof words, "Shape [%.*s] is too large (more than 2**63 - 1 entries)",
+                     (int)strlen(shapes[i]) - 2, shapes[i] + 1);
+            assert_fails(graph_import(&g), RT_INVALID_ARGUMENT, &g.err, words);
+            graph_end(&g);
+        }
+}
+
+/* No prefix, or none whose file is there. */
+static void checkpoints_of_nothing_are_not_merged(void **state)
+{
+    (void)state;
+    static const char *const prefixes[] = {"dtype=string value=string<0>:",
+                                           "dtype=string value=string<1>:none"};
+    for (size_t i = 0; i < 2; i++) {
+        struct small_graph g;
+        graph_begin(&g);
+        gd_node(&g.bytes, "x", "Placeholder", "", "dtype=int32 shape=<?>");
+        gd_node(&g.bytes, "from", "Const", "", prefixes[i]);
+        gd_node(&g.bytes, "to", "Const", "", "dtype=string value=string<>:nowhere");
+        gd_node(&g.bytes, "merge", "MergeV2Checkpoints", "from to",
+                "delete_old_dirs=false allow_missing_files=true");
+        struct rt_tensor x = op_int(1);
+        assert_fails(graph_run(&g, false, &x, NULL, "merge"), RT_INVALID_ARGUMENT, &g.err,
+                     "At least one prefix checkpoint file must exist, but none existed.");
+        rt_tensor_clear(&x);
+        graph_end(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +462,11 @@ int main(void)
         cmocka_unit_test(what_tensorflow_refuses_is_refused),
         cmocka_unit_test(a_crop_without_a_position_lies_outside),
         cmocka_unit_test(enormous_shapes_without_elements_are_survived),
+        cmocka_unit_test(a_depthwise_filter_without_taps_gives_zeros),
+        cmocka_unit_test(unpack_into_nothing_is_the_same_in_both_tiers),
+        cmocka_unit_test(array_indices_and_stack_sizes_are_scalars),
+        cmocka_unit_test(attributes_hold_no_shape_beyond_int64),
+        cmocka_unit_test(checkpoints_of_nothing_are_not_merged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
