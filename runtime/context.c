@@ -152,7 +152,9 @@ void rt_context_give(struct rt_context *c)
     const int retirements = atomic_load_explicit(&p->session->retirements, memory_order_relaxed);
     if (c->retirements != retirements) {
         c->retirements = retirements;
-        rt_frames_drop_retired(c);
+        struct rt_frame *retired = NULL;
+        rt_frames_take_retired(c, &retired);
+        rt_frames_free_list(retired);
     }
     rt_pool_discharge(c->shared->pool, held(c));
     c->shared = NULL;
@@ -196,20 +198,23 @@ void rt_contexts_begin(struct rt_plan *p)
 void rt_contexts_end(struct rt_plan *p)
 {
     rt_keep_leave(p->session->keep, &p->keeper);
-    for (struct rt_context *c = p->idle, *next; c; c = next) {
+    rt_mutex_lock(&p->mu); /* until its segments end, others may look for retired frames here */
+    struct rt_context *idle = p->idle;
+    p->idle = NULL;
+    rt_mutex_unlock(&p->mu);
+    for (struct rt_context *c = idle, *next; c; c = next) {
         next = c->next;
         context_free(c);
     }
-    p->idle = NULL;
 }
 
-void rt_contexts_drop_retired(struct rt_plan *p)
+void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list)
 {
     size_t less = 0;
     rt_mutex_lock(&p->mu);
     for (struct rt_context *c = p->idle; c; c = c->next) {
         const size_t before = c->frame_bytes;
-        rt_frames_drop_retired(c);
+        rt_frames_take_retired(c, list);
         c->kept -= before - c->frame_bytes;
         less += before - c->frame_bytes;
     }

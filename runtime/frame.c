@@ -56,33 +56,48 @@ static void take_out(struct rt_context *c, struct rt_frame *f)
         f->next->prev = f->prev;
 }
 
-static void frame_free(struct rt_context *c, struct rt_frame *f)
+/* Takes it from its context. */
+static void detach(struct rt_context *c, struct rt_frame *f)
 {
     take_out(c, f);
     for (struct rt_frame *x = c->frames; x; x = x->next)
         x->then = x->then == f ? NULL : x->then;
     c->frame_bytes -= f->bytes;
-    rt_layout_unref(f->layout);
-    free(f);
+}
+
+void rt_frames_free_list(struct rt_frame *list)
+{
+    for (struct rt_frame *f = list, *next; f; f = next) {
+        next = f->next;
+        rt_layout_unref(f->layout);
+        free(f);
+    }
+}
+
+static void frame_free(struct rt_context *c, struct rt_frame *f)
+{
+    detach(c, f);
+    f->next = NULL;
+    rt_frames_free_list(f);
 }
 
 void rt_frames_free(struct rt_context *c)
 {
-    for (struct rt_frame *f = c->frames, *next; f; f = next) {
-        next = f->next;
+    for (const struct rt_frame *f = c->frames; f; f = f->next)
         c->frame_bytes -= f->bytes;
-        rt_layout_unref(f->layout);
-        free(f);
-    }
+    rt_frames_free_list(c->frames);
     c->frames = NULL;
 }
 
-void rt_frames_drop_retired(struct rt_context *c)
+void rt_frames_take_retired(struct rt_context *c, struct rt_frame **list)
 {
     for (struct rt_frame *f = c->frames, *next; f; f = next) {
         next = f->next;
-        if (atomic_load_explicit(&f->layout->retired, memory_order_relaxed))
-            frame_free(c, f);
+        if (!atomic_load_explicit(&f->layout->retired, memory_order_relaxed))
+            continue;
+        detach(c, f);
+        f->next = *list;
+        *list = f;
     }
 }
 

@@ -74,7 +74,7 @@ struct rt_live {
 };
 
 struct rt_layout {
-    struct rt_layout *next; /* of its segment; guarded by the session's layout_mu */
+    struct rt_layout *next; /* of its segment; guarded by layout_mu, until it is taken out */
     struct rt_plan *plan;
     int begin, end;
     int64_t portion; /* > 0: it has no steps, so many rows at a time are run by another layout */
@@ -127,8 +127,9 @@ struct rt_frame *rt_frame_find(struct rt_context *c, int begin);
 enum rt_status rt_frame_run(struct rt_context *c, struct rt_frame *f, struct rt_error *err);
 int rt_frame_end(const struct rt_frame *f);
 void rt_frames_free(struct rt_context *c);
-/* Those of layouts that are no longer kept. */
-void rt_frames_drop_retired(struct rt_context *c);
+/* Those of layouts that are no longer kept go to the front of *list, for rt_frames_free_list. */
+void rt_frames_take_retired(struct rt_context *c, struct rt_frame **list);
+void rt_frames_free_list(struct rt_frame *list); /* of no context; NULL is fine */
 
 /* ---- the layouts of a plan ---- */
 

@@ -217,7 +217,8 @@ struct rt_plan {
     struct rt_token_plan *token; /* exec_token.c's, when `tokens` */
     int max_in, max_out;
     /* Per node, and one more: the segment that begins there, if one does (segment.c); NULL when
-     * nothing of this plan is ever compiled. Pointers change under the session's layout_mu. */
+     * nothing of this plan is ever compiled. A pointer is set once, atomically; what it points to
+     * is guarded by the session's layout_mu. */
     _Atomic(struct rt_segment *) *segment;
     _Atomic uint64_t *compiled; /* of a callable's plan: bit per number of rows of its feeds */
     bool loops;                 /* a PL_WHILE is inside */
@@ -289,10 +290,10 @@ struct rt_context {
 };
 
 /* A plan's idle contexts (context.c): before its first run, after its last, and when layouts that
- * their frames may hold were retired (under layout_mu). */
+ * their frames may hold were retired (under layout_mu: what was theirs goes to *list). */
 void rt_contexts_begin(struct rt_plan *p);
 void rt_contexts_end(struct rt_plan *p);
-void rt_contexts_drop_retired(struct rt_plan *p);
+void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list);
 /* *room bytes at *p, one of the context's, become at least `bytes`; what was there is not kept. It
  * counts as the run's, like a tensor. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
@@ -438,6 +439,8 @@ void rt_packs_clear(struct rt_map *packs);
 
 /* ---- the session's, for the stages ---- */
 
+enum { RT_SESSION_LAYOUTS = 256 }; /* that a session keeps at most */
+
 struct rt_session {
     struct rt_session_options options;
     struct rt_library *library;
@@ -460,8 +463,8 @@ struct rt_session {
     struct rt_keeper keeper; /* of them */
     uint64_t entropy;
     struct rt_mutex layout_mu; /* guards what follows, and every segment of every plan */
-    struct rt_layout **layout;
-    int n_layouts, layout_room;
+    struct rt_layout *layout[RT_SESSION_LAYOUTS];
+    int n_layouts;
     size_t layout_bytes;
     struct rt_want *wanted, **wanted_end;
     int n_wanted;

@@ -11,7 +11,6 @@
 
 enum {
     MAX_PER_SEGMENT = 48,
-    MAX_PER_SESSION = 256,
     MAX_SESSION_BYTES = 256 << 20,
     MAX_IN_ALL = 2048, /* of all that share a keep, which bounds their bytes too; but for */
     LEAST_PER_SESSION = 16,
@@ -86,12 +85,23 @@ static struct rt_segment *segment_new(struct rt_plan *p, int begin)
     return g;
 }
 
+static void segment_free(struct rt_segment *g)
+{
+    free(g->live);
+    free(g);
+}
+
+/* Made on first use, without a lock: it reads the whole plan. NULL: out of memory. */
 static struct rt_segment *segment_at(struct rt_plan *p, int begin)
 {
-    struct rt_segment *g = atomic_load_explicit(&p->segment[begin], memory_order_relaxed);
-    if (!g && (g = segment_new(p, begin)))
-        atomic_store_explicit(&p->segment[begin], g, memory_order_release);
-    return g;
+    struct rt_segment *there = atomic_load_explicit(&p->segment[begin], memory_order_acquire);
+    if (there)
+        return there;
+    struct rt_segment *g = segment_new(p, begin);
+    if (!g || atomic_compare_exchange_strong(&p->segment[begin], &there, g))
+        return g;
+    segment_free(g); /* another thread was first */
+    return there;
 }
 
 static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *value)
@@ -140,7 +150,7 @@ static bool has_bytes(const struct rt_session *s, size_t bytes)
 static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_layouts &&
-           (s->n_layouts >= MAX_PER_SESSION || !has_bytes(s, bytes) ||
+           (s->n_layouts >= RT_SESSION_LAYOUTS || !has_bytes(s, bytes) ||
             (s->n_layouts >= LEAST_PER_SESSION && rt_keep_layouts(s->keep) >= MAX_IN_ALL));
 }
 
@@ -191,8 +201,8 @@ static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
     struct rt_session *s = c->shared->session;
     struct rt_plan *p = (struct rt_plan *)(uintptr_t)c->plan;
     struct rt_layout *l = NULL;
-    rt_mutex_lock(&s->layout_mu);
     struct rt_segment *g = segment_at(p, begin);
+    rt_mutex_lock(&s->layout_mu);
     for (struct rt_layout **at = g ? &g->first : NULL; at && *at; at = &(*at)->next)
         if (rt_segment_fits(*at, c)) {
             l = *at;
@@ -271,7 +281,29 @@ static void tell_rows(const struct rt_layout *l, bool compiled)
         atomic_fetch_and(word, ~(UINT64_C(1) << rows % 64));
 }
 
-static void forget(struct rt_session *s, struct rt_layout *l)
+/*
+ * What was taken out under layout_mu and is freed after it. Runs wait for the lock, and its holder
+ * may be a thread of low priority (the compiler's, one that unloads), which keeps the lock for as
+ * long as others have its core: so the work under it is bounded by the numbers above and calls no
+ * allocator. A mutex with PTHREAD_PRIO_INHERIT would not help: low priority here is a nice value,
+ * and Linux passes on only real-time priorities.
+ */
+struct forgotten {
+    struct rt_layout *layout; /* by next */
+    struct rt_frame *frame;
+};
+
+static void forgotten_free(struct forgotten *f)
+{
+    rt_frames_free_list(f->frame);
+    for (struct rt_layout *l = f->layout, *next; l; l = next) {
+        next = l->next;
+        rt_layout_unref(l);
+    }
+}
+
+/* Under layout_mu. */
+static void forget(struct rt_session *s, struct rt_layout *l, struct forgotten *to)
 {
     struct rt_segment *g = atomic_load(&l->plan->segment[l->begin]);
     struct rt_layout **at = &g->first;
@@ -296,8 +328,9 @@ static void forget(struct rt_session *s, struct rt_layout *l)
     for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
         if (g->seen[k].sight == ASKED)
             g->seen[k].hash = 0;
-    rt_contexts_drop_retired(l->plan);
-    rt_layout_unref(l);
+    rt_contexts_take_retired(l->plan, &to->frame); /* the plan may end with the lock */
+    l->next = to->layout;
+    to->layout = l;
 }
 
 static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of)
@@ -337,23 +370,17 @@ static bool is_made(const struct rt_segment *g, const struct rt_live *live)
 /* Takes the reference. */
 static void publish(struct rt_session *s, struct rt_layout *l)
 {
+    struct rt_plan *p = l->plan;
+    const int end = l->end;
+    struct rt_segment *g = segment_at(p, l->begin);
+    struct forgotten old = {NULL, NULL};
     rt_mutex_lock(&s->layout_mu);
-    struct rt_segment *g = segment_at(l->plan, l->begin);
     bool keep = g && !is_made(g, l->live);
     if (keep && g->n >= MAX_PER_SEGMENT)
-        forget(s, least_used(s, g));
+        forget(s, least_used(s, g), &old);
     while (keep && is_full(s, l->bytes))
-        forget(s, least_used(s, NULL));
+        forget(s, least_used(s, NULL), &old);
     keep = keep && has_bytes(s, l->bytes);
-    if (keep && s->n_layouts == s->layout_room) {
-        int room = s->layout_room ? s->layout_room * 2 : 16;
-        struct rt_layout **more = realloc(s->layout, (size_t)room * sizeof(void *));
-        keep = more != NULL;
-        if (more) {
-            s->layout = more;
-            s->layout_room = room;
-        }
-    }
     if (keep) {
         s->layout[s->n_layouts++] = l;
         s->layout_bytes += l->bytes;
@@ -363,12 +390,13 @@ static void publish(struct rt_session *s, struct rt_layout *l)
         g->first = l;
         g->n++;
         tell_rows(l, true);
-        if (l->end < l->plan->n_nodes)
-            segment_at(l->plan, l->end);
     }
     rt_mutex_unlock(&s->layout_mu);
+    forgotten_free(&old);
     if (!keep)
         rt_layout_unref(l);
+    else if (end < p->n_nodes)
+        segment_at(p, end);
 }
 
 /* Takes the reference; what is better run in portions becomes that. */
@@ -388,8 +416,8 @@ static void adopt(struct rt_session *s, struct rt_layout *l)
 
 static void refuse(struct rt_session *s, const struct rt_want *w)
 {
-    rt_mutex_lock(&s->layout_mu);
     struct rt_segment *g = segment_at(w->plan, w->begin);
+    rt_mutex_lock(&s->layout_mu);
     for (int k = 0; g && k < MAX_SEEN; k++)
         if (g->seen[k].hash == w->hash)
             g->seen[k].sight = REFUSED;
@@ -450,9 +478,7 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
 static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct rt_live *live)
 {
     int n = 0;
-    rt_mutex_lock(&p->session->layout_mu);
-    struct rt_segment *g = segment_at(p, 0);
-    rt_mutex_unlock(&p->session->layout_mu);
+    const struct rt_segment *g = segment_at(p, 0);
     for (int j = 0; g && j < g->n_live; j++)
         for (int k = 0; k < p->n_feeds; k++)
             if (p->feed_value[k] == g->live[j])
@@ -473,8 +499,8 @@ void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
     w->plan = b->plan;
     w->box = rt_plan_box_ref(b);
     w->n_live = n;
-    rt_mutex_lock(&s->layout_mu);
     const struct rt_segment *g = segment_at(b->plan, 0);
+    rt_mutex_lock(&s->layout_mu);
     const bool ask = s->n_wanted < MAX_WANTED && g && !is_made(g, w->live);
     if (ask)
         enqueue(s, w);
@@ -491,18 +517,19 @@ void rt_segments_free(struct rt_plan *p)
 {
     if (!p->segment)
         return;
+    struct forgotten old = {NULL, NULL};
     rt_mutex_lock(&p->session->layout_mu);
+    for (int i = 0; i <= p->n_nodes; i++)
+        for (struct rt_segment *g = atomic_load(&p->segment[i]); g && g->first;)
+            forget(p->session, g->first, &old);
+    rt_mutex_unlock(&p->session->layout_mu);
+    forgotten_free(&old);
     for (int i = 0; i <= p->n_nodes; i++) {
         struct rt_segment *g = atomic_load(&p->segment[i]);
-        if (!g)
-            continue;
-        while (g->first)
-            forget(p->session, g->first);
-        free(g->live);
-        free(g);
+        if (g)
+            segment_free(g);
         atomic_store(&p->segment[i], NULL);
     }
-    rt_mutex_unlock(&p->session->layout_mu);
 }
 
 void rt_wants_free(struct rt_session *s)

@@ -78,7 +78,6 @@ void rt_session_free(struct rt_session *s)
     rt_mutex_clear(&s->mu);
     rt_mutex_clear(&s->pool_mu);
     rt_mutex_clear(&s->layout_mu);
-    free(s->layout);
     free((void *)(uintptr_t)s->devices);
     free(s);
 }

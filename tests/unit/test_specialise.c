@@ -668,6 +668,70 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tiers_tear_down)
 
+/* Callables of one session that have more layouts together than it keeps, each on its thread beside
+ * the compiler's: what one plan loses to another is freed while runs of both go on. */
+enum { RIVALS = 8, RIVAL_RUNS = 1500, RUNS_PER_SHAPE = 3 };
+
+struct rival {
+    struct rt_callable *call;
+    struct rt_compiler *compiler;
+    pthread_t thread;
+    enum rt_status failed;
+};
+
+static void *run_rival(void *arg)
+{
+    struct rival *r = arg;
+    struct rt_error err = {0};
+    for (int i = 0; i < RIVAL_RUNS && !r->failed; i++) {
+        struct rt_tensor t = rows(1 + i / RUNS_PER_SHAPE), y = {0};
+        r->failed = rt_callable_run(r->call, &t, &y, NULL, &err);
+        if (!r->failed && y.dim[0] != t.dim[0])
+            r->failed = RT_INTERNAL;
+        rt_tensor_clear(&y);
+        rt_tensor_clear(&t);
+        if (i % RUNS_PER_SHAPE == RUNS_PER_SHAPE - 1)
+            rt_compiler_wait(r->compiler);
+    }
+    return NULL;
+}
+
+static void layouts_of_many_plans_take_each_others_place(void **state)
+{
+    struct tiers *x = *state;
+    struct rt_keep *keep = rt_keep_new(RT_KEEP_IDLE_BYTES, RT_KEEP_LAYOUT_BYTES);
+    struct rt_compiler *compiler = rt_compiler_new();
+    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiler = compiler};
+    struct rival rivals[RIVALS] = {{.call = NULL}};
+    const char *feed = "x", *fetch[RIVALS] = {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"};
+    constants(x);
+    for (int i = 0; i < RIVALS; i++)
+        node(x, fetch[i], "Neg", i ? fetch[i - 1] : "x", "T=float");
+    struct opened o = open_one(x, fetch[0], &options);
+    for (int i = 0; i < RIVALS; i++) {
+        rivals[i].compiler = compiler;
+        struct rt_call_spec spec = {
+            .feeds = &feed, .n_feeds = 1, .fetches = &fetch[i], .n_fetches = 1};
+        assert_ok(rt_session_prepare(o.session, &spec, &rivals[i].call, &x->err), &x->err);
+    }
+    for (int i = 0; i < RIVALS; i++)
+        assert_int_equal(rt_thread_start(&rivals[i].thread, "rival", run_rival, &rivals[i]), 0);
+    for (int i = 0; i < RIVALS; i++) {
+        pthread_join(rivals[i].thread, NULL);
+        assert_int_equal(rivals[i].failed, RT_OK);
+    }
+    rt_compiler_wait(compiler);
+    struct rt_session_stats stats;
+    rt_session_stats(o.session, &stats);
+    assert_true(stats.n_layouts > 0 && stats.n_layouts <= 256);
+    assert_int_equal(stats.n_layouts, rt_keep_layouts(keep));
+    assert_int_equal(stats.layout_bytes, atomic_load(&keep->layouts.used));
+    rt_session_free(o.session);
+    assert_int_equal(atomic_load(&keep->layouts.used), 0);
+    rt_compiler_free(compiler);
+    rt_keep_free(keep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -689,6 +753,7 @@ int main(void)
         TEST(shapes_may_change_on_many_threads),
         TEST(a_shape_is_compiled_when_it_recurs),
         TEST(a_compiler_does_so_beside_the_runs),
+        TEST(layouts_of_many_plans_take_each_others_place),
         TEST(a_compiler_leaves_what_is_compiled_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
