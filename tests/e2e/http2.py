@@ -102,10 +102,10 @@ class Connection:
     def frame(kind, flags, stream, body=b""):
         return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
 
-    def headers_of(self, path, stream, flags=END_HEADERS):
+    def headers_of(self, path, stream, flags=END_HEADERS, more=()):
         block = b"".join(field(*f) for f in (
             (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "t"),
-            ("content-type", "application/grpc"), ("te", "trailers")))
+            ("content-type", "application/grpc"), ("te", "trailers"), *more))
         return self.frame(HEADERS, flags, stream, block)
 
     def data_of(self, stream, body, end=True):
@@ -116,11 +116,11 @@ class Connection:
     def send(self, data):
         self.socket.sendall(data)
 
-    def begin(self, path, body=b"", end=False):
-        """A new stream, its headers and so much of its body; its number."""
+    def begin(self, path, body=b"", end=False, headers=()):
+        """A new stream, its headers, `headers` too, and so much of its body; its number."""
         stream = self.next_stream
         self.next_stream += 2
-        self.send(self.headers_of(path, stream) + (self.data_of(stream, body, end)
+        self.send(self.headers_of(path, stream, more=headers) + (self.data_of(stream, body, end)
                                                    if body or end else b""))
         return stream
 

@@ -159,31 +159,37 @@ class Memory(Case):
 class Aside(Case):
     """What takes long to read does not hold up the calls of its loop."""
 
-    def slowest(self, server, over):
-        """Seconds that the slowest of small calls took while `over()` was not true."""
-        with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
-                                   [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-            request = predict_pb2.PredictRequest.FromString(half_plus_two())
-            stub.Predict(request, timeout=60 * SLOW)
-            slowest = 0
-            while not over():
-                start = time.monotonic()
-                stub.Predict(request, timeout=60 * SLOW)
-                slowest = max(slowest, time.monotonic() - start)
-            return slowest
-
     def beside(self, server, path, body, compressed=False):
-        """(the slowest small call beside, the status, how long it took)."""
-        with http2.Connection(server.grpc_port) as c:
-            stream = c.begin(path)
+        """(the slowest of small calls beside that one, its status, how long it took)."""
+        request = predict_pb2.PredictRequest.FromString(half_plus_two())
+        with http2.Connection(server.grpc_port) as c, \
+                grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
+                                      [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            stub.Predict(request, timeout=60 * SLOW)  # what connects is not measured
+            encoding = [("grpc-encoding", "deflate")] if compressed else []
+            stream = c.begin(path, headers=encoding)
             data = struct.pack(">BI", compressed, len(body)) + body
             for at in range(0, len(data), 32768):  # within the window, which the server widens
                 c.send(c.data_of(stream, data[at:at + 32768], end=at + 32768 >= len(data)))
                 c.read(0.002)
-            start = time.monotonic()
-            slowest = self.slowest(server, lambda: not c.read(0.001) or c.is_over(stream))
+            slowest, start = 0, time.monotonic()
+            while c.read(0.001) and not c.is_over(stream):
+                before = time.monotonic()
+                stub.Predict(request, timeout=60 * SLOW)
+                slowest = max(slowest, time.monotonic() - before)
             return slowest, c.status(stream, 1), time.monotonic() - start
+
+    def holds_up_nobody(self, server, path, body, expected, compressed=False):
+        """A busy machine may hold up any call: one of some attempts has to be free of that."""
+        seen = []
+        for _ in range(5):
+            slowest, status, took = self.beside(server, path, body, compressed)
+            self.assertEqual(status, expected)
+            seen.append((slowest, took))
+            if 0 < slowest < took / 2:
+                return
+        self.fail(f"(the slowest small call, the large one): {seen}")
 
     def test_a_large_reload_holds_up_nobody(self):
         with Server(f"--models={MODELS}") as server:
@@ -191,16 +197,17 @@ class Aside(Case):
             for i in range(60000):
                 model = config.config.model_config_list.config.add()
                 model.name, model.base_path = f"m{i % 100}", "/nowhere"
-            slowest, status, took = self.beside(server, RELOAD, config.SerializeToString())
-            self.assertEqual(status, 3)  # names are there twice
-            self.assertLess(slowest, max(0.3 * SLOW, took / 2))
+            # INVALID_ARGUMENT: names are there twice.
+            self.holds_up_nobody(server, RELOAD, config.SerializeToString(), 3)
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_a_message_that_takes_long_to_inflate_holds_up_nobody(self):
         with Server(f"--models={MODELS}") as server:
-            body = zlib.compress(half_plus_two(50 * MEBI), 1)
-            slowest, _, took = self.beside(server, PREDICT, body, compressed=True)
-            self.assertLess(slowest, max(0.5, took))
+            request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
+            request.model_spec.name = "nothing"  # a small answer
+            body = zlib.compress(request.SerializeToString(), 1)
+            # NOT_FOUND: it was inflated, and read.
+            self.holds_up_nobody(server, PREDICT, body, 5, compressed=True)
 
     def test_questions_about_models_are_small(self):
         with Server(f"--models={MODELS}") as server:
