@@ -256,14 +256,16 @@ static enum rt_status order_nodes(const struct pl_graph *g, int *order, int *n_o
             order[n++] = (int)(at - g->node);
         }
     }
-    /* What only a back edge reaches: NextIteration nodes and what leads to them. */
+    /* What only a back edge reaches, of data or of control: NextIteration nodes and what leads to
+     * them. Every node that a node in the plan waits for has a place in it. */
     for (bool again = true; again;) {
         again = false;
         for (int i = 0; i < g->n; i++) {
             if (mark[i] != DONE)
                 continue;
-            for (int k = 0; k < g->node[i].n_in; k++) {
-                int root = g->node[i].in[k].node;
+            const struct pl_node *to = &g->node[i];
+            for (int k = 0; k < to->n_in + to->n_ctrl; k++) {
+                int root = k < to->n_in ? to->in[k].node : to->ctrl[k - to->n_in];
                 if (mark[root] != NEW)
                     continue;
                 again = true;
