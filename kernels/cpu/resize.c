@@ -369,7 +369,8 @@ static enum rt_status run_resize(struct rt_run *r)
     const size_t size = rt_dtype_size(z->dtype);
     const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
-    char *dst = r->out[0].data, *room = r->scratch;
+    char *dst = r->out[0].data, *room = r->scratch; /* NULL where no row needs any */
+    char *line = room ? room + z->line_at : NULL;
     int64_t left = RT_WORK;
 
     if (!rt_tensor_count(&r->out[0]))
@@ -381,7 +382,7 @@ static enum rt_status run_resize(struct rt_run *r)
             image = room;
         }
         for (int64_t y = 0; y < z->out_h; y++, dst += row) {
-            resize_row(z, y, image, dst, room + z->line_at);
+            resize_row(z, y, image, dst, line);
             if (rt_run_spend(r, &left, work))
                 return r->err->code;
         }
