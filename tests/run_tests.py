@@ -17,6 +17,7 @@ FUZZ_TOTAL_S = 150  # over all fuzz targets of `test`, per core
 FAULT_S = 200  # a sample of `./run fault`, over all its phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
+FUZZ_OPS_CASES = 40000  # of seed 1: a faster machine finds nothing that a slower one does not
 BOUNDS_S = 40  # all cases take some 10 s on a quiet machine
 START = time.monotonic()
 
@@ -239,7 +240,7 @@ def main():
                     unit(tally, preset, SANITIZER_ENV)
                     if preset == "asan":
                         ops(tally, preset, [("advisories.py", []),
-                                            ("fuzz.py", [f"--seconds={FUZZ_OPS_S}"])])
+                                            ("fuzz.py", [f"--seconds={FUZZ_OPS_S}", f"--cases={FUZZ_OPS_CASES}"])])
                     end_to_end(tally, preset, 4, SANITIZER_ENV)
                     if preset == "asan":
                         by_script(tally, "faults", "run", FAULT_S)

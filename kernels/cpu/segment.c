@@ -64,10 +64,10 @@ static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *tab
         width *= dim[i];
     if (n && last < 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "segment ids must be >= 0");
-    dim[0] = last + 1;
     if (last == INT64_MAX)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "segment id %lld is too large",
                        (long long)last);
+    dim[0] = last + 1;
     char *out = rt_out(r, 0, data->rank, dim);
     if (!out)
         return r->err->code;
