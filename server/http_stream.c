@@ -174,13 +174,24 @@ static int bad_line(struct head *h, int http, const char *why)
     return h->http = http;
 }
 
+/* How many '&' separate the arguments of a query; without '?' there is none. */
+static size_t count_separators(struct rt_span target)
+{
+    const unsigned char *end = target.p + target.n, *at = memchr(target.p, '?', target.n);
+    size_t n = 0;
+
+    while (at && (at = memchr(at + 1, '&', (size_t)(end - at - 1))))
+        n++;
+    return n;
+}
+
 /* METHOD TARGET HTTP/1.x */
 static int check_request_line(struct head *h, struct rt_span line)
 {
     const unsigned char *space = memchr(line.p, ' ', line.n), *last = memrchr(line.p, ' ', line.n);
-    size_t n_arguments = 0;
+    bool is_odd = has_control(line);
 
-    if (memchr(line.p, '\0', line.n))
+    if (is_odd && memchr(line.p, '\0', line.n))
         return bad_line(h, 400, "the request line holds a NUL");
     if (!space || space == line.p || last <= space + 1)
         return bad_line(h, 400, "the request line is not METHOD PATH VERSION");
@@ -194,12 +205,10 @@ static int check_request_line(struct head *h, struct rt_span line)
     if (version.p[5] != '1' || (version.p[7] != '0' && version.p[7] != '1'))
         return bad_line(h, 505, "the only versions are HTTP/1.0 and HTTP/1.1");
     h->is_old = version.p[7] == '0';
-    for (size_t i = 0; i < target.n; i++) {
-        if (target.p[i] <= ' ' || target.p[i] == 0x7f)
-            return bad_line(h, 400, "the path holds a blank or a control character");
-        n_arguments += target.p[i] == '&';
-    }
-    if (n_arguments >= MOST_ARGUMENTS)
+    /* Method and version hold none, so what is odd is in the path. */
+    if (is_odd || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
+        return bad_line(h, 400, "the path holds a blank or a control character");
+    if (count_separators(target) >= MOST_ARGUMENTS)
         return bad_line(h, 414, "the query has more than 32 arguments");
     return 0;
 }
@@ -236,6 +245,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
     struct head h = {.http = 0};
     size_t begin = out->n;
     const unsigned char *at = head.p, *end = head.p + head.n - 2;
+    const unsigned char *kept = at; /* since here all lines are kept, and not yet in `out` */
     const char *why;
     int http;
 
@@ -250,11 +260,13 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
         else if (!first)
             keep = is_kept(&h, name, value);
         h.n_kept += keep;
-        if (keep)
-            rt_bytes_add(out, at, line.n + 2);
+        if (!keep) {
+            rt_bytes_add(out, kept, (size_t)(at - kept));
+            kept = lf + 1;
+        }
         at = lf + 1;
     }
-    rt_bytes_adds(out, "\r\n");
+    rt_bytes_add(out, kept, (size_t)(head.p + head.n - kept));
     http = h.http;
     why = http ? h.why : why_not(&h, &http);
     if (why) {
