@@ -98,17 +98,22 @@ class Model:
         self.process.wait()
 
 
-def model(args, directory, batch):
-    old, new = Model(args.old, directory, batch), Model(args.new, directory, batch)
+def measure_fresh(binary, directory, batch, seconds):
+    """In a process of its own: what timing chose among kernels, and where memory lies, belongs to a process, and would
+    otherwise be the same by chance in all pairs."""
+    one = Model(binary, directory, batch)
     try:
-        for one in (old, new):
-            one.measure(args.seconds)  # compiled, in the caches
-        name = os.path.basename(os.path.dirname(os.path.abspath(directory)))
-        return report(f"{name}, batch {batch}, ms a run",
-                      measure_pairs(args.pairs, lambda: old.measure(args.seconds), lambda: new.measure(args.seconds)), args.wanted)
+        one.measure(1)  # compiled, in the caches
+        return one.measure(seconds)
     finally:
-        old.close()
-        new.close()
+        one.close()
+
+
+def model(args, directory, batch):
+    name = os.path.basename(os.path.dirname(os.path.abspath(directory)))
+    return report(f"{name}, batch {batch}, ms a run",
+                  measure_pairs(args.pairs, lambda: measure_fresh(args.old, directory, batch, args.seconds),
+                                lambda: measure_fresh(args.new, directory, batch, args.seconds)), args.wanted)
 
 
 def main():
