@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,8 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
             uint64_t count;
             if (read(l->wake_fd, &count, sizeof count) < 0)
                 continue;
+        } else if (what == &l->listen_fd) {
+            srv_rest_accept(l);
         } else if (what != &l->daemon) {
             struct srv_rest_conn *c = what;
             c->quiet_ns = l->now_ns;
@@ -65,9 +68,9 @@ static void close_down(struct srv_rest_loop *l)
         return;
     l->again = true;
     if (l->closing_turn == 1) { /* who was waiting to be accepted is */
-        int fd = l->daemon ? MHD_quiesce_daemon(l->daemon) : -1;
-        if (fd >= 0)
-            close(fd);
+        while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
+            ;
+        srv_rest_accept_close(l);
         srv_rest_hang_up_idle(l);
     } else if (l->closing_turn == 2) {
         atomic_fetch_add(&l->rest->n_closed, 1);
@@ -99,6 +102,7 @@ static void *loop_main(void *arg)
         if (l->closing)
             close_down(l);
         srv_net_end(&l->net);
+        srv_rest_accept_again(l);
         srv_rest_end_connections(l);
         srv_rest_expire(l, &l->reading, l->now_ns);
         srv_rest_expire(l, &l->idle, l->now_ns);
@@ -150,6 +154,7 @@ static bool start_daemon(struct srv_rest_loop *l)
 {
     const struct srv_options *o = &l->net.server->options;
     int64_t connections = o->max_connections / l->rest->n_loops;
+    l->most_open = connections < 1 ? 1 : connections < INT_MAX ? (int)connections : INT_MAX;
     /* Of a connection, for its headers, theirs, and a piece of the body. It is cleared for every
      * request, so that size is time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
@@ -167,19 +172,19 @@ static bool start_daemon(struct srv_rest_loop *l)
      * lists have them. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
-            MHD_USE_ERROR_LOG | (tls->cert ? MHD_USE_TLS : 0),
+            MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),
         0, NULL, NULL, srv_rest_on_request, l, MHD_OPTION_EXTERNAL_LOGGER, log_daemon, NULL,
-        MHD_OPTION_LISTEN_SOCKET, l->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, srv_rest_on_uri, l,
-        MHD_OPTION_NOTIFY_COMPLETED, srv_rest_on_completed, l, MHD_OPTION_NOTIFY_CONNECTION,
-        srv_rest_on_connection, l, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(connections > 0 ? connections : 1), MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,
-        MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, srv_rest_on_uri, l, MHD_OPTION_NOTIFY_COMPLETED,
+        srv_rest_on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, srv_rest_on_connection, l,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)l->most_open, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        memory, MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
     if (!l->daemon)
         return false;
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(l->daemon, MHD_DAEMON_INFO_EPOLL_FD_LINUX_ONLY);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->daemon};
-    return info && epoll_ctl(l->epoll, EPOLL_CTL_ADD, info->epoll_fd, &ev) == 0;
+    return info && epoll_ctl(l->epoll, EPOLL_CTL_ADD, info->epoll_fd, &ev) == 0 &&
+           srv_rest_accept_open(l);
 }
 
 static void open_listen(struct srv_net *net, struct srv_mail *mail)
@@ -188,8 +193,6 @@ static void open_listen(struct srv_net *net, struct srv_mail *mail)
     struct srv_rest_loop *l = net->loop;
     struct srv_rest *r = l->rest;
     bool good = start_daemon(l);
-    if (!good && !l->daemon)
-        close(l->listen_fd);
     rt_mutex_lock(&r->mu);
     r->n_answered++;
     r->n_failed += !good;
@@ -224,6 +227,7 @@ static void free_rest(struct srv_rest *r)
     for (int i = 0; i < r->n_loops; i++) {
         close_fd(r->loops[i].epoll);
         close_fd(r->loops[i].wake_fd);
+        close_fd(r->loops[i].listen_fd);
         srv_rest_wire_clear(&r->loops[i]);
     }
     srv_rest_tls_clear(&r->tls);
@@ -319,7 +323,7 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
     socklen_t n = sizeof name;
     if (bound && getsockname(fd, &name.any, &n) == 0)
         *bound = ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
-    /* Each daemon closes a descriptor of its own; the socket is one. */
+    /* Each loop has a descriptor of its own; the socket is one. */
     for (int i = 0; i < r->n_loops; i++) {
         struct srv_rest_loop *l = &r->loops[i];
         l->listen_fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);

@@ -115,6 +115,37 @@ static void count_and_log(struct srv_rest_call *req)
     r->job.version = NULL;
 }
 
+static bool add(struct MHD_Response *answer, const char *name, const char *value)
+{
+    return MHD_add_response_header(answer, name, value) == MHD_YES;
+}
+
+/* False: no memory. An answer without one of its headers is another answer: compressed bytes that
+ * nobody is told of. */
+static bool add_headers(const struct srv_rest_call *req, struct MHD_Response *answer)
+{
+    const struct srv_rest_request *r = &req->pub;
+    bool good = true;
+    if (r->content_type)
+        good &= add(answer, "Content-Type", r->content_type);
+    if (req->deflated) {
+        good &= add(answer, "Content-Encoding", "gzip");
+        good &= add(answer, "Vary", "Accept-Encoding");
+    }
+    if (req->tells_id)
+        good &= add(answer, "X-Request-Id", r->id);
+    if (r->http == 429 || r->http == 503)
+        good &= add(answer, "Retry-After", "1");
+    if (req->close || req->loop->closing)
+        good &= add(answer, "Connection", "close");
+    if (r->server->options.rest_api_enable_cors_support) {
+        good &= add(answer, "Access-Control-Allow-Origin", "*");
+        good &= add(answer, "Access-Control-Allow-Methods", "POST, GET");
+        good &= add(answer, "Access-Control-Allow-Headers", "Content-Type");
+    }
+    return good;
+}
+
 /* Hands the answer to libmicrohttpd. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req)
 {
@@ -132,22 +163,9 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         return MHD_NO;
     if (r->out.n)
         req->refs++; /* response_over */
-    if (r->content_type)
-        MHD_add_response_header(answer, "Content-Type", r->content_type);
-    if (req->deflated) {
-        MHD_add_response_header(answer, "Content-Encoding", "gzip");
-        MHD_add_response_header(answer, "Vary", "Accept-Encoding");
-    }
-    if (req->tells_id)
-        MHD_add_response_header(answer, "X-Request-Id", r->id);
-    if (r->http == 429 || r->http == 503)
-        MHD_add_response_header(answer, "Retry-After", "1");
-    if (req->close || req->loop->closing)
-        MHD_add_response_header(answer, "Connection", "close");
-    if (r->server->options.rest_api_enable_cors_support) {
-        MHD_add_response_header(answer, "Access-Control-Allow-Origin", "*");
-        MHD_add_response_header(answer, "Access-Control-Allow-Methods", "POST, GET");
-        MHD_add_response_header(answer, "Access-Control-Allow-Headers", "Content-Type");
+    if (!add_headers(req, answer)) {
+        MHD_destroy_response(answer);
+        return MHD_NO;
     }
     srv_rest_begin_sending(req->loop, req->conn, r->out.n > SRV_REST_KEEP_BYTES);
     enum MHD_Result result = MHD_queue_response(req->mhd, (unsigned)r->http, answer);

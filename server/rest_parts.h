@@ -6,6 +6,7 @@
  * |--------------------|--------------------------------------------------------------------|
  * | rest.c             | the loops and their daemons; start and stop                        |
  * | rest_listen.c      | sockets                                                            |
+ * | rest_accept.c      | accepting connections, and when not to                             |
  * | rest_tls.c         | keys and certificates                                              |
  * | rest_wire.c        | what libmicrohttpd gets to read                                    |
  * | rest_connections.c | connections: limits of time, what the peer's end means             |
@@ -107,7 +108,11 @@ struct srv_rest_loop {
     struct MHD_Daemon *daemon;
     struct srv_rest_conn **conns; /* n_conns of them, by descriptor */
     int n_conns;
-    char *raw;             /* a piece that has just been read */
+    int n_open, most_open; /* connections that libmicrohttpd has; --max_connections of this loop */
+    bool accepts;          /* the epoll reports connections that wait to be accepted */
+    int64_t
+        accept_at_ns; /* after a failure: when it is tried again; 0: the last one was accepted */
+    char *raw;        /* a piece that has just been read */
     struct rt_bytes clean; /* and what came out of it */
     struct srv_mail listen_mail, quiesce_mail, stop_mail;
     bool closing, stopping;
@@ -170,6 +175,17 @@ bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* A srv_recv_hook_fn: what a loop's daemon reads. */
 ssize_t srv_rest_read(int fd, void *session, void *p, size_t n);
+
+/* ---- rest_accept.c ---- */
+
+/* Once the daemon runs: the epoll reports `listen_fd`. False: it cannot. */
+bool srv_rest_accept_open(struct srv_rest_loop *l);
+/* No connection is accepted any more. */
+void srv_rest_accept_close(struct srv_rest_loop *l);
+/* Takes connections that wait, some of them. True: more may wait. */
+bool srv_rest_accept(struct srv_rest_loop *l);
+/* Once a turn: as there is room for connections, or time to try again. */
+void srv_rest_accept_again(struct srv_rest_loop *l);
 
 /* ---- rest_connections.c ---- */
 

@@ -412,6 +412,28 @@ class Memory(unittest.TestCase):
                 got += len(piece)
                 time.sleep(0.01)
 
+    def test_connections_are_accepted_again_once_there_are_descriptors(self):
+        """Also while those that were open stay open, and are answered meanwhile."""
+        with Server() as server, server.connect() as kept:
+            def is_well(s):
+                s.sendall(head("GET", "/healthz"))
+                return answer(s)[0] == 200
+            self.assertTrue(is_well(kept))
+            pid = server.process.pid
+            limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (4, limit[1]))
+            with server.connect() as early, server.connect() as late:
+                early.settimeout(0.5)
+                with self.assertRaises(socket.timeout):
+                    is_well(early)
+                self.assertTrue(is_well(kept))
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+                early.settimeout(20 * SLOW)
+                self.assertEqual(answer(early)[0], 200)
+                late.settimeout(20 * SLOW)
+                self.assertTrue(is_well(late))
+            self.assertIn("cannot accept a connection: Too many open files", server.log())
+
     @unittest.skipIf(SLOW > 1, "a sanitizer keeps memory")
     def test_memory_comes_back_after_a_large_answer(self):
         self.fill(3)
