@@ -7,9 +7,12 @@ every such stack (or with --all for every single call) the phase is done again w
 fails: once, and (memory, descriptors) that one and all after it. In the meantime an answer is right
 or says RESOURCE_EXHAUSTED or UNAVAILABLE; nothing else is true then. `start` and `drain` take a
 process for each fault; everything else goes on in one process, so that what a fault breaks is found
-by what comes after. The last line is "N passed, M failed", a fault each."""
+by what comes after. Those that take a process each fail one call of each stack with --all too: the
+calls of loading, which are most of them, fail one by one in `swap`, `add` and `drop`. The last line
+is "N passed, M failed", a fault each."""
 import argparse
 import collections
+import concurrent.futures
 import importlib.util
 import os
 import random
@@ -54,9 +57,22 @@ PHASES = {  # name: (flags, the request)
     "digits": ("", "digits"),
     "batch": ("--enable_batching=true --batching_parameters_file=@/batching", "batch"),
     "node by node": ("--specialise=off --inline_max_us=0", "digits"),
-    "start": ("", None),
+    "rotate": ("--request_log_file_bytes=1K", "rest_predict"),
+    "drop": ("", "drop"),
+    "file again": ("", "file_again"),
+    "secure": ("", "rest_predict"),
+    "secure connect": ("", "new_connection"),
+    "start": ("--autotune_cache=@/tuned", None),
+    "start tuned": ("--autotune_cache=@/tuned", None),
+    "start secure": ("", None),
     "drain": ("", None),
 }
+
+
+def made_as(phase):
+    """What the server of a phase is made with, besides its flags."""
+    return {"small": phase.startswith("start"), "watched": phase == "drop",
+            "secure": "secure" in phase}
 
 
 class Report:
@@ -85,12 +101,26 @@ class Report:
 
 
 class Campaign:
-    def __init__(self, args, report, control, served_module):
+    """A phase, with all its faults."""
+
+    def __init__(self, args, report, control, served_module, phase):
         self.args, self.report, self.control = args, report, control
-        self.module = served_module
+        self.module, self.phase = served_module, phase
         self.dice = random.Random(args.seed)
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
+        self.tuned = None  # what autotune has written
+
+    def new_served(self):
+        served = self.module.Served(self.control, *PHASES[self.phase][0].split(),
+                                    **made_as(self.phase))
+        if self.tuned:
+            with open(served.path("tuned"), "wb") as file:
+                file.write(self.tuned)
+        return served
+
+    def is_over(self, until):
+        return time.monotonic() > until or len(self.report.failed) > self.args.failures
 
     # ---- which faults ----
 
@@ -108,7 +138,7 @@ class Campaign:
                               {"kinds": (kind,), "stack": hashed, "n": EVER}))
             seen.add(near)
         singles = []
-        if self.args.all:
+        if self.args.all and PHASES[self.phase][1]:
             singles = [(f"{kind} {n} of {calls[kind]}", {"kinds": (kind,), "first": n})
                        for kind in self.kinds for n in range(1, calls[kind] + 1)]
         else:
@@ -120,21 +150,26 @@ class Campaign:
 
     # ---- phases of one process ----
 
-    def begin(self, flags):
-        self.served = self.module.Served(self.control, *flags.split())
+    def begin(self):
+        self.served = self.new_served()
         self.control.describe(())
         self.served.start()
         self.served.warm()
+        for _ in range(3):
+            getattr(self.served, PHASES[self.phase][1])()
+        self.served.repair()
+        self.served.probe()
+        self.served.note_level()
 
-    def finish(self, phase):
+    def finish(self):
         error = self.served.end()
         self.served.clear()
         self.served = None
         if error:
-            self.report.wrong(phase, "the end of the process", (), error)
+            self.report.wrong(self.phase, "the end of the process", (), error)
 
-    def one(self, phase, request, what, how):
-        served, report = self.served, self.report
+    def one(self, request, what, how):
+        served, report, phase = self.served, self.report, self.phase
         lasting = how.get("n", 1) == EVER
         error = None
         served.wait = SHORT if lasting else self.module.WAIT  # what cannot come is not waited for
@@ -144,6 +179,8 @@ class Campaign:
             outcome = "right"
         except self.module.Refused as refused:
             outcome = str(refused).split(":", maxsplit=1)[0]
+        except self.module.Late as late:
+            outcome, error = "late", late
         except self.module.Wrong as wrong:
             outcome, error = "wrong", wrong
         except Exception as other:  # pylint: disable=broad-except
@@ -151,7 +188,7 @@ class Campaign:
         fired, stack = self.control.fired()
         self.control.quiet()
         served.wait = self.module.WAIT
-        if lasting and outcome == "wrong" and request in LONG:
+        if lasting and outcome == "late" and (request in LONG or "descriptor" in how["kinds"]):
             outcome, error = "did not come", None  # it cannot, while the fault lasts
         try:
             if not error or request in LONG:
@@ -177,23 +214,20 @@ class Campaign:
             report.wrong(phase, what, stack, error)
         return not error
 
-    def run_phase(self, phase, request, until):
-        self.begin(PHASES[phase][0])
-        for _ in range(3):
-            getattr(self.served, request)()
-        self.served.probe()
+    def run_phase(self, request, until):
+        self.begin()
         self.control.trace(self.kinds)
         getattr(self.served, request)()
         self.control.quiet()
         calls, found = self.control.calls()
-        self.report.calls[phase] = calls
+        self.report.calls[self.phase] = calls
         for what, how in self.targets(calls, found):
-            if time.monotonic() > until or len(self.report.failed) > self.args.failures:
+            if self.is_over(until):
                 break
-            if not self.one(phase, request, what, how) and not self.is_well():
-                self.finish(phase)  # it has died, or cannot be trusted any more
-                self.begin(PHASES[phase][0])
-        self.finish(phase)
+            if not self.one(request, what, how) and not self.is_well():
+                self.finish()  # it has died, or cannot be trusted any more
+                self.begin()
+        self.finish()
 
     def is_well(self):
         try:
@@ -205,9 +239,9 @@ class Campaign:
 
     # ---- phases that take a process each ----
 
-    def new_process(self, phase, how, armed):
+    def new_process(self, how, armed):
         """armed: from the start on, else from the SIGTERM on. What went wrong, or None."""
-        served = self.module.Served(self.control)
+        served, phase = self.new_served(), self.phase
         try:
             if armed:
                 self.control.arm(**how)
@@ -263,18 +297,33 @@ class Campaign:
             if served.server.process.poll() is not None:
                 return False
             try:
-                if served.server.get("/readyz")[0] == 200:
+                if served.is_ready():
                     return True
-            except OSError:
-                pass
+            except AssertionError:
+                return False
             if self.control.fired()[0] and time.monotonic() > end - 50:
                 self.control.quiet()  # what is refused for ever is asked for again for ever
             time.sleep(0.01)
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 
-    def run_processes(self, phase, until):
-        armed = phase == "start"
-        served = self.module.Served(self.control)
+    def tune(self):
+        """Has the server write what it times, without any fault."""
+        served = self.new_served()
+        self.control.describe(())
+        served.start()
+        served.warm()
+        error = served.end()
+        with open(served.path("tuned"), "rb") as file:
+            self.tuned = file.read()
+        served.clear()
+        if error or not self.tuned:
+            raise self.module.Wrong(f"nothing was written by autotune: {error}")
+
+    def run_processes(self, until):
+        armed, phase = self.phase.startswith("start"), self.phase
+        if phase == "start tuned":
+            self.tune()
+        served = self.new_served()
         self.control.describe(())
         if armed:
             self.control.trace(self.kinds)
@@ -293,32 +342,53 @@ class Campaign:
             self.report.wrong(phase, "without any fault", (), error)
             return
         for what, how in self.targets(calls, found):
-            if time.monotonic() > until or len(self.report.failed) > self.args.failures:
+            if self.is_over(until):
                 return
-            error = self.new_process(phase, how, armed)
+            error = self.new_process(how, armed)
             self.report.done[phase] += 1
             if error:
                 self.report.wrong(phase, what, self.control.fired()[1], error)
 
-    # ---- all ----
-
-    def run(self, phases):
-        end = time.monotonic() + self.args.seconds if self.args.seconds else float("inf")
-        for i, phase in enumerate(phases):
-            request = PHASES[phase][1]
-            if len(self.report.failed) > self.args.failures:
-                break
-            now = time.monotonic()
-            until = now + (end - now) / (len(phases) - i)
+    def run(self, until):
+        begun = time.monotonic()
+        request = PHASES[self.phase][1]
+        try:
             if request is None:
-                self.run_processes(phase, until)
+                self.run_processes(until)
             else:
-                self.run_phase(phase, request, until)
-            self.report.tell_phase(phase, time.monotonic() - now)
+                self.run_phase(request, until)
+        except Exception as error:  # pylint: disable=broad-except
+            log = self.served.server.log()[-3000:] if self.served and self.served.server else ""
+            self.report.wrong(self.phase, "what is done without any fault", (), f"{error!r} {log}")
+            if self.served:
+                self.served.clear()
+        self.report.tell_phase(self.phase, time.monotonic() - begun)
+
+
+def run(args, report, served_module):
+    """The phases, some at a time: each has a fair part of what is left of the time."""
+    phases, lock = list(args.phase or PHASES), threading.Lock()
+    end = time.monotonic() + args.seconds if args.seconds else float("inf")
+
+    def work():
+        with tempfile.NamedTemporaryFile(prefix="slipway-fault-") as file:
+            control = Control(file.name)
+            while True:
+                with lock:
+                    if not phases or len(report.failed) > args.failures:
+                        return
+                    now = time.monotonic()
+                    until = now + (end - now) * min(1, args.jobs / len(phases))
+                    phase = phases.pop(0)
+                Campaign(args, report, control, served_module, phase).run(until)
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for done in [pool.submit(work) for _ in range(args.jobs)]:
+            done.result()
 
 
 SHORT = 2
-LONG = ("new_connection", "swap", "add_and_remove", "label")
+LONG = ("new_connection", "swap", "add_and_remove", "label", "drop", "file_again")
 
 
 def main():
@@ -329,6 +399,7 @@ def main():
     parser.add_argument("--seconds", type=float, help="for all phases together")
     parser.add_argument("--failures", type=int, default=20, help="after which it ends")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2, help="phases at a time")
     parser.add_argument("--phase", action="append", choices=list(PHASES))
     parser.add_argument("--kind", action="append", choices=KINDS)
     args = parser.parse_args()
@@ -346,8 +417,7 @@ def main():
     import served  # pylint: disable=import-outside-toplevel
     report = Report(binary)
     begun = time.monotonic()
-    with tempfile.NamedTemporaryFile(prefix="slipway-fault-") as file:
-        Campaign(args, report, Control(file.name), served).run(args.phase or list(PHASES))
+    run(args, report, served)
     report.tell(time.monotonic() - begun)
     return 1 if report.failed else 0
 

@@ -7,11 +7,15 @@ import json
 import os
 import re
 import shutil
+import signal
+import ssl
+import subprocess
 import tempfile
 import threading
 import time
 
 import grpc
+import records
 from google.protobuf import text_format
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from grpc.reflection.v1 import reflection_pb2, reflection_pb2_grpc
@@ -25,6 +29,7 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
+CORE_THREADS = 2  # that gRPC's core may start for its timers
 # What a server may say for want of memory, descriptors or a disk, and nothing else.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
 LOAD_CODES = REFUSALS + ("ABORTED",)  # that a load may fail with, and is tried again
@@ -36,6 +41,10 @@ BATCHING = "max_batch_size { value: 64 } batch_timeout_micros { value: 2000 } " 
 
 class Wrong(AssertionError):
     pass
+
+
+class Late(Wrong):
+    """No answer has come in its time."""
 
 
 class Refused(Exception):
@@ -52,13 +61,20 @@ def near(got, expected, what):
         raise Wrong(f"{what}: {got!r}, not {expected!r}")
 
 
+STARTING = threading.Lock()  # what a process starts with stands in this one's environment
+
+
 class Served:
     """half: version 1 or 2 of half_plus_two, from a checkpoint; m: versions 1 and 2 of a constant
-    graph that takes Examples; digits; more, for a while."""
+    graph that takes Examples, unless it is `small`; digits; more, for a while. watched: its newest
+    version, with requests to warm it up and goldens. secure: REST and gRPC by TLS."""
 
-    def __init__(self, control, *flags):
+    def __init__(self, control, *flags, small=False, watched=False, secure=False):
         self.control, self.half, self.serial, self.watches = control, 1, 0, []
         self.folder = tempfile.mkdtemp(prefix="slipway-fault-")
+        self.fixed = {"digits": [1]} if small else {"m": [1, 2], "digits": [1]}
+        self.version = 1 if watched else 0  # of `watched`
+        self.level = None  # descriptors and threads when nothing goes on
         for name in ("half_plus_two", "digits"):
             shutil.copytree(os.path.join(MODELS, name), os.path.join(self.folder, name),
                             ignore=shutil.ignore_patterns("held_out"))
@@ -69,6 +85,7 @@ class Served:
         with open(os.path.join(self.folder, "batching"), "w", encoding="ascii") as file:
             file.write(BATCHING)
         self.write_config()
+        self.write_watched()
         self.labelled, self.applied = None, False
         self.wait = WAIT
         self.rows = 30  # of the next new shape
@@ -76,6 +93,7 @@ class Served:
                       "--load_retry_interval_micros=50000", "--max_num_load_retries=1000000",
                       "--num_load_threads=1", "--drain_timeout=10",
                       *(f.replace("@", self.folder) for f in flags)]
+        self.secure = self.make_secure() if secure else None
         with open(os.path.join(MODELS, "digits", "held_out", "00.json"), encoding="ascii") as file:
             self.picture = json.load(file)
         self.server = None
@@ -83,11 +101,29 @@ class Served:
     def path(self, name):
         return os.path.join(self.folder, name)
 
+    def make_secure(self):
+        """A certificate that signs itself, told to the server; what a client trusts."""
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                        "-keyout", self.path("key"), "-out", self.path("cert")], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(self.path("ssl"), "w", encoding="ascii") as file:
+            for name in ("key", "cert"):
+                with open(self.path(name), encoding="ascii") as part:
+                    file.write(f"server_{name}: {json.dumps(part.read())}\n")
+        self.flags += [f"--rest_tls_cert_file={self.path('cert')}",
+                       f"--rest_tls_key_file={self.path('key')}",
+                       f"--ssl_config_file={self.path('ssl')}"]
+        return ssl.create_default_context(cafile=self.path("cert"))
+
     def start(self, wait=True):
-        os.environ["SLIPWAY_FAULT"] = self.control.path
-        self.server = Server(*self.flags, wait=wait)
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}",
-                                             [("grpc.use_local_subchannel_pool", 1)])
+        with STARTING:
+            os.environ["SLIPWAY_FAULT"] = self.control.path
+            self.server = Server(*self.flags, wait=False)
+        if wait:
+            wait_for(self.is_ready, lambda: "the server to be ready: " + self.server.log())
+        self.channel = self.new_channel()
         self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         self.session = session_service_pb2_grpc.SessionServiceStub(self.channel)
         self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
@@ -95,8 +131,24 @@ class Served:
         self.reflection = reflection_pb2_grpc.ServerReflectionStub(self.channel)
         self.told = 0
 
+    def new_channel(self):
+        at, options = f"127.0.0.1:{self.server.grpc_port}", [("grpc.use_local_subchannel_pool", 1)]
+        if not self.secure:
+            return grpc.insecure_channel(at, options)
+        with open(self.path("cert"), "rb") as file:
+            return grpc.secure_channel(at, grpc.ssl_channel_credentials(file.read()), options)
+
+    def is_ready(self):
+        if self.server.process.poll() is not None:
+            raise AssertionError(f"the server has ended with {self.server.process.returncode}: "
+                                 + self.server.out() + self.server.log())
+        try:
+            return self.http("GET", "/readyz")[0] == 200
+        except (OSError, Refused, Late):
+            return False
+
     def warm(self):
-        wait_for(lambda: self.server.metric("slipway_versions_loaded") == 4, "four versions")
+        self.settle_all()
         self.expected_digits = None
         self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
 
@@ -129,13 +181,17 @@ class Served:
 
     def http(self, method, path, body=None, headers=None):
         """(status, headers, body) over a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.rest_port, timeout=self.wait)
+        at = ("127.0.0.1", self.server.rest_port)
+        connection = http.client.HTTPSConnection(*at, timeout=self.wait, context=self.secure) \
+            if self.secure else http.client.HTTPConnection(*at, timeout=self.wait)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
+        except TimeoutError as error:
+            raise Late(f"{method} {path}: no answer in {self.wait} s") from error
         except (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionResetError,
-                BrokenPipeError) as error:
+                BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             raise Refused(f"hung up: {error!r}") from error
         finally:
             connection.close()
@@ -159,7 +215,8 @@ class Served:
             code = error.code().name
             if code in REFUSALS:
                 raise Refused(f"{code}: {error.details()}") from error
-            raise Wrong(f"{code}: {error.details()}") from error
+            kind = Late if code == "DEADLINE_EXCEEDED" else Wrong
+            raise kind(f"{code}: {error.details()}") from error
 
     def numbers(self, n):
         self.serial += 1
@@ -344,8 +401,7 @@ class Served:
         check(len(got[1].file_descriptor_response.file_descriptor_proto) > 0, True, "reflection")
 
     def new_connection(self):
-        with grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}",
-                                   [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with self.new_channel() as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             self.call(lambda r, timeout: stub.Check(r, timeout=timeout, wait_for_ready=True),
                       health_pb2.HealthCheckRequest(service=""))
@@ -388,10 +444,12 @@ class Served:
     def config(self, half, more=False, label=None):
         request = model_management_pb2.ReloadConfigRequest()
         models = request.config.model_config_list.config
-        for name in ("half_plus_two", "m", "digits") + ("more",) * more:
+        for name in ("half_plus_two", *self.fixed) + ("more",) * more + ("watched",) * (
+                self.version > 0):
             models.add(name=name, base_path=self.path(name), model_platform="tensorflow")
         models[0].model_version_policy.specific.versions.append(half)
-        models[1].model_version_policy.specific.versions.extend([1, 2])
+        if "m" in self.fixed:
+            models[1].model_version_policy.specific.versions.extend([1, 2])
         if label:
             models[1].version_labels["label"] = label
         log = models[0].logging_config
@@ -400,8 +458,21 @@ class Served:
         return request
 
     def write_config(self):
-        with open(self.path("config"), "w", encoding="utf-8") as file:
-            file.write(text_format.MessageToString(self.config(1).config))
+        with open(self.path("config.new"), "w", encoding="utf-8") as file:
+            file.write(text_format.MessageToString(self.config(self.half).config))
+        os.rename(self.path("config.new"), self.path("config"))
+
+    def write_watched(self):
+        """The next version, which is there at once."""
+        if not self.version:
+            return
+        made = self.path("made")
+        write_model(made, self.version)
+        logs = [records.predict([n], [n / 2 + self.version]) for n in (1.0, 4.0)]
+        records.write(os.path.join(made, "assets.extra", "tf_serving_warmup_requests"), logs)
+        records.write(os.path.join(made, "assets.extra", "slipway_golden_requests"), logs)
+        os.makedirs(self.path("watched"), exist_ok=True)
+        os.rename(made, self.path(f"watched/{self.version}"))
 
     def apply(self, request):
         """Until it is taken; a fault may refuse it, and then all is as before."""
@@ -422,10 +493,17 @@ class Served:
                 return
         raise Wrong("the configuration was refused five times")
 
-    def settle(self, model, wanted):
+    def settle_all(self):
+        self.settle("half_plus_two", [self.half])
+        for model, versions in self.fixed.items():
+            self.settle(model, versions)
+        if self.version:
+            self.settle("watched", [self.version])
+
+    def settle(self, model, wanted, within=None):
         """Until these versions serve and no other does. A version that has ended otherwise than by
         being unloaded has a reason."""
-        end = time.monotonic() + 2 * self.wait
+        end = time.monotonic() + (within or 2 * self.wait)
         while True:
             try:
                 answer = self.rest("GET", "/v1/models/" + model)
@@ -440,13 +518,39 @@ class Served:
             if serving == set(wanted) and not busy:
                 return
             if time.monotonic() > end:
-                raise Wrong(f"{model}: {states}, not {wanted}")
+                raise Late(f"{model}: {states}, not {wanted}")
             time.sleep(0.005)
 
     def swap(self):
         self.half = 3 - self.half
         self.apply(self.config(self.half))
         self.settle("half_plus_two", [self.half])
+
+    def drop(self):
+        """A version that is found, read, warmed up and compared with its goldens, and the one
+        before it goes."""
+        old, self.version = self.version, self.version + 1
+        self.write_watched()
+        try:
+            self.settle("watched", [self.version])
+            got = self.rest("POST", "/v1/models/watched:predict", {"instances": [4.0]})
+            near(got["predictions"], [2.0 + self.version], "a version that was found")
+        finally:
+            shutil.rmtree(self.path(f"watched/{old}"))
+
+    def file_again(self):
+        """The configuration's file is read again at a SIGHUP. Where it could not be read, all is as
+        before, until the next."""
+        self.half = 3 - self.half
+        self.write_config()
+        for left in range(4, -1, -1):
+            self.server.process.send_signal(signal.SIGHUP)
+            try:
+                self.settle("half_plus_two", [self.half], self.wait / 3)
+                return
+            except Late:
+                if not left:
+                    raise
 
     def add_and_remove(self):
         """A model that is AVAILABLE answers at once."""
@@ -475,9 +579,7 @@ class Served:
             self.check_label()
         self.labelled = None
         self.apply(self.config(self.half))
-        self.settle("half_plus_two", [self.half])
-        self.settle("m", [1, 2])
-        self.settle("digits", [1])
+        self.settle_all()
 
     def is_idle(self):
         page = self.rest("GET", "/monitoring/prometheus/metrics", raw=True).decode()
@@ -487,15 +589,32 @@ class Served:
         return {k: v for k, v in gauges
                 if float(v) != (1 if k == 'slipway_requests_in_flight{entrypoint="REST"}' else 0)}
 
+    def note_level(self):
+        """What the process holds now is what it may hold whenever nothing goes on."""
+        time.sleep(0.1)  # connections that were closed a moment ago
+        files, threads = self.resources()
+        self.level = len(files), threads
+
+    def is_level(self):
+        """What is above the level, or None."""
+        if not self.level:
+            return None
+        files, threads = self.resources()
+        if len(files) > self.level[0]:
+            return f"{len(files)} descriptors, before {self.level[0]}: {sorted(files)}"
+        if threads > self.level[1] + CORE_THREADS:
+            return f"{threads} threads, before {self.level[1]}"
+        return None
+
     def probe(self):
-        """Alive, right, and nothing stays counted."""
+        """Alive, right, nothing stays counted, and no descriptor or thread is left over."""
         if self.server.process.poll() is not None:
             raise Wrong(f"the process has ended with {self.server.process.returncode}")
         self.rest_predict()
         self.grpc_predict()
         end = time.monotonic() + self.wait
         while True:
-            busy = self.is_idle()
+            busy = self.is_idle() or self.is_level()
             if not busy:
                 break
             if time.monotonic() > end:
@@ -511,8 +630,19 @@ class Served:
         return re.findall(r"Loading servable: .* failed: ([A-Z_]+): (.*)", text)
 
     def resources(self):
+        """Where its descriptors lead, but for the log of requests, which has one file at a time or
+        none; and how many threads it has."""
         folder = f"/proc/{self.server.process.pid}/"
-        return len(os.listdir(folder + "fd")), len(os.listdir(folder + "task"))
+        files = []
+        for name in os.listdir(folder + "fd"):
+            try:
+                files.append(os.readlink(folder + "fd/" + name))
+            except OSError:
+                pass  # closed since
+        logs = [f for f in files if f.startswith(self.path("logs"))]
+        for one in logs[:1]:
+            files.remove(one)
+        return files, len(os.listdir(folder + "task"))
 
 
 def values(t):
