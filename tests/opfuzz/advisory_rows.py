@@ -1,108 +1,19 @@
 """What advisories.py replays: malformed inputs, each under the number of the advisory that tells of its like."""
 
-from case import Case, Node, Tensor, count, tensor
-from mutate import constant, placeholder
-from schema import registry
+from case import Case, Node, Tensor
+from case_builder import BIG, REGISTRY, TOP, f32, i32, i64, one_node, s, scalar, several_nodes, t
+from mutate import constant
 
-BIG, TOP = 1 << 40, (1 << 63) - 1
 ROWS = []  # (number, Case)
-REGISTRY = registry()
-FIXED = {"s": lambda v: v.encode() if isinstance(v, str) else v, "type": lambda v: tensor(v, [0], []).dtype if isinstance(v, str) else v}
-
-
-def t(dtype, shape, values=0):
-    """A tensor: of these values, or of one value everywhere."""
-    return tensor(dtype, shape, values if isinstance(values, (list, tuple)) else [values] * count(shape))
-
-
-def vector(dtype, values):
-    return t(dtype, [len(values)], list(values))
-
-
-def f32(shape, values=0.5):
-    return t("float32", shape, values)
-
-
-def i32(*values):
-    return vector("int32", values)
-
-
-def i64(*values):
-    return vector("int64", values)
-
-
-def s(*values):
-    return vector("string", values)
-
-
-def scalar(dtype, value):
-    return t(dtype, [], value)
-
-
-def node(name, op, inputs, tensors, attrs):
-    """A node whose types and counts follow from `tensors`, one per argument (a list for several)."""
-    schema, out = REGISTRY[op], {}
-    names = [a.name for a in schema.attrs]
-    for arg, value in zip(schema.inputs, tensors):
-        if arg.number_attr >= 0:
-            out[names[arg.number_attr]] = ["i", len(value)]
-        if arg.list_attr >= 0:
-            out[names[arg.list_attr]] = ["list:type", [v.dtype for v in value]]
-        first = value[0] if isinstance(value, list) and value else value
-        if arg.type_attr >= 0 and isinstance(first, Tensor):
-            out.setdefault(names[arg.type_attr], ["type", first.dtype])
-    for attr in schema.attrs:
-        if attr.name in attrs:
-            fix = FIXED.get(attr.kind.split(":")[-1], lambda v: v)
-            value = attrs[attr.name]
-            out[attr.name] = [attr.kind, [fix(v) for v in value] if attr.kind.startswith("list:") else fix(value)]
-    return Node(name, op, inputs, out)
-
-
-def outputs(op, made):
-    n = 0
-    for arg in REGISTRY[op].outputs:
-        attrs = REGISTRY[op].attrs
-        if arg.number_attr >= 0:
-            n += made.attrs.get(attrs[arg.number_attr].name, ["i", 1])[1]
-        elif arg.list_attr >= 0:
-            n += len(made.attrs.get(attrs[arg.list_attr].name, ["", []])[1])
-        else:
-            n += 1
-    return n
 
 
 def row(number, op, *tensors, loose=False, **attrs):
     """One node: fed, and with constants."""
-    flat = [v for value in tensors for v in (value if isinstance(value, list) else [value])]
-    for make in (placeholder, constant):
-        names = [f"n{i}" for i in range(len(flat))]
-        made = node("op", op, names, tensors, attrs)
-        plain = all(o.dtype not in (20, 21) for o in REGISTRY[op].outputs)
-        fetch = [f"op:{i}" for i in range(max(0, min(outputs(op, made), 8)))] if plain else ["op"]
-        feeds = dict(zip(names, flat)) if make is placeholder else {}
-        ROWS.append((number, Case(op, [make(n, v) for n, v in zip(names, flat)] + [made], feeds, [fetch or ["op"]], loose=loose)))
+    ROWS.extend((number, case) for case in one_node(op, *tensors, loose=loose, **attrs))
 
 
 def graph(number, op, *lines, steps):
-    """Several nodes: (name, op, inputs, attrs), where an input is a name or a tensor (a constant)."""
-    nodes = []
-    for name, kind, inputs, attrs in lines:
-        names, tensors = [], []
-        for i, x in enumerate(inputs):
-            if isinstance(x, Tensor):
-                nodes.append(constant(f"{name}_{i}", x))
-            names.append(f"{name}_{i}" if isinstance(x, Tensor) else x)
-            tensors.append(x)
-        schema = REGISTRY[kind]
-        made = Node(name, kind, names, {})
-        for attr in schema.attrs:
-            if attr.name in attrs:
-                fix = FIXED.get(attr.kind.split(":")[-1], lambda v: v)
-                value = attrs[attr.name]
-                made.attrs[attr.name] = [attr.kind, [fix(v) for v in value] if attr.kind.startswith("list:") else fix(value)]
-        nodes.append(made)
-    ROWS.append((number, Case(op, nodes, {}, steps)))
+    ROWS.append((number, several_nodes(op, *lines, steps=steps)))
 
 
 # ---- 2018 to 2020 ----------------------------------------------------------------------------

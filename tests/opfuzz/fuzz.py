@@ -17,6 +17,7 @@ from differences import KNOWN, compare, difference_between_tiers  # noqa: E402
 from mutate import Mutator  # noqa: E402
 from ours import TIERS, Child, Died, Refusal  # noqa: E402
 from schema import ours, registry  # noqa: E402
+from seed_rows import CASES  # noqa: E402
 
 LEAKS_EVERY = 200  # cases
 
@@ -27,12 +28,12 @@ class Fuzzer:
         self.mutator = Mutator(self.registry)
         self.seeds = collections.defaultdict(list)
         wanted = set(ours(self.registry))
-        for line in (HERE / "seeds.jsonl").read_text().splitlines():
-            seed = load(line)
+        for seed in [load(line) for line in (HERE / "seeds.jsonl").read_text().splitlines()] + CASES:
             for op in {n.op for n in seed.nodes if n.op not in ("Const", "Placeholder")} | {seed.op}:
                 if op in wanted and (not options.only or op in options.only.split("|")):
                     self.seeds[op].append(seed)
         self.ops = sorted(self.seeds)
+        self.without = sorted(wanted - set(self.ops)) if not options.only else []
         self.children = {tier: Child(options.runner, tier) for tier in TIERS}
         self.theirs = None
         if options.tensorflow:
@@ -92,7 +93,7 @@ class Fuzzer:
             problem = compare(case, theirs, results["node by node"])
             if problem:
                 self.count["differences"] += 1
-                self.fail(index, case, f"{case.op}: {problem}")
+                self.fail(index, case, f"{case.op}: {problem}"[:200])
 
     def tally(self, case, results):
         self.count["cases"] += 1
@@ -154,7 +155,9 @@ class Fuzzer:
               f"({' '.join(sorted(DTYPES[t][0] for t in self.seen_types if t in DTYPES))}), {len(TIERS)} tiers")
         counts = ", ".join(f"{n} {what}" for what, n in sorted(self.count.items()))
         print(f"{counts}, slowest {self.slowest[0]:.1f} s (case {self.slowest[1]})")
-        bad = self.count["new failures"]
+        if self.without:
+            print(f"no case in seeds.jsonl or seed_rows.py: {' '.join(self.without)}")
+        bad = self.count["new failures"] + len(self.without)
         print(f"{self.count['cases'] - bad} passed, {bad} failed")
         return 1 if bad or not self.count["cases"] else 0
 

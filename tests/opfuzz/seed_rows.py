@@ -1,0 +1,141 @@
+"""Valid cases of the ops of which no single node and no conformance spec gives seeds.jsonl a case: tables in their first form, lists
+and arrays as a whole, checkpoints. Each is of one graph; fuzz.py changes these as it changes the recorded ones."""
+
+import base64
+
+from case_builder import f32, i32, i64, one_node, s, scalar, several_nodes, t
+
+CASES = []
+NAMES = {"element_dtype": "float32", "shape_type": "int32"}
+WORDS = {"key_dtype": "string", "value_dtype": "int64"}
+
+
+def case(op, *lines, steps):
+    CASES.append(several_nodes(op, *lines, steps=steps))
+
+
+# ---- tables whose handles are references to strings ------------------------------------------
+
+
+def table(kind, version, more=(), values=i64(1, 2), fill="LookupTableInsert", **attrs):
+    """A table is made, filled, asked, imported into and exported, each in a run of its own; `version`: "" or "V2"."""
+    pair, default = {"Tin": "string", "Tout": "int64"}, i64(7, 8) if "OfTensors" in kind else scalar("int64", -1)
+    lines = [("table", kind + version, list(more), WORDS | attrs),
+             ("fill", fill + version, ["table", s("a", "b"), values], pair | {"Tkey": "string", "Tval": "int64"}),
+             ("find", "LookupTableFind" + version, ["table", s("a", "q"), default], pair),
+             ("size", "LookupTableSize" + version, ["table"], {}),
+             ("export", "LookupTableExport" + version, ["table"], {"Tkeys": "string", "Tvalues": "int64"})]
+    steps = [["fill"], ["find:0", "size:0"], ["export:0", "export:1"]]
+    if fill == "LookupTableInsert":
+        lines.append(("load", "LookupTableImport" + version, ["table", s("c", "b"), values], pair))
+        steps += [["load"], ["find:0", "size:0"]]
+    case(kind + version, *lines, steps=steps)
+
+
+table("HashTable", "", fill="InitializeTable")
+table("HashTable", "", fill="InitializeTable", shared_name="words")
+table("MutableHashTable", "")
+table("MutableHashTable", "", use_node_name_sharing=True)
+table("MutableHashTableOfTensors", "", values=t("int64", [2, 2], [1, 2, 3, 4]), value_shape=[2])
+# The data file of a checkpoint of bytes is these bytes: a file of words, without an op that writes one.
+TEXT = b"a 1\nb 2\n"
+WRITE = ("write", "SaveV2", [scalar("string", b"words"), s("x"), s(""), t("uint8", [len(TEXT)], list(TEXT))], {"dtypes": ["uint8"]})
+FILE = scalar("string", b"words.data-00000-of-00001")
+for version in ("", "V2"):
+    case("InitializeTableFromTextFile" + version, WRITE, ("table", "HashTable" + version, [], WORDS),
+         ("fill", "InitializeTableFromTextFile" + version, ["table", FILE],
+          {"key_index": 0, "value_index": 1, "vocab_size": 2, "delimiter": " ", "offset": 0}),
+         ("find", "LookupTableFind" + version, ["table", s("a", "b", "c"), scalar("int64", -1)], {"Tin": "string", "Tout": "int64"}),
+         steps=[["write"], ["fill"], ["find:0"]])
+for key, deleted, keys, kind in ((scalar("int64", 0), scalar("int64", -1), i64(5, 9, 13), "int64"),
+                                 (scalar("string", b""), scalar("string", b"-"), s("a", "b", "c"), "string"),
+                                 (i64(0, 0), i64(-1, -1), t("int64", [3, 2], [1, 2, 3, 4, 5, 6]), "int64")):
+    pair = {"Tin": kind, "Tout": "float32"}
+    case("MutableDenseHashTableV2", ("table", "MutableDenseHashTableV2", [key, deleted],
+                                     {"key_dtype": kind, "value_dtype": "float32", "value_shape": [], "initial_num_buckets": 8,
+                                      "max_load_factor": 0.8}),
+         ("fill", "LookupTableInsertV2", ["table", keys, f32([3], [1, 2, 3])], pair),
+         ("find", "LookupTableFindV2", ["table", keys, scalar("float32", -1)], pair),
+         ("size", "LookupTableSizeV2", ["table"], {}),
+         ("remove", "LookupTableRemoveV2", ["table", keys], {"Tin": kind}),
+         steps=[["fill"], ["find:0", "size:0"], ["remove"], ["find:0", "size:0"], ["fill"], ["find:0", "size:0"]])
+case("MutableDenseHashTableV2", ("table", "MutableDenseHashTableV2", [scalar("int64", 0), scalar("int64", -1)],
+                                 {"key_dtype": "int64", "value_dtype": "float32", "value_shape": [2], "initial_num_buckets": 4,
+                                  "max_load_factor": 0.5}),
+     ("keys", "PlaceholderWithDefault", [t("int64", [4, 1], [0, 1, 2, 0])], {"dtype": "int64", "shape": None}),
+     ("fill", "LookupTableImportV2", ["table", "keys", f32([4, 2])], {"Tin": "int64", "Tout": "float32"}),
+     ("find", "LookupTableFindV2", ["table", i64(1, 2, 3), f32([2])], {"Tin": "int64", "Tout": "float32"}),
+     ("export", "LookupTableExportV2", ["table"], {"Tkeys": "int64", "Tvalues": "float32"}),
+     steps=[["fill"], ["find:0"], ["export:0", "export:1"]])
+
+# ---- lists, arrays and stacks as a whole -----------------------------------------------------
+
+FROM = ("list", "TensorListFromTensor", [f32([3, 2], [1, 2, 3, 4, 5, 6]), i32(2)], NAMES)
+STACK = {"element_dtype": "float32", "num_elements": -1}
+case("TensorListGather", FROM, ("op", "TensorListGather", ["list", i32(2, 0, 2), i32(2)], NAMES), steps=[["op:0"]])
+case("TensorListGather", FROM, ("op", "TensorListGather", ["list", i32(), i32(-1)], NAMES), steps=[["op:0"]])
+case("TensorListConcat", FROM, ("op", "TensorListConcat", ["list"], NAMES | {"element_shape": [-1]}), steps=[["op:0", "op:1"]])
+case("TensorListElementShape", FROM, ("op", "TensorListElementShape", ["list"], NAMES), steps=[["op:0"]])
+case("TensorListElementShape", ("list", "TensorListReserve", [i32(-1, 2), scalar("int32", 3)], NAMES),
+     ("op", "TensorListElementShape", ["list"], {"shape_type": "int64"}), steps=[["op:0"]])
+case("TensorListResize", FROM, ("op", "TensorListResize", ["list", scalar("int32", 5)], {}), ("n", "TensorListLength", ["op"], {}),
+     ("all", "TensorListStack", ["op", i32(2)], STACK), steps=[["n:0", "all:0"]])
+for op, more in (("TensorListScatter", []), ("TensorListScatterV2", [scalar("int32", 4)])):
+    case(op, ("op", op, [f32([3, 2], [1, 2, 3, 4, 5, 6]), i32(2, 0, 1), i32(2), *more], NAMES),
+         ("all", "TensorListStack", ["op", i32(2)], STACK), steps=[["all:0"]])
+case("TensorListScatterIntoExistingList", FROM,
+     ("op", "TensorListScatterIntoExistingList", ["list", f32([2, 2], [7, 8, 9, 10]), i32(2, 0)], NAMES),
+     ("all", "TensorListStack", ["op", i32(2)], STACK), steps=[["all:0"]])
+case("TensorListSplit", ("op", "TensorListSplit", [f32([5, 2], list(range(10))), i32(-1, 2), i64(2, 0, 3)], NAMES),
+     ("all", "TensorListConcatV2", ["op", i32(-1, 2), i64()], NAMES), ("n", "TensorListLength", ["op"], {}),
+     steps=[["all:0", "all:1", "n:0"]])
+ARRAY = ("array", "TensorArrayV3", [scalar("int32", 3)], {"dtype": "float32", "element_shape": None, "dynamic_size": False,
+                                                          "clear_after_read": True, "identical_element_shapes": False,
+                                                          "tensor_array_name": ""})
+case("TensorArrayScatterV3", ARRAY, ("put", "TensorArrayScatterV3", ["array", i32(2, 0, 1), f32([3, 2], [1, 2, 3, 4, 5, 6]), "array:1"],
+                                     {"T": "float32"}),
+     ("op", "TensorArrayGatherV3", ["array", i32(0, 2), "put"], {"dtype": "float32", "element_shape": None}), steps=[["op:0"]])
+case("TensorArraySplitV3", ARRAY, ("put", "TensorArraySplitV3", ["array", f32([4, 2], list(range(8))), i64(1, 0, 3), "array:1"],
+                                   {"T": "float32"}),
+     ("op", "TensorArrayConcatV3", ["array", "put"], {"dtype": "float32", "element_shape_except0": None}), steps=[["op:0", "op:1"]])
+case("TensorArrayCloseV3", ARRAY, ("put", "TensorArrayWriteV3", ["array", scalar("int32", 1), f32([2]), "array:1"], {"T": "float32"}),
+     ("op", "TensorArrayCloseV3", ["array", "^put"], {}), steps=[["op"]])
+case("StackCloseV2", ("stack", "StackV2", [scalar("int32", 4)], {"elem_type": "float32", "stack_name": ""}),
+     ("push", "StackPushV2", ["stack", f32([2])], {"T": "float32", "swap_memory": False}), ("op", "StackCloseV2", ["stack", "^push"], {}),
+     steps=[["op"]])
+
+# ---- checkpoints, in the working folder ------------------------------------------------------
+
+PREFIX = scalar("string", b"checkpoint")
+SAVE = ("save", "SaveV2", [PREFIX, s("x", "y"), s("", "4 3 0,2:-"), f32([2]), f32([2, 3])], {"dtypes": ["float32", "float32"]})
+case("SaveV2", SAVE, ("op", "RestoreV2", [PREFIX, s("y", "x"), s("4 3 1,1:0,2", "")], {"dtypes": ["float32", "float32"]}),
+     steps=[["save"], ["op:0", "op:1"]])
+case("SaveV2", ("save", "SaveV2", [PREFIX, s("words"), s(""), s("a", "bc", "")], {"dtypes": ["string"]}),
+     ("op", "RestoreV2", [PREFIX, s("words"), s("")], {"dtypes": ["string"]}), steps=[["save"], ["op:0"]])
+# A checkpoint of the first form: x, float32 [2], and rows 0 and 1 of y, float32 [4, 3]; SaveSlices of TensorFlow 2.21 wrote it.
+FIRST_FORM = base64.b64decode(
+    "AAAwCi4KDwoBeBIEEgIIAhgBIgIKAAoXCgF5EggSAggEEgIIAxgBIgYKAhACCgASAggBAAgVAHgAAQEBgH8SEwoBeBICCgAaCioIAACAPwAAAEABCSl5AAEBAoCC"
+    "gH8SJwoBeRIGCgIQAgoAGhoqGAAAAAAAAIA/AAAAQAAAQEAAAIBAAACgQAAAAAABAAAAABa/rncAAAAAAQAAAADA8qGwAAEDAQCQAQAAAAABAAAAADYsoMGVAQiiAQ8A"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAV/uAiyR1R9s=")
+OLD = ("old", "SaveV2", [scalar("string", b"old"), s("x"), s(""), t("uint8", [len(FIRST_FORM)], list(FIRST_FORM))], {"dtypes": ["uint8"]})
+PATTERN = scalar("string", b"old.data-00000-of-0000*")
+case("Restore", OLD, ("op", "Restore", [PATTERN, scalar("string", b"x")], {"dt": "float32", "preferred_shard": -1}),
+     steps=[["old"], ["op:0"]])
+case("RestoreSlice", OLD, ("op", "RestoreSlice", [PATTERN, scalar("string", b"y"), scalar("string", b"4 3 1,1:0,2")],
+                           {"dt": "float32", "preferred_shard": -1}), steps=[["old"], ["op:0"]])
+case("RestoreV2", OLD, ("op", "RestoreV2", [PATTERN, s("x"), s("")], {"dtypes": ["float32"]}), steps=[["old"], ["op:0"]])
+case("MergeV2Checkpoints", SAVE, ("more", "SaveV2", [scalar("string", b"other"), s("z"), s(""), i32(1, 2)], {"dtypes": ["int32"]}),
+     ("merge", "MergeV2Checkpoints", [s("checkpoint", "other"), scalar("string", b"whole")],
+      {"delete_old_dirs": False, "allow_missing_files": False}),
+     ("op", "RestoreV2", [scalar("string", b"whole"), s("x", "z"), s("", "")], {"dtypes": ["float32", "int32"]}),
+     steps=[["save"], ["more"], ["merge"], ["op:0", "op:1"]])
+
+# ---- single nodes that no spec has -----------------------------------------------------------
+
+for k in (0, 2, 3):
+    CASES += one_node("TopK", f32([2, 3], [3, 1, 2, 9, 9, 8]), k=k, sorted=True)
+CASES += one_node("TopK", i32(4, 6, 5), k=1, sorted=False)
+CASES += one_node("PrintV2", scalar("string", b"text"), output_stream="stderr", end="\n")
+for scaled in (True, False):
+    CASES += one_node("BatchNormWithGlobalNormalization", f32([1, 2, 2, 3], list(range(12))), f32([3]), f32([3]), f32([3]), f32([3]),
+                      variance_epsilon=0.001, scale_after_normalization=scaled)
