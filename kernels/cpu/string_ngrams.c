@@ -75,11 +75,41 @@ static bool length_of(const struct ngrams *g, const struct rt_str *word, const s
     return !is_large;
 }
 
+/* An n-gram that is being written: its items follow each other with separators between them. */
+struct joined {
+    const struct ngrams *g;
+    char *p;
+    bool has_item;
+    int64_t *left; /* as rt_run_spend has it */
+};
+
 static char *put(char *to, struct rt_span s)
 {
     if (s.n)
         memcpy(to, s.p, s.n);
     return to + s.n;
+}
+
+static enum rt_status put_item(struct rt_run *r, struct joined *j, struct rt_span item)
+{
+    if (j->has_item)
+        j->p = put(j->p, j->g->separator);
+    j->has_item = true;
+    j->p = put(j->p, item);
+    return rt_run_spend(r, j->left, (int64_t)item.n + KN_STRING_WORK);
+}
+
+/* Pads and separators without bytes are no work, however many there are: the widths are numbers of
+ * the model's, and only what is written is in the limit of memory. */
+static enum rt_status put_pads(struct rt_run *r, struct joined *j, struct rt_span pad, int64_t n)
+{
+    enum rt_status st = RT_OK;
+
+    if (pad.n + j->g->separator.n == 0)
+        return RT_OK;
+    for (int64_t i = 0; i < n && !st; i++)
+        st = put_item(r, j, pad);
+    return st;
 }
 
 static enum rt_status join_one(struct rt_run *r, const struct ngrams *g, const struct rt_str *word,
@@ -90,28 +120,15 @@ static enum rt_status join_one(struct rt_run *r, const struct ngrams *g, const s
 
     if (!length_of(g, word, o, width, &n))
         return rt_fail_memory(r->err, r->node->name, SIZE_MAX);
-    char *p = rt_str_resize(out, rt_run_pool(r), n, r->err);
-    if (!p || rt_run_spend(r, left, o->n + KN_STRING_WORK))
+    struct joined j = {.g = g, .p = rt_str_resize(out, rt_run_pool(r), n, r->err), .left = left};
+    if (!j.p || rt_run_spend(r, left, o->n + KN_STRING_WORK))
         return r->err->code;
-    /* Pads and separators without bytes are no work, however many there are. */
-    const bool has_pads = g->left.n + g->right.n + g->separator.n > 0;
-    for (int64_t i = has_pads ? 0 : o->left; i < (has_pads ? width : o->left + o->n); i++) {
-        if (i)
-            p = put(p, g->separator);
-        if (i < o->left) {
-            p = put(p, g->left);
-        } else if (i < o->left + o->n) {
-            const struct rt_str *s = &word[o->first + i - o->left];
-            p = put(p, rt_span_of(rt_str_data(s), s->n));
-            if (rt_run_spend(r, left, (int64_t)s->n))
-                return r->err->code;
-        } else {
-            p = put(p, g->right);
-        }
-        if (rt_run_spend(r, left, KN_STRING_WORK))
-            return r->err->code;
+    enum rt_status st = put_pads(r, &j, g->left, o->left);
+    for (int64_t i = 0; i < o->n && !st; i++) {
+        const struct rt_str *s = &word[o->first + i];
+        st = put_item(r, &j, rt_span_of(rt_str_data(s), s->n));
     }
-    return RT_OK;
+    return st ? st : put_pads(r, &j, g->right, o->right);
 }
 
 static enum rt_status emit(struct rt_run *r, const struct ngrams *g, const struct rt_str *word,
@@ -178,6 +195,8 @@ static enum rt_status ngrams_run(struct rt_run *r)
         if (i + 1 == n_splits)
             break;
         const int64_t n = kn_int_at(s, i + 1) - kn_int_at(s, i), before = total;
+        if (rt_run_spend(r, &left, (int64_t)g.n_widths))
+            return r->err->code;
         for (size_t w = 0; w < g.n_widths; w++)
             if (__builtin_add_overflow(total, count_of(&g, n, g.width[w]), &total))
                 return rt_fail(r->err, RT_INVALID_ARGUMENT, "StringNGrams: too many");
@@ -189,6 +208,7 @@ static enum rt_status ngrams_run(struct rt_run *r)
     for (int64_t i = 0; i + 1 < n_splits && !st; i++) {
         const struct rt_str *word = rt_strs(&r->in[0]) + kn_int_at(s, i);
         const int64_t n = kn_int_at(s, i + 1) - kn_int_at(s, i), before = at;
+        st = rt_run_spend(r, &left, (int64_t)g.n_widths);
         for (size_t w = 0; w < g.n_widths && !st; w++)
             st = emit(r, &g, word, count_of(&g, n, g.width[w]), g.width[w], &at, &left);
         if (!st && at == before && short_width(&g, n))
