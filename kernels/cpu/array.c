@@ -120,6 +120,35 @@ int kn_ints(const struct rt_tensor *t, int64_t *v, int max)
     return (int)n;
 }
 
+enum rt_status kn_check_container(const struct rt_node *n, struct rt_error *err)
+{
+    const struct rt_span name = rt_attr_str(n, "container");
+
+    for (size_t i = 0; i < name.n; i++) {
+        const char c = (char)name.p[i];
+        const bool is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                             (c >= '0' && c <= '9') || c == '.' ||
+                             (i > 0 && (c == '-' || c == '/'));
+        if (!is_good)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "container contains invalid characters: %.*s",
+                           (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
+    }
+    return RT_OK;
+}
+
+enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_error *err)
+{
+    const struct rt_span policy = rt_attr(n, "bad_indices_policy")
+                                      ? rt_attr_str(n, "bad_indices_policy")
+                                      : (struct rt_span){0};
+
+    *skips = rt_span_is(policy, "IGNORE");
+    if (*skips || policy.n == 0 || rt_span_is(policy, "DEFAULT") || rt_span_is(policy, "ERROR"))
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT, "Unknown bad indices handling attribute: %.*s",
+                   (int)(policy.n < 200 ? policy.n : 200), (const char *)policy.p);
+}
+
 const char *kn_place_text(char *room, size_t n, const struct rt_tensor *t, int64_t i)
 {
     int64_t stride[RT_MAX_RANK];

@@ -43,6 +43,17 @@ bool kn_single(const struct rt_tensor *t, int64_t *v);
 bool kn_scalar_float(const struct rt_tensor *t, double *v);
 /* All elements of a tensor; their number, or -1 when there are more than max. */
 int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
+/* ---- attributes that several families have ---- */
+
+/* `container` of a node that makes a table or a TensorFlow 1 variable: letters, digits, '.', and,
+ * but for the first, '-' and '/'. TensorFlow does not look at that of a VarHandleOp. */
+enum rt_status kn_check_container(const struct rt_node *n, struct rt_error *err);
+/* bad_indices_policy of the node: *skips, an index outside leaves its element out. An unknown
+ * policy is refused, as TensorFlow does when it makes the kernel. */
+enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_error *err);
+
+/* ---- places ---- */
+
 /* Where element i of t is: "[1,0]"; nothing for a scalar. */
 const char *kn_place_text(char *room, size_t n, const struct rt_tensor *t, int64_t i);
 void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v); /* of an integer tensor */

@@ -243,13 +243,34 @@ static enum rt_status nd_infer(struct rt_infer *x)
     return RT_OK;
 }
 
+/* Refuses the i-th of the indices, which is outside. */
+static enum rt_status nd_out_of_range(struct rt_run *r, int64_t i, int depth)
+{
+    const struct rt_tensor *params = &r->in[0], *index = &r->in[1];
+    struct rt_tensor outer = *index;
+    char where[RT_MAX_RANK * 22] = "", what[RT_MAX_RANK * 22] = "";
+    size_t len = 0;
+
+    outer.rank--;
+    for (int k = 0; k < depth; k++)
+        len += (size_t)snprintf(what + len, sizeof what - len, "%s%lld", k ? ", " : "",
+                                (long long)kn_int_at(index, i * depth + k));
+    return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                   "indices%s = [%s] does not index into param shape %s, node name: %s",
+                   kn_place_text(where, sizeof where, &outer, i), what, KN_TEXT(params),
+                   r->node->name);
+}
+
 static enum rt_status nd_run(struct rt_run *r)
 {
     const struct rt_tensor *params = &r->in[0], *index = &r->in[1];
     const enum rt_dtype dt = kn_dtype(params);
     int64_t stride[RT_MAX_RANK], inner = 1;
-    enum rt_status st = kn_outputs(r, nd_infer);
+    bool skips_bad;
+    enum rt_status st = kn_bad_indices(r->node, &skips_bad, r->err);
 
+    if (!st)
+        st = kn_outputs(r, nd_infer);
     if (st)
         return st;
     const int depth = (int)index->dim[index->rank - 1];
@@ -266,32 +287,18 @@ static enum rt_status nd_run(struct rt_run *r)
         int64_t at = 0;
         if (rt_run_spend(r, &budget, 8 + inner))
             return r->err->code;
-        for (int k = 0; k < depth; k++) {
+        bool is_bad = false;
+        for (int k = 0; k < depth && !is_bad; k++) {
             const int64_t v = kn_int_at(index, i * depth + k);
-            if (v < 0 || v >= params->dim[k]) {
-                char where[RT_MAX_RANK * 22] = "", what[RT_MAX_RANK * 22] = "";
-                int64_t left = i;
-                size_t len = 0;
-                for (int m = 0; m < index->rank - 1; m++) {
-                    int64_t s = 1;
-                    for (int q = m + 1; q < index->rank - 1; q++)
-                        s *= index->dim[q];
-                    len += (size_t)snprintf(where + len, sizeof where - len, "%s%lld", m ? "," : "",
-                                            (long long)(left / s));
-                    left %= s;
-                }
-                len = 0;
-                for (int m = 0; m < depth; m++)
-                    len += (size_t)snprintf(what + len, sizeof what - len, "%s%lld", m ? ", " : "",
-                                            (long long)kn_int_at(index, i * depth + m));
-                const bool vec = index->rank > 1;
-                return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                               "indices%s%s%s = [%s] does not index into param shape %s, node "
-                               "name: %s",
-                               vec ? "[" : "", where, vec ? "]" : "", what, KN_TEXT(params),
-                               r->node->name);
-            }
-            at += v * stride[k];
+            is_bad = v < 0 || v >= params->dim[k];
+            at += is_bad ? 0 : v * stride[k];
+        }
+        if (is_bad && !skips_bad)
+            return nd_out_of_range(r, i, depth);
+        if (is_bad) { /* zeros; strings are empty already */
+            if (rt_dtype_is_plain(dt))
+                memset(o, 0, bytes);
+            continue;
         }
         if (rt_dtype_is_plain(dt))
             copy_small(o, kn_at(params, at), bytes);

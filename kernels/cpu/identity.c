@@ -87,10 +87,22 @@ static void rows_print(struct rt_rows *r)
     r->out_dep[0] = r->in_dep[0];
 }
 
-static enum rt_status nothing(struct rt_run *r)
+static enum rt_status print_v2_run(struct rt_run *r)
 {
-    (void)r;
-    return RT_OK;
+    const struct rt_span to = rt_attr_str(r->node, "output_stream");
+    static const char *const known[] = {"stdout", "stderr", "log(info)", "log(warning)",
+                                        "log(error)"};
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (rt_span_is(to, known[i]))
+            return RT_OK;
+    const bool is_file = to.n >= 7 && memcmp(to.p, "file://", 7) == 0;
+    if (is_file && to.n > 7)
+        return RT_OK;
+    return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                   "Unknown output stream: %.*s, Valid streams are: stdout stderr log(info) "
+                   "log(warning) log(error)",
+                   is_file ? 0 : (int)(to.n < 200 ? to.n : 200), (const char *)to.p);
 }
 
 const struct kn_entry kn_print = {
@@ -99,5 +111,5 @@ const struct kn_entry kn_print = {
 };
 const struct kn_entry kn_print_v2 = {
     .op = {.name = "PrintV2", .effect = RT_IO},
-    .kernels = KN_CPU("PrintV2", "print_v2", 0, NULL, nothing),
+    .kernels = KN_CPU("PrintV2", "print_v2", 0, NULL, print_v2_run),
 };

@@ -7,17 +7,17 @@ struct pads {
     struct rt_shape shape;
 };
 
-/* `big`: how the text begins; Pad and MirrorPad differ in one letter. */
+/* `big`: Pad; MirrorPad (false) has a comma and a small letter where Pad has none and a capital. */
 static enum rt_status pads_of(const struct rt_shape *in, const struct rt_tensor *t, bool big,
                               struct pads *p, struct rt_error *err)
 {
     if (t->rank != 2 || t->dim[1] != 2)
         return rt_fail(err, RT_INVALID_ARGUMENT, "paddings must be a matrix with 2 columns: %s",
                        KN_TEXT(t));
-    if (t->dim[0] != in->rank && !(in->rank == 0 && t->dim[0] == 1))
+    if (t->dim[0] != in->rank)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "The first dimension of paddings must be the rank of inputs%s %s",
-                       KN_TEXT(t), KN_TEXT(in));
+                       "The first dimension of paddings must be the rank of inputs%s%s %s",
+                       KN_TEXT(t), big ? "" : ",", KN_TEXT(in));
     p->shape.rank = in->rank;
     for (int i = 0; i < in->rank; i++) {
         p->before[i] = kn_int_at(t, 2 * i);

@@ -81,10 +81,9 @@ static enum rt_status scatter(struct rt_run *r, enum mode mode, const struct rt_
                               const struct rt_tensor *updates, struct rt_tensor *o)
 {
     const int depth = (int)(index->rank ? index->dim[index->rank - 1] : 1);
-    const bool ignore = rt_attr(r->node, "bad_indices_policy") &&
-                        rt_span_is(rt_attr_str(r->node, "bad_indices_policy"), "IGNORE");
     int64_t stride[RT_MAX_RANK], each = 1, n = 1, left = RT_WORK;
-    enum rt_status st = RT_OK;
+    bool skips_bad;
+    enum rt_status st = kn_bad_indices(r->node, &skips_bad, r->err);
 
     kn_strides(o->rank, o->dim, stride);
     for (int i = depth; i < o->rank; i++)
@@ -99,7 +98,7 @@ static enum rt_status scatter(struct rt_run *r, enum mode mode, const struct rt_
             bad = bad || v < 0 || v >= o->dim[k];
             at += bad ? 0 : v * stride[k];
         }
-        if (bad && ignore)
+        if (bad && skips_bad)
             continue;
         if (bad) {
             struct rt_tensor outer = *index;

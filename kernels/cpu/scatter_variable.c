@@ -286,11 +286,13 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
 {
     const struct job *j = arg;
     const struct rt_tensor *index = &j->r->in[1], *updates = &j->r->in[2];
-    const bool skip_bad = rt_span_is(rt_attr_str(j->r->node, "bad_indices_policy"), "IGNORE");
     int64_t stride[RT_MAX_RANK];
     struct nd x = {0};
-    enum rt_status st = check_type(value, updates, err);
+    bool skips_bad;
+    enum rt_status st = kn_bad_indices(j->r->node, &skips_bad, err);
 
+    if (!st)
+        st = check_type(value, updates, err);
     if (!st)
         st = nd_check(value, index, updates, &x, err);
     if (st)
@@ -304,7 +306,7 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
             good = good && v >= 0 && v < value->dim[k];
             to += good ? v * stride[k] : 0;
         }
-        if (!good && skip_bad)
+        if (!good && skips_bad)
             continue;
         if (!good) {
             char room[RT_MAX_RANK * 22], what[RT_MAX_RANK * 22] = "";

@@ -184,7 +184,7 @@ static enum rt_status ngrams_run(struct rt_run *r)
         if (g.width[w] < 1)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "ngram_widths must contain positive values");
-    if (!rt_out(r, 1, 1, &n_splits))
+    if (!rt_out(r, 1, s->rank, s->dim))
         return r->err->code;
     if (n_splits == 0) { /* no rows at all: TensorFlow gives an empty string for each word */
         const int64_t n = rt_tensor_count(&r->in[0]);

@@ -146,7 +146,8 @@ void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_e
         rt_bytes_adds(out, "...");
 }
 
-/* What one summary is made with: a tensor without elements may have any number of brackets. */
+/* What one summary is made with. `edge`: how many items of a dimension are shown at either end of
+ * it; all of them when it is negative. */
 struct summary {
     struct rt_run *r;
     struct rt_bytes *out;
@@ -171,11 +172,11 @@ static enum rt_status edges(struct summary *s, int dim, int64_t per_item, int64_
     for (int64_t i = 0; i < n; i++) {
         if (edge >= 0 && i == edge && n - edge > edge) {
             if (dim == t->rank - 1) {
-                rt_bytes_adds(out, edge > 0 ? " ..." : "...");
+                rt_bytes_adds(out, " ...");
             } else {
-                for (int k = dim; edge > 0 && k < t->rank - 1; k++)
+                for (int k = dim; k < t->rank - 1; k++)
                     rt_bytes_addc(out, '\n');
-                for (int k = 0; edge > 0 && k <= dim; k++)
+                for (int k = 0; k <= dim; k++)
                     rt_bytes_addc(out, ' ');
                 rt_bytes_adds(out, "...");
             }
@@ -204,6 +205,13 @@ static enum rt_status edges(struct summary *s, int dim, int64_t per_item, int64_
 enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const struct rt_tensor *t,
                                int64_t edge)
 {
-    struct summary s = {.r = r, .out = out, .t = t, .edge = edge, .left = RT_WORK};
-    return edges(&s, 0, rt_tensor_count(t), 0);
+    const int64_t n = rt_tensor_count(t);
+    /* Of a tensor without elements, TensorFlow shows none of the items: not their brackets either.
+     */
+    struct summary s = {.r = r, .out = out, .t = t, .edge = n ? edge : 0, .left = RT_WORK};
+
+    if (t->rank > 0 || edge != 0)
+        return edges(&s, 0, n, 0);
+    rt_bytes_adds(out, "...");
+    return out->failed ? kn_text_failed(out) : RT_OK;
 }

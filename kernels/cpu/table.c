@@ -59,11 +59,11 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
     if (rt_attr(n, "value_shape"))
         t->value_shape = *rt_attr_shape(n, "value_shape");
     t->n_value = t->value_shape.rank < 0 ? -1 : kn_shape_total(&t->value_shape);
-    enum rt_status st = RT_OK;
-    if (t->n_value < 0 || t->value_shape.rank == RT_MAX_RANK)
+    enum rt_status st = kn_check_container(n, err);
+    if (!st && (t->n_value < 0 || t->value_shape.rank == RT_MAX_RANK))
         st = rt_fail(err, RT_INVALID_ARGUMENT, "%s: value_shape must be fully defined", n->name);
-    else if (t->key_type == RT_RESOURCE || t->key_type == RT_VARIANT ||
-             t->value_type == RT_RESOURCE || t->value_type == RT_VARIANT)
+    if (!st && (t->key_type == RT_RESOURCE || t->key_type == RT_VARIANT ||
+                t->value_type == RT_RESOURCE || t->value_type == RT_VARIANT))
         st = rt_fail(err, RT_UNIMPLEMENTED, "%s: no table from %s to %s", n->name,
                      rt_dtype_name(t->key_type), rt_dtype_name(t->value_type));
     if (st)

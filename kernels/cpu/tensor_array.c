@@ -568,7 +568,8 @@ struct stack {
     struct rt_object o;
     struct rt_mutex mu;
     int64_t max;
-    const char *name; /* the node's, which outlives the run */
+    const char *name;    /* the node's, which outlives the run */
+    enum rt_dtype dtype; /* of what may be pushed */
     /* guarded by mu */
     bool closed;
     int64_t n, room;
@@ -602,6 +603,7 @@ static enum rt_status stack_make(struct rt_run *r)
     rt_mutex_init(&s->mu);
     s->name = r->node->name;
     s->max = max;
+    s->dtype = rt_attr_dtype(r->node, "elem_type");
     return rt_out_object(r, 0, &s->o);
 }
 
@@ -635,6 +637,9 @@ static enum rt_status stack_push(struct rt_run *r)
 
     if (!s)
         return r->err->code;
+    if (kn_dtype(&r->in[1]) != s->dtype)
+        return stack_end(s, rt_fail(r->err, RT_INVALID_ARGUMENT, "Must have type %d but got %d",
+                                    (int)s->dtype, (int)kn_dtype(&r->in[1])));
     if (s->max >= 0 && s->n >= s->max)
         return stack_end(s, rt_fail(r->err, RT_INVALID_ARGUMENT,
                                     "Stack[%s] overflowed its max_size (%lld)", s->name,

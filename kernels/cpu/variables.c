@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
@@ -34,15 +35,23 @@ static enum rt_status make_slot(const struct rt_node *n, const struct rt_tensor 
     return make_variable(n, "dtype", out, err);
 }
 
+static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_tensor *in,
+                                    struct rt_object **out, struct rt_error *err)
+{
+    const enum rt_status st = kn_check_container(n, err);
+
+    return st ? st : make_slot(n, in, out, err);
+}
+
 /* A VarHandleOp and a VariableV2 of one name are two things, as in TensorFlow. */
 const struct kn_entry kn_var_handle_op = {
     .op = {.name = "VarHandleOp", .slot_kind = "resource variable", .make = make_slot},
 };
 const struct kn_entry kn_variable_v2 = {
-    .op = {.name = "VariableV2", .slot_kind = "ref variable", .make = make_slot},
+    .op = {.name = "VariableV2", .slot_kind = "ref variable", .make = make_ref_slot},
 };
 const struct kn_entry kn_variable = {
-    .op = {.name = "Variable", .slot_kind = "ref variable", .make = make_slot},
+    .op = {.name = "Variable", .slot_kind = "ref variable", .make = make_ref_slot},
 };
 
 static enum rt_status need_variable(struct rt_run *r, struct rt_variable **v)
