@@ -925,7 +925,7 @@ static enum rt_status concat_run(struct rt_run *r)
             if ((st = kn_partial_merge(&rest, &is, r->err)))
                 return st;
             n = t->dim[0];
-            if (first >= 0 && n != first)
+            if (r->n_in > 1 && first >= 0 && n != first)
                 return rt_fail(r->err, RT_INVALID_ARGUMENT,
                                "First entry of element_shape input does not match the first dim "
                                "of list element at index: %lld Expected: %lld Actual: %lld",

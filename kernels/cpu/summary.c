@@ -54,7 +54,7 @@ static void escaped(struct rt_bytes *out, const struct rt_str *s)
             rt_bytes_addc(out, (char)c);
             break;
         default:
-            if (c < 0x20 || c >= 0x7f)
+            if (c < 0x20 || c == 0x7f) /* what may be UTF-8 stays as it is */
                 rt_bytes_addf(out, "\\%03o", c);
             else
                 rt_bytes_addc(out, (char)c);

@@ -43,13 +43,13 @@ static enum rt_status axis_of(struct rt_run *r, int *axis)
     const struct rt_tensor *t = &r->in[0], *a = r->n_in > 1 ? &r->in[1] : NULL;
 
     *axis = 0;
+    if (a && a->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "axis expects a 1D vector.");
     if (!a || rt_tensor_count(a) == 0) {
         if (t->rank != 1)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "unique expects a 1D vector.");
         return RT_OK;
     }
-    if (a->rank != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "axis expects a 1D vector.");
     if (rt_tensor_count(a) != 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "axis does not support input tensors larger than 1 elements");

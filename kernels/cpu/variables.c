@@ -38,9 +38,25 @@ static enum rt_status make_slot(const struct rt_node *n, const struct rt_tensor 
 static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_tensor *in,
                                     struct rt_object **out, struct rt_error *err)
 {
-    const enum rt_status st = kn_check_container(n, err);
+    const struct rt_shape *s = rt_attr_shape(n, "shape");
+    enum rt_status st = kn_check_container(n, err);
 
-    return st ? st : make_slot(n, in, out, err);
+    if (!st)
+        st = make_slot(n, in, out, err);
+    if (st || !kn_shape_known(s) || kn_shape_total(s) != 0)
+        return st;
+    /* In TensorFlow, a variable that has no elements needs no first value. */
+    struct rt_tensor t;
+    st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
+    if (!st) {
+        st = rt_variable_assign((struct rt_variable *)*out, &t, err);
+        rt_tensor_clear(&t);
+    }
+    if (st) {
+        rt_object_unref(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 /* A VarHandleOp and a VariableV2 of one name are two things, as in TensorFlow. */

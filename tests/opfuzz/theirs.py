@@ -107,7 +107,8 @@ def main():
                 n.attrs["shape"] = ["shape", None]
             else:
                 case.nodes.append(Node(n.name + "_hidden", "Const", n.inputs, n.attrs))
-                n.op, n.inputs, n.attrs = "PlaceholderWithDefault", [n.name + "_hidden"], {"dtype": n.attrs["dtype"], "shape": ["shape", None]}
+                n.op, n.inputs = "PlaceholderWithDefault", [n.name + "_hidden"]
+                n.attrs = {"dtype": n.attrs.get("dtype", ["type", 0]), "shape": ["shape", None]}
         return case
 
     def imported(case):
