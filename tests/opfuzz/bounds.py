@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Every op's work is bounded by what there is, and ends soon after its deadline.
 
-    bounds.py [BUILD] [--kind empty|large|both] [--only 'Op|Op'] [--seconds N] [--seed N]
+    bounds.py [BUILD] [--kind empty|large|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
 
 Two kinds of cases are made of the seeds, each run node by node in op_runner:
 
   empty  tensors without elements whose other dimensions are enormous, integers (values and attributes) that are enormous: the
          answer, or the refusal, comes at once. A run that needs its deadline for it has walked what is not there.
-  large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes in the run, the run ends soon after.
+  large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes in the run, the run ends soon after,
+         measured in processor time, which a busy machine does not add to.
 
 Cases without an answer ten times as late as allowed are failures as well. Prints each failure; the last line is
 "N passed, M failed", and the exit status is 1 when something failed.
@@ -15,6 +16,7 @@ Cases without an answer ten times as late as allowed are failures as well. Print
 
 import argparse
 import collections
+import fcntl
 import pathlib
 import random
 import re
@@ -26,13 +28,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import ours  # noqa: E402
-from case import STRING, Tensor, load, Node, NUMBERS, pack_one  # noqa: E402
+from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
-ours.TIMES_OUT_S = 5
+ours.TIMES_OUT_S = 30  # of a busy machine's time, tens of megabytes into the child included
 DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # nothing without elements takes so long
-LARGE_DEADLINE_MS = 150
-LATE_S = 1.0  # after which a run has not looked at its deadline; a busy machine takes some of it
+LARGE_DEADLINE_MS = 30
+LARGE_MB = 64  # of each repeated input
+LATE_MS = 100  # of processor time: a run that uses more after its deadline has not looked at it
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
 
@@ -114,27 +117,39 @@ def huge_cases(case):
                         yield out
 
 
+class Repeated(Tensor):
+    """A tensor `times` times along one of its dimensions; its bytes are made when they are sent."""
+
+    def __init__(self, t, axis, times):
+        axis %= len(t.shape)
+        super().__init__(t.dtype, t.shape[:axis] + (t.shape[axis] * times,) + t.shape[axis + 1:], b"")
+        self.of, self.axis, self.times = t, axis, times
+
+    def __str__(self):
+        return f"{self.of} repeated {self.times} times along dimension {self.axis}"
+
+    def raw(self):
+        rows = count(self.of.shape[:self.axis])
+        elements = [struct.pack("<q", len(e)) + e for e in self.of.data] if self.dtype == STRING else self.of.data
+        n = len(elements) // rows
+        parts = [elements[i * n:(i + 1) * n] for i in range(rows)]
+        head = struct.pack(f"<ii{len(self.shape)}q", self.dtype, len(self.shape), *self.shape)
+        return head + b"".join((b"".join(p) if self.dtype == STRING else p) * self.times for p in parts)
+
+
+def repeated(t, axis, megabytes):
+    n = count(t.shape)
+    size = 24 * n + sum(map(len, t.data)) if t.dtype == STRING else len(t.data)  # 24: of a short string in memory
+    return Repeated(t, axis, max(2, (megabytes << 20) // size))
+
+
 def large_cases(case, megabytes):
-    """Inputs repeated along one dimension by a Tile in front of the op: all alike, or one of them."""
+    """Inputs repeated along their first or last dimension: all alike, or one of them."""
     fed = [(name, t) for name, t in case.feeds.items() if t.shape and t.data]
     for axis in (0, -1):
         for group in [fed] + ([[f] for f in fed] if len(fed) > 1 else []):
             out = case.copy()
-            for name, t in group:
-                n = 1
-                for d in t.shape:
-                    n *= d
-                times = max(2, (megabytes << 20) // max(1, n * (24 if t.dtype == STRING else max(1, len(t.data) // max(1, n)))))
-                multiples = [1] * len(t.shape)
-                multiples[axis] = times
-                k = f"bounds_{name}"
-                out.nodes.append(Node(k + "_n", "Const", [], {
-                    "dtype": ["type", NUMBERS["int64"]],
-                    "value": ["tensor", Tensor(NUMBERS["int64"], (len(t.shape),), struct.pack(f"<{len(t.shape)}q", *multiples))]}))
-                out.nodes.append(Node(k, "Tile", [name, k + "_n"], {"T": ["type", t.dtype], "Tmultiples": ["type", NUMBERS["int64"]]}))
-                for node in out.nodes:
-                    if not node.name.startswith("bounds_"):
-                        node.inputs = [k if i.split(":")[0] == name and not i.startswith("^") else i for i in node.inputs]
+            out.feeds.update((name, repeated(t, axis, megabytes)) for name, t in group)
             if group:
                 yield out
 
@@ -146,25 +161,37 @@ class Child(ours.Child):
         super().__init__(path, "node by node")
         self.arguments = ["no_autotune", "no_specialise", f"deadline_ms={deadline_ms}", f"memory_mb={memory_mb}"]
 
+    def start(self):
+        super().start()
+        fcntl.fcntl(self.process.stdin.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
+
+    def late_ms(self):
+        """Processor time that the last run used after its deadline."""
+        if self.process is None:
+            return 0
+        self.send(b"D")
+        self.read(4)
+        return int(self.text()) / 1000
+
 
 class Runner:
     def __init__(self, path, deadline_ms, memory_mb):
         self.child = Child(path, deadline_ms, memory_mb)
-        self.deadline_ms = deadline_ms
+        self.late_ms = 0  # of the last case
 
     def failure(self, case, is_empty):
         """A sentence, or None."""
-        before = time.monotonic()
+        self.late_ms = 0
         try:
             results = self.child.run(case)
+            self.late_ms = self.child.late_ms()
         except ours.Died as e:
             return f"{e}"
-        took = time.monotonic() - before
         last = results[-1] if results else None
         if is_empty and isinstance(last, ours.Refusal) and last.code == DEADLINE_EXCEEDED:
             return "walks what is not there until the deadline"
-        if isinstance(last, ours.Refusal) and last.code == DEADLINE_EXCEEDED and took > self.deadline_ms / 1000 + LATE_S:
-            return f"ended {took - self.deadline_ms / 1000:.1f} s after its deadline"
+        if not is_empty and self.late_ms > LATE_MS:
+            return f"ended {self.late_ms:.0f} ms after its deadline"
         return None
 
 
@@ -193,40 +220,46 @@ def main():
     parser.add_argument("--seconds", type=float, default=0, help="0: all cases")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=("empty", "large", "both"), default="empty")
+    parser.add_argument("--megabytes", type=int, default=LARGE_MB, help="of each repeated input")
+    parser.add_argument("--part", default="1/1", help="K/N: the Kth of N parts of the ops")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     path = f"{args.build}/op_runner" if pathlib.Path(f"{args.build}/op_runner").exists() else f"{args.build}/tests/op_runner"
     rng = random.Random(args.seed)
     cases = []
-    for op, seeds in ops_of(args.only).items():
+    part, parts = map(int, args.part.split("/"))
+    for op, seeds in list(ops_of(args.only).items())[part - 1::parts]:
         if args.kind != "large":
             small = seeds[:3]
             cases += [(op, True, c) for s in small for c in list(empty_cases(s)) + list(huge_cases(s))]
         if args.kind != "empty":
-            cases += [(op, False, c) for s in seeds[:2] for c in large_cases(s, 24)]
+            cases += [(op, False, c) for s in seeds[:2] for c in large_cases(s, args.megabytes)]
     if args.seconds:
         rng.shuffle(cases)
     else:
         cases.sort(key=lambda c: not c[1])
     ends = time.monotonic() + args.seconds if args.seconds else None
-    empty, large = Runner(path, EMPTY_DEADLINE_MS, 16), Runner(path, LARGE_DEADLINE_MS, 1500)
-    count, failed = collections.Counter(), collections.Counter()
+    empty, large = Runner(path, EMPTY_DEADLINE_MS, 16), Runner(path, LARGE_DEADLINE_MS, 3000)
+    done, failed, latest = collections.Counter(), collections.Counter(), collections.Counter()
     for op, is_empty, case in cases:
         if ends and time.monotonic() > ends:
             break
-        count[is_empty] += 1
+        done[is_empty] += 1
         if args.verbose:
             print(op, is_empty, str(case)[:400], flush=True)
         why = check(empty if is_empty else large, case, is_empty)
+        if not is_empty:
+            latest[op] = max(latest[op], large.late_ms)
         if why and failed[op] < 3:
             print(f"FAILED {op}: {why}\n{case}", flush=True)
         failed[op] += bool(why)
     empty.child.stop()
     large.child.stop()
     bad = sum(failed.values())
-    print(f"{count[True]} cases without elements or with enormous numbers, {count[False]} large ones, {bad} failed"
+    print("latest: " + ", ".join(f"{op} {ms:.0f} ms" for op, ms in latest.most_common(20)))
+    print(f"{done[True]} cases without elements or with enormous numbers, {done[False]} large ones, {bad} failed"
           + (": " + " ".join(f"{op}({n})" for op, n in failed.items() if n) if bad else ""))
-    print(f"{sum(count.values()) - bad} passed, {bad} failed")
+    print(f"{sum(done.values()) - bad} passed, {bad} failed")
     return 1 if bad else 0
 
 
