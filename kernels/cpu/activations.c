@@ -79,11 +79,17 @@ static enum rt_status leaky_relu_prepare(struct rt_prep *p, void **state)
 static enum rt_status leaky_relu_run(struct rt_run *r)
 {
     const float alpha = *(const float *)r->state;
+    int64_t left = RT_WORK;
     const int64_t n = rt_tensor_count(&r->in[0]);
     switch (r->in[0].dtype) {
 #define X(dt, T, NAME)                                                                             \
     case dt:                                                                                       \
-        NAME##_##dt(r->out[0].data, r->in[0].data, n, alpha);                                      \
+        for (int64_t i = 0; i < n; i += KN_CHUNK) {                                                \
+            const int64_t some = n - i < KN_CHUNK ? n - i : KN_CHUNK;                              \
+            NAME##_##dt((T *)r->out[0].data + i, (const T *)r->in[0].data + i, some, alpha);       \
+            if (rt_run_spend(r, &left, 4 * some))                                                  \
+                return r->err->code;                                                               \
+        }                                                                                          \
         break;
         KN_FOR_FLOATS(X, leaky_relu)
 #undef X

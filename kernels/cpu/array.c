@@ -459,7 +459,7 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, &left, n);
+            st = spend(r, &left, n + 8); /* 8: of a row, however short */
         }
     while (!st && step(w, last, at, &d, &s));
     return st;
@@ -530,6 +530,36 @@ enum rt_status kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, vo
                              const void *src, struct rt_error *err)
 {
     return walk_all(dtype, walk, dst, src, NULL, err);
+}
+
+enum { PIECE = 32 << 20, STRING_PIECE = 1 << 14 }; /* bytes; strings, which are shared */
+
+enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
+                              int64_t n)
+{
+    const int64_t size = (int64_t)rt_dtype_size(dtype);
+    const int64_t most = rt_dtype_is_plain(dtype) ? PIECE / size : STRING_PIECE;
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i += most) {
+        st = kn_copy(dtype, (char *)dst + i * size, (const char *)src + i * size,
+                     n - i < most ? n - i : most, r->err);
+        if (!st && n - i > most)
+            st = rt_run_check(r);
+    }
+    return st;
+}
+
+enum rt_status kn_zero_pieces(struct rt_run *r, void *dst, size_t bytes)
+{
+    enum rt_status st = RT_OK;
+
+    for (size_t i = 0; i < bytes && !st; i += PIECE) {
+        memset((char *)dst + i, 0, bytes - i < PIECE ? bytes - i : PIECE);
+        if (bytes - i > PIECE)
+            st = rt_run_check(r);
+    }
+    return st;
 }
 
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,

@@ -102,6 +102,20 @@ static inline enum rt_status kn_copy(enum rt_dtype dtype, void *dst, const void 
     }
     return rt_copy_elements(dtype, dst, src, n, err);
 }
+/*
+ * The same, and clearing, for what may be large: in pieces of some ten milliseconds, after each of
+ * which the run is asked whether it should end.
+ */
+enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
+                              int64_t n);
+enum rt_status kn_zero_pieces(struct rt_run *r, void *dst, size_t bytes);
+static inline enum rt_status kn_copy_run(struct rt_run *r, enum rt_dtype dtype, void *dst,
+                                         const void *src, int64_t n)
+{
+    enum { FEW = 4096 };
+
+    return n <= FEW ? kn_copy(dtype, dst, src, n, r->err) : kn_copy_pieces(r, dtype, dst, src, n);
+}
 /* n times the element at src. */
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                          struct rt_run *r);

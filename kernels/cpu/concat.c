@@ -226,6 +226,8 @@ static enum rt_status offset_run(struct rt_run *r)
                                sizes_text(b, sizeof b, s0));
             }
             kn_put_int(&r->out[k], i, i == axis ? at : 0);
+            if (rt_run_tick(r, i))
+                return r->err->code;
         }
         at += kn_int_at(s, axis);
     }

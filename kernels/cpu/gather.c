@@ -166,7 +166,7 @@ static enum rt_status gather_run(struct rt_run *r)
                 const int64_t v = kn_int_at(index, b * p.n_index + i);
                 if (rt_run_spend(r, &left, work))
                     return r->err->code;
-                if ((st = kn_copy(dt, o, src + (size_t)v * bytes, p.inner, r->err)))
+                if ((st = kn_copy_run(r, dt, o, src + (size_t)v * bytes, p.inner)))
                     return st;
             }
         }
@@ -302,7 +302,7 @@ static enum rt_status nd_run(struct rt_run *r)
         }
         if (rt_dtype_is_plain(dt))
             copy_small(o, kn_at(params, at), bytes);
-        else if ((st = kn_copy(dt, o, kn_at(params, at), inner, r->err)))
+        else if ((st = kn_copy_run(r, dt, o, kn_at(params, at), inner)))
             return st;
     }
     return RT_OK;

@@ -136,7 +136,7 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
         }
         for (int64_t i = 0; i < n_index; i++) {
             const int64_t v = kn_int_at(index, b * n_index + i);
-            st = kn_copy(dt, to + (size_t)i * bytes, from + (size_t)v * bytes, inner, r->err);
+            st = kn_copy_run(r, dt, to + (size_t)i * bytes, from + (size_t)v * bytes, inner);
             if (!st)
                 st = rt_run_spend(r, &left, 8 * inner);
             if (st)
@@ -260,7 +260,7 @@ static enum rt_status nd_gather(struct rt_run *r, const struct rt_tensor *params
             }
             from += v * stride[k];
         }
-        if (bytes && (st = kn_copy(dt, out, kn_at(params, from), inner, r->err)))
+        if (bytes && (st = kn_copy_run(r, dt, out, kn_at(params, from), inner)))
             return st;
     }
     return RT_OK;

@@ -186,6 +186,28 @@ void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
     }
 }
 
+enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
+                                int64_t stride, float *dst, int64_t rows, int64_t cols)
+{
+    enum { PIECE = 1 << 22 }; /* elements: some milliseconds */
+    const size_t size = rt_dtype_size(from);
+    int64_t left = RT_WORK;
+
+    if (stride == cols) { /* one row */
+        cols *= rows;
+        rows = rows > 0;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j += PIECE) {
+            const int64_t n = cols - j < PIECE ? cols - j : PIECE;
+            kn_to_float(from, (const char *)src + (size_t)(i * stride + j) * size,
+                        dst + i * cols + j, n);
+            if (r && rt_run_spend(r, &left, n + 8))
+                return r->err->code;
+        }
+    return RT_OK;
+}
+
 void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n)
 {
     if (to == RT_F16)
@@ -337,16 +359,19 @@ static enum rt_status run_half(const struct kn_gemm *g, const void *a, const voi
     f.lda = cols_a;
     f.ldb = cols_b;
     f.ldc = g->n;
-    for (int64_t i = 0; i < rows_a; i++)
-        kn_to_float(g->dtype, (const uint16_t *)a + i * g->lda, fa + i * cols_a, cols_a);
-    for (int64_t i = 0; i < rows_b; i++)
-        kn_to_float(g->dtype, (const uint16_t *)b + i * g->ldb, fb + i * cols_b, cols_b);
-    if (r)
+    st = kn_to_float_rows(r, g->dtype, a, g->lda, fa, rows_a, cols_a);
+    if (!st)
+        st = kn_to_float_rows(r, g->dtype, b, g->ldb, fb, rows_b, cols_b);
+    if (r && !st)
         st = kn_gemm_blocks(&f, false, fa, fb, fc, NULL, r);
-    else
+    else if (!st)
         kn_gemm_run(&f, fa, fb, fc, NULL);
-    for (int64_t i = 0; i < g->m && !st; i++)
+    int64_t left = RT_WORK;
+    for (int64_t i = 0; i < g->m && !st; i++) {
         kn_from_float(g->dtype, fc + i * g->n, (uint16_t *)c + i * g->ldc, g->n);
+        if (r)
+            st = rt_run_spend(r, &left, g->n + 8);
+    }
     return st;
 }
 

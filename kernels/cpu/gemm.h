@@ -42,6 +42,10 @@ void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *
 
 /* Any real type as floats. */
 void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n);
+/* The same for a matrix, `stride` elements between its rows; asks between pieces whether r should
+ * end. r may be NULL: it is not asked. */
+enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
+                                int64_t stride, float *dst, int64_t rows, int64_t cols);
 /* Floats as RT_F16, RT_BF16 or RT_F32. */
 void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n);
 

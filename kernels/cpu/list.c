@@ -41,9 +41,11 @@ bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, void *items, int
     if (!more)
         return false;
     char *p = atomic_load(&more->data);
-    if (*room)
-        memcpy(p, *at, (size_t)*room * each);
-    memset(p + (size_t)*room * each, 0, (size_t)(wanted - *room) * each);
+    const size_t old = (size_t)*room * each, all = (size_t)wanted * each;
+    if (kn_copy_run(r, RT_U8, p, *at, (int64_t)old) || kn_zero_pieces(r, p + old, all - old)) {
+        rt_buffer_unref(more);
+        return false;
+    }
     rt_buffer_unref(*memory);
     *memory = more;
     *at = p;
@@ -204,6 +206,20 @@ static struct kn_list *typed_list(struct rt_run *r)
     return l && !check_type(r, l, rt_attr_dtype(r->node, "element_dtype")) ? l : NULL;
 }
 
+/* Items of `to` from `at` on, never written so far, become the first n of `from`. */
+static enum rt_status copy_items(struct rt_run *r, struct kn_list *to, int64_t at,
+                                 const struct kn_list *from, int64_t n)
+{
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i++) {
+        if (from->item[i].dtype)
+            rt_tensor_ref(&to->item[at + i], &from->item[i]);
+        st = rt_run_tick(r, i);
+    }
+    return st;
+}
+
 /* The list of input 0 to change: the one there when nobody else holds it, or a copy. `own` is what
  * holds it; write_done hands it on. NULL: r->err. */
 static struct kn_list *write_begin(struct rt_run *r, struct rt_tensor *own)
@@ -219,10 +235,7 @@ static struct kn_list *write_begin(struct rt_run *r, struct rt_tensor *own)
     if (!c)
         return NULL;
     c->max = l->max;
-    for (int64_t i = 0; i < l->n; i++)
-        if (l->item[i].dtype)
-            rt_tensor_ref(&c->item[i], &l->item[i]);
-    if (rt_tensor_object(own, RT_VARIANT, &c->o, r->err)) {
+    if (copy_items(r, c, 0, l, l->n) || rt_tensor_object(own, RT_VARIANT, &c->o, r->err)) {
         rt_object_unref(&c->o);
         return NULL;
     }
@@ -254,11 +267,14 @@ static enum rt_status items_shape(struct rt_run *r, const struct kn_list *l, str
 
     if (kn_shape_known(s))
         return RT_OK;
-    for (int64_t i = 0; i < l->n && !st; i++)
+    for (int64_t i = 0; i < l->n && !st; i++) {
         if (l->item[i].dtype) {
             kn_shape_get(&l->item[i], &is);
             st = kn_partial_merge(s, &is, r->err);
         }
+        if (!st)
+            st = rt_run_tick(r, i);
+    }
     return st;
 }
 
@@ -277,7 +293,7 @@ static enum rt_status zeros(struct rt_run *r, int k, const struct rt_shape *s)
     if (!kn_out(r, k, s->rank, s->dim))
         return r->err->code;
     if (rt_dtype_is_plain(kn_dtype(&r->out[k])) && r->out[k].data)
-        memset(r->out[k].data, 0, rt_tensor_bytes(&r->out[k]));
+        return kn_zero_pieces(r, r->out[k].data, rt_tensor_bytes(&r->out[k]));
     return RT_OK;
 }
 
@@ -290,9 +306,9 @@ static enum rt_status put_item(struct rt_run *r, int k, int64_t at, const struct
     if (n == 0)
         return RT_OK;
     if (item->dtype)
-        return kn_copy(kn_dtype(o), kn_at_mut(o, at), item->data, n, r->err);
+        return kn_copy_run(r, kn_dtype(o), kn_at_mut(o, at), item->data, n);
     if (rt_dtype_is_plain(kn_dtype(o)))
-        memset(kn_at_mut(o, at), 0, (size_t)n * rt_dtype_size(kn_dtype(o)));
+        return kn_zero_pieces(r, kn_at_mut(o, at), (size_t)n * rt_dtype_size(kn_dtype(o)));
     return RT_OK;
 }
 
@@ -428,6 +444,8 @@ static enum rt_status split_run(struct rt_run *r)
             st = kn_keep(r, &l->item[i], &rows);
             at += n;
         }
+        if (!st)
+            st = rt_run_tick(r, i);
     }
     if (!st && at != t->dim[0])
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -595,6 +613,8 @@ static enum rt_status scatter(struct rt_run *r, struct kn_list *l, const struct 
                            "%lld",
                            (long long)at, (long long)l->n);
         top = at > top ? at : top;
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
     if (top >= l->n && !list_resize(r, l, top + 1))
         return r->err->code;
@@ -602,7 +622,8 @@ static enum rt_status scatter(struct rt_run *r, struct kn_list *l, const struct 
         const struct rt_tensor row = kn_row(t, i);
         struct rt_tensor *to = &l->item[kn_int_at(index, i)];
         rt_tensor_clear(to);
-        st = kn_keep(r, to, &row);
+        if (!(st = kn_keep(r, to, &row)))
+            st = rt_run_tick(r, i);
     }
     return st;
 }
@@ -668,10 +689,7 @@ static enum rt_status concat_lists_run(struct rt_run *r)
     const int64_t n = l->n, more = b->n; /* they may be the same list */
     if (!list_resize(r, l, n + more))
         return write_done(r, 0, &own, r->err->code);
-    for (int64_t i = 0; i < more; i++)
-        if (b->item[i].dtype)
-            rt_tensor_ref(&l->item[n + i], &b->item[i]);
-    return write_done(r, 0, &own, RT_OK);
+    return write_done(r, 0, &own, copy_items(r, l, n, b, more));
 }
 
 LIST_OP(tensor_list_concat_lists, "TensorListConcatLists", kn_infer_scalars, concat_lists_run)
@@ -754,17 +772,19 @@ static enum rt_status stack_out(struct rt_run *r, const struct rt_shape *s, int6
 }
 
 /* The whole list lies in one piece already (it was cut from one tensor, in order)? */
-static bool is_one_piece(const struct kn_list *l, int64_t n_each)
+static enum rt_status is_one_piece(struct rt_run *r, const struct kn_list *l, int64_t n_each,
+                                   bool *yes)
 {
     const size_t step = (size_t)n_each * rt_dtype_size(l->elem);
+    enum rt_status st = RT_OK;
 
-    if (l->n < 1 || step == 0)
-        return false;
-    for (int64_t i = 0; i < l->n; i++)
-        if (!l->item[i].buf || l->item[i].buf != l->item[0].buf ||
-            (char *)l->item[i].data != (char *)l->item[0].data + (size_t)i * step)
-            return false;
-    return true;
+    *yes = l->n > 0 && step > 0;
+    for (int64_t i = 0; i < l->n && *yes && !st; i++) {
+        *yes = l->item[i].buf && l->item[i].buf == l->item[0].buf &&
+               (char *)l->item[i].data == (char *)l->item[0].data + (size_t)i * step;
+        st = rt_run_tick(r, i);
+    }
+    return st;
 }
 
 static enum rt_status stack_run(struct rt_run *r)
@@ -791,6 +811,8 @@ static enum rt_status stack_run(struct rt_run *r)
                                    "and has a non-fully-defined element_shape: %s",
                        KN_PARTIAL(&s));
     for (int64_t i = 0; i < l->n; i++) {
+        if ((st = rt_run_tick(r, i)))
+            return st;
         if (!l->item[i].dtype)
             continue;
         kn_shape_get(&l->item[i], &is);
@@ -798,7 +820,10 @@ static enum rt_status stack_run(struct rt_run *r)
             return st;
     }
     const int64_t each = rt_count(s.rank, s.dim);
-    if (is_one_piece(l, each) && s.rank < RT_MAX_RANK) {
+    bool one_piece;
+    if ((st = is_one_piece(r, l, each, &one_piece)))
+        return st;
+    if (one_piece && s.rank < RT_MAX_RANK) {
         struct rt_tensor all = l->item[0];
         all.rank = (int8_t)(s.rank + 1);
         all.dim[0] = l->n;
@@ -831,6 +856,8 @@ static enum rt_status gather_run(struct rt_run *r)
     if (!kn_shape_known(&s)) {
         for (int64_t i = 0; i < n; i++) {
             const int64_t at = kn_int_at(index, i);
+            if ((st = rt_run_tick(r, i)))
+                return st;
             if (at < 0 || at >= l->n || !l->item[at].dtype)
                 continue;
             kn_shape_get(&l->item[at], &is);
@@ -848,6 +875,8 @@ static enum rt_status gather_run(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Trying to gather element %lld in a list with %lld elements.",
                            (long long)at, (long long)l->n);
+        if ((st = rt_run_tick(r, i)))
+            return st;
         if (!l->item[at].dtype)
             continue;
         kn_shape_get(&l->item[at], &is);
@@ -904,8 +933,11 @@ static enum rt_status concat_run(struct rt_run *r)
                        "empty tensor list. element_shape: %s",
                        KN_PARTIAL(&s));
     bool any = l->n == 0;
-    for (int64_t i = 0; i < l->n; i++)
-        any = any || l->item[i].dtype;
+    for (int64_t i = 0; i < l->n && !any; i++) {
+        any = l->item[i].dtype;
+        if ((st = rt_run_tick(r, i)))
+            return st;
+    }
     if (!any && !kn_shape_known(&rest))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Trying to concat list with only uninitialized tensors but "
@@ -914,6 +946,8 @@ static enum rt_status concat_run(struct rt_run *r)
     for (int64_t i = 0; i < l->n; i++) {
         const struct rt_tensor *t = &l->item[i];
         int64_t n;
+        if ((st = rt_run_tick(r, i)))
+            return st;
         if (t->dtype) {
             if (t->rank < 1)
                 return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -949,13 +983,14 @@ static enum rt_status concat_run(struct rt_run *r)
         return r->err->code;
     each = rt_count(rest.rank, rest.dim);
     total = 0;
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < l->n && !st; i++) {
         const struct rt_tensor *t = &l->item[i];
         const int64_t n = t->dtype ? t->dim[0] : first >= 0 ? first : kn_int_at(lead, i);
         kn_put_int(&r->out[1], i, n);
         st = put_item(r, 0, total * each, t, n * each);
         if (!st)
-            st = rt_run_tick(r, i);
+            st = rt_run_spend(r, &left, n * each + 8);
         total += n;
     }
     return st;
@@ -966,6 +1001,8 @@ LIST_OP(tensor_list_concat_v2, "TensorListConcatV2", NULL, concat_run)
 
 /* ---- ZerosLike ---- */
 
+enum { ITEM_WORK = 1024 }; /* of allocating a tensor, as rt_run_spend counts: some 100 ns */
+
 enum rt_status kn_list_zeros_like(struct rt_run *r)
 {
     const struct kn_list *l = input_list(r, 0);
@@ -975,13 +1012,16 @@ enum rt_status kn_list_zeros_like(struct rt_run *r)
     if (!o)
         return r->err->code;
     o->max = l->max;
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < l->n && !st; i++) {
         const struct rt_tensor *t = &l->item[i];
-        if (!t->dtype)
+        if ((st = rt_run_spend(r, &left, ITEM_WORK)) || !t->dtype)
             continue;
         st = rt_tensor_new(&o->item[i], rt_run_pool(r), l->elem, t->rank, t->dim, r->err);
         if (!st && rt_dtype_is_plain(l->elem) && o->item[i].data)
-            memset(o->item[i].data, 0, rt_tensor_bytes(&o->item[i]));
+            st = kn_zero_pieces(r, o->item[i].data, rt_tensor_bytes(&o->item[i]));
+        if (!st)
+            st = rt_run_spend(r, &left, rt_tensor_count(&o->item[i]));
     }
     if (st) {
         rt_object_unref(&o->o);

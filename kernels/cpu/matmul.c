@@ -305,20 +305,23 @@ static enum rt_status prepare_plain(struct rt_prep *prep, void **state)
     return prepare_gemm(prep, state, true);
 }
 
-/* Small types into float or int32: what BatchMatMulV3's mixed products compute in. */
-static const void *widen(enum rt_dtype from, enum rt_dtype to, const void *src, void *dst,
-                         int64_t n)
+/* Small types into float or int32: what BatchMatMulV3's mixed products compute in. *wide: src, or
+ * dst, into which it was widened. */
+static enum rt_status widen(struct rt_run *r, enum rt_dtype from, enum rt_dtype to, const void *src,
+                            void *dst, int64_t n, const void **wide)
 {
+    *wide = from == to ? src : dst;
     if (from == to)
-        return src;
-    if (to == RT_F32) {
-        kn_to_float(from, src, dst, n);
-        return dst;
+        return RT_OK;
+    if (to == RT_F32)
+        return kn_to_float_rows(r, from, src, n, dst, 1, n);
+    int32_t *out = dst;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = from == RT_I8 ? ((const int8_t *)src)[i] : ((const uint8_t *)src)[i];
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
-    int32_t *wide = dst;
-    for (int64_t i = 0; i < n; i++)
-        wide[i] = from == RT_I8 ? ((const int8_t *)src)[i] : ((const uint8_t *)src)[i];
-    return dst;
+    return RT_OK;
 }
 
 /* Into scratch, which may be absent when nothing is wanted of it. */
@@ -333,12 +336,14 @@ static enum rt_status multiply(const struct gemm_state *s, const char *a, const 
     char *scratch = r->scratch;
     const struct kn_gemm *g = &s->p.g;
     char *after_a = behind(scratch, s->a_bytes), *after_b = behind(after_a, s->b_bytes);
-    const void *fa = widen(s->p.ta, g->dtype, a, scratch, g->m * g->k);
-    const void *fb = widen(s->p.tb, g->dtype, b, after_a, g->k * g->n);
+    const void *fa, *fb;
     void *fc = s->c_bytes ? after_b : c;
+    enum rt_status st = widen(r, s->p.ta, g->dtype, a, scratch, g->m * g->k, &fa);
 
-    const enum rt_status st =
-        kn_gemm_blocks(g, s->plain, fa, fb, fc, behind(after_b, s->c_bytes), r);
+    if (!st)
+        st = widen(r, s->p.tb, g->dtype, b, after_a, g->k * g->n, &fb);
+    if (!st)
+        st = kn_gemm_blocks(g, s->plain, fa, fb, fc, behind(after_b, s->c_bytes), r);
     if (!st && s->c_bytes)
         kn_from_float(s->p.to, fc, c, g->m * g->n);
     return st;

@@ -34,6 +34,50 @@ static struct channels channels_of(const struct rt_shape *s, int axis)
     return c;
 }
 
+/* A part of such a tensor, in one piece: its shape, its first element and that one's channel. */
+struct piece {
+    struct channels c;
+    int64_t at, channel;
+};
+
+/*
+ * The piece from element `at` on, of KN_CHUNK elements at most: whole rows, or channels of one, or
+ * a part of one channel. False: there is none left.
+ */
+static bool next_piece(const struct channels *c, int64_t at, struct piece *p)
+{
+    const int64_t row = c->n * c->inner;
+
+    if (at >= c->outer * row)
+        return false;
+    const int64_t rest = at % row, i = rest / c->inner, j = rest % c->inner;
+    p->at = at;
+    p->channel = i;
+    if (rest == 0 && row <= KN_CHUNK) {
+        const int64_t left = c->outer - at / row, most = KN_CHUNK / row;
+        p->c = (struct channels){left < most ? left : most, c->n, c->inner};
+    } else if (j == 0 && c->inner <= KN_CHUNK) {
+        const int64_t left = c->n - i, most = KN_CHUNK / c->inner;
+        p->c = (struct channels){1, left < most ? left : most, c->inner};
+    } else {
+        const int64_t left = c->inner - j;
+        p->c = (struct channels){1, 1, left < KN_CHUNK ? left : KN_CHUNK};
+    }
+    return true;
+}
+
+enum { COST = 4 }; /* of an element, as rt_run_spend counts: halves take a few nanoseconds */
+
+/* Goes on to the piece behind p, unless the run should end: then false, and *st says so. */
+static bool go_on(struct rt_run *r, const struct channels *c, int64_t *left, struct piece *p,
+                  enum rt_status *st)
+{
+    const int64_t done = p->c.outer * p->c.n * p->c.inner;
+
+    *st = rt_run_spend(r, left, COST * done);
+    return !*st && next_piece(c, p->at + done, p);
+}
+
 /* ---- BiasAdd ---- */
 
 enum rt_status kn_bias_shapes(const struct rt_shape *v, const struct rt_shape *b, int axis,
@@ -112,13 +156,18 @@ static enum rt_status run_bias(struct rt_run *r)
     const struct channels c = channels_of(&s, kn_channels_first(r->node) ? 1 : s.rank - 1);
     const void *x = t->data, *b = r->in[1].data;
     void *y = r->out[0].data;
+    struct piece p;
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
 
-    if (!rt_tensor_count(t))
+    if (!rt_tensor_count(t) || !next_piece(&c, 0, &p))
         return RT_OK;
     switch (unsigned_of((enum rt_dtype)t->dtype)) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        bias_##dt(&c, x, b, y);                                                                    \
+        do                                                                                         \
+            bias_##dt(&p.c, (const T *)x + p.at, (const T *)b + p.channel, (T *)y + p.at);         \
+        while (go_on(r, &c, &left, &p, &st));                                                      \
         break;
         KN_UNSIGNED(X)
         KN_FLOATS(X)
@@ -128,7 +177,7 @@ static enum rt_status run_bias(struct rt_run *r)
     default:
         break;
     }
-    return RT_OK;
+    return st;
 }
 
 /* ---- batch normalisation ---- */
@@ -229,48 +278,82 @@ static enum rt_status prepare_norm(struct rt_prep *p, void **state)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    /* Mean and variance of each channel, in two passes, summed in double. */                      \
-    static void moments_##dt(const struct channels *c, const T *x, double *mean, double *var)      \
+    /* Adds each channel's values to sum, or, given a mean, the squares of their distance to it.   \
+     */                                                                                            \
+    static void add_up_##dt(const struct channels *c, const T *x, const double *mean, double *sum) \
     {                                                                                              \
-        const double n = (double)(c->outer * c->inner);                                            \
-        for (int pass = 0; pass < 2; pass++) {                                                     \
-            double *sum = pass ? var : mean;                                                       \
+        for (int64_t o = 0; o < c->outer; o++)                                                     \
             for (int64_t i = 0; i < c->n; i++)                                                     \
-                sum[i] = 0;                                                                        \
-            for (int64_t o = 0; o < c->outer; o++)                                                 \
-                for (int64_t i = 0; i < c->n; i++)                                                 \
-                    for (int64_t j = 0; j < c->inner; j++) {                                       \
-                        const double v = GET(x[(o * c->n + i) * c->inner + j]);                    \
-                        sum[i] += pass ? (v - mean[i]) * (v - mean[i]) : v;                        \
-                    }                                                                              \
-            for (int64_t i = 0; i < c->n; i++)                                                     \
-                sum[i] /= n;                                                                       \
-        }                                                                                          \
+                for (int64_t j = 0; j < c->inner; j++) {                                           \
+                    const double v = GET(x[(o * c->n + i) * c->inner + j]);                        \
+                    sum[i] += mean ? (v - mean[i]) * (v - mean[i]) : v;                            \
+                }                                                                                  \
     }
 NORMALISE(RT_F32, float, AS_IS, AS_IS)
 NORMALISE(RT_F16, struct kn_half, kn_from_f16, kn_to_f16)
 NORMALISE(RT_BF16, struct kn_bfloat, kn_from_bf16, kn_to_bf16)
 
-static void normalise(enum rt_dtype d, const struct channels *c, const void *x, const float *mean,
-                      const float *factor, const float *offset, void *y)
+static enum rt_status normalise(struct rt_run *r, const struct channels *c, const float *mean,
+                                const float *factor, const float *offset)
 {
-    if (d == RT_F32)
-        normalise_RT_F32(c, x, mean, factor, offset, y);
-    else if (d == RT_F16)
-        normalise_RT_F16(c, x, mean, factor, offset, y);
-    else
-        normalise_RT_BF16(c, x, mean, factor, offset, y);
+    const void *x = r->in[0].data;
+    void *y = r->out[0].data;
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
+    struct piece p;
+
+    if (!next_piece(c, 0, &p))
+        return RT_OK;
+    switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        do                                                                                         \
+            normalise_##dt(&p.c, (const T *)x + p.at, mean + p.channel, factor + p.channel,        \
+                           offset + p.channel, (T *)y + p.at);                                     \
+        while (go_on(r, c, &left, &p, &st));                                                       \
+        break;
+        X(RT_F32, float)
+        KN_HALFS(X)
+#undef X
+    default:
+        break;
+    }
+    return st;
 }
 
-static void moments(enum rt_dtype d, const struct channels *c, const void *x, double *mean,
-                    double *var)
+/* Mean and variance of each channel, in two passes, summed in double. */
+static enum rt_status moments(struct rt_run *r, const struct channels *c, double *mean, double *var)
 {
-    if (d == RT_F32)
-        moments_RT_F32(c, x, mean, var);
-    else if (d == RT_F16)
-        moments_RT_F16(c, x, mean, var);
-    else
-        moments_RT_BF16(c, x, mean, var);
+    const double n = (double)(c->outer * c->inner);
+    const void *x = r->in[0].data;
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
+
+    for (int pass = 0; pass < 2 && !st; pass++) {
+        double *sum = pass ? var : mean;
+        struct piece p;
+        for (int64_t i = 0; i < c->n; i++)
+            sum[i] = 0;
+        if (!next_piece(c, 0, &p))
+            continue;
+        switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        do                                                                                         \
+            add_up_##dt(&p.c, (const T *)x + p.at, pass ? mean + p.channel : NULL,                 \
+                        sum + p.channel);                                                          \
+        while (go_on(r, c, &left, &p, &st));                                                       \
+        break;
+            X(RT_F32, float)
+            KN_HALFS(X)
+#undef X
+        default:
+            break;
+        }
+        for (int64_t i = 0; i < c->n; i++)
+            sum[i] /= n;
+    }
+    return st;
 }
 
 static void copy_floats(float *dst, const float *src, int64_t n)
@@ -280,9 +363,8 @@ static void copy_floats(float *dst, const float *src, int64_t n)
 }
 
 /* Outputs 1 to 4 of a training step: running and batch statistics. */
-static void train(struct rt_run *r, const struct channels *c)
+static enum rt_status train(struct rt_run *r, const struct channels *c)
 {
-    const enum rt_dtype d = (enum rt_dtype)r->in[0].dtype;
     const float keep = rt_attr_float(r->node, "exponential_avg_factor");
     const double n = (double)(c->outer * c->inner), unbias = n > 1 ? n / (n - 1) : 1;
     double *mean = r->scratch, *var = mean + c->n;
@@ -290,7 +372,9 @@ static void train(struct rt_run *r, const struct channels *c)
 
     for (int k = 1; k < 5; k++)
         out[k] = r->out[k].data;
-    moments(d, c, r->in[0].data, mean, var);
+    const enum rt_status st = moments(r, c, mean, var);
+    if (st)
+        return st;
     for (int64_t i = 0; i < c->n; i++) {
         out[3][i] = (float)mean[i];
         out[4][i] = (float)var[i];
@@ -302,12 +386,12 @@ static void train(struct rt_run *r, const struct channels *c)
             out[2][i] = (1 - keep) * v[i] + keep * out[2][i];
         }
     }
+    return RT_OK;
 }
 
 static enum rt_status run_norm(struct rt_run *r)
 {
     const struct channels *c = r->state;
-    const enum rt_dtype d = (enum rt_dtype)r->in[0].dtype;
     const bool training = rt_attr_bool(r->node, "is_training");
     const float epsilon = rt_attr_float(r->node, "epsilon");
     const float *scale = r->in[1].data, *offset = r->in[2].data;
@@ -320,7 +404,9 @@ static enum rt_status run_norm(struct rt_run *r)
             for (int64_t i = 0; i < c->n; i++)
                 ((float *)r->out[k].data)[i] = NAN;
     } else if (training) {
-        train(r, c);
+        const enum rt_status st = train(r, c);
+        if (st)
+            return st;
         mean = r->out[3].data;
         var = r->out[4].data;
     } else {
@@ -336,8 +422,7 @@ static enum rt_status run_norm(struct rt_run *r)
         return RT_OK;
     for (int64_t i = 0; i < c->n; i++)
         factor[i] = scale[i] / sqrtf(var[i] + epsilon);
-    normalise(d, c, r->in[0].data, mean, factor, offset, r->out[0].data);
-    return RT_OK;
+    return normalise(r, c, mean, factor, offset);
 }
 
 /* ---- BatchNormWithGlobalNormalization: inputs t, mean, variance, beta, gamma ---- */
@@ -392,13 +477,24 @@ static enum rt_status run_global(struct rt_run *r)
     const float eps = rt_attr_float(r->node, "variance_epsilon");
     const bool scaled = rt_attr_bool(r->node, "scale_after_normalization");
 
+    struct piece p;
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
+
+    if (!next_piece(&c, 0, &p))
+        return RT_OK;
     switch (t->dtype) {
 #define X(dt, T)                                                                                   \
     case dt: {                                                                                     \
         const T *in[5];                                                                            \
         for (int k = 0; k < 5; k++)                                                                \
             in[k] = r->in[k].data;                                                                 \
-        global_##dt(&c, in, r->out[0].data, eps, scaled);                                          \
+        do {                                                                                       \
+            const T *part[5] = {in[0] + p.at};                                                     \
+            for (int k = 1; k < 5; k++)                                                            \
+                part[k] = in[k] + p.channel;                                                       \
+            global_##dt(&p.c, part, (T *)r->out[0].data + p.at, eps, scaled);                      \
+        } while (go_on(r, &c, &left, &p, &st));                                                    \
         break;                                                                                     \
     }
         KN_FLOATS(X)
@@ -407,7 +503,7 @@ static enum rt_status run_global(struct rt_run *r)
     default:
         break;
     }
-    return RT_OK;
+    return st;
 }
 
 /* ---- LRN ---- */

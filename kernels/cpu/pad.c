@@ -59,9 +59,7 @@ static enum rt_status pad_with(struct rt_run *r, void *dst, int64_t n)
         return RT_OK;
     if (r->n_in > 2)
         return kn_repeat(dt, dst, r->in[2].data, n, r);
-    if (rt_dtype_is_plain(dt))
-        memset(dst, 0, (size_t)n * rt_dtype_size(dt));
-    return RT_OK;
+    return rt_dtype_is_plain(dt) ? kn_zero_pieces(r, dst, (size_t)n * rt_dtype_size(dt)) : RT_OK;
 }
 
 static enum rt_status pad_run(struct rt_run *r)
@@ -164,7 +162,7 @@ static enum rt_status mirror_run(struct rt_run *r)
     if (n == 0)
         return RT_OK;
     if (rank == 0)
-        return kn_copy(dt, o->data, t->data, 1, r->err);
+        return kn_copy_run(r, dt, o->data, t->data, 1);
 
     /* per dimension: where each index of the result comes from, in elements */
     kn_strides(rank, t->dim, stride);
@@ -183,16 +181,19 @@ static enum rt_status mirror_run(struct rt_run *r)
             else if (j >= d)
                 j = 2 * d - 1 - j - border;
             *all++ = j * stride[i];
+            if (rt_run_tick(r, k))
+                return r->err->code;
         }
     }
     const int last = rank - 1;
+    int64_t left = RT_WORK;
     for (int64_t done = 0; done < n; done += o->dim[last]) {
         int64_t base = 0;
         for (int i = 0; i < last; i++)
             base += map[i][at[i]];
         for (int64_t k = 0; k < o->dim[last]; k++) {
-            st = kn_copy(dt, kn_at_mut(o, done + k), kn_at(t, base + map[last][k]), 1, r->err);
-            if (st)
+            st = kn_copy_run(r, dt, kn_at_mut(o, done + k), kn_at(t, base + map[last][k]), 1);
+            if (st || (st = rt_run_spend(r, &left, 4)))
                 return st;
         }
         for (int i = last - 1; i >= 0 && ++at[i] == o->dim[i]; i--)

@@ -51,8 +51,8 @@ static enum rt_status partition_run(struct rt_run *r)
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < n && !st && each; i++) {
         const int64_t p = kn_int_at(parts, i);
-        st = kn_copy(dt, kn_at_mut(&r->out[p], count[p]++ * each), kn_at(data, i * each), each,
-                     r->err);
+        st = kn_copy_run(r, dt, kn_at_mut(&r->out[p], count[p]++ * each), kn_at(data, i * each),
+                         each);
         if (!st)
             st = rt_run_spend(r, &left, each + 8);
     }
@@ -121,7 +121,7 @@ static enum rt_status stitch_run(struct rt_run *r)
                                kn_place_text(where, sizeof where, &index[k], i));
             }
             if (each)
-                st = kn_copy(dt, kn_at_mut(o, v * each), kn_at(&data[k], i * each), each, r->err);
+                st = kn_copy_run(r, dt, kn_at_mut(o, v * each), kn_at(&data[k], i * each), each);
             if (!st)
                 st = rt_run_spend(r, &left, each + 8);
         }

@@ -327,7 +327,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
             }
         }
     }
-    return kn_copy(kn_dtype(values), out, values->data, total, r->err);
+    return kn_copy_run(r, kn_dtype(values), out, values->data, total);
 }
 
 const struct kn_entry kn_ragged_tensor_to_sparse = {

@@ -47,10 +47,12 @@ static void scan_rows(struct rt_rows *r)
         r->out_dep[0] = r->in_dep[0];
 }
 
-/* outer lines of n, each of `inner` columns that are scanned side by side. */
+/* outer lines of n, each of `inner` columns that are scanned side by side. One call does steps
+ * [from, to) of the first `cols` of them: what comes before `from` has been done. */
 struct scan {
     int64_t outer, n, inner;
     bool exclusive, reverse;
+    int64_t from, to, cols;
 };
 typedef void scan_fn(void *d, const void *s, const struct scan *k);
 
@@ -61,17 +63,17 @@ typedef void scan_fn(void *d, const void *s, const struct scan *k);
         const T *s = src;                                                                          \
         const int64_t step = k->reverse ? -k->inner : k->inner;                                    \
         for (int64_t o = 0; o < k->outer; o++) {                                                   \
-            int64_t at = o * k->n * k->inner + (k->reverse ? (k->n - 1) * k->inner : 0);           \
-            for (int64_t i = 0; i < k->n; i++, at += step) {                                       \
+            int64_t at = (o * k->n + (k->reverse ? k->n - 1 - k->from : k->from)) * k->inner;      \
+            for (int64_t i = k->from; i < k->to; i++, at += step) {                                \
                 T *const row = d + at;                                                             \
                 const T *const add = k->exclusive ? s + at - step : s + at, *const last =          \
                                                                                 row - step;        \
                 if (i == 0) {                                                                      \
-                    for (int64_t j = 0; j < k->inner; j++)                                         \
+                    for (int64_t j = 0; j < k->cols; j++)                                          \
                         row[j] = k->exclusive ? KN_PUT(dt, START) : add[j];                        \
                     continue;                                                                      \
                 }                                                                                  \
-                for (int64_t j = 0; j < k->inner; j++) {                                           \
+                for (int64_t j = 0; j < k->cols; j++) {                                            \
                     const KN_U(dt) x = (KN_U(dt))KN_GET(dt, last[j]);                              \
                     const KN_U(dt) y = (KN_U(dt))KN_GET(dt, add[j]);                               \
                     row[j] = KN_PUT(dt, STEP(x, y));                                               \
@@ -127,21 +129,32 @@ static enum rt_status scan_prepare(struct rt_prep *p, scan_fn *fn, void **state)
     return RT_OK;
 }
 
+enum { COST = 16 }; /* of a step, as rt_run_spend counts: log-sums take 30 ns */
+
 static enum rt_status scan_run(struct rt_run *r)
 {
     const struct scan_state *s = r->state;
+    const int64_t size = (int64_t)rt_dtype_size((enum rt_dtype)r->in[0].dtype);
     const int64_t one = s->k.n * s->k.inner, many = one && one < KN_CHUNK ? KN_CHUNK / one : 1;
-    const int64_t size = one * (int64_t)rt_dtype_size((enum rt_dtype)r->in[0].dtype);
+    const int64_t cols = s->k.inner < KN_CHUNK ? s->k.inner : KN_CHUNK;
+    const int64_t steps = one < KN_CHUNK ? s->k.n : KN_CHUNK / cols;
+    int64_t left = RT_WORK;
 
     if (!one)
         return RT_OK; /* there may be no bytes to point into */
-    for (int64_t i = 0; i < s->k.outer; i += many) {
-        struct scan part = s->k;
-        part.outer = s->k.outer - i < many ? s->k.outer - i : many;
-        s->fn((char *)r->out[0].data + i * size, (const char *)r->in[0].data + i * size, &part);
-        if (i + many < s->k.outer && rt_run_check(r))
-            return r->err->code;
-    }
+    for (int64_t i = 0; i < s->k.outer; i += many)
+        for (int64_t c = 0; c < s->k.inner; c += cols)
+            for (int64_t from = 0; from < s->k.n; from += steps) {
+                struct scan part = s->k;
+                const int64_t at = (i * one + c) * size;
+                part.outer = s->k.outer - i < many ? s->k.outer - i : many;
+                part.cols = s->k.inner - c < cols ? s->k.inner - c : cols;
+                part.from = from;
+                part.to = s->k.n - from < steps ? s->k.n : from + steps;
+                s->fn((char *)r->out[0].data + at, (const char *)r->in[0].data + at, &part);
+                if (rt_run_spend(r, &left, COST * part.outer * part.cols * (part.to - from)))
+                    return r->err->code;
+            }
     return RT_OK;
 }
 
@@ -181,11 +194,17 @@ static enum rt_status check_numerics(struct rt_run *r, bool tell_signs)
 {
     const struct rt_tensor *in = &r->in[0];
     const int64_t n = rt_tensor_count(in);
+    int64_t left = RT_WORK;
     unsigned saw = 0;
     switch (in->dtype) {
 #define X(dt, T, NAME)                                                                             \
     case dt:                                                                                       \
-        saw = NAME##_##dt(in->data, n);                                                            \
+        for (int64_t i = 0; i < n; i += KN_CHUNK) {                                                \
+            const int64_t some = n - i < KN_CHUNK ? n - i : KN_CHUNK;                              \
+            saw |= NAME##_##dt((const T *)in->data + i, some);                                     \
+            if (rt_run_spend(r, &left, 4 * some))                                                  \
+                return r->err->code;                                                               \
+        }                                                                                          \
         break;
         KN_FOR_FLOATS(X, look)
 #undef X
@@ -208,9 +227,9 @@ static enum rt_status check_numerics(struct rt_run *r, bool tell_signs)
                                 : "",
                        k > 1 ? part[1] : "", k == 3 ? ", and " : "", k == 3 ? part[2] : "");
     }
-    if (in->data != r->out[0].data && n)
-        memcpy(r->out[0].data, in->data, rt_tensor_bytes(in));
-    return RT_OK;
+    if (in->data == r->out[0].data)
+        return RT_OK;
+    return kn_copy_run(r, kn_dtype(in), r->out[0].data, in->data, n);
 }
 
 static enum rt_status check_numerics_run(struct rt_run *r)

@@ -50,7 +50,7 @@ static enum rt_status apply(struct rt_run *r, enum mode mode, struct rt_tensor *
     void *dst = kn_at_mut(o, at);
 
     if (mode == PUT)
-        return kn_copy(dt, dst, src, n, r->err);
+        return kn_copy_run(r, dt, dst, src, n);
     if (dt == RT_BOOL && mode == ADD) {
         for (int64_t i = 0; i < n; i++)
             ((uint8_t *)dst)[i] |= ((const uint8_t *)src)[i];
@@ -248,7 +248,7 @@ static enum rt_status tensor_run(struct rt_run *r)
         if (strcmp(modes[i].name, name) == 0)
             mode = modes[i].mode;
     if (o->data != r->in[0].data)
-        st = kn_copy(kn_dtype(o), o->data, r->in[0].data, rt_tensor_count(o), r->err);
+        st = kn_copy_run(r, kn_dtype(o), o->data, r->in[0].data, rt_tensor_count(o));
     return st ? st : scatter(r, mode, &r->in[1], &r->in[2], o);
 }
 

@@ -98,6 +98,8 @@ BOUND_OP(upper_bound, "UpperBound")
 
 /* ---- UnravelIndex(indices, dims) ---- */
 
+enum { DIVISION_WORK = 32 }; /* of two divisions and a write elsewhere, as rt_run_spend counts */
+
 static enum rt_status unravel_run(struct rt_run *r)
 {
     const struct rt_tensor *index = &r->in[0], *dims = &r->in[1];
@@ -132,9 +134,12 @@ static enum rt_status unravel_run(struct rt_run *r)
     const int64_t out[2] = {n_dims, n};
     if (!rt_out(r, 0, index->rank + 1, out))
         return r->err->code;
+    int64_t left = RT_WORK;
     for (int64_t k = 0; k < n; k++) {
         const int64_t v = kn_int_at(index, k);
         int64_t span = total;
+        if (rt_run_spend(r, &left, DIVISION_WORK * (n_dims + 1)))
+            return r->err->code;
         if (v >= total)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "index is out of bound as with dims");
         for (int64_t i = 0; i < n_dims; i++) {
@@ -213,8 +218,8 @@ static enum rt_status bins_run(struct rt_run *r)
     const int64_t size = kn_int_at(&r->in[1], 0), n = rt_tensor_count(in);
     const int64_t rows = o->rank == 2 ? o->dim[0] : 1, each = rows ? n / rows : 0;
     const bool weighted = rt_tensor_count(w) > 0;
-    if (rt_tensor_count(o))
-        memset(o->data, 0, rt_tensor_bytes(o));
+    if (rt_tensor_count(o) && kn_zero_pieces(r, o->data, rt_tensor_bytes(o)))
+        return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         const int64_t v = kn_int_at(in, i);
         if (rt_run_tick(r, i))

@@ -297,12 +297,12 @@ static enum rt_status close_run(struct rt_run *r)
 static enum rt_status read_many(struct rt_run *r, struct array *a, const struct rt_tensor *index,
                                 int64_t n, struct rt_tensor **out)
 {
-    enum rt_status st = RT_OK;
-
     *out = rt_scratch(r, (size_t)n * sizeof **out);
     if (!*out)
         return r->err->code;
-    memset(*out, 0, (size_t)n * sizeof **out);
+    enum rt_status st = kn_zero_pieces(r, *out, (size_t)n * sizeof **out);
+    if (st)
+        *out = NULL; /* what is not cleared is nobody's to drop */
     for (int64_t i = 0; i < n && !st; i++) {
         st = read_one(r, a, index ? kn_int_at(index, i) : i, &(*out)[i]);
         if (!st)
@@ -332,20 +332,25 @@ static enum rt_status gathered(struct rt_run *r, const struct rt_tensor *t, int6
     if (s.rank == RT_MAX_RANK)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
                        r->node->schema->name, RT_MAX_RANK);
-    for (int64_t i = 1; i < n; i++)
+    for (int64_t i = 1; i < n; i++) {
         if (t[i].rank != s.rank || memcmp(t[i].dim, s.dim, (size_t)s.rank * sizeof s.dim[0]) != 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "TensorArray has inconsistent shapes.  Index 0 has shape: %s but index "
                            "%lld has shape: %s",
                            KN_TEXT(&s), (long long)i, KN_TEXT(&t[i]));
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
     dim[0] = n;
     memcpy(dim + 1, s.dim, (size_t)s.rank * sizeof dim[0]);
     if (!kn_out(r, 0, s.rank + 1, dim))
         return r->err->code;
     const int64_t each = rt_tensor_count(&t[0]);
     enum rt_status st = RT_OK;
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < n && !st && each; i++)
-        st = kn_copy(kn_dtype(&t[i]), kn_at_mut(&r->out[0], i * each), t[i].data, each, r->err);
+        if (!(st = rt_run_spend(r, &left, each + 8)))
+            st = kn_copy_run(r, kn_dtype(&t[i]), kn_at_mut(&r->out[0], i * each), t[i].data, each);
     return st;
 }
 
@@ -409,15 +414,18 @@ static enum rt_status scatter_run(struct rt_run *r)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                      "Expected len(indices) == values.shape[0], but saw: %lld vs. %lld",
                      (long long)n, (long long)v->dim[0]);
-    for (int64_t i = 0; i < n && !st; i++)
+    for (int64_t i = 0; i < n && !st; i++) {
         top = kn_int_at(index, i) > top ? kn_int_at(index, i) : top;
+        st = rt_run_tick(r, i);
+    }
     if (!st && top >= a->n && !a->grows)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                      "Max scatter index must be < array size (%lld vs. %lld)", (long long)top,
                      (long long)a->n);
     for (int64_t i = 0; i < n && !st; i++) {
         const struct rt_tensor row = kn_row(v, i);
-        st = write_one(r, a, kn_int_at(index, i), &row);
+        if (!(st = rt_run_tick(r, i)))
+            st = write_one(r, a, kn_int_at(index, i), &row);
     }
     array_end(a, st);
     return st ? st : flow_out(r, 0, &r->in[3]);
@@ -438,7 +446,8 @@ static enum rt_status split_run(struct rt_run *r)
     else
         n = len->dim[0];
     for (int64_t i = 0; i < n && !st; i++)
-        if (kn_int_at(len, i) < 0 || __builtin_add_overflow(sum, kn_int_at(len, i), &sum))
+        if ((st = rt_run_tick(r, i)) == RT_OK &&
+            (kn_int_at(len, i) < 0 || __builtin_add_overflow(sum, kn_int_at(len, i), &sum)))
             st = rt_fail(r->err, RT_INVALID_ARGUMENT, "TensorArraySplit: length %lld is not valid",
                          (long long)kn_int_at(len, i));
     if (!st && v->rank < 1)
@@ -461,7 +470,8 @@ static enum rt_status split_run(struct rt_run *r)
         const int64_t k = kn_int_at(len, i);
         if (v->dim[0])
             rows = kn_rows_of(v, at, k);
-        st = write_one(r, a, i, &rows);
+        if (!(st = rt_run_tick(r, i)))
+            st = write_one(r, a, i, &rows);
         at += k;
     }
     array_end(a, st);
@@ -475,6 +485,8 @@ static enum rt_status joined(struct rt_run *r, const struct rt_tensor *t, int64_
     struct rt_shape rest = {0}, is = {0};
 
     for (int64_t i = 0; i < n; i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (t[i].rank < 1)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Concat saw a scalar shape at index %lld but requires at least "
@@ -501,13 +513,14 @@ static enum rt_status joined(struct rt_run *r, const struct rt_tensor *t, int64_
     if (!rt_out(r, 0, rest.rank + 1, dim) || !rt_out(r, 1, 1, &n))
         return r->err->code;
     each = rt_count(rest.rank, rest.dim);
+    int64_t left = RT_WORK;
     for (int64_t i = 0; i < n; i++) {
         kn_put_int(&r->out[1], i, t[i].dim[0]);
         const int64_t count = t[i].dim[0] * each;
         enum rt_status st =
-            count ? kn_copy(kn_dtype(&t[i]), kn_at_mut(&r->out[0], at), t[i].data, count, r->err)
+            count ? kn_copy_run(r, kn_dtype(&t[i]), kn_at_mut(&r->out[0], at), t[i].data, count)
                   : RT_OK;
-        if (st)
+        if (st || (st = rt_run_spend(r, &left, count + 8)))
             return st;
         at += count;
     }
