@@ -1,58 +1,89 @@
 #include "kernels/cpu/hash_set.h"
 
 #include "kernels/cpu/types.h"
-#include "runtime/base/map.h"
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 32;
-    x *= UINT64_C(0xd6e8feb86659fd93);
-    x ^= x >> 32;
-    x *= UINT64_C(0xd6e8feb86659fd93);
-    return x ^ (x >> 32);
-}
-
-/* Of a number's bits. A NaN equals nothing, itself neither: its hash may be anything, and many of
- * them must not share one, or each would be compared with all before it. */
-#define HASH_FLOAT(T, U, at)                                                                       \
+/* A NaN equals nothing, itself neither: its hash may be anything, and many of them must not share
+ * one, or each would be compared with all before it. So it is that of where it lies. */
+#define ADD_FLOATS(T, U)                                                                           \
     do {                                                                                           \
-        const T f = *(const T *)(at);                                                              \
-        U word = 0;                                                                                \
-        if (f != f)                                                                                \
-            return mix((uintptr_t)p);                                                              \
-        memcpy(&word, &f, f == 0 ? 0 : sizeof f);                                                  \
-        h = mix(h + word);                                                                         \
+        const T *f = p;                                                                            \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            U word = 0; /* also for -0.0, which equals 0.0 */                                      \
+            memcpy(&word, f + i, f[i] == 0 ? 0 : sizeof word);                                     \
+            rt_siphash_word(h, f[i] != f[i] ? (uintptr_t)(f + i) : word);                          \
+        }                                                                                          \
     } while (0)
 
-uint64_t kn_hash_element(enum rt_dtype dtype, const void *p)
-{
-    uint64_t bits = 0, h = 0;
+#define ADD_INTEGERS(U)                                                                            \
+    do {                                                                                           \
+        const U *word = p;                                                                         \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            rt_siphash_word(h, word[i]);                                                           \
+    } while (0)
 
+static void add_halves(struct rt_siphash *h, enum rt_dtype dtype, const uint16_t *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const bool is_nan = !kn_same_element(dtype, p + i, p + i);
+        rt_siphash_word(h, is_nan ? (uintptr_t)(p + i) : p[i] == 0x8000 ? 0 : p[i]);
+    }
+}
+
+static uint64_t hash_string(const struct rt_str *s)
+{
+    return rt_siphash(rt_siphash_key(), rt_str_data(s), s->n);
+}
+
+void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n)
+{
     switch (dtype) {
     case RT_STRING:
-        return rt_hash(rt_str_data(p), ((const struct rt_str *)p)->n);
+        for (int64_t i = 0; i < n; i++)
+            rt_siphash_word(h, hash_string((const struct rt_str *)p + i));
+        return;
     case RT_C64:
-        HASH_FLOAT(float, uint32_t, (const float *)p + 1);
+        n *= 2;
         /* fall through */
     case RT_F32:
-        HASH_FLOAT(float, uint32_t, p);
-        return h;
+        ADD_FLOATS(float, uint32_t);
+        return;
     case RT_C128:
-        HASH_FLOAT(double, uint64_t, (const double *)p + 1);
+        n *= 2;
         /* fall through */
     case RT_F64:
-        HASH_FLOAT(double, uint64_t, p);
-        return h;
+        ADD_FLOATS(double, uint64_t);
+        return;
     case RT_F16:
     case RT_BF16:
-        bits = *(const uint16_t *)p;
-        if (!kn_same_element(dtype, p, p))
-            return mix((uintptr_t)p);
-        return mix(bits == 0x8000 ? 0 : bits);
+        add_halves(h, dtype, p, n);
+        return;
     default:
-        memcpy(&bits, p, rt_dtype_size(dtype));
-        return mix(bits);
+        break;
     }
+    switch (rt_dtype_size(dtype)) {
+    case 8:
+        ADD_INTEGERS(uint64_t);
+        return;
+    case 4:
+        ADD_INTEGERS(uint32_t);
+        return;
+    case 2:
+        ADD_INTEGERS(uint16_t);
+        return;
+    default:
+        ADD_INTEGERS(uint8_t);
+    }
+}
+
+uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n)
+{
+    struct rt_siphash h;
+
+    if (dtype == RT_STRING && n == 1)
+        return hash_string(p);
+    h = rt_siphash_begin(rt_siphash_key());
+    kn_hash_add(&h, dtype, p, n);
+    return rt_siphash_end(h, 0, 0);
 }
 
 bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b)

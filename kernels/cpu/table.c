@@ -162,32 +162,38 @@ bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b)
     return true;
 }
 
-static uint64_t hash_key(const struct kn_table *t, const void *key)
+static int64_t first_slot(const struct kn_table *t, const void *key, int64_t n_slots)
 {
-    const char *p = key;
-    uint64_t hash = 0;
-
-    for (int64_t k = 0; k < t->n_key; k++)
-        hash = hash * 31 + kn_hash_element(t->key_type, p + (size_t)k * rt_dtype_size(t->key_type));
-    return hash;
+    return (int64_t)(kn_hash_elements(t->key_type, key, t->n_key) & (uint64_t)(n_slots - 1));
 }
 
-/* The slot of `key`: one that holds it, or the free one where it belongs. */
-static int64_t slot_of(const struct kn_table *t, const void *key)
+/* *at: the slot of `key`, one that holds it, or the free one where it belongs. */
+static enum rt_status slot_of(struct rt_run *r, int64_t *left, const struct kn_table *t,
+                              const void *key, int64_t *at)
 {
-    int64_t s = (int64_t)(hash_key(t, key) & (uint64_t)(t->n_slots - 1));
+    int64_t s = first_slot(t, key, t->n_slots);
+    enum rt_status st = rt_run_spend(r, left, kn_table_work(t));
 
-    while (t->slot[s] && !kn_table_same_key(t, kn_table_key(t, t->slot[s] - 1), key))
-        s = (s + 1) & (t->n_slots - 1);
-    return s;
+    for (; !st && t->slot[s] && !kn_table_same_key(t, kn_table_key(t, t->slot[s] - 1), key);
+         s = (s + 1) & (t->n_slots - 1))
+        st = rt_run_spend(r, left, KN_PROBE_WORK);
+    *at = s;
+    return st;
 }
 
-static int64_t find(const struct kn_table *t, const void *key) /* item or -1 */
+/* *item: that of the key, or -1. */
+static enum rt_status find(struct rt_run *r, int64_t *left, const struct kn_table *t,
+                           const void *key, int64_t *item)
 {
+    int64_t s;
+
+    *item = -1;
     if (t->n_live == 0)
-        return -1;
-    const int64_t i = t->slot[slot_of(t, key)] - 1;
-    return i >= 0 && t->live[i] ? i : -1;
+        return rt_run_spend(r, left, 1);
+    const enum rt_status st = slot_of(r, left, t, key, &s);
+    if (!st && t->slot[s] && t->live[t->slot[s] - 1])
+        *item = t->slot[s] - 1;
+    return st;
 }
 
 static bool grow(void **p, int64_t room, int64_t more, size_t each)
@@ -201,12 +207,48 @@ static bool grow(void **p, int64_t room, int64_t more, size_t each)
     return true;
 }
 
+/* *out: slots for the items as they are, or as they will be numbered when only those that live are
+ * left. Nothing of the table changes. */
+static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
+                                  bool only_live, int64_t n_slots, int64_t **out)
+{
+    int64_t *slot = calloc((size_t)n_slots, sizeof *slot), n = 0;
+    enum rt_status st = RT_OK;
+
+    if (!slot)
+        return rt_fail_memory(r->err, "a hash table", (size_t)n_slots * sizeof *slot);
+    for (int64_t i = 0; i < t->n && !st; i++) {
+        if (only_live && !t->live[i])
+            continue;
+        int64_t s = first_slot(t, kn_table_key(t, i), n_slots);
+        for (; slot[s] && !st; s = (s + 1) & (n_slots - 1))
+            st = rt_run_spend(r, left, KN_PROBE_WORK);
+        slot[s] = ++n;
+        st = st ? st : rt_run_spend(r, left, kn_table_work(t));
+    }
+    if (st)
+        free(slot);
+    else
+        *out = slot;
+    return st;
+}
+
+static void take_slots(struct kn_table *t, int64_t *slot, int64_t n_slots)
+{
+    free(t->slot);
+    t->slot = slot;
+    t->n_slots = n_slots;
+}
+
 /* Items that were removed keep their place until there is no room left: then they go if they are
  * the most, so that a table whose keys come and go does not grow. */
-static void compact(struct kn_table *t)
+static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *t)
 {
-    int64_t n = 0;
+    int64_t n = 0, *slot;
+    const enum rt_status st = index_items(r, left, t, true, t->n_slots, &slot);
 
+    if (st)
+        return st;
     for (int64_t i = 0; i < t->n; i++) {
         char *key = t->keys + (size_t)i * key_bytes(t);
         if (!t->live[i]) {
@@ -223,15 +265,18 @@ static void compact(struct kn_table *t)
     memset(kn_table_value(t, n), 0, (size_t)(t->n - n) * value_bytes(t));
     memset(t->live + n, 0, (size_t)(t->n - n) * sizeof *t->live);
     t->n = n;
-    memset(t->slot, 0, (size_t)t->n_slots * sizeof *t->slot);
-    for (int64_t i = 0; i < n; i++)
-        t->slot[slot_of(t, kn_table_key(t, i))] = i + 1;
+    take_slots(t, slot, t->n_slots);
+    return RT_OK;
 }
 
-static enum rt_status reserve(struct kn_table *t, struct rt_error *err)
+static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *t)
 {
+    enum rt_status st = RT_OK;
+
     if (t->n == t->room && t->n > 2 * t->n_live)
-        compact(t);
+        st = compact(r, left, t);
+    if (st)
+        return st;
     const int64_t n = t->n + 1;
     if (n > t->room) {
         const int64_t room = n > 2 * t->room ? n : 2 * t->room;
@@ -245,37 +290,35 @@ static enum rt_status reserve(struct kn_table *t, struct rt_error *err)
         ok = ok && grow(&l, t->room, room, sizeof *t->live);
         t->live = l;
         if (!ok)
-            return rt_fail_memory(err, "a hash table", (size_t)room);
+            return rt_fail_memory(r->err, "a hash table", (size_t)room);
         t->room = room;
     }
     if (2 * n > t->n_slots) {
         const int64_t n_slots = kn_hash_slots(2 * n);
-        int64_t *slot = calloc((size_t)n_slots, sizeof *slot);
-        if (!slot)
-            return rt_fail_memory(err, "a hash table", (size_t)n_slots * sizeof *slot);
-        free(t->slot);
-        t->slot = slot;
-        t->n_slots = n_slots;
-        for (int64_t i = 0; i < t->n; i++)
-            t->slot[slot_of(t, kn_table_key(t, i))] = i + 1;
+        int64_t *slot;
+        if ((st = index_items(r, left, t, false, n_slots, &slot)))
+            return st;
+        take_slots(t, slot, n_slots);
     }
     return RT_OK;
 }
 
-/* Adds or replaces. *was: the item was there; then, unless `replace`, nothing changes. */
-enum rt_status kn_table_put(struct kn_table *t, const void *key, const void *value, bool replace,
-                            int64_t *item, bool *was, struct rt_error *err)
+enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
+                            const void *value, bool replace, int64_t *item, bool *was)
 {
-    enum rt_status st = reserve(t, err);
+    int64_t s;
+    enum rt_status st = reserve(r, left, t);
 
+    if (!st)
+        st = slot_of(r, left, t, key, &s);
     if (st)
         return st;
-    const int64_t s = slot_of(t, key);
     int64_t i = t->slot[s] - 1;
     *was = i >= 0 && t->live[i];
     if (i < 0) {
         i = t->n;
-        if ((st = kn_copy(t->key_type, t->keys + (size_t)i * key_bytes(t), key, t->n_key, err)))
+        st = kn_copy(t->key_type, t->keys + (size_t)i * key_bytes(t), key, t->n_key, r->err);
+        if (st)
             return st;
         t->n++;
         t->slot[s] = i + 1;
@@ -285,7 +328,7 @@ enum rt_status kn_table_put(struct kn_table *t, const void *key, const void *val
         return RT_OK;
     t->n_live += !*was;
     t->live[i] = true;
-    return kn_copy(t->value_type, kn_table_value(t, i), value, t->n_value, err);
+    return kn_copy(t->value_type, kn_table_value(t, i), value, t->n_value, r->err);
 }
 
 /* ---- what the ops begin with ---- */
@@ -412,13 +455,11 @@ static enum rt_status find_run(struct rt_run *r)
         kn_table_lock(t);
     for (int64_t i = 0; i < n && !st; i++) {
         const void *key = kn_at(keys, i * t->n_key);
-        if ((st = kn_dense_check_key(t, key, r->err)))
+        int64_t at;
+        if ((st = kn_dense_check_key(t, key, r->err)) || (st = find(r, &left, t, key, &at)))
             break;
-        const int64_t at = find(t, key);
         const void *v = at >= 0 ? kn_table_value(t, at) : kn_at(other, each ? i * t->n_value : 0);
-        st = kn_copy(t->value_type, kn_at_mut(&r->out[0], i * t->n_value), v, t->n_value, r->err);
-        if (!st)
-            st = rt_run_spend(r, &left, kn_table_work(t));
+        st = kn_copy_run(r, t->value_type, kn_at_mut(&r->out[0], i * t->n_value), v, t->n_value);
     }
     return t->is_mutable ? kn_table_unlock(t, st) : st;
 }
@@ -566,9 +607,8 @@ static enum rt_status write(struct rt_run *r, bool clear)
         const void *key = kn_at(&r->in[1], i * t->n_key);
         st = kn_dense_check_key(t, key, r->err);
         if (!st)
-            st = kn_table_put(t, key, kn_at(&r->in[2], i * t->n_value), true, &item, &was, r->err);
-        if (!st)
-            st = rt_run_spend(r, &left, kn_table_work(t));
+            st =
+                kn_table_put(r, &left, t, key, kn_at(&r->in[2], i * t->n_value), true, &item, &was);
     }
     return kn_table_unlock(t, st);
 }
@@ -597,10 +637,9 @@ static enum rt_status remove_run(struct rt_run *r)
     kn_table_lock(t);
     for (int64_t k = 0; k < n && !st; k++) {
         const void *key = kn_at(&r->in[1], k * t->n_key);
-        if ((st = kn_dense_check_key(t, key, r->err)) ||
-            (st = rt_run_spend(r, &left, kn_table_work(t))))
+        int64_t i;
+        if ((st = kn_dense_check_key(t, key, r->err)) || (st = find(r, &left, t, key, &i)))
             break;
-        const int64_t i = find(t, key);
         if (i < 0)
             continue;
         kn_table_drop(t->value_type, kn_table_value(t, i), t->n_value);

@@ -49,15 +49,17 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
 struct kn_table *kn_table_of(struct rt_run *r);
 /* The node's types are the table's: keys at input 1, values at the rest and at outputs. */
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
-/* Adds a pair, or replaces the value of a key that is there. *was: it was there; then, unless
+/*
+ * Adds a pair, or replaces the value of a key that is there. *was: it was there; then, unless
  * `replace`, nothing changes. *item: where the pair is. Under mu, or before anybody has the table.
+ * What it takes is spent of *left (rt_run_spend): the run may end, and then nothing has changed.
  */
-enum rt_status kn_table_put(struct kn_table *t, const void *key, const void *value, bool replace,
-                            int64_t *item, bool *was, struct rt_error *err);
+enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
+                            const void *value, bool replace, int64_t *item, bool *was);
 const void *kn_table_key(const struct kn_table *t, int64_t item);
 void *kn_table_value(const struct kn_table *t, int64_t item);
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
-/* Of finding or adding one pair, as rt_run_spend counts. */
+/* Of hashing a key and of reading or writing its pair, as rt_run_spend counts. */
 int64_t kn_table_work(const struct kn_table *t);
 void kn_table_clear(struct kn_table *t); /* nothing is in it any more; its memory goes */
 void kn_table_lock(struct kn_table *t);

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/farmhash.h"
+#include "kernels/cpu/hash_set.h"
 #include "kernels/cpu/list.h"
 
 #include <stdlib.h>
@@ -145,7 +146,9 @@ static uint64_t bucket_hash(const struct kn_table *t, const void *key)
     return h;
 }
 
-/* Which item lies in which bucket; -1: none does. More buckets than items. */
+/* Which item lies in which bucket; -1: none does. More buckets than items. TensorFlow's layout
+ * does not depend on a secret: keys may be chosen so that each passes all that were placed before,
+ * and that is work which counts. */
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
     const uint64_t mask = (uint64_t)t->dense.n_buckets - 1;
@@ -157,10 +160,12 @@ static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t 
         if (!t->live[i])
             continue;
         uint64_t at = bucket_hash(t, kn_table_key(t, i)) & mask;
-        for (uint64_t probes = 1; bucket[at] >= 0; probes++)
-            at = (at + probes) & mask;
-        bucket[at] = i;
         st = rt_run_spend(r, &left, kn_table_work(t));
+        for (uint64_t probes = 1; bucket[at] >= 0 && !st; probes++) {
+            at = (at + probes) & mask;
+            st = rt_run_spend(r, &left, KN_PROBE_WORK);
+        }
+        bucket[at] = i;
     }
     return st;
 }
@@ -218,8 +223,8 @@ enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *t)
         const void *key = kn_at(keys, i * t->n_key);
         if (!kn_table_same_key(t, key, t->dense.empty) &&
             !kn_table_same_key(t, key, t->dense.deleted))
-            st = kn_table_put(t, key, kn_at(values, i * t->n_value), true, &item, &was, r->err);
-        if (!st)
+            st = kn_table_put(r, &left, t, key, kn_at(values, i * t->n_value), true, &item, &was);
+        else
             st = rt_run_spend(r, &left, kn_table_work(t));
     }
     return st;

@@ -37,20 +37,20 @@ static void value_text(char *room, size_t n, enum rt_dtype dtype, const void *p)
 }
 
 /* Adds one pair while filling: the same pair twice is fine, another value is not. */
-static enum rt_status fill_one(struct kn_table *t, const void *key, const void *value,
-                               struct rt_error *err)
+static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
+                               const void *value)
 {
     int64_t item = 0;
     bool was = false;
     char k[80], a[80], b[80];
-    enum rt_status st = kn_table_put(t, key, value, false, &item, &was, err);
+    const enum rt_status st = kn_table_put(r, left, t, key, value, false, &item, &was);
 
     if (st || !was || kn_same_element(t->value_type, kn_table_value(t, item), value))
         return st;
     value_text(k, sizeof k, t->key_type, key);
     value_text(a, sizeof a, t->value_type, kn_table_value(t, item));
     value_text(b, sizeof b, t->value_type, value);
-    return rt_fail(err, RT_FAILED_PRECONDITION,
+    return rt_fail(r->err, RT_FAILED_PRECONDITION,
                    "HashTable has different value for same key. Key %s has %s and trying to add "
                    "value %s",
                    k, a, b);
@@ -109,11 +109,8 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
-    for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++) {
-        st = fill_one(&fresh, kn_at(keys, i), kn_at(values, i), r->err);
-        if (!st)
-            st = rt_run_spend(r, &left, kn_table_work(t));
-    }
+    for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++)
+        st = fill_one(r, &left, &fresh, kn_at(keys, i), kn_at(values, i));
     if (!st)
         publish(t, &fresh);
     kn_table_clear(&fresh);
@@ -222,8 +219,9 @@ struct text_file {
     char delimiter;
 };
 
-static enum rt_status one_line(struct kn_table *fresh, const struct text_file *f, const char *path,
-                               const char *line, size_t n, int64_t line_no, struct rt_error *err)
+static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table *fresh,
+                               const struct text_file *f, const char *path, const char *line,
+                               size_t n, int64_t line_no)
 {
     uint64_t room[2][4] = {{0}}; /* an element of any type each, a string too */
     struct rt_tensor elem[2];
@@ -236,17 +234,17 @@ static enum rt_status one_line(struct kn_table *fresh, const struct text_file *f
         struct rt_span field;
         elem[i] = (struct rt_tensor){.dtype = (uint8_t)type[i], .data = room[i]};
         if (!field_of(line, n, f->delimiter, index[i], &field))
-            st = rt_fail(err, RT_INVALID_ARGUMENT,
+            st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                          "Invalid number of columns in %s line %lld (%.*s) : expected at least "
                          "%lld got %lld",
                          path, (long long)line_no, (int)n, line,
                          (long long)((index[0] > index[1] ? index[0] : index[1]) + 1),
                          (long long)columns(line, n, f->delimiter));
         else
-            st = field_value(type[i], index[i], line_no, f->offset, field, &elem[i], err);
+            st = field_value(type[i], index[i], line_no, f->offset, field, &elem[i], r->err);
     }
     if (!st)
-        st = fill_one(fresh, room[0], room[1], err);
+        st = fill_one(r, left, fresh, room[0], room[1]);
     for (int i = 0; i < 2; i++)
         kn_table_drop(type[i], room[i], 1);
     return st;
@@ -276,7 +274,7 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
 
     if (st)
         return st;
-    int64_t n = 0; /* lines taken */
+    int64_t n = 0 /* lines taken */, left = RT_WORK;
     rt_bytes_init(&line, MAX_LINE);
     while (!st && (f->vocab_size < 0 || n < f->vocab_size)) {
         if (!next_line(file, &line))
@@ -289,7 +287,7 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
                          "Invalid content in %s: empty line found at position %lld.", path,
                          (long long)ftell(file));
         else
-            st = one_line(fresh, f, path, line.p, line.n, n++, r->err);
+            st = one_line(r, &left, fresh, f, path, line.p, line.n, n++);
         if (!st && n % 4096 == 0)
             st = rt_run_check(r);
     }

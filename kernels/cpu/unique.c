@@ -2,10 +2,6 @@
 #include "kernels/cpu/hash_set.h"
 #include "kernels/entry.h"
 
-/* Work of looking at one slot, which memory may have to bring: some 50 nanoseconds. A feed may be
- * made so that all its items belong to one slot; passing others is work that counts. */
-enum { PROBE = 64 };
-
 /* Items are slices of a tensor along one axis: [outer, n, inner]. */
 struct items {
     const struct rt_tensor *t;
@@ -19,13 +15,11 @@ static const void *part(const struct items *s, int64_t o, int64_t i, int64_t k)
 
 static uint64_t hash_item(const struct items *s, int64_t i)
 {
-    uint64_t h = 0;
+    struct rt_siphash h = rt_siphash_begin(rt_siphash_key());
 
     for (int64_t o = 0; o < s->outer; o++)
-        for (int64_t k = 0; k < s->inner; k++)
-            h = (h << 5 | h >> 59) * UINT64_C(0x9e3779b97f4a7c15) +
-                kn_hash_element(kn_dtype(s->t), part(s, o, i, k));
-    return h ^ h >> 29;
+        kn_hash_add(&h, kn_dtype(s->t), part(s, o, i, 0), s->inner);
+    return rt_siphash_end(h, 0, 0);
 }
 
 static bool same_item(const struct items *a, int64_t i, const struct items *b, int64_t j)
@@ -82,9 +76,10 @@ static enum rt_status unique_run(struct rt_run *r)
     if (!slot || !rt_out(r, 1, 1, &n))
         return r->err->code;
     int64_t *first = slot + n_slots, *count = first + n, n_unique = 0;
-    const int64_t work = PROBE + 4 * s.outer * s.inner; /* of one item, or of passing one */
+    const int64_t work = KN_PROBE_WORK + 4 * s.outer * s.inner; /* of one item, or of passing one */
     int64_t left = RT_WORK;
-    memset(slot, 0, (size_t)n_slots * sizeof *slot);
+    if (kn_zero_pieces(r, slot, (size_t)n_slots * sizeof *slot))
+        return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = (int64_t)(hash_item(&s, i) & (uint64_t)(n_slots - 1));
         for (; slot[at] && !same_item(&s, first[slot[at] - 1], &s, i);
@@ -109,16 +104,18 @@ static enum rt_status unique_run(struct rt_run *r)
         return r->err->code;
     for (int64_t o = 0; o < s.outer && !st; o++)
         for (int64_t u = 0; u < n_unique && !st; u++) {
-            st = kn_copy(kn_dtype(t), kn_at_mut(&r->out[0], (o * n_unique + u) * s.inner),
-                         part(&s, o, first[u], 0), s.inner, r->err);
+            st = kn_copy_run(r, kn_dtype(t), kn_at_mut(&r->out[0], (o * n_unique + u) * s.inner),
+                             part(&s, o, first[u], 0), s.inner);
             if (!st)
-                st = rt_run_spend(r, &left, PROBE + s.inner);
+                st = rt_run_spend(r, &left, KN_PROBE_WORK + s.inner);
         }
     if (r->n_out > 2 && !st) {
         if (!rt_out(r, 2, 1, &n_unique))
             return r->err->code;
-        for (int64_t u = 0; u < n_unique; u++)
+        for (int64_t u = 0; u < n_unique && !st; u++) {
             kn_put_int(&r->out[2], u, count[u]);
+            st = rt_run_tick(r, u);
+        }
     }
     return st;
 }
@@ -149,9 +146,9 @@ static bool find(struct rt_run *r, int64_t *left, const struct items *b, const i
 {
     *at = (int64_t)(hash_item(a, i) & (uint64_t)(n_slots - 1));
     for (; slot[*at] && !same_item(b, slot[*at] - 1, a, i); *at = (*at + 1) & (n_slots - 1))
-        if (rt_run_spend(r, left, PROBE))
+        if (rt_run_spend(r, left, KN_PROBE_WORK))
             return false;
-    return rt_run_spend(r, left, PROBE) == RT_OK;
+    return rt_run_spend(r, left, KN_PROBE_WORK) == RT_OK;
 }
 
 static enum rt_status diff_run(struct rt_run *r)
@@ -169,7 +166,8 @@ static enum rt_status diff_run(struct rt_run *r)
     if (!slot)
         return r->err->code;
     keep = slot + n_slots;
-    memset(slot, 0, (size_t)n_slots * sizeof *slot);
+    if (kn_zero_pieces(r, slot, (size_t)n_slots * sizeof *slot))
+        return r->err->code;
     int64_t left = RT_WORK, at;
     for (int64_t i = 0; i < b.n; i++) {
         if (!find(r, &left, &b, slot, n_slots, &b, i, &at))
@@ -186,7 +184,7 @@ static enum rt_status diff_run(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         enum rt_status st =
-            kn_copy(kn_dtype(x), kn_at_mut(&r->out[0], i), kn_at(x, keep[i]), 1, r->err);
+            kn_copy_run(r, kn_dtype(x), kn_at_mut(&r->out[0], i), kn_at(x, keep[i]), 1);
         if (st)
             return st;
         kn_put_int(&r->out[1], i, keep[i]);

@@ -1,16 +1,17 @@
 #include "runtime/base/map.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
+
+#include "runtime/base/siphash.h"
 
 enum { EMPTY = 0 }; /* slots hold entry index + 1 */
 
 /* FNV-1a with a final mix (Fowler, Noll, Vo; finaliser of MurmurHash3, public domain). */
-static uint64_t hash_from(uint64_t h, const void *p, size_t n)
+uint64_t rt_hash(const void *p, size_t n)
 {
     const unsigned char *s = p;
+    uint64_t h = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < n; i++)
         h = (h ^ s[i]) * UINT64_C(1099511628211);
     h ^= h >> 33;
@@ -19,25 +20,9 @@ static uint64_t hash_from(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-uint64_t rt_hash(const void *p, size_t n)
-{
-    return hash_from(UINT64_C(14695981039346656037), p, n);
-}
-
-/* Names come from files and requests: whoever writes them does not know which of them share a
- * slot, for each process hashes differently. */
 static uint64_t map_hash(const void *p, size_t n)
 {
-    static _Atomic uint64_t seed;
-    uint64_t s = atomic_load_explicit(&seed, memory_order_relaxed);
-    if (!s) {
-        const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM); /* 16 bytes */
-        if (random)
-            memcpy(&s, random, sizeof s);
-        s |= 1;
-        atomic_store_explicit(&seed, s, memory_order_relaxed);
-    }
-    return hash_from(s, p, n);
+    return rt_siphash(rt_siphash_key(), p, n);
 }
 
 void rt_map_init(struct rt_map *m)

@@ -1,7 +1,8 @@
 /*
  * A hash map from byte strings to pointers. Keys are copied into the map's own memory. Used where
  * names are looked up while importing and loading; nothing on a request's way hashes a name twice.
- * Its hash has a seed of the process's own, so that a file's names cannot be chosen to collide.
+ * Its hash has a key of the process's own (siphash.h), so that a file's names cannot be chosen to
+ * collide.
  *
  * Threads: readers may share it while nobody writes.
  */

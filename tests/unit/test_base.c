@@ -6,6 +6,7 @@
 #include "runtime/base/crc32c.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/map.h"
+#include "runtime/base/siphash.h"
 
 static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
 {
@@ -138,6 +139,28 @@ static void a_checksum_is_the_published_one(void **state)
     assert_int_equal(rt_crc32c(part, "56789", 5), 0xe3069283u);
 }
 
+/* CPython 3.11 hashes bytes by SipHash-1-3, with a key of zeros when PYTHONHASHSEED is 0. */
+static void a_siphash_is_the_published_one(void **state)
+{
+    (void)state;
+    static const uint64_t key[2];
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } golden[] = {{"a", UINT64_C(0x407448d2b89b1813)},
+                  {"abcdefg", UINT64_C(0x6db12aae9070f506)},
+                  {"abcdefgh", UINT64_C(0x3f7b849c0b8e35ea)},
+                  {"The quick brown fox jumps over the lazy dog", UINT64_C(0x8df676d3d00c451e)}};
+    for (size_t i = 0; i < sizeof golden / sizeof *golden; i++)
+        assert_int_equal(rt_siphash(key, golden[i].text, strlen(golden[i].text)), golden[i].hash);
+    const uint64_t *own = rt_siphash_key(), words[] = {1, 2};
+    assert_true(own[0] || own[1]);
+    struct rt_siphash h = rt_siphash_begin(own);
+    rt_siphash_word(&h, 1);
+    rt_siphash_word(&h, 2);
+    assert_int_equal(rt_siphash_end(h, 0, 0), rt_siphash(own, words, sizeof words));
+}
+
 static void a_map_finds_what_was_put_and_not_what_was_removed(void **state)
 {
     (void)state;
@@ -214,6 +237,7 @@ int main(void)
         cmocka_unit_test(bytes_near_their_limit_are_moved_a_few_times_only),
         cmocka_unit_test(a_character_takes_one_to_four_bytes_of_utf8),
         cmocka_unit_test(a_checksum_is_the_published_one),
+        cmocka_unit_test(a_siphash_is_the_published_one),
         cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),
         cmocka_unit_test(the_machine_has_cores_and_memory),
     };

@@ -5,6 +5,7 @@
  */
 #include "tests/support/test.h"
 
+#include "kernels/cpu/hash_set.h"
 #include "runtime/base/clock.h"
 #include "tests/support/op.h"
 
@@ -159,10 +160,41 @@ static void ends_soon(struct op_call c)
     op_clear(&c);
 }
 
-/* The integer whose hash in Unique is v: what hash_set.c and unique.c do to its bits, undone. */
+/*
+ * n integers that an attacker who knew this process's key would send: their hashes crowd in a part
+ * of 1 / 64 of a table of n_slots, so that each passes nearly all that came before it.
+ */
+static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
+{
+    struct rt_tensor t = empty(RT_I64, 1, DIM(n));
+    int64_t *v = t.data;
+    for (int64_t x = 0, found = 0; found < n; x++)
+        if ((kn_hash_elements(RT_I64, &x, 1) & (n_slots - 1)) < n_slots / 64)
+            v[found++] = x;
+    return t;
+}
+
+static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    ends_soon((struct op_call){.op = "Unique",
+                               .attrs = "T=int64 out_idx=int32",
+                               .n_in = 1,
+                               .n_out = 2,
+                               .in = {crowd(N, 2 * N)}});
+    ends_soon((struct op_call){.op = "ListDiff",
+                               .attrs = "T=int64 out_idx=int32",
+                               .n_in = 2,
+                               .n_out = 2,
+                               .in = {LONGS(1), crowd(N, 2 * N)}});
+}
+
+/* What a public multiplicative hash does to an integer's bits, undone: the integer whose hash is v
+ * in a process that has no key of its own. */
 static uint64_t unhashed(uint64_t v)
 {
-    const uint64_t inverse = UINT64_C(0xcfee444d8b59a89b); /* of their factor, modulo 2^64 */
+    const uint64_t inverse = UINT64_C(0xcfee444d8b59a89b); /* of 0xd6e8feb86659fd93 modulo 2^64 */
     uint64_t x = v ^ v >> 29 ^ v >> 58;
     x ^= x >> 32;
     x *= inverse;
@@ -171,16 +203,22 @@ static uint64_t unhashed(uint64_t v)
     return x ^ x >> 32;
 }
 
-/* Integers chosen so that all belong to one slot: N * N / 2 comparisons, which are work as well. */
-static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
+static void items_that_collide_in_a_hash_without_a_key_do_not_here(void **state)
 {
     (void)state;
-    enum { N = 1 << 19 };
-    struct rt_tensor crowd = empty(RT_I64, 1, DIM(N));
+    enum { N = 1 << 18 };
+    struct rt_tensor t = empty(RT_I64, 1, DIM(N));
     for (int64_t i = 0; i < N; i++)
-        ((uint64_t *)crowd.data)[i] = unhashed((uint64_t)i << 32);
-    ends_soon((struct op_call){
-        .op = "Unique", .attrs = "T=int64 out_idx=int32", .n_in = 1, .n_out = 2, .in = {crowd}});
+        ((uint64_t *)t.data)[i] = unhashed((uint64_t)i << 32);
+    struct op_call c = {.op = "Unique",
+                        .attrs = "T=int64 out_idx=int32",
+                        .n_in = 1,
+                        .n_out = 2,
+                        .in = {t},
+                        .deadline_ms = 5000};
+    assert_ok(op_run(&c), &c.err);
+    assert_int_equal(c.out[0].dim[0], N);
+    op_clear(&c);
 }
 
 static void long_work_ends_soon_after_its_deadline(void **state)
@@ -234,6 +272,7 @@ int main(void)
         cmocka_unit_test(rows_that_are_only_announced_cost_nothing),
         cmocka_unit_test(items_do_not_crowd_in_one_slot),
         cmocka_unit_test(a_crowd_in_one_slot_ends_soon_after_its_deadline),
+        cmocka_unit_test(items_that_collide_in_a_hash_without_a_key_do_not_here),
         cmocka_unit_test(long_work_ends_soon_after_its_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,9 @@
  * table must answer was seen in TensorFlow 2.21 (tests/conformance/specs/tables.py asks it). */
 #include "tests/support/test.h"
 
+#include "kernels/cpu/hash_set.h"
 #include "kernels/kernels.h"
+#include "runtime/base/clock.h"
 #include "runtime/session.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/op.h"
@@ -11,6 +13,7 @@ struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
     struct rt_session *s;
+    int64_t deadline_ms; /* of a run; 0: none */
     struct rt_error err;
 };
 
@@ -80,12 +83,14 @@ static enum rt_status run(struct fixture *x, const char *what, int64_t n, int64_
                                       .n_targets = !fetches};
     struct rt_tensor in[2] = {op_tensor(RT_I64, rank, (int64_t[]){n, width}, k)}, unused;
     struct rt_callable *c;
+    const struct rt_run_options options = {
+        .deadline_ns = x->deadline_ms ? rt_now_ns() + x->deadline_ms * 1000000 : 0};
     if (v)
         in[1] = op_tensor(RT_F32, rank, (int64_t[]){n, width ? 1 : 0}, v);
     x->err = (struct rt_error){0};
     enum rt_status st = rt_session_prepare(x->s, &spec, &c, &x->err);
     if (!st)
-        st = rt_callable_run(c, in, out ? out : &unused, NULL, &x->err);
+        st = rt_callable_run(c, in, out ? out : &unused, &options, &x->err);
     rt_tensor_clear(&in[0]);
     rt_tensor_clear(&in[1]);
     return st;
@@ -229,6 +234,62 @@ static void keys_come_and_go(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* Probing is work that counts: a run whose keys all pass each other ends soon after its deadline.
+ * Seconds; generous, for a machine that is busy: to its end each of these takes ten or more. */
+static void ends_soon(struct fixture *x, const char *what, int64_t n, const int64_t *k,
+                      const float *v)
+{
+    enum { LATE_S = 4 };
+    struct rt_tensor out;
+    x->deadline_ms = 100;
+    const int64_t before = rt_now_ns();
+    assert_int_equal(run(x, what, n, 0, k, v, &out), RT_DEADLINE_EXCEEDED);
+    if ((rt_now_ns() - before) / 1000000000 > LATE_S)
+        fail_msg("%s does not look at its deadline", what);
+    x->deadline_ms = 0;
+}
+
+enum { CROWD = 1 << 17 };
+
+/* Keys that crowd in the first slots, as one who knew this process's key would choose them. */
+static void insertions_that_all_collide_end_soon_after_their_deadline(void **state)
+{
+    struct fixture *x = *state;
+    const uint64_t mask = (1 << 20) - 1;
+    int64_t *k = calloc(CROWD, sizeof *k), found = 0;
+    float *v = calloc(CROWD, sizeof *v);
+    assert_true(k && v);
+    for (int64_t key = 0; found < CROWD; key++)
+        if ((kn_hash_elements(RT_I64, &key, 1) & mask) < mask >> 7)
+            k[found++] = key;
+    gd_node(&x->g, "t", "MutableHashTableV2", "", "key_dtype=int64 value_dtype=float");
+    open_table(x);
+    ends_soon(x, "insert", CROWD, k, v);
+    const int64_t there = size_of(x); /* what was inserted until then is */
+    assert_true(there > 0 && there < CROWD);
+    assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
+    free(k);
+    free(v);
+}
+
+/* TensorFlow's buckets have no key: multiples of a power of two all begin in the first. */
+static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(void **state)
+{
+    struct fixture *x = *state;
+    int64_t *k = calloc(CROWD, sizeof *k);
+    float *v = calloc(CROWD, sizeof *v);
+    assert_true(k && v);
+    for (int64_t i = 0; i < CROWD; i++)
+        k[i] = (i + 1) << 32;
+    dense_table(x, EMPTY_0, BUCKETS8);
+    x->deadline_ms = 5000; /* that they collide there does not make them collide here */
+    assert_ok(run(x, "insert", CROWD, 0, k, v, NULL), &x->err);
+    ends_soon(x, "export:0", 1, k, NULL);
+    assert_int_equal(size_of(x), CROWD);
+    free(k);
+    free(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +299,8 @@ int main(void)
         T(a_table_that_cannot_be_is_refused),
         T(buckets_are_bounded),
         T(keys_come_and_go),
+        T(insertions_that_all_collide_end_soon_after_their_deadline),
+        T(an_export_whose_buckets_all_collide_ends_soon_after_its_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
