@@ -7,9 +7,9 @@ every such stack (or with --all for every single call) the phase is done again w
 fails: once, and (memory, descriptors) that one and all after it. In the meantime an answer is right
 or says RESOURCE_EXHAUSTED or UNAVAILABLE; nothing else is true then. `start` and `drain` take a
 process for each fault; everything else goes on in one process, so that what a fault breaks is found
-by what comes after. Those that take a process each fail one call of each stack with --all too: the
-calls of loading, which are most of them, fail one by one in `swap`, `add` and `drop`. The last line
-is "N passed, M failed", a fault each."""
+by what comes after. `start` fails one call of each stack with --all too: the calls of loading, which
+are most of its calls, fail one by one in `swap`, `add` and `drop`. The last line is "N passed, M
+failed", a fault each."""
 import argparse
 import collections
 import concurrent.futures
@@ -64,7 +64,6 @@ PHASES = {  # name: (flags, the request)
     "secure connect": ("", "new_connection"),
     "start": ("--autotune_cache=@/tuned", None),
     "start tuned": ("--autotune_cache=@/tuned", None),
-    "start secure": ("", None),
     "drain": ("", None),
 }
 
@@ -72,7 +71,7 @@ PHASES = {  # name: (flags, the request)
 def made_as(phase):
     """What the server of a phase is made with, besides its flags."""
     return {"small": phase.startswith("start"), "watched": phase == "drop",
-            "secure": "secure" in phase}
+            "secure": "secure" in phase or phase.startswith("start")}
 
 
 class Report:
@@ -80,7 +79,7 @@ class Report:
         self.binary = binary
         self.done, self.failed = collections.Counter(), []
         self.outcomes = collections.Counter()
-        self.calls = {}
+        self.calls, self.planned = {}, {}
 
     def wrong(self, phase, what, stack, error):
         where = symbols(self.binary, stack)
@@ -91,7 +90,7 @@ class Report:
         calls = {k: v for k, v in self.calls.get(phase, {}).items() if v}
         of = ", ".join(f"{v} {k}" for k, v in calls.items())
         seen = ", ".join(f"{v} {k[1]}" for k, v in sorted(self.outcomes.items()) if k[0] == phase)
-        print(f"  {phase}: {self.done[phase]} faults in {seconds:.0f} s, of calls: {of}; came: {seen}",
+        print(f"  {phase}: {self.done[phase]} of {self.planned.get(phase)} faults in {seconds:.0f} s, of calls: {of}; came: {seen}",
               flush=True)
 
     def tell(self, seconds):
@@ -110,6 +109,7 @@ class Campaign:
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
         self.tuned = None  # what autotune has written
+        self.known = set()  # stacks that fail in another phase
 
     def new_served(self):
         served = self.module.Served(self.control, *PHASES[self.phase][0].split(),
@@ -127,7 +127,7 @@ class Campaign:
     def targets(self, calls, found):
         """(what it is called, how it is armed), the most different ones first."""
         once, later, seen = [], [], set()
-        found = [f for f in found if f[0] in self.kinds]
+        found = [f for f in found if f[0] in self.kinds and f[1] not in self.known]
         self.dice.shuffle(found)
         for kind, hashed, _, stack in found:
             near = (kind, tuple(stack[:2]))
@@ -138,7 +138,7 @@ class Campaign:
                               {"kinds": (kind,), "stack": hashed, "n": EVER}))
             seen.add(near)
         singles = []
-        if self.args.all and PHASES[self.phase][1]:
+        if self.args.all and not self.phase.startswith("start"):
             singles = [(f"{kind} {n} of {calls[kind]}", {"kinds": (kind,), "first": n})
                        for kind in self.kinds for n in range(1, calls[kind] + 1)]
         else:
@@ -221,7 +221,9 @@ class Campaign:
         self.control.quiet()
         calls, found = self.control.calls()
         self.report.calls[self.phase] = calls
-        for what, how in self.targets(calls, found):
+        targets = self.targets(calls, found)
+        self.report.planned[self.phase] = len(targets)
+        for what, how in targets:
             if self.is_over(until):
                 break
             if not self.one(request, what, how) and not self.is_well():
@@ -307,11 +309,13 @@ class Campaign:
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 
     def tune(self):
-        """Has the server write what it times, without any fault."""
+        """Has the server write what it times, without any fault: as `start` does."""
         served = self.new_served()
-        self.control.describe(())
+        self.control.trace(self.kinds)
         served.start()
         served.warm()
+        self.control.quiet()
+        self.known = {found[1] for found in self.control.calls()[1]}
         error = served.end()
         with open(served.path("tuned"), "rb") as file:
             self.tuned = file.read()
@@ -341,7 +345,9 @@ class Campaign:
         if error:
             self.report.wrong(phase, "without any fault", (), error)
             return
-        for what, how in self.targets(calls, found):
+        targets = self.targets(calls, found)
+        self.report.planned[self.phase] = len(targets)
+        for what, how in targets:
             if self.is_over(until):
                 return
             error = self.new_process(how, armed)

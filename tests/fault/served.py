@@ -29,6 +29,10 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
+# Of a version, between what the server reckons one with and another half: whose memory stays
+# counted after it has gone leaves no room for the next, and the loads after it fail for good.
+VERSION_BYTES = 19 << 19
+RUNS_BYTES = 16 << 20  # of all runs together, for the same reason
 CORE_THREADS = 2  # that gRPC's core may start for its timers
 # What a server may say for want of memory, descriptors or a disk, and nothing else.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
@@ -89,9 +93,12 @@ class Served:
         self.labelled, self.applied = None, False
         self.wait = WAIT
         self.rows = 30  # of the next new shape
+        most = 3 + 2 * (not small) + watched  # versions at a time
         self.flags = [f"--model_config_file={self.path('config')}", "--enable_session_service",
                       "--load_retry_interval_micros=50000", "--max_num_load_retries=1000000",
                       "--num_load_threads=1", "--drain_timeout=10",
+                      f"--total_model_memory_limit_bytes={most * VERSION_BYTES}",
+                      f"--run_memory_total_bytes={RUNS_BYTES}",
                       *(f.replace("@", self.folder) for f in flags)]
         self.secure = self.make_secure() if secure else None
         with open(os.path.join(MODELS, "digits", "held_out", "00.json"), encoding="ascii") as file:
@@ -491,7 +498,7 @@ class Served:
                     raise
                 self.applied = True
                 return
-        raise Wrong("the configuration was refused five times")
+        raise Late("the configuration was refused five times")
 
     def settle_all(self):
         self.settle("half_plus_two", [self.half])

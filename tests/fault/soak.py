@@ -5,6 +5,7 @@ stay counted, descriptors and threads must be as many as at first, and resident 
 from the middle third of the laps to the last by more than MAY_GROW_KB. Every answer is one that its
 situation allows; every code that must come does. The last line is "N passed, M failed", a lap each."""
 import argparse
+import collections
 import gzip
 import importlib.util
 import json
@@ -177,6 +178,10 @@ def soak(seconds, n_laps, seed):
                     self.assertLessEqual(lap[1], threads + 2)
                 middle = max(kb for _, _, kb in laps[n_laps // 3:2 * n_laps // 3])
                 last = max(kb for _, _, kb in laps[2 * n_laps // 3:])
+                codes = collections.Counter()
+                for (_, _, code), n in all_seen.codes.items():
+                    codes[code] += n
+                print("came: " + ", ".join(f"{n} {code}" for code, n in codes.most_common()))
                 print(f"{sum(all_seen.codes.values())} answers in {time.monotonic() - begun:.0f} s; resident "
                       f"{middle} KiB in the middle third, {last} in the last", flush=True)
                 self.assertLess(last, middle + MAY_GROW_KB)
