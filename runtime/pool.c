@@ -45,14 +45,18 @@ struct rt_pool {
     size_t recent[RECENT]; /* peaks of the last runs, the last one first */
     atomic_size_t keep;    /* no more than this waits */
     size_t limit;
-    const char *flag;         /* that sets the limit */
-    size_t kept;              /* rt_pool_kept */
-    struct rt_budget *budget; /* NULL: none */
+    const char *flag;                           /* that sets the limit */
+    size_t kept;                                /* rt_pool_kept */
+    struct rt_budget *budget;                   /* NULL: none */
+    struct rt_pool *next_sharing, **at_sharing; /* in budget->sharing, by sharing_mu */
     struct rt_mutex budget_mu;
     atomic_size_t reserved; /* taken of the budget, by budget_mu: in_use, and some more so that the
                                threads of many runs seldom meet there */
     struct idle_list list[N_CLASSES];
 };
+
+/* Guards every budget's list of the pools that share it. */
+static struct rt_mutex sharing_mu = RT_MUTEX_INIT;
 
 bool rt_budget_take(struct rt_budget *b, size_t n)
 {
@@ -107,10 +111,30 @@ struct rt_pool *rt_pool_new(size_t limit_bytes)
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget)
 {
     p->budget = budget;
+    if (!budget)
+        return;
+    rt_mutex_lock(&sharing_mu);
+    p->next_sharing = budget->sharing;
+    p->at_sharing = &budget->sharing;
+    if (p->next_sharing)
+        p->next_sharing->at_sharing = &p->next_sharing;
+    budget->sharing = p;
+    rt_mutex_unlock(&sharing_mu);
 }
 
-/* So much of the budget is ours, at least. */
-static bool reserve(struct rt_pool *p, size_t want)
+static void end_sharing(struct rt_pool *p)
+{
+    if (!p->budget)
+        return;
+    rt_mutex_lock(&sharing_mu);
+    *p->at_sharing = p->next_sharing;
+    if (p->next_sharing)
+        p->next_sharing->at_sharing = p->at_sharing;
+    rt_mutex_unlock(&sharing_mu);
+}
+
+/* So much of the budget is ours, at least, if it has that without asking others for theirs. */
+static bool reserve_free(struct rt_pool *p, size_t want)
 {
     rt_mutex_lock(&p->budget_mu);
     size_t have = atomic_load(&p->reserved), more = want > have ? want - have : 0;
@@ -134,9 +158,29 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
+        /* A block of another thread that was counted before the store has seen what was reserved
+         * then, and is seen here; one that is counted after it asks for more. */
+        const size_t now = atomic_load(&p->in_use);
+        if (now > need) {
+            need = now < have ? now : have;
+            atomic_store(&p->reserved, need);
+        }
         rt_budget_give(p->budget, have - need);
     }
     rt_mutex_unlock(&p->budget_mu);
+}
+
+/* So much of the budget is ours, at least. What pools have reserved and do not use, those between
+ * two runs among them, is taken from them first: else idle models would shut out all others. */
+static bool reserve(struct rt_pool *p, size_t want)
+{
+    if (reserve_free(p, want))
+        return true;
+    rt_mutex_lock(&sharing_mu);
+    for (struct rt_pool *q = p->budget->sharing; q; q = q->next_sharing)
+        release_reserve(q, 0);
+    rt_mutex_unlock(&sharing_mu);
+    return reserve_free(p, want);
 }
 
 size_t *rt_pool_kept(struct rt_pool *p)
@@ -199,6 +243,7 @@ void rt_pool_unref(struct rt_pool *p)
 {
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
         return;
+    end_sharing(p);
     rt_pool_trim(p, 0);
     release_reserve(p, 0);
     for (int i = 0; i < N_CLASSES; i++)

@@ -108,10 +108,11 @@ struct rt_buffer {
                              void *arg, struct rt_error *err);
 };
 
-/* A bound on what many pools hold together. Outlives them. Zero `used` and set `limit`. */
+/* A bound on what many pools hold together. Outlives them. Set `limit`, the rest to zero. */
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
+    struct rt_pool *sharing; /* pool.c's */
 };
 /* Takes n bytes of it, or none. A NULL budget has no bound. */
 bool rt_budget_take(struct rt_budget *b, size_t n);

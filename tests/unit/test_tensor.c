@@ -268,6 +268,95 @@ static void pools_of_one_budget_share_its_bound(void **state)
     assert_int_equal(atomic_load(&budget.used), 0);
 }
 
+/* What a pool reserves ahead is for speed: idle ones leave it to whoever needs it. */
+static void idle_pools_leave_their_reserve_to_others(void **state)
+{
+    (void)state;
+    enum { POOLS = 40 };
+    struct rt_error err = {0};
+    struct rt_budget budget = {.limit = 16 << 20};
+    struct rt_pool *p[POOLS];
+    for (int i = 0; i < POOLS; i++) {
+        p[i] = rt_pool_new(0);
+        rt_pool_share(p[i], &budget);
+        rt_pool_begin(p[i]);
+        struct rt_buffer *b = rt_buffer_new(p[i], RT_U8, 1000, &err);
+        assert_non_null(b);
+        rt_buffer_unref(b);
+        rt_pool_end(p[i], 0);
+    }
+    struct rt_buffer *most = rt_buffer_new(p[7], RT_U8, 15 << 20, &err);
+    assert_non_null(most);
+    assert_null(rt_buffer_new(p[8], RT_U8, 2 << 20, &err)); /* that is in use */
+    rt_pool_unref(p[20]);
+    rt_buffer_unref(most);
+    for (int i = 0; i < POOLS; i++)
+        if (i != 20)
+            rt_pool_unref(p[i]);
+    assert_int_equal(atomic_load(&budget.used), 0);
+    assert_null(budget.sharing);
+}
+
+enum { TIGHT_LIMIT = 24 << 20, TIGHT_THREADS = 4, TIGHT_POOLS = 3 };
+
+struct tight {
+    struct rt_budget budget;
+    struct rt_pool *pool[TIGHT_POOLS];
+    atomic_size_t out;
+    atomic_int n_given, n_beyond;
+};
+
+/* Two blocks at a time of any of the pools, and what all threads hold never exceeds the bound. */
+static void *take_and_give(void *arg)
+{
+    struct tight *t = arg;
+    struct rt_error err = {0};
+    struct rt_buffer *held[2] = {NULL};
+    size_t size[2] = {0};
+    unsigned x = (unsigned)(uintptr_t)held / 4096 | 1;
+    for (int i = 0; i < 20000; i++) {
+        const int k = i & 1;
+        x = x * 1664525 + 1013904223;
+        if (held[k]) {
+            atomic_fetch_sub(&t->out, size[k]);
+            rt_buffer_unref(held[k]);
+        }
+        size[k] = (size_t)1 << (12 + (x >> 16) % 12);
+        held[k] = rt_buffer_new(t->pool[(x >> 8) % TIGHT_POOLS], RT_U8, size[k], &err);
+        if (held[k]) {
+            atomic_fetch_add(&t->n_given, 1);
+            if (atomic_fetch_add(&t->out, size[k]) + size[k] > TIGHT_LIMIT)
+                atomic_fetch_add(&t->n_beyond, 1);
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        if (held[k])
+            atomic_fetch_sub(&t->out, size[k]);
+        rt_buffer_unref(held[k]);
+    }
+    return NULL;
+}
+
+static void a_tight_budget_holds_while_reserves_move(void **state)
+{
+    (void)state;
+    struct tight t = {.budget.limit = TIGHT_LIMIT};
+    pthread_t threads[TIGHT_THREADS];
+    for (int i = 0; i < TIGHT_POOLS; i++) {
+        t.pool[i] = rt_pool_new(0);
+        rt_pool_share(t.pool[i], &t.budget);
+    }
+    for (int i = 0; i < TIGHT_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &t), 0);
+    for (int i = 0; i < TIGHT_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(atomic_load(&t.n_given) > 1000);
+    assert_int_equal(atomic_load(&t.n_beyond), 0);
+    for (int i = 0; i < TIGHT_POOLS; i++)
+        rt_pool_unref(t.pool[i]);
+    assert_int_equal(atomic_load(&t.budget.used), 0);
+}
+
 static void what_is_no_tensor_counts_likewise(void **state)
 {
     (void)state;
@@ -307,6 +396,8 @@ int main(void)
         cmocka_unit_test(threads_share_a_pool),
         cmocka_unit_test(shapes_print_as_tensorflow_prints_them),
         cmocka_unit_test(pools_of_one_budget_share_its_bound),
+        cmocka_unit_test(idle_pools_leave_their_reserve_to_others),
+        cmocka_unit_test(a_tight_budget_holds_while_reserves_move),
         cmocka_unit_test(what_is_no_tensor_counts_likewise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
