@@ -511,7 +511,7 @@ fail:
     return st;
 }
 
-static void clear_graph(struct pl_graph *g)
+void pl_nodes_clear(struct pl_graph *g)
 {
     for (int i = 0; i < g->n; i++) {
         rt_tensor_clear(&g->node[i].value);
@@ -596,7 +596,7 @@ enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct r
 
 void pl_graph_clear(struct pl_graph *g)
 {
-    clear_graph(g);
+    pl_nodes_clear(g);
     if (g->arena)
         rt_arena_free(g->arena);
     *g = (struct pl_graph){0};
@@ -639,7 +639,7 @@ static enum rt_status build(struct pl_graph *g, struct rt_plan **out, struct rt_
         !s->options.tuning.no_specialise)
         (*out)->segment = rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1,
                                          sizeof *(*out)->segment); /* NULL: never compiled */
-    clear_graph(g);
+    pl_nodes_clear(g);
     if (st)
         rt_arena_free(g->arena);
     return st;

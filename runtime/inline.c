@@ -150,6 +150,7 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
         }
         struct pl_node *n = &g->node[i];
         *n = b.node[k];
+        b.node[k] = (struct pl_node){0}; /* what it holds is `g`'s */
         n->depth = call.depth + 1;
         n->name = rt_arena_printf(g->arena, "%s/%s", call.name, n->name);
         if (!n->name) {
@@ -196,8 +197,7 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
     g->node[at].call = NULL;
 end:
     free(feeds);
-    free(b.node);
-    free(b.target);
+    pl_nodes_clear(&b);
     return st;
 }
 

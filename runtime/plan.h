@@ -172,6 +172,9 @@ enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
                               bool is_body, struct pl_graph *out, struct rt_error *err);
 void pl_graph_clear(struct pl_graph *g);
+/* The same where the arena is another's: the tensors, plans and regions of the nodes, and their
+ * room. */
+void pl_nodes_clear(struct pl_graph *g);
 enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 void pl_prune(struct pl_graph *g);
 /* A condition's truth as TensorFlow sees it: scalars by value, strings and others by having

@@ -523,11 +523,12 @@ static enum rt_status add_node(struct work *w, struct component *c)
     struct pl_graph *g = w->g;
     const int n_in = c->capture.n + 1;
     struct pl_edge *in = calloc((size_t)n_in, sizeof *in);
-    uint8_t *dtype = calloc((size_t)n_in + 2 * (size_t)c->n_merges, 1), *out = dtype + n_in;
+    uint8_t *dtype = calloc((size_t)n_in + 2 * (size_t)c->n_merges, 1), *out = NULL;
     int *ctrl = rt_arena_array(g->arena, (size_t)c->ctrl.n + 1, sizeof *ctrl);
     const int at = in && dtype && ctrl ? pl_add(g, w->err) : -1;
     enum rt_status st = at < 0 ? out_of_memory(w) : RT_OK;
     if (!st) {
+        out = dtype + n_in;
         in[0] = c->by;
         for (int k = 0; k < c->capture.n; k++)
             in[k + 1] = c->capture.e[k];
