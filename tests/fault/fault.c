@@ -406,6 +406,20 @@ FAULT_WRAP(int, accept4, int fd, struct sockaddr *from, socklen_t *n, int flags)
     return __real_accept4(fd, from, n, flags);
 }
 
+int __real_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...)
+{
+    va_list ap;
+
+    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
+        FAIL(FAULT_DESCRIPTOR, EMFILE, -1);
+    va_start(ap, command);
+    long value = va_arg(ap, long); /* of commands that take none it is not looked at */
+    va_end(ap);
+    return __real_fcntl(fd, command, value);
+}
+
 FAULT_WRAP(ssize_t, write, int fd, const void *p, size_t n)
 {
     if (is_file(fd))

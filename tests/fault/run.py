@@ -62,7 +62,7 @@ PHASES = {  # name: (flags, the request)
     "file again": ("", "file_again"),
     "secure": ("", "rest_predict"),
     "secure connect": ("", "new_connection"),
-    "start": ("--autotune_cache=@/tuned", None),
+    "start": ("--autotune_cache=@/tuned --num_rest_threads=2 --num_grpc_threads=2", None),
     "start tuned": ("--autotune_cache=@/tuned", None),
     "drain": ("", None),
 }
@@ -108,12 +108,14 @@ class Campaign:
         self.dice = random.Random(args.seed)
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
+        self.expected_digits = None  # what a process without faults has answered
         self.tuned = None  # what autotune has written
         self.known = set()  # stacks that fail in another phase
 
     def new_served(self):
         served = self.module.Served(self.control, *PHASES[self.phase][0].split(),
                                     **made_as(self.phase))
+        served.expected_digits = self.expected_digits
         if self.tuned:
             with open(served.path("tuned"), "wb") as file:
                 file.write(self.tuned)
@@ -333,6 +335,7 @@ class Campaign:
             self.control.trace(self.kinds)
         served.start()
         served.warm()
+        self.expected_digits = served.expected_digits
         if not armed:
             self.control.trace(self.kinds)
         else:

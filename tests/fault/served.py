@@ -32,7 +32,7 @@ WAIT = 5 * SLOW
 # Of a version, between what the server reckons one with and another half: whose memory stays
 # counted after it has gone leaves no room for the next, and the loads after it fail for good.
 VERSION_BYTES = 19 << 19
-RUNS_BYTES = 16 << 20  # of all runs together, for the same reason
+RUNS_BYTES = 64 << 20  # of all runs together, for the same reason: idle plans hold half of it
 CORE_THREADS = 2  # that gRPC's core may start for its timers
 # What a server may say for want of memory, descriptors or a disk, and nothing else.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
@@ -78,6 +78,7 @@ class Served:
         self.folder = tempfile.mkdtemp(prefix="slipway-fault-")
         self.fixed = {"digits": [1]} if small else {"m": [1, 2], "digits": [1]}
         self.version = 1 if watched else 0  # of `watched`
+        self.expected_digits = None
         self.level = None  # descriptors and threads when nothing goes on
         for name in ("half_plus_two", "digits"):
             shutil.copytree(os.path.join(MODELS, name), os.path.join(self.folder, name),
@@ -156,7 +157,6 @@ class Served:
 
     def warm(self):
         self.settle_all()
-        self.expected_digits = None
         self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
 
     def end(self):
@@ -619,6 +619,9 @@ class Served:
             raise Wrong(f"the process has ended with {self.server.process.returncode}")
         self.rest_predict()
         self.grpc_predict()
+        self.digits()
+        if "m" in self.fixed:
+            self.grpc_predict("m")
         end = time.monotonic() + self.wait
         while True:
             busy = self.is_idle() or self.is_level()
