@@ -463,13 +463,11 @@ bool pl_rnn_loop_find(struct pl_rnn_loop *l)
 
 /* ---- the condition ---- */
 
-bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
+/* `e` is a counter below a limit. */
+static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
-    const struct pl_node *n = pl_op_node(g, e, "LogicalAnd", 2);
+    const struct pl_node *n = pl_op_node(g, e, "Less", 2);
 
-    if (n)
-        return pl_rnn_loop_limits(l, g, n->in[0]) && pl_rnn_loop_limits(l, g, n->in[1]);
-    n = pl_op_node(g, e, "Less", 2);
     if (!n || l->n_limits == 2 || !is_counter(l, n->in[0]))
         return false;
     const int k = variable(l, g, n->in[1]);
@@ -494,6 +492,14 @@ bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct 
     rt_tensor_ref(&own->value, &g->node[n->in[1].node].value);
     l->limit[l->n_limits++] = (struct pl_edge){c, 0};
     return true;
+}
+
+/* With at most two limits there is at most one LogicalAnd. */
+bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *both = pl_op_node(g, e, "LogicalAnd", 2);
+
+    return both ? add_limit(l, g, both->in[0]) && add_limit(l, g, both->in[1]) : add_limit(l, g, e);
 }
 
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e)

@@ -70,10 +70,28 @@ struct rt_object *rt_object_ref(struct rt_object *o)
     return o;
 }
 
+/* An object's `free` gives up what the object holds, which may be the last reference to another
+ * object. That one waits in a list of the thread until `free` has returned: a loop of a graph nests
+ * lists as deep as it has turns, and 200,000 calls of `free` inside each other overflow the stack.
+ */
 void rt_object_unref(struct rt_object *o)
 {
-    if (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1)
-        o->type->free(o);
+    static _Thread_local struct rt_object *dead;
+    static _Thread_local bool is_freeing;
+
+    if (!o || atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    o->next_dead = dead;
+    dead = o;
+    if (is_freeing)
+        return;
+    is_freeing = true;
+    while (dead) {
+        struct rt_object *first = dead;
+        dead = first->next_dead;
+        first->type->free(first);
+    }
+    is_freeing = false;
 }
 
 /* ---- tensors ---- */

@@ -77,6 +77,7 @@ struct rt_object_type {
 };
 struct rt_object {
     const struct rt_object_type *type;
+    struct rt_object *next_dead; /* rt_object_unref's alone */
     atomic_int refs;
 };
 void rt_object_init(struct rt_object *o, const struct rt_object_type *type); /* refs 1 */

@@ -24,6 +24,14 @@ struct kn_list *kn_list_of(const struct rt_tensor *t)
     return o && o->type == &kn_list_type ? (struct kn_list *)o : NULL;
 }
 
+bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err)
+{
+    if (dtype != RT_RESOURCE)
+        return true;
+    rt_fail(err, RT_UNIMPLEMENTED, "%s of resource handles", what);
+    return false;
+}
+
 bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, void *items, int64_t *room,
                    int64_t n, size_t each, const char *what)
 {
@@ -66,8 +74,9 @@ static bool list_resize(struct rt_run *r, struct kn_list *l, int64_t n)
 struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct rt_shape *shape,
                             int64_t n)
 {
+    if (!kn_items_check(elem, "a tensor list", r->err))
+        return NULL;
     struct kn_list *l = calloc(1, sizeof *l);
-
     if (!l) {
         rt_fail_memory(r->err, "a tensor list", sizeof *l);
         return NULL;

@@ -42,6 +42,12 @@ enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, st
 
 enum { KN_ITEMS_MAX = 1 << 24 };
 /*
+ * Handles of resources are no items: a TensorArray that holds its own handle, itself or in a list,
+ * would never be freed, since objects are counted by references. True: the elements may be kept.
+ * False: *err says that they may not. `what` names their owner, with its article.
+ */
+bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err);
+/*
  * Room for at least n items of `each` bytes: *items (a pointer to them) lies in *memory, which the
  * run's pool counts; what is new is zero. False: r->err says why, nothing has changed. `what` names
  * their owner, with its article.

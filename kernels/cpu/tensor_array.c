@@ -111,6 +111,8 @@ static enum rt_status make_run(struct rt_run *r)
     const int64_t n = kn_int_at(&r->in[0], 0);
     if (n < 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Size should be >= 0.");
+    if (!kn_items_check(rt_attr_dtype(r->node, "dtype"), "a TensorArray", r->err))
+        return r->err->code;
     struct array *a = calloc(1, sizeof *a);
     if (!a)
         return rt_fail_memory(r->err, "a TensorArray", sizeof *a);
@@ -657,7 +659,8 @@ static enum rt_status stack_push(struct rt_run *r)
         return stack_end(s, rt_fail(r->err, RT_INVALID_ARGUMENT,
                                     "Stack[%s] overflowed its max_size (%lld)", s->name,
                                     (long long)s->max));
-    if (!kn_items_grow(r, &s->memory, &s->item, &s->room, s->n + 1, sizeof *s->item, "a stack"))
+    if (!kn_items_check(kn_dtype(&r->in[1]), "a stack", r->err) ||
+        !kn_items_grow(r, &s->memory, &s->item, &s->room, s->n + 1, sizeof *s->item, "a stack"))
         return stack_end(s, r->err->code);
     enum rt_status st = kn_keep(r, &s->item[s->n], &r->in[1]);
     if (!st)

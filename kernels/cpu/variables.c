@@ -17,6 +17,8 @@ static enum rt_status make_variable(const struct rt_node *n, const char *type_at
                                     struct rt_object **out, struct rt_error *err)
 {
     struct rt_span shared = rt_attr_str(n, "shared_name");
+    if (rt_attr_dtype(n, type_attr) == RT_RESOURCE) /* it could hold its own handle: never freed */
+        return rt_fail(err, RT_UNIMPLEMENTED, "a variable of resource handles");
     char *name =
         strndup(shared.n ? (const char *)shared.p : n->name, shared.n ? shared.n : strlen(n->name));
     struct rt_variable *v =
