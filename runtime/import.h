@@ -53,14 +53,18 @@ struct rt_library {
 };
 
 /* What a node needs until its edges are there. */
+/* An output of a function, as the function itself names it. */
+struct im_output {
+    const char *name;
+    int first, n; /* among the node's outputs */
+};
+
 struct im_pending {
     int n_input;
     char **input;
     bool is_stranger; /* an op that TensorFlow does not have: nothing is known of its types */
-    /* A call by name: how the function itself names its outputs, and where each begins. */
     int n_outputs;
-    const char **output;
-    int *output_first;
+    struct im_output *output; /* of a call by name, by their names; else NULL */
 };
 
 struct im_build {

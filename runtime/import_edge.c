@@ -32,6 +32,36 @@ static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
     return true;
 }
 
+/* How many tensors the output of this name is, the first at *first; -1: there is none. */
+static int find_output(const struct im_pending *p, const struct rt_node *node, const char *name,
+                       size_t len, int *first)
+{
+    int low = 0, high = p->n_outputs;
+    while (p->output && low < high) { /* the first one not before the name */
+        const int at = low + (high - low) / 2;
+        const int before = strncmp(p->output[at].name, name, len);
+        if (before < 0)
+            low = at + 1;
+        else
+            high = at;
+    }
+    if (p->output) {
+        if (low == p->n_outputs || strncmp(p->output[low].name, name, len) != 0 ||
+            p->output[low].name[len])
+            return -1;
+        *first = p->output[low].first;
+        return p->output[low].n;
+    }
+    for (int k = 0; k < node->schema->n_out; k++) {
+        const char *own = node->schema->out[k].name;
+        if (strlen(own) != len || memcmp(own, name, len) != 0)
+            continue;
+        *first = node->out_first[k];
+        return node->out_first[k + 1] - node->out_first[k];
+    }
+    return -1;
+}
+
 /* "arg", "arg:k", "node:output", "node:output:k". */
 static bool resolve_body(struct im_build *b, const char *text, struct im_run *r)
 {
@@ -57,20 +87,12 @@ static bool resolve_body(struct im_build *b, const char *text, struct im_run *r)
         *r = (struct im_run){node->id, index < 0 ? 0 : index, 1, false};
         return true;
     }
-    const struct im_pending *p = &b->pending[node->id];
-    for (int k = 0; k < (p->output ? p->n_outputs : node->schema->n_out); k++) {
-        const char *name = p->output ? p->output[k] : node->schema->out[k].name;
-        const int *first = p->output ? p->output_first : node->out_first;
-        if (strlen(name) != len || memcmp(name, output, len) != 0)
-            continue;
-        int count = first[k + 1] - first[k];
-        if (index >= count)
-            return false;
-        *r = (struct im_run){node->id, first[k] + (index < 0 ? 0 : index), index < 0 ? count : 1,
-                             false};
-        return true;
-    }
-    return false;
+    int first = 0;
+    const int count = find_output(&b->pending[node->id], node, output, len, &first);
+    if (count < 0 || index >= count)
+        return false;
+    *r = (struct im_run){node->id, first + (index < 0 ? 0 : index), index < 0 ? count : 1, false};
+    return true;
 }
 
 bool im_resolve(struct im_build *b, const char *text, struct im_run *r)

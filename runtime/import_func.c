@@ -174,8 +174,9 @@ static enum rt_status add_arg_nodes(struct im_build *b, const Tensorflow__OpDef 
     return RT_OK;
 }
 
-static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef *def,
-                               const struct rt_attr *types, struct rt_error *err)
+static enum rt_status add_data_rets(struct im_build *b, const Tensorflow__FunctionDef *def,
+                                    const struct rt_map *text_of, const struct rt_attr *types,
+                                    struct rt_error *err)
 {
     const Tensorflow__OpDef *sig = def->signature;
     struct rt_edge *ret = rt_arena_array(b->l->arena, types->n, sizeof *ret);
@@ -183,16 +184,13 @@ static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef
         return im_no_memory(err);
     size_t at = 0;
     for (size_t i = 0; i < sig->n_output_arg; i++) {
-        const char *name = sig->output_arg[i]->name, *text = NULL;
+        const char *name = sig->output_arg[i]->name, *text = rt_map_get(text_of, name);
         const uint8_t *t;
         int n;
         enum rt_status st =
             im_arg_types(b->temp, b->function, sig->output_arg[i], b->reader.with, &t, &n, err);
         if (st)
             return st;
-        for (size_t k = 0; k < def->n_ret; k++)
-            if (strcmp(def->ret[k]->key, name) == 0)
-                text = def->ret[k]->value;
         if (!text)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Function '%s': Return %s missing.",
                            b->function, name);
@@ -223,7 +221,21 @@ static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef
     }
     b->g->ret = ret;
     b->g->n_rets = (int)types->n;
+    return RT_OK;
+}
 
+static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef *def,
+                               const struct rt_attr *types, struct rt_error *err)
+{
+    struct rt_map text_of;
+    bool ok = true;
+    rt_map_init(&text_of);
+    for (size_t k = 0; k < def->n_ret && ok; k++) /* of equal keys the last, as in a map */
+        ok = rt_map_put(&text_of, def->ret[k]->key, def->ret[k]->value);
+    enum rt_status st = ok ? add_data_rets(b, def, &text_of, types, err) : im_no_memory(err);
+    rt_map_clear(&text_of);
+    if (st)
+        return st;
     int *ctrl = rt_arena_array(b->l->arena, def->n_control_ret, sizeof *ctrl);
     if (!ctrl)
         return im_no_memory(err);

@@ -1,6 +1,7 @@
 /* Nodes of a graph: name, schema, attributes, types. Edges come later (import_edge.c). */
 #include "runtime/import.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/unpack.h"
@@ -130,15 +131,23 @@ struct rt_node *im_new_node(struct im_build *b, const char *name, const char *de
 
 /* ---- calls by name ---- */
 
-/* Outputs of a call by name, by the function's own names. */
+static int by_name_then_place(const void *a, const void *b)
+{
+    const struct im_output *x = a, *y = b;
+    const int by_name = strcmp(x->name, y->name);
+    return by_name ? by_name : (x->first > y->first) - (x->first < y->first);
+}
+
+/* Outputs of a call by name, by the function's own names: sorted, for a function has up to 65,536
+ * of them and a graph names each. */
 static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
                                    const Tensorflow__OpDef *sig, const struct rt_func_ref *with,
                                    struct rt_error *err)
 {
     p->output = rt_arena_array(b->temp, sig->n_output_arg, sizeof *p->output);
-    p->output_first = rt_arena_array(b->temp, sig->n_output_arg + 1, sizeof *p->output_first);
-    if (!p->output || !p->output_first)
+    if (!p->output)
         return im_no_memory(err);
+    int first = 0;
     for (size_t i = 0; i < sig->n_output_arg; i++) {
         const uint8_t *types;
         int n;
@@ -146,12 +155,15 @@ static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
             im_arg_types(b->temp, sig->name, sig->output_arg[i], with, &types, &n, err);
         if (st)
             return st;
-        p->output[i] = rt_arena_strdup(b->temp, sig->output_arg[i]->name);
-        if (!p->output[i])
+        const char *name = rt_arena_strdup(b->temp, sig->output_arg[i]->name);
+        if (!name)
             return im_no_memory(err);
-        p->output_first[i + 1] = p->output_first[i] + n;
+        p->output[i] = (struct im_output){name, first, n};
+        first += n;
     }
     p->n_outputs = (int)sig->n_output_arg;
+    if (p->n_outputs)
+        qsort(p->output, sig->n_output_arg, sizeof *p->output, by_name_then_place);
     return RT_OK;
 }
 
