@@ -470,7 +470,7 @@ struct rt_session {
     int n_layouts;
     size_t layout_bytes;
     struct rt_want *wanted, **wanted_end;
-    int n_wanted;
+    int n_wanted;                    /* in the list, or about to be put there */
     bool is_loading;                 /* rt_session_loading, or compiles_inline */
     atomic_bool ends;                /* nothing more is worth compiling */
     struct rt_session *next_wanting; /* of the compiler, as what follows */

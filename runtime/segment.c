@@ -167,13 +167,12 @@ static void enqueue(struct rt_session *s, struct rt_want *w)
 {
     *s->wanted_end = w;
     s->wanted_end = &w->next;
-    s->n_wanted++;
 }
 
-/* True: a layout is wanted now. Under layout_mu. */
-static bool missed(struct rt_session *s, struct rt_context *c, struct rt_segment *g)
+/* True: a layout is wanted now, and a place among the wants is taken for it, for `ask`. Under
+ * layout_mu. */
+static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
 {
-    const uint64_t hash = hash_of(g, c->value);
     int at = 0;
     while (at < MAX_SEEN && g->seen[at].hash != hash)
         at++;
@@ -187,13 +186,28 @@ static bool missed(struct rt_session *s, struct rt_context *c, struct rt_segment
     if (g->seen[at].sight != SEEN || (!again && !s->is_loading) || s->n_wanted >= MAX_WANTED ||
         !has_room(s, g))
         return false;
-    struct rt_want *w = want_new(c, g);
-    if (!w)
-        return false;
-    w->hash = hash;
     g->seen[at].sight = ASKED;
-    enqueue(s, w);
+    s->n_wanted++;
     return true;
+}
+
+/* After `missed`: makes the want outside the lock, and enqueues it. False: there is no memory for
+ * it, and the next miss asks again. */
+static bool ask(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
+{
+    struct rt_want *w = want_new(c, g);
+    if (w)
+        w->hash = hash;
+    rt_mutex_lock(&s->layout_mu);
+    if (w)
+        enqueue(s, w);
+    else
+        s->n_wanted--;
+    for (int k = 0; !w && k < MAX_SEEN; k++)
+        if (g->seen[k].hash == hash && g->seen[k].sight == ASKED)
+            g->seen[k].sight = SEEN;
+    rt_mutex_unlock(&s->layout_mu);
+    return w != NULL;
 }
 
 static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
@@ -213,9 +227,14 @@ static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
             atomic_store_explicit(&l->used, atomic_load(&s->runs), memory_order_relaxed);
             break;
         }
-    if (g && !l)
-        *wanted = missed(s, c, g);
+    uint64_t hash = 0;
+    bool asks = false;
+    if (g && !l) {
+        hash = hash_of(g, c->value);
+        asks = missed(s, g, hash);
+    }
     rt_mutex_unlock(&s->layout_mu);
+    *wanted = asks && ask(s, c, g, hash);
     return l;
 }
 
@@ -501,11 +520,13 @@ void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
     w->n_live = n;
     const struct rt_segment *g = segment_at(b->plan, 0);
     rt_mutex_lock(&s->layout_mu);
-    const bool ask = s->n_wanted < MAX_WANTED && g && !is_made(g, w->live);
-    if (ask)
+    const bool asks = s->n_wanted < MAX_WANTED && g && !is_made(g, w->live);
+    if (asks) {
+        s->n_wanted++;
         enqueue(s, w);
+    }
     rt_mutex_unlock(&s->layout_mu);
-    if (!ask)
+    if (!asks)
         want_free(w);
     else
         wake_compiler(s);
