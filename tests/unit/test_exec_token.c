@@ -130,6 +130,21 @@ static void nested(struct small_graph *x, const char *start)
     loop_tail(x, "w", "w/double");
 }
 
+/* Import accepts no cycle but through a Merge's data: `next` is no part of one, and `merge` waits
+ * for it. The plan has a place for it all the same. */
+static void a_merge_may_wait_for_a_next_iteration(void **state)
+{
+    struct small_graph *x = *state;
+    struct rt_tensor t = {0};
+    sg_node(x, "x", "Placeholder", "", "dtype=float");
+    sg_node(x, "enter", "Enter", "x", "T=float frame_name='w'");
+    sg_node(x, "next", "NextIteration", "enter", "T=float");
+    sg_node(x, "merge", "Merge", "enter enter ^next", "T=float N=2");
+    sg_node(x, "exit", "Exit", "merge", "T=float");
+    assert_fails(sg_run(x, 1, "exit", &t), RT_INVALID_ARGUMENT, &x->err,
+                 "Retval[0] does not have value");
+}
+
 static void loops_nest(void **state)
 {
     struct small_graph *x = *state;
@@ -241,6 +256,7 @@ int main(void)
         TEST(a_switch_wants_a_scalar),
         TEST(a_loop_runs_until_its_condition_ends_it),
         TEST(loops_nest),
+        TEST(a_merge_may_wait_for_a_next_iteration),
         TEST(a_loop_on_the_untaken_side_leaves_dead),
         TEST(a_branch_inside_a_loop_is_chosen_in_each_round),
         TEST(variables_go_through_ref_switch_and_frames),
