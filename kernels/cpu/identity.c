@@ -93,12 +93,16 @@ static enum rt_status print_v2_run(struct rt_run *r)
     static const char *const known[] = {"stdout", "stderr", "log(info)", "log(warning)",
                                         "log(error)"};
 
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (rt_span_is(to, known[i]))
-            return RT_OK;
     const bool is_file = to.n >= 7 && memcmp(to.p, "file://", 7) == 0;
-    if (is_file && to.n > 7)
+    bool is_known = is_file && to.n > 7;
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        is_known = is_known || rt_span_is(to, known[i]);
+    if (is_known && r->in[0].rank == 0)
         return RT_OK;
+    if (is_known)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input is expected to be scalar, but got %s",
+                       KN_TEXT(&r->in[0]));
     return rt_fail(r->err, RT_INVALID_ARGUMENT,
                    "Unknown output stream: %.*s, Valid streams are: stdout stderr log(info) "
                    "log(warning) log(error)",

@@ -16,7 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
-from advisory_rows import KIN, ROWS  # noqa: E402
+from advisory_rows import KIN, LITE, ROWS  # noqa: E402
 from case import Tensor, dump, tensor  # noqa: E402
 from differences import DELIBERATE, KNOWN, different_values, is_refusal  # noqa: E402
 from ours import TIERS, Child, Died, Refusal  # noqa: E402
@@ -124,7 +124,8 @@ def main():
         child.stop()
     rows = {(number, case.op) for number, case in ROWS}
     numbers = {n for n, _ in rows}
-    print(f"{len(numbers)} advisories ({len(numbers & KIN)} of them about kin of our ops), {len(rows)} pairs of advisory and op, "
+    print(f"{len(numbers)} advisories: {len(numbers - KIN - LITE)} about ops that we have, {len(numbers & LITE)} about TensorFlow Lite's "
+          f"kernels of such ops, {len(numbers & KIN)} about kin of ours; {len(rows)} pairs of advisory and op, "
           f"{len({op for _, op in rows})} ops, "
           f"{len(ROWS)} cases in {len(TIERS)} tiers, {refused} refused")
     print(f"{len(TIERS) * len(ROWS) - failed} passed, {failed} failed")

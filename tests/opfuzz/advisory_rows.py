@@ -453,12 +453,79 @@ held("CVE-2022-23581", "Reshape", const("x", f32([2])), const("d", t("int32", [0
      UNARY | {"Tshape": ["type", 3]}),
      steps=[["op:0"]])
 
+held("CVE-2020-15206", "Const", Node("op", "Const", [], {"dtype": ["type", 1]}), steps=[["op:0"]])
+held("CVE-2020-26266", "Const", const("op", Tensor(12, [4], b"")), steps=[["op:0"]])
+held("CVE-2021-41204", "Identity", const("x", Tensor(20, [], b"")), Node("op", "Identity", ["x"], {"T": ["type", 20]}), steps=[["op"]])
+held("CVE-2022-23570", "TensorListReserve", const("s", i32(1)), const("n", scalar("int32", 2)),
+     Node("op", "TensorListReserve", ["s", "n"], {"shape_type": ["type", 3]}), steps=[["op"]])
+held("CVE-2022-23579", "Identity", Node("op", "Identity", [], UNARY), steps=[["op:0"]])
+held("CVE-2022-23579", "Identity", Node("op", "Identity", ["none"], UNARY), steps=[["op:0"]])
+held("CVE-2022-23588", "Const", const("op", f32([2]), 101), steps=[["op:0"]])
+held("CVE-2022-23588", "Const", const("op", Tensor(101, [2], b"12345678")), steps=[["op:0"]])
+graph("CVE-2021-37690", "MutableHashTableOfTensorsV2",
+      ("h", "MutableHashTableOfTensorsV2", [], {"key_dtype": "string", "value_dtype": "float32", "value_shape": [2, -1]}),
+      ("op", "LookupTableFindV2", ["h", s("a"), f32([2])], {"Tin": "string", "Tout": "float32"}), steps=[["op:0"]])
+row("CVE-2022-41883", "DynamicStitch", [i32(0)], [f32([1, 2]), f32([1, 2])])
+row("CVE-2022-41911", "StringFormat", [Tensor(10, [2], b"\7\x80")], template="{}", placeholder="{}", summarize=3)
+row("CVE-2022-41911", "Assert", scalar("bool", False), [Tensor(10, [2], b"\7\x80")], summarize=3)
+row("CVE-2022-41887", "Mul", f32([1, 70000]), f32([70000, 1]))
+
+# ---- TensorFlow Lite's kernels of ops that we have -------------------------------------------
+
+NHWC = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+row("CVE-2020-15207", "Sum", f32([2, 2]), i32(-3), keep_dims=False)
+row("CVE-2020-15207", "Mean", f32([2, 2]), i32(0, -9), keep_dims=True)
+row("CVE-2020-15208", "AddV2", f32([2, 3]), f32([3, 2]))
+row("CVE-2020-15208", "Mul", f32([4, 2]), f32([4]))
+row("CVE-2020-15212", "SegmentSum", f32([2]), i32(-1, 0))
+row("CVE-2020-15213", "SegmentSum", f32([1]), i32(1 << 30))
+row("CVE-2020-15214", "SegmentSum", f32([2]), i32(5, 1))
+row("CVE-2021-29585", "MaxPool", f32([1, 2, 2, 1]), ksize=[1, 2, 2, 1], strides=[1, 0, 0, 1], padding="SAME")
+row("CVE-2021-29586", "AvgPool", f32([1, 2, 2, 1]), ksize=[1, 2, 2, 1], strides=[1, 0, 1, 1], padding="SAME")
+row("CVE-2021-29587", "SpaceToDepth", f32([1, 4, 4, 1]), block_size=0, data_format="NHWC")
+row("CVE-2021-29588", "Conv2DBackpropInput", i32(1, 4, 4, 1), f32([2, 2, 1, 1]), f32([1, 2, 2, 1]), strides=[1, 0, 0, 1], padding="SAME")
+row("CVE-2021-29589", "GatherNd", f32([2, 0]), t("int32", [2, 2]))
+row("CVE-2021-29589", "GatherNd", f32([0, 3]), t("int32", [1, 2]))
+for op in ("Minimum", "Maximum"):
+    row("CVE-2021-29590", op, f32([2, 0]), f32([3]))
+    row("CVE-2021-29590", op, f32([0]), f32([]))
+row("CVE-2021-29592", "Reshape", f32([2]), i32())
+row("CVE-2021-29593", "BatchToSpaceND", f32([4, 1, 1, 1]), i32(0, 2), t("int32", [2, 2]))
+row("CVE-2021-29594", "Conv2D", f32([1, 2, 2, 1]), f32([1, 1, 1, 1]), strides=[1, 0, 1, 1], padding="SAME")
+row("CVE-2021-29595", "DepthToSpace", f32([1, 2, 2, 4]), block_size=0, data_format="NHWC")
+row("CVE-2021-29597", "SpaceToBatchND", f32([1, 2, 2, 1]), i32(0, 1), t("int32", [2, 2]))
+row("CVE-2021-29599", "Split", scalar("int32", 0), f32([4]), num_split=0)
+row("CVE-2021-29600", "OneHot", t("int32", [0, 3]), scalar("int32", 3), scalar("float32", 1), scalar("float32", 0), axis=1)
+row("CVE-2021-29601", "ConcatV2", [f32([0, (1 << 31) - 1]), f32([0, 2])], scalar("int32", 1))
+row("CVE-2021-29602", "DepthwiseConv2dNative", f32([1, 2, 2, 0]), f32([1, 1, 0, 1]), **NHWC)
+for op in ("ArgMin", "ArgMax"):
+    row("CVE-2021-29603", op, f32([2, 2]), scalar("int32", 5), output_type="int64")
+    row("CVE-2021-29603", op, f32([0, 2]), scalar("int32", 0), output_type="int32")
+row("CVE-2021-29606", "SplitV", f32([4, 4]), i32(2, 2), scalar("int32", 5), num_split=2)
+for op in ("Div", "FloorDiv", "FloorMod"):
+    row("CVE-2021-37683", op, i32(1, 2), i32(0, 1))
+row("CVE-2021-37684", "AvgPool", f32([1, 2, 2, 1]), ksize=[1, 2, 2, 1], strides=[1, 0, 0, 1], padding="VALID")
+row("CVE-2021-37684", "MaxPool", f32([1, 2, 2, 1]), ksize=[1, 2, 2, 1], strides=[1, 1, 0, 1], padding="VALID")
+row("CVE-2021-37685", "ExpandDims", f32([2]), scalar("int32", -9))
+row("CVE-2021-37686", "StridedSlice", f32([2, 3]), i32(0, 0, 0), i32(1, 1, 1), i32(1, 1, 1), ellipsis_mask=1, new_axis_mask=3)
+row("CVE-2021-37687", "GatherNd", f32([2]), t("int32", [1, 1], [-1]))
+row("CVE-2021-37687", "GatherV2", f32([2]), i32(-1), scalar("int32", 0))
+row("CVE-2022-21741", "DepthwiseConv2dNative", f32([1, 2, 2, 1]), f32([1, 1, 1, 1]), strides=[1, 0, 0, 1], padding="SAME")
+
+# Advisories about TensorFlow Lite's kernel of an op that we have.
+LITE = set("""
+CVE-2020-15207 CVE-2020-15208 CVE-2020-15212 CVE-2020-15213 CVE-2020-15214 CVE-2021-29585 CVE-2021-29586 CVE-2021-29587
+CVE-2021-29588 CVE-2021-29589 CVE-2021-29590 CVE-2021-29592 CVE-2021-29593 CVE-2021-29594 CVE-2021-29595 CVE-2021-29597
+CVE-2021-29599 CVE-2021-29600 CVE-2021-29601 CVE-2021-29602 CVE-2021-29603 CVE-2021-29606 CVE-2021-37683 CVE-2021-37684
+CVE-2021-37685 CVE-2021-37686 CVE-2021-37687 CVE-2022-21741 CVE-2022-35937 CVE-2022-35938 CVE-2022-35939 CVE-2023-27579
+""".split())
+
 # Advisories about an op that we do not have: the same mistake is tried on its kin here.
 KIN = set("""
-CVE-2018-7576 CVE-2020-15206 CVE-2020-26268 CVE-2021-29534 CVE-2021-29539 CVE-2021-29540 CVE-2021-29552 CVE-2021-29557
+CVE-2018-7576 CVE-2020-26268 CVE-2021-29534 CVE-2021-29539 CVE-2021-29540 CVE-2021-29552 CVE-2021-29557
 CVE-2021-29558 CVE-2021-29566 CVE-2021-29567 CVE-2021-29568 CVE-2021-29570 CVE-2021-29573 CVE-2021-29574 CVE-2021-29576
-CVE-2021-29577 CVE-2021-29579 CVE-2021-29607 CVE-2022-23567 CVE-2022-23568 CVE-2021-29609 CVE-2021-29613 CVE-2021-37690
+CVE-2021-29577 CVE-2021-29579 CVE-2021-29607 CVE-2022-23567 CVE-2022-23568 CVE-2021-29609 CVE-2021-29613
 CVE-2021-41219 CVE-2022-29193 CVE-2022-29196 CVE-2022-29204 CVE-2022-29206 CVE-2022-29207 CVE-2022-29209 CVE-2022-29211
-CVE-2022-35937 CVE-2022-35938 CVE-2022-35939 CVE-2022-35959 CVE-2022-36019 CVE-2022-41887 CVE-2022-41895 CVE-2022-41907
-CVE-2022-41911 CVE-2023-25661 CVE-2023-25662 CVE-2023-27579
+CVE-2022-35959 CVE-2022-36019 CVE-2022-41895 CVE-2022-41907
+CVE-2023-25662
 """.split())

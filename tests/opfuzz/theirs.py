@@ -6,7 +6,6 @@ As a program it is that child: a case per line (JSON) on standard input, a pickl
 import os
 import pathlib
 import pickle
-import re
 import resource
 import select
 import struct
@@ -119,7 +118,7 @@ def main():
 
     def answer(case):
         results = answer_as_it_is(case)
-        if len(results) == 1 and isinstance(results[0], tuple) and re.match("ValueError: .* for '{{node", results[0][1], re.S):
+        if len(results) == 1 and isinstance(results[0], tuple) and " for '{{node" in results[0][1]:
             return answer_as_it_is(hidden(case))
         return results
 
