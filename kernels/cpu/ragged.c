@@ -4,13 +4,24 @@
  */
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <stdlib.h>
 
-/* Row ends must begin with 0, never fall, and end where the values do. */
+/* TensorFlow reads the elements of partitions of other shapes, but takes their first dimension for
+ * the number of rows; a scalar's it reads beyond the end of its shape. */
+static enum rt_status check_vector(struct rt_run *r, const struct rt_tensor *t)
+{
+    if (t->rank == 1)
+        return RT_OK;
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "row partitions must be vectors, got shape %s",
+                   KN_TEXT(t));
+}
+
+/* Row ends must begin with 0, never fall, and end where the values do (-1: anywhere). */
 static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, int64_t n_values)
 {
-    const int64_t n = t->rank == 1 ? t->dim[0] : 0;
+    const int64_t n = t->dim[0];
 
     if (n == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s",
@@ -60,27 +71,38 @@ static enum rt_status read_levels(struct levels *v)
         if (!by_rowid && !rt_span_is(t, "ROW_SPLITS"))
             return rt_fail(v->r->err, RT_INVALID_ARGUMENT, "Unsupported row partition type: %.*s",
                            (int)t.n, (const char *)t.p);
-        if (v->n == DEEPEST || v->r->in[in.first + k].rank != 1)
-            return rt_fail(v->r->err, RT_INVALID_ARGUMENT, "row partition %d has shape %s", k,
-                           KN_TEXT(&v->r->in[in.first + k]));
+        if (v->n == DEEPEST)
+            return rt_fail(v->r->err, RT_UNIMPLEMENTED, "more than %d row partitions", DEEPEST);
+        if (check_vector(v->r, &v->r->in[in.first + k]))
+            return v->r->err->code;
         v->by_rowid[v->n] = by_rowid;
         v->at[v->n++] = &v->r->in[in.first + k];
     }
     if (v->n == 0 || (v->by_rowid[0] && !first_is_size))
         return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
                        "Cannot handle a row partition that does not say how many rows there are");
-    if (first_is_size && rt_tensor_count(&v->r->in[in.first]) < 1)
+    if (rt_tensor_count(&v->r->in[in.first]) == 0)
+        return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
+                       "Invalid first partition input. Tensor requires at least one element.");
+    v->rows = v->at[0]->dim[0] - 1;
+    if (first_is_size && !kn_single(&v->r->in[in.first], &v->rows))
         return rt_fail(v->r->err, RT_INVALID_ARGUMENT, "FIRST_DIM_SIZE must be a scalar");
-    v->rows = first_is_size ? kn_int_at(&v->r->in[in.first], 0) : v->at[0]->dim[0] - 1;
-    for (int k = 0; k < v->n; k++) {
-        enum rt_status st = v->by_rowid[k] ? RT_OK : check_splits(v->r, v->at[k], -1);
-        if (st)
-            return st;
-    }
-    return v->rows < 0 ? rt_fail(v->r->err, RT_INVALID_ARGUMENT, "Invalid row split size.") : RT_OK;
+    if (v->rows < 0)
+        return rt_fail(v->r->err, RT_INVALID_ARGUMENT, "Dimension %lld must be >= 0",
+                       (long long)v->rows);
+    return RT_OK;
 }
 
-/* The longest row of a level. */
+static enum rt_status check_all_splits(const struct levels *v)
+{
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < v->n && !st; k++)
+        st = v->by_rowid[k] ? RT_OK : check_splits(v->r, v->at[k], -1);
+    return st;
+}
+
+/* The longest row of a level, whose splits need not be good. */
 static int64_t width_of(const struct levels *v, int k)
 {
     const struct rt_tensor *t = v->at[k];
@@ -90,7 +112,7 @@ static int64_t width_of(const struct levels *v, int k)
         if (v->by_rowid[k])
             run = i && kn_int_at(t, i) == kn_int_at(t, i - 1) ? run + 1 : 1;
         else
-            run = i ? kn_int_at(t, i) - kn_int_at(t, i - 1) : 0;
+            run = i ? rt_sub_saturated(kn_int_at(t, i), kn_int_at(t, i - 1)) : 0;
         most = run > most ? run : most;
     }
     return most;
@@ -255,7 +277,10 @@ static enum rt_status to_tensor_run(struct rt_run *r)
     if (!out)
         return r->err->code;
     st = fill(&v, out);
-    return st || rt_count(v.rank, v.dim) == 0 ? st : place_values(&v, out);
+    if (st || rt_count(v.rank, v.dim) == 0) /* where nothing goes TensorFlow looks at no split */
+        return st;
+    st = check_all_splits(&v);
+    return st ? st : place_values(&v, out);
 }
 
 static enum rt_status check_partitions(const struct rt_node *n, struct rt_error *err)
@@ -284,6 +309,8 @@ static enum rt_status to_sparse_run(struct rt_run *r)
 
     if (values->rank < 1 || levels + values->rank > RT_MAX_RANK)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "values have shape %s", KN_TEXT(values));
+    for (int k = 0; k < levels && !st; k++)
+        st = check_vector(r, &r->in[k]);
     for (int k = 0; k < levels && !st; k++)
         st = check_splits(r, &r->in[k], k + 1 < levels ? r->in[k + 1].dim[0] - 1 : values->dim[0]);
     if (st)

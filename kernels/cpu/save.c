@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/cpu/array.h"
 #include "kernels/entry.h"
 #include "runtime/checkpoint.h"
 
@@ -125,13 +126,22 @@ static enum rt_status put_name(struct rt_run *r, const char *fmt_end)
     return RT_OK;
 }
 
+/* Every input is one. */
+static enum rt_status check_scalars(struct rt_run *r)
+{
+    for (int k = 0; k < r->n_in; k++)
+        if (r->in[k].rank != 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must be a scalar, got shape %s",
+                           r->node->schema->in[k].name, KN_TEXT(&r->in[k]));
+    return RT_OK;
+}
+
 static enum rt_status run_filename(struct rt_run *r)
 {
     char end[64];
 
-    for (int k = 0; k < 3; k++)
-        if (rt_tensor_count(&r->in[k]) != 1)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT, "input %d must be a scalar", k);
+    if (check_scalars(r))
+        return r->err->code;
     snprintf(end, sizeof end, "-%05d-of-%05d", (int)*(const int32_t *)r->in[1].data,
              (int)*(const int32_t *)r->in[2].data);
     return put_name(r, end);
@@ -141,9 +151,8 @@ static enum rt_status run_filespec(struct rt_run *r)
 {
     char end[64];
 
-    for (int k = 0; k < 2; k++)
-        if (rt_tensor_count(&r->in[k]) != 1)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT, "input %d must be a scalar", k);
+    if (check_scalars(r))
+        return r->err->code;
     snprintf(end, sizeof end, "-\?\?\?\?\?-of-%05d", (int)*(const int32_t *)r->in[1].data);
     return put_name(r, end);
 }

@@ -16,6 +16,7 @@ enum how { SET, ADD, SUB, MUL, DIV, MIN, MAX };
 struct job {
     struct rt_run *r;
     enum how how;
+    bool is_ref;
 };
 
 /* ---- one slice: dst = dst <how> src, src of n elements, or one for all (step 0) ---- */
@@ -191,6 +192,43 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
                    "DType of scatter resource and updates does not match.");
 }
 
+/*
+ * Updates that are no scalar hold one slice of `value`, of `inner` elements, per index. The forms
+ * on resources look at the rank alone where there is no index, and at the indices' part alone where
+ * slices have no elements. TensorFlow's do so also where slices have some, and then read or write
+ * beyond their end.
+ */
+static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
+                                    int64_t inner, struct rt_error *err)
+{
+    const struct rt_tensor *index = &j->r->in[1], *updates = &j->r->in[2];
+    bool fits = updates->rank == index->rank + value->rank - 1, begins = fits;
+
+    for (int i = 0; begins && i < index->rank; i++)
+        begins = updates->dim[i] == index->dim[i];
+    if (fits && !j->is_ref) {
+        if (rt_tensor_count(index) == 0)
+            return RT_OK;
+        if (!begins)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "The shape of indices (%s) must be a prefix of the shape of updates "
+                           "(%s)",
+                           KN_TEXT(index), KN_TEXT(updates));
+        if (inner == 0)
+            return RT_OK;
+    }
+    fits = begins;
+    for (int i = index->rank; fits && i < updates->rank; i++)
+        fits = updates->dim[i] == value->dim[i - index->rank + 1];
+    if (fits)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Must have updates.shape = indices.shape + params.shape[1:] or "
+                   "updates.shape = [], got updates.shape %s, indices.shape %s, params.shape "
+                   "%s",
+                   KN_TEXT(updates), KN_TEXT(index), KN_TEXT(value));
+}
+
 static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_error *err)
 {
     const struct job *j = arg;
@@ -204,20 +242,10 @@ static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_erro
         return rt_fail(err, RT_INVALID_ARGUMENT, "params must be at least 1-D, got shape %s",
                        KN_TEXT(value));
     const bool scalar = updates->rank == 0;
-    bool fits = updates->rank == index->rank + value->rank - 1;
-    for (int i = 0; fits && i < updates->rank; i++)
-        fits =
-            updates->dim[i] == (i < index->rank ? index->dim[i] : value->dim[i - index->rank + 1]);
-    if (!fits && !scalar)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Must have updates.shape = indices.shape + params.shape[1:] or "
-                       "updates.shape = [], got updates.shape %s, indices.shape %s, params.shape "
-                       "%s",
-                       KN_TEXT(updates), KN_TEXT(index), KN_TEXT(value));
     const int64_t n = rt_tensor_count(index), limit = value->dim[0];
-    int64_t inner = 1;
-    for (int i = 1; i < value->rank; i++)
-        inner *= value->dim[i];
+    const int64_t inner = rt_count(value->rank - 1, value->dim + 1);
+    if (!scalar && (st = check_updates(j, value, inner, err)))
+        return st;
     for (int64_t i = 0; i < n; i++) {
         const int64_t v = kn_int_at(index, i);
         if (v < 0 || v >= limit) {
@@ -330,6 +358,24 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
 
 /* ---- StridedSliceAssign ---- */
 
+/* Per dimension of the sliced tensor the stride in `t`, which is broadcast to the slice's shape and
+ * may have dimensions of one before it. False: it cannot be. */
+static bool broadcast_source(const struct kn_slice *s, const struct rt_tensor *t, int64_t *src)
+{
+    const int more = s->shape.rank - t->rank;
+    int64_t stride[RT_MAX_RANK];
+
+    for (int i = 0; i < t->rank; i++)
+        if (t->dim[i] != 1 && (i + more < 0 || t->dim[i] != s->shape.dim[i + more]))
+            return false;
+    kn_strides(t->rank, t->dim, stride);
+    for (int i = 0; i < s->rank; i++) {
+        const int at = s->out_axis[i] - more;
+        src[i] = s->out_axis[i] < 0 || at < 0 || t->dim[at] == 1 ? 0 : stride[at];
+    }
+    return true;
+}
+
 static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt_error *err)
 {
     const struct job *j = arg;
@@ -343,20 +389,15 @@ static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt
         st = kn_slice_of(j->r->node, value->rank, value->dim, &in[1], &in[2], &in[3], &s, err);
     if (st)
         return st;
-    bool fits = in[4].rank == s.shape.rank;
-    for (int i = 0; fits && i < s.shape.rank; i++)
-        fits = in[4].dim[i] == s.shape.dim[i];
-    if (!fits)
-        return rt_fail(err, RT_UNIMPLEMENTED,
-                       "Assigning tensor of shape %s to a slice of shape %s: broadcasting is not "
-                       "supported",
-                       KN_TEXT(&in[4]), KN_TEXT(&s.shape));
-    if (rt_count(s.rank, s.count) == 0)
+    if (rt_count(s.rank, s.count) == 0) /* of any shape then, as in TensorFlow */
         return RT_OK;
     kn_slice_walk(&s, value->dim, &get, &first);
     put = get;
     memcpy(put.dst, get.src, sizeof put.dst);
-    memcpy(put.src, get.dst, sizeof put.src);
+    if (!broadcast_source(&s, &in[4], put.src))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Cannot broadcast input shape %s into final shape %s", KN_TEXT(&in[4]),
+                       KN_TEXT(&s.shape));
     return kn_walk_write(kn_dtype(value), &put, kn_at_mut(value, first), in[4].data, err);
 }
 
@@ -367,7 +408,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
                                                           struct rt_error *))
 {
     struct rt_variable *v = rt_variable_of(&r->in[0]);
-    struct job j = {r, how};
+    struct job j = {r, how, is_ref};
 
     if (!v)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "input 0 of %s is not the handle of a variable",

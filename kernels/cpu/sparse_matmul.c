@@ -100,8 +100,12 @@ static enum rt_status run(struct rt_run *r)
     void *out = rt_out(r, 0, 2, (int64_t[]){p.rows, p.columns});
     if (!out)
         return r->err->code;
-    if (rt_tensor_bytes(&r->out[0]))
-        memset(out, 0, rt_tensor_bytes(&r->out[0]));
+    /* Where there is nothing to add, or nowhere, TensorFlow looks at no index. */
+    if (rt_tensor_count(&r->out[0]) == 0)
+        return RT_OK;
+    memset(out, 0, rt_tensor_bytes(&r->out[0]));
+    if (p.inner == 0)
+        return RT_OK;
     switch (kn_dtype(p.b)) {
     case RT_F32:
         return multiply_RT_F32(r, &p, out);

@@ -317,7 +317,7 @@ static enum rt_status init_file_run(struct rt_run *r)
     if (!t)
         return r->err->code;
     f.offset = rt_attr(r->node, "offset") ? rt_attr_int(r->node, "offset") : 0;
-    if (rt_tensor_count(name) != 1)
+    if (name->rank != 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "filename should be a single string, but got %s", KN_TEXT(name));
     if (delimiter.n != 1)

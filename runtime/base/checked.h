@@ -10,6 +10,7 @@
 #define RT_BASE_CHECKED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* True: *out holds the exact result. False: int64_t cannot hold it, and *out is not meaningful. */
@@ -26,12 +27,27 @@ static inline bool rt_mul(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
+/* The same for numbers of bytes. */
+static inline bool rt_add_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool rt_mul_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
 /* The exact result, or INT64_MAX or INT64_MIN on the side where it lies: for comparisons, sizes
  * that are checked later, and estimates of work. */
 static inline int64_t rt_add_saturated(int64_t a, int64_t b)
 {
     int64_t v;
     return rt_add(a, b, &v) ? v : a < 0 ? INT64_MIN : INT64_MAX;
+}
+static inline int64_t rt_sub_saturated(int64_t a, int64_t b)
+{
+    int64_t v;
+    return rt_sub(a, b, &v) ? v : a < 0 ? INT64_MIN : INT64_MAX;
 }
 static inline int64_t rt_mul_saturated(int64_t a, int64_t b)
 {

@@ -189,6 +189,7 @@ def matmul(g, op):
     one, b = np.float32([1]), np.ones((2, 2), np.float32)
     for indices, values, shape, dense in (([[0, 2]], one, [2, 2], b), ([[2, 0]], one, [2, 2], b), ([[0, -1]], one, [2, 2], b), ([[0, 0]], one, [2, 3], b),
                                           ([0, 0], one, [2, 2], b), ([[0, 0]], one[0], [2, 2], b), ([[0, 0]], one, [[2, 2]], b), ([[0, 0]], one, [2, 2, 2], b),
+                                          ([[9, 0]], one, [0, 2], b), ([[9, 9]], one, [2, 0], b[:0]), ([[9, 9]], one, [2, 2], b[:, :0]), ([[9, 0]], one, [2, 2], b),
                                           ([[0, 0]], one, [2, 2], one), ([[0, 0, 0]], one, [2, 2], b), ([[0, 0]], np.float32([1, 2]), [2, 2], b)):
         yield Case(np.int64(indices), np.asarray(values, np.float32), np.int64(shape), dense)
 
@@ -237,4 +238,11 @@ def to_tensor(g, op):
     v = np.float32([1, 2, 3])
     for shape, default, part in ((-1, 0, [0, 2, 4]), ([-1], 0, [0, 3]), ([-1, -1, -1], 0, [0, 3]), (-1, [0], [0, 3]), (-1, 0, []), (-1, 0, [0, 2, 1, 3])):
         yield Case(np.int64(shape), v, np.float32(default), [np.int64(part)], row_partition_types=[SPLITS])
+    for shape, part in ((-1, [1, 1, 1]), (-1, [5, 1, 1]), ([2, 0], [0, 2, 1]), ([0, 2], [0, 2, 3]), (-1, [0, -2, -3]), (-1, [7, 7]), ([-1, 1], [7, 7]),
+                        ([1, 1], [5]), ([1, 1], [0]), (-1, [5])):
+        yield Case(np.int64(shape), v, np.float32(9), [np.int64(part)], row_partition_types=[SPLITS])
+    for shape, parts in ((-1, ([0, 0], [])), ([1, 1, 1], ([0, 0], [])), ([1, 1, 1], ([0, 1], [0])), ([1, 1, 1], ([0, 0], [5])), ([1, 1, 1], ([0, 0], [5, 5]))):
+        yield Case(np.int64(shape), v, np.float32(9), [np.int64(p) for p in parts], row_partition_types=[SPLITS, SPLITS])
+    for shape, parts in (([0, 1], (2, [0, 5])), (-1, (-1, [0])), (-1, ([], [0])), (-1, ([2], [0, 0, 1])), (-1, ([[2]], [0, 0, 1])), (-1, (2, []))):
+        yield Case(np.int64(shape), v, np.float32(9), [np.int64(p) for p in parts], row_partition_types=[SIZE, ROWS])
     yield Case(np.int64([-1, -1, 3]), np.ones((3, 2), np.float32), np.float32(0), [np.int64([0, 3])], row_partition_types=[SPLITS])

@@ -84,6 +84,9 @@ def scatter(g, op):
     yield either(op, v[:, 0].copy(), np.array([1, 1, 1], np.int64), values_for(g, op, "float32", (3,)))
     yield either(op, v, np.array([5], np.int32), values_for(g, op, "float32", (1, 3)))
     yield either(op, v, np.array([-1], np.int32), values_for(g, op, "float32", (1, 3)))
+    for params, indices, updates in ((v, [], (4, 5)), (v, [], (4,)), (v, [], (0, 9)), (v, [1], (2, 3)), (v, [1], (3,)), (v, [1], (1, 3, 1)),
+                                     (v[:, :0], [1], (1, 2)), (v[:, :0], [9], (1, 0)), (v[:0], [], (0, 3)), (v[:0], [0], (1, 3))):
+        yield either(op, params, np.array(indices, np.int32), values_for(g, op, "float32", updates))
 
 
 @spec(*[p + "ScatterNd" + k for k in ["Update", "Add", "Sub", "Min", "Max"] for p in ("Resource", "")])
@@ -124,6 +127,13 @@ def strided_slice_assign(g, op):
     v = g.values("float32", (4, 6), special=False)
     yield one(v, [0, 2], [0, 3], [1, 1], g.values("float32", (4, 1)), begin_mask=1, end_mask=1)
     yield one(v, [1], [1], [1], np.zeros([0, 6], np.float32))
+    for begin, end, strides, update, masks in (
+        ([0, 0], [4, 6], [1, 1], (6,), {}), ([0, 0], [4, 6], [2, 3], (2, 1), {}), ([0, 0], [4, 6], [1, 1], (1, 4, 6), {}), ([0, 0], [4, 6], [1, 1], (), {}),
+        ([0, 0], [4, 6], [1, 1], (4, 1, 6), {}), ([0, 0], [4, 6], [1, 1], (5, 6), {}), ([0, 0], [4, 6], [1, 1], (0, 6), {}), ([1, 0], [1, 6], [1, 1], (7, 9, 2), {}),
+        ([1, 2], [2, 3], [1, 1], (1, 1), dict(shrink_axis_mask=3)), ([1, 2], [2, 3], [1, 1], (2,), dict(shrink_axis_mask=3)),
+        ([0, 1], [1, 3], [1, 1], (6,), dict(new_axis_mask=1)), ([0, 1], [1, 3], [1, 1], (1, 2, 6), dict(new_axis_mask=1)), ([3, 5], [-5, -7], [-1, -2], (3,), {}),
+    ):
+        yield one(v, begin, end, strides, g.values("float32", update), **masks)
 
 
 @spec("ResourceGather")
