@@ -2,6 +2,7 @@
 #include "kernels/cpu/array.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <stdio.h>
 
@@ -69,7 +70,7 @@ enum rt_status kn_concat_shape(const struct rt_info *v, int n, int64_t at, struc
                                "ConcatOp : Dimension %d in both shapes must be equal: shape[0] = "
                                "%s vs. shape[%d] = %s",
                                i, KN_TEXT(s0), k, KN_TEXT(sk));
-        if (__builtin_add_overflow(s.dim[axis], sk->dim[axis], &s.dim[axis]))
+        if (!rt_add(s.dim[axis], sk->dim[axis], &s.dim[axis]))
             return rt_fail(err, RT_INVALID_ARGUMENT, "ConcatOp : too many elements");
     }
     *out = s;
@@ -229,7 +230,7 @@ static enum rt_status offset_run(struct rt_run *r)
             if (rt_run_tick(r, i))
                 return r->err->code;
         }
-        at += kn_int_at(s, axis);
+        at = rt_add_wrapped(at, kn_int_at(s, axis));
     }
     return RT_OK;
 }

@@ -20,6 +20,7 @@
 #include "kernels/cpu/winograd_line_conv.h"
 #include "kernels/entry.h"
 #include "runtime/parallel.h"
+#include "runtime/base/checked.h"
 
 /* ---- state ---- */
 
@@ -806,7 +807,7 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
     if (!kn_conv_is_depthwise(n))
         return f->dim[*rank - 1];
     int64_t channels;
-    return __builtin_mul_overflow(f->dim[2], f->dim[3], &channels) ? 0 : channels;
+    return rt_mul(f->dim[2], f->dim[3], &channels) ? channels : 0;
 }
 
 #define ROWS(op_, name_, plain)                                                                    \

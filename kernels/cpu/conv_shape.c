@@ -1,4 +1,5 @@
 #include "kernels/cpu/conv_shape.h"
+#include "runtime/base/checked.h"
 
 #include <string.h>
 
@@ -162,7 +163,7 @@ static enum rt_status solve_channels(struct kn_conv_shape *g, const struct rt_no
                            "input and filter must have the same depth: %lld vs %lld",
                            (long long)g->ci, (long long)filter_in);
         g->groups = g->ci;
-        if (__builtin_mul_overflow(g->ci, filter_out, &g->co))
+        if (!rt_mul(g->ci, filter_out, &g->co))
             return rt_fail(err, RT_INVALID_ARGUMENT, "too many output channels");
         return RT_OK;
     }

@@ -15,6 +15,7 @@
 #include "kernels/cpu/softmax.h"
 #include "runtime/attention.h"
 #include "runtime/parallel.h"
+#include "runtime/base/checked.h"
 
 enum {
     BLOCK = 1 << 13,     /* scores that are at work at a time */
@@ -241,8 +242,8 @@ static bool lay_out(struct attention *k)
         return true;
     const size_t keys = kn_product_pack_bytes(&k->scores) / sizeof(float);
     const size_t values = kn_product_pack_bytes(&k->context) / sizeof(float);
-    return !__builtin_add_overflow(k->keys_at, keys, &k->values_at) &&
-           !__builtin_add_overflow(k->values_at, values, &k->slot);
+    return rt_add(k->keys_at, (int64_t)keys, &k->values_at) &&
+           rt_add(k->values_at, (int64_t)values, &k->slot);
 }
 
 static void read_steps(struct attention *k, const struct rt_prep *p)

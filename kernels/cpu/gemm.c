@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/parallel.h"
 #include "runtime/base/machine.h"
+#include "runtime/base/checked.h"
 
 /* ---- OpenBLAS's processor ---- */
 
@@ -246,8 +247,7 @@ int64_t kn_gemm_scratch(const struct kn_gemm *g)
         return 0;
     for (int i = 0; i < 3; i++) {
         int64_t n;
-        if (__builtin_mul_overflow(part[2 * i], part[2 * i + 1], &n) ||
-            __builtin_add_overflow(sum, n, &sum))
+        if (!rt_mul(part[2 * i], part[2 * i + 1], &n) || !rt_add(sum, n, &sum))
             return -1;
     }
     return sum > INT64_MAX / 8 ? -1 : sum * (int64_t)sizeof(float);

@@ -2,6 +2,7 @@
 #include "kernels/cpu/list.h"
 
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <stdlib.h>
 
@@ -447,7 +448,7 @@ static enum rt_status split_run(struct rt_run *r)
         } else if (n > t->dim[0] - at) {
             st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                          "Attempting to slice [%lld, %lld] from tensor with length %lld",
-                         (long long)at, (long long)(at + n), (long long)t->dim[0]);
+                         (long long)at, (long long)rt_add_saturated(at, n), (long long)t->dim[0]);
         } else {
             const struct rt_tensor rows = kn_rows_of(t, at, n);
             st = kn_keep(r, &l->item[i], &rows);
@@ -983,7 +984,7 @@ static enum rt_status concat_run(struct rt_run *r)
                            "only %lld elements.",
                            (long long)i, (long long)(lead ? rt_tensor_count(lead) : 0));
         }
-        if (n < 0 || __builtin_add_overflow(total, n, &total))
+        if (n < 0 || !rt_add(total, n, &total))
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: leading dimension %lld is not valid",
                            sc->name, (long long)n);
     }

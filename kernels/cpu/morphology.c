@@ -5,6 +5,7 @@
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/window.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 static enum rt_status fail_shape(struct rt_error *err, const char *words, const struct rt_shape *s)
 {
@@ -116,10 +117,11 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     {                                                                                              \
         const struct kn_axis *h = &d->a[0], *w = &d->a[1];                                         \
         const int64_t c = d->channels;                                                             \
+        const int64_t work = rt_mul_saturated(w->out * c, h->size * w->size + 1);                  \
         int64_t left = RT_WORK;                                                                    \
         for (int64_t b = 0; b < d->batch; b++, x += h->in * w->in * c)                             \
             for (int64_t i = 0; i < h->out; i++) {                                                 \
-                if (rt_run_spend(run, &left, w->out * c * (h->size * w->size + 1)))                \
+                if (rt_run_spend(run, &left, work < RT_WORK ? work : RT_WORK))                     \
                     return run->err->code;                                                         \
                 for (int64_t j = 0; j < w->out; j++, y += c) {                                     \
                     for (int64_t k = 0; k < c; k++)                                                \

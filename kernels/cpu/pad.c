@@ -1,6 +1,7 @@
 /* Pad, PadV2, MirrorPad. */
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 struct pads {
     int64_t before[RT_MAX_RANK], after[RT_MAX_RANK];
@@ -25,8 +26,8 @@ static enum rt_status pads_of(const struct rt_shape *in, const struct rt_tensor 
         if (p->before[i] < 0 || p->after[i] < 0)
             return rt_fail(err, RT_INVALID_ARGUMENT, "%saddings must be non-negative: %lld %lld",
                            big ? "P" : "p", (long long)p->before[i], (long long)p->after[i]);
-        if (__builtin_add_overflow(in->dim[i], p->before[i], &p->shape.dim[i]) ||
-            __builtin_add_overflow(p->shape.dim[i], p->after[i], &p->shape.dim[i]))
+        if (!rt_add(in->dim[i], p->before[i], &p->shape.dim[i]) ||
+            !rt_add(p->shape.dim[i], p->after[i], &p->shape.dim[i]))
             return rt_fail(err, RT_INVALID_ARGUMENT, "Pad: too many elements");
     }
     if (kn_shape_total(&p->shape) < 0)

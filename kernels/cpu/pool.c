@@ -10,6 +10,7 @@
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/window.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 struct pool {
     int n_spatial;
@@ -474,11 +475,20 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
     }
 }
 
+/* What a window costs against rt_run_spend. It may be longer than the picture by far. */
+static int64_t window_work(const struct pool *p)
+{
+    int64_t work = 2 * p->channels;
+    for (int i = 0; i < KN_MAX_SPATIAL; i++)
+        work = rt_mul_saturated(work, p->a[i].size);
+    return work < RT_WORK ? work : RT_WORK;
+}
+
 static enum rt_status float_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct pool *p = r->state;
     const int64_t picture = p->a[0].in * p->a[1].in * p->a[2].in * p->channels;
-    const int64_t work = 2 * p->a[0].size * p->a[1].size * p->a[2].size * p->channels;
+    const int64_t work = window_work(p);
     const float *x = r->in[0].data;
     float *y = r->out[0].data;
     int64_t left = RT_WORK;
@@ -603,7 +613,7 @@ static enum rt_status run(struct rt_run *r)
     const int64_t picture = p->a[0].in * p->a[1].in * p->a[2].in * p->channels;
     const char *x = r->in[0].data;
     char *y = r->out[0].data;
-    const int64_t work = 2 * p->a[0].size * p->a[1].size * p->a[2].size * p->channels;
+    const int64_t work = window_work(p);
     struct place w;
     int64_t at[3], n_done = 0, left = RT_WORK;
 

@@ -71,6 +71,7 @@ struct kn_product_loops {
 #define KN_LOOPS      "kernels/cpu/product_loops.h"
 #define KN_LOOPS_TYPE struct kn_product_loops
 #include "kernels/cpu/vector_sets.h"
+#include "runtime/base/checked.h"
 
 static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
 {
@@ -81,7 +82,7 @@ static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
     p->loops = loops;
     p->panel = (int64_t)loops->lanes * WIDE;
     p->panels = kn_parts(p->n, p->panel);
-    if (__builtin_mul_overflow(p->panels * p->panel, p->k, &floats) || floats >= INT64_MAX / 64)
+    if (!rt_mul(p->panels * p->panel, p->k, &floats) || floats >= INT64_MAX / 64)
         return false;
     p->near = p->again && floats * (int64_t)sizeof(float) <= NEAR;
     return true;

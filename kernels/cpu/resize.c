@@ -13,6 +13,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 static enum rt_status fail_shape(struct rt_error *err, const char *words, const struct rt_shape *s)
 {
@@ -124,17 +125,17 @@ static int64_t clamp(int64_t v, int64_t hi)
 static void tap_nearest(struct tap *t, int64_t i, int64_t in, float scale, bool align, bool half)
 {
     const float x = half ? ((float)i + 0.5f) * scale : (float)i * scale;
-    t->at[0] = clamp((int64_t)(align ? roundf(x) : floorf(x)), in - 1);
+    t->at[0] = clamp(rt_int64_of((double)(align ? roundf(x) : floorf(x))), in - 1);
 }
 
 static void tap_bilinear(struct tap *t, int64_t i, int64_t in, float scale, bool half)
 {
     const float x = half ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;
     const float low = floorf(x);
-    const int64_t upper = (int64_t)ceilf(x);
+    const int64_t upper = rt_int64_of((double)ceilf(x));
 
     t->at[1] = upper < in - 1 ? upper : in - 1;
-    t->at[0] = low > 0 ? (int64_t)low : 0;
+    t->at[0] = low > 0 ? rt_int64_of((double)low) : 0;
     if (t->at[1] < 0)
         t->at[1] = 0;
     if (t->at[0] > t->at[1])
@@ -160,7 +161,7 @@ static float cubic_far(double a, int64_t step)
 static void tap_bicubic(struct tap *t, int64_t i, int64_t in, float scale, bool half)
 {
     const float x = half ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;
-    const int64_t base = (int64_t)floorf(x);
+    const int64_t base = rt_int64_of((double)floorf(x));
     const int64_t step = lrintf((x - (float)base) * CUBIC_STEPS);
     const double a = half ? -0.5 : -0.75;
     const float w[4] = {cubic_far(a, step), cubic_near(a, step), cubic_near(a, CUBIC_STEPS - step),
@@ -325,12 +326,14 @@ static void area(const struct resize *z, int64_t y, const float *src, float *dst
     const float y0 = (float)y * z->scale_h, y1 = (float)(y + 1) * z->scale_h;
     for (int64_t x = 0; x < z->out_w; x++, dst += c) {
         const float x0 = (float)x * z->scale_w, x1 = (float)(x + 1) * z->scale_w;
+        const int64_t right = rt_int64_of((double)ceilf(x1));
         for (int64_t k = 0; k < c; k++)
             dst[k] = 0;
-        for (int64_t i = (int64_t)floorf(y0); i < (int64_t)ceilf(y1); i++) {
+        const int64_t bottom = rt_int64_of((double)ceilf(y1));
+        for (int64_t i = rt_int64_of((double)floorf(y0)); i < bottom; i++) {
             const float wy = part(i, y0, y1, z->scale_h);
             const float *line = src + clamp(i, z->in_h - 1) * z->in_w * c;
-            for (int64_t j = (int64_t)floorf(x0); j < (int64_t)ceilf(x1); j++) {
+            for (int64_t j = rt_int64_of((double)floorf(x0)); j < right; j++) {
                 const float w = wy * part(j, x0, x1, z->scale_w) * whole;
                 const float *p = line + clamp(j, z->in_w - 1) * c;
                 for (int64_t k = 0; k < c; k++)
@@ -358,14 +361,15 @@ static void resize_row(const struct resize *z, int64_t y, const void *image, cha
 /* What a row costs against rt_run_spend: it reads some of the picture, and an area all of its. */
 static int64_t row_work(const struct resize *z)
 {
-    const int64_t taps = z->method == AREA ? (int64_t)(z->scale_h + 2) : 4;
-    return taps * (z->in_w + z->out_w) * z->channels + 64;
+    const int64_t taps = z->method == AREA ? rt_int64_of((double)z->scale_h + 2) : 4;
+    const int64_t work = rt_mul_saturated(taps, (z->in_w + z->out_w) * z->channels + 64);
+    return work < RT_WORK ? work : RT_WORK;
 }
 
 static enum rt_status run_resize(struct rt_run *r)
 {
     const struct resize *z = r->state;
-    const int64_t n_in = z->in_h * z->in_w * z->channels, work = row_work(z);
+    const int64_t n_in = z->in_h * z->in_w * z->channels;
     const size_t size = rt_dtype_size(z->dtype);
     const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
@@ -375,6 +379,7 @@ static enum rt_status run_resize(struct rt_run *r)
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
+    const int64_t work = row_work(z);
     for (int64_t b = 0; b < z->batch; b++, src += (size_t)n_in * size) {
         const void *image = src;
         if (z->method != NEAREST && z->dtype != RT_F32) {
@@ -440,6 +445,12 @@ static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, floa
     return *at >= 0 && *at <= (float)(in - 1); /* NaN, of a box as wide as floats go: outside */
 }
 
+/* The last of more than 2^24 pixels may be rounded up to one that is none. */
+static int64_t pixel_at(float at, int64_t n)
+{
+    return clamp(rt_int64_of((double)at), n - 1);
+}
+
 static void fill(float *dst, int64_t n, float v)
 {
     for (int64_t i = 0; i < n; i++)
@@ -460,19 +471,20 @@ static enum rt_status crop_box(struct rt_run *r, int64_t *left_work, const struc
             dst += s->out_w * c;
             continue;
         }
-        const float *top = image + (int64_t)floorf(y) * line;
-        const float *bottom = image + (int64_t)ceilf(y) * line;
+        const float *top = image + pixel_at(floorf(y), s->h) * line;
+        const float *bottom = image + pixel_at(ceilf(y), s->h) * line;
         for (int64_t j = 0; j < s->out_w; j++, dst += c) {
             if (!crop_at(box[1], box[3], s->w, s->out_w, j, &x)) {
                 fill(dst, c, s->outside);
                 continue;
             }
             if (s->nearest) {
-                const float *p = image + (int64_t)roundf(y) * line + (int64_t)roundf(x) * c;
-                memcpy(dst, p, (size_t)c * sizeof *dst);
+                const float *row = image + pixel_at(roundf(y), s->h) * line;
+                memcpy(dst, row + pixel_at(roundf(x), s->w) * c, (size_t)c * sizeof *dst);
                 continue;
             }
-            const int64_t left = (int64_t)floorf(x) * c, right = (int64_t)ceilf(x) * c;
+            const int64_t left = pixel_at(floorf(x), s->w) * c;
+            const int64_t right = pixel_at(ceilf(x), s->w) * c;
             blend(top + left, top + right, bottom + left, bottom + right, x - floorf(x),
                   y - floorf(y), dst, c);
         }

@@ -201,7 +201,9 @@ static enum rt_status shifts_of(struct rt_run *r, int64_t *shift)
         if (axis < 0 || axis >= t->rank)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "axis %lld is out of range",
                            (long long)axis);
-        const int64_t n = t->dim[axis] > 0 ? t->dim[axis] : 1;
+        if (rt_tensor_count(t) == 0) /* dimensions whose sum does not fit */
+            continue;
+        const int64_t n = t->dim[axis];
         shift[axis] = ((shift[axis] + kn_int_at(s, i) % n) % n + n) % n;
     }
     return RT_OK;

@@ -2,6 +2,7 @@
  * DepthToSpace. */
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 enum { MAX_BLOCK = RT_MAX_RANK - 1 };
 
@@ -43,7 +44,7 @@ static enum rt_status block_of(const struct rt_node *node, const struct rt_shape
                            "All values in block_shape must be positive, got value, %lld at index "
                            "%d.",
                            (long long)b->size[i], i);
-        if (__builtin_mul_overflow(b->product, b->size[i], &b->product))
+        if (!rt_mul(b->product, b->size[i], &b->product))
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Product of block sizes exceeds the largest integer");
         b->before[i] = kn_int_at(pads, 2 * i);
@@ -58,15 +59,14 @@ static enum rt_status block_of(const struct rt_node *node, const struct rt_shape
                        "Input batch dimension (%lld) is not divisible by product of block sizes "
                        "(%lld)",
                        (long long)in->dim[0], (long long)b->product);
-    if (to_batch && __builtin_mul_overflow(in->dim[0], b->product, &b->shape.dim[0]))
+    if (to_batch && !rt_mul(in->dim[0], b->product, &b->shape.dim[0]))
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s: too many elements", node->schema->name);
     if (!to_batch)
         b->shape.dim[0] = in->dim[0] / b->product;
     for (int i = 0; i < b->n; i++) {
         int64_t *d = &b->shape.dim[1 + i];
         if (to_batch) {
-            if (__builtin_add_overflow(*d, b->before[i], d) ||
-                __builtin_add_overflow(*d, b->after[i], d))
+            if (!rt_add(*d, b->before[i], d) || !rt_add(*d, b->after[i], d))
                 return rt_fail(err, RT_INVALID_ARGUMENT, "%s: too many elements",
                                node->schema->name);
             if (*d % b->size[i] != 0)
@@ -75,9 +75,8 @@ static enum rt_status block_of(const struct rt_node *node, const struct rt_shape
                                (long long)*d, i, (long long)b->size[i]);
             *d /= b->size[i];
         } else {
-            if (__builtin_mul_overflow(*d, b->size[i], d) ||
-                __builtin_sub_overflow(*d, b->before[i], d) ||
-                __builtin_sub_overflow(*d, b->after[i], d))
+            if (!rt_mul(*d, b->size[i], d) || !rt_sub(*d, b->before[i], d) ||
+                !rt_sub(*d, b->after[i], d))
                 return rt_fail(err, RT_INVALID_ARGUMENT, "%s: too many elements",
                                node->schema->name);
             if (*d < 0)
@@ -197,6 +196,7 @@ static enum rt_status depth_infer(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input rank should be 4 instead of %d",
                        in->rank);
     struct rt_shape o = *in;
+    bool fits = true;
     if (to_depth) {
         if (in->dim[1] % b != 0 || in->dim[2] % b != 0)
             return rt_fail(x->err, RT_INVALID_ARGUMENT,
@@ -205,16 +205,17 @@ static enum rt_status depth_infer(struct rt_infer *x)
                            (long long)in->dim[2], (long long)in->dim[1], (long long)b);
         o.dim[1] /= b;
         o.dim[2] /= b;
-        o.dim[3] *= b * b;
+        fits = rt_mul(in->dim[3], b * b, &o.dim[3]); /* depth_check bounds b */
     } else {
         if (in->dim[3] % (b * b) != 0)
             return rt_fail(x->err, RT_INVALID_ARGUMENT,
                            "Input depth dimension %lld should be divisible by: %lld",
                            (long long)in->dim[3], (long long)(b * b));
-        o.dim[1] *= b;
-        o.dim[2] *= b;
+        fits = rt_mul(in->dim[1], b, &o.dim[1]) && rt_mul(in->dim[2], b, &o.dim[2]);
         o.dim[3] /= b * b;
     }
+    if (!fits)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "%s: too many elements", x->node->schema->name);
     x->out[0].shape = o;
     return RT_OK;
 }

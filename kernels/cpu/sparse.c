@@ -4,6 +4,7 @@
  */
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +168,7 @@ static enum rt_status new_shape(struct rt_run *r, const struct rt_shape *from, i
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "size %d must be non-negative, not %lld", d,
                            (long long)to[d]);
         }
-        if (__builtin_mul_overflow(known, to[d], &known))
+        if (!rt_mul(known, to[d], &known))
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "the product of shape %s is too large",
                            rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, d + 1, to));
     }

@@ -6,6 +6,7 @@
 #include "kernels/cpu/farmhash.h"
 #include "kernels/cpu/text.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +127,7 @@ static int64_t enter_row(struct cross *c, int64_t row)
                 k->n++;
         }
         k->at = 0;
-        if (n >= 0 && __builtin_mul_overflow(n, k->n, &n))
+        if (n >= 0 && !rt_mul(n, k->n, &n))
             n = -1;
     }
     return n;
@@ -293,7 +294,7 @@ static enum rt_status cross(struct cross *c)
         const int64_t n = enter_row(c, row);
         if (rt_run_spend(r, &left, c->n * KN_STRING_WORK))
             return r->err->code;
-        if (n < 0 || __builtin_add_overflow(total, n, &total))
+        if (n < 0 || !rt_add(total, n, &total))
             return rt_fail(r->err, RT_RESOURCE_EXHAUSTED, "%s: too many combinations in row %lld",
                            r->node->name, (long long)row);
         most = n > most ? n : most;

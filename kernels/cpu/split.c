@@ -143,7 +143,7 @@ static enum rt_status split_v_infer(struct rt_infer *x)
         } else if (n < 0) {
             return rt_fail(x->err, RT_INVALID_ARGUMENT,
                            "Split size at index %d must be >= 0. Got: %lld", k, (long long)n);
-        } else if (__builtin_add_overflow(sum, n, &sum)) {
+        } else if (!rt_add(sum, n, &sum)) {
             sum = INT64_MAX;
         }
     }

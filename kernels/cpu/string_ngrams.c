@@ -3,6 +3,7 @@
 #include "kernels/cpu/farmhash.h"
 #include "kernels/cpu/text.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <stdlib.h>
 
@@ -25,7 +26,7 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
     const int64_t pad = pad_of(g, width); /* at most width - 1 */
     int64_t c;
 
-    if (__builtin_add_overflow(n, pad - (width - 1 - pad), &c))
+    if (!rt_add(n, pad - (width - 1 - pad), &c))
         return INT64_MAX;
     return c > 0 ? c : 0;
 }
@@ -34,13 +35,10 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;
-    int64_t width;
 
     if (!g->keep_short || n == 0)
         return 0;
-    return __builtin_add_overflow(n, pad, &width) || __builtin_add_overflow(width, pad, &width)
-               ? INT64_MAX
-               : width;
+    return rt_add_saturated(rt_add_saturated(n, pad), pad);
 }
 
 /* The k-th of `count` of this width over the words at `word`: `left` pads, `n` words from the
@@ -65,13 +63,13 @@ static bool length_of(const struct ngrams *g, const struct rt_str *word, const s
                       int64_t width, size_t *n)
 {
     size_t pads[2];
-    bool is_large = __builtin_mul_overflow((size_t)(width - 1), g->separator.n, n);
+    bool is_large = !rt_mul_size((size_t)(width - 1), g->separator.n, n);
 
-    is_large |= __builtin_mul_overflow((size_t)o->left, g->left.n, &pads[0]);
-    is_large |= __builtin_mul_overflow((size_t)o->right, g->right.n, &pads[1]);
-    is_large |= __builtin_add_overflow(*n, pads[0], n) || __builtin_add_overflow(*n, pads[1], n);
+    is_large |= !rt_mul_size((size_t)o->left, g->left.n, &pads[0]);
+    is_large |= !rt_mul_size((size_t)o->right, g->right.n, &pads[1]);
+    is_large |= !rt_add_size(*n, pads[0], n) || !rt_add_size(*n, pads[1], n);
     for (int64_t i = 0; i < o->n && !is_large; i++)
-        is_large = __builtin_add_overflow(*n, word[o->first + i].n, n);
+        is_large = !rt_add_size(*n, word[o->first + i].n, n);
     return !is_large;
 }
 
@@ -198,7 +196,7 @@ static enum rt_status ngrams_run(struct rt_run *r)
         if (rt_run_spend(r, &left, (int64_t)g.n_widths))
             return r->err->code;
         for (size_t w = 0; w < g.n_widths; w++)
-            if (__builtin_add_overflow(total, count_of(&g, n, g.width[w]), &total))
+            if (!rt_add(total, count_of(&g, n, g.width[w]), &total))
                 return rt_fail(r->err, RT_INVALID_ARGUMENT, "StringNGrams: too many");
         if (total == before && short_width(&g, n))
             total++;

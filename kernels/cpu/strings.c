@@ -7,6 +7,7 @@
 #include "kernels/cpu/text.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -368,7 +369,7 @@ static enum rt_status reduce_run(struct rt_run *r)
         reduced |= 1u << axis[i];
         j.dim[i] = t->dim[axis[i]];
         j.stride[i] = stride[axis[i]];
-        if (__builtin_mul_overflow(j.n, j.dim[i], &j.n))
+        if (!rt_mul(j.n, j.dim[i], &j.n))
             j.n = 0; /* some other dimension is 0, as the tensor exists */
     }
     j.rank = n_axis;

@@ -9,6 +9,7 @@
 #include "kernels/cpu/farmhash.h"
 #include "kernels/cpu/hash_set.h"
 #include "kernels/cpu/list.h"
+#include "runtime/base/checked.h"
 
 #include <stdlib.h>
 
@@ -126,9 +127,9 @@ static uint64_t hash_element(enum rt_dtype dtype, const void *p)
     case RT_STRING:
         return kn_murmur64(rt_str_data(p), ((const struct rt_str *)p)->n, UINT64_C(0xDECAFCAFFE));
     case RT_F32:
-        return (uint64_t)(int64_t) * (const float *)p;
+        return (uint64_t)rt_int64_of((double)*(const float *)p);
     case RT_F64:
-        return (uint64_t)(int64_t) * (const double *)p;
+        return (uint64_t)rt_int64_of(*(const double *)p);
     default:
         return (uint64_t)kn_int_at(&t, 0);
     }

@@ -7,6 +7,7 @@
 #include "kernels/cpu/list.h"
 #include "kernels/entry.h"
 #include "runtime/base/thread.h"
+#include "runtime/base/checked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -449,7 +450,7 @@ static enum rt_status split_run(struct rt_run *r)
         n = len->dim[0];
     for (int64_t i = 0; i < n && !st; i++)
         if ((st = rt_run_tick(r, i)) == RT_OK &&
-            (kn_int_at(len, i) < 0 || __builtin_add_overflow(sum, kn_int_at(len, i), &sum)))
+            (kn_int_at(len, i) < 0 || !rt_add(sum, kn_int_at(len, i), &sum)))
             st = rt_fail(r->err, RT_INVALID_ARGUMENT, "TensorArraySplit: length %lld is not valid",
                          (long long)kn_int_at(len, i));
     if (!st && v->rank < 1)

@@ -2,6 +2,7 @@
  * BroadcastArgs, BroadcastGradientArgs. */
 #include "kernels/cpu/array.h"
 #include "kernels/entry.h"
+#include "runtime/base/checked.h"
 
 /* A tensor that is the same for every row, repeated to the batch's size along one axis: that axis
  * holds rows. Otherwise it depends on the size alone. */
@@ -45,7 +46,7 @@ static enum rt_status tile_infer(struct rt_infer *x)
         if (k < 0)
             return rt_fail(x->err, RT_INVALID_ARGUMENT, "Expected multiples[%d] >= 0, but got %lld",
                            i, (long long)k);
-        if (__builtin_mul_overflow(in->dim[i], k, &o.dim[i]))
+        if (!rt_mul(in->dim[i], k, &o.dim[i]))
             return rt_fail(x->err, RT_INVALID_ARGUMENT, "Tile: too many elements");
     }
     if (kn_shape_total(&o) < 0)
@@ -71,6 +72,8 @@ static enum rt_status tile_run(struct rt_run *r)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, o.shape.rank, o.shape.dim))
         return r->err->code;
+    if (rt_tensor_count(&r->out[0]) == 0) /* products of dimensions of both need not fit then */
+        return RT_OK;
     kn_strides(t->rank, t->dim, in);
     kn_strides(t->rank, o.shape.dim, out);
     for (int i = 0; i < t->rank; i++) {

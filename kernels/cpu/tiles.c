@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
+#include "runtime/base/checked.h"
 
 enum {
     LINE = 16,        /* floats in a cache line */
@@ -25,8 +26,7 @@ bool kn_tiles_solve(struct kn_tiles *t)
     t->h = (t->out_h - 1) / t->tile_h + 1;
     t->w = (t->out_w - 1) / t->tile_w + 1;
     t->places = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
-    if (__builtin_mul_overflow(t->h, t->w, &tiles) ||
-        __builtin_mul_overflow(tiles, t->batch, &tiles))
+    if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
         return false;
     /* The weights of a product are as many bytes as twice this many of its rows in and out. */
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
@@ -40,7 +40,7 @@ bool kn_tiles_solve(struct kn_tiles *t)
     if (tiles <= block && t->cores > 1 && shares >= 2 && kn_tiles_pack_bytes(t) <= NEAR)
         block = (tiles - 1) / (shares < t->cores ? (int64_t)shares : t->cores) + 1;
     t->block = kn_even_parts(tiles, block, t->cores);
-    if (__builtin_mul_overflow(t->block + 1, t->places * (t->ci + t->co) * 8, &bytes))
+    if (!rt_mul(t->block + 1, t->places * (t->ci + t->co) * 8, &bytes))
         return false;
     /* A line more than a matrix holds, so that they do not all fall on the same sets of the
      * cache. */

@@ -1,4 +1,5 @@
 #include "kernels/cpu/window.h"
+#include "runtime/base/checked.h"
 
 enum kn_padding kn_padding(const struct rt_node *n)
 {
@@ -28,8 +29,7 @@ enum rt_status kn_axis_solve(struct kn_axis *a, enum kn_padding padding, struct 
 {
     int64_t reach = 0;
 
-    if (__builtin_mul_overflow(a->size - 1, a->dilation, &reach) || ++reach > INT32_MAX ||
-        a->in > INT64_MAX / 4)
+    if (!rt_mul(a->size - 1, a->dilation, &reach) || ++reach > INT32_MAX || a->in > INT64_MAX / 4)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "a window of %lld positions with dilation %lld is too large",
                        (long long)a->size, (long long)a->dilation);

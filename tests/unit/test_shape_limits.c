@@ -23,6 +23,12 @@ static void arithmetic_is_defined_everywhere(void **state)
     assert_false(rt_mul(INT64_MIN, -1, &v));
     assert_int_equal(rt_add_saturated(INT64_MAX, 1), INT64_MAX);
     assert_int_equal(rt_add_saturated(INT64_MIN, -1), INT64_MIN);
+    assert_int_equal(rt_sub_saturated(INT64_MIN, 1), INT64_MIN);
+    assert_int_equal(rt_sub_saturated(0, INT64_MIN), INT64_MAX);
+    size_t bytes;
+    assert_false(rt_add_size(SIZE_MAX, 1, &bytes));
+    assert_false(rt_mul_size(SIZE_MAX, 2, &bytes));
+    assert_true(rt_mul_size(SIZE_MAX / 2, 2, &bytes) && bytes == SIZE_MAX - 1);
     assert_int_equal(rt_mul_saturated(INT64_MAX, 2), INT64_MAX);
     assert_int_equal(rt_mul_saturated(INT64_MIN, 2), INT64_MIN);
     assert_int_equal(rt_mul_saturated(INT64_MIN, -1), INT64_MAX);
@@ -251,6 +257,123 @@ static void enormous_shapes_without_elements_are_survived(void **state)
         }
 }
 
+/* One case each of what UBSan stopped at: products and sums of numbers of which each may stand. */
+static void products_of_attributes_and_dimensions_are_checked(void **state)
+{
+    (void)state;
+    const int64_t t = INT64_C(1) << 40, most = INT64_MAX;
+    struct op_call tile = {.op = "Tile", .attrs = "T=int8 Tmultiples=int64", .n_in = 2, .n_out = 1};
+    tile.in[0] = op_tensor(RT_I8, 3, (int64_t[]){0, t, 1}, NULL);
+    tile.in[1] = op_tensor(RT_I64, 1, (int64_t[]){3}, (int64_t[]){1, 0, t});
+    assert_ok(op_run(&tile), &tile.err);
+    assert_int_equal(tile.out[0].dim[2], t);
+    op_clear(&tile);
+
+    struct op_call depth = {.op = "SpaceToDepth",
+                            .attrs = "T=int8 block_size=1048576 data_format='NHWC'",
+                            .n_in = 1,
+                            .n_out = 1};
+    depth.in[0] = op_tensor(RT_I8, 4, (int64_t[]){0, 0, 0, t}, NULL);
+    assert_fails(op_run(&depth), RT_INVALID_ARGUMENT, &depth.err, "too many elements");
+    op_clear(&depth);
+    depth.op = "DepthToSpace";
+    depth.in[0] = op_tensor(RT_I8, 4, (int64_t[]){0, most / 2, 0, 0}, NULL);
+    assert_fails(op_run(&depth), RT_INVALID_ARGUMENT, &depth.err, "too many elements");
+    op_clear(&depth);
+
+    struct op_call roll = {
+        .op = "Roll", .attrs = "T=int8 Tshift=int64 Taxis=int32", .n_in = 3, .n_out = 1};
+    roll.in[0] = op_tensor(RT_I8, 2, (int64_t[]){0, most}, NULL);
+    roll.in[1] = op_tensor(RT_I64, 1, (int64_t[]){2}, (int64_t[]){most - 1, most - 1});
+    roll.in[2] = op_ints(2, (int32_t[]){1, 1});
+    assert_ok(op_run(&roll), &roll.err);
+    op_clear(&roll);
+
+    static const float image[4] = {1, 2, 3, 4};
+    struct op_call pool = {.op = "MaxPool",
+                           .attrs = "T=float ksize=[1,2147483647,2147483647,1] strides=[1,1,1,1] "
+                                    "padding='SAME' data_format='NHWC'",
+                           .n_in = 1,
+                           .n_out = 1};
+    pool.in[0] = op_tensor(RT_F32, 4, (int64_t[]){1, 2, 2, 1}, image);
+    assert_ok(op_run(&pool), &pool.err);
+    assert_true(((const float *)pool.out[0].data)[0] == 4);
+    op_clear(&pool);
+
+    struct op_call area = {.op = "ResizeArea", .attrs = "T=int8 align_corners=false", .n_in = 2};
+    area.n_out = 1;
+    area.in[0] = op_tensor(RT_I8, 4, (int64_t[]){0, t, 1, 1 << 20}, NULL);
+    area.in[1] = op_ints(2, (int32_t[]){1, INT32_MAX});
+    assert_ok(op_run(&area), &area.err);
+    op_clear(&area);
+
+    struct op_call offsets = {.op = "ConcatOffset", .attrs = "shape_type=int64 N=3"};
+    offsets.n_in = 4;
+    offsets.n_out = 3;
+    offsets.in[0] = op_int(0);
+    for (int k = 1; k < 4; k++)
+        offsets.in[k] = op_tensor(RT_I64, 1, (int64_t[]){1}, &most);
+    (void)op_run(&offsets); /* wraps, or the type is refused */
+    op_clear(&offsets);
+}
+
+/* 2^24 + 3 is no float: the position of the last row is rounded up to one that is none. */
+static void a_crop_of_many_rows_reads_none_behind_the_last(void **state)
+{
+    (void)state;
+    static const float box[4] = {1, 0, 1, 0};
+    static const int32_t zero[1], size[2] = {1, 1};
+    static const char *const methods[] = {"method='bilinear'", "method='nearest'"};
+    for (int k = 0; k < 2; k++) {
+        struct op_call c = {.op = "CropAndResize", .n_in = 4, .n_out = 1};
+        char attrs[80];
+        snprintf(attrs, sizeof attrs, "T=float extrapolation_value=0.5f %s", methods[k]);
+        c.attrs = attrs;
+        c.in[0] = op_tensor(RT_F32, 4, (int64_t[]){1, (1 << 24) + 4, 1, 1}, NULL);
+        memset(c.in[0].data, 0, rt_tensor_bytes(&c.in[0]));
+        ((float *)c.in[0].data)[(1 << 24) + 3] = 7;
+        c.in[1] = op_tensor(RT_F32, 2, (int64_t[]){1, 4}, box);
+        c.in[2] = op_ints(1, zero);
+        c.in[3] = op_ints(2, size);
+        assert_ok(op_run(&c), &c.err);
+        op_clear(&c);
+    }
+}
+
+/* Which shapes of splits and updates TensorFlow accepts, found by tests/conformance/acceptance.py.
+ */
+static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n, splits[3], shape[2];
+        bool right;
+    } cases[] = {{1, {5}, {-1, -1}, true},
+                 {3, {1, 1, 1}, {-1, -1}, true},
+                 {3, {0, 2, 1}, {2, 0}, true},
+                 {1, {5}, {1, 1}, false},
+                 {1, {0}, {1, 1}, true},
+                 {3, {0, 2, 1}, {-1, -1}, false},
+                 {3, {7, 7, 7}, {-1, 1}, false},
+                 {2, {INT64_MIN, INT64_MAX}, {-1, -1}, false},
+                 {2, {INT64_MAX, INT64_MIN}, {-1, -1}, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct op_call c = {.op = "RaggedTensorToTensor",
+                            .attrs =
+                                "T=float Tindex=int64 Tshape=int64 num_row_partition_tensors=1 "
+                                "row_partition_types=['ROW_SPLITS']",
+                            .n_in = 4,
+                            .n_out = 1};
+        c.in[0] = op_tensor(RT_I64, 1, (int64_t[]){2}, cases[i].shape);
+        c.in[1] = op_floats(3, (float[]){1, 2, 3});
+        c.in[2] = op_tensor(RT_F32, 0, NULL, &(float){9});
+        c.in[3] = op_tensor(RT_I64, 1, &cases[i].n, cases[i].splits);
+        if ((op_run(&c) == RT_OK) != cases[i].right)
+            fail_msg("case %zu: %s", i, rt_error_text(&c.err));
+        op_clear(&c);
+    }
+}
+
 /* TensorFlow with oneDNN off sums nothing over a filter without rows or columns, and answers 0. */
 static void a_depthwise_filter_without_taps_gives_zeros(void **state)
 {
@@ -462,6 +585,9 @@ int main(void)
         cmocka_unit_test(what_tensorflow_refuses_is_refused),
         cmocka_unit_test(a_crop_without_a_position_lies_outside),
         cmocka_unit_test(enormous_shapes_without_elements_are_survived),
+        cmocka_unit_test(products_of_attributes_and_dimensions_are_checked),
+        cmocka_unit_test(a_crop_of_many_rows_reads_none_behind_the_last),
+        cmocka_unit_test(ragged_splits_are_looked_at_only_where_rows_go),
         cmocka_unit_test(a_depthwise_filter_without_taps_gives_zeros),
         cmocka_unit_test(unpack_into_nothing_is_the_same_in_both_tiers),
         cmocka_unit_test(array_indices_and_stack_sizes_are_scalars),
