@@ -51,7 +51,7 @@ def build_case(tf, case, index):
         if isinstance(case, Graph):
             holders = []
             for value in case.feeds:
-                holders.append(placeholder(tf, built, np.asarray(value)))
+                holders.append(as_input(tf, built, value))
             fetch = case.build(tf, *holders)
             steps = fetch if fetch and isinstance(fetch[0], (list, tuple)) else [fetch]
             built.steps = [[f for f in step] for step in steps]

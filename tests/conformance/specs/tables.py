@@ -7,6 +7,7 @@ import tempfile
 
 from spec import *
 
+NUMBER = itertools.count()  # tables of one name are one table, also of different cases
 FOLDER = tempfile.mkdtemp(prefix="conformance")
 
 
@@ -34,7 +35,7 @@ def fixed(g, op):
     def case(key, value, keys, values, ask, default, twice=None):
         def build(tf, k, v, q):
             R = tf.raw_ops
-            h = R.HashTableV2(key_dtype=key, value_dtype=value, shared_name=f"fixed {name}")
+            h = R.HashTableV2(key_dtype=key, value_dtype=value, shared_name=f"fixed{next(NUMBER)}")
             init = R.InitializeTableV2(table_handle=h, keys=k, values=v)
             steps = [[init], [R.LookupTableFindV2(table_handle=h, keys=q, default_value=held(tf, default)), R.LookupTableSizeV2(table_handle=h)]]
             if twice is not None:
@@ -67,7 +68,7 @@ def from_file(g, op):
 
         def build(tf, name, q):
             R = tf.raw_ops
-            h = R.HashTableV2(key_dtype=key, value_dtype=value, shared_name=f"file {text} {attrs} {key}")
+            h = R.HashTableV2(key_dtype=key, value_dtype=value, shared_name=f"file{next(NUMBER)}")
             init = R.InitializeTableFromTextFileV2(table_handle=h, filename=name, **attrs)
             d = default if default is not None else np.int64(-1)
             with tf.control_dependencies([init]):
@@ -106,7 +107,7 @@ def mutable(g, op):
 
     def build(tf, k, v):
         R = tf.raw_ops
-        h = R.MutableHashTableV2(key_dtype="string", value_dtype="int64", shared_name="mutable")
+        h = R.MutableHashTableV2(key_dtype="string", value_dtype="int64", shared_name=f"mutable{next(NUMBER)}")
         find = R.LookupTableFindV2(table_handle=h, keys=tf.constant(["a", "b", "c", "d"]), default_value=tf.constant(-1, tf.int64))
         each = R.LookupTableFindV2(table_handle=h, keys=tf.constant(["a", "q"]), default_value=tf.constant([8, 9], tf.int64))
         look = [find, R.LookupTableSizeV2(table_handle=h), each]
@@ -120,7 +121,7 @@ def mutable(g, op):
 
     def tensors(tf, k, v):
         R = tf.raw_ops
-        h = R.MutableHashTableOfTensorsV2(key_dtype="string", value_dtype="int64", value_shape=[2], shared_name="tensors")
+        h = R.MutableHashTableOfTensorsV2(key_dtype="string", value_dtype="int64", value_shape=[2], shared_name=f"tensors{next(NUMBER)}")
         find = R.LookupTableFindV2(table_handle=h, keys=tf.constant([["a", "q"]]), default_value=tf.constant([8, 9], tf.int64))
         return [[find], [R.LookupTableInsertV2(table_handle=h, keys=k, values=v)], [find]]
 
@@ -223,7 +224,7 @@ def defaults(g, op):
                 yield Graph(build, keys, np.float32(default), name=f"{kind} {keys.tolist()} {default}")
 
     def of_scalars(tf, q):
-        h = tf.raw_ops.MutableHashTableOfTensorsV2(key_dtype="int64", value_dtype="float32", value_shape=[], shared_name="of scalars")
+        h = tf.raw_ops.MutableHashTableOfTensorsV2(key_dtype="int64", value_dtype="float32", value_shape=[], shared_name=f"scalars{next(NUMBER)}")
         return [tf.raw_ops.LookupTableFindV2(table_handle=h, keys=q, default_value=held(tf, 0.0))]
 
     yield Graph(of_scalars, np.int64([1]), name="of tensors that are scalars")
