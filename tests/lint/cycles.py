@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Finds recursion in the built libraries: python3 tests/lint/cycles.py BUILD_FOLDER
+
+The calls between functions are read from the objects with objdump. A function that takes another's
+address counts as its caller, so recursion through a callback is found. cycles.txt names, for each
+recursion, the functions that bound its depth, and the bound: without these functions the calls must
+be free of cycles, so that new recursion fails until somebody states its bound.
+
+Calls through tables in data are not seen. There are two kinds: kernels and ops (no kernel may reach
+rt_plan_run, which is checked here), and rt_object_type.free (rt_object_unref has a list of its own).
+Nor are other libraries: protobuf-c frees what proto/unpack.c has found to be at most 100 messages
+deep, jansson reads at most 2,048 levels.
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kernels": "kernels",
+          "server": "server", "client": "clients/c", "cli": "clients/cli"}
+ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
+COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")  # of a function, by gcc's passes
+
+
+def source_of(folder, member):
+    """The path of the source of an archive's member: "gemm.c.o" of kernels is kernels/cpu/gemm.c."""
+    name = member[:-2]
+    for at, folders, files in os.walk(os.path.join(ROOT, folder)):
+        folders.sort()
+        if name in files:
+            return os.path.relpath(os.path.join(at, name), ROOT)
+    return f"{folder}/{name}"
+
+
+def read_calls(build):
+    """{(file, function): {(file, function), ...}}"""
+    calls, names, seen = {}, collections.defaultdict(set), []
+    for layer, folder in LAYERS.items():
+        archive = os.path.join(build, f"lib{layer}.a")
+        done = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", archive], text=True, check=True,
+                              stdout=subprocess.PIPE)
+        path = function = None
+        at_once = False  # the line before was a call without a relocation
+        for line in done.stdout.splitlines():
+            if match := re.match(r"(\S+\.o):\s+file format", line):
+                path = source_of(folder, match.group(1))
+            elif match := re.match(r"[0-9a-f]+ <([^>+]+)>:$", line):
+                function = (path, COPY.sub("", match.group(1)))
+                calls.setdefault(function, set())
+                names[function[1]].add(function)
+            elif match := re.search(r": R_\w+\s+([\w.*]+)", line):
+                if at_once:  # the instruction shows no target of its own until it is linked
+                    seen.pop()
+                seen.append((function, COPY.sub("", match.group(1)), True))
+                at_once = False
+            elif match := re.search(r"<([A-Za-z_][\w.]*)>$", line):
+                # A jump to a function's own begin is a loop, a call is not.
+                is_call = re.search(r"\t(call|bl)\w*\s", line) is not None
+                seen.append((function, COPY.sub("", match.group(1)), is_call))
+                at_once = True
+            else:
+                at_once = False
+    for caller, name, is_call in seen:
+        own = {f for f in names[name] if f[0] == caller[0]}
+        for callee in own or names[name]:
+            if callee != caller or is_call:
+                calls[caller].add(callee)
+    return calls
+
+
+def components(calls, without):
+    """Tarjan's: the sets of functions that reach each other, without some of them."""
+    index, low, stack, inside, found = {}, {}, [], set(), []
+
+    def visit(root):
+        todo = [(root, iter(sorted(calls[root])))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        inside.add(root)
+        while todo:
+            at, rest = todo[-1]
+            for to in rest:
+                if to in without:
+                    continue
+                if to not in index:
+                    index[to] = low[to] = len(index)
+                    stack.append(to)
+                    inside.add(to)
+                    todo.append((to, iter(sorted(calls[to]))))
+                    break
+                if to in inside:
+                    low[at] = min(low[at], index[to])
+            else:
+                todo.pop()
+                if todo:
+                    low[todo[-1][0]] = min(low[todo[-1][0]], low[at])
+                if low[at] == index[at]:
+                    members = set()
+                    while at not in members:
+                        members.add(stack.pop())
+                    inside.difference_update(members)
+                    if len(members) > 1 or at in calls[at]:
+                        found.append(members)
+
+    for function in sorted(calls):
+        if function not in index and function not in without:
+            visit(function)
+    return found
+
+
+def reaches(calls, target):
+    callers = collections.defaultdict(set)
+    for caller, callees in calls.items():
+        for callee in callees:
+            callers[callee].add(caller)
+    found, todo = set(), [target]
+    while todo:
+        for caller in callers[todo.pop()] - found:
+            found.add(caller)
+            todo.append(caller)
+    return found
+
+
+def read_allowed():
+    allowed = {}
+    with open(ALLOWED, encoding="utf-8") as file:
+        for line in file:
+            if line.strip() and not line.startswith("#"):
+                where, _, bound = line.partition(" : ")
+                path, *functions = where.split()
+                for function in functions:
+                    allowed[path, function] = bound.strip()
+    return allowed
+
+
+def main():
+    calls, allowed = read_calls(sys.argv[1]), read_allowed()
+    problems = []
+    for members in components(calls, allowed):
+        problems.append("recursion without a bound in cycles.txt: " +
+                        ", ".join(f"{path} {name}" for path, name in sorted(members)))
+    recursive = set().union(*components(calls, ()))
+    for entry, bound in allowed.items():
+        if not bound:
+            problems.append(f"{entry[0]} {entry[1]}: cycles.txt states no bound")
+        if entry not in recursive:
+            problems.append(f"{entry[0]} {entry[1]} is in cycles.txt, but is not recursive")
+    runs = ("runtime/context.c", "rt_plan_run")
+    if runs not in calls:
+        problems.append("there is no rt_plan_run")
+    for path, name in sorted(reaches(calls, runs)):
+        if path.startswith("kernels/"):
+            problems.append(f"{path} {name} reaches rt_plan_run, which runs kernels")
+    print("\n".join(problems) or f"{len(calls)} functions, {len(allowed)} bounds of recursion")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
