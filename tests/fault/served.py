@@ -140,7 +140,9 @@ class Served:
         self.told = 0
 
     def new_channel(self):
-        at, options = f"127.0.0.1:{self.server.grpc_port}", [("grpc.use_local_subchannel_pool", 1)]
+        at = f"127.0.0.1:{self.server.grpc_port}"
+        # A closed channel that is not connected yet keeps its socket for the second of these.
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.min_reconnect_backoff_ms", 2000)]
         if not self.secure:
             return grpc.insecure_channel(at, options)
         with open(self.path("cert"), "rb") as file:
