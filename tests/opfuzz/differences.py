@@ -15,6 +15,9 @@ KNOWN = []
 DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we accept; .*No OpKernel was registered", "we have kernels for more types"),
     (r"we accept; TensorFlow: .* for '\{\{node", "Python infers shapes when it makes a graph; sessions of servers do not"),
+    (r"we accept; TensorFlow: ValueError: Received a shape scalar with unknown static value", "the same, of what theirs.py has hidden"),
+    (r"ResourceStridedSliceAssign: we accept; TensorFlow: Unsupported dtype", "we have kernels for more types"),
+    (r"TensorListScatterIntoExistingList: we refuse: Indices .* must all be non-negative", "TensorFlow writes before the list"),
     (r"we accept; .*(array is too big|Could not allocate ndarray|Maximum allowed dimension|too many dimensions)", "NumPy's limits"),
     (r"we accept; .*out of range for an int32", "attributes are read as the 64 bits that they have on the wire"),
     (r"(Resource)?Scatter\w+: we refuse: Must have updates.shape", "TensorFlow compares counts of elements and reads past rows"),
