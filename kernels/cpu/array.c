@@ -459,7 +459,7 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, &left, n + 8); /* 8: of a row, however short */
+            st = spend(r, &left, (flat ? n : 4 * n) + 8); /* 8: of a row, however short */
         }
     while (!st && step(w, last, at, &d, &s));
     return st;
@@ -515,7 +515,7 @@ static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, 
     do {
         st = rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1, err);
         if (!st)
-            st = spend(r, &left, 16);
+            st = spend(r, &left, 128); /* of a string: some 50 ns */
     } while (!st && step(&w, w.rank, at, &d, &s));
     return st;
 }

@@ -173,22 +173,27 @@ static void shape_of(const struct rt_tensor *t, struct rt_shape *s)
 }
 
 /* Moves diagonals between the packed form and matrices; elements are plain. */
-static void move_diags(const struct diags *d, char *packed, char *full, int64_t n_matrices,
-                       size_t size, bool to_full)
+static enum rt_status move_diags(struct rt_run *r, const struct diags *d, char *packed, char *full,
+                                 int64_t n_matrices, size_t size, bool to_full)
 {
+    enum { COST = 4 }; /* of an element, as rt_run_spend counts */
     const int64_t n_diags = d->upper - d->lower + 1;
+    int64_t left = RT_WORK;
 
     for (int64_t m = 0; m < n_matrices; m++) {
         for (int64_t k = d->upper; k >= d->lower; k--) {
-            const int64_t len = diag_len(d, k), r = k < 0 ? -k : 0, c = k > 0 ? k : 0;
+            const int64_t len = diag_len(d, k), row = k < 0 ? -k : 0, col = k > 0 ? k : 0;
             char *p =
                 packed +
                 (size_t)((m * n_diags + d->upper - k) * d->longest + diag_offset(d, k)) * size;
-            char *f = full + (size_t)((m * d->rows + r) * d->cols + c) * size;
+            char *f = full + (size_t)((m * d->rows + row) * d->cols + col) * size;
             for (int64_t i = 0; i < len; i++, p += size, f += (size_t)(d->cols + 1) * size)
                 memcpy(to_full ? f : p, to_full ? p : f, size);
+            if (rt_run_spend(r, &left, COST * (len + 4)))
+                return r->err->code;
         }
     }
+    return RT_OK;
 }
 
 static enum rt_status pad(struct rt_run *r, int in)
@@ -197,8 +202,7 @@ static enum rt_status pad(struct rt_run *r, int in)
 
     if (in < r->n_in)
         return kn_repeat(kn_dtype(o), o->data, r->in[in].data, rt_tensor_count(o), r);
-    memset(o->data, 0, rt_tensor_bytes(o));
-    return RT_OK;
+    return kn_zero_pieces(r, o->data, rt_tensor_bytes(o));
 }
 
 static enum rt_status diag_run(struct rt_run *r)
@@ -221,9 +225,9 @@ static enum rt_status diag_run(struct rt_run *r)
         return RT_OK;
     st = pad(r, 4);
     if (!st && rt_tensor_count(&r->in[0]))
-        move_diags(&d, r->in[0].data, r->out[0].data,
-                   rt_tensor_count(&r->out[0]) / (d.rows * d.cols),
-                   rt_dtype_size(kn_dtype(&r->out[0])), true);
+        st = move_diags(r, &d, r->in[0].data, r->out[0].data,
+                        rt_tensor_count(&r->out[0]) / (d.rows * d.cols),
+                        rt_dtype_size(kn_dtype(&r->out[0])), true);
     return st;
 }
 
@@ -333,9 +337,9 @@ static enum rt_status part_run(struct rt_run *r)
         return RT_OK;
     st = pad(r, 2);
     if (!st && rt_tensor_count(&r->in[0]))
-        move_diags(&d, r->out[0].data, r->in[0].data,
-                   rt_tensor_count(&r->in[0]) / (d.rows * d.cols),
-                   rt_dtype_size(kn_dtype(&r->out[0])), false);
+        st = move_diags(r, &d, r->out[0].data, r->in[0].data,
+                        rt_tensor_count(&r->in[0]) / (d.rows * d.cols),
+                        rt_dtype_size(kn_dtype(&r->out[0])), false);
     return st;
 }
 
@@ -415,11 +419,11 @@ static enum rt_status set_run(struct rt_run *r)
     struct rt_tensor *o = &r->out[0];
     if (rt_tensor_count(o) == 0)
         return RT_OK;
-    if (o->data != t->data)
-        memcpy(o->data, t->data, rt_tensor_bytes(t));
-    move_diags(&d, r->in[1].data, o->data, rt_tensor_count(o) / (d.rows * d.cols),
-               rt_dtype_size(kn_dtype(o)), true);
-    return RT_OK;
+    if (o->data != t->data &&
+        (st = kn_copy_run(r, kn_dtype(t), o->data, t->data, rt_tensor_count(t))))
+        return st;
+    return move_diags(r, &d, r->in[1].data, o->data, rt_tensor_count(o) / (d.rows * d.cols),
+                      rt_dtype_size(kn_dtype(o)), true);
 }
 
 DIAG(matrix_set_diag, "MatrixSetDiag", 0, set_infer, matrix_rows, set_run)

@@ -140,6 +140,7 @@ struct plan {
     int64_t n_rows;  /* the product of dim[1..], 0 when there are no elements */
     int64_t repeats; /* > 0: b is one short row for all of a; so many of it are put in a line */
     int64_t sa0, sb0, row_bytes;
+    int64_t cost; /* of an element, as rt_run_spend counts */
     int rank;
     int64_t dim[RT_MAX_RANK], sa[RT_MAX_RANK], sb[RT_MAX_RANK];
 };
@@ -147,7 +148,8 @@ struct plan {
 enum {
     SHORT_ROW = 128,
     LINE_BYTES = 4096,
-    COST = 8, /* of an element, against rt_run_spend: some take powers and logarithms */
+    COST = 8, /* of an element: some take powers and logarithms */
+    COMPLEX_COST = 64,
 };
 
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state)
@@ -165,6 +167,8 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
     int64_t na = 1, nb = 1, count = 1;
     k->row = op->row[p->in[0].dtype];
     k->refusal = op->refusal;
+    const bool is_complex = p->in[0].dtype == RT_C64 || p->in[0].dtype == RT_C128;
+    k->cost = is_complex ? COMPLEX_COST : COST;
     for (int i = o.rank - 1; i >= 0; i--) {
         const int ia = i - (o.rank - a->rank), ib = i - (o.rank - b->rank), last = k->rank - 1;
         const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib], n = o.dim[i];
@@ -216,7 +220,7 @@ static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from,
         good &= k->row(d, a, line, n * k->dim[0], 1, 1);
         a += n * k->sa[1];
         d += n * k->row_bytes;
-        if (rt_run_spend(r, &left, COST * n * k->dim[0]))
+        if (rt_run_spend(r, &left, k->cost * n * k->dim[0]))
             return r->err->code;
     }
     if (!good)
@@ -235,7 +239,7 @@ static enum rt_status walk_row(struct rt_run *r, const struct plan *k, char *d, 
         const int64_t n = to - i < KN_CHUNK ? to - i : KN_CHUNK;
         *good &= k->row(d + i * size_d, a + i * size_a * k->sa0, b + i * size_b * k->sb0, n, k->sa0,
                         k->sb0);
-        if (rt_run_spend(r, left, COST * n))
+        if (rt_run_spend(r, left, k->cost * n))
             return r->err->code;
     }
     return RT_OK;
@@ -268,7 +272,7 @@ static enum rt_status walk_rows(struct rt_run *r, void *arg, int64_t from, int64
     for (int64_t row = from; row < to; row++) {
         if (k->dim[0] <= KN_CHUNK) {
             good &= k->row(d, a, b, k->dim[0], k->sa0, k->sb0);
-            if (rt_run_spend(r, &left, COST * k->dim[0]))
+            if (rt_run_spend(r, &left, k->cost * k->dim[0]))
                 return r->err->code;
         } else if (walk_row(r, k, d, a, b, 0, k->dim[0], &left, &good)) {
             return r->err->code;

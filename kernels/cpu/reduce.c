@@ -580,9 +580,13 @@ static enum rt_status arg_run(struct rt_run *r)
     const char *src = r->in[0].data;
     void *d = r->out[0].data;
     const enum rt_dtype to = (enum rt_dtype)r->out[0].dtype;
-    int64_t i = 0;
+    /* Elements that lie apart are read from memory, one line each. */
+    const int64_t work = k->n * (k->inner > 1 ? 8 : 1) + 8;
+    int64_t i = 0, left = RT_WORK;
     for (int64_t o = 0; o < k->outer; o++)
         for (int64_t j = 0; j < k->inner; j++, i++) {
+            if (rt_run_spend(r, &left, work))
+                return r->err->code;
             const int64_t at = k->fn(src + (o * k->n * k->inner + j) * k->size, k->n, k->inner);
             if (to == RT_I64)
                 ((int64_t *)d)[i] = at;

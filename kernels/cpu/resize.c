@@ -515,9 +515,12 @@ static enum rt_status run_crop(struct rt_run *r)
     const float *boxes = r->in[1].data, *image = im->data;
     const int32_t *index = r->in[2].data;
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (index[i] < 0 || index[i] >= im->dim[0])
             return rt_fail(r->err, RT_OUT_OF_RANGE, "box_index has values outside [0, batch_size)");
+    }
     for (int64_t i = 0; i < 4 * n; i++)
         if (!isfinite(boxes[i]))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -525,7 +528,9 @@ static enum rt_status run_crop(struct rt_run *r)
     if (!rt_tensor_count(o))
         return RT_OK;
     if (im->dtype != RT_F32) {
-        kn_to_float((enum rt_dtype)im->dtype, im->data, r->scratch, rt_tensor_count(im));
+        const int64_t all = rt_tensor_count(im);
+        if (kn_to_float_rows(r, (enum rt_dtype)im->dtype, im->data, all, r->scratch, 1, all))
+            return r->err->code;
         image = r->scratch;
     }
     int64_t left = RT_WORK;

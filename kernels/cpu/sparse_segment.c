@@ -16,6 +16,7 @@
 
 enum how { SUM, MEAN, SQRT_N }; /* as fuse_embed.c counts them */
 enum { WIDTH = 128 }; /* columns that are added up at a time, in registers and the nearest cache */
+enum { ROWS = 1 << 12 }; /* of a bag that are added up between two questions whether to go on */
 
 struct bag {
     const char *data;
@@ -47,10 +48,12 @@ static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
                                index_at(b->indices, b->first + i) * b->width + at;                 \
                 for (int64_t j = 0; j < m; j++)                                                    \
                     acc[j] += (A)LOAD(src[j]);                                                     \
+                if ((i & (ROWS - 1)) == ROWS - 1 && rt_run_spend(b->r, b->left, ROWS * (m + 8)))   \
+                    return false;                                                                  \
             }                                                                                      \
             for (int64_t j = 0; j < m; j++)                                                        \
                 ((T *)out)[at + j] = STORE(SCALE(acc[j], A));                                      \
-            if (rt_run_spend(b->r, b->left, b->n * m))                                             \
+            if (rt_run_spend(b->r, b->left, (b->n & (ROWS - 1)) * (m + 8) + 8))                    \
                 return false;                                                                      \
         }                                                                                          \
         return true;                                                                               \
@@ -133,11 +136,14 @@ static enum rt_status run(struct rt_run *r, enum how how)
     if (!out)
         return r->err->code;
     const size_t row_bytes = (size_t)b.width * rt_dtype_size(kn_dtype(data));
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (index_at(indices, i) < 0 || index_at(indices, i) >= data->dim[0])
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Bad: indices[%lld] == %lld out of range [0, %lld)", (long long)i,
                            (long long)index_at(indices, i), (long long)data->dim[0]);
+    }
     for (int64_t end; b.first < n; b.first = end) {
         const int64_t id = index_at(ids, b.first);
         for (end = b.first + 1; end < n && index_at(ids, end) == id;)
@@ -149,15 +155,15 @@ static enum rt_status run(struct rt_run *r, enum how how)
                            "Segment id %lld out of range [0, %lld), possibly because 'segment_ids' "
                            "input is not sorted.",
                            (long long)id, (long long)rows);
-        memset(out + (size_t)next * row_bytes, 0, (size_t)(id - next) * row_bytes);
+        if (kn_zero_pieces(r, out + (size_t)next * row_bytes, (size_t)(id - next) * row_bytes))
+            return r->err->code;
         b.n = end - b.first;
         b.by = how == SUM ? 1 : how == MEAN ? (double)b.n : sqrt((double)b.n);
         if (!add(&b, out + (size_t)id * row_bytes))
             return r->err->code;
         next = id + 1;
     }
-    memset(out + (size_t)next * row_bytes, 0, (size_t)(rows - next) * row_bytes);
-    return RT_OK;
+    return kn_zero_pieces(r, out + (size_t)next * row_bytes, (size_t)(rows - next) * row_bytes);
 }
 
 static enum rt_status sum_run(struct rt_run *r)

@@ -265,6 +265,34 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .in = {picture, op_ints(2, (int32_t[]){30000, 20000})}});
 }
 
+/* One bag of a million rows of a few numbers, of which each alone is little work; and a list whose
+ * items are a gigabyte. */
+static void many_small_steps_end_soon_after_their_deadline(void **state)
+{
+    (void)state;
+    enum { N = 1 << 22, ROW = 1 << 12 };
+    struct rt_tensor data = empty(RT_F32, 2, DIM(1, ROW));
+    struct rt_tensor index = empty(RT_I32, 1, DIM(N)), ids = empty(RT_I32, 1, DIM(N));
+    memset(data.data, 0, rt_tensor_bytes(&data));
+    memset(index.data, 0, rt_tensor_bytes(&index));
+    memset(ids.data, 0, rt_tensor_bytes(&ids));
+    ends_soon((struct op_call){.op = "SparseSegmentMean",
+                               .attrs = "T=float Tidx=int32 Tsegmentids=int32",
+                               .n_in = 3,
+                               .n_out = 1,
+                               .in = {data, index, ids}});
+    struct op_call list = {.op = "TensorListReserve",
+                           .attrs = "element_dtype=float shape_type=int32",
+                           .n_in = 2,
+                           .n_out = 1,
+                           .in = {op_int(-1), op_int(1 << 24)},
+                           .deadline_ms = 1};
+    const int64_t before = rt_now_ns();
+    assert_int_equal(op_run(&list), RT_DEADLINE_EXCEEDED); /* its items are cleared in pieces */
+    assert_true(rt_now_ns() - before < INT64_C(2000000000));
+    op_clear(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_crowd_in_one_slot_ends_soon_after_its_deadline),
         cmocka_unit_test(items_that_collide_in_a_hash_without_a_key_do_not_here),
         cmocka_unit_test(long_work_ends_soon_after_its_deadline),
+        cmocka_unit_test(many_small_steps_end_soon_after_their_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
