@@ -203,6 +203,9 @@ bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
 /* Scratch of a size known only now; freed after run. NULL: limit, err is filled. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
 struct rt_pool *rt_run_pool(struct rt_run *r); /* for tensors that run keeps elsewhere */
+/* What run leaves in a resource counts there (runtime/state.h). */
+struct rt_state;
+const struct rt_state *rt_run_state(struct rt_run *r);
 /* RT_CANCELLED or RT_DEADLINE_EXCEEDED once the run should end; long loops ask now and then. */
 enum rt_status rt_run_check(struct rt_run *r);
 /*

@@ -34,6 +34,7 @@
 #include "runtime/keep.h"
 #include "runtime/op.h"
 #include "runtime/session.h"
+#include "runtime/state.h"
 
 struct rt_plan;
 
@@ -464,6 +465,7 @@ struct rt_session {
     struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
     int n_pools;
     struct rt_keeper keeper; /* of them */
+    struct rt_state state;   /* what runs left in `slots` */
     uint64_t entropy;
     struct rt_mutex layout_mu; /* guards what follows, and every segment of every plan */
     struct rt_layout *layout[RT_SESSION_LAYOUTS];

@@ -44,7 +44,7 @@ struct rt_pool {
     atomic_size_t most;    /* and in the RECENT ones before */
     size_t recent[RECENT]; /* peaks of the last runs, the last one first */
     atomic_size_t keep;    /* no more than this waits */
-    size_t limit;
+    atomic_size_t limit;
     const char *flag;                           /* that sets the limit */
     size_t kept;                                /* rt_pool_kept */
     struct rt_budget *budget;                   /* NULL: none */
@@ -99,13 +99,37 @@ struct rt_pool *rt_pool_new(size_t limit_bytes)
     if (!p)
         return NULL;
     atomic_init(&p->refs, 1);
-    p->limit = limit_bytes ? limit_bytes : SIZE_MAX;
-    p->flag = "--run_memory_limit_bytes";
+    rt_pool_set_limit(p, limit_bytes, "--run_memory_limit_bytes");
     atomic_init(&p->keep, SIZE_MAX);
     for (int i = 0; i < N_CLASSES; i++)
         rt_mutex_init(&p->list[i].mu);
     rt_mutex_init(&p->budget_mu);
     return p;
+}
+
+struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag)
+{
+    struct rt_pool *p = rt_pool_new(limit_bytes);
+    if (p) {
+        atomic_init(&p->keep, 0); /* pool_give frees every block */
+        p->flag = flag;
+    }
+    return p;
+}
+
+void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag)
+{
+    atomic_store(&p->limit, limit_bytes ? limit_bytes : SIZE_MAX);
+    p->flag = flag;
+}
+
+void rt_pool_raise_limit(struct rt_pool *p, size_t bytes)
+{
+    size_t limit = atomic_load(&p->limit), more;
+    do {
+        if (__builtin_add_overflow(limit, bytes, &more))
+            more = SIZE_MAX;
+    } while (!atomic_compare_exchange_weak(&p->limit, &limit, more));
 }
 
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget)
@@ -239,6 +263,13 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
     }
 }
 
+struct rt_pool *rt_pool_ref(struct rt_pool *p)
+{
+    if (p)
+        atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+    return p;
+}
+
 void rt_pool_unref(struct rt_pool *p)
 {
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
@@ -257,12 +288,15 @@ size_t rt_pool_in_use(struct rt_pool *p)
     return atomic_load(&p->in_use);
 }
 
-/* *now: what was in use before. */
-static enum count_status count(struct rt_pool *p, size_t room, size_t *now)
+/* *now: what was in use before. `credit`: bytes by which the limit may be exceeded. */
+static enum count_status count(struct rt_pool *p, size_t room, size_t credit, size_t *now)
 {
+    size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
+    if (__builtin_add_overflow(limit, credit, &limit))
+        limit = SIZE_MAX;
     *now = atomic_load(&p->in_use);
     do {
-        if (*now > p->limit || room > p->limit - *now)
+        if (*now > limit || room > limit - *now)
             return BEYOND_LIMIT;
     } while (!atomic_compare_exchange_weak(&p->in_use, now, *now + room));
     if (p->budget && *now + room > atomic_load(&p->reserved) && !reserve(p, *now + room)) {
@@ -289,7 +323,7 @@ static void set_charged(struct rt_pool *p, size_t bytes)
 bool rt_pool_charge(struct rt_pool *p, size_t bytes)
 {
     size_t before;
-    if (bytes && count(p, bytes, &before) != COUNTED)
+    if (bytes && count(p, bytes, 0, &before) != COUNTED)
         return false;
     set_charged(p, atomic_load_explicit(&p->charged, memory_order_relaxed) + bytes);
     return true;
@@ -304,19 +338,19 @@ void rt_pool_discharge(struct rt_pool *p, size_t bytes)
 
 bool rt_pool_has_room(const struct rt_pool *p, size_t bytes)
 {
-    const size_t now = atomic_load(&p->in_use);
-    return now <= p->limit && bytes <= p->limit - now;
+    const size_t now = atomic_load(&p->in_use), limit = atomic_load(&p->limit);
+    return now <= limit && bytes <= limit - now;
 }
 
-/* *now: what was in use before. False: err says which limit is reached. */
-static bool count_or_fail(struct rt_pool *p, size_t room, size_t bytes, const char *what,
-                          size_t *now, struct rt_error *err)
+/* As count. False: err says which limit is reached. */
+static bool count_or_fail(struct rt_pool *p, size_t room, size_t credit, size_t bytes,
+                          const char *what, size_t *now, struct rt_error *err)
 {
-    switch (count(p, room, now)) {
+    switch (count(p, room, credit, now)) {
     case BEYOND_LIMIT:
         rt_fail(err, RT_RESOURCE_EXHAUSTED,
                 "out of memory: %zu bytes for %s, with %zu in use of the limit of %zu (%s)", bytes,
-                what, *now, p->limit, p->flag);
+                what, *now, atomic_load(&p->limit), p->flag);
         return false;
     case BEYOND_BUDGET:
         rt_fail(err, RT_RESOURCE_EXHAUSTED,
@@ -333,7 +367,7 @@ static bool count_or_fail(struct rt_pool *p, size_t room, size_t bytes, const ch
 static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_error *err)
 {
     size_t now;
-    if (!count_or_fail(p, room, bytes, "a tensor", &now, err))
+    if (!count_or_fail(p, room, 0, bytes, "a tensor", &now, err))
         return false;
     const size_t charged = atomic_load_explicit(&p->charged, memory_order_relaxed);
     const size_t out = now + room > charged ? now + room - charged : 0;
@@ -432,7 +466,7 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
     k->b.kind = RT_BUF_HEAP;
     k->b.elem = rt_dtype_is_plain(dtype) ? RT_NO_DTYPE : (uint8_t)dtype;
     k->b.size = bytes;
-    k->b.pool = pool;
+    atomic_init(&k->b.pool, pool);
     atomic_init(&k->b.refs, 1);
     atomic_init(&k->b.data, data);
     if (k->b.elem != RT_NO_DTYPE)
@@ -447,7 +481,7 @@ struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err
         rt_fail_memory(err, "a string", n);
         return NULL;
     }
-    if (pool && !count_or_fail(pool, room, n, "a string", &before, err))
+    if (pool && !count_or_fail(pool, room, 0, n, "a string", &before, err))
         return NULL;
     struct rt_text *t = malloc(room);
     if (!t) {
@@ -460,7 +494,7 @@ struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err
         atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
     atomic_init(&t->refs, 1);
     t->room = room;
-    t->pool = pool;
+    atomic_init(&t->pool, pool);
     t->p[n] = '\0';
     return t;
 }
@@ -469,11 +503,76 @@ void rt_text_unref(struct rt_text *t)
 {
     if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (t->pool) {
-        discount(t->pool, t->room);
-        rt_pool_unref(t->pool);
+    struct rt_pool *pool = atomic_load_explicit(&t->pool, memory_order_relaxed);
+    if (pool) {
+        discount(pool, t->room);
+        rt_pool_unref(pool);
     }
     free(t);
+}
+
+/* ---- moving from pool to pool ---- */
+
+enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, const char *what, struct rt_error *err)
+{
+    size_t before;
+    struct rt_error why = {0};
+    if (count_or_fail(p, bytes, 0, bytes, what, &before, &why))
+        return RT_OK;
+    if (err)
+        rt_error_copy(err, &why);
+    return why.code;
+}
+
+void rt_pool_release(struct rt_pool *p, size_t bytes)
+{
+    if (bytes)
+        discount(p, bytes);
+}
+
+static enum rt_status move_room(_Atomic(struct rt_pool *) *from, struct rt_pool *to, size_t room,
+                                size_t credit, const char *what, struct rt_error *err)
+{
+    struct rt_pool *old = atomic_load_explicit(from, memory_order_relaxed);
+    struct rt_error why = {0};
+    size_t before;
+
+    if (old == to)
+        return RT_OK;
+    if (!count_or_fail(to, room, credit, room, what, &before, &why)) {
+        if (err)
+            rt_error_copy(err, &why);
+        return why.code;
+    }
+    rt_pool_ref(to);
+    while (!atomic_compare_exchange_weak(from, &old, to))
+        if (old == to) { /* another run was faster */
+            discount(to, room);
+            rt_pool_unref(to);
+            return RT_OK;
+        }
+    if (old) {
+        discount(old, room);
+        rt_pool_unref(old);
+    }
+    return RT_OK;
+}
+
+enum rt_status rt_buffer_move(struct rt_buffer *b, struct rt_pool *to, size_t credit,
+                              struct rt_error *err)
+{
+    return move_room(&b->pool, to, rt_buffer_room(b), credit, "a tensor", err);
+}
+
+enum rt_status rt_text_move(struct rt_text *t, struct rt_pool *to, size_t credit,
+                            struct rt_error *err)
+{
+    return move_room(&t->pool, to, t->room, credit, "a string", err);
+}
+
+size_t rt_buffer_room(const struct rt_buffer *b)
+{
+    return ((const struct block *)b)->room;
 }
 
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
@@ -517,6 +616,7 @@ static void free_elements(struct rt_buffer *b)
 
 void rt_buffer_unref(struct rt_buffer *b)
 {
+    struct rt_pool *pool;
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (b->elem != RT_NO_DTYPE)
@@ -525,8 +625,8 @@ void rt_buffer_unref(struct rt_buffer *b)
         if (b->release)
             b->release(b);
         free(b);
-    } else if (b->pool) {
-        pool_give(b->pool, (struct block *)b);
+    } else if ((pool = atomic_load_explicit(&b->pool, memory_order_relaxed))) {
+        pool_give(pool, (struct block *)b);
     } else {
         free(((struct block *)b)->base);
     }

@@ -114,25 +114,30 @@ static bool note_write(struct rt_variable *v)
 }
 
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
-                                  struct rt_error *err)
+                                  const struct rt_state *state, struct rt_error *err)
 {
     struct rt_tensor next, old;
+    struct rt_error why = {0};
     if (t->dtype != v->dtype)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Trying to assign variable with wrong dtype. Expected %s got %s",
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
-    /* Borrowed bytes end with the run, so a variable may not keep them. */
-    if (!t->buf && t->data) {
-        enum rt_status st = rt_tensor_copy(&next, t, NULL, err);
-        if (st)
-            return st;
-    } else
-        rt_tensor_ref(&next, t);
+    enum rt_status st = rt_state_keep(state, &next, t, NULL, &why);
     rt_mutex_lock(&v->mu);
+    if (st == RT_RESOURCE_EXHAUSTED) { /* unless what it replaces makes room */
+        why = (struct rt_error){0};
+        st = rt_state_keep(state, &next, t, &v->value, &why);
+    }
+    if (st) {
+        rt_mutex_unlock(&v->mu);
+        rt_error_copy(err, &why);
+        return st;
+    }
     old = v->value;
     v->value = next;
     bool tell = note_write(v);
     rt_mutex_unlock(&v->mu);
+    rt_state_replaced(state, &old);
     rt_tensor_clear(&old);
     if (tell && v->on_write)
         v->on_write(v->on_write_arg);
@@ -142,7 +147,7 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
 enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                   enum rt_status (*change)(void *arg, struct rt_tensor *value,
                                                            struct rt_error *err),
-                                  void *arg, struct rt_error *err)
+                                  void *arg, const struct rt_state *state, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     bool tell = false;
@@ -153,7 +158,7 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
         st = rt_tensor_load(&v->value, err);
     if (!st && !rt_tensor_is_sole(&v->value)) {
         struct rt_tensor own;
-        st = rt_tensor_copy(&own, &v->value, NULL, err);
+        st = rt_tensor_copy(&own, &v->value, state ? state->pool : NULL, err);
         if (!st) {
             rt_tensor_clear(&v->value);
             v->value = own;
@@ -219,13 +224,14 @@ enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err)
     return st;
 }
 
-void rt_variable_destroy(struct rt_variable *v)
+void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state)
 {
     rt_mutex_lock(&v->mu);
     struct rt_tensor old = v->value;
     v->value = (struct rt_tensor){0};
     bool tell = note_write(v);
     rt_mutex_unlock(&v->mu);
+    rt_state_replaced(state, &old);
     rt_tensor_clear(&old);
     if (tell && v->on_write)
         v->on_write(v->on_write_arg);

@@ -13,6 +13,7 @@
 #define RT_RESOURCE_H
 
 #include "runtime/graph.h"
+#include "runtime/state.h"
 #include "runtime/tensor.h"
 
 /* A variable: a tensor under a lock. Readers share the buffer, so a writer puts another tensor in
@@ -34,17 +35,20 @@ bool rt_variable_is_initialized(struct rt_variable *v);
  * TF2's ("Could not find variable NAME. ..."). */
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 struct rt_error *err);
-/* The value becomes a reference to `t`. Marks it as written: plans that froze it are retired. */
+/* The value becomes what rt_state_keep makes of `t`, or stays what it was (RT_RESOURCE_EXHAUSTED,
+ * RT_UNIMPLEMENTED: see there). Marks it as written: plans that froze it are retired. */
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
-                                  struct rt_error *err);
+                                  const struct rt_state *state, struct rt_error *err);
 /*
  * Changes the value under the variable's lock: `change` gets a tensor whose bytes may be written
- * (copied first when shared, loaded when lazy). A failure of `change` may leave a part changed.
+ * (copied first when shared, into memory of `state`; loaded when lazy). A failure of `change` may
+ * leave a part changed. Texts that `change` puts in count in the state already
+ * (rt_state_keep_strings).
  */
 enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                   enum rt_status (*change)(void *arg, struct rt_tensor *value,
                                                            struct rt_error *err),
-                                  void *arg, struct rt_error *err);
+                                  void *arg, const struct rt_state *state, struct rt_error *err);
 /*
  * For plans. Mutable: something that is served writes it, so no plan may take its value as a
  * constant. Freezing reads the value and remembers that a plan holds it: the next write makes the
@@ -58,6 +62,6 @@ void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *ar
 /* Brings a lazy value into memory. Nothing to do when there is no value. */
 enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err);
 /* Forgets the value (DestroyResourceOp). */
-void rt_variable_destroy(struct rt_variable *v);
+void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state);
 
 #endif

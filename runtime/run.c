@@ -75,6 +75,11 @@ struct rt_pool *rt_run_pool(struct rt_run *r)
     return r->ctx->shared->pool;
 }
 
+const struct rt_state *rt_run_state(struct rt_run *r)
+{
+    return &r->ctx->shared->session->state;
+}
+
 static bool is_cancelled(const struct rt_run_shared *s)
 {
     if (s->cancelled && atomic_load_explicit(s->cancelled, memory_order_relaxed))

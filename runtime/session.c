@@ -13,6 +13,18 @@ enum { LEAST_POOL_BYTES = 1 << 20 };
 static void end_pool(struct rt_session *s, struct rt_pool *p);
 static void drop_pool(struct rt_keeper *k);
 
+/* What loads a model is a run, and leaves no more behind than a run may hold, or than runs may
+ * leave. */
+static bool init_state(struct rt_state *state, const struct rt_session_options *o)
+{
+    const size_t a = o->run_memory_limit, b = o->state_memory_limit;
+    return rt_state_init(state,
+                         !a || !b ? 0
+                         : a > b  ? a
+                                  : b,
+                         a > b ? "--run_memory_limit_bytes" : "--state_memory_limit_bytes");
+}
+
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
                               const struct rt_session_options *options, struct rt_error *err)
 {
@@ -23,9 +35,11 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     s->n_devices = options->n_devices + 1;
     struct rt_device **devices = calloc((size_t)s->n_devices, sizeof *devices);
     s->chooser = pl_chooser_new();
+    const bool has_state = init_state(&s->state, options);
     s->keep = options->keep ? options->keep : rt_keep_new(RT_KEEP_IDLE_BYTES, RT_KEEP_LAYOUT_BYTES);
-    if (!devices || !s->chooser || !s->keep) {
+    if (!devices || !s->chooser || !s->keep || !has_state) {
         pl_chooser_free(s->chooser);
+        rt_state_clear(&s->state);
         if (!options->keep)
             rt_keep_free(s->keep);
         free(devices);
@@ -69,6 +83,7 @@ void rt_session_free(struct rt_session *s)
     for (size_t i = 0; i < s->node_states.n; i++)
         free(s->node_states.entry[i].value);
     rt_map_clear(&s->node_states);
+    rt_state_clear(&s->state);
     rt_keep_leave(s->keep, &s->keeper);
     for (int i = 0; i < s->n_pools; i++)
         end_pool(s, s->pools[i]);
@@ -201,6 +216,8 @@ static void drop_pool(struct rt_keeper *k)
 void rt_session_serve(struct rt_session *s)
 {
     rt_mutex_lock(&s->mu);
+    if (!s->serving)
+        rt_state_serve(&s->state, s->options.state_memory_limit);
     s->serving = true;
     rt_mutex_unlock(&s->mu);
     atomic_fetch_add(&s->generation, 1); /* plans made while loading are made again */
@@ -216,6 +233,7 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
                                      .n_layouts = n_layouts,
                                      .layout_bytes = layout_bytes,
                                      .idle_bytes = rt_keep_bytes_of(s->keep, s),
+                                     .state_bytes = rt_pool_in_use(s->state.pool),
                                      .runs = atomic_load(&s->runs),
                                      .nodes_run = atomic_load(&s->nodes_run)};
 }

@@ -22,8 +22,9 @@ struct rt_keep;
 struct rt_session_options {
     const struct rt_registry *registry; /* must outlive the session */
     size_t run_memory_limit;            /* bytes that one run may hold at a time; 0: no limit */
-    struct rt_budget *budget;           /* of all runs of all sessions that share it; NULL: none */
-    struct rt_keep *keep; /* runtime/keep.h; must outlive; NULL: one of the session's own */
+    size_t state_memory_limit; /* bytes that runs may leave in variables and tables; 0: no limit */
+    struct rt_budget *budget;  /* of all runs of all sessions that share it; NULL: none */
+    struct rt_keep *keep;      /* runtime/keep.h; must outlive; NULL: one of the session's own */
     /* Cores that a run may use besides its own (runtime/parallel.h), likewise shared; must outlive
      * the session. NULL: every run stays on its thread. */
     struct rt_parallel *parallel;
@@ -152,7 +153,8 @@ struct rt_session_stats {
     int64_t runs, nodes_run;
     int n_layouts; /* compiled for exact shapes */
     size_t layout_bytes;
-    size_t idle_bytes; /* that wait for the next runs */
+    size_t idle_bytes;  /* that wait for the next runs */
+    size_t state_bytes; /* in variables and tables, but for weights in files (runtime/state.h) */
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);
 

@@ -31,9 +31,9 @@ struct rt_pool;
  */
 struct rt_text {
     atomic_size_t refs;
-    size_t room; /* what the pool counts: the header and the bytes */
-    struct rt_pool *pool;
-    char p[]; /* ends in a NUL that the string's length does not count */
+    size_t room;                    /* what the pool counts: the header and the bytes */
+    _Atomic(struct rt_pool *) pool; /* rt_text_move changes it while others share the text */
+    char p[];                       /* ends in a NUL that the string's length does not count */
 };
 
 /*
@@ -96,7 +96,9 @@ struct rt_buffer {
                              else RT_NO_DTYPE */
     size_t size;          /* bytes at data */
     _Atomic(void *) data; /* NULL: lazy and not loaded yet, or no bytes */
-    struct rt_pool *pool; /* where it goes back to, NULL: free() */
+    /* Where it goes back to, NULL: free(). rt_buffer_move changes it while others share the buffer.
+     */
+    _Atomic(struct rt_pool *) pool;
     struct rt_device *device;             /* NULL: host memory */
     void *owner;                          /* foreign and lazy: for `release` and `load` */
     void (*release)(struct rt_buffer *b); /* foreign and lazy: frees owner (and device memory) */
@@ -126,6 +128,7 @@ void rt_budget_give(struct rt_budget *b, size_t n);
 struct rt_pool *rt_pool_new(size_t limit_bytes); /* NULL: out of memory */
 /* What is out counts against the budget too; before the first block. */
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
+struct rt_pool *rt_pool_ref(struct rt_pool *p); /* NULL is fine */
 void rt_pool_unref(struct rt_pool *p);
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks back to the system */
 /*
@@ -141,6 +144,18 @@ size_t rt_pool_end(struct rt_pool *p, size_t least);
  * is no room. One thread at a time. */
 bool rt_pool_charge(struct rt_pool *p, size_t bytes);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
+/* The same from any thread, for memory that is no run's. RT_RESOURCE_EXHAUSTED: `err` names `what`,
+ * with its article, the sizes and the flag. */
+enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, const char *what,
+                            struct rt_error *err);
+void rt_pool_release(struct rt_pool *p, size_t bytes);
+/*
+ * A pool that recycles nothing: what comes back to it goes to the system. Its limit, named by
+ * `flag` (a literal), may be set again while nothing allocates, and raised at any time.
+ */
+struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag); /* NULL: out of memory */
+void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag);
+void rt_pool_raise_limit(struct rt_pool *p, size_t bytes);
 bool rt_pool_has_room(const struct rt_pool *p, size_t bytes); /* of its limit */
 size_t rt_pool_in_use(struct rt_pool *p);
 
@@ -151,6 +166,18 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
  */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
 void rt_text_unref(struct rt_text *t);
+/*
+ * What the buffer, or the text, takes counts in the pool `to` from now on and no longer in the one
+ * that it was allocated from. `to` recycles nothing (rt_pool_new_plain). The caller holds a
+ * reference; others may hold, and move, it at the same time. `credit`: bytes in `to` that the
+ * caller is about to free and that may therefore be exceeded. RT_RESOURCE_EXHAUSTED: nothing moved.
+ * rt_buffer_move: of heap buffers only; the texts of its elements stay where they are.
+ */
+enum rt_status rt_buffer_move(struct rt_buffer *b, struct rt_pool *to, size_t credit,
+                              struct rt_error *err);
+enum rt_status rt_text_move(struct rt_text *t, struct rt_pool *to, size_t credit,
+                            struct rt_error *err);
+size_t rt_buffer_room(const struct rt_buffer *b); /* what a pool counts for a heap buffer */
 /* Bytes of somebody else; `release(b)` is called when the last reference goes, may be NULL. */
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
                                     void (*release)(struct rt_buffer *b));

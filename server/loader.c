@@ -165,6 +165,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     struct rt_model_options options = {
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
+                    .state_memory_limit = (size_t)o->state_memory_limit_bytes,
                     .budget = &l->server->run_memory,
                     .keep = l->server->keep,
                     .parallel = l->server->parallel,

@@ -238,7 +238,15 @@ static void states(struct page *p)
     rt_arena_free(arena);
 }
 
-enum of_version { QUEUED, WEIGHT_BYTES, PACKED_BYTES, LAYOUTS, LAYOUT_BYTES, IDLE_BYTES };
+enum of_version {
+    QUEUED,
+    WEIGHT_BYTES,
+    PACKED_BYTES,
+    LAYOUTS,
+    LAYOUT_BYTES,
+    IDLE_BYTES,
+    STATE_BYTES
+};
 
 /* Of one version, for all families: its session counts under locks. */
 struct figures {
@@ -262,6 +270,8 @@ static int64_t of_version(const struct figures *f, enum of_version what)
         return (int64_t)f->stats.layout_bytes;
     case IDLE_BYTES:
         return (int64_t)f->stats.idle_bytes;
+    case STATE_BYTES:
+        return (int64_t)f->stats.state_bytes;
     }
     return 0;
 }
@@ -341,6 +351,10 @@ static void gauges(struct page *p)
     versions(p, "slipway_model_idle_bytes",
              "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.", all,
              n_versions, IDLE_BYTES);
+    versions(p, "slipway_model_state_bytes",
+             "Bytes that a version's tables hold, and its variables but for weights in files; what "
+             "requests added of them is bounded by --state_memory_limit_bytes.",
+             all, n_versions, STATE_BYTES);
     free(all);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);

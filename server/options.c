@@ -214,6 +214,10 @@ static const struct row rows[] = {
      "memory that runs may leave for the next ones of their model, of all models together; those "
      "in use have it before others; 0, or less than one run of a model needs: every run asks the "
      "system for all it needs, which may take a third longer"},
+    {"state_memory_limit_bytes", BYTES, OURS, AT(state_memory_limit_bytes), "1G", NULL, SIZE,
+     "memory, strings included, that requests may leave in the variables and tables of a version, "
+     "beyond what these held when it was loaded; an assignment or insertion that exceeds it is "
+     "refused; 0: no limit"},
     {"num_model_warmup_threads", INTEGER, OURS, AT(num_model_warmup_threads), "1", NULL, 1,
      SRV_MAX_WARMUP_THREADS, "requests of a warm-up file that are played at once"},
     {"request_log_file_bytes", BYTES, OURS, AT(request_log_file_bytes), "256M", NULL, 1, INT64_MAX,

@@ -65,6 +65,7 @@ struct srv_options {
     int64_t total_model_memory_limit_bytes; /* 0: none */
     int64_t run_memory_total_bytes;         /* 0: a part of the machine's, see server.c */
     int64_t run_memory_idle_bytes;
+    int64_t state_memory_limit_bytes;
     int64_t max_connections;
     int64_t request_read_timeout_ms; /* for a whole request to arrive */
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file; /* PEM */

@@ -413,7 +413,14 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
     if (!v)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "input 0 of %s is not the handle of a variable",
                        r->node->schema->name);
-    enum rt_status st = rt_variable_update(v, is_ref, change, &j, r->err);
+    const struct rt_state *state = rt_run_state(r);
+    const struct rt_tensor *values = &r->in[r->n_in - 1];
+    enum rt_status st = RT_OK;
+    if (values->dtype == RT_STRING)
+        st = rt_state_keep_strings(state->pool, rt_strs(values), rt_tensor_count(values), NULL,
+                                   r->err);
+    if (!st)
+        st = rt_variable_update(v, is_ref, change, &j, state, r->err);
     if (!st && is_ref)
         rt_out_tensor(r, 0, &r->in[0]); /* the ref goes on */
     return st;

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/hash_set.h"
 #include "kernels/cpu/list.h"
+#include "runtime/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,15 @@ void kn_table_clear(struct kn_table *t)
     t->live = NULL;
     t->slot = NULL;
     t->n = t->room = t->n_live = t->n_slots = 0;
+    if (t->pool)
+        rt_pool_release(t->pool, t->counted);
+    t->counted = 0;
+}
+
+void kn_table_count_in(struct rt_run *r, struct kn_table *t)
+{
+    if (!t->pool)
+        t->pool = rt_pool_ref(rt_run_state(r)->pool);
 }
 
 static void table_free(struct rt_object *o)
@@ -37,6 +47,7 @@ static void table_free(struct rt_object *o)
     kn_table_drop(t->key_type, t->dense.deleted, t->dense.deleted ? t->n_key : 0);
     free(t->dense.empty);
     free(t->dense.deleted);
+    rt_pool_unref(t->pool);
     rt_mutex_clear(&t->mu);
     free(t);
 }
@@ -269,38 +280,85 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
     return RT_OK;
 }
 
+/* Bytes more of the table's arrays. */
+static enum rt_status count(struct kn_table *t, size_t bytes, struct rt_error *err)
+{
+    const enum rt_status st = rt_pool_hold(t->pool, bytes, "a hash table", err);
+    t->counted += st ? 0 : bytes;
+    return st;
+}
+
+static void count_less(struct kn_table *t, size_t bytes)
+{
+    rt_pool_release(t->pool, bytes);
+    t->counted -= bytes;
+}
+
+static enum rt_status reserve_items(struct kn_table *t, int64_t n, struct rt_error *err)
+{
+    const int64_t room = n > 2 * t->room ? n : 2 * t->room;
+    const size_t each = key_bytes(t) + value_bytes(t) + sizeof *t->live;
+    void *k = t->keys, *v = t->values, *l = t->live;
+
+    if (room > KN_TABLE_MAX || room > INT64_MAX / 64 / t->n_key ||
+        (t->n_value && room > INT64_MAX / 64 / t->n_value))
+        return rt_fail_memory(err, "a hash table", (size_t)room);
+    const size_t more = (size_t)(room - t->room) * each;
+    const enum rt_status st = count(t, more, err);
+    if (st)
+        return st;
+    bool ok = grow(&k, t->room, room, key_bytes(t));
+    t->keys = k;
+    ok = ok && grow(&v, t->room, room, value_bytes(t));
+    t->values = v;
+    ok = ok && grow(&l, t->room, room, sizeof *t->live);
+    t->live = l;
+    if (!ok) {
+        count_less(t, more);
+        return rt_fail_memory(err, "a hash table", (size_t)room);
+    }
+    t->room = room;
+    return RT_OK;
+}
+
+static enum rt_status reserve_slots(struct rt_run *r, int64_t *left, struct kn_table *t, int64_t n)
+{
+    const int64_t n_slots = kn_hash_slots(2 * n);
+    const size_t bytes = (size_t)n_slots * sizeof *t->slot;
+    enum rt_status st = count(t, bytes, r->err);
+    int64_t *slot;
+
+    if (st)
+        return st;
+    st = index_items(r, left, t, false, n_slots, &slot);
+    if (st) {
+        count_less(t, bytes);
+        return st;
+    }
+    count_less(t, (size_t)t->n_slots * sizeof *slot);
+    take_slots(t, slot, n_slots);
+    return RT_OK;
+}
+
 static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *t)
 {
     enum rt_status st = RT_OK;
 
     if (t->n == t->room && t->n > 2 * t->n_live)
         st = compact(r, left, t);
-    if (st)
-        return st;
     const int64_t n = t->n + 1;
-    if (n > t->room) {
-        const int64_t room = n > 2 * t->room ? n : 2 * t->room;
-        void *k = t->keys, *v = t->values, *l = t->live;
-        bool ok = room <= KN_TABLE_MAX && room <= INT64_MAX / 64 / t->n_key &&
-                  (t->n_value == 0 || room <= INT64_MAX / 64 / t->n_value);
-        ok = ok && grow(&k, t->room, room, key_bytes(t));
-        t->keys = k;
-        ok = ok && grow(&v, t->room, room, value_bytes(t));
-        t->values = v;
-        ok = ok && grow(&l, t->room, room, sizeof *t->live);
-        t->live = l;
-        if (!ok)
-            return rt_fail_memory(r->err, "a hash table", (size_t)room);
-        t->room = room;
-    }
-    if (2 * n > t->n_slots) {
-        const int64_t n_slots = kn_hash_slots(2 * n);
-        int64_t *slot;
-        if ((st = index_items(r, left, t, false, n_slots, &slot)))
-            return st;
-        take_slots(t, slot, n_slots);
-    }
-    return RT_OK;
+    if (!st && n > t->room)
+        st = reserve_items(t, n, r->err);
+    if (!st && 2 * n > t->n_slots)
+        st = reserve_slots(r, left, t, n);
+    return st;
+}
+
+/* Strings that the table is about to share with whoever brought them. */
+static enum rt_status keep_strings(const struct kn_table *t, enum rt_dtype dtype, const void *p,
+                                   int64_t n, const void *old, struct rt_error *err)
+{
+    return dtype == RT_STRING ? rt_state_keep_strings(t->pool, p, n, old, err) : RT_OK;
 }
 
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
@@ -315,6 +373,13 @@ enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t,
         return st;
     int64_t i = t->slot[s] - 1;
     *was = i >= 0 && t->live[i];
+    if (i < 0)
+        st = keep_strings(t, t->key_type, key, t->n_key, NULL, r->err);
+    if (!st && (!*was || replace))
+        st = keep_strings(t, t->value_type, value, t->n_value, *was ? kn_table_value(t, i) : NULL,
+                          r->err);
+    if (st)
+        return st;
     if (i < 0) {
         i = t->n;
         st = kn_copy(t->key_type, t->keys + (size_t)i * key_bytes(t), key, t->n_key, r->err);
@@ -575,6 +640,15 @@ static enum rt_status refuse_fixed(struct rt_run *r, const struct kn_table *t, c
                    "%s not supported by InitializableLookupTable implementations", what);
 }
 
+/* What was inserted before the refusal stays in the table, as in TensorFlow. */
+static void say_how_many(struct rt_error *err, int64_t done, int64_t n)
+{
+    struct rt_error why = {0};
+    rt_error_copy(&why, err);
+    rt_fail(err, why.code, "%s; %lld of %lld pairs were inserted before", rt_error_text(&why),
+            (long long)done, (long long)n);
+}
+
 static enum rt_status write(struct rt_run *r, bool clear)
 {
     struct kn_table *t = kn_table_of(r);
@@ -589,6 +663,7 @@ static enum rt_status write(struct rt_run *r, bool clear)
         return st;
     if (clear && t->is_dense) {
         kn_table_lock(t);
+        kn_table_count_in(r, t);
         return kn_table_unlock(t, kn_dense_import(r, t));
     }
     if (!has_shape(&r->in[2], &want))
@@ -599,6 +674,7 @@ static enum rt_status write(struct rt_run *r, bool clear)
     if ((st = refuse_fixed(r, t, "Insert")))
         return st;
     kn_table_lock(t);
+    kn_table_count_in(r, t);
     if (clear)
         kn_table_clear(t);
     if (t->is_dense)
@@ -609,6 +685,8 @@ static enum rt_status write(struct rt_run *r, bool clear)
         if (!st)
             st =
                 kn_table_put(r, &left, t, key, kn_at(&r->in[2], i * t->n_value), true, &item, &was);
+        if (st == RT_RESOURCE_EXHAUSTED)
+            say_how_many(r->err, i, n);
     }
     return kn_table_unlock(t, st);
 }

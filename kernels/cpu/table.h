@@ -38,6 +38,9 @@ struct kn_table {
     char *keys, *values;
     bool *live;
     int64_t *slot;         /* item + 1; 0: free */
+    struct rt_pool *pool;  /* of the session's state: counts what the table holds; NULL: nothing was
+                              written yet */
+    size_t counted;        /* bytes of the arrays above that count there; texts count themselves */
     struct kn_dense dense; /* n_buckets is guarded by mu, the rest never changes */
 };
 
@@ -49,10 +52,14 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
 struct kn_table *kn_table_of(struct rt_run *r);
 /* The node's types are the table's: keys at input 1, values at the rest and at outputs. */
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
+/* Before kn_table_put: what the table holds counts in the state of r's session. Under mu, or before
+ * anybody has the table. */
+void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
  * Adds a pair, or replaces the value of a key that is there. *was: it was there; then, unless
  * `replace`, nothing changes. *item: where the pair is. Under mu, or before anybody has the table.
- * What it takes is spent of *left (rt_run_spend): the run may end, and then nothing has changed.
+ * What it takes is spent of *left (rt_run_spend): the run may end. A failure leaves the table as it
+ * was.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);

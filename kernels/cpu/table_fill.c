@@ -73,6 +73,9 @@ static void publish(struct kn_table *t, struct kn_table *fresh)
     t->values = fresh->values;
     t->live = fresh->live;
     t->slot = fresh->slot;
+    t->pool = rt_pool_ref(fresh->pool);
+    t->counted = fresh->counted;
+    fresh->counted = 0;
     fresh->keys = fresh->values = NULL;
     fresh->live = NULL;
     fresh->slot = NULL;
@@ -81,13 +84,22 @@ static void publish(struct kn_table *t, struct kn_table *fresh)
     kn_table_unlock(t, RT_OK);
 }
 
-static struct kn_table fresh_like(const struct kn_table *t)
+/* One like `t`, to be filled apart; fresh_end frees what publish has not taken. */
+static struct kn_table fresh_like(struct rt_run *r, const struct kn_table *t)
 {
-    return (struct kn_table){.key_type = t->key_type,
+    struct kn_table fresh = {.key_type = t->key_type,
                              .value_type = t->value_type,
                              .value_shape = t->value_shape,
                              .n_key = 1,
                              .n_value = t->n_value};
+    kn_table_count_in(r, &fresh);
+    return fresh;
+}
+
+static void fresh_end(struct kn_table *fresh)
+{
+    kn_table_clear(fresh);
+    rt_pool_unref(fresh->pool);
 }
 
 static struct kn_table *fixed_table_of(struct rt_run *r)
@@ -105,7 +117,7 @@ static struct kn_table *fixed_table_of(struct rt_run *r)
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
                              const struct rt_tensor *values)
 {
-    struct kn_table fresh = fresh_like(t);
+    struct kn_table fresh = fresh_like(r, t);
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
@@ -113,7 +125,7 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
         st = fill_one(r, &left, &fresh, kn_at(keys, i), kn_at(values, i));
     if (!st)
         publish(t, &fresh);
-    kn_table_clear(&fresh);
+    fresh_end(&fresh);
     return st;
 }
 
@@ -346,11 +358,11 @@ static enum rt_status init_file_run(struct rt_run *r)
                        rt_dtype_name(t->value_type));
     if (atomic_load(&t->filled))
         return RT_OK;
-    struct kn_table fresh = fresh_like(t);
+    struct kn_table fresh = fresh_like(r, t);
     enum rt_status st = read_lines(r, &fresh, &f, path);
     if (!st)
         publish(t, &fresh);
-    kn_table_clear(&fresh);
+    fresh_end(&fresh);
     return st;
 }
 

@@ -193,7 +193,7 @@ static enum rt_status run_assign_resource(struct rt_run *r)
                 return r->err->code;
         }
     }
-    return rt_variable_assign(v, &r->in[1], r->err);
+    return rt_variable_assign(v, &r->in[1], rt_run_state(r), r->err);
 }
 
 const struct kn_entry kn_assign_variable_op = {
@@ -233,7 +233,7 @@ static enum rt_status run_assign_ref(struct rt_run *r)
         if (!same)
             return r->err->code;
     }
-    st = rt_variable_assign(v, &r->in[1], r->err);
+    st = rt_variable_assign(v, &r->in[1], rt_run_state(r), r->err);
     if (!st)
         rt_out_tensor(r, 0, &r->in[0]); /* the ref goes on */
     return st;
@@ -319,7 +319,7 @@ static enum rt_status update(struct rt_run *r, bool is_ref, bool subtract)
     struct change c = {&r->in[1], subtract};
     enum rt_status st = need_variable(r, &v);
     if (!st)
-        st = rt_variable_update(v, is_ref, add_in_place, &c, r->err);
+        st = rt_variable_update(v, is_ref, add_in_place, &c, rt_run_state(r), r->err);
     if (!st && is_ref)
         rt_out_tensor(r, 0, &r->in[0]);
     return st;
@@ -364,7 +364,7 @@ static enum rt_status run_destroy(struct rt_run *r)
 {
     struct rt_variable *v = rt_variable_of(&r->in[0]);
     if (v)
-        rt_variable_destroy(v);
+        rt_variable_destroy(v, rt_run_state(r));
     return RT_OK;
 }
 
