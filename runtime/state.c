@@ -131,7 +131,7 @@ static enum rt_status keep(const struct rt_state *s, struct rt_tensor *out,
  */
 static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error *err)
 {
-    if (t->dtype != RT_RESOURCE && t->dtype != RT_VARIANT)
+    if ((t->dtype != RT_RESOURCE && t->dtype != RT_VARIANT) || !rt_tensor_count(t))
         return RT_OK;
     return rt_fail(err, RT_UNIMPLEMENTED, "a variable of %s: objects are not kept between runs",
                    rt_dtype_name((enum rt_dtype)t->dtype));

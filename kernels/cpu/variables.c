@@ -51,7 +51,7 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
     struct rt_tensor t;
     st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
     if (!st) {
-        st = rt_variable_assign((struct rt_variable *)*out, &t, err);
+        st = rt_variable_assign((struct rt_variable *)*out, &t, NULL, err);
         rt_tensor_clear(&t);
     }
     if (st) {
