@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/thread.h"
+#include "runtime/state.h"
 
 struct rt_variable {
     struct rt_object object;

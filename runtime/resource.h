@@ -13,8 +13,9 @@
 #define RT_RESOURCE_H
 
 #include "runtime/graph.h"
-#include "runtime/state.h"
 #include "runtime/tensor.h"
+
+struct rt_state; /* runtime/state.h */
 
 /* A variable: a tensor under a lock. Readers share the buffer, so a writer puts another tensor in
  * (or writes in place when it alone holds the bytes). */

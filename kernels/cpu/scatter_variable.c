@@ -8,6 +8,7 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 #include "runtime/resource.h"
+#include "runtime/state.h"
 
 #include <stdio.h>
 

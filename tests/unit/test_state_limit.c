@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "runtime/resource.h"
 #include "runtime/session.h"
+#include "runtime/state.h"
 #include "tests/support/graph_def.h"
 
 enum { MB = 1 << 20, RUN_LIMIT = 100 * MB, STATE_LIMIT = 100 * MB };
