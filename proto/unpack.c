@@ -15,8 +15,10 @@ enum {
 };
 
 struct look {
-    size_t left;                              /* bytes that unpacking may still take */
-    const ProtobufCFieldDescriptor *offender; /* of IN_PIECES */
+    size_t left; /* bytes that unpacking may still take */
+    /* Of IN_PIECES: the field, and the message, at whatever depth, that it is a field of. */
+    const ProtobufCFieldDescriptor *offender;
+    const ProtobufCMessageDescriptor *offender_of;
 };
 
 static bool spend(struct look *l, size_t bytes)
@@ -78,6 +80,7 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
         if (known->label != PROTOBUF_C_LABEL_REPEATED &&
             ++pieces[(known - d->fields) % MAX_FIELDS] > PB_MAX_PIECES) {
             l->offender = known;
+            l->offender_of = d;
             return IN_PIECES;
         }
         enum verdict v = look_at(l, known->descriptor, f.bytes, depth + 1);
@@ -119,7 +122,7 @@ void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const
     case IN_PIECES:
         rt_fail(err, RT_INVALID_ARGUMENT,
                 "%s: field \"%s\" of a %s is given in more than %d pieces", what, l.offender->name,
-                d->short_name, PB_MAX_PIECES);
+                l.offender_of->short_name, PB_MAX_PIECES);
         return NULL;
     case TOO_LARGE:
         rt_fail(err, RT_INVALID_ARGUMENT,

@@ -1,11 +1,13 @@
 #include "server/batching.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "proto/text.h"
 #include "proto/unpack.h"
+#include "runtime/base/regular_file.h"
 #include "server/text_file.h"
 #include "tensorflow_serving/servables/tensorflow/session_bundle_config.pb-c.h"
 
@@ -146,12 +148,13 @@ enum rt_status srv_batching_of_version(struct srv_batching *out, const struct sr
                                        struct rt_error *err)
 {
     char path[4096];
+    struct stat s;
     *out = *server;
     if (server->mode != SRV_BATCHING_ALL || !o->enable_per_model_batching_parameters)
         return RT_OK;
     if ((size_t)snprintf(path, sizeof path, "%s/batching_params.pbtxt", dir) >= sizeof path)
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s: the path is too long", dir);
-    if (access(path, F_OK) != 0) {
+    if (stat(path, &s) != 0 && rt_errno_is_absence(errno)) {
         out->mode = SRV_BATCHING_OFF;
         return RT_OK;
     }

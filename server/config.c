@@ -463,16 +463,11 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
-/* Of a path: there is nothing. Any other reason (EIO, ENOMEM) says nothing of what is there: a
- * model that cannot be looked at now must not be taken for one that was removed, and unloaded. */
-static bool is_absence(int reason)
+/* Hidden names are not models, nor are those that would break a line of the log. A folder that
+ * cannot be looked at now stays a model, so that what it serves is not unloaded. */
+static bool is_model_folder(const char *dir, const struct dirent *entry)
 {
-    return reason == ENOENT || reason == ENOTDIR || reason == ELOOP || reason == EACCES;
-}
-
-/* Hidden names are not models, nor are those that would break a line of the log. */
-static bool is_model_folder(const char *dir, const char *name)
-{
+    const char *name = entry->d_name;
     char path[4096];
     struct stat s;
     for (const char *c = name; *c; c++)
@@ -480,7 +475,8 @@ static bool is_model_folder(const char *dir, const char *name)
             return false;
     return name[0] != '.' && strcmp(name, "__pycache__") != 0 && strcmp(name, "lost+found") != 0 &&
            (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path &&
-           (stat(path, &s) == 0 ? S_ISDIR(s.st_mode) : !is_absence(errno));
+           (stat(path, &s) == 0 ? S_ISDIR(s.st_mode)
+                                : entry->d_type != DT_REG && !rt_errno_is_absence(errno));
 }
 
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
@@ -498,7 +494,7 @@ enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
     struct srv_config *c = config_new(n);
     enum rt_status st = c ? RT_OK : no_memory(err);
     for (int i = 0; i < n; i++) {
-        if (!st && is_model_folder(absolute, names[i]->d_name)) {
+        if (!st && is_model_folder(absolute, names[i])) {
             struct srv_model_config *m = &c->models[c->n_models++];
             m->platform = TENSORFLOW;
             m->policy = SRV_POLICY_LATEST;

@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/map.h"
+#include "runtime/base/regular_file.h"
 #include "server/number.h"
 
 enum {
@@ -75,7 +76,7 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 {
     memset(out, 0, sizeof *out);
     DIR *dir = opendir(m->base_path);
-    if (!dir && (errno == ENOENT || errno == ENOTDIR))
+    if (!dir && rt_errno_is_absence(errno))
         return rt_fail(err, RT_NOT_FOUND, "Could not find base path %s for servable %s",
                        m->base_path, m->name);
     if (!dir)

@@ -10,6 +10,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/regular_file.h"
 #include "runtime/base/tfrecord.h"
 #include "runtime/base/thread.h"
 #include "server/metrics.h"
@@ -263,11 +264,11 @@ enum rt_status srv_playback_find(const char *dir, const char *name, char **path,
     if (stat(*path, &s) == 0)
         return RT_OK;
     int reason = errno;
-    if (reason != ENOENT && reason != ENOTDIR)
+    if (!rt_errno_is_absence(reason))
         rt_fail(err, RT_UNAVAILABLE, "%s: %s", *path, strerror(reason));
     free(*path);
     *path = NULL;
-    return reason == ENOENT || reason == ENOTDIR ? RT_OK : RT_UNAVAILABLE;
+    return rt_errno_is_absence(reason) ? RT_OK : RT_UNAVAILABLE;
 }
 
 /* ---- a version's own warm-up ---- */

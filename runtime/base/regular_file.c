@@ -5,6 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+bool rt_errno_is_absence(int number)
+{
+    return number == ENOENT || number == ENOTDIR;
+}
+
 enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number)
 {
     char words[128];

@@ -8,6 +8,7 @@
 #ifndef RT_BASE_REGULAR_FILE_H
 #define RT_BASE_REGULAR_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -25,6 +26,11 @@ enum rt_status rt_open_regular_stream(const char *path, FILE **out, struct rt_er
 
 /* FAILED_PRECONDITION with the same words when `info` is not of a regular file. */
 enum rt_status rt_check_regular(const char *path, const struct stat *info, struct rt_error *err);
+
+/* Whether the errno `number` of a system call on a path says that nothing is there. Any other, such
+ * as EACCES, EIO or ENOMEM, says nothing of what is there: what is in use and cannot be looked at
+ * now must not be taken for removed. */
+bool rt_errno_is_absence(int number);
 
 /* The failure of a system call on `path`: "PATH; No such file or directory". */
 enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number);

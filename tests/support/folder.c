@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "tests/support/test.h"
 
 static char root[256];
+static bool was_root; /* when folder_close gave that up */
 
 const char *folder_new(void)
 {
@@ -35,6 +37,24 @@ const char *folder_path(const char *name)
     char *path = room[next++ & 3];
     snprintf(path, sizeof room[0], "%s/%s", root, name);
     return path;
+}
+
+void folder_close(const char *name)
+{
+    enum { NOBODY = 65534 };
+
+    assert_int_equal(chmod(root, 0755), 0);
+    assert_int_equal(chmod(folder_path(name), 0444), 0); /* listed, not searched */
+    was_root = getuid() == 0;
+    if (was_root) /* whom no mode stops */
+        assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
+}
+
+void folder_open_again(const char *name)
+{
+    if (was_root)
+        assert_int_equal(setresuid(0, 0, 0), 0);
+    assert_int_equal(chmod(folder_path(name), 0755), 0);
 }
 
 static void make_parents(char *path)

@@ -9,6 +9,10 @@ void folder_write(const char *name, const char *text); /* makes parents; replace
 void folder_make(const char *name);                    /* a directory, with parents */
 void folder_delete(const char *name);                  /* a file or a whole tree */
 void folder_rename(const char *from, const char *to);
+/* The directory `name` may be listed, and nothing in it looked at (EACCES), whoever runs the test,
+ * until folder_open_again; folder_remove needs that. */
+void folder_close(const char *name);
+void folder_open_again(const char *name);
 void folder_age(const char *name, int seconds); /* modification times of a tree into the past */
 
 #endif

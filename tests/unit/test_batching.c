@@ -150,6 +150,25 @@ static void a_version_may_bring_parameters_of_its_own(void **state)
     folder_remove();
 }
 
+/* Batching would be off, without a word, for a version that asks for it. */
+static void parameters_that_may_not_be_looked_at_are_not_absent(void **state)
+{
+    (void)state;
+    static struct srv_batching server, own;
+    struct srv_options o = {.enable_batching = SRV_YES,
+                            .enable_per_model_batching_parameters = true};
+    folder_new();
+    folder_write("1/batching_params.pbtxt", "max_batch_size { value: 10 }");
+    assert_ok(parse("max_batch_size { value: 4 }"), &err);
+    server = b;
+    folder_close("1");
+    enum rt_status st = srv_batching_of_version(&own, &server, &o, folder_path("1"), &err);
+    folder_open_again("1");
+    assert_int_equal(st, RT_PERMISSION_DENIED);
+    assert_non_null(strstr(rt_error_text(&err), "batching_params.pbtxt; Permission denied"));
+    folder_remove();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +179,7 @@ int main(void)
         cmocka_unit_test(one_batch_may_always_wait),
         cmocka_unit_test(the_flag_has_three_meanings),
         cmocka_unit_test(a_version_may_bring_parameters_of_its_own),
+        cmocka_unit_test(parameters_that_may_not_be_looked_at_are_not_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,6 +242,24 @@ static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
     folder_remove();
 }
 
+/* chmod of the folder of models is no removal of them: they would be unloaded. */
+static void a_model_that_may_not_be_looked_at_stays_one(void **state)
+{
+    (void)state;
+    folder_new();
+    folder_make("models/a/1");
+    folder_write("models/make_a.py", "");
+    folder_close("models");
+    srv_config_free(config);
+    config = NULL;
+    enum rt_status st = srv_config_from_folder(folder_path("models"), &config, &err);
+    folder_open_again("models");
+    assert_ok(st, &err);
+    assert_int_equal(config->n_models, 1);
+    assert_string_equal(config->models[0].name, "a");
+    folder_remove();
+}
+
 static int clean(void **state)
 {
     (void)state;
@@ -265,6 +283,7 @@ int main(void)
         cmocka_unit_test(configs_are_the_same_when_they_say_the_same),
         cmocka_unit_test(file_systems_that_are_not_local_are_refused_by_name),
         cmocka_unit_test(every_directory_of_a_folder_is_a_model_but_hidden_ones),
+        cmocka_unit_test(a_model_that_may_not_be_looked_at_stays_one),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
 }

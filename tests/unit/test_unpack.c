@@ -61,6 +61,16 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
     assert_non_null(strstr(err.msg, "field \"config\" of a ReloadConfigRequest is given in more "
                                     "than 16 pieces"));
     assert_true(seconds_since(start) < 1);
+
+    /* A nested message: the text names the message that the field is one of, not the outermost. */
+    rt_bytes_clear(&list);
+    rt_bytes_clear(&request);
+    repeat(&list, 1, PB_MAX_PIECES + 1, &one);
+    put(&request, 1, list.p, list.n);
+    assert_null(pb_unpack(&tensorflow__serving__reload_config_request__descriptor,
+                          rt_span_of(request.p, request.n), "the request", &err));
+    assert_non_null(strstr(err.msg, "field \"model_config_list\" of a ModelServerConfig is given "
+                                    "in more than 16 pieces"));
     rt_bytes_clear(&one);
     rt_bytes_clear(&list);
     rt_bytes_clear(&request);
