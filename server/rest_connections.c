@@ -34,7 +34,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             return;
         }
         struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
-        epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev); /* gone with the descriptor */
+        epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &ev);
         if (l->rest->tls.client_ca) {
             info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
             if (info)
@@ -47,6 +47,9 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         *context = c;
         atomic_fetch_add_explicit(&l->net.server->n_accepted, 1, memory_order_relaxed);
     } else if (c) {
+        /* Closing the descriptor does not end the events while anything else refers to the open
+         * file: a system call of another thread that looks at it, or a process that was forked. */
+        epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
         srv_list_remove(&c->link);
         srv_list_remove(&c->end);
         srv_rest_wire_remove(l, c);

@@ -1,5 +1,6 @@
 """HTTP as clients mean it and as they do not: limits, odd requests, compression, CORS, slow ones."""
 import contextlib
+import ctypes
 import gzip
 import json
 import os
@@ -15,6 +16,8 @@ from test_rest import METRICS, MODEL, PREDICT, Server, answer, head, is_closed
 import test_rest_reference
 
 BODY = b'{"inputs": 1}'
+PIDFD_GETFD = 438
+syscall = ctypes.CDLL(None, use_errno=True).syscall
 MEBI = 1 << 20
 
 
@@ -130,6 +133,19 @@ class Transport(unittest.TestCase):
                            (400, b"d\r\n" + BODY + b"xx0\r\n\r\n"), (400, b"\r\n\r\n")):
             got = self.raw(top + rest)
             self.assertTrue(got.startswith(b"HTTP/1.1 %d " % code), (rest, got))
+
+    def test_blanks_around_values_are_none_of_them(self):
+        for body, lines in ((BODY, ("Transfer-Encoding: chunked \t",)), (BODY, (f"Content-Length:\t {len(BODY)} ",)),
+                            (BODY, ("Expect: 100-continue ", f"Content-Length: {len(BODY)}"))):
+            with self.subTest(lines), self.server.connect() as s:
+                sent = chunked([body]) if "chunked" in lines[0] else body
+                s.sendall(self.post("Host: h ", *lines, "Connection: close ", body=sent))
+                got = everything(s)
+                if "Expect" in lines[0]:
+                    self.assertTrue(got.startswith(b"HTTP/1.1 100 "), got)
+                    got = got.split(b"\r\n\r\n", 1)[1]
+                self.assertTrue(got.startswith(b"HTTP/1.1 200 "), got)
+                self.assertEqual(got.count(b"HTTP/1.1"), 1)
 
     def test_chunks_that_two_readers_would_read_differently(self):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
@@ -433,6 +449,30 @@ class Memory(unittest.TestCase):
                 late.settimeout(20 * SLOW)
                 self.assertTrue(is_well(late))
             self.assertIn("cannot accept a connection: Too many open files", server.log())
+
+    def test_a_connection_whose_file_outlives_it(self):
+        """Another process holds the file, as a forked one would, so that closing the server's descriptor does not end the
+        file: what happens to it later is nothing to the server."""
+        with Server() as server:
+            process = os.pidfd_open(server.process.pid)
+            descriptors = f"/proc/{server.process.pid}/fd"
+            before = set(os.listdir(descriptors))
+            copies = []
+            with server.connect() as s:
+                s.sendall(head("GET", "/healthz"))
+                self.assertEqual(answer(s)[0], 200)
+                for name in set(os.listdir(descriptors)) - before:
+                    copies.append(syscall(PIDFD_GETFD, process, int(name), 0))
+                if min(copies, default=-1) < 0:
+                    self.skipTest("another process's descriptors cannot be had here")
+                s.sendall(head("GET", "/healthz", headers=["Connection: close"]))
+                self.assertEqual(answer(s)[0], 200)
+                wait_for(lambda: not set(os.listdir(descriptors)) - before, "the end of the connection")
+            time.sleep(0.2 * SLOW)  # the peer's end comes to the file that nobody asks for any more
+            for _ in range(20):
+                self.assertEqual(server.ask("GET", "/healthz")[0], 200)
+            for descriptor in (*copies, process):
+                os.close(descriptor)
 
     @unittest.skipIf(SLOW > 1, "a sanitizer keeps memory")
     def test_memory_comes_back_after_a_large_answer(self):
