@@ -263,6 +263,10 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
         if (!keep) {
             rt_bytes_add(out, kept, (size_t)(at - kept));
             kept = lf + 1;
+        } else if (!first && value.p + value.n != line.p + line.n) {
+            /* libmicrohttpd would take the blanks behind a value for a part of it. */
+            rt_bytes_add(out, kept, (size_t)(value.p + value.n - kept));
+            kept = lf - 1;
         }
         at = lf + 1;
     }

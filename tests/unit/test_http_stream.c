@@ -47,6 +47,16 @@ static void headers_that_are_read_come_out_and_no_others(void **state)
     COMES_OUT("\r\n\r\nGET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\n\r\n");
 }
 
+static void blanks_around_a_value_are_none_of_it(void **state)
+{
+    (void)state;
+    COMES_OUT("GET / HTTP/1.1\r\nHost: \t h \t \r\nExpect: 100-continue\t\r\nOrigin: o\r\n\r\n",
+              "GET / HTTP/1.1\r\nHost: \t h\r\nExpect: 100-continue\r\nOrigin: o\r\n\r\n");
+    COMES_OUT(TOP "Content-Length: 2 \r\nCookie: c \r\n\r\nab", TOP "Content-Length: 2\r\n\r\nab");
+    COMES_OUT(TOP "Transfer-Encoding: chunked \r\n\r\n1\r\na\r\n0\r\n\r\n",
+              TOP "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n");
+}
+
 static void requests_follow_each_other(void **state)
 {
     (void)state;
@@ -125,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headers_that_are_read_come_out_and_no_others),
+        cmocka_unit_test(blanks_around_a_value_are_none_of_it),
         cmocka_unit_test(requests_follow_each_other),
         cmocka_unit_test(chunks_come_out_without_extensions_and_trailers),
         cmocka_unit_test(what_can_be_read_in_two_ways_is_refused),
