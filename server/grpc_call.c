@@ -17,8 +17,9 @@
 enum {
     ERROR_TEXT = 1024, /* longer ones are cut, as TensorFlow Serving does */
     CALL_ARENA = 16 << 20,
-    MAX_STREAMS = 1000,           /* per loop */
-    INFLATE_HERE_BYTES = 4 << 10, /* compressed: some 4 MB, or a few milliseconds, at the most */
+    MAX_STREAMS = 1000,             /* per loop */
+    INFLATE_HERE_BYTES = 4 << 10,   /* compressed: some 4 MB, or a few milliseconds, at the most */
+    INFLATE_SMALL_BYTES = 64 << 10, /* some 64 MB, or 60 ms; what is larger never delays these */
 };
 
 /* ---- calls ---- */
@@ -445,11 +446,11 @@ void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text)
     grpc_slice_unref(details);
 }
 
-static void read_message(struct srv_call *c)
+static void read_message(struct srv_call *c, enum srv_awaited what)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &c->payload};
     c->pending++;
-    srv_call_awaits(c, SRV_AWAITS_MESSAGE);
+    srv_call_awaits(c, what);
     start_batch(c, &op, 1, &c->on_message);
 }
 
@@ -459,7 +460,9 @@ void srv_stream_read(struct srv_call *c)
     srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
     rt_arena_reset(c->arena);
     c->err = (struct rt_error){.arena = c->arena};
-    read_message(c);
+    /* A client may have nothing to ask for as long as it likes. The core tells nothing of a message
+     * before it is whole; half a one of a stream is bounded by MAX_STREAMS and the core's quota. */
+    read_message(c, SRV_AWAITS_NOTHING);
 }
 
 /* ---- events ---- */
@@ -511,7 +514,7 @@ static void on_call(struct srv_call *c, bool ok)
         note_peer(c);
     c->method = c->posted_as;
     if (c->method) {
-        read_message(c);
+        read_message(c, SRV_AWAITS_MESSAGE);
         return;
     }
     c->deadline = c->details.deadline;
@@ -520,7 +523,7 @@ static void on_call(struct srv_call *c, bool ok)
         srv_grpc_refuse_unknown(c);
         return;
     }
-    read_message(c);
+    read_message(c, SRV_AWAITS_MESSAGE);
     start_close(c);
 }
 
@@ -542,6 +545,13 @@ static void inflate_aside(struct srv_call *c)
     srv_mail_post(c->net, &c->mail);
 }
 
+/* By what it takes at the most: deflate makes up to some 1,000 bytes of one, at some 1 GB/s. */
+static enum srv_aside inflate_as(const struct srv_call *c)
+{
+    return c->payload->data.raw.slice_buffer.length <= INFLATE_SMALL_BYTES ? SRV_ASIDE_SMALL
+                                                                           : SRV_ASIDE_LARGE;
+}
+
 static void on_message(struct srv_call *c)
 {
     if (c->was_cut) { /* and answered */
@@ -551,7 +561,7 @@ static void on_message(struct srv_call *c)
     srv_call_awaits(c, SRV_AWAITS_NOTHING);
     if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
         c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
-        srv_call_aside(c, inflate_aside);
+        srv_call_aside(c, inflate_as(c), inflate_aside);
         return;
     }
     c->method->handle(c);

@@ -87,7 +87,7 @@ struct srv_stream {
 /* What a call waits for that its peer may never do. */
 enum srv_awaited {
     SRV_AWAITS_NOTHING,
-    SRV_AWAITS_MESSAGE, /* the rest of a message */
+    SRV_AWAITS_MESSAGE, /* a call's first message, whole */
     SRV_AWAITS_SENT,    /* that the peer takes a message */
     SRV_AWAITED_MASK = 3,
 };
@@ -183,8 +183,12 @@ void srv_call_expect(struct srv_call *c, bool patient);
 void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                               const char *text);
 
-/* Runs `work` on a thread beside the loops, between srv_call_expect and the answer. */
-void srv_call_aside(struct srv_call *c, void (*work)(struct srv_call *c));
+/* What takes long, by what it may wait for: each kind has a thread of its own. */
+enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES };
+
+/* Runs `work` on a thread beside the loops, between srv_call_expect and the answer, after what was
+ * given to the same kind before. */
+void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c));
 
 /* ---- streams ---- */
 
@@ -195,7 +199,8 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
  */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* the server is: streams should end */
-/* Asks for the next message: `handle` gets it. Empties the arena. */
+/* Asks for the next message: `handle` gets it. Empties the arena. A stream may be idle: there is no
+ * limit of time. */
 void srv_stream_read(struct srv_call *c);
 /* For what sends unasked: `look` comes once in a while, as long as the stream is open; `ending`:
  * the server is, and the stream should. Takes the call's `next`. */

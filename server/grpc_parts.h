@@ -12,7 +12,7 @@
  * | grpc_call.c       | calls from their first event to their last; answers, streams        |
  * | grpc_payload.c    | messages in: their bytes, inflated and counted; metadata, deadlines |
  * | grpc_stall.c      | who does not send its request or take its answer is cut off         |
- * | grpc_aside.c      | a thread for what would hold up a loop                              |
+ * | grpc_aside.c      | threads for what would hold up a loop                               |
  * | grpc_drain.c      | the end of a loop                                                   |
  * | grpc_methods.c    | the table of methods                                                |
  * | grpc_inference.c, grpc_info.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
@@ -41,14 +41,17 @@ struct srv_grpc_closing {
     int n_unread, unread[SRV_GRPC_MAX_UNREAD]; /* descriptors */
 };
 
-/* See grpc_aside.c. */
-struct srv_grpc_aside {
+/* See grpc_aside.c: a queue of calls, and the thread that takes from it. */
+struct srv_aside_lane {
     pthread_t thread;
     bool is_running;
     struct rt_mutex mu;
     struct rt_cond more;
-    bool stopping;          /* guarded by mu */
-    struct srv_call *first; /* guarded by mu: by `next`, oldest first */
+    bool stopping;                 /* guarded by mu, so below */
+    struct srv_call *first, *last; /* by `next`, oldest first; last: undefined without first */
+};
+struct srv_grpc_aside {
+    struct srv_aside_lane lane[SRV_N_ASIDES];
 };
 
 enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2 };

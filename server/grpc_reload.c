@@ -155,5 +155,5 @@ static void reload(struct srv_call *c)
 void srv_grpc_reload_config(struct srv_call *c)
 {
     srv_call_expect(c, true);
-    srv_call_aside(c, reload);
+    srv_call_aside(c, SRV_ASIDE_ADMIN, reload);
 }

@@ -1,6 +1,7 @@
 """gRPC clients that stall: they take no answer, or send half a request. They are cut off by the
 limit that REST has, and what they held comes back. Clients that are slow, but go on, are served."""
 import contextlib
+import random
 import re
 import resource
 import struct
@@ -123,6 +124,20 @@ class Stall(Case):
             self.assertEqual(c.status(stream, 1), 0)
             self.assertGreater(len(c.bodies[stream]), 2 * MEBI)
 
+    def test_a_stream_that_asks_nothing_for_a_while_is_no_stall(self):
+        with self.serve() as server, http2.Connection(server.grpc_port) as c:
+            question = http2.message(b"\x3a\x00")  # list_services
+            stream = c.begin(REFLECT, question)
+            wait_for(lambda: c.read(0.1) and c.bodies.get(stream), "the first answer")
+            c.read(2.5 * LIMIT_S)
+            self.assertFalse(c.is_over(stream), c.trailers)
+            first = c.bodies[stream]
+            c.send(c.data_of(stream, question, end=True))
+            self.assertEqual(c.status(stream, 30 * SLOW), 0)
+            self.assertEqual(c.bodies[stream], 2 * first)
+            self.assertEqual(self.cut_off(server, "request"), 0)
+            self.assertNotIn("cut off", server.log())
+
     def test_a_stream_that_only_watches_is_no_stall(self):
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
             stream = c.ask(WATCH, b"")
@@ -159,14 +174,15 @@ class Memory(Case):
 class Aside(Case):
     """What takes long to read does not hold up the calls of its loop."""
 
-    def beside(self, server, path, body, compressed=False):
+    def beside(self, server, path, body, compressed=False, ask=None):
         """(the slowest of small calls beside that one, its status, how long it took)."""
         request = predict_pb2.PredictRequest.FromString(half_plus_two())
+        ask = ask or (lambda channel: prediction_service_pb2_grpc.PredictionServiceStub(
+            channel).Predict(request, timeout=60 * SLOW))
         with http2.Connection(server.grpc_port) as c, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                       [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-            stub.Predict(request, timeout=60 * SLOW)  # what connects is not measured
+            ask(channel)  # what connects is not measured
             encoding = [("grpc-encoding", "deflate")] if compressed else []
             stream = c.begin(path, headers=encoding)
             data = struct.pack(">BI", compressed, len(body)) + body
@@ -176,15 +192,15 @@ class Aside(Case):
             slowest, start = 0, time.monotonic()
             while c.read(0.001) and not c.is_over(stream):
                 before = time.monotonic()
-                stub.Predict(request, timeout=60 * SLOW)
+                ask(channel)
                 slowest = max(slowest, time.monotonic() - before)
             return slowest, c.status(stream, 1), time.monotonic() - start
 
-    def holds_up_nobody(self, server, path, body, expected, compressed=False):
+    def holds_up_nobody(self, server, path, body, expected, compressed=False, ask=None):
         """A busy machine may hold up any call: one of some attempts has to be free of that."""
         seen = []
         for _ in range(5):
-            slowest, status, took = self.beside(server, path, body, compressed)
+            slowest, status, took = self.beside(server, path, body, compressed, ask)
             self.assertEqual(status, expected)
             seen.append((slowest, took))
             if 0 < slowest < took / 2:
@@ -203,11 +219,40 @@ class Aside(Case):
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_a_message_that_takes_long_to_inflate_holds_up_nobody(self):
         with Server(f"--models={MODELS}") as server:
-            request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
-            request.model_spec.name = "nothing"  # a small answer
-            body = zlib.compress(request.SerializeToString(), 1)
+            body = self.takes_long_to_inflate()
             # NOT_FOUND: it was inflated, and read.
             self.holds_up_nobody(server, PREDICT, body, 5, compressed=True)
+
+    @staticmethod
+    def takes_long_to_inflate():
+        request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
+        request.model_spec.name = "nothing"  # a small answer
+        return zlib.compress(request.SerializeToString(), 1)
+
+    @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
+    def test_small_compressed_messages_do_not_wait_for_large_ones(self):
+        small = predict_pb2.PredictRequest.FromString(half_plus_two())
+        # Some 8 KiB compressed, above what is inflated at once; noise would go as it is.
+        noise = random.Random(1).randbytes(4 * 4096)
+        small.inputs["x"].tensor_content = bytes(b & 15 for b in noise)
+        small.inputs["x"].tensor_shape.dim[0].size = 4096
+
+        def ask(channel):
+            prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(
+                small, timeout=60, compression=grpc.Compression.Deflate)
+
+        with Server(f"--models={MODELS}") as server:
+            self.holds_up_nobody(server, PREDICT, self.takes_long_to_inflate(), 5, True, ask)
+
+    @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
+    def test_admin_actions_do_not_wait_for_large_messages(self):
+        def ask(channel):
+            with self.assertRaises(grpc.RpcError):  # it says nothing
+                model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(
+                    model_management_pb2.ReloadConfigRequest(), timeout=60)
+
+        with Server(f"--models={MODELS}") as server:
+            self.holds_up_nobody(server, PREDICT, self.takes_long_to_inflate(), 5, True, ask)
 
     def test_questions_about_models_are_small(self):
         with Server(f"--models={MODELS}") as server:
