@@ -513,11 +513,12 @@ void rt_text_unref(struct rt_text *t)
 
 /* ---- moving from pool to pool ---- */
 
-enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, const char *what, struct rt_error *err)
+enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, const char *what,
+                            struct rt_error *err)
 {
     size_t before;
     struct rt_error why = {0};
-    if (count_or_fail(p, bytes, 0, bytes, what, &before, &why))
+    if (count_or_fail(p, bytes, credit, bytes, what, &before, &why))
         return RT_OK;
     if (err)
         rt_error_copy(err, &why);

@@ -34,7 +34,7 @@ static struct rt_text *text_of(const struct rt_str *s)
 }
 
 /* Of texts that nobody but these strings holds; of one that several share, neighbours do. */
-static size_t strings_credit(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
+size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
     size_t bytes = 0;
     for (int64_t i = 0, next; i < n; i = next) {
@@ -54,7 +54,7 @@ static size_t tensor_credit(const struct rt_pool *pool, const struct rt_tensor *
     if (!b || b->kind != RT_BUF_HEAP || atomic_load(&b->pool) != pool || !is_sole(b))
         return 0;
     const size_t texts =
-        t->dtype == RT_STRING ? strings_credit(pool, rt_strs(t), rt_tensor_count(t)) : 0;
+        t->dtype == RT_STRING ? rt_state_strings(pool, rt_strs(t), rt_tensor_count(t)) : 0;
     return rt_buffer_room(b) + texts;
 }
 
@@ -71,17 +71,17 @@ static enum rt_status move_strings(struct rt_pool *pool, const struct rt_str *s,
 }
 
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
-                                     const struct rt_str *old, struct rt_error *err)
+                                     const struct rt_str *old, size_t credit, struct rt_error *err)
 {
     if (!pool)
         return RT_OK;
     struct rt_error why = {0};
-    enum rt_status st = move_strings(pool, str, n, 0, &why);
+    enum rt_status st = move_strings(pool, str, n, credit, &why);
     /* What `old` takes is looked at only where it matters: that takes a while. */
-    const size_t credit = st && old ? strings_credit(pool, old, n) : 0;
-    if (credit) {
+    const size_t more = st && old ? rt_state_strings(pool, old, n) : 0;
+    if (more) {
         why = (struct rt_error){0};
-        st = move_strings(pool, str, n, credit, &why);
+        st = move_strings(pool, str, n, credit + more, &why);
     }
     if (st && err)
         rt_error_copy(err, &why);

@@ -38,9 +38,13 @@ void rt_state_serve(struct rt_state *s, size_t more);
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
                              struct rt_error *err);
-/* The texts of n strings count in the state; `old`: n strings that they replace. */
+/* The texts of n strings count in the state; `old`: n strings that they replace. `credit`: further
+ * bytes by which the limit may be exceeded, of what is freed later. */
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
-                                     const struct rt_str *old, struct rt_error *err);
+                                     const struct rt_str *old, size_t credit, struct rt_error *err);
+/* The bytes that would be free in the state if these n strings were cleared: of texts that nobody
+ * else holds. */
+size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
 /* `old` was replaced, and its last reference is about to go: if it was weights from a file, which
  * do not count, the limit rises by its bytes. A variable that is as large as its weights were is
  * never refused, therefore. */

@@ -144,9 +144,9 @@ size_t rt_pool_end(struct rt_pool *p, size_t least);
  * is no room. One thread at a time. */
 bool rt_pool_charge(struct rt_pool *p, size_t bytes);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
-/* The same from any thread, for memory that is no run's. RT_RESOURCE_EXHAUSTED: `err` names `what`,
- * with its article, the sizes and the flag. */
-enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, const char *what,
+/* The same from any thread, for memory that is no run's. `credit`: bytes by which the limit may be
+ * exceeded. RT_RESOURCE_EXHAUSTED: `err` names `what`, with its article, the sizes and the flag. */
+enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, const char *what,
                             struct rt_error *err);
 void rt_pool_release(struct rt_pool *p, size_t bytes);
 /*

@@ -418,7 +418,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
     const struct rt_tensor *values = &r->in[r->n_in - 1];
     enum rt_status st = RT_OK;
     if (values->dtype == RT_STRING)
-        st = rt_state_keep_strings(state->pool, rt_strs(values), rt_tensor_count(values), NULL,
+        st = rt_state_keep_strings(state->pool, rt_strs(values), rt_tensor_count(values), NULL, 0,
                                    r->err);
     if (!st)
         st = rt_variable_update(v, is_ref, change, &j, state, r->err);

@@ -15,7 +15,8 @@ void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n)
             rt_str_clear((struct rt_str *)p + i);
 }
 
-void kn_table_clear(struct kn_table *t)
+/* Nothing is in it any more, and its memory is given back. */
+static void clear(struct kn_table *t)
 {
     kn_table_drop(t->key_type, t->keys, t->n * t->n_key);
     kn_table_drop(t->value_type, t->values, t->n * t->n_value);
@@ -38,11 +39,66 @@ void kn_table_count_in(struct rt_run *r, struct kn_table *t)
         t->pool = rt_pool_ref(rt_run_state(r)->pool);
 }
 
+void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh)
+{
+    *fresh = (struct kn_table){.key_type = t->key_type,
+                               .value_type = t->value_type,
+                               .key_shape = t->key_shape,
+                               .value_shape = t->value_shape,
+                               .n_key = t->n_key,
+                               .n_value = t->n_value,
+                               .is_mutable = t->is_mutable,
+                               .is_dense = t->is_dense,
+                               .dense = {.max_load = t->dense.max_load,
+                                         .empty = t->dense.empty,
+                                         .deleted = t->dense.deleted}};
+    kn_table_count_in(r, fresh);
+    if (!t->is_mutable) /* nothing was in it */
+        return;
+    kn_table_lock(t);
+    fresh->credit = t->counted;
+    if (t->key_type == RT_STRING)
+        fresh->credit +=
+            rt_state_strings(t->pool, (struct rt_str *)(void *)t->keys, t->n * t->n_key);
+    if (t->value_type == RT_STRING)
+        fresh->credit +=
+            rt_state_strings(t->pool, (struct rt_str *)(void *)t->values, t->n * t->n_value);
+    kn_table_unlock(t, RT_OK);
+}
+
+void kn_table_replace(struct kn_table *t, struct kn_table *fresh)
+{
+    clear(t);
+    t->n = fresh->n;
+    t->room = fresh->room;
+    t->n_live = fresh->n_live;
+    t->n_slots = fresh->n_slots;
+    t->keys = fresh->keys;
+    t->values = fresh->values;
+    t->live = fresh->live;
+    t->slot = fresh->slot;
+    t->counted = fresh->counted;
+    t->dense.n_buckets = fresh->dense.n_buckets;
+    if (!t->pool)
+        t->pool = rt_pool_ref(fresh->pool);
+    fresh->keys = fresh->values = NULL;
+    fresh->live = NULL;
+    fresh->slot = NULL;
+    fresh->n = fresh->room = fresh->n_live = fresh->n_slots = 0;
+    fresh->counted = 0;
+}
+
+void kn_table_fresh_end(struct kn_table *fresh)
+{
+    clear(fresh);
+    rt_pool_unref(fresh->pool);
+}
+
 static void table_free(struct rt_object *o)
 {
     struct kn_table *t = (struct kn_table *)o;
 
-    kn_table_clear(t);
+    clear(t);
     kn_table_drop(t->key_type, t->dense.empty, t->dense.empty ? t->n_key : 0);
     kn_table_drop(t->key_type, t->dense.deleted, t->dense.deleted ? t->n_key : 0);
     free(t->dense.empty);
@@ -283,7 +339,7 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
 /* Bytes more of the table's arrays. */
 static enum rt_status count(struct kn_table *t, size_t bytes, struct rt_error *err)
 {
-    const enum rt_status st = rt_pool_hold(t->pool, bytes, "a hash table", err);
+    const enum rt_status st = rt_pool_hold(t->pool, bytes, t->credit, "a hash table", err);
     t->counted += st ? 0 : bytes;
     return st;
 }
@@ -358,7 +414,7 @@ static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *
 static enum rt_status keep_strings(const struct kn_table *t, enum rt_dtype dtype, const void *p,
                                    int64_t n, const void *old, struct rt_error *err)
 {
-    return dtype == RT_STRING ? rt_state_keep_strings(t->pool, p, n, old, err) : RT_OK;
+    return dtype == RT_STRING ? rt_state_keep_strings(t->pool, p, n, old, t->credit, err) : RT_OK;
 }
 
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
@@ -649,56 +705,77 @@ static void say_how_many(struct rt_error *err, int64_t done, int64_t n)
             (long long)done, (long long)n);
 }
 
-static enum rt_status write(struct rt_run *r, bool clear)
+/* The pairs of inputs 1 and 2, in order. *done: how many are in the table by then. */
+static enum rt_status put_pairs(struct rt_run *r, struct kn_table *t, int64_t n, int64_t *done)
 {
-    struct kn_table *t = kn_table_of(r);
-    struct rt_shape want;
-    int64_t item, n = 0, left = RT_WORK;
+    int64_t item, left = RT_WORK;
+    enum rt_status st = RT_OK;
     bool was;
 
-    if (!t)
-        return r->err->code;
-    enum rt_status st = clear && t->is_dense ? kn_table_types(r, t) : keys_of(r, t, &n, &want);
-    if (st)
-        return st;
-    if (clear && t->is_dense) {
-        kn_table_lock(t);
-        kn_table_count_in(r, t);
-        return kn_table_unlock(t, kn_dense_import(r, t));
+    for (*done = 0; *done < n; ++*done) {
+        const void *key = kn_at(&r->in[1], *done * t->n_key);
+        if ((st = kn_dense_check_key(t, key, r->err)) ||
+            (st = kn_table_put(r, &left, t, key, kn_at(&r->in[2], *done * t->n_value), true, &item,
+                               &was)))
+            break;
     }
-    if (!has_shape(&r->in[2], &want))
+    return st;
+}
+
+/* *n: how many pairs inputs 1 and 2 are. */
+static enum rt_status pairs_of(struct rt_run *r, const struct kn_table *t, int64_t *n)
+{
+    struct rt_shape want;
+    const enum rt_status st = keys_of(r, t, n, &want);
+
+    if (!st && !has_shape(&r->in[2], &want))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected shape %s for value, got %s",
                        KN_TEXT(&want), KN_TEXT(&r->in[2]));
-    if (clear && !t->is_mutable)
-        return kn_table_fill(r, t, &r->in[1], &r->in[2]);
-    if ((st = refuse_fixed(r, t, "Insert")))
-        return st;
-    kn_table_lock(t);
-    kn_table_count_in(r, t);
-    if (clear)
-        kn_table_clear(t);
-    if (t->is_dense)
-        st = kn_dense_grow(t, n, r->err);
-    for (int64_t i = 0; i < n && !st; i++) {
-        const void *key = kn_at(&r->in[1], i * t->n_key);
-        st = kn_dense_check_key(t, key, r->err);
-        if (!st)
-            st =
-                kn_table_put(r, &left, t, key, kn_at(&r->in[2], i * t->n_value), true, &item, &was);
-        if (st == RT_RESOURCE_EXHAUSTED)
-            say_how_many(r->err, i, n);
-    }
-    return kn_table_unlock(t, st);
+    return st;
 }
 
 static enum rt_status insert_run(struct rt_run *r)
 {
-    return write(r, false);
+    struct kn_table *t = kn_table_of(r);
+    int64_t n = 0, done = 0;
+
+    if (!t)
+        return r->err->code;
+    enum rt_status st = pairs_of(r, t, &n);
+    if (st || (st = refuse_fixed(r, t, "Insert")))
+        return st;
+    kn_table_lock(t);
+    kn_table_count_in(r, t);
+    if (t->is_dense)
+        st = kn_dense_grow(t, n, r->err);
+    if (!st)
+        st = put_pairs(r, t, n, &done);
+    if (st == RT_RESOURCE_EXHAUSTED)
+        say_how_many(r->err, done, n);
+    return kn_table_unlock(t, st);
 }
 
 static enum rt_status import_run(struct rt_run *r)
 {
-    return write(r, true);
+    struct kn_table *t = kn_table_of(r), fresh;
+    int64_t n = 0, done;
+
+    if (!t)
+        return r->err->code;
+    enum rt_status st = t->is_dense ? kn_table_types(r, t) : pairs_of(r, t, &n);
+    if (st)
+        return st;
+    if (!t->is_mutable)
+        return kn_table_fill(r, t, &r->in[1], &r->in[2]);
+    kn_table_fresh(r, t, &fresh);
+    st = t->is_dense ? kn_dense_import(r, &fresh) : put_pairs(r, &fresh, n, &done);
+    if (!st) {
+        kn_table_lock(t);
+        kn_table_replace(t, &fresh);
+        kn_table_unlock(t, RT_OK);
+    }
+    kn_table_fresh_end(&fresh);
+    return st;
 }
 
 static enum rt_status remove_run(struct rt_run *r)

@@ -7,6 +7,13 @@
  *
  * A table that is filled once (HashTable) never changes afterwards, so it is read without its
  * lock; a mutable one is read and written under it.
+ *
+ * A run may end in the middle of an op: by its deadline, by cancellation, or because a limit is
+ * reached. An import or an initialization that ends so leaves the table as it was: the new pairs
+ * are collected in a table of their own, which takes the place of the old content when it is
+ * complete. An insertion or a removal leaves the pairs that it had inserted or removed until then,
+ * each whole: to undo them would take a copy of what they replace, and a client that repeats the
+ * request reaches the state that it wanted.
  */
 #ifndef KN_CPU_TABLE_H
 #define KN_CPU_TABLE_H
@@ -41,6 +48,8 @@ struct kn_table {
     struct rt_pool *pool;  /* of the session's state: counts what the table holds; NULL: nothing was
                               written yet */
     size_t counted;        /* bytes of the arrays above that count there; texts count themselves */
+    size_t credit;         /* bytes by which its pairs may exceed the state's limit: of the content
+                              that they are about to replace; 0 but for kn_table_fresh */
     struct kn_dense dense; /* n_buckets is guarded by mu, the rest never changes */
 };
 
@@ -68,7 +77,15 @@ void *kn_table_value(const struct kn_table *t, int64_t item);
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
 /* Of hashing a key and of reading or writing its pair, as rt_run_spend counts. */
 int64_t kn_table_work(const struct kn_table *t);
-void kn_table_clear(struct kn_table *t); /* nothing is in it any more; its memory goes */
+/*
+ * *fresh: an empty table like `t`, which kn_table_put fills, counted in the state of r's session;
+ * not locked, for this thread alone. It borrows the reserved keys of `t`. kn_table_replace: under
+ * t's mu, the pairs of `fresh` become those of `t`, whose own are freed. kn_table_fresh_end frees
+ * what `fresh` still holds, always.
+ */
+void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
+void kn_table_replace(struct kn_table *t, struct kn_table *fresh);
+void kn_table_fresh_end(struct kn_table *fresh);
 void kn_table_lock(struct kn_table *t);
 enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st); /* returns st */
 /* Drops n elements at p: what strings hold. */
@@ -77,7 +94,7 @@ void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n);
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
                              const struct rt_tensor *values);
 
-/* ---- dense tables (table_dense.c); under mu ---- */
+/* ---- dense tables (table_dense.c); under mu, or of kn_table_fresh ---- */
 
 /* INVALID_ARGUMENT: the key is one of the two that are reserved. Any table may be asked. */
 enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, struct rt_error *err);
@@ -85,6 +102,7 @@ enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, str
  * TensorFlow would have. */
 enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
 enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
-enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *t);
+/* Fills `fresh` (kn_table_fresh) with inputs 1 and 2: what kn_dense_export has told. */
+enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *fresh);
 
 #endif

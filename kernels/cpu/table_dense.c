@@ -195,7 +195,7 @@ enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t)
     return st;
 }
 
-enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *t)
+enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *fresh)
 {
     const struct rt_tensor *keys = &r->in[1], *values = &r->in[2];
     struct rt_shape have, want;
@@ -206,27 +206,27 @@ enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *t)
     kn_shape_get(keys, &want);
     kn_shape_get(values, &have);
     want.rank = want.rank ? want.rank : 1;
-    want.dim[want.rank - 1] = t->n_value;
+    want.dim[want.rank - 1] = fresh->n_value;
     if (have.rank != want.rank || !kn_partial_fits(&have, &want))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected shape %s for value, got %s",
                        KN_TEXT(&want), KN_TEXT(&have));
-    if (keys->rank != 2 || keys->dim[1] != t->n_key)
+    if (keys->rank != 2 || keys->dim[1] != fresh->n_key)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected key shape [%lld] got %s",
-                       (long long)t->n_key, KN_TEXT(keys));
+                       (long long)fresh->n_key, KN_TEXT(keys));
     const int64_t n = keys->dim[0];
     while (n_buckets < n && n_buckets <= KN_TABLE_MAX)
         n_buckets *= 2;
     if (n_buckets > KN_TABLE_MAX)
         return rt_fail_memory(r->err, "a hash table", (size_t)n);
-    kn_table_clear(t);
-    t->dense.n_buckets = n_buckets;
+    fresh->dense.n_buckets = n_buckets;
     for (int64_t i = 0; i < n && !st; i++) {
-        const void *key = kn_at(keys, i * t->n_key);
-        if (!kn_table_same_key(t, key, t->dense.empty) &&
-            !kn_table_same_key(t, key, t->dense.deleted))
-            st = kn_table_put(r, &left, t, key, kn_at(values, i * t->n_value), true, &item, &was);
+        const void *key = kn_at(keys, i * fresh->n_key);
+        if (!kn_table_same_key(fresh, key, fresh->dense.empty) &&
+            !kn_table_same_key(fresh, key, fresh->dense.deleted))
+            st = kn_table_put(r, &left, fresh, key, kn_at(values, i * fresh->n_value), true, &item,
+                              &was);
         else
-            st = rt_run_spend(r, &left, kn_table_work(t));
+            st = rt_run_spend(r, &left, kn_table_work(fresh));
     }
     return st;
 }

@@ -65,41 +65,9 @@ static void publish(struct kn_table *t, struct kn_table *fresh)
         kn_table_unlock(t, RT_OK);
         return;
     }
-    t->n = fresh->n;
-    t->room = fresh->room;
-    t->n_live = fresh->n_live;
-    t->n_slots = fresh->n_slots;
-    t->keys = fresh->keys;
-    t->values = fresh->values;
-    t->live = fresh->live;
-    t->slot = fresh->slot;
-    t->pool = rt_pool_ref(fresh->pool);
-    t->counted = fresh->counted;
-    fresh->counted = 0;
-    fresh->keys = fresh->values = NULL;
-    fresh->live = NULL;
-    fresh->slot = NULL;
-    fresh->n = fresh->room = fresh->n_live = fresh->n_slots = 0;
+    kn_table_replace(t, fresh);
     atomic_store_explicit(&t->filled, true, memory_order_release);
     kn_table_unlock(t, RT_OK);
-}
-
-/* One like `t`, to be filled apart; fresh_end frees what publish has not taken. */
-static struct kn_table fresh_like(struct rt_run *r, const struct kn_table *t)
-{
-    struct kn_table fresh = {.key_type = t->key_type,
-                             .value_type = t->value_type,
-                             .value_shape = t->value_shape,
-                             .n_key = 1,
-                             .n_value = t->n_value};
-    kn_table_count_in(r, &fresh);
-    return fresh;
-}
-
-static void fresh_end(struct kn_table *fresh)
-{
-    kn_table_clear(fresh);
-    rt_pool_unref(fresh->pool);
 }
 
 static struct kn_table *fixed_table_of(struct rt_run *r)
@@ -117,15 +85,16 @@ static struct kn_table *fixed_table_of(struct rt_run *r)
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
                              const struct rt_tensor *values)
 {
-    struct kn_table fresh = fresh_like(r, t);
+    struct kn_table fresh;
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
+    kn_table_fresh(r, t, &fresh);
     for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++)
         st = fill_one(r, &left, &fresh, kn_at(keys, i), kn_at(values, i));
     if (!st)
         publish(t, &fresh);
-    fresh_end(&fresh);
+    kn_table_fresh_end(&fresh);
     return st;
 }
 
@@ -358,11 +327,12 @@ static enum rt_status init_file_run(struct rt_run *r)
                        rt_dtype_name(t->value_type));
     if (atomic_load(&t->filled))
         return RT_OK;
-    struct kn_table fresh = fresh_like(r, t);
+    struct kn_table fresh;
+    kn_table_fresh(r, t, &fresh);
     enum rt_status st = read_lines(r, &fresh, &f, path);
     if (!st)
         publish(t, &fresh);
-    fresh_end(&fresh);
+    kn_table_fresh_end(&fresh);
     return st;
 }
 

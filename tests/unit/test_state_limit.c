@@ -298,6 +298,13 @@ static void tables_count_what_they_hold(void **state)
     const int64_t inserted = number(s, "u_size:0");
     assert_true(inserted > 1000000 && inserted < 20000000);
     assert_true(held(s) <= STATE_LIMIT);
+    /* An import that is refused leaves the pairs that were there; one that fits in their place
+     * needs no room besides. */
+    refused(s, "u_import", 20000000, 0);
+    assert_int_equal(number(s, "u_size:0"), inserted);
+    runs(s, "u_import", (int)inserted, 0);
+    assert_int_equal(number(s, "u_size:0"), inserted);
+    assert_true(held(s) <= STATE_LIMIT);
     runs(s, "u_import", 1, 0); /* clears */
     assert_true(held(s) < 64 << 10);
     rt_session_free(s);
@@ -341,11 +348,11 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
     rt_buffer_ref(b); /* a plan's: they stay */
     rt_state_replaced(&s, &weights);
-    assert_int_equal(rt_pool_hold(s.pool, 5000, "a test", &err), RT_RESOURCE_EXHAUSTED);
+    assert_int_equal(rt_pool_hold(s.pool, 5000, 0, "a test", &err), RT_RESOURCE_EXHAUSTED);
     rt_buffer_unref(b);
     rt_state_replaced(&s, &weights);
-    assert_ok(rt_pool_hold(s.pool, 6000, "a test", &err), &err);
-    assert_fails(rt_pool_hold(s.pool, 1, "a test", &err), RT_RESOURCE_EXHAUSTED, &err,
+    assert_ok(rt_pool_hold(s.pool, 6000, 0, "a test", &err), &err);
+    assert_fails(rt_pool_hold(s.pool, 1, 0, "a test", &err), RT_RESOURCE_EXHAUSTED, &err,
                  "out of memory: 1 bytes for a test, with 6000 in use of the limit of 6000 "
                  "(--state_memory_limit_bytes)");
     rt_pool_release(s.pool, 6000);

@@ -268,6 +268,38 @@ static void insertions_that_all_collide_end_soon_after_their_deadline(void **sta
     const int64_t there = size_of(x); /* what was inserted until then is */
     assert_true(there > 0 && there < CROWD);
     assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
+    /* An import that ends so leaves what was there. */
+    ends_soon(x, "import", CROWD, k, v);
+    assert_int_equal(size_of(x), there);
+    assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
+    free(k);
+    free(v);
+}
+
+/* The keys of an import are distinct and many: it has no end within its deadline. */
+static void an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was(void **state)
+{
+    enum { MANY = 1 << 22 };
+    struct fixture *x = *state;
+    int64_t *k = calloc(MANY, sizeof *k);
+    float *v = calloc(MANY, sizeof *v);
+    assert_true(k && v);
+    for (int64_t i = 0; i < MANY; i++)
+        k[i] = i + 1;
+    dense_table(x, EMPTY_0, BUCKETS8);
+    assert_ok(run(x, "insert", 2, 0, (int64_t[]){3, 9}, (float[]){30, 90}, NULL), &x->err);
+    x->deadline_ms = 20;
+    assert_int_equal(run(x, "import", MANY, 1, k, v, NULL), RT_DEADLINE_EXCEEDED);
+    x->deadline_ms = 0;
+    assert_int_equal(size_of(x), 2);
+    assert_true(value_of(x, 3) == 30 && value_of(x, 9) == 90 && value_of(x, 1) == -5);
+    struct rt_tensor buckets; /* of which an import of so many keys would have made more */
+    assert_ok(run(x, "export:0", 1, 0, k, NULL, &buckets), &x->err);
+    assert_int_equal(buckets.dim[0], 8);
+    rt_tensor_clear(&buckets);
+    assert_ok(run(x, "import", 2, 1, (int64_t[]){1, 0}, (float[]){10, 0}, NULL), &x->err);
+    assert_int_equal(size_of(x), 1);
+    assert_true(value_of(x, 3) == -5 && value_of(x, 1) == 10);
     free(k);
     free(v);
 }
@@ -300,6 +332,7 @@ int main(void)
         T(buckets_are_bounded),
         T(keys_come_and_go),
         T(insertions_that_all_collide_end_soon_after_their_deadline),
+        T(an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was),
         T(an_export_whose_buckets_all_collide_ends_soon_after_its_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
