@@ -6,13 +6,15 @@
 #include <string.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
 #include "runtime/describe.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
 #include "runtime/resource.h"
 #include "runtime/trace.h"
 
-enum { MAX_CALLABLES = 256 }; /* kept per session; a client may ask for any set of fetches */
+enum { MAX_CALLABLES = 256 };  /* kept per session; a client may ask for any set of fetches */
+enum { PROVE_AGAIN_MS = 100 }; /* after a proof that found no memory */
 
 struct rt_callable {
     struct rt_session *session;
@@ -23,8 +25,8 @@ struct rt_callable {
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
     struct rt_plan_box *box; /* guarded by mu */
-    /* Guarded by mu: the feeds' shapes for which a plan was proved to go row by row, for the proof
-     * of the plans that take its place. NULL: none was. */
+    /* The feeds' shapes for which a plan was proved to go row by row, for the proof of the plans
+     * that take its place. NULL: none was. Set once, under mu. */
     struct rt_shape *row_shapes;
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
@@ -252,18 +254,46 @@ static bool prove_rows(const struct rt_plan *p, const struct rt_shape *shapes, s
     return false;
 }
 
-/* Whether the plan is proved as the one was for which the caller asked. Once per plan. */
-static bool is_still_rowwise(struct rt_callable *c, struct rt_plan_box *b)
+/* *shapes: for which the plan is to be proved; NULL: it has been asked, or is not to be asked now.
+ */
+static int rows_known(struct rt_callable *c, const struct rt_plan_box *b,
+                      const struct rt_shape **shapes)
+{
+    rt_mutex_lock(&c->mu);
+    const int rows = b->rows == PL_NOT_ASKED && !c->row_shapes ? PL_NOT_ROWWISE : b->rows;
+    const bool asks = rows == PL_NOT_ASKED && (!b->ask_again_ns || rt_now_ns() >= b->ask_again_ns);
+    *shapes = asks ? c->row_shapes : NULL;
+    rt_mutex_unlock(&c->mu);
+    return rows;
+}
+
+/*
+ * Whether the plan is proved as the one was for which the caller asked. The proof walks the plan
+ * twice, without the lock, which every run takes; runs that ask meanwhile prove it too, alike.
+ * Want of memory is no answer: the plan is asked again later.
+ */
+static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b, struct rt_error *err)
 {
     struct rt_error why = {.arena = NULL};
+    const struct rt_shape *shapes;
+    int rows = rows_known(c, b, &shapes);
 
-    rt_mutex_lock(&c->mu);
-    if (b->rows == PL_NOT_ASKED)
-        b->rows =
-            c->row_shapes && prove_rows(b->plan, c->row_shapes, &why) ? PL_ROWWISE : PL_NOT_ROWWISE;
-    const bool yes = b->rows == PL_ROWWISE;
-    rt_mutex_unlock(&c->mu);
-    return yes;
+    if (shapes) {
+        const bool yes = prove_rows(b->plan, shapes, &why);
+        if (yes || why.code != RT_RESOURCE_EXHAUSTED)
+            rows = yes ? PL_ROWWISE : PL_NOT_ROWWISE;
+        rt_mutex_lock(&c->mu);
+        if (rows == PL_NOT_ASKED)
+            b->ask_again_ns = rt_now_ns() + PROVE_AGAIN_MS * INT64_C(1000000);
+        else
+            b->rows = rows;
+        rt_mutex_unlock(&c->mu);
+    }
+    if (rows == PL_NOT_ASKED)
+        return rt_fail(err, RT_UNAVAILABLE, "no memory for the proof that rows may be merged");
+    if (rows == PL_NOT_ROWWISE)
+        return rt_fail(err, RT_ABORTED, "the rows of the call depend on each other");
+    return RT_OK;
 }
 
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
@@ -283,9 +313,9 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     enum rt_status st = get_plan(c, &b, err);
     if (st)
         return st;
-    if (options && options->is_merged && !is_still_rowwise(c, b)) {
+    if (options && options->is_merged && (st = check_rows(c, b, err)) != RT_OK) {
         rt_plan_box_unref(b);
-        return rt_fail(err, RT_ABORTED, "the rows of the call depend on each other");
+        return st;
     }
     struct rt_pool *pool = rt_session_pool(s);
     if (!pool) {

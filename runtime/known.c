@@ -23,7 +23,7 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 }
 
 bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
-                  const struct rt_info *out, struct rt_tensor *result)
+                  const struct rt_info *out, struct rt_tensor *result, bool *no_memory)
 {
     bool by_shape = n->def->op->rows == rt_rows_shape;
     if (n->n_out != 1 || n->effect != RT_PURE || !rt_dtype_is_plain(out->dtype))
@@ -38,8 +38,10 @@ bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info 
             return false;
     }
     struct rt_tensor *t = calloc((size_t)n->n_in + 1, sizeof *t);
-    if (!t)
+    if (!t) {
+        *no_memory = true;
         return false;
+    }
     for (int k = 0; k < n->n_in; k++) {
         if (in[k].value) {
             t[k] = *in[k].value;
@@ -50,9 +52,11 @@ bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info 
         memcpy(t[k].dim, in[k].shape.dim, sizeof t[k].dim);
     }
     struct rt_error err = {0};
-    bool known = rt_plan_fold(s, n, t, 0, result, &err) == RT_OK;
+    const enum rt_status st = rt_plan_fold(s, n, t, 0, result, &err);
     free(t);
-    return known;
+    if (st == RT_RESOURCE_EXHAUSTED)
+        *no_memory = true;
+    return st == RT_OK;
 }
 
 enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,

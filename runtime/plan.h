@@ -236,7 +236,9 @@ struct rt_plan {
 struct rt_plan_box {
     struct rt_plan *plan;
     int generation;
-    enum { PL_NOT_ASKED, PL_ROWWISE, PL_NOT_ROWWISE } rows; /* guarded by the callable's mu */
+    /* Both guarded by the callable's mu. */
+    enum { PL_NOT_ASKED, PL_ROWWISE, PL_NOT_ROWWISE } rows;
+    int64_t ask_again_ns; /* PL_NOT_ASKED: not before, there was no memory for the proof; 0: now */
     atomic_int refs;
 };
 struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
@@ -410,9 +412,9 @@ const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
 void rt_info_of(struct rt_info *x, const struct rt_tensor *t); /* shape and value */
 bool rt_shape_is_exact(const struct rt_shape *s);
 /* Evaluates a pure node of one small plain output, if its inputs are known or only their shapes
- * matter. */
+ * matter. *no_memory is set, never cleared, where memory was refused: then it is not known. */
 bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
-                  const struct rt_info *out, struct rt_tensor *result);
+                  const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
 
 /* ---- layouts (layout.h), as far as sessions and plans see them ---- */
 
@@ -491,7 +493,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                const struct rt_tensor *in, struct rt_object **out,
                                struct rt_error *err);
 
-/* As rt_callable_is_rowwise. */
+/* As rt_callable_is_rowwise. Only reads the plan; beside runs of it. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why);
 

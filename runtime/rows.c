@@ -111,6 +111,7 @@ struct walk {
     struct rt_dep *dep;      /* per value */
     struct rt_tensor *value; /* per value: what `info` points to, when evaluated here */
     struct rt_error *why;
+    bool *no_memory; /* some memory was refused: what is not proved may be provable */
 };
 
 static bool walk_plan(struct walk *w, struct rt_error *err);
@@ -119,7 +120,7 @@ static void evaluate(struct walk *w, struct pl_node *n, const struct rt_info *in
 {
     struct rt_info *out = &w->info[n->first_value];
     struct rt_tensor *result = &w->value[n->first_value];
-    if (n->n_out == 1 && rt_plan_know(w->plan->session, n, in, out, result))
+    if (n->n_out == 1 && rt_plan_know(w->plan->session, n, in, out, result, w->no_memory))
         rt_info_of(out, result);
 }
 
@@ -132,6 +133,8 @@ static bool walk_op(struct walk *w, struct pl_node *n)
     int8_t *alias = calloc((size_t)n->n_out + 1, 1);
     struct rt_error err = {0};
     bool any = false, content = false, ok = in && in_dep && alias;
+    if (!ok)
+        *w->no_memory = true;
     for (int k = 0; k < n->n_in && ok; k++) {
         in[k] = w->info[n->in_value[k]];
         if (pl_reads_variable(n->def, k, (uint8_t)in[k].dtype))
@@ -159,6 +162,8 @@ static bool walk_op(struct walk *w, struct pl_node *n)
                 in[k].shape.rank >= 0 || in[k].dtype == RT_RESOURCE || in[k].dtype == RT_VARIANT;
         if (exact && rt_infer_shapes(&x) != RT_OK) {
             ok = false;
+            if (err.code == RT_RESOURCE_EXHAUSTED)
+                *w->no_memory = true;
             rt_fail(w->why, RT_FAILED_PRECONDITION, "node '%s' (%s) refuses a batch of %lld: %s",
                     n->name, op->name, (long long)w->n_rows, rt_error_text(&err));
         }
@@ -201,11 +206,14 @@ static bool walk_op(struct walk *w, struct pl_node *n)
 static bool walk_sub(struct walk *w, struct pl_node *n, struct rt_plan *sub, int skip,
                      struct rt_error *err)
 {
-    struct walk inner = {.plan = sub, .n_rows = w->n_rows, .why = w->why};
+    struct walk inner = {
+        .plan = sub, .n_rows = w->n_rows, .why = w->why, .no_memory = w->no_memory};
     inner.info = calloc((size_t)sub->n_values + 1, sizeof *inner.info);
     inner.dep = calloc((size_t)sub->n_values + 1, sizeof *inner.dep);
     inner.value = calloc((size_t)sub->n_values + 1, sizeof *inner.value);
     bool ok = inner.info && inner.dep && inner.value;
+    if (!ok)
+        *w->no_memory = true;
     for (int k = 0; k < sub->n_feeds && ok; k++)
         if (sub->feed_value[k] >= 0) {
             inner.info[sub->feed_value[k]] = w->info[n->in_value[k + skip]];
@@ -299,12 +307,14 @@ static bool walk_plan(struct walk *w, struct rt_error *err)
 static bool walk_with(const struct rt_plan *p, const struct rt_shape *shapes, int64_t n_rows,
                       struct rt_error *why)
 {
-    struct walk w = {.plan = p, .n_rows = n_rows, .why = why};
+    bool no_memory = false;
+    struct walk w = {.plan = p, .n_rows = n_rows, .why = why, .no_memory = &no_memory};
     struct rt_error err = {0};
     w.info = calloc((size_t)p->n_values + 1, sizeof *w.info);
     w.dep = calloc((size_t)p->n_values + 1, sizeof *w.dep);
     w.value = calloc((size_t)p->n_values + 1, sizeof *w.value);
     bool ok = w.info && w.dep && w.value;
+    no_memory = !ok;
     for (int k = 0; k < p->n_feeds && ok; k++) {
         int v = p->feed_value[k];
         if (v < 0)
@@ -331,6 +341,8 @@ static bool walk_with(const struct rt_plan *p, const struct rt_shape *shapes, in
     }
     if (ok)
         why->code = RT_OK;
+    else if (no_memory)
+        rt_fail(why, RT_RESOURCE_EXHAUSTED, "out of memory for the proof of the rows");
     for (int v = 0; w.value && v < p->n_values; v++)
         rt_tensor_clear(&w.value[v]);
     free(w.info);

@@ -78,7 +78,8 @@ struct rt_run_options {
     struct rt_trace *trace; /* NULL: none (runtime/trace.h) */
     /* The rows fed are those of several calls, merged because rt_callable_is_rowwise said that they
      * may be. A plan made again since then, because a variable was assigned, must be proved too:
-     * otherwise nothing runs, and the status is RT_ABORTED. */
+     * otherwise nothing runs, and the status is RT_ABORTED, or RT_UNAVAILABLE where there is no
+     * memory for the proof now and a later run may be proved. */
     bool is_merged;
 };
 
@@ -118,7 +119,8 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 /*
  * Whether requests may be merged along dimension 0 of every feed: each output row proved to depend
  * on the same input row alone. `shapes`: the signature's, one per feed (unknown inner dims are
- * tried as small numbers). False: `why` names the node and the op that prevents it. The answer is
+ * tried as small numbers). False: `why` names the node and the op that prevents it, or its code is
+ * RT_RESOURCE_EXHAUSTED: there was no memory to find out, and it may be true. The answer is
  * about the variables' values of now; runs of merged calls say so (rt_run_options.is_merged).
  */
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,

@@ -122,7 +122,8 @@ static bool find_value(struct work *w, struct pl_node *n)
         if (v->place == CONSTANT)
             in[k].value = &v->tensor;
     }
-    bool known = rt_plan_know(w->plan->session, n, in, &out->info, &out->tensor);
+    bool no_memory = false; /* then it is not known */
+    bool known = rt_plan_know(w->plan->session, n, in, &out->info, &out->tensor, &no_memory);
     free(in);
     if (known) {
         rt_info_of(&out->info, &out->tensor);

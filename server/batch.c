@@ -146,7 +146,8 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
     }
 }
 
-enum outcome { RAN, FAILED, DOES_NOT_FOLLOW_ROWS };
+/* NOT_PROVED: there was no memory to prove that the rows may be merged; later there may be. */
+enum outcome { RAN, FAILED, NOT_PROVED, DOES_NOT_FOLLOW_ROWS };
 
 /* Runs the batch as one. FAILED: *err says why; no job was given anything. */
 static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
@@ -177,6 +178,8 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         st = rt_callable_run(sig->call, in, out, &options, err);
     if (st == RT_ABORTED)
         outcome = DOES_NOT_FOLLOW_ROWS;
+    else if (st == RT_UNAVAILABLE)
+        outcome = NOT_PROVED;
     for (int i = 0; i < n_in; i++)
         rt_tensor_clear(&in[i]);
     for (int i = 0; i < n_out && !st; i++)
@@ -244,6 +247,7 @@ static void bisect(const struct srv_batch *b)
         switch (run_merged(h, &err)) {
         case RAN:
             break;
+        case NOT_PROVED:
         case DOES_NOT_FOLLOW_ROWS:
             run_singly(h);
             break;
@@ -268,6 +272,9 @@ struct srv_batch_verdict srv_batch_run(struct srv_batch *b)
     switch (run_merged(b, &err)) {
     case RAN:
         return (struct srv_batch_verdict){.learn = true};
+    case NOT_PROVED:
+        run_singly(b);
+        return (struct srv_batch_verdict){0};
     case DOES_NOT_FOLLOW_ROWS:
         run_singly(b);
         return (struct srv_batch_verdict){.never_merge = true};

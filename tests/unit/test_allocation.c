@@ -8,6 +8,7 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "kernels/kernels.h"
 #include "runtime/saved_model.h"
@@ -297,6 +298,76 @@ static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
     rt_tensor_clear(&t);
 }
 
+/*
+ * A variable was assigned, so every plan is made again, and the proof that its rows may be merged
+ * with it. Memory that is refused during the proof does not decide it: a later run is merged.
+ */
+static void a_proof_of_rows_that_finds_no_memory_is_made_again(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_bytes *g = &x->g;
+    const char *feed = "x", *fetch = "y", *load = "load", *write = "write", *read = "read";
+    const struct rt_call_spec spec = {
+        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    const struct rt_call_spec loads = {.targets = &load, .n_targets = 1, .is_load = true};
+    const struct rt_call_spec loads_other = {.targets = &write, .n_targets = 1, .is_load = true};
+    const struct rt_call_spec reads = {.fetches = &read, .n_fetches = 1};
+    const struct rt_call_spec writes = {.targets = &write, .n_targets = 1};
+    const struct rt_session_options options = {.registry = x->ops};
+    const struct rt_run_options merged = {.is_merged = true};
+    const struct rt_shape shape = {.rank = 2, .dim = {-1, 8}};
+    struct rt_tensor t = floats(2, (int64_t[]){3, 8}), out;
+    long n_unproved = 0, at = 0;
+
+    gd_node(g, "x", "Placeholder", "", "dtype=float");
+    gd_node(g, "one", "Const", "", "dtype=int32 value=int32<1>:1");
+    gd_node(g, "v", "VarHandleOp", "", "dtype=int32 shape=<1> shared_name='v'");
+    gd_node(g, "load", "AssignVariableOp", "v one", "dtype=int32");
+    gd_node(g, "other", "VarHandleOp", "", "dtype=int32 shape=<1> shared_name='other'");
+    gd_node(g, "write", "AssignVariableOp", "other one", "dtype=int32");
+    gd_node(g, "axis", "ReadVariableOp", "v", "dtype=int32");
+    gd_node(g, "read", "ReadVariableOp", "other", "dtype=int32");
+    gd_node(g, "twice", "AddV2", "x x", "T=float");
+    gd_node(g, "y", "ReverseV2", "twice axis", "T=float Tidx=int32");
+    do {
+        struct rt_library *l = NULL;
+        struct rt_error err = {0};
+        struct rt_callable *call, *assign;
+        assert_ok(rt_library_import(&l, gd_span(g), x->ops, &err), &err);
+        assert_ok(rt_session_new(&x->s, l, &options, &err), &err);
+        assert_ok(rt_session_prepare(x->s, &loads, &assign, &err), &err);
+        assert_ok(rt_callable_run(assign, NULL, NULL, NULL, &err), &err);
+        assert_ok(rt_session_prepare(x->s, &loads_other, &assign, &err), &err);
+        assert_ok(rt_callable_run(assign, NULL, NULL, NULL, &err), &err);
+        rt_session_serve(x->s);
+        assert_ok(rt_session_prepare(x->s, &spec, &call, &err), &err);
+        assert_true(rt_callable_is_rowwise(call, &shape, &err));
+        assert_ok(rt_session_prepare(x->s, &reads, &assign, &err), &err);
+        assert_ok(rt_session_prepare(x->s, &writes, &assign, &err), &err);
+        assert_ok(rt_callable_run(assign, NULL, NULL, NULL, &err), &err);
+        assert_ok(rt_session_prepare(x->s, &spec, &call, &err), &err); /* makes the plan again */
+        n_calls = 0;
+        at += 1 + at / 8;
+        fail_at = at;
+        enum rt_status st = rt_callable_run(call, &t, &out, &merged, &err);
+        fail_at = 0;
+        n_unproved += st == RT_UNAVAILABLE;
+        if (st == RT_UNAVAILABLE) { /* and is not asked at every run */
+            assert_int_equal(rt_callable_run(call, &t, &out, &merged, &err), RT_UNAVAILABLE);
+            usleep(150000);
+        } else if (st) {
+            assert_int_equal(st, RT_RESOURCE_EXHAUSTED);
+        }
+        if (st)
+            assert_ok(rt_callable_run(call, &t, &out, &merged, &err), &err);
+        rt_tensor_clear(&out);
+        rt_session_free(x->s);
+        x->s = NULL;
+    } while (n_calls >= at);
+    assert_true(n_unproved > 3);
+    rt_tensor_clear(&t);
+}
+
 static int count_model(const char *dir, const struct rt_registry *ops)
 {
     struct rt_model *m;
@@ -340,6 +411,7 @@ int main(int argc, char **argv)
         TEST(calls_allocate_nothing),
         TEST(a_loop_allocates_nothing),
         TEST(a_loop_of_frames_with_a_branch_in_it_allocates_nothing),
+        TEST(a_proof_of_rows_that_finds_no_memory_is_made_again),
         FAILING(a_dense_network_allocates_nothing),
         FAILING(a_convolution_allocates_nothing),
         FAILING(calls_allocate_nothing),

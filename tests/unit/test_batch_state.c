@@ -5,6 +5,8 @@
  */
 #include "tests/support/test.h"
 
+#include <pthread.h>
+
 #include "kernels/kernels.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
@@ -253,9 +255,60 @@ static void a_batch_answers_as_its_requests_do_after_a_variable_was_assigned(voi
         }
 }
 
+enum { N_THREADS = 4, N_ASSIGNMENTS = 20 };
+
+struct runner {
+    pthread_t thread;
+    struct rt_callable *call;
+    enum rt_status status;
+};
+
+static void *run_merged_rows(void *arg)
+{
+    struct runner *r = arg;
+    const struct rt_run_options merged = {.is_merged = true};
+    float x[2 * COLUMNS] = {0};
+    const struct rt_tensor feed = {.dtype = RT_F32, .rank = 2, .dim = {2, COLUMNS}, .data = x};
+    for (int i = 0; i < 50 && !r->status; i++) {
+        struct rt_tensor out = {0};
+        struct rt_error err = {0};
+        r->status = rt_callable_run(r->call, &feed, &out, &merged, &err);
+        rt_tensor_clear(&out);
+    }
+    return NULL;
+}
+
+/* The plan is made again, and all runs of merged rows ask at once whether it is still proved. */
+static void rows_are_proved_by_many_threads_at_once(void **state)
+{
+    const struct rt_shape shape = {.rank = 2, .dim = {-1, COLUMNS}};
+    (void)state;
+    for (int i = 0; i < N_ASSIGNMENTS; i++) {
+        struct rt_session *s = open_session(false);
+        struct rt_callable *c = prepare(s, "sums:0", true);
+        struct runner r[N_THREADS] = {{0}};
+        struct rt_error why = {0};
+        rt_session_serve(s);
+        assert_true(rt_callable_is_rowwise(c, &shape, &why));
+        prepare(s, "chosen:0", true);
+        run_target(s, "flag_off", false); /* a variable of another call: all plans are made again */
+        for (int k = 0; k < N_THREADS; k++) {
+            r[k].call = c;
+            assert_int_equal(pthread_create(&r[k].thread, NULL, run_merged_rows, &r[k]), 0);
+        }
+        for (int k = 0; k < N_THREADS; k++)
+            pthread_join(r[k].thread, NULL);
+        for (int k = 0; k < N_THREADS; k++)
+            assert_int_equal(r[k].status, r[0].status);
+        assert_int_equal(r[0].status, RT_OK);
+        rt_session_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_proved_by_many_threads_at_once),
         cmocka_unit_test(a_batch_answers_as_its_requests_do_after_a_variable_was_assigned),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
