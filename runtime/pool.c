@@ -157,6 +157,15 @@ static void end_sharing(struct rt_pool *p)
     rt_mutex_unlock(&sharing_mu);
 }
 
+/* What is in use has become less, or what is reserved more. Whoever clears has_surplus reads both
+ * afterwards: a surplus is seen by that walk, or by the one that follows. */
+static void note_surplus(struct rt_pool *p)
+{
+    if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) &&
+        !atomic_load(&p->budget->has_surplus))
+        atomic_store(&p->budget->has_surplus, true);
+}
+
 /* So much of the budget is ours, at least, if it has that without asking others for theirs. */
 static bool reserve_free(struct rt_pool *p, size_t want)
 {
@@ -168,8 +177,10 @@ static bool reserve_free(struct rt_pool *p, size_t want)
         step = more;
         ok = rt_budget_take(p->budget, step);
     }
-    if (ok && more)
+    if (ok && more) {
         atomic_store(&p->reserved, have + step);
+        note_surplus(p);
+    }
     rt_mutex_unlock(&p->budget_mu);
     return ok;
 }
@@ -194,17 +205,31 @@ static void release_reserve(struct rt_pool *p, size_t most)
     rt_mutex_unlock(&p->budget_mu);
 }
 
-/* So much of the budget is ours, at least. What pools have reserved and do not use, those between
- * two runs among them, is taken from them first: else idle models would shut out all others. */
+/*
+ * So much of the budget is ours, at least. What pools have reserved and do not use, those between
+ * two runs among them, is taken from them until it suffices: else idle models would shut out all
+ * others. While the budget is full and no pool has a surplus, a refusal does not look at them:
+ * there are several for each model, and sharing_mu is one for all runs.
+ */
 static bool reserve(struct rt_pool *p, size_t want)
 {
     if (reserve_free(p, want))
         return true;
+    if (!atomic_load(&p->budget->has_surplus))
+        return false;
+    bool ok = false;
     rt_mutex_lock(&sharing_mu);
-    for (struct rt_pool *q = p->budget->sharing; q; q = q->next_sharing)
+    atomic_store(&p->budget->has_surplus, false);
+    for (struct rt_pool *q = p->budget->sharing; q && !ok; q = q->next_sharing) {
+        if (atomic_load(&q->reserved) <= atomic_load(&q->in_use))
+            continue;
         release_reserve(q, 0);
+        ok = reserve_free(p, want);
+    }
+    if (ok) /* of the pools that were not asked */
+        atomic_store(&p->budget->has_surplus, true);
     rt_mutex_unlock(&sharing_mu);
-    return reserve_free(p, want);
+    return ok || reserve_free(p, want);
 }
 
 size_t *rt_pool_kept(struct rt_pool *p)
@@ -301,6 +326,7 @@ static enum count_status count(struct rt_pool *p, size_t room, size_t credit, si
     } while (!atomic_compare_exchange_weak(&p->in_use, now, *now + room));
     if (p->budget && *now + room > atomic_load(&p->reserved) && !reserve(p, *now + room)) {
         atomic_fetch_sub(&p->in_use, room);
+        note_surplus(p);
         return BEYOND_BUDGET;
     }
     return COUNTED;
@@ -312,6 +338,7 @@ static void discount(struct rt_pool *p, size_t room)
     const size_t out = atomic_fetch_sub(&p->in_use, room) - room;
     if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
         release_reserve(p, RESERVE_MOST);
+    note_surplus(p);
 }
 
 /* By the run's own thread alone. */
@@ -454,7 +481,7 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
     }
     if (!k) {
         if (pool)
-            atomic_fetch_sub(&pool->in_use, room); /* what it reserved goes back with the next */
+            discount(pool, room);
         rt_fail_memory(err, "a tensor", bytes);
         return NULL;
     }

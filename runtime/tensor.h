@@ -115,7 +115,9 @@ struct rt_buffer {
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
-    struct rt_pool *sharing; /* pool.c's */
+    struct rt_pool *sharing; /* pool.c's, and so is the next */
+    /* Some pool may have reserved more than it uses. False: to ask them all is of no use. */
+    atomic_bool has_surplus;
 };
 /* Takes n bytes of it, or none. A NULL budget has no bound. */
 bool rt_budget_take(struct rt_budget *b, size_t n);
