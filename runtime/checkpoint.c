@@ -233,13 +233,6 @@ fail:
     return st;
 }
 
-static bool same_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
 /* A reference to the open checkpoint that was read from this very file, or NULL. */
 static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index)
 {
@@ -248,7 +241,7 @@ static struct rt_checkpoint *already_open(const char *prefix, const struct stat 
     rt_mutex_lock(&open_mu);
     for (c = open_list; c; c = c->next) {
         int refs = atomic_load(&c->refs);
-        if (strcmp(c->prefix, prefix) != 0 || !same_file(&c->index, index))
+        if (strcmp(c->prefix, prefix) != 0 || !rt_same_file(&c->index, index))
             continue;
         /* One whose last reference has just gone is about to leave the list. */
         while (refs && !atomic_compare_exchange_weak(&c->refs, &refs, refs + 1))
@@ -332,7 +325,7 @@ enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix
         return st;
     st = rt_checkpoint_open_index(out, prefix, rt_span_of(bytes, n), err);
     free(bytes);
-    if (!st && is_there && stat(path, &after) == 0 && same_file(&before, &after))
+    if (!st && is_there && stat(path, &after) == 0 && rt_same_file(&before, &after))
         list_add(*out, &before);
     return st;
 }

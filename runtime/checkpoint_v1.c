@@ -3,13 +3,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "proto/unpack.h"
+#include "runtime/base/map.h"
 #include "runtime/base/regular_file.h"
+#include "runtime/base/thread.h"
 #include "runtime/slice.h"
 #include "runtime/tensor_proto.h"
 #include "tensorflow/core/util/saved_tensor_slice.pb-c.h"
@@ -20,32 +23,49 @@ typedef Tensorflow__SavedSliceMeta slice_meta;
 enum {
     MAX_FILES = 10000,
     READER = 1, /* the version of readers that this is */
-    /* An element takes a byte of a table at least, and snappy makes of one byte at most 22. */
-    ELEMENTS_PER_BYTE = 22,
 };
 
+/* Where a tensor is listed. */
+struct place {
+    const slice_meta *meta;
+    int file;
+    struct place *next, *last; /* in the order of the files; `last`: of the first one only */
+};
+
+/* Open only while it is read: a model has up to MAX_FILES of them. */
 struct file {
-    int fd; /* -1: none, the source is the caller's */
+    char *path; /* NULL: the source is the caller's */
+    struct stat info;
     struct rt_sstable_source source;
     saved_slices *list;
+    struct place *place; /* one for each tensor of the list */
 };
 
 struct rt_checkpoint_v1 {
+    atomic_int refs;
     char *pattern;
     int n_files, room, n_tensors;
     struct file *file;
-    uint64_t bytes; /* of all files */
+    struct rt_map by_name; /* -> struct place, the first */
+    uint64_t bytes;        /* of all files */
 };
+
+/*
+ * Graphs of this format often have a RestoreV2 for each variable, which run one after the other.
+ * The checkpoint that was opened last is kept, so that its lists are parsed once for all of them.
+ */
+static struct rt_mutex recent_mu = RT_MUTEX_INIT;
+static struct rt_checkpoint_v1 *recent; /* holds a reference; guarded by recent_mu */
 
 /* ---- opening ---- */
 
 static enum rt_status read_file(void *arg, uint64_t offset, void *dst, size_t n,
                                 struct rt_error *err)
 {
-    const struct file *f = arg;
+    const int fd = *(const int *)arg;
 
     for (size_t done = 0; done < n;) {
-        ssize_t k = pread(f->fd, (char *)dst + done, n - done, (off_t)(offset + done));
+        ssize_t k = pread(fd, (char *)dst + done, n - done, (off_t)(offset + done));
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
@@ -71,18 +91,77 @@ static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error
     return RT_OK;
 }
 
-static enum rt_status read_list(struct rt_checkpoint_v1 *c, struct file *f, struct rt_error *err)
+/* The bytes of a file. *fd: for close(); -1: they are in memory. */
+static enum rt_status source_open(const struct file *f, struct rt_sstable_source *source, int *fd,
+                                  struct rt_error *err)
 {
-    enum rt_status st = rt_sstable_find(&f->source, rt_span_of("", 0), keep_list, f, err);
+    struct stat now;
 
+    *fd = -1;
+    *source = f->source;
+    if (!f->path)
+        return RT_OK;
+    const enum rt_status st = rt_open_regular(f->path, fd, &now, err);
+    if (st)
+        return st;
+    if (!rt_same_file(&f->info, &now)) {
+        close(*fd);
+        *fd = -1;
+        return rt_fail(err, RT_DATA_LOSS, "%s was changed while it was read", f->path);
+    }
+    *source =
+        (struct rt_sstable_source){.size = (uint64_t)now.st_size, .read = read_file, .arg = fd};
+    return RT_OK;
+}
+
+static void source_close(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Of a list that names a tensor twice the first counts. */
+static bool index_names(struct rt_checkpoint_v1 *c, int file)
+{
+    struct file *f = &c->file[file];
+    const Tensorflow__SavedTensorSliceMeta *meta = f->list->meta;
+
+    f->place = calloc(meta->n_tensor + 1, sizeof *f->place);
+    for (size_t i = 0; f->place && i < meta->n_tensor; i++) {
+        struct place *p = &f->place[i];
+        struct place *first = rt_map_get(&c->by_name, meta->tensor[i]->name);
+        *p = (struct place){.meta = meta->tensor[i], .file = file, .last = p};
+        if (first && first->last->file != file) {
+            first->last->next = p;
+            first->last = p;
+        } else if (!first && !rt_map_put(&c->by_name, meta->tensor[i]->name, p)) {
+            return false;
+        }
+    }
+    return f->place;
+}
+
+static enum rt_status read_list(struct rt_checkpoint_v1 *c, int file, struct rt_error *err)
+{
+    struct file *f = &c->file[file];
+    struct rt_sstable_source source;
+    int fd;
+    enum rt_status st = source_open(f, &source, &fd, err);
+
+    if (st)
+        return st;
+    st = rt_sstable_find(&source, rt_span_of("", 0), keep_list, f, err);
+    source_close(fd);
     if (st == RT_NOT_FOUND)
         st = rt_fail(err, RT_DATA_LOSS, "it has no list of tensors");
     if (!st && f->list->meta->n_tensor > (size_t)(INT32_MAX - c->n_tensors))
         st = rt_fail(err, RT_DATA_LOSS, "too many tensors");
+    if (!st && !index_names(c, file))
+        st = rt_fail_memory(err, "a checkpoint", f->list->meta->n_tensor * sizeof *f->place);
     if (st)
         return st;
     c->n_tensors += (int)f->list->meta->n_tensor;
-    c->bytes += f->source.size;
+    c->bytes += source.size;
     return RT_OK;
 }
 
@@ -97,25 +176,8 @@ static struct file *add_file(struct rt_checkpoint_v1 *c)
         c->file = more;
         c->room = room;
     }
-    c->file[c->n_files] = (struct file){.fd = -1};
+    c->file[c->n_files] = (struct file){0};
     return &c->file[c->n_files++];
-}
-
-static enum rt_status open_file(struct rt_checkpoint_v1 *c, const char *path, struct rt_error *err)
-{
-    struct stat s;
-    struct file *f = add_file(c);
-    enum rt_status st =
-        f ? rt_open_regular(path, &f->fd, &s, err) : rt_fail_memory(err, "a checkpoint", sizeof *f);
-
-    if (!st) {
-        f->source =
-            (struct rt_sstable_source){.size = (uint64_t)s.st_size, .read = read_file, .arg = f};
-        st = read_list(c, f, err);
-    }
-    if (st)
-        rt_fail_prefix(err, "Unable to open table file %s: ", path);
-    return st;
 }
 
 static struct rt_checkpoint_v1 *checkpoint_new(const char *pattern)
@@ -124,82 +186,157 @@ static struct rt_checkpoint_v1 *checkpoint_new(const char *pattern)
 
     if (c && !(c->pattern = strdup(pattern))) {
         free(c);
-        c = NULL;
+        return NULL;
     }
+    if (c)
+        atomic_init(&c->refs, 1);
     return c;
 }
 
 void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c)
 {
-    if (!c)
+    if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
         return;
     for (int i = 0; i < c->n_files; i++) {
         pb_free(c->file[i].list);
-        if (c->file[i].fd >= 0)
-            close(c->file[i].fd);
+        free(c->file[i].place);
+        free(c->file[i].path);
     }
+    rt_map_clear(&c->by_name);
     free(c->file);
     free(c->pattern);
     free(c);
 }
 
-/* Opens the files of a directory that match. Patterns of directories are not followed: a model
+/* ---- finding its files ---- */
+
+static enum rt_status add_path(struct rt_checkpoint_v1 *c, const char *path, struct rt_error *err)
+{
+    if (c->n_files == MAX_FILES)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s: more than %d files", c->pattern, MAX_FILES);
+    struct file *f = add_file(c);
+    if (!f || !(f->path = strdup(path)))
+        return rt_fail_memory(err, "a checkpoint", sizeof *f);
+    return RT_OK;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const struct file *)a)->path, ((const struct file *)b)->path);
+}
+
+/* The files of a directory that match, sorted. Patterns of directories are not followed: a model
  * could have whole file systems searched by them. */
-static enum rt_status open_matching(struct rt_checkpoint_v1 *c, const char *pattern,
-                                    struct rt_error *err)
+static enum rt_status list_matching(struct rt_checkpoint_v1 *c, struct rt_error *err)
 {
     char path[4600], folder[4200] = ".";
-    const char *slash = strrchr(pattern, '/'), *last = slash ? slash + 1 : pattern;
-    struct dirent **names;
+    const char *slash = strrchr(c->pattern, '/'), *last = slash ? slash + 1 : c->pattern;
+    const struct dirent *e;
     enum rt_status st = RT_OK;
 
     if (slash)
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - pattern) + 1, pattern);
-    int n = scandir(folder, &names, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        const char *name = names[i]->d_name;
-        if (!st && fnmatch(last, name, FNM_PERIOD) == 0) {
-            snprintf(path, sizeof path, "%s%s", slash ? folder : "", name);
-            st = c->n_files == MAX_FILES ? rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                                                   "%s: more than %d files", pattern, MAX_FILES)
-                                         : open_file(c, path, err);
-        }
-        free(names[i]);
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - c->pattern) + 1, c->pattern);
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return rt_errno_is_absence(errno) ? RT_OK : rt_fail_errno(err, folder, errno);
+    while (!st && (errno = 0, e = readdir(dir))) {
+        if (fnmatch(last, e->d_name, FNM_PERIOD) != 0)
+            continue;
+        snprintf(path, sizeof path, "%s%s", slash ? folder : "", e->d_name);
+        st = add_path(c, path, err);
     }
-    if (n >= 0)
-        free(names);
+    if (!st && errno)
+        st = rt_fail_errno(err, folder, errno);
+    closedir(dir);
+    if (!st && c->n_files)
+        qsort(c->file, (size_t)c->n_files, sizeof *c->file, by_path);
     return st;
+}
+
+/* The files of the pattern, and what stat says of them. */
+static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *err)
+{
+    const bool is_pattern = strpbrk(c->pattern, "?*[") != NULL;
+    enum rt_status st = is_pattern ? list_matching(c, err) : add_path(c, c->pattern, err);
+    bool is_there = c->n_files > 0;
+
+    for (int i = 0; i < c->n_files && !st && is_there; i++)
+        if (stat(c->file[i].path, &c->file[i].info)) {
+            is_there = is_pattern || !rt_errno_is_absence(errno);
+            if (is_there)
+                st = rt_fail_errno(err, c->file[i].path, errno);
+        }
+    if (st || is_there)
+        return st;
+    return rt_fail(err, RT_NOT_FOUND,
+                   "Unsuccessful TensorSliceReader constructor: Failed to find any matching files "
+                   "for %s",
+                   c->pattern);
+}
+
+/* ---- opening ---- */
+
+/* A reference to the one opened last if it was read from these very files, or NULL. */
+static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
+{
+    struct rt_checkpoint_v1 *found;
+
+    rt_mutex_lock(&recent_mu);
+    found = recent && recent->n_files == c->n_files && strcmp(recent->pattern, c->pattern) == 0
+                ? recent
+                : NULL;
+    for (int i = 0; found && i < c->n_files; i++)
+        if (strcmp(found->file[i].path, c->file[i].path) != 0 ||
+            !rt_same_file(&found->file[i].info, &c->file[i].info))
+            found = NULL;
+    if (found)
+        atomic_fetch_add(&found->refs, 1);
+    rt_mutex_unlock(&recent_mu);
+    return found;
+}
+
+/* Takes the caller's reference, to what is kept from now on. */
+static void keep_recent(struct rt_checkpoint_v1 *c)
+{
+    struct rt_checkpoint_v1 *old;
+
+    rt_mutex_lock(&recent_mu);
+    old = recent;
+    recent = c;
+    rt_mutex_unlock(&recent_mu);
+    rt_checkpoint_v1_close(old);
+}
+
+void rt_checkpoint_v1_forget(void)
+{
+    keep_recent(NULL);
 }
 
 enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
                                      struct rt_error *err)
 {
-    struct rt_checkpoint_v1 *c;
-    enum rt_status st;
-
     *out = NULL;
     if (strlen(pattern) > 4000)
         return rt_fail_errno(err, pattern, ENAMETOOLONG);
-    c = checkpoint_new(pattern);
+    struct rt_checkpoint_v1 *c = checkpoint_new(pattern);
     if (!c)
         return rt_fail_memory(err, "a checkpoint", sizeof *c);
-    if (strpbrk(pattern, "?*["))
-        st = open_matching(c, pattern, err);
-    else
-        st = access(pattern, F_OK) == 0 ? open_file(c, pattern, err) : RT_OK;
-    if (!st && !c->n_files)
-        st = rt_fail(err, RT_NOT_FOUND,
-                     "Unsuccessful TensorSliceReader constructor: Failed to find any matching "
-                     "files for %s",
-                     pattern);
-    /* The files do not move any more. */
-    for (int i = 0; i < c->n_files; i++)
-        c->file[i].source.arg = &c->file[i];
-    if (st)
+    enum rt_status st = list_files(c, err);
+    if (!st && (*out = already_open(c))) {
         rt_checkpoint_v1_close(c);
-    else
-        *out = c;
-    return st;
+        return RT_OK;
+    }
+    for (int i = 0; i < c->n_files && !st; i++)
+        if ((st = read_list(c, i, err)) != RT_OK)
+            rt_fail_prefix(err, "Unable to open table file %s: ", c->file[i].path);
+    if (st) {
+        rt_checkpoint_v1_close(c);
+        return st;
+    }
+    atomic_fetch_add(&c->refs, 1);
+    keep_recent(c);
+    *out = c;
+    return RT_OK;
 }
 
 enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,
@@ -212,7 +349,7 @@ enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *
     *out = NULL;
     if (f) {
         f->source = *source;
-        st = read_list(c, f, err);
+        st = read_list(c, 0, err);
     } else {
         st = rt_fail_memory(err, "a checkpoint", sizeof *c);
     }
@@ -239,16 +376,6 @@ const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i)
 
 /* ---- a tensor ---- */
 
-static const slice_meta *find(const struct file *f, const char *name)
-{
-    const Tensorflow__SavedTensorSliceMeta *meta = f->list->meta;
-
-    for (size_t i = 0; i < meta->n_tensor; i++)
-        if (strcmp(meta->tensor[i]->name, name) == 0)
-            return meta->tensor[i];
-    return NULL;
-}
-
 struct wanted {
     const char *name;
     enum rt_dtype dtype;
@@ -263,32 +390,30 @@ struct wanted {
 static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
                                struct rt_error *err)
 {
-    const slice_meta *first = NULL;
+    const struct place *first = rt_map_get(&c->by_name, w->name);
     bool is_ref;
 
-    for (int i = 0; i < c->n_files; i++) {
-        const slice_meta *m = find(&c->file[i], w->name);
+    for (const struct place *p = first; p; p = p->next) {
+        const slice_meta *m = p->meta;
         int rank;
         int64_t dim[RT_MAX_RANK], n;
-        if (!m)
-            continue;
         enum rt_dtype dtype = rt_dtype_from_wire((int)m->type, &is_ref);
         enum rt_status st = rt_shape_from_proto(m->shape, &rank, dim, err);
         if (st)
             return rt_fail_prefix(err, "tensor \"%s\": ", w->name);
         n = rank < 0 ? -1 : rt_count(rank, dim);
-        if (n < 0 || (uint64_t)n / ELEMENTS_PER_BYTE > c->bytes)
+        /* An element takes a byte of an uncompressed block at least. */
+        if (n < 0 || (uint64_t)n / RT_SSTABLE_EXPANDS > c->bytes)
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
                            w->name);
         if (is_ref || !(rt_dtype_is_plain(dtype) || dtype == RT_STRING))
             return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" has type %d", w->name,
                            (int)m->type);
-        if (first && (dtype != w->dtype || rank != w->rank ||
-                      (rank && memcmp(dim, w->dim, (size_t)rank * sizeof *dim) != 0)))
+        if (p != first && (dtype != w->dtype || rank != w->rank ||
+                           (rank && memcmp(dim, w->dim, (size_t)rank * sizeof *dim) != 0)))
             return rt_fail(err, RT_DATA_LOSS,
                            "tensor \"%s\" has different types or shapes in the files of %s",
                            w->name, c->pattern);
-        first = m;
         w->dtype = dtype;
         w->rank = rank;
         memcpy(w->dim, dim, sizeof dim);
@@ -380,12 +505,12 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
 }
 
 /* Adds what the slices of one file have of the wanted part. */
-static enum rt_status gather(const struct file *f, struct wanted *w, struct rt_error *err)
+static enum rt_status gather(const struct rt_sstable_source *source, const slice_meta *m,
+                             struct wanted *w, struct rt_error *err)
 {
-    const slice_meta *m = find(f, w->name);
     enum rt_status st = RT_OK;
 
-    for (size_t i = 0; m && i < m->n_slice && !st; i++) {
+    for (size_t i = 0; i < m->n_slice && !st; i++) {
         struct piece p = {.w = w};
         struct rt_slice stored;
         struct rt_bytes key;
@@ -400,9 +525,8 @@ static enum rt_status gather(const struct file *f, struct wanted *w, struct rt_e
             return rt_fail(err, RT_UNIMPLEMENTED, "a tensor of strings in slices");
         rt_bytes_init(&key, 1 << 21);
         rt_slice_key(&key, rt_span_str(w->name), &stored);
-        st = key.failed
-                 ? rt_fail_memory(err, "a key", key.n)
-                 : rt_sstable_find(&f->source, rt_span_of(key.p, key.n), take_piece, &p, err);
+        st = key.failed ? rt_fail_memory(err, "a key", key.n)
+                        : rt_sstable_find(source, rt_span_of(key.p, key.n), take_piece, &p, err);
         rt_bytes_clear(&key);
         if (st == RT_NOT_FOUND)
             st = rt_fail(err, RT_DATA_LOSS, "slice %zu is listed, but not stored", i);
@@ -437,8 +561,14 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
     int64_t n = rt_tensor_count(&t);
     if (n && w.dtype != RT_STRING)
         memset(t.data, 0, rt_tensor_bytes(&t)); /* slices of a lying list may overlap */
-    for (int i = 0; i < c->n_files && n && !st; i++)
-        st = gather(&c->file[i], &w, err);
+    for (const struct place *p = rt_map_get(&c->by_name, name); p && n && !st; p = p->next) {
+        struct rt_sstable_source source;
+        int fd;
+        st = source_open(&c->file[p->file], &source, &fd, err);
+        if (!st)
+            st = gather(&source, p->meta, &w, err);
+        source_close(fd);
+    }
     if (st)
         rt_fail_prefix(err, "tensor \"%s\" in %s: ", name, c->pattern);
     else if (w.found != n)

@@ -4,9 +4,11 @@
  * tensors. Savers of TensorFlow 0.x and Saver(write_version=V1) wrote it; RestoreV2 reads it where
  * PREFIX.index is missing, Restore and RestoreSlice read nothing else.
  *
- * Only the list is kept; a tensor is looked up in the table and decoded each time.
+ * Only the list is kept; a tensor is looked up in the table and decoded each time. A file is open
+ * only while it is read.
  *
- * Threads: immutable after open. Owner: whoever opened it; tensors that come out stand alone.
+ * Threads: immutable after open. Owner: whoever opened it, and those who opened it again meanwhile;
+ * tensors that come out stand alone.
  */
 #ifndef RT_CHECKPOINT_V1_H
 #define RT_CHECKPOINT_V1_H
@@ -19,6 +21,8 @@ struct rt_checkpoint_v1;
 /*
  * `pattern`: the file, or a pattern whose last component has '?', '*' or '[', as sharded savers
  * name them ("DIR/model-?????-of-00004"); at most 10,000 files. NOT_FOUND: no file matches.
+ * The one opened last is kept until rt_checkpoint_v1_forget: as long as its files stay as they are,
+ * to open it again costs a look at each of them.
  */
 enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
                                      struct rt_error *err);
@@ -27,6 +31,8 @@ enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *
 enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,
                                      const struct rt_sstable_source *source, struct rt_error *err);
 void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c); /* NULL is fine */
+/* A session is loaded, or gone: what is kept for further nodes that restore is not needed. */
+void rt_checkpoint_v1_forget(void);
 
 int rt_checkpoint_v1_count(const struct rt_checkpoint_v1 *c);
 const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i);

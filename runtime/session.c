@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "runtime/checkpoint_v1.h"
 #include "runtime/compiler.h"
 #include "runtime/layout.h"
 #include "runtime/resource.h"
@@ -69,6 +70,7 @@ void rt_session_free(struct rt_session *s)
     if (!s)
         return;
     atomic_store(&s->ends, true);
+    rt_checkpoint_v1_forget();
     if (s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
     rt_wants_free(s);
@@ -221,6 +223,7 @@ void rt_session_serve(struct rt_session *s)
     s->serving = true;
     rt_mutex_unlock(&s->mu);
     atomic_fetch_add(&s->generation, 1); /* plans made while loading are made again */
+    rt_checkpoint_v1_forget();
 }
 
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)

@@ -11,8 +11,6 @@ enum {
     TRAILER = 5, /* of a block: compression type, checksum */
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
-    /* snappy's longest element writes 64 bytes from 3 bytes of input. */
-    SNAPPY_EXPANDS = 22,
     MAX_BLOCK = INT32_MAX, /* bytes of an uncompressed block: protobuf's limit of a message */
 };
 enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's types of compression */
@@ -56,7 +54,7 @@ static enum rt_status uncompress(struct block *out, struct rt_span *all, struct 
 
     if (snappy_uncompressed_length(p, from.n, &n) != SNAPPY_OK)
         return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes is no snappy data", from.n);
-    if (n > MAX_BLOCK || n / SNAPPY_EXPANDS > from.n)
+    if (n > MAX_BLOCK || n / RT_SSTABLE_EXPANDS > from.n)
         return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes of snappy data announces %zu",
                        from.n, n);
     unsigned char *plain = malloc(n + 1);

@@ -15,10 +15,15 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
+/* A block has at most so many times the bytes that it takes in the file: snappy's longest element
+ * writes 64 bytes from 3 bytes of input. */
+enum { RT_SSTABLE_EXPANDS = 22 };
+
 /*
  * Calls `each` for every entry in order; another status than RT_OK ends it. `key` is good for the
  * call only, and so is `value`. DATA_LOSS: lengths, order, checksums or compression are wrong, or
- * the blocks overlap. Memory: one block at a time, of at most 22 times its bytes in the file.
+ * the blocks overlap. Memory: one block at a time, of at most RT_SSTABLE_EXPANDS times its bytes
+ * in the file.
  */
 enum rt_status rt_sstable_read(struct rt_span file,
                                enum rt_status (*each)(void *arg, struct rt_span key,

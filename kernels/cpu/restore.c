@@ -1,8 +1,10 @@
 /* Reading checkpoints: what comes out is lazy, so that only what is used is ever read. */
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "kernels/entry.h"
+#include "runtime/base/regular_file.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_v1.h"
 
@@ -20,7 +22,7 @@ static enum rt_status source_open(struct source *s, const char *prefix, struct r
 
     *s = (struct source){NULL, NULL};
     if (snprintf(path, sizeof path, "%s.index", prefix) >= (int)sizeof path ||
-        access(path, F_OK) == 0)
+        access(path, F_OK) == 0 || !rt_errno_is_absence(errno)) /* it tells why */
         return rt_checkpoint_open(&s->checkpoint, prefix, err);
     return rt_checkpoint_v1_open(&s->v1, prefix, err);
 }

@@ -96,6 +96,13 @@ enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, str
     return st;
 }
 
+bool rt_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
 enum rt_status rt_open_regular_stream(const char *path, FILE **out, struct rt_error *err)
 {
     int fd;

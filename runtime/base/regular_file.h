@@ -32,6 +32,9 @@ enum rt_status rt_check_regular(const char *path, const struct stat *info, struc
  * now must not be taken for removed. */
 bool rt_errno_is_absence(int number);
 
+/* Two looks at one file that was not written between them: inode, size and times are the same. */
+bool rt_same_file(const struct stat *a, const struct stat *b);
+
 /* The failure of a system call on `path`: "PATH; No such file or directory". */
 enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number);
 

@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +115,84 @@ static void wishes_that_cannot_be_met_get_tensorflows_words(void **state)
     folder_remove();
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    char *p;
+    size_t n;
+    assert_ok(rt_file_read(from, 1 << 20, &p, &n, &err), &err);
+    FILE *f = fopen(to, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(p);
+}
+
+/* More files than a process may have open: each is open only while it is read. */
+static void many_files_need_few_descriptors(void **state)
+{
+    enum { FILES = 100, DESCRIPTORS = 30 };
+    struct rlimit before, few;
+    struct rt_tensor t;
+    char name[32];
+    (void)state;
+    folder_new();
+    for (int i = 0; i < FILES; i++) { /* the same tensors in all; those of the first are taken */
+        snprintf(name, sizeof name, "v1-%03d", i);
+        copy_file(GOLDEN "v1-00000-of-00002", folder_path(name));
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = DESCRIPTORS;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    char pattern[256];
+    snprintf(pattern, sizeof pattern, "%s", folder_path("v1-*"));
+    struct rt_checkpoint_v1 *c = NULL;
+    const enum rt_status st = rt_checkpoint_v1_open(&c, pattern, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_ok(st, &err);
+    assert_true(rt_checkpoint_v1_count(c) >= FILES);
+    rt_checkpoint_v1_close(c);
+
+    /* What is kept is what the files say: one that was written anew is read again. */
+    snprintf(pattern, sizeof pattern, "%s", folder_path("v1-000"));
+    c = opened(pattern);
+    struct rt_checkpoint_v1 *again = opened(pattern);
+    assert_ptr_equal(c, again);
+    rt_checkpoint_v1_close(again);
+    copy_file(GOLDEN "v1", folder_path("v1-000"));
+    assert_fails(
+        rt_checkpoint_v1_tensor(c, rt_checkpoint_v1_name(c, 0), WHOLE, RT_NO_DTYPE, &t, &err),
+        RT_DATA_LOSS, &err, "was changed while it was read");
+    again = opened(pattern);
+    assert_ptr_not_equal(c, again);
+    assert_int_equal(rt_checkpoint_v1_count(again), 11);
+    rt_checkpoint_v1_close(again);
+    rt_checkpoint_v1_close(c);
+    rt_checkpoint_v1_forget();
+    folder_remove();
+}
+
+static void a_directory_that_cannot_be_read_is_no_missing_file(void **state)
+{
+    struct rlimit before, none;
+    struct rt_checkpoint_v1 *c;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    rt_checkpoint_v1_forget();
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const enum rt_status listed = rt_checkpoint_v1_open(&c, GOLDEN "v1*", &err);
+    const enum rt_status open = rt_checkpoint_v1_open(&c, GOLDEN "v1", &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(listed, RT_RESOURCE_EXHAUSTED);
+    assert_int_equal(open, RT_RESOURCE_EXHAUSTED);
+    char pattern[400]; /* a name that is too long is not one that is missing */
+    snprintf(pattern, sizeof pattern, GOLDEN "%0280d", 0);
+    assert_fails(rt_checkpoint_v1_open(&c, pattern, &err), RT_FAILED_PRECONDITION, &err,
+                 "File name too long");
+}
+
 /* Whatever is wrong is noticed by a checksum, or does no harm. */
 static void flipped_bits_and_missing_bytes_are_refused(void **state)
 {
@@ -156,6 +236,8 @@ int main(void)
         cmocka_unit_test(every_type_that_the_first_format_has_is_read),
         cmocka_unit_test(slices_in_several_files_come_together),
         cmocka_unit_test(wishes_that_cannot_be_met_get_tensorflows_words),
+        cmocka_unit_test(many_files_need_few_descriptors),
+        cmocka_unit_test(a_directory_that_cannot_be_read_is_no_missing_file),
         cmocka_unit_test(flipped_bits_and_missing_bytes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
