@@ -116,6 +116,15 @@ def unit(tally, preset, env=None):
             tally.add(f"{preset} {name}", passed, failed)
 
 
+def script_counts(status, output):
+    """What a script's last line "N passed, M failed" says. One that counts nothing has failed."""
+    last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
+    passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
+    if not failed and (status or not passed):
+        failed = 1
+    return passed, failed
+
+
 def end_to_end(tally, preset, slow, env=None, how=""):
     """A file per process, as many at a time as there are cores: most of them wait most of the time."""
     folder = os.path.join(ROOT, "tests", "e2e")
@@ -133,10 +142,7 @@ def end_to_end(tally, preset, slow, env=None, how=""):
 
     with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
         for name, (status, output) in pool.map(one, files):
-            last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
-            passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
-            if status and not failed:
-                failed = 1
+            passed, failed = script_counts(status, output)
             if failed:
                 print(output[-12000:])
             tally.add(f"{preset} {how}{name}", passed, failed)
@@ -146,11 +152,8 @@ def container(tally):
     """The image, where it can be built: `./run container` installs what that needs."""
     say("container")
     status, output = run([sys.executable, "tests/container/run.py"], timeout=1200)
-    last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
-    passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
-    if status and not failed:
-        failed = 1
-    if failed or not passed:
+    passed, failed = script_counts(status, output)
+    if failed:
         print(output[-6000:])
     tally.add("container", passed, failed)
 
@@ -193,11 +196,8 @@ def by_script(tally, name, script, seconds):
     """A program of tests/fault, whose last line counts, for so long."""
     say(f"{name}, {seconds} s")
     status, output = run([sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])
-    last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
-    passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
-    if status and not failed:
-        failed = 1
-    if failed or not passed:
+    passed, failed = script_counts(status, output)
+    if failed:
         print(output[-12000:])
     tally.add(name, passed, failed)
 
@@ -206,10 +206,7 @@ def ops(tally, preset, programs):
     """Programs of tests/opfuzz, with their arguments, in this preset's op_runner."""
     for name, arguments in programs:
         status, output = run([sys.executable, f"tests/opfuzz/{name}", *arguments])
-        last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
-        passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
-        if status and not failed:
-            failed = 1
+        passed, failed = script_counts(status, output)
         if failed:
             print(output[-12000:])
         tally.add(f"{preset} opfuzz {name}", passed, failed)

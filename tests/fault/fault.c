@@ -6,9 +6,9 @@
  * inside shared libraries do not. gRPC's core, which aborts by design when malloc fails, is thus
  * left out.
  *
- * The driver (driver.py) and the server share struct fault_control, a file named by $SLIPWAY_FAULT.
- * The driver describes in it which calls fail, sets `armed`, and reads what happened. While
- * `tracing` is set each call is counted by the stack that it comes from.
+ * The driver (run.py, by control.py) and the server share struct fault_control, a file named by
+ * $SLIPWAY_FAULT. The driver describes in it which calls fail, sets `armed`, and reads what
+ * happened. While `tracing` is set each call is counted by the stack that it comes from.
  *
  * Threads: any. The driver writes the description only while `armed` and `tracing` are 0.
  */

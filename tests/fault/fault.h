@@ -1,5 +1,5 @@
 /*
- * The file that a server under test (fault.c) and the driver (driver.py) both map. driver.py
+ * The file that a server under test (fault.c) and the driver (control.py) both map. control.py
  * repeats this layout: a change here is a change there.
  */
 #ifndef TESTS_FAULT_FAULT_H

@@ -93,10 +93,19 @@ class Report:
         print(f"  {phase}: {self.done[phase]} of {self.planned.get(phase)} faults in {seconds:.0f} s, of calls: {of}; came: {seen}",
               flush=True)
 
+    def missed(self, phase):
+        """Of the calls that were to fail, those that the phase did not come to this time."""
+        return self.outcomes[phase, "not reached"]
+
+    def check_phase(self, phase):
+        """A phase in which no call has failed shows nothing: it is a failure itself."""
+        if self.done[phase] == self.missed(phase) and not any(p == phase for p, _, _ in self.failed):
+            self.wrong(phase, f"none of {self.planned.get(phase)} faults was reached", (), "the harness, or what it asks for")
+
     def tell(self, seconds):
-        total = sum(self.done.values())
-        print(f"{total} faults in {seconds:.0f} s")
-        print(f"{total - len(self.failed)} passed, {len(self.failed)} failed", flush=True)
+        total, missed = sum(self.done.values()), sum(self.missed(p) for p in self.done)
+        print(f"{total} faults in {seconds:.0f} s, {missed} of them not reached")
+        print(f"{total - missed - len(self.failed)} passed, {len(self.failed)} failed", flush=True)
 
 
 class Campaign:
@@ -371,6 +380,8 @@ class Campaign:
             self.report.wrong(self.phase, "what is done without any fault", (), f"{error!r} {log}")
             if self.served:
                 self.served.clear()
+        if not self.is_over(until):
+            self.report.check_phase(self.phase)
         self.report.tell_phase(self.phase, time.monotonic() - begun)
 
 

@@ -35,10 +35,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static bool installed, measures;
-    if (!installed) {
+    static bool is_warm;
+    if (!is_warm) {
+        fuzz_one(data, 0);
         __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
-        installed = true;
+        is_warm = true;
     }
     const long long before = atomic_load(&held);
     atomic_store(&peak, before);
@@ -48,13 +49,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const double bytes = (double)(atomic_load(&peak) - before);
     const double max_bytes = (double)fuzz_cost.free_bytes + (double)fuzz_cost.growth * (double)size;
     const double max_seconds = fuzz_cost.free_s + fuzz_cost.us_per_byte * (double)size / 1e6;
-    if (measures && (bytes > max_bytes || seconds > max_seconds)) {
+    if (bytes > max_bytes || seconds > max_seconds) {
         fprintf(stderr,
                 "ERROR: %zu bytes of input took %.0f bytes of memory (at most %.0f) and %.2f s (at "
                 "most %.2f)\n",
                 size, bytes, max_bytes, seconds, max_seconds);
         abort();
     }
-    measures = true;
     return 0;
 }

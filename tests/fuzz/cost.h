@@ -7,8 +7,7 @@
  *
  * So that an input that makes a parser quadratic, or a few bytes gigabytes, is a finding like a
  * crash. The times are those of the instrumented build (ASan, UBSan and coverage: some 20 times the
- * release build's). The first run of a process is not judged: it makes what stays, such as the
- * table of ops.
+ * release build's). What stays, such as the table of ops, is made before, by a run of no bytes.
  */
 #ifndef TESTS_FUZZ_COST_H
 #define TESTS_FUZZ_COST_H

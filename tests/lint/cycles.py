@@ -6,10 +6,12 @@ address counts as its caller, so recursion through a callback is found. cycles.t
 recursion, the functions that bound its depth, and the bound: without these functions the calls must
 be free of cycles, so that new recursion fails until somebody states its bound.
 
-Calls through tables in data are not seen. There are two kinds: kernels and ops (no kernel may reach
-rt_plan_run, which is checked here), and rt_object_type.free (rt_object_unref has a list of its own).
-Nor are other libraries: protobuf-c frees what proto/unpack.c has found to be at most 100 messages
-deep, jansson reads at most 2,048 levels.
+Calls through tables in data are not seen: kernels and ops (no kernel may reach rt_plan_run, which is
+checked here), rt_object_type.free (rt_object_unref has a list of its own), the methods of the APIs
+(srv_grpc_methods, srv_inference_ops: the transports call them, and none calls a transport). A
+function that cycles.txt names is taken out of the calls, so another recursion through it is not
+noticed. Nor are other libraries seen: protobuf-c frees what proto/unpack.c has found to be at most
+100 messages deep, jansson reads at most 2,048 levels.
 """
 import collections
 import os

@@ -304,7 +304,7 @@ struct tight {
     struct rt_budget budget;
     struct rt_pool *pool[TIGHT_POOLS];
     atomic_size_t out;
-    atomic_int n_given, n_beyond;
+    atomic_int n_given, n_beyond, n_threads; /* n_threads: started; seeds the choices of each */
 };
 
 /* Two blocks at a time of any of the pools, and what all threads hold never exceeds the bound. */
@@ -314,7 +314,7 @@ static void *take_and_give(void *arg)
     struct rt_error err = {0};
     struct rt_buffer *held[2] = {NULL};
     size_t size[2] = {0};
-    unsigned x = (unsigned)(uintptr_t)held / 4096 | 1;
+    unsigned x = (unsigned)atomic_fetch_add(&t->n_threads, 1);
     for (int i = 0; i < 20000; i++) {
         const int k = i & 1;
         x = x * 1664525 + 1013904223;
