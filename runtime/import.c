@@ -132,8 +132,8 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
 /* Says which limit it was when memory was out because of one. */
 static enum rt_status end(struct im_build *b, enum rt_status st, struct rt_error *err)
 {
-    if (st == RT_RESOURCE_EXHAUSTED &&
-        (rt_arena_is_full(b->l->arena) || (b->temp && rt_arena_is_full(b->temp)))) {
+    const bool was_full = rt_arena_was_full(b->l->arena);
+    if (st == RT_RESOURCE_EXHAUSTED && (was_full || (b->temp && rt_arena_was_full(b->temp)))) {
         rt_fail(err, st,
                 "the graph takes more than %zu bytes of memory: %d MB and %d for each of its bytes "
                 "are allowed",
@@ -279,7 +279,7 @@ enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_d
     l->ops = ops;
     l->splat_left = rt_growth_limit(FREE_SPLAT_BYTES, graph_def.n, SPLAT_GROWTH);
     l->limit = rt_growth_limit(FREE_BYTES, graph_def.n, GROWTH);
-    l->key_left = rt_growth_limit(FREE_KEY_BYTES, graph_def.n, KEY_GROWTH);
+    l->key_limit = rt_growth_limit(FREE_KEY_BYTES, graph_def.n, KEY_GROWTH);
     l->arena = rt_arena_new(l->limit);
     enum rt_status st = l->arena ? import_main(l, graph_def, err) : im_no_memory(err);
     if (st) {
@@ -414,20 +414,21 @@ enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func
     rt_bytes_init(&key, MAX_KEY_BYTES);
     key_of(&key, ref);
     if (key.failed) {
+        const enum rt_status st = rt_bytes_fail(
+            &key, "the attributes of a function", err, RT_RESOURCE_EXHAUSTED,
+            "Function '%s' is given more than %d bytes of attributes", f->name, MAX_KEY_BYTES);
         rt_bytes_clear(&key);
-        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                       "Function '%s' is given more than %d bytes of attributes", f->name,
-                       MAX_KEY_BYTES);
+        return st;
     }
 
     struct rt_error why = {.arena = err ? err->arena : NULL};
     rt_mutex_lock(&l->mu);
     struct im_body *body = rt_map_getn(&l->bodies, key.p, key.n);
-    const bool is_one_more = !body && key.n > l->key_left;
+    const bool is_one_more = !body && key.n > l->key_limit - l->key_bytes;
     if (!body && !is_one_more) {
         body = rt_arena_alloc(l->arena, sizeof *body);
         if (body && rt_map_putn(&l->bodies, key.p, key.n, body)) {
-            l->key_left -= key.n;
+            l->key_bytes += key.n;
             body->status = make_body(l, f, ref, body, &why);
             if (body->status)
                 body->text = rt_arena_strdup(l->arena, rt_error_text(&why));
@@ -435,10 +436,15 @@ enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func
             body = NULL;
         }
     }
-    const bool is_full = rt_arena_is_full(l->arena);
+    const bool was_full = rt_arena_was_full(l->arena);
     rt_mutex_unlock(&l->mu);
     rt_bytes_clear(&key);
-    if (is_one_more || (!body && is_full))
+    if (is_one_more)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "Function '%s': the attributes that bodies of functions are made for take "
+                       "more than %zu bytes: %d MB and %d for each byte of the graph are allowed",
+                       f->name, l->key_limit, FREE_KEY_BYTES >> 20, KEY_GROWTH);
+    if (!body && was_full)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "Function '%s': bodies of functions for different attributes take more "
                        "than %zu bytes of memory",

@@ -49,16 +49,16 @@ struct rt_library {
     struct im_name_map *names;
     size_t splat_left;
     size_t limit; /* bytes that the arena may hold, and what is only there while a graph is made */
-    size_t key_left; /* bytes that the keys of bodies may still take */
+    size_t key_limit, key_bytes; /* what the keys of bodies may take, and what they do */
 };
 
-/* What a node needs until its edges are there. */
 /* An output of a function, as the function itself names it. */
 struct im_output {
     const char *name;
     int first, n; /* among the node's outputs */
 };
 
+/* What a node needs until its edges are there. */
 struct im_pending {
     int n_input;
     char **input;

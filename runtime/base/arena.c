@@ -36,8 +36,10 @@ static struct block *add_block(struct rt_arena *a, size_t need)
     if (size > SIZE_MAX - sizeof(struct block))
         return NULL;
     struct block *b = malloc(sizeof *b + size);
-    if (!b)
+    if (!b) {
+        a->is_full = false;
         return NULL;
+    }
     b->next = a->last;
     b->size = size;
     b->used = 0;
@@ -157,7 +159,9 @@ size_t rt_arena_used(const struct rt_arena *a)
     return a->total;
 }
 
-bool rt_arena_is_full(const struct rt_arena *a)
+bool rt_arena_was_full(struct rt_arena *a)
 {
-    return a->is_full;
+    const bool was = a->is_full;
+    a->is_full = false;
+    return was;
 }

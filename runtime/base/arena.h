@@ -28,7 +28,9 @@ void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align); /* not zeroe
 char *rt_arena_strdup(struct rt_arena *a, const char *s);
 char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n); /* ends in NUL */
 char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...) RT_PRINTF(2, 3);
-bool rt_arena_is_full(const struct rt_arena *a); /* something was refused because of the cap */
-size_t rt_arena_used(const struct rt_arena *a);  /* bytes taken from the system */
+/* Whether something was refused because of the cap since the last call, and nothing after it for
+ * want of memory. */
+bool rt_arena_was_full(struct rt_arena *a);
+size_t rt_arena_used(const struct rt_arena *a); /* bytes taken from the system */
 
 #endif

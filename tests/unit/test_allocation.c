@@ -368,6 +368,35 @@ static void a_proof_of_rows_that_finds_no_memory_is_made_again(void **state)
     rt_tensor_clear(&t);
 }
 
+/* Memory that is out while the body of a function is made is told as that, not as a limit. */
+static void a_body_that_finds_no_memory_names_no_limit(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_bytes body;
+    long at = 0, n_refused = 0;
+    rt_bytes_init(&body, 1 << 20);
+    gd_node(&body, "same", "Identity", "v", "T=float");
+    gd_function(&x->g, "f", "v:float", "out:float", &body, "out=same:output:0", "");
+    gd_node(&x->g, "x", "Placeholder", "", "dtype=float");
+    do {
+        struct rt_library *l = NULL;
+        struct rt_error err = {0};
+        const struct rt_func_ref ref = {.name = "f", .depth = 1};
+        const struct rt_graph *out;
+        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &err), &err);
+        n_calls = 0;
+        fail_at = ++at;
+        const enum rt_status st = rt_library_instantiate(l, &ref, &out, &err);
+        fail_at = 0;
+        n_refused += st != RT_OK;
+        if (st)
+            assert_fails(st, RT_RESOURCE_EXHAUSTED, &err, "out of memory");
+        rt_library_free(l);
+    } while (n_calls >= at);
+    assert_true(n_refused > 3);
+    rt_bytes_clear(&body);
+}
+
 static int count_model(const char *dir, const struct rt_registry *ops)
 {
     struct rt_model *m;
@@ -411,6 +440,7 @@ int main(int argc, char **argv)
         TEST(calls_allocate_nothing),
         TEST(a_loop_allocates_nothing),
         TEST(a_loop_of_frames_with_a_branch_in_it_allocates_nothing),
+        TEST(a_body_that_finds_no_memory_names_no_limit),
         TEST(a_proof_of_rows_that_finds_no_memory_is_made_again),
         FAILING(a_dense_network_allocates_nothing),
         FAILING(a_convolution_allocates_nothing),

@@ -13,7 +13,10 @@ static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
     (void)state;
     struct rt_arena *a = rt_arena_new(10000);
     assert_non_null(rt_arena_alloc(a, 100));
+    assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_alloc(a, 20000));
+    assert_true(rt_arena_was_full(a)); /* since the last call: a later failure is another's */
+    assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_array(a, SIZE_MAX / 2, 4));
     char *p = rt_arena_alloc(a, 200);
     assert_non_null(p);

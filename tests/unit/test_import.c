@@ -533,10 +533,46 @@ static void the_registry_says_what_is_missing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* Bodies are told apart by the bytes of their attributes, and the refusal names their limit: 16 MB
+ * and 4 for each byte of the graph. */
+static void keys_of_bodies_have_a_limit_that_is_told(void **state)
+{
+    enum { BYTES = 1000000 };
+    struct fixture *x = *state;
+    struct rt_bytes body;
+    rt_bytes_init(&body, 1 << 20);
+    gd_node(&body, "same", "Identity", "v", "T=float");
+    gd_function(&x->g, "f", "v:float", "out:float", &body, "out=same:output:0", "");
+    node(x, "x", "Placeholder", "", "dtype=float");
+    import(x);
+    char *text = malloc(BYTES + 1);
+    assert_non_null(text);
+    memset(text, 'a', BYTES);
+    text[BYTES] = '\0';
+    const struct rt_named_attr attr = {.name = "mark",
+                                       .value = {.type = RT_ATTR_STRING, .n = BYTES, .v.s = text}};
+    const struct rt_func_ref ref = {.name = "f", .n_attr = 1, .attr = &attr, .depth = 1};
+    const struct rt_graph *out;
+    enum rt_status st = RT_OK;
+    int n = 0;
+    for (; n < 40 && !st; n++) {
+        text[0] = (char)('A' + n);
+        st = rt_library_instantiate(x->l, &ref, &out, &x->err);
+    }
+    assert_true(n > 16 && n < 20);
+    assert_fails(st, RT_RESOURCE_EXHAUSTED, &x->err, "attributes that bodies of functions");
+    assert_non_null(strstr(rt_error_text(&x->err), "16 MB and 4 for each byte of the graph"));
+    text[0] = 'A'; /* one that is there needs none */
+    assert_ok(rt_library_instantiate(x->l, &ref, &out, &x->err), &x->err);
+    free(text);
+    rt_bytes_clear(&body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_graph_comes_with_its_edges_types_and_defaults),
+        TEST(keys_of_bodies_have_a_limit_that_is_told),
         TEST(tensors_are_named_by_node_and_output),
         TEST(constants_and_other_values_are_read),
         TEST(a_type_that_does_not_fit_is_refused),
