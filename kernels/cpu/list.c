@@ -33,11 +33,9 @@ bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err)
     return false;
 }
 
-bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, void *items, int64_t *room,
-                   int64_t n, size_t each, const char *what)
+bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *room, int64_t n,
+                   size_t each, const char *what)
 {
-    void **at = items;
-
     if (n <= *room)
         return true;
     if (n > KN_ITEMS_MAX) {
@@ -49,23 +47,24 @@ bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, void *items, int
     struct rt_buffer *more = rt_buffer_new(rt_run_pool(r), RT_U8, (size_t)wanted * each, r->err);
     if (!more)
         return false;
-    char *p = atomic_load(&more->data);
+    char *p = kn_items_at(more);
     const size_t old = (size_t)*room * each, all = (size_t)wanted * each;
-    if (kn_copy_run(r, RT_U8, p, *at, (int64_t)old) || kn_zero_pieces(r, p + old, all - old)) {
+    if (kn_copy_run(r, RT_U8, p, kn_items_at(*memory), (int64_t)old) ||
+        kn_zero_pieces(r, p + old, all - old)) {
         rt_buffer_unref(more);
         return false;
     }
     rt_buffer_unref(*memory);
     *memory = more;
-    *at = p;
     *room = wanted;
     return true;
 }
 
 static bool list_resize(struct rt_run *r, struct kn_list *l, int64_t n)
 {
-    if (!kn_items_grow(r, &l->memory, &l->item, &l->room, n, sizeof *l->item, "a tensor list"))
+    if (!kn_items_grow(r, &l->memory, &l->room, n, sizeof *l->item, "a tensor list"))
         return false;
+    l->item = kn_items_at(l->memory);
     for (int64_t i = n; i < l->n; i++)
         rt_tensor_clear(&l->item[i]);
     l->n = n;

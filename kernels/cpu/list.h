@@ -48,12 +48,16 @@ enum { KN_ITEMS_MAX = 1 << 24 };
  */
 bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err);
 /*
- * Room for at least n items of `each` bytes: *items (a pointer to them) lies in *memory, which the
- * run's pool counts; what is new is zero. False: r->err says why, nothing has changed. `what` names
- * their owner, with its article.
+ * Room for at least n items of `each` bytes in *memory, which the run's pool counts; what is new is
+ * zero. The items that were there move: their owner asks kn_items_at again. False: r->err says why,
+ * nothing has changed. `what` names their owner, with its article.
  */
-bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, void *items, int64_t *room,
-                   int64_t n, size_t each, const char *what);
+bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *room, int64_t n,
+                   size_t each, const char *what);
+static inline void *kn_items_at(const struct rt_buffer *memory) /* NULL: there are none */
+{
+    return memory ? atomic_load(&memory->data) : NULL;
+}
 
 /* *dst becomes a lasting reference to t (borrowed bytes are copied). */
 enum rt_status kn_keep(struct rt_run *r, struct rt_tensor *dst, const struct rt_tensor *t);

@@ -53,8 +53,9 @@ static const struct rt_object_type array_type = {"TensorArray", array_free};
 
 static bool array_resize(struct rt_run *r, struct array *a, int64_t n)
 {
-    if (!kn_items_grow(r, &a->memory, &a->slot, &a->room, n, sizeof *a->slot, "a TensorArray"))
+    if (!kn_items_grow(r, &a->memory, &a->room, n, sizeof *a->slot, "a TensorArray"))
         return false;
+    a->slot = kn_items_at(a->memory);
     a->n = n > a->n ? n : a->n;
     return true;
 }
@@ -661,8 +662,9 @@ static enum rt_status stack_push(struct rt_run *r)
                                     "Stack[%s] overflowed its max_size (%lld)", s->name,
                                     (long long)s->max));
     if (!kn_items_check(kn_dtype(&r->in[1]), "a stack", r->err) ||
-        !kn_items_grow(r, &s->memory, &s->item, &s->room, s->n + 1, sizeof *s->item, "a stack"))
+        !kn_items_grow(r, &s->memory, &s->room, s->n + 1, sizeof *s->item, "a stack"))
         return stack_end(s, r->err->code);
+    s->item = kn_items_at(s->memory);
     enum rt_status st = kn_keep(r, &s->item[s->n], &r->in[1]);
     if (!st)
         s->n++;
