@@ -52,15 +52,14 @@ struct srv_options {
     int64_t max_header_bytes;
     int64_t max_queue_jobs, max_queue_bytes; /* per version */
     int64_t max_batch_rows;
-    int64_t inline_max_us;    /* 40; 0: never inline */
-    int64_t num_workers;      /* 0: one per usable core */
-    int64_t cores_per_run;    /* 0: as num_workers */
-    int64_t num_rest_threads; /* 0: one per four cores, at least one */
-    int64_t num_grpc_threads; /* 0: one per four cores, at least one */
-    int64_t drain_timeout_ms; /* from --drain_timeout seconds */
-    int64_t drain_delay_ms;   /* -1: 5 s as process 1, else 0 */
-    int64_t
-        model_wait_seconds; /* as tensorflow_model_server: how long a missing model is waited for */
+    int64_t inline_max_us;      /* 40; 0: never inline */
+    int64_t num_workers;        /* 0: one per usable core */
+    int64_t cores_per_run;      /* 0: as num_workers */
+    int64_t num_rest_threads;   /* 0: one per four cores, at least one */
+    int64_t num_grpc_threads;   /* 0: one per four cores, at least one */
+    int64_t drain_timeout_ms;   /* from --drain_timeout seconds */
+    int64_t drain_delay_ms;     /* -1: 5 s as process 1, else 0 */
+    int64_t model_wait_seconds; /* as tensorflow_model_server: waits for a missing model */
     int64_t run_memory_limit_bytes;
     int64_t total_model_memory_limit_bytes; /* 0: none */
     int64_t run_memory_total_bytes;         /* 0: a part of the machine's, see server.c */

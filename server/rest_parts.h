@@ -110,9 +110,8 @@ struct srv_rest_loop {
     int n_conns;
     int n_open, most_open; /* connections that libmicrohttpd has; --max_connections of this loop */
     bool accepts;          /* the epoll reports connections that wait to be accepted */
-    int64_t
-        accept_at_ns; /* after a failure: when it is tried again; 0: the last one was accepted */
-    char *raw;        /* a piece that has just been read */
+    int64_t accept_at_ns;  /* after a failure: when it is tried again; 0: none failed */
+    char *raw;             /* a piece that has just been read */
     struct rt_bytes clean; /* and what came out of it */
     struct srv_mail listen_mail, quiesce_mail, stop_mail;
     bool closing, stopping;

@@ -36,7 +36,7 @@ int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
  * The value of an input that is one number; false: the tensor has another shape, and the caller
  * refuses it in TensorFlow's words. kn_scalar takes a scalar only. kn_single takes one element
  * in any shape: for the ops whose kernels in TensorFlow do so (found by running them:
- * tests/conformance/acceptance.py). Integers and bool; kn_scalar_float and kn_single_float: floats.
+ * tests/conformance/acceptance.py). Integers and bool; kn_scalar_float: a scalar of floats.
  */
 bool kn_scalar(const struct rt_tensor *t, int64_t *v);
 bool kn_single(const struct rt_tensor *t, int64_t *v);
