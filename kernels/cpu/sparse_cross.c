@@ -302,21 +302,6 @@ static enum rt_status cross(struct cross *c)
     return write_all(c, total, most);
 }
 
-static enum rt_status check(const struct rt_node *n, struct rt_error *err)
-{
-    const struct rt_attr *types = rt_attr(n, "sparse_types");
-    const bool hashed_output = rt_attr_bool(n, "hashed_output");
-
-    if ((int64_t)types->n != rt_attr_int(n, "N"))
-        return rt_fail(err, RT_INVALID_ARGUMENT, "Expected %lld input values, got %zu",
-                       (long long)rt_attr_int(n, "N"), types->n);
-    if (rt_attr_dtype(n, "out_type") != (hashed_output ? RT_I64 : RT_STRING))
-        return rt_fail(err, RT_INVALID_ARGUMENT, "out_type %s does not go with hashed_output=%s",
-                       rt_dtype_name(rt_attr_dtype(n, "out_type")),
-                       hashed_output ? "true" : "false");
-    return RT_OK;
-}
-
 static enum rt_status check_count(const struct rt_node *n, struct rt_error *err)
 {
     const size_t have = rt_attr(n, "sparse_types")->n;
@@ -327,9 +312,10 @@ static enum rt_status check_count(const struct rt_node *n, struct rt_error *err)
     return RT_OK;
 }
 
+/* The type of the output says whether it is hashed; TensorFlow does not look at hashed_output. */
 static enum rt_status v1_run(struct rt_run *r)
 {
-    const bool hashes = rt_attr_bool(r->node, "hashed_output");
+    const bool hashes = rt_attr_dtype(r->node, "out_type") == RT_I64;
     struct cross c = {.r = r,
                       .how = hashes ? HASHED : TEXT,
                       .buckets = rt_attr_int(r->node, "num_buckets"),
@@ -385,6 +371,6 @@ static enum rt_status hashed_run(struct rt_run *r)
         .op = {.name = (op_), .check = (check_)},                                                  \
         .kernels = KN_CPU(op_, #symbol, 0, NULL, run_),                                            \
     };
-CROSS(sparse_cross, "SparseCross", check, v1_run)
+CROSS(sparse_cross, "SparseCross", check_count, v1_run)
 CROSS(sparse_cross_v2, "SparseCrossV2", check_count, v2_run)
 CROSS(sparse_cross_hashed, "SparseCrossHashed", check_count, hashed_run)

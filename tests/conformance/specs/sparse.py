@@ -136,6 +136,11 @@ def cross(g, op):
                 yield Case(*both, hashed_output=True, num_buckets=buckets, hash_key=key, out_type="int64", internal_type="int64")
             internal = "string"
             yield Case(*both, hashed_output=False, num_buckets=0, hash_key=0, out_type="string", internal_type=internal)
+    both = columns(g, 4, "si")  # the output's type decides, whatever hashed_output says
+    for hashed in (True, False):
+        for out in ("int64", "string"):
+            for buckets in (0, 100):
+                yield Case(*both, hashed_output=hashed, num_buckets=buckets, hash_key=7, out_type=out, internal_type="int64")
     yield Case(*columns(g, 0, "ss"), hashed_output=True, num_buckets=9, hash_key=1, out_type="int64", internal_type="int64")
 
 

@@ -225,11 +225,16 @@ def ref_life(g, op):
 def sharded_filename(g, op):
     yield Case(np.array(b"/a/b", object), np.int32(3), np.int32(12))
     yield Case(np.array(b"", object), np.int32(123456), np.int32(-1))
+    yield Case(np.array([b"a"], object), np.int32(3), np.int32(12))
+    yield Case(np.array(b"a", object), np.int32([3]), np.int32(12))
+    yield Case(np.array(b"a", object), np.int32(3), np.int32([12]))
 
 
 @spec("ShardedFilespec")
 def sharded_filespec(g, op):
     yield Case(np.array(b"/a/b", object), np.int32(12))
+    yield Case(np.array([b"a"], object), np.int32(12))
+    yield Case(np.array(b"a", object), np.int32([12]))
 
 
 @spec("Restore", "RestoreSlice")
