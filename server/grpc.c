@@ -236,6 +236,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, struct srv_grpc **out,
             grpc_server_register_completion_queue(g->ports[k].core, loop->cq, NULL);
         srv_net_init(&loop->net, server, "GRPC", wake, loop);
         srv_list_init(&loop->calls);
+        rt_map_init(&loop->sockets);
         loop->watch_ns = srv_grpc_stall_limit_ns(server) / 4;
         if (loop->watch_ns > WATCH_NS)
             loop->watch_ns = WATCH_NS;
@@ -443,7 +444,7 @@ void srv_grpc_stop(struct srv_grpc *g)
             next = c->next;
             srv_grpc_free_call(c);
         }
-        free(g->loops[i].n_large);
+        srv_grpc_forget_sockets(&g->loops[i]);
     }
     grpc_shutdown();
     free(g->loops);

@@ -470,7 +470,7 @@ void srv_stream_read(struct srv_call *c)
 /* Who calls. */
 static void note_peer(struct srv_call *c)
 {
-    int fd = srv_call_socket(c, false);
+    int fd = srv_call_socket(c);
     char *peer = fd < 0 ? grpc_call_get_peer(c->call) : NULL;
 
     if (fd >= 0)

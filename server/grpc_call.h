@@ -133,9 +133,9 @@ struct srv_call {
     enum rt_status inflate_status; /* of the message, once it was inflated; c->err has the text */
     bool is_inflated;
     _Atomic uint32_t awaited; /* an srv_awaited, and above it a count of the waits */
-    uint32_t seen_awaited;    /* at the last look for stalls: this, when, and how much of a */
-    int64_t seen_ns;          /* connection's bytes were taken */
-    uint64_t seen_acked;
+    uint32_t seen_awaited;    /* at the last look for stalls: this, when, and how much was taken */
+    int64_t seen_ns;
+    uint64_t seen_taken;
     int large_on;                      /* the connection that counts its large answer; -1: none */
     bool was_cut;                      /* before its message came */
     void (*aside)(struct srv_call *c); /* see srv_call_aside */

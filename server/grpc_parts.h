@@ -29,6 +29,7 @@
 
 #include "server/grpc.h"
 #include "server/grpc_call.h"
+#include "runtime/base/map.h"
 #include "runtime/base/thread.h"
 
 enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
@@ -70,9 +71,11 @@ struct srv_grpc_loop {
     /* Calls that could not be posted for want of memory, by catch-all port, then by method: posted
      * again in each turn, for a kind without posted calls would never be answered again. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
-    int n_unposted;               /* their sum */
-    struct srv_link calls;        /* that hold a grpc_call */
-    int *n_large, n_large_room;   /* by descriptor: large answers under way, grpc_stall.c */
+    int n_unposted;             /* their sum */
+    struct srv_link calls;      /* that hold a grpc_call */
+    int *n_large, n_large_room; /* by descriptor: large answers under way, grpc_stall.c */
+    struct rt_map sockets;      /* by peer: the descriptor + 1, as of listed_ns; may be gone */
+    int64_t listed_ns;
     int64_t watched_ns, watch_ns; /* when watchers and stalls were looked at, and how often */
     struct srv_grpc_closing closing;
     struct srv_mail close;
@@ -150,11 +153,11 @@ int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
 /* Any thread, one at a time per call: what the call waits for from now on. */
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
-/* The call's connection; -1: not known. `search`: also if the core has accepted it, which takes a
- * look at all of the process's sockets. */
-int srv_call_socket(struct srv_call *c, bool search);
+/* The call's connection; -1: not known, for the core has accepted it. */
+int srv_call_socket(struct srv_call *c);
 /* At the call's end. */
 void srv_call_forget_socket(struct srv_call *c);
+void srv_grpc_forget_sockets(struct srv_grpc_loop *loop); /* at the loop's */
 
 /* ---- grpc_aside.c ---- */
 

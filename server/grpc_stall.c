@@ -3,9 +3,10 @@
  * the call holds comes back. The limit is that of REST, --request_read_timeout_ms: for a request to
  * arrive whole, and for 64 KiB of each large answer to be taken.
  *
- * The core tells when a message has been taken whole, and nothing before. The kernel tells how much
- * a connection's peer takes: as much as 64 KiB for each of its large answers is progress of all of
- * them, which costs a peer the same whether it takes one after the other or all at once.
+ * The core tells when a message has been taken whole, and nothing before. How much a connection's
+ * peer takes is told by the kernel (TCP), or by what the core could write (UNIX sockets). As much
+ * as 64 KiB for each of its large answers is progress of all of them, which costs a peer the same
+ * whether it takes one after the other or all at once.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -16,9 +17,10 @@
 #include "server/grpc_parts.h"
 #include "server/metrics.h"
 #include "server/number.h"
+#include "server/send_hook.h"
 #include "server/sockets.h"
 
-enum { LEAST_TAKEN = 64 << 10, MAX_SOCKETS = 16384 };
+enum { LEAST_TAKEN = 64 << 10, MAX_SOCKETS = 1 << 17 };
 
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 {
@@ -29,51 +31,6 @@ void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 }
 
 /* ---- connections ---- */
-
-/* As srv_socket_peer writes it: the core escapes the brackets of an address. */
-static void unescape(char *peer)
-{
-    char *to = peer;
-
-    for (const char *from = peer; *from; from++) {
-        bool open = strncmp(from, "%5B", 3) == 0, close = strncmp(from, "%5D", 3) == 0;
-        *to++ = open ? '[' : close ? ']' : *from;
-        from += open || close ? 2 : 0;
-    }
-    *to = '\0';
-}
-
-static int find_socket(const char *peer)
-{
-    int *fds = malloc(MAX_SOCKETS * sizeof *fds), found = -1;
-    int n = fds ? srv_sockets(fds, MAX_SOCKETS) : 0;
-    char name[80];
-
-    for (int i = 0; i < n && found < 0; i++) {
-        srv_socket_peer(fds[i], name, sizeof name);
-        if (strcmp(name, peer) == 0)
-            found = fds[i];
-    }
-    free(fds);
-    return found;
-}
-
-int srv_call_socket(struct srv_call *c, bool search)
-{
-    char *peer = grpc_call_get_peer(c->call);
-    int64_t fd = -1;
-
-    /* Of the connections that we accept the core knows only the descriptor. */
-    if (peer && strncmp(peer, "fd:", 3) == 0) {
-        if (!srv_parse_int64(peer + 3, strlen(peer + 3), &fd))
-            fd = -1;
-    } else if (peer && search) { /* TLS, which the core accepts */
-        unescape(peer);
-        fd = find_socket(peer);
-    }
-    gpr_free(peer);
-    return (int)fd;
-}
 
 /* How many large answers the connection `fd` has to take; NULL: no memory to count, or no fd. */
 static int *large_of(struct srv_grpc_loop *loop, int fd)
@@ -97,36 +54,135 @@ void srv_call_forget_socket(struct srv_call *c)
     c->large_on = -1;
 }
 
+void srv_grpc_forget_sockets(struct srv_grpc_loop *loop)
+{
+    free(loop->n_large);
+    rt_map_clear(&loop->sockets);
+}
+
+/* As srv_socket_peer writes it: the core escapes the brackets of an address. */
+static void unescape(char *peer)
+{
+    char *to = peer;
+
+    for (const char *from = peer; *from; from++) {
+        bool open = strncmp(from, "%5B", 3) == 0, close = strncmp(from, "%5D", 3) == 0;
+        *to++ = open ? '[' : close ? ']' : *from;
+        from += open || close ? 2 : 0;
+    }
+    *to = '\0';
+}
+
+static void list_sockets(struct srv_grpc_loop *loop)
+{
+    int *fds = malloc(MAX_SOCKETS * sizeof *fds);
+    int n = fds ? srv_sockets(fds, MAX_SOCKETS) : 0;
+    char name[80];
+
+    rt_map_clear(&loop->sockets);
+    rt_map_init(&loop->sockets);
+    for (int i = 0; i < n; i++) {
+        srv_socket_peer(fds[i], name, sizeof name);
+        if (!rt_map_put(&loop->sockets, name, (void *)(intptr_t)(fds[i] + 1)))
+            break; /* those that are not in it are not known */
+    }
+    free(fds);
+}
+
+/* -1: not known. */
+static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
+{
+    int fd = (int)(intptr_t)rt_map_get(&loop->sockets, peer) - 1;
+    char name[80];
+
+    if (fd < 0)
+        return -1;
+    srv_socket_peer(fd, name, sizeof name); /* it may be another's by now */
+    return strcmp(name, peer) == 0 ? fd : -1;
+}
+
+/* The connection of a call, also if the core has accepted it (TLS): then it is searched among all
+ * of the process's, which are listed once per look at the most. */
+static int find_socket(struct srv_call *c, int64_t now)
+{
+    struct srv_grpc_loop *loop = c->loop;
+    int fd = srv_call_socket(c);
+    char *peer = fd < 0 ? grpc_call_get_peer(c->call) : NULL;
+
+    if (!peer)
+        return fd;
+    unescape(peer);
+    fd = listed_socket(loop, peer);
+    if (fd < 0 && loop->listed_ns != now) {
+        list_sockets(loop);
+        loop->listed_ns = now;
+        fd = listed_socket(loop, peer);
+    }
+    gpr_free(peer);
+    return fd;
+}
+
+int srv_call_socket(struct srv_call *c)
+{
+    char *peer = grpc_call_get_peer(c->call);
+    int64_t fd = -1;
+
+    /* Of the connections that we accept the core knows only the descriptor. */
+    if (!peer || strncmp(peer, "fd:", 3) != 0 || !srv_parse_int64(peer + 3, strlen(peer + 3), &fd))
+        fd = -1;
+    gpr_free(peer);
+    return (int)fd;
+}
+
 /* ---- the limit ---- */
+
+static bool is_large(const struct srv_call *c, uint32_t awaited)
+{
+    return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
+}
+
+/* Bytes, from any beginning. What the core wrote is ahead of what the peer took by what the kernel
+ * holds, some 200 KB. */
+static bool taken_of(int fd, uint64_t *bytes)
+{
+    return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);
+}
 
 static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
 {
-    bool large = (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
-    int *n;
+    int fd, *n;
 
     srv_call_forget_socket(c);
     c->seen_awaited = awaited;
     c->seen_ns = now;
-    if (!large)
+    if (!is_large(c, awaited))
         return;
-    int fd = srv_call_socket(c, true);
+    fd = find_socket(c, now);
     n = large_of(c->loop, fd);
-    if (!n)
+    if (!n || !taken_of(fd, &c->seen_taken))
         return;
     ++*n;
     c->large_on = fd;
-    c->seen_acked = srv_socket_acked(fd);
 }
 
-static bool goes_on(struct srv_call *c, int64_t now)
+/* Of a large answer whose connection is not known: it has the time in all that the slowest peer may
+ * take. */
+static bool has_time(const struct srv_call *c, int64_t now, int64_t limit)
 {
-    if (c->large_on < 0)
+    return (now - c->seen_ns) / limit < (int64_t)(c->n_out / LEAST_TAKEN);
+}
+
+static bool goes_on(struct srv_call *c, int64_t now, int64_t limit)
+{
+    uint64_t taken = 0;
+
+    if (!is_large(c, c->seen_awaited))
         return false;
-    uint64_t acked = srv_socket_acked(c->large_on);
-    uint64_t least = (uint64_t)LEAST_TAKEN * (uint64_t)c->loop->n_large[c->large_on];
-    if (acked - c->seen_acked < least)
+    if (c->large_on < 0 || !taken_of(c->large_on, &taken))
+        return has_time(c, now, limit);
+    if (taken - c->seen_taken < (uint64_t)LEAST_TAKEN * (uint64_t)c->loop->n_large[c->large_on])
         return false;
-    c->seen_acked = acked;
+    c->seen_taken = taken;
     c->seen_ns = now;
     return true;
 }
@@ -170,7 +226,7 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
             continue;
         if (awaited != c->seen_awaited) {
             begin_look(c, awaited, now);
-        } else if (now - c->seen_ns >= limit && !goes_on(c, now)) {
+        } else if (now - c->seen_ns >= limit && !goes_on(c, now, limit)) {
             c->seen_ns = now;
             /* Counted first: whoever hears of the end finds it counted. */
             srv_metrics_event(server->metrics, what == SRV_AWAITS_SENT ? "slow_answer_cut_off"

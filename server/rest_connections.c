@@ -139,6 +139,13 @@ void srv_rest_watch(struct srv_rest_loop *l, int64_t now)
     }
 }
 
+static uint64_t acked_of(const struct srv_rest_conn *c)
+{
+    uint64_t bytes = 0;
+
+    return srv_socket_acked(c->fd, &bytes) ? bytes : 0; /* always known: REST is TCP */
+}
+
 static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, uint64_t acked)
 {
     c->acked = acked;
@@ -150,7 +157,7 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large)
-        expect_progress(l, c, srv_socket_acked(c->fd));
+        expect_progress(l, c, acked_of(c));
     else if (!c->link.next) /* else the limit for reading goes on */
         expect_progress(l, c, 0);
 }
@@ -162,7 +169,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        expect_progress(l, c, srv_socket_acked(c->fd)); /* to the end of the list */
+        expect_progress(l, c, acked_of(c)); /* to the end of the list */
         if (c->acked - before < LEAST_TAKEN) {
             srv_metrics_event(l->net.server->metrics, "slow_answer_cut_off");
             srv_rest_hang_up(c);

@@ -58,12 +58,15 @@ bool srv_socket_has_unread(int fd)
     return ioctl(fd, FIONREAD, &n) == 0 && n > 0;
 }
 
-uint64_t srv_socket_acked(int fd)
+bool srv_socket_acked(int fd, uint64_t *bytes)
 {
     struct tcp_info info = {0};
     socklen_t n = sizeof info;
 
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 ? info.tcpi_bytes_acked : 0;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n))
+        return false;
+    *bytes = info.tcpi_bytes_acked;
+    return true;
 }
 
 void srv_socket_peer(int fd, char *out, size_t room)

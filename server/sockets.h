@@ -16,8 +16,8 @@ int srv_sockets(int *fds, int room);
 int srv_open_files(void);
 /* Bytes that have come wait to be read. */
 bool srv_socket_has_unread(int fd);
-/* Bytes that the peer has taken since the connection began; 0: not known, for it is not TCP. */
-uint64_t srv_socket_acked(int fd);
+/* Bytes that the peer has taken since the connection began. False: not known, for it is not TCP. */
+bool srv_socket_acked(int fd, uint64_t *bytes);
 /* The peer as gRPC writes addresses: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or "unix:".
  * "": no connection. */
 void srv_socket_peer(int fd, char *out, size_t room);

@@ -80,9 +80,17 @@ def message(body):
 
 
 class Connection:
-    def __init__(self, port, window=65535):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, where, window=65535, tls=None):
+        """`where`: a port of this machine, or the path of a UNIX socket; `tls`: an SSLContext."""
+        if isinstance(where, str):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(30)
+            self.socket.connect(where)
+        else:
+            self.socket = socket.create_connection(("127.0.0.1", where), timeout=30)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.next_stream, self.unread = 1, b""
         self.bodies, self.trailers, self.reset = {}, {}, {}
         self.gone = False

@@ -1,9 +1,14 @@
 """gRPC clients that stall: they take no answer, or send half a request. They are cut off by the
 limit that REST has, and what they held comes back. Clients that are slow, but go on, are served."""
 import contextlib
+import json
+import os
 import random
 import re
 import resource
+import shutil
+import socket
+import ssl
 import struct
 import time
 import unittest
@@ -16,6 +21,7 @@ from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
                                      model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc)
+from test_grpc_services import certificate
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
@@ -123,6 +129,75 @@ class Stall(Case):
             self.assertGreater(time.monotonic() - start, 1.5 * LIMIT_S)
             self.assertEqual(c.status(stream, 1), 0)
             self.assertGreater(len(c.bodies[stream]), 2 * MEBI)
+
+    @contextlib.contextmanager
+    def by_unix_and_tls(self, window):
+        """A server and a connection of either kind, of which the kernel tells the server nothing, or
+        whose socket the core keeps to itself."""
+        certificate(self.folder, "server")
+        files = {name: self.path("server." + name) for name in ("key", "crt")}
+        lines = []
+        for field, name in (("server_key", "key"), ("server_cert", "crt")):
+            with open(files[name], encoding="ascii") as file:
+                lines.append(f"{field}: {json.dumps(file.read())}")
+        context = ssl.create_default_context(cafile=files["crt"])
+        context.set_alpn_protocols(["h2"])
+        with self.serve("--grpc_socket_path=" + self.path("s"),
+                        "--ssl_config_file=" + self.write("ssl", "\n".join(lines))) as server, \
+                http2.Connection(self.path("s"), window) as unix, \
+                http2.Connection(server.grpc_port, window, context) as tls:
+            yield server, {"unix": unix, "tls": tls}
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_by_unix_socket_and_tls_who_stalls_is_cut_off(self):
+        with self.by_unix_and_tls(window=0) as (server, connections):
+            streams = {name: [c.ask(PREDICT, fill(MEBI)) for _ in range(3)]
+                       for name, c in connections.items()}
+            for name, c in connections.items():
+                wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams[name])), name)
+            self.assertEqual(self.cut_off(server, "answer"), 6)
+            wait_for(lambda: self.held(server) == 0, "the memory")
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_by_unix_socket_and_tls_who_is_slow_but_goes_on_is_served(self):
+        with self.by_unix_and_tls(window=0) as (server, connections):
+            streams = {name: c.ask(PREDICT, fill(MEBI // 4)) for name, c in connections.items()}
+            for c in connections.values():
+                c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 8 * MEBI)))
+            start = time.monotonic()
+            while time.monotonic() - start < 120 * SLOW and not all(
+                    c.is_over(streams[name]) for name, c in connections.items()):
+                for name, c in connections.items():
+                    if not c.is_over(streams[name]):
+                        c.send(c.frame(http2.WINDOW_UPDATE, 0, streams[name],
+                                       struct.pack(">I", 100 << 10)))
+                    c.read(LIMIT_S / 8)
+            self.assertGreater(time.monotonic() - start, 1.5 * LIMIT_S)
+            for name, c in connections.items():
+                self.assertEqual(c.status(streams[name], 1), 0, name)
+                self.assertGreater(len(c.bodies[streams[name]]), MEBI)
+            self.assertEqual(self.cut_off(server, "answer"), 0)
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
+    def test_a_large_answer_by_tls_costs_no_look_at_every_connection(self):
+        def processor_s():
+            with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as file:
+                return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf(
+                    "SC_CLK_TCK")
+
+        with self.by_unix_and_tls(window=0) as (server, connections), \
+                contextlib.ExitStack() as others:
+            for _ in range(700):
+                others.enter_context(socket.socket(socket.AF_UNIX)).connect(self.path("s"))
+            spent = {}
+            for name, c in connections.items():
+                before = processor_s()
+                streams = [c.ask(PREDICT, fill(20000)) for _ in range(500)]
+                wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams)), name)
+                spent[name] = processor_s() - before
+            # 500 looks at 700 connections were some 0.5 s.
+            self.assertLess(spent["tls"], spent["unix"] + 0.15, spent)
 
     def test_a_stream_that_asks_nothing_for_a_while_is_no_stall(self):
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
