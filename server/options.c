@@ -461,6 +461,39 @@ static void tell_value(FILE *out, const char *value, const char *name)
     fprintf(out, "Couldn't interpret value %s for flag %s.\n", value, name);
 }
 
+/* The range of a number, its ends in the units that the flag takes. */
+static void tell_range(FILE *out, const struct row *row)
+{
+    const double unit = row->kind == SECONDS ? 1000 : 1;
+
+    if (row->min != INT64_MIN)
+        fprintf(out, row->max == INT64_MAX ? " of at least %.15g" : " from %.15g",
+                (double)row->min / unit);
+    if (row->max != INT64_MAX)
+        fprintf(out, row->min == INT64_MIN ? " of at most %.15g" : " to %.15g",
+                (double)row->max / unit);
+    fprintf(out, "\n");
+}
+
+static void tell_what_it_takes(FILE *out, const struct row *row)
+{
+    static const char *const takes[] = {
+        [BOOLEAN] = "true or false",
+        [SWITCH] = "on or off",
+        [MAYBE] = "true or false",
+        [INTEGER] = "a whole number",
+        [BYTES] = "a number of bytes, as 4096, 16K, 8M or 1G,",
+        [SECONDS] = "a number of seconds",
+        [TEXT] = "a text",
+        [FLOAT] = "a number of at least 0",
+    };
+    fprintf(out, "--%s takes %s", row->name, takes[row->kind]);
+    if (row->kind == INTEGER || row->kind == BYTES || row->kind == SECONDS)
+        tell_range(out, row);
+    else
+        fprintf(out, "\n");
+}
+
 static bool is_default(const struct row *row, const char *text, bool as_tensorflow)
 {
     return strcmp(text, default_of(row, as_tensorflow)) == 0;
@@ -479,6 +512,8 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
         char shown[512];
         snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
         tell_value(out, shown, row->name);
+        if (!o->as_tensorflow)
+            tell_what_it_takes(out, row);
         return BAD;
     }
     o->given[row - rows] = text ? text : "true";

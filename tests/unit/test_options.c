@@ -135,6 +135,23 @@ static void theirs_tells_each_bad_value_then_usage(void **state)
     assert_non_null(strstr(printed, "Couldn't interpret value =yes for flag enable_batching."));
 }
 
+static void ours_tells_what_a_flag_takes(void **state)
+{
+    (void)state;
+    PARSE(false, "--max_header_bytes=512");
+    assert_non_null(strstr(printed, "takes a number of bytes, as 4096, 16K, 8M or 1G, from 1024 "
+                                    "to 16777216\n"));
+    PARSE(false, "--max_queue_jobs=0");
+    assert_non_null(
+        strstr(printed, "--max_queue_jobs takes a whole number from 1 to 2147483647\n"));
+    PARSE(false, "--drain_timeout=1e9");
+    assert_non_null(strstr(printed, "takes a number of seconds from 0 to 86400\n"));
+    PARSE(false, "--specialise=maybe");
+    assert_non_null(strstr(printed, "--specialise takes on or off\n"));
+    PARSE(true, "--port=99999");
+    assert_null(strstr(printed, "takes a whole number"));
+}
+
 static void theirs_takes_a_longer_boolean_name_for_a_bad_value(void **state)
 {
     (void)state;
@@ -281,6 +298,7 @@ int main(void)
         cmocka_unit_test(every_flag_of_tensorflow_serving_is_accepted),
         cmocka_unit_test(theirs_knows_no_space_before_a_value),
         cmocka_unit_test(theirs_tells_each_bad_value_then_usage),
+        cmocka_unit_test(ours_tells_what_a_flag_takes),
         cmocka_unit_test(theirs_takes_a_longer_boolean_name_for_a_bad_value),
         cmocka_unit_test(theirs_numbers_may_have_a_plus_and_space_before_them),
         cmocka_unit_test(theirs_help_counts_only_as_the_first_thing_left_over),
