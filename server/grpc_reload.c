@@ -146,7 +146,7 @@ static void reload(struct srv_call *c)
         read_metrics(c->server, r, before);
         for (int i = 0; i < r->n_metrics; i++)
             r->metrics[i].before = before[i];
-        st = srv_manager_reload(c->server->manager, r->config, done, c, &c->err);
+        st = srv_manager_reload(c->server->manager, r->config, &c->job.cancelled, done, c, &c->err);
     }
     if (st)
         done(c, st, &c->err);

@@ -30,9 +30,12 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
 /*
  * Takes a new list of models in place of the one of flags and config file: a serialized
  * tensorflow.serving.ModelServerConfig. Refused, or taken and then `done` is called once, on the
- * manager's thread, when each new model is AVAILABLE or has failed. Any thread.
+ * manager's thread, when each new model is AVAILABLE or has failed. Reloads are carried out one
+ * after the other; one whose *cancelled (valid until `done`; NULL: never) is true when its turn
+ * comes changes nothing, and is CANCELLED. Any thread.
  */
 enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
+                                  const _Atomic bool *cancelled,
                                   void (*done)(void *arg, enum rt_status status,
                                                const struct rt_error *err),
                                   void *arg, struct rt_error *err);

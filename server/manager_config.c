@@ -297,7 +297,11 @@ void srv_mgr_take_reload(struct srv_manager *m)
         return;
     struct rt_error err = {0};
     const char *root = m->server->options.model_root;
-    enum rt_status st = note_new_models(m, r, &err);
+    enum rt_status st = RT_OK;
+    if (r->cancelled && atomic_load(r->cancelled))
+        st = rt_fail(&err, RT_CANCELLED, "the client gave up before the reload's turn came");
+    if (!st)
+        st = note_new_models(m, r, &err);
     if (!st)
         st = srv_model_root_check(root, r->config, &err);
     if (!st)
@@ -313,10 +317,10 @@ void srv_mgr_take_reload(struct srv_manager *m)
     m->next_poll = 0;
 }
 
-enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
-                                  void (*done)(void *arg, enum rt_status status,
-                                               const struct rt_error *err),
-                                  void *arg, struct rt_error *err)
+enum rt_status
+srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,
+                   void (*done)(void *arg, enum rt_status status, const struct rt_error *err),
+                   void *arg, struct rt_error *err)
 {
     Tensorflow__Serving__ModelServerConfig *config =
         pb_unpack(&tensorflow__serving__model_server_config__descriptor, message, "config", err);
@@ -336,6 +340,7 @@ enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
         free(r);
         return st;
     }
+    r->cancelled = cancelled;
     r->done = done;
     r->arg = arg;
     rt_mutex_lock(&m->mu);

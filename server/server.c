@@ -271,7 +271,7 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
 
 struct hint {
     struct rt_bytes text;
-    const char *address;
+    const char *scheme, *address;
     int port;
 };
 
@@ -285,7 +285,8 @@ static bool make_hint(void *arg, const struct srv_version *v)
     rt_bytes_clear(&h->text);
     rt_bytes_adds(&h->text, "curl -d '");
     srv_sample_body(s->def, &h->text);
-    rt_bytes_addf(&h->text, "' http://%s:%d/v1/models/%s:predict", h->address, h->port, v->model);
+    rt_bytes_addf(&h->text, "' %s://%s:%d/v1/models/%s:predict", h->scheme, h->address, h->port,
+                  v->model);
     return !h->text.failed && h->text.n < 200;
 }
 
@@ -294,11 +295,16 @@ static const char *reachable(const struct srv_options *o)
     return *o->bind_address ? o->bind_address : "127.0.0.1";
 }
 
+static const char *rest_scheme(const struct srv_options *o)
+{
+    return *o->rest_tls_cert_file ? "https" : "http";
+}
+
 static void print_where(const struct srv_server *s, int grpc_port, int rest_port)
 {
     const struct srv_options *o = &s->options;
     if (rest_port)
-        printf("REST  http://%s:%d/v1/models/\n", reachable(o), rest_port);
+        printf("REST  %s://%s:%d/v1/models/\n", rest_scheme(o), reachable(o), rest_port);
     if (grpc_port)
         printf("gRPC  %s:%d\n", reachable(o), grpc_port);
     fflush(stdout);
@@ -318,7 +324,9 @@ static void serve(struct srv_server *s, int signals, int rest_port)
         }
         if (told || !srv_is_ready(s->manager))
             continue;
-        struct hint h = {.address = reachable(&s->options), .port = rest_port};
+        struct hint h = {.scheme = rest_scheme(&s->options),
+                         .address = reachable(&s->options),
+                         .port = rest_port};
         rt_bytes_init(&h.text, 4096);
         if (srv_manager_look(s->manager, make_hint, &h) || (h.text.n && !h.text.failed)) {
             printf("ready; try:\n  %s\n", h.text.p);

@@ -212,16 +212,29 @@ class Reload(GrpcCase):
         client = self.client(server)
         reload = client.model.HandleReloadConfigRequest
         left = reload.future(self.request(("b", self.path("b"))), timeout=WAIT)
-        wait_for(lambda: "a reload of the model configuration" in server.log(), "the reload")
+        wait_for(lambda: "(Re-)adding model: b" in server.log(), "the reload")
         left.cancel()
         reload(self.request(("c", self.path("c"))), timeout=WAIT)
         self.assertEqual(client.predict(model="c"), [3.0])
-        self.assertIn("(Re-)adding model: b", server.log())
         many = [reload.future(self.request((name, self.path(name))), timeout=WAIT)
                 for name in "abcabc"]
         for call in many:
             self.assertEqual(call.result().status.error_code, 0)
         self.assertEqual(client.predict(model="c"), [3.0])
+
+    def test_a_reload_that_nobody_waits_for_any_more_is_not_begun(self):
+        self.put("c/1")
+        os.makedirs(self.path("empty"))
+        server = self.serve_one(f"--model_wait_seconds={int(2 * SLOW)}")
+        client = self.client(server)
+        reload = client.model.HandleReloadConfigRequest
+        first = reload.future(self.request(("a", self.path("a")), ("e", self.path("empty"))), timeout=WAIT)
+        wait_for(lambda: "(Re-)adding model: e" in server.log(), "the first reload")
+        self.fails(CODE.DEADLINE_EXCEEDED, "", reload, self.request(("c", self.path("c"))), timeout=0.3)
+        self.assertEqual(first.code(), CODE.UNKNOWN)
+        wait_for(lambda: "the client gave up before the reload's turn came" in server.log(), "its turn")
+        self.assertNotIn("(Re-)adding model: c", server.log())
+        self.assertEqual(client.predict(model="a"), [3.0])
 
     def test_a_server_stops_although_a_reload_waits(self):
         os.makedirs(self.path("empty"))
