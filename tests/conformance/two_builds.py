@@ -30,9 +30,9 @@ import subprocess
 import sys
 import tempfile
 
-from run import CASES_PER_GRAPH, HERE, ROOT, Refusal, Runner, build_case, load_family, np, same_bits  # first: the environment
-from spec import SPECS
-
+run = spec_module = None  # imported once the arguments are read: they want what TensorFlow brings along
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 PLAIN = ("no_autotune",)
 TUNINGS = [PLAIN + more for more in ((), ("no_specialise",), ("no_fusion",), ("no_fusion", "no_specialise"))]
 
@@ -63,9 +63,9 @@ class Report:
 
 
 def same(a, b):
-    if isinstance(a, Refusal) and isinstance(b, Refusal):
+    if isinstance(a, run.Refusal) and isinstance(b, run.Refusal):
         return a.code == b.code
-    return same_bits(a, b)
+    return run.same_bits(a, b)
 
 
 class Pair:
@@ -73,7 +73,7 @@ class Pair:
 
     def __init__(self, old, new, tf, tuning):
         self.tuning = " ".join(tuning)
-        self.old, self.new = Runner(old, tf, tuning), Runner(new, tf, tuning)
+        self.old, self.new = run.Runner(old, tf, tuning), run.Runner(new, tf, tuning)
 
     def load(self, graph_def):
         return [r.load(graph_def) for r in (self.old, self.new)]
@@ -87,7 +87,7 @@ class Pair:
         if not all(map(same, first, again)):
             report.counts["not repeatable"] += 1
             return
-        wrong = next((f"{a} | {b}" if isinstance(a, Refusal) or isinstance(b, Refusal) else "other bits")
+        wrong = next((f"{a} | {b}" if isinstance(a, run.Refusal) or isinstance(b, run.Refusal) else "other bits")
                      for a, b in zip(first, new) if not same(a, b))
         report.add(f"{name} [{self.tuning}]: {wrong[:300]}", False)
 
@@ -113,16 +113,16 @@ def compare_cases(options, report):
 
     tf.compat.v1.disable_eager_execution()
     for family in sorted(p.stem for p in (HERE / "specs").glob("*.py")):
-        load_family(family)
+        run.load_family(family)
     pairs = pairs_of(options, tf)
-    for spec in SPECS:
+    for spec in spec_module.SPECS:
         if options.only and not re.fullmatch(options.only, spec.op):
             continue
         cases = list(spec.cases())
-        for first in range(0, len(cases), CASES_PER_GRAPH):
+        for first in range(0, len(cases), run.CASES_PER_GRAPH):
             graph = tf.Graph()
             with graph.as_default():
-                builts = [(case, build_case(tf, case, i)) for i, case in enumerate(cases[first:first + CASES_PER_GRAPH])]
+                builts = [(case, run.build_case(tf, case, i)) for i, case in enumerate(cases[first:first + run.CASES_PER_GRAPH])]
             compare_graph(report, pairs, spec.op, graph.as_graph_def().SerializeToString(), builts)
 
 
@@ -260,6 +260,9 @@ def main():
         for program in ("slipway", "tests/op_runner"):
             if not os.access(os.path.join(folder, program), os.X_OK):
                 parser.error(f"{folder} has no {program}")
+    global run, spec_module
+    import run
+    import spec as spec_module
     report = Report(options.most)
     for part in options.part or PARTS:
         print(f"{part}:", flush=True)
