@@ -676,7 +676,8 @@ static void reload_m_and_n(void)
     assert_true(protobuf_c_message_get_packed_size(&config.base) <= sizeof bytes);
     size_t n = protobuf_c_message_pack(&config.base, bytes);
     atomic_store(&reload_answer, -1);
-    assert_ok(srv_manager_reload(manager, rt_span_of(bytes, n), NULL, note_reload, NULL, &err), &err);
+    assert_ok(srv_manager_reload(manager, rt_span_of(bytes, n), NULL, note_reload, NULL, &err),
+              &err);
 }
 
 static int reload_answered(int within_ms)
