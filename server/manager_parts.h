@@ -104,7 +104,7 @@ struct srv_grace {
  * own, for the config may have been replaced by then. */
 struct srv_reload {
     struct srv_reload *next;
-    struct srv_config *config; /* NULL: the manager has it */
+    struct srv_config *config;     /* NULL: the manager has it */
     const _Atomic bool *cancelled; /* by who asked for it; NULL: never */
     void (*done)(void *arg, enum rt_status status, const struct rt_error *err);
     void *arg;
