@@ -34,11 +34,10 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
  * after the other; one whose *cancelled (valid until `done`; NULL: never) is true when its turn
  * comes changes nothing, and is CANCELLED. Any thread.
  */
-enum rt_status srv_manager_reload(struct srv_manager *m, struct rt_span message,
-                                  const _Atomic bool *cancelled,
-                                  void (*done)(void *arg, enum rt_status status,
-                                               const struct rt_error *err),
-                                  void *arg, struct rt_error *err);
+enum rt_status
+srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,
+                   void (*done)(void *arg, enum rt_status status, const struct rt_error *err),
+                   void *arg, struct rt_error *err);
 /* Has the config file read again, as if it were time for it. Any thread. */
 void srv_manager_reread(struct srv_manager *m);
 /* Stops watching and loading, unloads everything. The nets must still run (they answer mail), and
