@@ -296,6 +296,17 @@ static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b, s
     return RT_OK;
 }
 
+enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct rt_tensor *feeds,
+                                       struct rt_error *err)
+{
+    for (int k = 0; k < c->n_feeds; k++)
+        if (feeds[k].dtype != c->feed_dtype[k])
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Expects arg[%d] to be %s but %s is provided",
+                           k, rt_dtype_name((enum rt_dtype)c->feed_dtype[k]),
+                           rt_dtype_name((enum rt_dtype)feeds[k].dtype));
+    return RT_OK;
+}
+
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
                                struct rt_tensor *fetches, const struct rt_run_options *options,
                                struct rt_error *err)
@@ -305,12 +316,9 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     struct rt_plan_box *b = NULL;
     if (c->n_fetches)
         memset(fetches, 0, (size_t)c->n_fetches * sizeof *fetches);
-    for (int k = 0; k < c->n_feeds; k++)
-        if (feeds[k].dtype != c->feed_dtype[k])
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Expects arg[%d] to be %s but %s is provided",
-                           k, rt_dtype_name((enum rt_dtype)c->feed_dtype[k]),
-                           rt_dtype_name((enum rt_dtype)feeds[k].dtype));
-    enum rt_status st = get_plan(c, &b, err);
+    enum rt_status st = rt_callable_check_feeds(c, feeds, err);
+    if (!st)
+        st = get_plan(c, &b, err);
     if (st)
         return st;
     if (options && options->is_merged && (st = check_rows(c, b, err)) != RT_OK) {

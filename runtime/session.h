@@ -114,6 +114,10 @@ bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
 bool rt_callable_writes(const struct rt_callable *c); /* changes state or blocks: runs alone */
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
+/* INVALID_ARGUMENT, in TensorFlow's words, unless each feed is of its type: what a run does first.
+ * Any thread. */
+enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct rt_tensor *feeds,
+                                       struct rt_error *err);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 
 /*

@@ -201,7 +201,7 @@ enum {
 static enum rt_status read_tensor(struct rt_span message, size_t budget, struct rt_tensor *out,
                                   struct rt_error *err)
 {
-    return srv_tensor_read(srv_cursor_of(&message, message.n), out, &budget, err);
+    return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
 /* For the tensor of a message of n bytes, and `more`. */

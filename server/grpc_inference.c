@@ -4,13 +4,25 @@
 #include "server/inference.h"
 #include "server/request_log.h"
 
-enum { TENSOR_FACTOR = 2 }; /* a request's tensors may take so many times the largest body */
+enum {
+    TENSOR_FACTOR = 2, /* a request's tensors may take so many times the largest body */
+    /* Larger messages, and tensors that are larger in memory, are read by a worker: that takes
+     * longer than the way there and back, and 41 bytes may be 256 MiB of a tensor. */
+    HERE_BYTES = 256 << 10,
+};
+
+struct request {
+    struct srv_inference inf; /* first */
+    /* Of the job, while a worker reads its tensors. */
+    const struct rt_model_signature *signature;
+    enum rt_status (*prepare)(struct srv_job *job);
+};
 
 /* Any thread. The outputs are written where they were made, on the worker. */
 static void done(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
-    struct srv_inference *inf = c->state;
+    struct srv_inference *inf = c->state; /* a request's first member */
     enum rt_status st = job->status;
     unsigned char *bytes = NULL;
     size_t n = 0;
@@ -28,23 +40,71 @@ static void done(struct srv_job *job)
     srv_call_answer_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
 }
 
-static enum rt_status bind_tensors(struct srv_call *c, struct srv_inference *inf)
+static size_t most_tensor_bytes(const struct srv_call *c)
 {
-    size_t payload = c->charged, bytes = 0;
-    enum rt_status st = srv_inference_bind(
-        inf, (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR, &bytes, &c->err);
+    return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
+}
 
-    if (st)
-        return st;
+/* From here on the request is its tensors, of `bytes`. */
+static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
+{
     srv_call_drop_payload(c);
-    srv_budget_give(&c->server->in_flight, &c->charged, payload);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
     c->job.body_bytes = bytes;
     return srv_call_charge(c, bytes, "the request as tensors");
 }
 
-/* The request as a job, its version held. */
-static enum rt_status admit(struct srv_call *c, struct srv_inference *inf)
+/* On a worker. */
+static enum rt_status prepare(struct srv_job *job)
 {
+    struct srv_call *c = job->owner;
+    struct request *r = c->state;
+    size_t bytes;
+
+    job->signature = r->signature;
+    job->prepare = r->prepare;
+    enum rt_status st = srv_inference_bind(&r->inf, most_tensor_bytes(c), &bytes, &c->err);
+    if (!st)
+        st = hold_tensors(c, bytes);
+    if (st)
+        rt_error_copy(&job->err, &c->err);
+    return st || !job->prepare ? st : job->prepare(job);
+}
+
+/* The scheduler's statistics of the signature are of its runs alone. */
+static void bind_on_worker(struct srv_call *c, struct request *r)
+{
+    struct srv_job *job = &c->job;
+
+    r->signature = job->signature;
+    r->prepare = job->prepare;
+    job->signature = NULL;
+    job->prepare = prepare;
+    job->body_bytes = c->charged;
+}
+
+static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
+{
+    size_t most = most_tensor_bytes(c), bytes = 0;
+    enum rt_status st = RT_RESOURCE_EXHAUSTED;
+
+    if (c->charged <= HERE_BYTES)
+        st = srv_inference_bind(&r->inf, most < HERE_BYTES ? most : HERE_BYTES, &bytes, &c->err);
+    if (!st)
+        return hold_tensors(c, bytes);
+    if (st != RT_RESOURCE_EXHAUSTED)
+        return st;
+    for (int i = 0; i < c->job.n_feeds; i++)
+        rt_tensor_clear(&c->job.feeds[i]);
+    c->err = (struct rt_error){.arena = c->arena};
+    bind_on_worker(c, r);
+    return RT_OK;
+}
+
+/* The request as a job, its version held. */
+static enum rt_status admit(struct srv_call *c, struct request *r)
+{
+    struct srv_inference *inf = &r->inf;
     struct srv_cursor message;
     enum rt_status st = srv_call_open(c, &message);
 
@@ -61,7 +121,7 @@ static enum rt_status admit(struct srv_call *c, struct srv_inference *inf)
          __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))
         c->job.deadline_ns = RT_NEVER;
     st = srv_inference_resolve(inf, &c->err);
-    return st ? st : bind_tensors(c, inf);
+    return st ? st : bind_here_or_there(c, r);
 }
 
 const char *srv_grpc_session_off(const struct srv_options *o)
@@ -74,17 +134,17 @@ const char *srv_grpc_session_off(const struct srv_options *o)
 
 void srv_grpc_inference(struct srv_call *c)
 {
-    struct srv_inference *inf = rt_arena_alloc(c->arena, sizeof *inf);
+    struct request *r = rt_arena_alloc(c->arena, sizeof *r);
     enum rt_status st;
 
-    if (!inf) {
-        srv_call_fail(c, rt_fail_memory(&c->err, "a request", sizeof *inf));
+    if (!r) {
+        srv_call_fail(c, rt_fail_memory(&c->err, "a request", sizeof *r));
         return;
     }
-    c->state = inf;
-    srv_inference_init(inf, (enum srv_api)c->method->api, SRV_ENTRY_GRPC, &c->server->options,
+    c->state = r;
+    srv_inference_init(&r->inf, (enum srv_api)c->method->api, SRV_ENTRY_GRPC, &c->server->options,
                        c->arena, &c->job);
-    st = admit(c, inf);
+    st = admit(c, r);
     if (st)
         srv_call_fail(c, st);
     else

@@ -45,8 +45,8 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
 static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)
 {
     struct srv_job *job = inf->job;
-    return srv_predict_bind(&inf->request.predict, job->signature->def, budget, job->feeds,
-                            inf->wanted, err);
+    return srv_predict_bind(&inf->request.predict, job->signature->def, job->signature->call,
+                            budget, job->feeds, inf->wanted, err);
 }
 
 static struct srv_model_echo echo_of(const struct srv_job *job)

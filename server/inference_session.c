@@ -139,15 +139,17 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
 static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)
 {
     const struct srv_session_request *r = &inf->request.session;
+    const struct rt_callable *call = inf->job->signature->call; /* NULL: has yet to be made */
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < r->n_feeds && !st; i++) {
-        st = srv_tensor_read(r->feeds[i].tensor, &inf->job->feeds[inf->session->feed[i]], &budget,
-                             err);
+        const int k = inf->session->feed[i];
+        const enum rt_dtype dtype = call ? rt_callable_feed_dtype(call, k) : RT_NO_DTYPE;
+        st = srv_tensor_read(r->feeds[i].tensor, dtype, &inf->job->feeds[k], &budget, err);
         if (st == RT_INVALID_ARGUMENT)
             rt_fail_prefix(err, "tensor parsing error: %s: ", r->feeds[i].name);
     }
-    return st;
+    return !st && call ? rt_callable_check_feeds(call, inf->job->feeds, err) : st;
 }
 
 /* The tensors in the request's order. */

@@ -8,6 +8,7 @@
 #define SRV_PREDICT_PROTO_H
 
 #include "runtime/saved_model.h"
+#include "runtime/session.h"
 #include "server/budget.h"
 #include "server/model_spec.h"
 #include "server/tensor_wire.h"
@@ -33,11 +34,13 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
 /*
  * The request's tensors as the signature's feeds (sig->def->n_inputs, zero before; on failure some
  * may be filled: clear them), and the outputs that are wanted, as indices in the order of the
- * signature. Checks and texts in TensorFlow Serving's order.
+ * signature. `call`: the signature's, whose types the feeds must have; NULL: they may have any.
+ * Checks and texts in TensorFlow Serving's order, the types last.
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
-                                const struct rt_signature *sig, size_t budget,
-                                struct rt_tensor *feeds, bool *wanted, struct rt_error *err);
+                                const struct rt_signature *sig, const struct rt_callable *call,
+                                size_t budget, struct rt_tensor *feeds, bool *wanted,
+                                struct rt_error *err);
 
 struct srv_predict_response {
     struct srv_model_echo echo;

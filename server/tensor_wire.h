@@ -13,10 +13,15 @@
 
 /*
  * A tensor from a TensorProto. *budget: the most bytes it may take, which is lessened by what it
- * takes. The text says what is wrong with it.
+ * takes; RESOURCE_EXHAUSTED: not enough is left, and nothing was expanded. The text says what is
+ * wrong with the message.
+ *
+ * One value may stand for all of a shape, so that 41 bytes of a message are 256 MiB of a tensor.
+ * A type other than `wanted`, which the call refuses in any case, is therefore not expanded: *out
+ * has that type and no elements. RT_NO_DTYPE: any type is wanted.
  */
-enum rt_status srv_tensor_read(struct srv_cursor message, struct rt_tensor *out, size_t *budget,
-                               struct rt_error *err);
+enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype wanted,
+                               struct rt_tensor *out, size_t *budget, struct rt_error *err);
 
 bool srv_tensor_has_wire(enum rt_dtype dtype); /* false: it has no form on the wire */
 

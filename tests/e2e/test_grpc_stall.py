@@ -329,6 +329,56 @@ class Aside(Case):
         with Server(f"--models={MODELS}") as server:
             self.holds_up_nobody(server, PREDICT, self.takes_long_to_inflate(), 5, True, ask)
 
+    def sums(self):
+        """A model `sum` of one float, beside half_plus_two."""
+        def build(g):
+            g.placeholder("x", "float")
+            g.const("all", "int32", [1], int_val=[0])
+            g.node("y", "Sum", "x", "all", T="float", Tidx="int32")
+
+        small_models.write(self.path("models", "sum", "1"), {
+            "serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)
+        self.put("models/half_plus_two/1")
+        return f"--models={self.path('models')}"
+
+    @staticmethod
+    def filled(dtype, n, **values):
+        """One value that stands for all `n` of a shape."""
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "sum"
+        tensor = request.inputs["x"]
+        tensor.dtype = dtype
+        tensor.tensor_shape.dim.add(size=n)
+        for field, value in values.items():
+            getattr(tensor, field).append(value)
+        return request.SerializeToString()
+
+    @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
+    def test_one_value_that_fills_a_shape_holds_up_nobody(self):
+        # One loop, so that whatever it does holds up the small calls too.
+        with Server(self.sums(), "--num_grpc_threads=1") as server:
+            body = self.filled(1, 1 << 26, float_val=1)
+            self.assertLess(len(body), 50)
+            self.holds_up_nobody(server, PREDICT, body, 0)
+
+    def test_what_the_call_refuses_by_its_type_is_not_expanded(self):
+        with Server(self.sums()) as server, http2.Connection(server.grpc_port) as c:
+            self.assertEqual(c.status(c.ask(PREDICT, self.filled(1, 3, float_val=1)), 60), 0)
+            before = self.peak(server)
+            streams = [c.ask(PREDICT, self.filled(7, 10_000_000, string_val=b"a" * 1000))
+                       for _ in range(8)]
+            for stream in streams:
+                self.assertEqual(c.status(stream, 60), 3)
+                self.assertIn("Expects arg[0] to be float but string is provided",
+                              c.trailers[stream]["grpc-message"])
+            # 10,000,000 strings are 160 MB and more.
+            self.assertLess(self.peak(server), before + 64 * MEBI)
+
+    @staticmethod
+    def peak(server):
+        with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+            return int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) << 10
+
     def test_questions_about_models_are_small(self):
         with Server(f"--models={MODELS}") as server:
             channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")

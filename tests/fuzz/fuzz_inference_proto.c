@@ -51,7 +51,8 @@ static void try_session(struct srv_cursor c, struct rt_arena *a)
         return;
     struct rt_tensor *t = rt_arena_array(a, (size_t)r.n_feeds + 1, sizeof *t);
     const struct rt_tensor **at = rt_arena_array(a, (size_t)r.n_feeds + 1, sizeof *at);
-    while (t && at && n < r.n_feeds && !srv_tensor_read(r.feeds[n].tensor, &t[n], &budget, &err)) {
+    while (t && at && n < r.n_feeds &&
+           !srv_tensor_read(r.feeds[n].tensor, RT_NO_DTYPE, &t[n], &budget, &err)) {
         at[n] = &t[n];
         n++;
     }

@@ -45,7 +45,7 @@ static enum rt_status bind(struct srv_cursor c, struct rt_tensor *feed, bool *wa
     *feed = (struct rt_tensor){0};
     if (st)
         return st;
-    st = srv_predict_bind(&r, &sig, 1 << 20, feed, wanted, err);
+    st = srv_predict_bind(&r, &sig, NULL, 1 << 20, feed, wanted, err);
     if (st)
         rt_tensor_clear(feed);
     return st;
@@ -111,7 +111,7 @@ static enum rt_status read_tensor(const void *p, size_t n, size_t budget, struct
                                   struct rt_error *err)
 {
     struct rt_span s = rt_span_of(p, n);
-    return srv_tensor_read(srv_cursor_of(&s, n), t, &budget, err);
+    return srv_tensor_read(srv_cursor_of(&s, n), RT_NO_DTYPE, t, &budget, err);
 }
 
 #define READ(bytes, budget, t, err) read_tensor(bytes, sizeof(bytes) - 1, budget, t, err)
@@ -137,6 +137,55 @@ static void the_last_value_fills_what_is_missing(void **state)
     assert_ok(READ("\x08\x03\x12\x04\x12\x02\x08\x01\x3a\x03\x05\x06\x07", 100, &t, &err), &err);
     assert_int_equal(*(int32_t *)t.data, 5);
     rt_tensor_clear(&t);
+}
+
+static void one_value_fills_a_shape_of_any_size(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    /* double [100003] with 1 and 2; complex128 [100003] with 1+2i */
+    assert_ok(
+        READ("\x08\x02\x12\x06\x12\x04\x08\xa3\x8d\x06\x32\x10\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0"
+             "\0\x40",
+             1 << 20, &t, &err),
+        &err);
+    assert_true(((double *)t.data)[0] == 1);
+    for (int i = 1; i < 100003; i++)
+        assert_true(((double *)t.data)[i] == 2);
+    rt_tensor_clear(&t);
+    assert_ok(
+        READ("\x08\x12\x12\x06\x12\x04\x08\xa3\x8d\x06\x62\x10\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0"
+             "\0\x40",
+             2 << 20, &t, &err),
+        &err);
+    for (int i = 0; i < 100003; i++)
+        assert_true(((double *)t.data)[2 * i] == 1 && ((double *)t.data)[2 * i + 1] == 2);
+    rt_tensor_clear(&t);
+}
+
+static void a_type_that_is_not_wanted_is_not_expanded(void **state)
+{
+    (void)state;
+    static const char many[] = "\x08\x07\x12\x07\x12\x05\x08\x80\xad\xe2\x04\x42\x01"
+                               "a"; /* 10,000,000 strings */
+    struct rt_span s = rt_span_of(many, sizeof many - 1);
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    size_t left = 100;
+    assert_ok(srv_tensor_read(srv_cursor_of(&s, s.n), RT_F32, &t, &left, &err), &err);
+    assert_int_equal(t.dtype, RT_STRING);
+    assert_int_equal(rt_tensor_count(&t), 0);
+    assert_int_equal(left, 100);
+    rt_tensor_clear(&t);
+    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "at most 2 values are given");
+    /* What is wrong with the message itself comes first. */
+    s = rt_span_of("\x08\x01\x12\x04\x12\x02\x08\x02\x22\x03"
+                   "abc",
+                   13);
+    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
+                 RT_INVALID_ARGUMENT, &err, "tensor_content holds 3 bytes");
 }
 
 static void strings_are_read_from_fields_and_from_content(void **state)
@@ -317,6 +366,8 @@ int main(void)
         cmocka_unit_test(every_type_is_read_in_both_forms_wherever_the_slices_are_cut),
         cmocka_unit_test(every_type_is_written_as_protobuf_would),
         cmocka_unit_test(the_last_value_fills_what_is_missing),
+        cmocka_unit_test(one_value_fills_a_shape_of_any_size),
+        cmocka_unit_test(a_type_that_is_not_wanted_is_not_expanded),
         cmocka_unit_test(strings_are_read_from_fields_and_from_content),
         cmocka_unit_test(a_small_message_cannot_ask_for_much_memory),
         cmocka_unit_test(what_is_no_tensor_is_refused),
