@@ -11,6 +11,8 @@
 #include "runtime/base/log.h"
 #include "server/access_log.h"
 #include "server/grpc_parts.h"
+#include "server/grpc_tls.h"
+#include "server/manager.h"
 #include "server/metrics.h"
 #include "server/sockets.h"
 
@@ -512,6 +514,8 @@ static void on_call(struct srv_call *c, bool ok)
     c->received_ns = rt_now_ns();
     if (c->server->options.access_log)
         note_peer(c);
+    if (srv_grpc_is_secure(&c->server->options)) /* the core tells nothing when it accepts */
+        srv_manager_expect_close(c->server);
     c->method = c->posted_as;
     if (c->method) {
         read_message(c, SRV_AWAITS_MESSAGE);

@@ -15,6 +15,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "server/grpc_parts.h"
+#include "server/manager.h"
 
 enum {
     KEEP_FILES = 64, /* descriptors that clients leave to the loading of models */
@@ -47,6 +48,7 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
             return false;
         }
         atomic_fetch_add_explicit(&l->server->n_accepted, 1, memory_order_relaxed);
+        srv_manager_expect_close(l->server);
         give_to_core(at->core, fd);
     }
 }

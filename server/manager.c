@@ -162,26 +162,42 @@ static void take_mail(struct srv_manager *m)
 /*
  * What many connections held lies scattered in the heap when they have closed: some 29 KB each. Of
  * gRPC's the core alone knows when they close: they are as many as were accepted, less those by
- * which the process has more files open than before.
+ * which more are open than before. Without any there is nothing to look for until one comes.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
+    m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
+    atomic_store(&m->server->has_connections, false); /* who comes from here on says so again */
     int64_t n_accepted = atomic_load_explicit(&m->server->n_accepted, memory_order_relaxed);
-    int n_files = srv_open_files();
-    int64_t closed = n_accepted - m->n_accepted - (n_files - m->n_files);
+    int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 
+    if (n_open + m->n_inherited < 0)
+        return; /* not known: that is no reason to take any for closed */
+    n_open = n_open > 0 ? n_open : 0;
+    int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
     m->n_accepted = n_accepted;
-    m->n_files = n_files;
-    m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
+    m->n_open = n_open;
+    if (!n_open)
+        m->next_count = RT_NEVER;
     if (m->n_closed < TRIM_AFTER_CLOSED)
         return;
     m->n_closed = 0;
     m->trim_wanted = true;
 }
 
+void srv_manager_expect_close(struct srv_server *server)
+{
+    if (atomic_load_explicit(&server->has_connections, memory_order_relaxed) ||
+        atomic_exchange(&server->has_connections, true))
+        return;
+    srv_mgr_wake(server->manager);
+}
+
 static int64_t trim(struct srv_manager *m, int64_t now)
 {
+    if (m->next_count == RT_NEVER && atomic_load(&m->server->has_connections))
+        m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
     if (now >= m->next_count)
         count_closed(m, now);
     if (!m->trim_wanted)
@@ -337,7 +353,9 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->server = server;
     m->calls = calls;
     m->folder_watch = -1;
-    m->again_at = RT_NEVER;
+    m->again_at = m->next_count = RT_NEVER;
+    const int n_sockets = srv_sockets(NULL, INT32_MAX);
+    m->n_inherited = n_sockets > 0 ? n_sockets : 0; /* such as a standard output */
     m->frees_first = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);
     rt_cond_init(&m->changed);

@@ -40,6 +40,9 @@ srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic 
                    void *arg, struct rt_error *err);
 /* Has the config file read again, as if it were time for it. Any thread. */
 void srv_manager_reread(struct srv_manager *m);
+/* There is a connection: the manager looks at them once in a while until all have closed. Any
+ * thread; costs nothing while it is known. */
+void srv_manager_expect_close(struct srv_server *server);
 /* Stops watching and loading, unloads everything. The nets must still run (they answer mail), and
  * may go on asking for states. */
 void srv_manager_stop(struct srv_manager *m);

@@ -150,7 +150,7 @@ struct srv_manager {
     int64_t again_at;
     bool trim_wanted;
     int64_t next_count, n_accepted, n_closed; /* connections, see count_closed */
-    int n_files;
+    int n_open, n_inherited; /* connections as of the last look; sockets that never were ours */
     char *folder_trouble, *config_trouble;
 };
 

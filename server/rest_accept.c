@@ -77,7 +77,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
 void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool may = l->n_open < l->most_open && l->accept_at_ns <= l->now_ns;
-    if (l->listen_fd < 0 || may == l->accepts)
+    if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* the descriptor comes before it */
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
         l->accepts = may;

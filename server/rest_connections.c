@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "runtime/base/clock.h"
+#include "server/manager.h"
 #include "server/metrics.h"
 #include "server/sockets.h"
 
@@ -46,6 +47,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         srv_list_append(&l->reading, &c->link);
         *context = c;
         atomic_fetch_add_explicit(&l->net.server->n_accepted, 1, memory_order_relaxed);
+        srv_manager_expect_close(l->net.server);
     } else if (c) {
         /* Closing the descriptor does not end the events while anything else refers to the open
          * file: a system call of another thread that looks at it, or a process that was forked. */

@@ -59,6 +59,7 @@ struct srv_server {
     struct rt_autotune *autotune; /* of all versions */
     struct rt_compiler *compiler; /* likewise; NULL: --specialise=off */
     _Atomic int64_t n_accepted;   /* connections, since the start */
+    _Atomic bool has_connections; /* there were some since the manager looked: manager.h */
     struct srv_budget in_flight;  /* what requests hold, against max_bytes_in_flight */
 };
 

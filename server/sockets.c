@@ -31,24 +31,15 @@ int srv_sockets(int *fds, int room)
             continue; /* "." */
         int fd = (int)number;
         if (fd != dirfd(all) && option_of(fd, SO_TYPE) == SOCK_STREAM &&
-            option_of(fd, SO_ACCEPTCONN) == 0)
-            fds[n++] = fd;
+            option_of(fd, SO_ACCEPTCONN) == 0) {
+            if (fds)
+                fds[n] = fd;
+            n++;
+        }
     }
     if (all)
         closedir(all);
-    return n;
-}
-
-int srv_open_files(void)
-{
-    DIR *all = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (all && readdir(all))
-        n++;
-    if (all)
-        closedir(all);
-    return n;
+    return all ? n : -1;
 }
 
 bool srv_socket_has_unread(int fd)

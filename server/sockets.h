@@ -10,10 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The process's connected stream sockets, at most `room` of them; how many. */
+/* The process's connected stream sockets, at most `room` of them (fds NULL: only counted); how
+ * many; -1: they cannot be listed, for want of descriptors or memory. */
 int srv_sockets(int *fds, int room);
-/* How many descriptors the process has open, of whatever kind. */
-int srv_open_files(void);
 /* Bytes that have come wait to be read. */
 bool srv_socket_has_unread(int fd);
 /* Bytes that the peer has taken since the connection began. False: not known, for it is not TCP. */
