@@ -237,12 +237,10 @@ enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
     return st;
 }
 
-enum rt_status rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
-                                struct rt_error *err)
+void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n)
 {
-    (void)err;
     if (n <= 0 || dst == src)
-        return RT_OK;
+        return;
     if (dtype == RT_STRING) {
         struct rt_str *d = dst;
         const struct rt_str *s = src;
@@ -259,7 +257,6 @@ enum rt_status rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src,
     } else {
         memcpy(dst, src, (size_t)n * rt_dtype_size(dtype));
     }
-    return RT_OK;
 }
 
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
@@ -276,12 +273,8 @@ enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src
     st = rt_tensor_new(&new, pool, (enum rt_dtype)src->dtype, src->rank, src->dim, err);
     if (st)
         goto out;
-    st =
-        rt_copy_elements((enum rt_dtype)src->dtype, new.data, from.data, rt_tensor_count(src), err);
-    if (st)
-        rt_tensor_clear(&new);
-    else
-        *dst = new;
+    rt_copy_elements((enum rt_dtype)src->dtype, new.data, from.data, rt_tensor_count(src));
+    *dst = new;
 out:
     rt_tensor_clear(&from);
     return st;

@@ -246,9 +246,8 @@ static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
 }
 /* Element-wise copy of n elements: texts of strings and objects are shared. dst is initialised
  * (zero for strings and objects). */
-enum rt_status rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
-                                struct rt_error *err);
-/* A deep copy into a new heap buffer. */
+void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n);
+/* The same into a new heap buffer, after a lazy `src` is loaded. */
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
                               struct rt_pool *pool, struct rt_error *err);
 /* A scalar that holds a reference to `o`, of type RT_RESOURCE or RT_VARIANT; takes the caller's

@@ -43,27 +43,23 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
     return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
 }
 
-static enum rt_status fill(enum rt_dtype dtype, char *dst, const void *value, int64_t n,
-                           struct rt_error *err)
+static void fill(enum rt_dtype dtype, char *dst, const void *value, int64_t n)
 {
     size_t size = rt_dtype_size(dtype);
-    enum rt_status st = RT_OK;
 
     if (rt_dtype_is_plain(dtype)) {
         size_t have = size, want = (size_t)n * size;
         memcpy(dst, value, size);
         for (; have < want; have *= 2)
             memcpy(dst + have, dst, have < want - have ? have : want - have);
-        return RT_OK;
+        return;
     }
-    for (int64_t i = 0; i < n && !st; i++)
-        st = rt_copy_elements(dtype, dst + (size_t)i * size, value, 1, err);
-    return st;
+    for (int64_t i = 0; i < n; i++)
+        rt_copy_elements(dtype, dst + (size_t)i * size, value, 1);
 }
 
 /* Copies t into the corner of dst, whose dimensions >= 1 are dim's, over what was filled there. */
-static enum rt_status copy_corner(const struct rt_tensor *t, char *dst, const int64_t *dim,
-                                  struct rt_error *err)
+static void copy_corner(const struct rt_tensor *t, char *dst, const int64_t *dim)
 {
     enum rt_dtype dtype = (enum rt_dtype)t->dtype;
     size_t size = rt_dtype_size(dtype);
@@ -75,13 +71,10 @@ static enum rt_status copy_corner(const struct rt_tensor *t, char *dst, const in
         int64_t to = 0;
         for (int d = 0; d <= last; d++)
             to = to * (d ? dim[d] : 1) + at[d];
-        enum rt_status st = rt_copy_elements(dtype, dst + (size_t)to * size, src, line, err);
-        if (st)
-            return st;
+        rt_copy_elements(dtype, dst + (size_t)to * size, src, line);
         for (int d = last - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
             at[d] = 0;
     }
-    return RT_OK;
 }
 
 static bool same_inner(const struct rt_tensor *t, const int64_t *dim)
@@ -108,23 +101,22 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_ten
         return st;
     inner = rt_tensor_count(out) / b->run_rows;
     size_t row_bytes = (size_t)inner * rt_dtype_size(dtype);
-    for (const struct srv_job *j = b->first; j && !st; j = j->next) {
+    for (const struct srv_job *j = b->first; j; j = j->next) {
         const struct rt_tensor *t = &j->feeds[i];
         char *to = (char *)out->data + (size_t)at * row_bytes;
         last = at;
         at += j->n_rows;
         if (same_inner(t, dim)) {
-            st = rt_copy_elements(dtype, to, t->data, j->n_rows * inner, err);
+            rt_copy_elements(dtype, to, t->data, j->n_rows * inner);
             continue;
         }
-        st = fill(dtype, to, t->data, j->n_rows * inner, err);
-        if (!st)
-            st = copy_corner(t, to, dim, err);
+        fill(dtype, to, t->data, j->n_rows * inner);
+        copy_corner(t, to, dim);
     }
-    for (; at < b->run_rows && !st; at++) /* the last job's first row */
-        st = rt_copy_elements(dtype, (char *)out->data + (size_t)at * row_bytes,
-                              (char *)out->data + (size_t)last * row_bytes, inner, err);
-    return st;
+    for (; at < b->run_rows; at++) /* the last job's first row */
+        rt_copy_elements(dtype, (char *)out->data + (size_t)at * row_bytes,
+                         (char *)out->data + (size_t)last * row_bytes, inner);
+    return RT_OK;
 }
 
 /* ---- running ---- */

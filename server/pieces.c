@@ -45,7 +45,7 @@ static enum rt_status join_output(const struct pieces *p, int i, struct rt_tenso
         int64_t n = rt_tensor_count(t);
         st = rt_tensor_load(t, err);
         if (!st && n)
-            st = rt_copy_elements(dtype, to, t->data, n, err);
+            rt_copy_elements(dtype, to, t->data, n);
         to += (size_t)n * rt_dtype_size(dtype);
     }
     return st;

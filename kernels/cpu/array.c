@@ -498,7 +498,7 @@ static enum rt_status walk_parts(size_t size, struct kn_walk *w, char *dst, cons
 }
 
 static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
-                               const void *src, struct rt_run *r, struct rt_error *err)
+                               const void *src, struct rt_run *r)
 {
     struct kn_walk w;
     int64_t at[KN_WALK_RANK] = {0}, d = 0, s = 0, left = RT_WORK;
@@ -513,9 +513,8 @@ static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, 
         return r && w.rank ? walk_parts((size_t)size, &w, dst, src, r)
                            : walk_plain((size_t)size, &w, dst, src, r);
     do {
-        st = rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1, err);
-        if (!st)
-            st = spend(r, &left, 128); /* of a string: some 50 ns */
+        rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1);
+        st = spend(r, &left, 128); /* of a string: some 50 ns */
     } while (!st && step(&w, w.rank, at, &d, &s));
     return st;
 }
@@ -523,13 +522,12 @@ static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, 
 enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
                             const void *src, struct rt_run *r)
 {
-    return walk_all(dtype, walk, dst, src, r, r->err);
+    return walk_all(dtype, walk, dst, src, r);
 }
 
-enum rt_status kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst,
-                             const void *src, struct rt_error *err)
+void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, const void *src)
 {
-    return walk_all(dtype, walk, dst, src, NULL, err);
+    (void)walk_all(dtype, walk, dst, src, NULL); /* only a run ends it */
 }
 
 enum { PIECE = 32 << 20, STRING_PIECE = 1 << 14 }; /* bytes; strings, which are shared */
@@ -542,9 +540,9 @@ enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, 
     enum rt_status st = RT_OK;
 
     for (int64_t i = 0; i < n && !st; i += most) {
-        st = kn_copy(dtype, (char *)dst + i * size, (const char *)src + i * size,
-                     n - i < most ? n - i : most, r->err);
-        if (!st && n - i > most)
+        kn_copy(dtype, (char *)dst + i * size, (const char *)src + i * size,
+                n - i < most ? n - i : most);
+        if (n - i > most)
             st = rt_run_check(r);
     }
     return st;

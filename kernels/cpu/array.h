@@ -88,19 +88,16 @@ void kn_strides(int rank, const int64_t *dim, int64_t *stride);
 enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *w, void *dst,
                             const void *src, struct rt_run *r);
 /* The same into what outlives the run: always to the end. */
-enum rt_status kn_walk_write(enum rt_dtype dtype, const struct kn_walk *w, void *dst,
-                             const void *src, struct rt_error *err);
+void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *w, void *dst, const void *src);
 /* n elements, dst initialised. */
-static inline enum rt_status kn_copy(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
-                                     struct rt_error *err)
+static inline void kn_copy(enum rt_dtype dtype, void *dst, const void *src, int64_t n)
 {
     if (n <= 0)
-        return RT_OK;
-    if (rt_dtype_is_plain(dtype)) {
+        return;
+    if (rt_dtype_is_plain(dtype))
         memcpy(dst, src, (size_t)n * rt_dtype_size(dtype));
-        return RT_OK;
-    }
-    return rt_copy_elements(dtype, dst, src, n, err);
+    else
+        rt_copy_elements(dtype, dst, src, n);
 }
 /*
  * The same, and clearing, for what may be large: in pieces of some ten milliseconds, after each of
@@ -114,7 +111,10 @@ static inline enum rt_status kn_copy_run(struct rt_run *r, enum rt_dtype dtype, 
 {
     enum { FEW = 4096 };
 
-    return n <= FEW ? kn_copy(dtype, dst, src, n, r->err) : kn_copy_pieces(r, dtype, dst, src, n);
+    if (n > FEW)
+        return kn_copy_pieces(r, dtype, dst, src, n);
+    kn_copy(dtype, dst, src, n);
+    return RT_OK;
 }
 /* n times the element at src. */
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,

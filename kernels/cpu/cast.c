@@ -208,9 +208,7 @@ static enum rt_status copy_bytes(struct rt_run *r)
     void *d = r->out[0].data;
     if (in->data == d || rt_tensor_count(in) == 0)
         return RT_OK;
-    if (!rt_dtype_is_plain((enum rt_dtype)in->dtype))
-        return rt_copy_elements((enum rt_dtype)in->dtype, d, in->data, rt_tensor_count(in), r->err);
-    memcpy(d, in->data, rt_tensor_bytes(in));
+    rt_copy_elements((enum rt_dtype)in->dtype, d, in->data, rt_tensor_count(in));
     return RT_OK;
 }
 

@@ -101,7 +101,8 @@ static enum rt_status missing_alone(struct kn_parse *s, const struct kn_feature 
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                        "Feature: %.*s (data type: %s) is required but could not be found.",
                        KN_SPAN(f->name), rt_dtype_name(f->dtype));
-    return kn_copy(f->dtype, kn_parse_row(s, f, 0), v->data, f->stride, s->r->err);
+    kn_copy(f->dtype, kn_parse_row(s, f, 0), v->data, f->stride);
+    return RT_OK;
 }
 
 enum rt_status kn_parse_alone(struct kn_parse *s)

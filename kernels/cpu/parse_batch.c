@@ -105,7 +105,8 @@ static enum rt_status fill_default(struct kn_parse *s, const struct kn_feature *
             "Name: %.*s, Feature: %.*s (data type: %s) is required but could not be found.",
             KN_SPAN(name), KN_SPAN(f->name), rt_dtype_name(f->dtype));
     }
-    return kn_copy(f->dtype, kn_parse_row(s, f, s->e), v->data, f->stride, s->r->err);
+    kn_copy(f->dtype, kn_parse_row(s, f, s->e), v->data, f->stride);
+    return RT_OK;
 }
 
 static enum rt_status read_example(struct kn_parse *s, const struct rt_str *example)

@@ -252,8 +252,7 @@ static enum rt_status write_context_dense(struct sequence *s, const struct kn_fe
                 return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                                "Feature: %.*s (data type: %s) is required but could not be found.",
                                KN_SPAN(f->name), rt_dtype_name(f->dtype));
-            if (kn_copy(f->dtype, out, def->data, n, s->r->err))
-                return s->r->err->code;
+            kn_copy(f->dtype, out, def->data, n);
         } else if (p->bytes.n) {
             /* Not more than `most`, which is as much as there is room for. */
             n = read_list(s->r, &w, f->dtype, f->stride ? out : NULL);

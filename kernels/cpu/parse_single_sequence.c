@@ -318,7 +318,8 @@ static enum rt_status context_dense(struct single *s, const struct kn_feature *f
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                        "Name: %.*s, Context feature '%.*s' is required but could not be found.",
                        KN_SPAN(s->name), KN_SPAN(f->name));
-    return kn_copy(f->dtype, out, def->data, f->stride, s->r->err);
+    kn_copy(f->dtype, out, def->data, f->stride);
+    return RT_OK;
 }
 
 static enum rt_status context_sparse(struct single *s, const struct kn_feature *f, int k)

@@ -261,8 +261,8 @@ static enum rt_status place_values(struct levels *v, void *out)
     }
     for (int64_t i = 0; i < n && !st; i++)
         if (at[i] >= 0 && block)
-            st = kn_copy(dtype, (char *)out + (size_t)at[i] * rt_dtype_size(dtype),
-                         kn_at(v->values, i * block), block, v->r->err);
+            kn_copy(dtype, (char *)out + (size_t)at[i] * rt_dtype_size(dtype),
+                    kn_at(v->values, i * block), block);
     free(at);
     return st;
 }

@@ -139,11 +139,12 @@ static enum rt_status apply(const struct job *j, enum rt_dtype dt, void *dst, co
 
     switch (j->how) {
     case SET:
-        return step
-                   ? kn_copy(dt, dst, src, n, err)
-                   : kn_walk_write(dt,
-                                   &(struct kn_walk){.rank = 1, .dim = {n}, .dst = {1}, .src = {0}},
-                                   dst, src, err);
+        if (step)
+            kn_copy(dt, dst, src, n);
+        else
+            kn_walk_write(dt, &(struct kn_walk){.rank = 1, .dim = {n}, .dst = {1}, .src = {0}}, dst,
+                          src);
+        return RT_OK;
     case ADD:
         st = add(dt, dst, src, n, step);
         break;
@@ -399,7 +400,8 @@ static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Cannot broadcast input shape %s into final shape %s", KN_TEXT(&in[4]),
                        KN_TEXT(&s.shape));
-    return kn_walk_write(kn_dtype(value), &put, kn_at_mut(value, first), in[4].data, err);
+    kn_walk_write(kn_dtype(value), &put, kn_at_mut(value, first), in[4].data);
+    return RT_OK;
 }
 
 /* ---- the ops ---- */

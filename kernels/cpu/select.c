@@ -8,19 +8,17 @@
 /* ---- Select, SelectV2 ---- */
 
 /* n elements: from t where c, else from e; steps are 0 or 1. */
-typedef enum rt_status select_row(enum rt_dtype dtype, void *d, const bool *c, const void *t,
-                                  const void *e, int64_t n, int64_t sc, int64_t st, int64_t se,
-                                  struct rt_error *err);
+typedef void select_row(enum rt_dtype dtype, void *d, const bool *c, const void *t, const void *e,
+                        int64_t n, int64_t sc, int64_t st, int64_t se);
 
 #define SELECT_ROW(BYTES, T)                                                                       \
-    KN_CLONES static enum rt_status select_##BYTES(                                                \
-        enum rt_dtype dtype, void *dst, const bool *c, const void *then, const void *other,        \
-        int64_t n, int64_t sc, int64_t st, int64_t se, struct rt_error *err)                       \
+    KN_CLONES static void select_##BYTES(enum rt_dtype dtype, void *dst, const bool *c,            \
+                                         const void *then, const void *other, int64_t n,           \
+                                         int64_t sc, int64_t st, int64_t se)                       \
     {                                                                                              \
         T *d = dst;                                                                                \
         const T *t = then, *e = other;                                                             \
         (void)dtype;                                                                               \
-        (void)err;                                                                                 \
         if (!sc) {                                                                                 \
             const T *s = *c ? t : e;                                                               \
             const int64_t step = *c ? st : se;                                                     \
@@ -40,25 +38,20 @@ typedef enum rt_status select_row(enum rt_dtype dtype, void *d, const bool *c, c
                 d[i] = c[i * sc] ? x : y;                                                          \
             }                                                                                      \
         }                                                                                          \
-        return RT_OK;                                                                              \
     }
 KN_SIZES(SELECT_ROW)
 
 /* Elements that are not plain bytes, and those of 16. */
-static enum rt_status select_any(enum rt_dtype dtype, void *dst, const bool *c, const void *then,
-                                 const void *other, int64_t n, int64_t sc, int64_t st, int64_t se,
-                                 struct rt_error *err)
+static void select_any(enum rt_dtype dtype, void *dst, const bool *c, const void *then,
+                       const void *other, int64_t n, int64_t sc, int64_t st, int64_t se)
 {
     const int64_t size = (int64_t)rt_dtype_size(dtype);
     char *d = dst;
     const char *t = then, *e = other;
     for (int64_t i = 0; i < n; i++) {
         const char *s = c[i * sc] ? t + i * st * size : e + i * se * size;
-        const enum rt_status status = rt_copy_elements(dtype, d + i * size, s, 1, err);
-        if (status)
-            return status;
+        rt_copy_elements(dtype, d + i * size, s, 1);
     }
-    return RT_OK;
 }
 
 static select_row *row_for(enum rt_dtype d)
@@ -133,10 +126,9 @@ static enum rt_status select_run(struct rt_run *r)
     for (int64_t row = 0; row < k->n_rows; row++) {
         for (int64_t j = 0; j < k->dim[0]; j += KN_CHUNK) {
             const int64_t n = k->dim[0] - j < KN_CHUNK ? k->dim[0] - j : KN_CHUNK;
-            enum rt_status status = k->row(dtype, d + j * size, c + j * sc, t + j * st * size,
-                                           e + j * se * size, n, sc, st, se, r->err);
-            if (!status)
-                status = rt_run_spend(r, &left, n);
+            k->row(dtype, d + j * size, c + j * sc, t + j * st * size, e + j * se * size, n, sc, st,
+                   se);
+            const enum rt_status status = rt_run_spend(r, &left, n);
             if (status)
                 return status;
         }

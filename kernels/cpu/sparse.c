@@ -9,13 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static enum rt_status copy_one(enum rt_dtype dtype, void *base, int64_t to, const void *src,
-                               int64_t from, struct rt_error *err)
+static void copy_one(enum rt_dtype dtype, void *base, int64_t to, const void *src, int64_t from)
 {
     const size_t size = rt_dtype_size(dtype);
 
-    return kn_copy(dtype, (char *)base + (size_t)to * size, (const char *)src + (size_t)from * size,
-                   1, err);
+    kn_copy(dtype, (char *)base + (size_t)to * size, (const char *)src + (size_t)from * size, 1);
 }
 
 /* "[1,-2]": a row of indices, as a sentence names it. */
@@ -135,7 +133,7 @@ static enum rt_status to_dense_run(struct rt_run *r)
                     rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, (int)rank, dim));
             at += v * stride[d];
         }
-        st = copy_one(dtype, out, at, values->data, values->rank ? i : 0, r->err);
+        copy_one(dtype, out, at, values->data, values->rank ? i : 0);
     }
     return st;
 }
@@ -356,19 +354,19 @@ static enum rt_status fill_run(struct rt_run *r)
     void *out_values = out ? rt_out(r, 1, 1, dim) : NULL;
     if (!out_values)
         return r->err->code;
-    for (int64_t row = 0; row < rows && !st; row++)
+    for (int64_t row = 0; row < rows; row++)
         if (empty[row]) {
             int64_t *to = out + start[row] * rank;
             memset(to, 0, (size_t)rank * sizeof *to);
             *to = row;
-            st = copy_one(dtype, out_values, start[row], r->in[3].data, 0, r->err);
+            copy_one(dtype, out_values, start[row], r->in[3].data, 0);
         }
-    for (int64_t i = 0; i < n && !st; i++) {
+    for (int64_t i = 0; i < n; i++) {
         map[i] = start[in[i * rank]]++;
         memcpy(out + map[i] * rank, in + i * rank, (size_t)rank * sizeof *in);
-        st = copy_one(dtype, out_values, map[i], values->data, i, r->err);
+        copy_one(dtype, out_values, map[i], values->data, i);
     }
-    return st;
+    return RT_OK;
 }
 
 const struct kn_entry kn_sparse_fill_empty_rows = {
@@ -421,12 +419,11 @@ static enum rt_status reorder_run(struct rt_run *r)
         place[i] = (struct place){in + i * rank, rank, i};
     if (n > 1)
         qsort(place, (size_t)n, sizeof *place, by_index);
-    enum rt_status st = RT_OK;
-    for (int64_t i = 0; i < n && !st; i++) {
+    for (int64_t i = 0; i < n; i++) {
         memcpy(out + i * rank, place[i].row, (size_t)rank * sizeof *in);
-        st = copy_one(kn_dtype(values), out_values, i, values->data, place[i].at, r->err);
+        copy_one(kn_dtype(values), out_values, i, values->data, place[i].at);
     }
-    return st;
+    return RT_OK;
 }
 
 const struct kn_entry kn_sparse_reorder = {

@@ -438,9 +438,7 @@ enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t,
         return st;
     if (i < 0) {
         i = t->n;
-        st = kn_copy(t->key_type, t->keys + (size_t)i * key_bytes(t), key, t->n_key, r->err);
-        if (st)
-            return st;
+        kn_copy(t->key_type, t->keys + (size_t)i * key_bytes(t), key, t->n_key);
         t->n++;
         t->slot[s] = i + 1;
     }
@@ -449,7 +447,8 @@ enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t,
         return RT_OK;
     t->n_live += !*was;
     t->live[i] = true;
-    return kn_copy(t->value_type, kn_table_value(t, i), value, t->n_value, r->err);
+    kn_copy(t->value_type, kn_table_value(t, i), value, t->n_value);
+    return RT_OK;
 }
 
 /* ---- what the ops begin with ---- */
@@ -669,10 +668,9 @@ static enum rt_status export_run(struct rt_run *r)
     for (int64_t i = 0; i < t->n && !st; i++) {
         if ((st = rt_run_spend(r, &left, kn_table_work(t))) || !t->live[i])
             continue;
-        st = kn_copy(t->key_type, kn_at_mut(&r->out[0], at), kn_table_key(t, i), 1, r->err);
-        if (!st)
-            st = kn_copy(t->value_type, kn_at_mut(&r->out[1], at * t->n_value),
-                         kn_table_value(t, i), t->n_value, r->err);
+        kn_copy(t->key_type, kn_at_mut(&r->out[0], at), kn_table_key(t, i), 1);
+        kn_copy(t->value_type, kn_at_mut(&r->out[1], at * t->n_value), kn_table_value(t, i),
+                t->n_value);
         at++;
     }
     return kn_table_unlock(t, st);

@@ -50,13 +50,10 @@ static char *copy_key(const struct kn_table *t, const struct rt_tensor *key, str
 {
     char *copy = calloc((size_t)t->n_key, rt_dtype_size(t->key_type));
 
-    if (!copy) {
+    if (copy)
+        kn_copy(t->key_type, copy, key->data, t->n_key);
+    else
         rt_fail_memory(err, "a hash table", (size_t)t->n_key);
-    } else if (kn_copy(t->key_type, copy, key->data, t->n_key, err)) {
-        kn_table_drop(t->key_type, copy, t->n_key);
-        free(copy);
-        copy = NULL;
-    }
     return copy;
 }
 
@@ -184,13 +181,12 @@ enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t)
     for (int64_t b = 0; b < n && !st; b++) {
         const void *key = bucket[b] < 0 ? t->dense.empty : kn_table_key(t, bucket[b]);
         void *value = kn_at_mut(&r->out[1], b * t->n_value);
-        st = kn_copy(t->key_type, kn_at_mut(&r->out[0], b * t->n_key), key, t->n_key, r->err);
-        if (!st && bucket[b] >= 0)
-            st = kn_copy(t->value_type, value, kn_table_value(t, bucket[b]), t->n_value, r->err);
+        kn_copy(t->key_type, kn_at_mut(&r->out[0], b * t->n_key), key, t->n_key);
+        if (bucket[b] >= 0)
+            kn_copy(t->value_type, value, kn_table_value(t, bucket[b]), t->n_value);
         else if (t->value_type != RT_STRING)
             memset(value, 0, value_bytes);
-        if (!st)
-            st = rt_run_spend(r, &left, kn_table_work(t));
+        st = rt_run_spend(r, &left, kn_table_work(t));
     }
     return st;
 }
