@@ -119,8 +119,9 @@ struct srv_call {
     /* A batch started on another thread comes back through the core's queue, which orders the two;
      * this says the same where the thread sanitizer can see it. */
     _Atomic int handed;
-    bool counted; /* in in_flight */
-    bool is_told; /* to the metrics */
+    bool counted;        /* in in_flight */
+    unsigned connection; /* its counter, see grpc_share.c */
+    bool is_told;        /* to the metrics */
     grpc_call *call;
     grpc_call_details details;
     grpc_byte_buffer *payload;

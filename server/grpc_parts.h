@@ -11,6 +11,7 @@
  * | grpc_listen.c     | sockets, and who is let in                                          |
  * | grpc_call.c       | calls from their first event to their last; answers, streams        |
  * | grpc_payload.c    | messages in: their bytes, inflated and counted; metadata, deadlines |
+ * | grpc_share.c      | how many calls are open, in all and on a connection                 |
  * | grpc_stall.c      | who does not send its request or take its answer is cut off         |
  * | grpc_aside.c      | threads for what would hold up a loop                               |
  * | grpc_drain.c      | the end of a loop                                                   |
@@ -55,7 +56,7 @@ struct srv_grpc_aside {
     struct srv_aside_lane lane[SRV_N_ASIDES];
 };
 
-enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2 };
+enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2, SRV_GRPC_CONNECTIONS = 1 << 16 };
 
 struct srv_grpc_loop {
     struct srv_net net; /* first */
@@ -66,6 +67,7 @@ struct srv_grpc_loop {
     struct srv_grpc_event on_wake;
     struct srv_mail begin; /* asks for the first calls */
     struct srv_call *free;
+    int n_free;
     struct srv_call *watchers; /* streams with `look` */
     int n_streams;
     /* Calls that could not be posted for want of memory, by catch-all port, then by method: posted
@@ -122,9 +124,10 @@ struct srv_grpc {
     void *registered[SRV_GRPC_MAX_METHODS]; /* by the table's index, with ports[0]; or NULL */
     grpc_server_credentials *credentials;   /* of TCP */
     grpc_channel *nowhere;                  /* see wake */
-    _Atomic int in_flight;   /* calls read and not answered; streams are not counted */
-    _Atomic int n_calls;     /* calls that hold a grpc_call */
-    _Atomic int n_shut_down; /* ports */
+    _Atomic int in_flight; /* calls read and not answered; streams are not counted */
+    _Atomic int n_calls;   /* calls that hold a grpc_call */
+    _Atomic int calls_of[SRV_GRPC_CONNECTIONS]; /* of these, by connection: see grpc_share.c */
+    _Atomic int n_shut_down;                    /* ports */
     _Atomic bool quiesced;
     _Atomic int n_closed;      /* loops */
     _Atomic bool is_shut_down; /* the core's servers have been told to */
@@ -145,6 +148,12 @@ void srv_grpc_free_call(struct srv_call *c);
 void srv_grpc_shut_down(struct srv_grpc *g);
 /* The loop that runs on this thread; NULL on all others. */
 extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
+
+/* ---- grpc_share.c ---- */
+
+/* Loop thread: counts a call that holds a grpc_call. False: it is beyond its connection's share. */
+bool srv_call_open_share(struct srv_call *c);
+void srv_call_close_share(struct srv_call *c);
 
 /* ---- grpc_stall.c ---- */
 

@@ -162,7 +162,9 @@ static void take_mail(struct srv_manager *m)
 /*
  * What many connections held lies scattered in the heap when they have closed: some 29 KB each. Of
  * gRPC's the core alone knows when they close: they are as many as were accepted, less those by
- * which more are open than before. Without any there is nothing to look for until one comes.
+ * which more are open than before. A burst of calls on one connection leaves as much behind.
+ * Without any connection there is nothing to look for until one comes, but for one more look: at
+ * the calls of the last ones.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
@@ -177,12 +179,15 @@ static void count_closed(struct srv_manager *m, int64_t now)
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
     m->n_accepted = n_accepted;
+    bool is_last = !n_open && !m->n_open;
     m->n_open = n_open;
-    if (!n_open)
+    if (is_last)
         m->next_count = RT_NEVER;
-    if (m->n_closed < TRIM_AFTER_CLOSED)
+    int64_t n_freed = atomic_load_explicit(&m->server->n_calls_freed, memory_order_relaxed);
+    if (m->n_closed < TRIM_AFTER_CLOSED && n_freed - m->n_calls_freed < TRIM_AFTER_FREED)
         return;
     m->n_closed = 0;
+    m->n_calls_freed = n_freed;
     m->trim_wanted = true;
 }
 

@@ -38,6 +38,7 @@ enum {
     TRIM_EVERY_MS = 2000,
     AGAIN_MS = 100,          /* after a step that had no memory */
     TRIM_AFTER_CLOSED = 256, /* connections */
+    TRIM_AFTER_FREED = 512,  /* calls of gRPC */
 };
 #define SECOND  INT64_C(1000000000)
 #define MILLION 1000000
@@ -151,6 +152,7 @@ struct srv_manager {
     bool trim_wanted;
     int64_t next_count, n_accepted, n_closed; /* connections, see count_closed */
     int n_open, n_inherited; /* connections as of the last look; sockets that never were ours */
+    int64_t n_calls_freed;   /* when the heap was trimmed */
     char *folder_trouble, *config_trouble;
 };
 

@@ -161,6 +161,9 @@ static const struct row rows[] = {
      "largest request body; REST inflates a compressed one to at most 100 MiB"},
     {"max_bytes_in_flight", BYTES, OURS, AT(max_bytes_in_flight), "1G", NULL, 1024,
      INT64_C(1) << 44, "what requests may hold at a time, in all: bodies, tensors, answers"},
+    {"max_grpc_calls", INTEGER, OURS, AT(max_grpc_calls), "16384", NULL, 2, 1 << 24,
+     "gRPC calls open at a time, some 16 KiB each; of these a connection may have as many as all "
+     "leave free"},
     {"max_header_bytes", BYTES, OURS, AT(max_header_bytes), "16K", NULL, 1024, 16 << 20,
      "largest request header"},
     {"max_queue_jobs", INTEGER, OURS, AT(max_queue_jobs), "10000", NULL, 1, INT32_MAX,

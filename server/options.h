@@ -49,6 +49,7 @@ struct srv_options {
     const char *bind_address; /* 127.0.0.1 as slipway serve */
     int64_t max_body_bytes;   /* 256 MiB */
     int64_t max_bytes_in_flight;
+    int64_t max_grpc_calls;
     int64_t max_header_bytes;
     int64_t max_queue_jobs, max_queue_bytes; /* per version */
     int64_t max_batch_rows;

@@ -32,6 +32,7 @@ LIMIT_S = 2 * SLOW
 FLAG = f"--request_read_timeout_ms={int(1000 * LIMIT_S)}"
 DEADLINE_EXCEEDED = 4
 MEBI = 1 << 20
+CALLS = 'slipway_requests_in_flight{entrypoint="GRPC"}'
 
 
 def save(folder):
@@ -87,7 +88,7 @@ class Stall(Case):
                     self.assertIn(c.status(stream, 10 * SLOW), (None, DEADLINE_EXCEEDED))
                     self.assertTrue(c.is_over(stream))
                 self.assertFalse(c.gone)  # the connection stays, and with it its other calls
-                wait_for(lambda: server.metric("slipway_grpc_calls") == 0, "the calls")
+                wait_for(lambda: server.metric(CALLS) == 0, "the calls")
             self.assertIn("whose answer was not taken", server.log())
 
     def test_small_answers_that_nobody_takes_are_given_up(self):
@@ -269,6 +270,63 @@ class Memory(Case):
     def resident(server):
         with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
             return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) << 10
+
+
+class Calls(Case):
+    """How many calls are open, also of a peer that keeps to no limit: the core knows only that which
+    the peer has acknowledged."""
+
+    @staticmethod
+    def half(c, n):
+        """So many calls without a message, all at once."""
+        streams = range(c.next_stream, c.next_stream + 2 * n, 2)
+        c.next_stream += 2 * n
+        for at in range(0, n, 100):
+            c.send(b"".join(c.headers_of(PREDICT, s) for s in streams[at:at + 100]))
+        return streams
+
+    def test_a_connection_has_as_many_calls_as_all_leave_free(self):
+        with Server(f"--models={MODELS}", "--max_grpc_calls=400") as server, \
+                http2.Connection(server.grpc_port) as one, \
+                http2.Connection(server.grpc_port) as other:
+            refused = []
+            for c, share in ((one, 200), (other, 100)):
+                streams = self.half(c, 1000)
+                wait_for(lambda: c.read(0.1) and len(c.trailers) >= 1000 - share, "the refusals")
+                refused += [c.trailers[s] for s in streams if s in c.trailers]
+                self.assertEqual(len(c.trailers), 1000 - share)
+                self.assertNotIn(streams[0], c.trailers)
+            self.assertEqual({t["grpc-status"] for t in refused}, {"8"})
+            self.assertIn("--max_grpc_calls", refused[0]["grpc-message"])
+            self.assertEqual(server.metric(CALLS), 300)
+            self.assertEqual(server.metric('slipway_events_total{event="grpc_call_refused"}'), 1700)
+            with http2.Connection(server.grpc_port) as third:  # some are left to the others
+                self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
+            one.close()
+            wait_for(lambda: server.metric(CALLS) == 100, "the calls")
+            ok = other.ask(PREDICT, half_plus_two())  # and its share is larger now
+            self.assertEqual(other.status(ok, 60 * SLOW), 0)
+
+    def test_a_flood_that_acknowledges_nothing_lets_others_be_served(self):
+        request = predict_pb2.PredictRequest.FromString(half_plus_two())
+        with Server(f"--models={MODELS}", "--max_grpc_calls=2000") as server, \
+                grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
+                                      [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            stub.Predict(request, timeout=60 * SLOW)
+            before = Memory.resident(server)
+            with http2.Connection(server.grpc_port) as c:
+                c.on_frame = lambda *_: None  # reads, and acknowledges nothing
+                for _ in range(100):
+                    self.half(c, 200)
+                    c.read(0.001)
+                    stub.Predict(request, timeout=5 * SLOW)
+                    self.assertLessEqual(server.metric(CALLS), 1001)
+                self.assertGreater(
+                    server.metric('slipway_events_total{event="grpc_call_refused"}'), 15000)
+            wait_for(lambda: server.metric(CALLS) == 0, "the calls")
+            if SLOW == 1:  # a sanitizer keeps memory
+                wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")
 
 
 class Aside(Case):
