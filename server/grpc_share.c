@@ -3,9 +3,9 @@
  * once that has acknowledged the setting, so that who never does had 60,000 calls open on one
  * connection; each holds 13 to 17 KB here and in the core, without a byte of a message.
  *
- * A connection may have as many calls open as all connections leave free. Alone it gets half of the
- * calls, and each of n that ask for all they can get gets 1/(n+1): one such part is always left to
- * those that ask for little, however many others flood.
+ * A connection may have as many calls open as all connections leave free: alone it gets half of the
+ * calls, the next one a quarter. LEAST it may have in any case, so that who asks for little is
+ * served however many others flood.
  *
  * What is beyond is refused at once by a cancellation with a status: the core sends it as trailers
  * and forgets the stream, also when its request has not come whole and never will.
@@ -16,6 +16,8 @@
 #include "server/grpc_parts.h"
 #include "server/metrics.h"
 #include "server/number.h"
+
+enum { LEAST = 8 };
 
 /* The counter of the call's connection: by the descriptor that we accepted, or, of TLS, by a hash
  * of the peer's address. Connections that share one also share what one may have. */
@@ -43,7 +45,7 @@ bool srv_call_open_share(struct srv_call *c)
 
     c->connection = connection_of(c);
     int own = atomic_fetch_add(&g->calls_of[c->connection], 1);
-    return own < (int)g->server->options.max_grpc_calls - all;
+    return own < LEAST || own < (int)g->server->options.max_grpc_calls - all;
 }
 
 void srv_call_close_share(struct srv_call *c)
