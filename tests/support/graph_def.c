@@ -203,11 +203,21 @@ void gd_node(struct rt_bytes *graph, const char *name, const char *op, const cha
     put_node(graph, 1, name, op, inputs, attrs);
 }
 
+/* As strcspn of one character, but that a sanitizer's takes the length of the whole text first. */
+static size_t until(const char *s, char end)
+{
+    size_t n = 0;
+
+    while (s[n] && s[n] != end)
+        n++;
+    return n;
+}
+
 static void put_args(struct rt_bytes *sig, int field, const char *s)
 {
     while (*s) {
         struct rt_bytes arg = empty();
-        size_t name = strcspn(s, ":"), n = strcspn(s, " ");
+        size_t name = until(s, ':'), n = until(s, ' ');
         put_str(&arg, 1, s, name);
         const char *type = s + name + 1, *star = memchr(type, '*', n - name - 1);
         if (star == type) {
@@ -232,7 +242,7 @@ static void put_map(struct rt_bytes *f, int field, const char *s)
 {
     while (*s) {
         struct rt_bytes entry = empty();
-        size_t key = strcspn(s, "="), n = strcspn(s, " ");
+        size_t key = until(s, '='), n = until(s, ' ');
         put_str(&entry, 1, s, key);
         put_str(&entry, 2, s + key + 1, n - key - 1);
         put_message(f, field, &entry);
