@@ -13,6 +13,5 @@ target_include_directories(slipway_example PRIVATE clients/c)
 target_compile_options(slipway_example PRIVATE ${SLIPWAY_WARNINGS})
 target_link_libraries(slipway_example PRIVATE libslipway_client)
 
-# The commands that ask a server. OpenSSL is what gRPC's library brings along anyway.
-pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET openssl)
+# The commands that ask a server.
 slipway_layer(cli clients/cli USES client PkgConfig::JANSSON PkgConfig::OPENSSL PkgConfig::ZLIB m)

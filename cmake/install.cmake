@@ -27,8 +27,9 @@ set(SLIPWAY_HEADERS kernels/kernels.h)
 foreach(name arena log machine span status)
   list(APPEND SLIPWAY_HEADERS runtime/base/${name}.h)
 endforeach()
-foreach(name autotune checkpoint compiler describe device graph op parallel resource saved_model
-             schema session tensor trace types)
+foreach(name api/describe core/device core/graph core/op core/schema core/tensor core/types
+             exec/parallel exec/trace files/checkpoint files/saved_model select/autotune
+             session/compiler session/resource session/session)
   list(APPEND SLIPWAY_HEADERS runtime/${name}.h)
 endforeach()
 foreach(header ${SLIPWAY_HEADERS})

@@ -9,7 +9,7 @@
 #ifndef KN_ENTRY_H
 #define KN_ENTRY_H
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 struct kn_entry {
     struct rt_op op;

@@ -1,11 +1,12 @@
 #include "proto/unpack.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/wire.h"
 #include "runtime/base/growth.h"
 
-enum verdict { FINE, TOO_DEEP, IN_PIECES, TOO_LARGE, BROKEN };
+enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN };
 
 enum {
     FIELD_BYTES =
@@ -16,7 +17,8 @@ enum {
 
 struct look {
     size_t left; /* bytes that unpacking may still take */
-    /* Of IN_PIECES: the field, and the message, at whatever depth, that it is a field of. */
+    /* Of IN_PIECES and HAS_NUL: the field, and the message, at whatever depth, that it is a field
+     * of. */
     const ProtobufCFieldDescriptor *offender;
     const ProtobufCMessageDescriptor *offender_of;
 };
@@ -75,6 +77,12 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
         number = f.number;
         if (!spend(l, field_bytes(known, &f)))
             return TOO_LARGE;
+        if (known && known->type == PROTOBUF_C_TYPE_STRING && f.type == PB_BYTES && f.bytes.n &&
+            memchr(f.bytes.p, '\0', f.bytes.n)) {
+            l->offender = known;
+            l->offender_of = d;
+            return HAS_NUL;
+        }
         if (!known || known->type != PROTOBUF_C_TYPE_MESSAGE || f.type != PB_BYTES)
             continue;
         if (known->label != PROTOBUF_C_LABEL_REPEATED &&
@@ -123,6 +131,10 @@ void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const
         rt_fail(err, RT_INVALID_ARGUMENT,
                 "%s: field \"%s\" of a %s is given in more than %d pieces", what, l.offender->name,
                 l.offender_of->short_name, PB_MAX_PIECES);
+        return NULL;
+    case HAS_NUL:
+        rt_fail(err, RT_INVALID_ARGUMENT, "%s: field \"%s\" of a %s holds a NUL", what,
+                l.offender->name, l.offender_of->short_name);
         return NULL;
     case TOO_LARGE:
         rt_fail(err, RT_INVALID_ARGUMENT,

@@ -29,7 +29,8 @@ enum {
 /*
  * The message, to be freed by pb_free. NULL: err says why (INVALID_ARGUMENT: malformed, or beyond a
  * limit; RESOURCE_EXHAUSTED: out of memory; `what` names the bytes: "saved_model.pb"). Strings end
- * in NUL but may hold any other bytes. Time and memory are proportional to bytes.n.
+ * in NUL and hold any other bytes: one with a NUL in it is malformed, for it would be cut there.
+ * Time and memory are proportional to bytes.n.
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);

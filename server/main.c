@@ -10,8 +10,8 @@
 
 #include "clients/cli/cli.h"
 #include "kernels/kernels.h"
-#include "server/command.h"
-#include "server/entrypoint.h"
+#include "server/commands/command.h"
+#include "server/config/entrypoint.h"
 #include "server/server.h"
 
 enum { EXIT_USAGE = 255 }; /* TensorFlow Serving's -1 */
@@ -106,25 +106,28 @@ int main(int argc, char **argv)
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";
     const char *const *args = (const char *const *)argv;
     const struct command *c = NULL;
+    const char *wanted = argc > 1 ? argv[1] : NULL;
     if (strcmp(name, "tensorflow_model_server") == 0 ||
         strcmp(name, "tf_serving_entrypoint.sh") == 0) {
         c = find_command(name);
-    } else if (argc > 1) {
-        if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    } else if (wanted) {
+        if (strcmp(wanted, "--help") == 0 || strcmp(wanted, "-h") == 0) {
             usage(stdout);
             return 0;
         }
-        if (strcmp(argv[1], "--version") == 0) {
+        if (strcmp(wanted, "--version") == 0) {
             printf("slipway %s\n", SLIPWAY_VERSION);
             return 0;
         }
-        c = find_command(argv[1]);
+        c = find_command(wanted);
         args++;
         argc--;
     }
     if (!c) {
-        if (argc > 1)
-            fprintf(stderr, "slipway: there is no command %s\n", argv[1]);
+        if (wanted)
+            fprintf(stderr, "slipway: there is no command %s, only those below\n", wanted);
+        else
+            fprintf(stderr, "slipway: a command is wanted\n");
         usage(stderr);
         return EXIT_USAGE;
     }

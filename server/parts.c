@@ -1,11 +1,11 @@
 /* What a version's life means in the real server: models of the runtime, lanes, metrics. */
 #include "runtime/base/machine.h"
-#include "server/golden.h"
-#include "server/loader.h"
-#include "server/metrics.h"
-#include "server/request_log.h"
-#include "server/scheduler.h"
-#include "server/warmup.h"
+#include "server/inference/golden.h"
+#include "server/versions/loader.h"
+#include "server/metrics/metrics.h"
+#include "server/telemetry/request_log.h"
+#include "server/batching/scheduler.h"
+#include "server/inference/warmup.h"
 
 static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct rt_error *err)
 {
@@ -51,13 +51,20 @@ static enum rt_status prove(struct srv_server *s, struct srv_version *v, const c
     return st ? st : srv_golden_run(s, v, dir, cancelled, err);
 }
 
+static void configure(struct srv_server *s, const struct srv_config *config)
+{
+    srv_request_log_configure(s->request_log, config);
+}
+
 const struct srv_model_calls srv_model_calls = {
     .is_complete = rt_saved_model_is_complete,
     .load = rt_model_load,
+    .has_warmup = srv_warmup_is_there,
     .prove = prove,
     .free = rt_model_free,
     .attach = attach,
     .detach = detach,
+    .configure = configure,
     .count_load = count_load,
     .count_event = count_event,
     .free_memory = rt_machine_free_memory,

@@ -1,7 +1,6 @@
 #include "server/server.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,26 +8,25 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/autotune.h"
+#include "runtime/select/autotune.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
-#include "runtime/compiler.h"
-#include "runtime/keep.h"
-#include "runtime/parallel.h"
-#include "server/sample.h"
-#include "server/grpc.h"
-#include "server/loader.h"
-#include "server/manager.h"
-#include "server/metrics.h"
-#include "server/request_log.h"
-#include "server/rest.h"
-#include "server/scheduler.h"
-#include "server/settings.h"
+#include "runtime/session/compiler.h"
+#include "runtime/session/keep.h"
+#include "runtime/exec/parallel.h"
+#include "server/inference/sample.h"
+#include "server/grpc/grpc.h"
+#include "server/versions/loader.h"
+#include "server/versions/manager.h"
+#include "server/metrics/metrics.h"
+#include "server/telemetry/request_log.h"
+#include "server/http/rest.h"
+#include "server/batching/scheduler.h"
+#include "server/config/settings.h"
 
 enum {
     REFUSED_WAIT_MS = 1000, /* for the answers that refuse what was still there */
@@ -93,37 +91,6 @@ static size_t run_memory(const struct srv_options *o)
     return free_bytes == INT64_MAX ? SIZE_MAX : (size_t)(free_bytes / 2);
 }
 
-static bool wants_rest(const struct srv_options *o)
-{
-    return o->rest_api_port != 0 && o->rest_api_port != o->port;
-}
-
-static bool wants_grpc(const struct srv_options *o)
-{
-    return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
-}
-
-/* The address must be one of this machine: what listens later cannot tell that from a port in use.
- */
-static enum rt_status check_address(const char *address, struct rt_error *err)
-{
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    struct addrinfo *found = NULL;
-    int failed = getaddrinfo(address, "0", &hints, &found);
-    if (failed)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
-                       gai_strerror(failed));
-    int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, 0);
-    int bound = fd < 0 ? -1 : bind(fd, found->ai_addr, found->ai_addrlen);
-    int number = errno;
-    if (fd >= 0)
-        close(fd);
-    freeaddrinfo(found);
-    return bound ? rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
-                           strerror(number))
-                 : RT_OK;
-}
-
 /* Flags and files become plain values; what of them has no effect is told. */
 static enum rt_status settle(struct srv_server *s, struct rt_error *err)
 {
@@ -136,9 +103,7 @@ static enum rt_status settle(struct srv_server *s, struct rt_error *err)
         return rt_fail_memory(err, "the settings", 0);
     enum rt_status st = srv_settings_resolve(&s->options, s->settings, err);
     srv_settings_threads(&s->options, rt_machine_cores());
-    if (!st && *s->options.bind_address)
-        st = check_address(s->options.bind_address, err);
-    return st;
+    return st ? st : srv_settings_check_address(&s->options, err);
 }
 
 static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
@@ -148,7 +113,7 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
         RT_LOG(RT_LOG_ERROR, "server_options.http_port cannot be same as grpc_port. Please use a "
                              "different port for HTTP/REST API. Skipped exporting HTTP/REST API.");
     s->metrics =
-        srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads), (int)o->num_workers);
+        srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads), (int)o->num_workers + 1);
     if (!s->metrics)
         return rt_fail_memory(err, "the server", sizeof *s);
     const struct srv_request_log_limits limits = {.queue_bytes = LOG_QUEUE_BYTES,
@@ -169,10 +134,10 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     if (o->specialise && !s->compiler)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
     enum rt_status st = srv_scheduler_new(s, (int)o->num_workers, &s->scheduler, err);
-    if (!st && wants_rest(o))
-        st = srv_rest_start(s, &s->rest, err);
-    if (!st && wants_grpc(o))
-        st = srv_grpc_start(s, &s->grpc, err);
+    if (!st && srv_settings_wants_rest(o))
+        st = srv_rest_start(s, srv_rest_route, &s->rest, err);
+    if (!st && srv_settings_wants_grpc(o))
+        st = srv_grpc_start(s, &srv_grpc_methods, &s->grpc, err);
     if (!st)
         st = srv_manager_start(s, &srv_model_calls, &s->manager, err);
     return st;

@@ -23,10 +23,10 @@
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H
 
-#include "runtime/op.h"
-#include "server/budget.h"
-#include "server/map.h"
-#include "server/options.h"
+#include "runtime/core/op.h"
+#include "server/base/budget.h"
+#include "server/base/map.h"
+#include "server/config/options.h"
 
 struct srv_scheduler;
 struct srv_manager;
@@ -43,6 +43,8 @@ struct srv_server {
     struct rt_arena *settings; /* what the options point to besides argv */
     const struct rt_registry *registry;
     _Atomic(const struct srv_map *) map; /* never NULL once started */
+    /* Requests that were read and are not answered yet; streams are not counted. */
+    _Atomic int rest_requests, grpc_requests;
     struct srv_metrics *metrics;
     struct srv_request_log *request_log;
     struct srv_scheduler *scheduler;

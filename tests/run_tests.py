@@ -19,6 +19,7 @@ SOAK_S = 30
 FUZZ_OPS_S = 60
 FUZZ_OPS_CASES = 40000  # of seed 1: a faster machine finds nothing that a slower one does not
 BOUNDS_S = 40  # all cases take some 10 s on a quiet machine
+NOT_RUN = 77  # the exit status of a program that needs what this machine has not
 START = time.monotonic()
 
 # Libraries of Debian that are not built with the sanitizers report what is not ours.
@@ -33,7 +34,7 @@ SANITIZER_ENV = {
 
 class Tally:
     def __init__(self):
-        self.passed, self.failed, self.names = 0, 0, []
+        self.passed, self.failed, self.names, self.not_run = 0, 0, [], []
 
     def add(self, name, passed, failed):
         self.passed += passed
@@ -152,6 +153,10 @@ def container(tally):
     """The image, where it can be built: `./run container` installs what that needs."""
     say("container")
     status, output = run([sys.executable, "tests/container/run.py"], timeout=1200)
+    if status == NOT_RUN:
+        print(output, end="")
+        tally.not_run.append(output.strip())
+        return
     passed, failed = script_counts(status, output)
     if failed:
         print(output[-6000:])
@@ -212,20 +217,78 @@ def ops(tally, preset, programs):
         tally.add(f"{preset} opfuzz {name}", passed, failed)
 
 
+def find_tests(name):
+    """What a name of `./run test NAME` stands for: (kind, what runs it) of each."""
+    found, unit_folder, e2e_folder = [], os.path.join(ROOT, "tests", "unit"), os.path.join(ROOT, "tests", "e2e")
+    for _, _, files in os.walk(unit_folder):
+        if f"{name}.c" in files:
+            found.append(("unit", name))
+    if os.path.exists(os.path.join(ROOT, "tests", "fuzz", f"{name}.c")):
+        found.append(("fuzz", name))
+    file = name if name.endswith(".py") else f"{name}.py"
+    if os.path.exists(os.path.join(e2e_folder, file)):
+        return found + [("e2e", [file])]
+    for file in sorted(os.listdir(e2e_folder)):
+        if file.startswith("test_") and file.endswith(".py"):
+            with open(os.path.join(e2e_folder, file), encoding="utf-8") as text:
+                if re.search(rf"^class {re.escape(name.split('.')[0])}\(", text.read(), flags=re.M):
+                    found.append(("e2e", [file, name]))
+    return found
+
+
+def run_named(tally, names, preset, seconds):
+    """`./run test NAME...`: unit programs, end-to-end files or classes, fuzz targets."""
+    found = [(name, find_tests(name)) for name in names]
+    for name, tests in found:
+        if not tests:
+            print(f"{name} is no unit test, no end-to-end file or class, and no fuzz target", file=sys.stderr)
+            return 2
+    tests = [test for _, some in found for test in some]
+    env = SANITIZER_ENV if preset in ("asan", "tsan") else {}
+    targets = [what for kind, what in tests if kind == "unit"]
+    if any(kind == "e2e" for kind, _ in tests):
+        targets.append("slipway")
+    for target in targets:
+        if not build(tally, preset, target):
+            return 1
+    for kind, what in tests:
+        if kind == "fuzz":
+            fuzz(tally, seconds or 60, [what])
+            continue
+        if kind == "unit":
+            status, output = run([os.path.join(ROOT, "build", preset, "tests", what)], env)
+            passed, failed = cmocka_counts(status, output)
+        else:
+            slow = {"SLIPWAY_SLOW": "4" if env else "1"}
+            status, output = run([sys.executable, "tests/e2e/run.py", f"build/{preset}", *what], dict(env, **slow),
+                                 timeout=2 * ONE_RUN_S)
+            passed, failed = script_counts(status, output)
+        print(output, end="")
+        tally.add(f"{preset} {what if kind == 'unit' else ' '.join(what)}", passed, failed)
+    print(f"{tally.passed} passed, {tally.failed} failed")
+    return 1 if tally.failed else 0
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./run", description=__doc__)
     parser.add_argument("verb", choices=["test", "fuzz"])
     parser.add_argument("--quick", action="store_true", help="release build only")
     parser.add_argument("--seconds", type=int, help="per fuzz target")
-    parser.add_argument("names", nargs="*", help="fuzz targets")
+    parser.add_argument("--preset", default="release", choices=["release", "debug", "asan", "tsan"],
+                        help="the build that tests given by name run in")
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help="fuzz targets; of `test`: also unit programs (test_rows), end-to-end files "
+                             "(test_life.py), their classes or CLASS.test_method")
     args = parser.parse_intermixed_args()
     tally = Tally()
+    if args.verb == "test" and args.names:
+        return run_named(tally, args.names, args.preset, args.seconds)
     if args.verb == "fuzz":
         fuzz(tally, args.seconds or 60, args.names)
     else:
         if build(tally, "release"):
             unit(tally, "release")
-            ops(tally, "release", [("bounds.py", [f"--seconds={BOUNDS_S}"])])
+            ops(tally, "release", [("bounds.py", [f"--seconds={BOUNDS_S}"]), ("bounds.py", ["--kind=many"])])
             end_to_end(tally, "release", 1)
             end_to_end(tally, "release", 1, {"SLIPWAY_FLAGS": "--specialise=off"}, "node by node: ")
             by_script(tally, "soak", "soak", SOAK_S)
@@ -242,6 +305,8 @@ def main():
                     if preset == "asan":
                         by_script(tally, "faults", "run", FAULT_S)
     say("done")
+    for reason in tally.not_run:
+        print(f"not run: {reason}")
     for name in tally.names:
         print(f"failed: {name}")
     print(f"{tally.passed} passed, {tally.failed} failed")

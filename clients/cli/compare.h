@@ -3,7 +3,7 @@
  * runtime/base/near.h wants them, that is within `tolerance` times the largest magnitude that was
  * recorded in the output, NaN equal to NaN; everything else exactly. Outputs that were not recorded
  * do not matter, nor do the names and versions of models. A server's goldens
- * (server/golden_compare.h) are held to the same. A difference is told in words.
+ * (server/inference/golden_compare.h) are held to the same. A difference is told in words.
  *
  * Threads: pure.
  */

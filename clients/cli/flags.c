@@ -71,11 +71,40 @@ static const struct cl_flag *find(const struct cl_usage *u, const char *arg, voi
     return NULL;
 }
 
-static int wrong(const struct cl_usage *u, const char *what, const char *arg)
+static int end_usage(const struct cl_usage *u)
 {
-    fprintf(stderr, "slipway %s: %s %s\n", u->command, what, arg);
     fprintf(stderr, "usage: slipway %s %s\n", u->command, u->synopsis);
     return CL_EXIT_USAGE;
+}
+
+static int no_such_flag(const struct cl_usage *u, const char *arg)
+{
+    fprintf(stderr, "slipway %s: unknown flag %s; there are", u->command, arg);
+    for (int s = 0; s < u->n_sets; s++)
+        for (int i = 0; i < u->sets[s].n; i++)
+            fprintf(stderr, " %s,", u->sets[s].flags[i].name);
+    fprintf(stderr, " --help\n");
+    return end_usage(u);
+}
+
+static int wrong_value(const struct cl_usage *u, const struct cl_flag *f, const char *text)
+{
+    fprintf(stderr, "slipway %s: %s cannot be %s: ", u->command, f->name, text);
+    switch (f->kind) {
+    case CL_COUNT:
+    case CL_REAL:
+        fprintf(stderr, "it is a %snumber of at least %lld\n", f->kind == CL_COUNT ? "whole " : "",
+                (long long)f->min);
+        break;
+    case CL_SWITCH:
+        fprintf(stderr, "it is true or false\n");
+        break;
+    case CL_TEXT:
+    case CL_TEXTS:
+        fprintf(stderr, "it is given %d times already, which is the most\n", CL_MAX_LIST);
+        break;
+    }
+    return end_usage(u);
 }
 
 int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
@@ -88,8 +117,11 @@ int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
         void *base;
         bool is_number = arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9';
         if (only_words || arg[0] != '-' || !arg[1] || is_number) {
-            if (words->n == u->max_words)
-                return wrong(u, "cannot use argument", arg);
+            if (words->n == u->max_words) {
+                fprintf(stderr, "slipway %s: cannot use argument %s: it takes %s\n", u->command,
+                        arg, u->synopsis);
+                return end_usage(u);
+            }
             words->at[words->n++] = arg;
             continue;
         }
@@ -107,25 +139,27 @@ int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
         }
         const struct cl_flag *f = find(u, arg, &base, &text);
         if (!f)
-            return wrong(u, "unknown flag", arg);
+            return no_such_flag(u, arg);
         if (f->kind == CL_SWITCH) {
             if (text && strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
-                return wrong(u, "cannot use", arg);
+                return wrong_value(u, f, text);
             *(bool *)((char *)base + f->offset) = !text || strcmp(text, "true") == 0;
             continue;
         }
-        if (!text && i + 1 == argc)
-            return wrong(u, "a value is wanted behind", arg);
+        if (!text && i + 1 == argc) {
+            fprintf(stderr, "slipway %s: a value is wanted behind %s: %s\n", u->command, arg,
+                    f->value);
+            return end_usage(u);
+        }
         if (!text)
             text = argv[++i];
-        if (!set_value(f, base, text)) {
-            fprintf(stderr, "slipway %s: %s cannot be %s\n", u->command, f->name, text);
-            return CL_EXIT_USAGE;
-        }
+        if (!set_value(f, base, text))
+            return wrong_value(u, f, text);
     }
     if (words->n < u->min_words) {
-        print_help(u, stderr);
-        return CL_EXIT_USAGE;
+        fprintf(stderr, "slipway %s: no %.*s is given\n", u->command,
+                (int)strcspn(u->synopsis, " "), u->synopsis);
+        return end_usage(u);
     }
     return -1;
 }

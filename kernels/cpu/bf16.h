@@ -10,7 +10,7 @@
 #define KN_CPU_BF16_H
 
 #include "kernels/cpu/half.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 /* Whether products of bfloat16 pay here. */
 bool kn_bf16_multiplies(void);

@@ -13,7 +13,7 @@
 
 #include <dnnl.h>
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 enum { KN_DNNL_ARGS = 8 };
 

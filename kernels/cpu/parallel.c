@@ -31,10 +31,14 @@ static void do_rows(void *arg, int64_t i)
         rt_error_copy(j->r->err, &err);
 }
 
-static enum rt_status run(struct job *j)
+/* Each part has had a countdown of its own: what they did together counts in the run's, so that a
+ * kernel that comes here for each of many items asks as well. */
+static enum rt_status run(struct job *j, double work)
 {
     rt_run_parallel(j->r, kn_parts(j->n, j->per_part), do_rows, j);
-    return atomic_load(&j->failed) ? j->r->err->code : RT_OK;
+    if (atomic_load(&j->failed))
+        return j->r->err->code;
+    return rt_run_spend(j->r, &j->r->left, work < RT_WORK ? (int64_t)work : RT_WORK);
 }
 
 /* Rows of a part, if so many parts of n come out nearly even on `width` cores; or of a few more. */
@@ -64,7 +68,7 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
     const int64_t parts = all / PART < (double)most ? (int64_t)(all / PART) : most;
     struct job j = {.r = r, .rows = rows, .arg = arg, .n = n};
     j.per_part = even_rows(kn_parts(n, step), parts, width) * step;
-    return run(&j);
+    return run(&j, all / width);
 }
 
 /* ---- parts with slots ---- */

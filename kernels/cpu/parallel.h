@@ -5,7 +5,7 @@
 #ifndef KN_CPU_PARALLEL_H
 #define KN_CPU_PARALLEL_H
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 enum {
     KN_SHARE = 2000000, /* products that are worth another core */
@@ -37,6 +37,12 @@ static inline int64_t kn_round_up(int64_t n, int64_t step)
 static inline size_t kn_padded(size_t n)
 {
     return (n + 63) / 64 * 64;
+}
+
+/* So many bytes into scratch memory, which is NULL where a node wants none. */
+static inline char *kn_behind(void *room, size_t bytes)
+{
+    return bytes ? (char *)room + bytes : room;
 }
 
 /*

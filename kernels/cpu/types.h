@@ -13,7 +13,7 @@
 
 #include "kernels/cpu/half.h"
 #include "runtime/base/sanitizer.h"
-#include "runtime/types.h"
+#include "runtime/core/types.h"
 
 #ifndef CMPLX /* glibc defines them for gcc only */
 #define CMPLX(re, im)  __builtin_complex((double)(re), (double)(im))

@@ -36,18 +36,45 @@ static void put(const char *s, size_t n)
     }
 }
 
-static size_t escape(char *dst, size_t room, const char *s)
+/* Bytes of the character at `s` when it is one of UTF-8 beyond ASCII, and no control; else 0. */
+static size_t utf8_length(const unsigned char *s)
+{
+    static const uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};
+    size_t n = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : *s >= 0xc2 ? 2 : 0;
+    uint32_t c = *s & (0xffU >> (n + 1));
+
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    return c >= least[n] && c <= 0x10ffff && c >> 11 != 0x1b ? n : 0;
+}
+
+/* What others have chosen (names of files, nodes, models) must not look like lines of ours, nor
+ * steer a terminal. */
+static size_t escape(char *dst, size_t room, const char *text, bool json)
 {
     size_t n = 0;
-    for (; *s && n + 7 < room; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') {
-            dst[n++] = '\\';
-            dst[n++] = (char)c;
-        } else if (c < 0x20)
+
+    for (const unsigned char *s = (const unsigned char *)text; *s && n + 7 < room;) {
+        const unsigned char c = *s;
+        const size_t length = c >= 0x20 && c < 0x7f ? 1 : utf8_length(s);
+        if (length) {
+            if (json && (c == '"' || c == '\\'))
+                dst[n++] = '\\';
+            memcpy(dst + n, s, length);
+            n += length;
+            s += length;
+            continue;
+        }
+        if (c == '\n' || c == '\t')
+            n += (size_t)snprintf(dst + n, room - n, "\\%c", c == '\n' ? 'n' : 't');
+        else if (json && c < 0x80)
             n += (size_t)snprintf(dst + n, room - n, "\\u%04x", c);
         else
-            dst[n++] = (char)c;
+            n += (size_t)snprintf(dst + n, room - n, json ? "\\\\x%02x" : "\\x%02x", c);
+        s++;
     }
     dst[n] = '\0';
     return n;
@@ -82,10 +109,9 @@ static size_t write_text(char *dst, size_t room, enum rt_log_level level, const 
 {
     const char *text = arg;
     (void)level;
-    if (the_log.format != RT_LOG_JSON)
-        return (size_t)snprintf(dst, room, "%s", text);
-    size_t n = escape(dst, room, text);
-    return n + (size_t)snprintf(dst + n, room - n, "\"");
+    const bool json = the_log.format == RT_LOG_JSON;
+    size_t n = escape(dst, room, text, json);
+    return n + (size_t)snprintf(dst + n, room - n, json ? "\"" : "");
 }
 
 static char *format_line(enum rt_log_level level, const char *text)

@@ -24,8 +24,8 @@ void rt_log_start(enum rt_log_format format);
 void rt_log_stop(void); /* writes what is left */
 
 /*
- * `text` is the line as people and scripts read it. Text format: time, level, text.
- * JSON format: {"time","level","msg"}.
+ * The text is the line as people and scripts read it: newlines, other control characters and what
+ * is no UTF-8 are escaped. Text format: time, level, text. JSON format: {"time","level","msg"}.
  */
 void rt_log_write(enum rt_log_level level, const char *fmt, ...) RT_PRINTF(2, 3);
 

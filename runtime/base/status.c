@@ -5,6 +5,17 @@
 
 #include "runtime/base/arena.h"
 
+/* Drops the last UTF-8 character of the n bytes that were written of a longer text, which may be a
+ * part of one, unless it is a single byte. */
+static void end_at_character(char *text, size_t n)
+{
+    size_t last = n;
+    while (last && n - last < 4 && ((unsigned char)text[last - 1] & 0xc0) == 0x80)
+        last--;
+    if (last && ((unsigned char)text[last - 1] & 0xc0) == 0xc0)
+        text[last - 1] = '\0';
+}
+
 enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *fmt, va_list ap)
 {
     if (!err)
@@ -16,12 +27,16 @@ enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *f
     int n = vsnprintf(err->msg, sizeof err->msg, fmt, ap);
     if (n < 0)
         err->msg[0] = '\0';
-    else if ((size_t)n >= sizeof err->msg && err->arena) {
-        char *whole = rt_arena_alloc(err->arena, (size_t)n + 1);
+    else if ((size_t)n >= sizeof err->msg) {
+        const size_t size = n < RT_MAX_ERROR_BYTES ? (size_t)n + 1 : RT_MAX_ERROR_BYTES;
+        char *whole = err->arena ? rt_arena_alloc(err->arena, size) : NULL;
         if (whole) {
-            vsnprintf(whole, (size_t)n + 1, fmt, again);
+            vsnprintf(whole, size, fmt, again);
+            if ((size_t)n >= size)
+                end_at_character(whole, size - 1);
             err->long_msg = whole;
         }
+        end_at_character(err->msg, sizeof err->msg - 1);
     }
     va_end(again);
     return code;

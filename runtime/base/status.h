@@ -46,12 +46,14 @@ struct rt_arena;
 
 /*
  * Zero it before use ({0}), or set `arena` to where a text longer than `msg` may live; without one
- * such a text is cut. Plain data: may be copied while that arena lives.
+ * such a text is cut. Plain data: may be copied while that arena lives. Names and strings in a text
+ * are a model's or a client's and of any length: a text ends at RT_MAX_ERROR_BYTES in any case.
  */
+enum { RT_MAX_ERROR_BYTES = 64 << 10 };
 struct rt_error {
     enum rt_status code;
     struct rt_arena *arena;
-    const char *long_msg; /* the whole text when it does not fit msg, else NULL */
+    const char *long_msg; /* the text when it does not fit msg, else NULL */
     char msg[480];
 };
 

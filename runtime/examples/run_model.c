@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "runtime/saved_model.h"
+#include "runtime/files/saved_model.h"
 
 static void print(const char *alias, const struct rt_tensor *t)
 {

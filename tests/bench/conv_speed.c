@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "kernels/cpu/dnnl.h"
-#include "kernels/cpu/winograd.h"
+#include "kernels/conv/winograd.h"
 
 struct layer {
     const char *net;

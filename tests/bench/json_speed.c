@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "runtime/base/arena.h"
-#include "server/json_tensor.h"
+#include "server/protocol/tfs/json_tensor.h"
 
 enum { SIDE = 224, DEPTH = 3, N = SIDE * SIDE * DEPTH, ROUNDS = 15 };
 
@@ -88,7 +88,7 @@ static void encode_ours(struct ours *o)
 {
     struct rt_error err = {.arena = o->arena};
     o->out.n = 0;
-    if (srv_json_encode_predict(&o->out, &o->signature, &o->tensor, SRV_JSON_ROW, &err))
+    if (srv_json_encode_predict(&o->out, &o->signature, &o->tensor, SRV_JSON_ROW, NULL, &err))
         give_up(rt_error_text(&err));
 }
 

@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/base/bytes.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
 enum { NODES = 100, RUNS = 5000, ROUNDS = 20 };

@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "kernels/kernels.h"
-#include "runtime/file.h"
-#include "runtime/session.h"
+#include "runtime/files/file.h"
+#include "runtime/session/session.h"
 
 enum { MAX_EXAMPLES = 4096, MAX_OUT = 256 };
 

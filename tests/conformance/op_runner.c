@@ -4,29 +4,37 @@
  *
  *   'G' graph                      a new session over a serialized GraphDef
  *   'R' feeds fetches targets (int32 each), then per feed: name, tensor; then the names
+ *   'I' the same, as a part of loading
+ *   'S'                            loading is over
  *
  *   'L'                            status 0 unless LeakSanitizer is there and found a leak
  *   'D'                            status 0; its text: microseconds of processor time that the last
  *                                  run used after its deadline (0 when it ended before it)
+ *   'M'                            status 0; its text: bytes by which the last run's memory grew at
+ *                                  its peak, as the system counts resident pages
  *
- * Each is answered by a status (int32) and its text; 'R', when that is 0, by the fetched tensors.
+ * Each is answered by a status (int32) and its text; 'R' and 'I', when that is 0, by the fetched
+ * tensors.
  * Arguments: what rt_tuning leaves out, by name: no_fusion no_winograd no_autotune no_specialise,
  * and bf16. Unless no_specialise is among them, a run is one of the compiled plan where there can
- * be one for the shapes fed. memory_mb=N is the limit of one run, deadline_ms=N the time that it
- * may take.
+ * be one for the shapes fed. measure_memory: 'M' may be asked. memory_mb=N is the limit of one run,
+ * deadline_ms=N the time that it may take.
  *
  * A tensor: dtype, rank (int32), dims (int64), then bytes, or for strings each with its length.
  */
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
+#include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MOST = 256 };
 
@@ -35,6 +43,7 @@ struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* 0: no limit */
     int64_t deadline_ns; /* from the start of a run; 0: none */
+    bool measures_memory;
 };
 
 static void must(bool ok, const char *what)
@@ -186,21 +195,53 @@ static void set_timer(int64_t ns)
     must(setitimer(ITIMER_REAL, &timer, NULL) == 0, "no timer");
 }
 
+/* ---- how much memory a run takes ---- */
+
+static int64_t grown_bytes;
+
+/* A field of /proc/self/status, in bytes. */
+static int64_t status_bytes(const char *field)
+{
+    char line[256];
+    int64_t kb = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    must(f, "no /proc/self/status");
+    while (kb < 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, field, strlen(field)) == 0)
+            kb = strtoll(line + strlen(field), NULL, 10);
+    fclose(f);
+    must(kb >= 0, "no such field in /proc/self/status");
+    return kb << 10;
+}
+
+/* What earlier runs left to the allocator goes back to the system, and the peak is what there is
+ * now. */
+static int64_t begin_peak(void)
+{
+    malloc_trim(0);
+    const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    must(fd >= 0 && write(fd, "5", 1) == 1, "the peak of the memory cannot be reset");
+    close(fd);
+    return status_bytes("VmRSS:");
+}
+
 static enum rt_status timed_run(const struct settings *settings, struct rt_callable *callable,
                                 const struct rt_tensor *feed, struct rt_tensor *fetch,
                                 struct rt_error *err)
 {
     const struct rt_run_options options = {
         .deadline_ns = settings->deadline_ns ? rt_now_ns() + settings->deadline_ns : 0};
+    const int64_t before = settings->measures_memory ? begin_peak() : 0;
     cpu_at_deadline_ns = -1;
     set_timer(settings->deadline_ns);
     const enum rt_status st = rt_callable_run(callable, feed, fetch, &options, err);
     set_timer(0);
     late_us = cpu_at_deadline_ns < 0 ? 0 : (cpu_ns() - cpu_at_deadline_ns) / 1000;
+    grown_bytes = settings->measures_memory ? status_bytes("VmHWM:") - before : 0;
     return st;
 }
 
-static void run_once(struct rt_session *session, const struct settings *settings)
+static void run_once(struct rt_session *session, const struct settings *settings, bool is_load)
 {
     struct rt_error err = {0};
     struct rt_callable *callable = NULL;
@@ -227,6 +268,7 @@ static void run_once(struct rt_session *session, const struct settings *settings
         .n_feeds = n_feeds,
         .n_fetches = n_fetches,
         .n_targets = n_targets,
+        .is_load = is_load,
     };
     if (st == RT_OK)
         st = session ? rt_session_prepare(session, &spec, &callable, &err)
@@ -261,7 +303,8 @@ static void read_settings(struct settings *s, int n, char **args)
                {"no_winograd", &s->tuning.no_winograd},
                {"no_autotune", &s->tuning.no_autotune},
                {"no_specialise", &s->tuning.no_specialise},
-               {"bf16", &s->tuning.bf16}};
+               {"bf16", &s->tuning.bf16},
+               {"measure_memory", &s->measures_memory}};
     for (int i = 0; i < n; i++) {
         const int64_t mb = number_of(args[i], "memory_mb"), ms = number_of(args[i], "deadline_ms");
         if (mb >= 0) {
@@ -278,6 +321,16 @@ static void read_settings(struct settings *s, int n, char **args)
     }
 }
 
+static void answer_serve(struct rt_session *session)
+{
+    struct rt_error err = {0};
+    if (session)
+        rt_session_serve(session);
+    else
+        rt_fail(&err, RT_FAILED_PRECONDITION, "there is no session");
+    put_status(err.code, &err);
+}
+
 /* LeakSanitizer's, where it is linked: what it finds it also writes to standard error. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
@@ -288,11 +341,11 @@ static void answer_leaks(void)
     put_status(leaks ? rt_fail(&err, RT_INTERNAL, "there are leaks") : RT_OK, &err);
 }
 
-static void answer_late(void)
+static void answer_number(int64_t v)
 {
     char text[24];
     put_int(RT_OK);
-    put_text(text, (size_t)snprintf(text, sizeof text, "%lld", (long long)late_us));
+    put_text(text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
 }
 
 int main(int argc, char **argv)
@@ -302,16 +355,21 @@ int main(int argc, char **argv)
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
+    mallopt(M_MMAP_THRESHOLD, 65536); /* as the server sets it */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
-        must(c == 'G' || c == 'R' || c == 'L' || c == 'D', "an unknown request");
+        must(strchr("GRISLDM", c) != NULL, "an unknown request");
         if (c == 'G') {
             rt_session_free(session);
             session = open_session(registry, &settings);
-        } else if (c == 'R') {
-            run_once(session, &settings);
+        } else if (c == 'R' || c == 'I') {
+            run_once(session, &settings, c == 'I');
+        } else if (c == 'S') {
+            answer_serve(session);
         } else if (c == 'D') {
-            answer_late();
+            answer_number(late_us);
+        } else if (c == 'M') {
+            answer_number(grown_bytes);
         } else {
             answer_leaks();
         }

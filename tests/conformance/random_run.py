@@ -3,7 +3,7 @@
 
 random_run.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
 random_run.py --find SEED           where the first difference is: every tensor is fetched by itself
-random_run.py --record DIR SEED...  writes what tests/unit/test_random_graphs.c replays, TensorFlow's answers in it
+random_run.py --record DIR SEED...  writes what tests/unit/exec/test_random_graphs.c replays, TensorFlow's answers in it
 """
 import argparse
 import pathlib
@@ -127,7 +127,7 @@ def sample(tf, value):
 
 
 def record(tf, folder, seeds, steps):
-    """A graph, feeds, and of the answers what is enough to know them by. tests/unit/test_random_graphs.c reads it."""
+    """A graph, feeds, and of the answers what is enough to know them by. tests/unit/exec/test_random_graphs.c reads it."""
     for seed in seeds:
         made = RandomGraph(tf, seed, steps).make()
         graph_def = made.graph.as_graph_def()

@@ -177,11 +177,18 @@ class Runner:
             self.start()
             return [Refusal(-1, f"op_runner died with {code}")] * len(built.steps)
 
-    def step(self, built, step):
+    def serve(self):
+        """Loading is over; None, or a Refusal."""
+        self.send(b"S")
+        self.child.stdin.flush()
+        status = self.status()
+        return status if status.code else None
+
+    def step(self, built, step, is_load=False):
         tf = self.tf
         fetches = [f.name for f in step if isinstance(f, tf.Tensor)]
         targets = [f.name if isinstance(f, tf.Operation) else f for f in step if not isinstance(f, tf.Tensor)]
-        out = [b"R", struct.pack("<iii", len(built.feeds), len(fetches), len(targets))]
+        out = [b"I" if is_load else b"R", struct.pack("<iii", len(built.feeds), len(fetches), len(targets))]
         for p, value in built.feeds:
             out += [packed(p.name.encode()), encode(tf, value)]
         out += [packed(n.encode()) for n in fetches + targets]

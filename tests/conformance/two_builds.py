@@ -145,7 +145,7 @@ def compare_random(options, report):
 
 def output_of(command, text=None):
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else f"exit status {done.returncode}: {done.stderr.strip()}"
+    return done.stdout if done.returncode == 0 else f"exit status {done.returncode}: {done.stderr.strip()}{done.stdout}"
 
 
 def versions_below(folders):
@@ -175,12 +175,19 @@ def random_values(info, batch, dice):
     return nested(shape)
 
 
-def bodies(slipway, version, batches):
-    """(signature, batch, REST body) of each signature whose inputs can be made up."""
+def signatures_of(report, name, binaries, version):
+    """As the new build tells them. A build that refuses the version must not pass for want of something to compare: where one
+    build refuses, both must, with the same text."""
+    told = [output_of([slipway, "inspect", str(version), "--json"]) for slipway in binaries]
     try:
-        signatures = json.loads(output_of([slipway, "inspect", str(version), "--json"]))["signatures"]
+        return [json.loads(text)["signatures"] for text in told][1]
     except (ValueError, KeyError):
-        return
+        report.add(f"{name}: inspect: {told[0][:300]!r} | {told[1][:300]!r}", told[0] == told[1])
+        return {}
+
+
+def bodies(signatures, batches):
+    """(signature, batch, REST body) of each signature whose inputs can be made up."""
     for name, signature in sorted(signatures.items()):
         for batch in batches:
             dice = random.Random(f"{name} {batch}")
@@ -203,8 +210,9 @@ def kernels(slipway, version, body, flags):
 
 def compare_version(options, report, version, scratch):
     old, new = (str(pathlib.Path(b) / "slipway") for b in (options.old, options.new))
-    for signature, batch, body in bodies(new, version, (1, 8)):
-        name = f"{version.relative_to(ROOT) if version.is_relative_to(ROOT) else version}, {signature}, batch {batch}"
+    model = str(version.relative_to(ROOT) if version.is_relative_to(ROOT) else version)
+    for signature, batch, body in bodies(signatures_of(report, model, (old, new), version), (1, 8)):
+        name = f"{model}, {signature}, batch {batch}"
         base = [f"--signature={signature}"]
         for threads, fusion, specialise in itertools.product((1, 2), ("on", "off"), ("on", "off")):
             flags = base + [f"--threads={threads}", f"--fusion={fusion}", f"--specialise={specialise}", "--autotune=off"]

@@ -2,6 +2,7 @@
 window, to leave things unsaid. It holds one connection; nothing is sent that a test does not ask
 for, except the acknowledgements of pings and settings while it reads."""
 import socket
+import ssl
 import struct
 import time
 
@@ -77,6 +78,17 @@ class Block:
 def message(body):
     """As gRPC frames it, not compressed."""
     return struct.pack(">BI", 0, len(body)) + body
+
+
+def client_hello():
+    """The first bytes of a TLS handshake."""
+    context = ssl.create_default_context()
+    sent = ssl.MemoryBIO()
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return sent.read()
 
 
 class Connection:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN].
+"""Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN [NAME...]].
+PATTERN: of files. NAME: a class or CLASS.test_method in them.
 
 The tests find the binary in $SLIPWAY, generated Python messages on their path, and in $SLIPWAY_SLOW
 (1, or more under sanitizers) by how much to stretch their time limits and to cut their rounds.
@@ -60,7 +61,10 @@ def main():
     out = os.path.join(ROOT, "build", "python")
     generate(out)
     make_importable(out)
-    suite = unittest.TestLoader().discover(HERE, pattern=pattern)
+    loader = unittest.TestLoader()
+    if len(sys.argv) > 3:  # they are matched against MODULE.CLASS.METHOD
+        loader.testNamePatterns = [f"*.{name}" if "." in name else f"*.{name}.*" for name in sys.argv[3:]]
+    suite = loader.discover(HERE, pattern=pattern)
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
     failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
     passed = result.testsRun - failed - len(result.skipped)

@@ -1,12 +1,14 @@
 """Directories of versions that hold links, too much, or never come to rest: what can be served is,
 what cannot is refused with its reason, and no other model waits for it."""
 import os
+import re
 import shutil
 import threading
 import time
 
+import records
 import small_models
-
+from test_warmup import FILE as WARM_UP
 from support import SLOW, Case, Server, wait_for
 
 PLUS_3, PLUS_2 = "half_plus_two/1", "half_plus_two/2"
@@ -122,6 +124,56 @@ class BadTrees(Case):
         finally:
             stop.set()
             writer.join()
+
+    def test_signatures_that_are_left_out_are_told_once_a_load(self):
+        def build(g):
+            g.placeholder("x", "float")
+            g.node("same", "Identity", "x", T="float")
+            g.node("other", "NoSuchOp", "x")
+        x = {"x": ("x", "float")}
+        small_models.write(self.path("models/part/1"), {
+            "serving_default": (x, {"y": ("same", "float")}),
+            "other": (x, {"y": ("other", "float")})}, build)
+        with self.serve("--allow_unsupported_signatures") as server:
+            self.assertEqual(server.predict("part", [2.0]), [2.0])
+            told = re.findall("WARNING (model part version 1 is served without .*)", server.log())
+            self.assertEqual(len(told), 1)
+            self.assertRegex(told[0], 'its signature "other", which cannot run: .*NoSuchOp')
+
+    def test_names_cannot_forge_lines_of_the_log(self):
+        forged = "\n2026-01-01T00:00:00Z ERROR forged \x1b[31m\x9b\x7f größe"
+
+        def build(g):
+            g.placeholder("x", "float")
+            g.node("y" + forged, "NoSuchOp", "x")
+        io = {"x": ("x", "float")}, {"y": ("y" + forged, "float")}
+        small_models.write(self.path("models/bad/1"), {"serving_default": io}, build)
+        for flag in "text", "json":
+            with self.serve("--model_wait_seconds=1", f"--log_format={flag}") as server:
+                wait_for(lambda: server.state("bad", 1) == "END", "the failure")
+                wait_for(lambda: "name: bad version: 1} failed" in server.log(), "the log")
+                log = server.log()
+            shutil.rmtree(self.path("models/good"))
+            self.assertNotIn("\n2026-01-01", log)
+            self.assertFalse(re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", log))
+            self.assertIn("größe", log)
+            self.assertIn(r"\n2026-01-01T00:00:00Z ERROR forged " +
+                          (r"\x1b[31m" if flag == "text" else r"\u001b[31m"), log)
+
+    def test_loads_without_end_do_not_keep_others_from_being_loaded(self):
+        for name in ("zeros", "record", "another"):
+            small_models.write_endless(self.path(".aside", name, "1"))
+            if name != "zeros":
+                records.write(self.path(".aside", name, "1", WARM_UP), [records.predict([1])])
+            os.makedirs(self.path("models"), exist_ok=True)
+            os.rename(self.path(".aside", name), self.path("models", name))
+        with self.serve("--model_wait_seconds=1") as server:
+            wait_for(lambda: all(server.state(m, 1) == "LOADING"
+                                 for m in ("zeros", "record", "another")), "the loads")
+            self.put("models/late/1")
+            wait_for(lambda: server.state("late", 1) == "AVAILABLE", "a good model")
+            self.assertRegex(server.log(), "takes long to load")
+            self.assertEqual(server.state("record", 1), "LOADING")
 
     def test_a_load_without_end_keeps_nobody_waiting(self):
         small_models.write_endless(self.path("models/endless/1"))

@@ -401,6 +401,26 @@ class CheckConfig(ConfigCase):
                         f"--monitoring_config_file={monitoring}",
                         out="does not begin with a slash")
 
+    def test_what_serve_refuses_before_it_listens_is_refused(self):
+        models = f"--models={MODELS}"
+        empty = self.write("empty", " \n")
+        for words, *flags in (
+                ("At least one of port or grpc_socket_path must be set", models, "--port=0", "--rest_api_port=0"),
+                ("--admin_token_file=" + empty + " is empty", models, "--admin_token_file=" + empty),
+                (self.path("none"), models, "--admin_token_file=" + self.path("none")),
+                ("--model_root=" + self.path("none"), models, "--model_root=" + self.path("none")),
+                ("--admin_address=here is not ADDRESS:PORT", models, "--admin_address=here"),
+                ('"x" is not of the form key=value', models, "--grpc_channel_arguments=x"),
+                ("--bind_address=192.0.2.1", models, "--bind_address=192.0.2.1"),
+                (self.path("none"), "--models=" + self.path("none")),
+                ("no field named", "--model_config_file=" + self.write("c", "modle_config_list {}"))):
+            with self.subTest(flags=flags):
+                ports = [f"--port={free_ports(1)[0]}", "--rest_api_port=0"] if "--port=0" not in flags else []
+                code, out, _ = command("serve", *ports, *flags)
+                self.assertEqual((code, words in out), (255, True), out)
+                code, _, err = command("check-config", *ports, *flags)
+                self.assertEqual((code, words in err), (1, True), err)
+
     def test_a_file_that_is_no_autotune_cache_is_left_as_it_is(self):
         text = "# My model\n"
         file = self.write("README.md", text)

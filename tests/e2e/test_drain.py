@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import struct
 import threading
 import time
@@ -215,3 +216,36 @@ class Frozen(Case):
             c.read(0.02)
         self.assertEqual(c.status(streams[0], WAIT), 0)
         self.assertEqual(self.server.process.wait(WAIT), 0)
+
+
+class HalfSent(Case):
+    """REST requests that have not arrived whole have 2 seconds more once the server drains."""
+
+    def test_what_is_half_sent_does_not_hold_up_the_end(self):
+        whole = (b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: test\r\n"
+                 b"Content-Length: 20\r\n\r\n" + b'{"instances": [1.0]}')
+        with Server(f"--models={MODELS}") as server:
+            def send(data):
+                s = self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port)))
+                s.settimeout(WAIT)
+                s.sendall(data)
+                return s
+
+            late = [send(whole[:-n]) for n in (19, 1)]
+            soon = send(whole[:-10])
+            time.sleep(0.3 * SLOW)
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: "draining" in server.log(), "the drain")
+            time.sleep(0.5)
+            soon.sendall(whole[-10:])
+            self.assertTrue(soon.recv(1000).startswith(b"HTTP/1.1 200 "))
+            for s in late:
+                try:
+                    self.assertEqual(s.recv(1000), b"")
+                except ConnectionError:
+                    pass
+            self.assertGreater(time.monotonic() - start, 1.5)
+            self.assertEqual(server.process.wait(WAIT), 0)
+            self.assertLess(time.monotonic() - start, 10 * SLOW)  # --drain_timeout is 20 s
+            self.assertIn("2 requests that did not arrive whole were cut off", server.log())

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import tempfile
@@ -19,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from grpc.reflection.v1 import reflection_pb2 as reflection_v1
 from grpc.reflection.v1alpha import reflection_pb2 as reflection_v1alpha
-from support import MODELS, SLOW, Case, Server, free_ports, wait_for
+from support import MODELS, SLOW, Case, Server, command, free_ports, wait_for
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
                                      model_service_pb2_grpc, predict_pb2,
@@ -168,6 +169,10 @@ class Reload(GrpcCase):
         self.fails(CODE.INVALID_ARGUMENT,
                    "Expected model b to have an absolute path or URI; got base_path()=rel", reload,
                    self.request(("b", "rel")))
+        self.fails(CODE.INVALID_ARGUMENT, 'config: field "base_path" of a ModelConfig holds a NUL',
+                   reload, self.request(("b", self.path("a") + "\0b")))
+        self.fails(CODE.INVALID_ARGUMENT, 'config: field "name" of a ModelConfig holds a NUL',
+                   reload, self.request(("a\0b", self.path("a"))))
         self.assertEqual(client.predict(model="a"), [3.0])
         raw = client.channel.unary_unary(
             "/tensorflow.serving.ModelService/HandleReloadConfigRequest")
@@ -753,6 +758,22 @@ def certificate(folder, name, issuer=None):
             "-CAkey", os.path.join(folder, f"{issuer}.key"), "-out", at("crt"))
 
 
+def by_tls(folder):
+    """The flag by which a server's gRPC port speaks TLS, and an SSLContext of its clients."""
+    certificate(folder, "server")
+    files = {name: os.path.join(folder, "server." + name) for name in ("key", "crt")}
+    lines = []
+    for field, name in (("server_key", "key"), ("server_cert", "crt")):
+        with open(files[name], encoding="ascii") as file:
+            lines.append(f"{field}: {json.dumps(file.read())}")
+    config = os.path.join(folder, "ssl")
+    with open(config, "w", encoding="ascii") as file:
+        file.write("\n".join(lines))
+    context = ssl.create_default_context(cafile=files["crt"])
+    context.set_alpn_protocols(["h2"])
+    return f"--ssl_config_file={config}", context
+
+
 @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
 class Tls(GrpcCase):
     @classmethod
@@ -834,9 +855,11 @@ class Tls(GrpcCase):
                 ("--use_alts_credentials", "Google Cloud")):
             server = Server(f"--models={MODELS}", flag, wait=False)
             self.assertEqual(server.process.wait(WAIT), 255, flag + words)
-            said = server.out() + server.log()
-            self.assertIn(words, said)
-            self.assertNotIn(key.decode().splitlines()[3], said)
+            code, out, err = command("check-config", f"--models={MODELS}", flag)
+            self.assertEqual(code, 1)
+            for said in (server.out() + server.log(), out + err):
+                self.assertIn(words, said)
+                self.assertNotIn(key.decode().splitlines()[3], said)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """gRPC clients that stall: they take no answer, or send half a request. They are cut off by the
 limit that REST has, and what they held comes back. Clients that are slow, but go on, are served."""
 import contextlib
-import json
 import os
 import random
 import re
 import resource
+import select
 import shutil
+import signal
 import socket
-import ssl
 import struct
 import time
 import unittest
@@ -21,7 +21,7 @@ from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
                                      model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc)
-from test_grpc_services import certificate
+from test_grpc_services import by_tls
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
@@ -30,7 +30,7 @@ REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 WATCH = "/grpc.health.v1.Health/Watch"
 LIMIT_S = 2 * SLOW
 FLAG = f"--request_read_timeout_ms={int(1000 * LIMIT_S)}"
-DEADLINE_EXCEEDED = 4
+DEADLINE_EXCEEDED, UNAVAILABLE = 4, 14
 MEBI = 1 << 20
 CALLS = 'slipway_requests_in_flight{entrypoint="GRPC"}'
 
@@ -89,7 +89,7 @@ class Stall(Case):
                     self.assertTrue(c.is_over(stream))
                 self.assertFalse(c.gone)  # the connection stays, and with it its other calls
                 wait_for(lambda: server.metric(CALLS) == 0, "the calls")
-            self.assertIn("whose answer was not taken", server.log())
+            wait_for(lambda: "whose answer was not taken" in server.log(), "the log")
 
     def test_small_answers_that_nobody_takes_are_given_up(self):
         with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
@@ -132,22 +132,38 @@ class Stall(Case):
             self.assertGreater(len(c.bodies[stream]), 2 * MEBI)
 
     @contextlib.contextmanager
-    def by_unix_and_tls(self, window):
+    def by_unix_and_tls(self, window, *flags):
         """A server and a connection of either kind, of which the kernel tells the server nothing, or
         whose socket the core keeps to itself."""
-        certificate(self.folder, "server")
-        files = {name: self.path("server." + name) for name in ("key", "crt")}
-        lines = []
-        for field, name in (("server_key", "key"), ("server_cert", "crt")):
-            with open(files[name], encoding="ascii") as file:
-                lines.append(f"{field}: {json.dumps(file.read())}")
-        context = ssl.create_default_context(cafile=files["crt"])
-        context.set_alpn_protocols(["h2"])
-        with self.serve("--grpc_socket_path=" + self.path("s"),
-                        "--ssl_config_file=" + self.write("ssl", "\n".join(lines))) as server, \
+        flag, context = by_tls(self.folder)
+        with self.serve("--grpc_socket_path=" + self.path("s"), flag, *flags) as server, \
                 http2.Connection(self.path("s"), window) as unix, \
                 http2.Connection(server.grpc_port, window, context) as tls:
             yield server, {"unix": unix, "tls": tls}
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_who_does_not_finish_a_handshake_is_cut_off(self):
+        hello = http2.client_hello()
+        with self.by_unix_and_tls(65535) as (server, connections), contextlib.ExitStack() as stack:
+            sent = [b"", hello[:3], hello[:len(hello) // 2], hello] * 50
+            waiting = set()
+            for part in sent:
+                s = stack.enter_context(socket.create_connection(("127.0.0.1", server.grpc_port)))
+                s.sendall(part)
+                waiting.add(s)
+            start = time.monotonic()
+            while waiting and time.monotonic() - start < 60 * SLOW:
+                for s in select.select(waiting, [], [], 1)[0]:
+                    try:
+                        if not s.recv(1 << 16):
+                            waiting.remove(s)
+                    except ConnectionError:
+                        waiting.remove(s)
+            self.assertFalse(waiting)
+            if SLOW == 1:
+                self.assertLess(time.monotonic() - start, 15)
+            c = connections["tls"]
+            self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_by_unix_socket_and_tls_who_stalls_is_cut_off(self):
@@ -199,6 +215,31 @@ class Stall(Case):
                 spent[name] = processor_s() - before
             # 500 looks at 700 connections were some 0.5 s.
             self.assertLess(spent["tls"], spent["unix"] + 0.15, spent)
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_what_is_half_sent_does_not_hold_up_the_end(self):
+        with self.by_unix_and_tls(65535, "--request_read_timeout_ms=60000") as (
+                server, connections):
+            whole = http2.message(half_plus_two(1000))
+            late = {c: [c.begin(PREDICT, part) for part in (b"", whole[:3], whole[:2000])]
+                    for c in connections.values()}
+            soon = {c: c.begin(PREDICT, whole[:2000]) for c in connections.values()}
+            wait_for(lambda: server.metric(CALLS) == 8, "the calls")
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: "draining" in server.log(), "the drain")
+            time.sleep(0.5)
+            for c, stream in soon.items():
+                c.send(c.data_of(stream, whole[2000:], end=True))
+            for c, stream in soon.items():  # what arrives whole in the meantime is answered
+                self.assertEqual(c.status(stream, 30 * SLOW), 0)
+            for c in late:
+                for stream in late[c]:
+                    self.assertEqual(c.status(stream, 30 * SLOW), UNAVAILABLE)
+                    self.assertIn("shutting down", c.trailers[stream]["grpc-message"])
+            self.assertEqual(server.process.wait(30 * SLOW), 0)
+            self.assertLess(time.monotonic() - start, 10 * SLOW)  # --drain_timeout is 20 s
+            self.assertIn("6 calls whose request did not arrive whole were refused", server.log())
 
     def test_a_stream_that_asks_nothing_for_a_while_is_no_stall(self):
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
@@ -285,6 +326,14 @@ class Calls(Case):
             c.send(b"".join(c.headers_of(PREDICT, s) for s in streams[at:at + 100]))
         return streams
 
+    def goes_on(self, c):
+        """False: it was cut off."""
+        try:
+            self.half(c, 200)
+            return c.read(0.01)
+        except OSError:
+            return False
+
     def test_a_connection_has_as_many_calls_as_all_leave_free(self):
         with Server(f"--models={MODELS}", "--max_grpc_calls=400") as server, \
                 http2.Connection(server.grpc_port) as one, \
@@ -315,15 +364,15 @@ class Calls(Case):
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
             stub.Predict(request, timeout=60 * SLOW)
             before = Memory.resident(server)
-            with http2.Connection(server.grpc_port) as c:
-                c.on_frame = lambda *_: None  # reads, and acknowledges nothing
-                for _ in range(100):
-                    self.half(c, 200)
-                    c.read(0.001)
-                    stub.Predict(request, timeout=5 * SLOW)
-                    self.assertLessEqual(server.metric(CALLS), 1001)
-                self.assertGreater(
-                    server.metric('slipway_events_total{event="grpc_call_refused"}'), 15000)
+            for _ in range(20):
+                with http2.Connection(server.grpc_port) as c:
+                    c.on_frame = lambda *_: None  # reads, and acknowledges nothing
+                    while self.goes_on(c):
+                        stub.Predict(request, timeout=5 * SLOW)
+                        self.assertLessEqual(server.metric(CALLS), 1001)
+                        self.assertLess(c.next_stream, 2 * 3000)
+            cut_off = 'slipway_events_total{event="grpc_unsettled_cut_off"}'
+            self.assertEqual(server.metric(cut_off), 20)
             wait_for(lambda: server.metric(CALLS) == 0, "the calls")
             if SLOW == 1:  # a sanitizer keeps memory
                 wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")

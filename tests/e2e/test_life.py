@@ -161,6 +161,42 @@ class AsTensorflow(Case):
                          f"Exporting HTTP/REST API at:localhost:{server.rest_port} ..."):
                 wait_for(lambda line=line: line in server.log(), line)
 
+    def test_what_keeps_the_ports_closed_is_told(self):
+        self.put("good/1")
+        self.write("models.config", "model_config_list { " + " ".join(
+            f"config {{ name: '{name}' base_path: '{self.path(name)}' model_platform: 'tensorflow' }}"
+            for name in ("good", "none")) + " }")
+        os.makedirs(self.path("none"))
+        waits = (f"the ports stay closed until every model serves; waiting for none (no version under {self.path('none')}); "
+                 "for at most 300 s while none is loaded (--model_wait_seconds)")
+        with Server(f"--model_config_file={self.path('models.config')}", as_tensorflow=True, wait=False) as server:
+            wait_for(lambda: waits in server.log(), "the log to say what is waited for", 14)
+            self.assertLessEqual(server.log().count("the ports stay closed"), 2)
+            self.put("none/1")
+            wait_for(server.is_ready, "the ports")
+        with Server(f"--model_config_file={self.path('models.config')}", as_tensorflow=True) as server:
+            self.assertNotIn(waits, server.log())
+
+    def test_a_model_without_a_version_holds_readiness_for_its_time(self):
+        """As the help of --model_wait_seconds says."""
+        os.makedirs(self.path("models", "none"))
+        with Server(f"--models={self.path('models')}", "--model_wait_seconds=1", wait=False) as server:
+            wait_for(lambda: server.get("/healthz")[0] == 200, "the port")
+            time.sleep(2)
+            self.assertEqual(server.get("/readyz")[0], 503)  # nothing serves
+        self.put("models/good/1")
+        with Server(f"--models={self.path('models')}", "--model_wait_seconds=0", wait=False) as server:
+            wait_for(lambda: server.get("/readyz/good")[0] == 200, "the model")
+            time.sleep(1)
+            self.assertEqual(server.get("/readyz")[0], 503)
+            self.put("models/none/1")
+            wait_for(server.is_ready, "the server")
+        shutil.rmtree(self.path("models", "none", "1"))
+        start = time.monotonic()
+        with Server(f"--models={self.path('models')}", "--model_wait_seconds=2") as server:
+            self.assertGreaterEqual(time.monotonic() - start, 2)
+            self.assertEqual(server.get("/readyz/none")[0], 503)
+
     def test_a_model_that_fails_ends_the_start(self):
         os.makedirs(self.path("m", "1"))
         with Server("--model_name=m", f"--model_base_path={self.path('m')}",
@@ -263,7 +299,7 @@ class Commands(Case):
     def test_what_is_not_there_is_named(self):
         code, _, err = command("frob", "x")
         self.assertEqual(code, 255)
-        self.assertTrue(err.startswith("slipway: there is no command frob\nusage: "), err)
+        self.assertTrue(err.startswith("slipway: there is no command frob, only those below\nusage: "), err)
         model = os.path.join(MODELS, "half_plus_two", "1")
         code, _, err = command("inspect", model, "--tags", "gpu,serve")
         self.assertEqual(code, 1)
@@ -411,6 +447,37 @@ class Commands(Case):
         code, _, err = command("run", self.path("nowhere"), "--bench")
         self.assertEqual(code, 1)
         self.assertIn(f"there is no folder {self.path('nowhere')}\n", err)
+
+    def test_a_usage_error_names_the_wrong_word_and_what_is_taken(self):
+        model = os.path.join(MODELS, "half_plus_two")
+        for status, said, *arguments in (
+                (255, "slipway: a command is wanted"),
+                (255, "slipway: there is no command frob, only those below", "frob"),
+                (255, "unknown argument: frob: only flags are taken, and slipway serve --help lists them", "serve", "frob"),
+                (255, "unknown argument: --frob: only flags are taken, and slipway serve --help lists them", "serve", "--frob"),
+                (255, "Couldn't interpret value x for flag precision.", "serve", "--precision=x"),
+                (255, "slipway health: cannot use argument frob: it takes the flags below", "health", "frob"),
+                (2, "unknown argument: b: only flags are taken, and slipway serve --help lists them", "check-config", "a", "b"),
+                (2, "slipway check-config: there is no kind foo, only those below", "check-config", "--kind=foo", "x"),
+                (2, "slipway run: cannot use argument --frob: it takes one DIR and flags", "run", model, "--frob"),
+                (2, "slipway run: cannot use argument b: it takes one DIR and flags", "run", model, "b"),
+                (2, "slipway inspect: cannot use argument --frob: it takes one DIR, --json, --variables, --tags or --plan",
+                 "inspect", model, "--frob"),
+                (2, "slipway predict: no MODEL is given", "predict"),
+                (2, "slipway predict: --timeout cannot be x: it is a number of at least 0", "predict", "m", "--timeout=x"),
+                (2, "slipway predict: a value is wanted behind --server: URL", "predict", "m", "--server"),
+                (2, "slipway metadata: no MODEL is given", "metadata"),
+                (2, "slipway metadata: cannot use argument b: it takes MODEL [flags]", "metadata", "a", "b"),
+                (2, "slipway metadata: --json cannot be x: it is true or false", "metadata", "a", "--json=x"),
+                (2, "slipway reload: no FILE is given", "reload"),
+                (2, "slipway bench: --requests cannot be 0: it is a whole number of at least 1", "bench", "m", "--requests", "0")):
+            with self.subTest(arguments=arguments):
+                code, out, err = command(*arguments)
+                self.assertEqual((code, (out + err).splitlines()[0]), (status, said))
+        for verb in ("predict", "status", "metadata", "reload", "bench"):
+            code, _, err = command(verb, "m", "--frob")
+            self.assertEqual(code, 2)
+            self.assertRegex(err, rf"^slipway {verb}: unknown flag --frob; there are .*--server, .*--help\nusage: ")
 
     def test_flags_that_do_not_apply_are_refused_in_two_lines(self):
         model = os.path.join(MODELS, "half_plus_two")

@@ -34,6 +34,24 @@ def stub_of(server):
 
 
 class Digits(Case):
+    def test_an_input_that_has_not_the_signatures_shape_is_named(self):
+        told = "\n\t Input 'pixels' has shape [1,3], the signature 'serving_default' takes [?,8,8,1]"
+        with Server("--model_name=digits", f"--model_base_path={MODELS}/digits") as server:
+            status, body = server.post("/v1/models/digits:predict", {"instances": [[1, 2, 3]]})
+            self.assertEqual(status, 400, body)
+            self.assertTrue(json.loads(body)["error"].endswith(told), body)
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = "digits"
+            tensor = request.inputs["pixels"]
+            tensor.dtype = 1
+            for size in (1, 3):
+                tensor.tensor_shape.dim.add(size=size)
+            tensor.float_val.extend([1, 2, 3])
+            with self.assertRaises(grpc.RpcError) as caught:
+                stub_of(server).Predict(request, timeout=10)
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertTrue(caught.exception.details().endswith(told), caught.exception.details())
+
     def test_handwritten_digits_are_read_over_both_apis(self):
         bodies, labels = held_out()
         with Server("--model_name=digits", f"--model_base_path={MODELS}/digits") as server:

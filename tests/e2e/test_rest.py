@@ -374,6 +374,7 @@ class LimitsTest(unittest.TestCase):
                                      b'{"inputs": [' + b"1," * 1000000 + b"1]}")
         self.assertEqual(status, 504)
         self.assertIn("Timed out waiting for notification", json.loads(body)["error"])
+        self.assertIn("(--rest_api_timeout_in_ms=1)", json.loads(body)["error"])
 
     def test_browsers_get_their_headers_when_asked_for(self):
         server = self.with_server("--rest_api_enable_cors_support")

@@ -73,6 +73,21 @@ class TlsServer(test_rest.Server):
             return False
 
 
+def client_hello():
+    outgoing = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing,
+                                                   server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def send_in_pieces(s, data):
+    for at in range(0, len(data), 40):
+        s.sendall(data[at:at + 40])
+        time.sleep(0.01)
+
+
 @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
 class Tls(unittest.TestCase):
     @classmethod
@@ -170,11 +185,12 @@ class Tls(unittest.TestCase):
                 ("holds no certificate", cert + at("server.crt"), key + at("server.key"),
                  "--rest_tls_client_ca_file=" + at("server.key"))):
             with self.subTest(flags=flags):
-                code, out, err = support.command(
-                    "serve", "--port=0", "--rest_api_port=1",
-                    f"--models={support.MODELS}", *flags)
-                self.assertNotEqual(code, 0)
-                self.assertIn(words, out + err)
+                for verb in "serve", "check-config":
+                    code, out, err = support.command(
+                        verb, "--port=0", "--rest_api_port=1",
+                        f"--models={support.MODELS}", *flags)
+                    self.assertNotEqual(code, 0)
+                    self.assertIn(words, out + err)
 
     def test_slow_handshakes_are_cut_off_and_hold_nobody_up(self):
         with TlsServer(self.folder, "--request_read_timeout_ms=2000") as server:
@@ -195,6 +211,60 @@ class Tls(unittest.TestCase):
                         s.sendall(bytes([byte]))
                         time.sleep(0.02)
             wait_for(lambda: server.ask("GET", MODEL)[0] == 200, "the server to answer")
+
+    def test_half_handshakes_cost_nothing_and_have_ten_seconds(self):
+        with TlsServer(self.folder) as server, contextlib.ExitStack() as others:
+            def processor_s():
+                with open(f"/proc/{server.process.pid}/stat") as f:
+                    return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / 100
+
+            hello = client_hello()
+            steady = others.enter_context(server.connect())
+            half = []
+            start = time.monotonic()
+            for i in range(20):
+                s = others.enter_context(socket.create_connection(("127.0.0.1", server.rest_port)))
+                s.sendall((hello[:1], hello[:50], hello)[i % 3])
+                half.append(s)
+            time.sleep(0.5)
+            before = processor_s()
+            for _ in range(10):
+                time.sleep(0.3)
+                steady.sendall(head("GET", MODEL))
+                self.assertEqual(test_rest.answer(steady)[0], 200)
+            self.assertLess(processor_s() - before, 0.5 * SLOW)
+            for s in half:
+                s.settimeout(60 * SLOW)
+                with contextlib.suppress(ConnectionError):
+                    while s.recv(10000):
+                        pass
+            self.assertGreater(time.monotonic() - start, 9)
+            self.assertLess(time.monotonic() - start, 15 * SLOW)
+            steady.sendall(head("GET", test_rest.METRICS))
+            page = test_rest.answer(steady)[2].decode()
+            self.assertIn('slipway_events_total{event="slow_handshake_cut_off"} 20', page)
+
+    def test_a_handshake_in_pieces_goes_on_as_they_come(self):
+        with TlsServer(self.folder) as server, test_rest.Server.connect(server) as s:
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            client = server.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+            start = time.monotonic()
+            while True:
+                try:
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    send_in_pieces(s, outgoing.read())
+                    incoming.write(s.recv(65536))
+            client.write(head("GET", MODEL))
+            send_in_pieces(s, outgoing.read())
+            answer = b""
+            while b"\r\n\r\n" not in answer:
+                incoming.write(s.recv(65536))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    answer += client.read()
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer)
+            self.assertLess(time.monotonic() - start, 5 * SLOW)
 
 
 if __name__ == "__main__":

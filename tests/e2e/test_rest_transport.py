@@ -170,7 +170,7 @@ class Transport(unittest.TestCase):
                 self.refused(400, words, top + rest)
         for digits in (b"8000000000000000", b"ffffffffffffffff", b"1" + b"0" * 16, b"0" * 17):
             self.refused(413, "a chunk's size", top + digits + end)
-        self.refused(431, "trailers are larger", top + b"0\r\n" + b"A: b\r\n" * 5000)
+        self.refused(431, "trailers are larger than --max_header_bytes, 16384 bytes", top + b"0\r\n" + b"A: b\r\n" * 5000)
 
     def test_heads_that_two_readers_would_read_differently(self):
         for words, data in (

@@ -1,8 +1,10 @@
 """A version's own warm-up requests, played before anybody may see it."""
+import json
 import os
 import re
 
 import records
+import small_models
 from support import Case, Server, wait_for
 
 FILE = "assets.extra/tf_serving_warmup_requests"
@@ -46,9 +48,35 @@ def add_example(message):
     e.features.feature["x"].float_list.value.append(2)
 
 
+def write_drawing(folder):
+    """A signature that draws from seeded generators, and one that appends to a variable."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("shape", "int32", [1], int_val=[1])
+        for name, op in (("uniform", "RandomUniform"), ("normal", "RandomStandardNormal")):
+            node = g.node(name, op, "shape", T="int32", dtype="float")
+            node.attr["seed"].i, node.attr["seed2"].i = 87654321, 7
+        g.node("drawn", "AddV2", "uniform", "normal", T="float")
+        g.node("y", "AddV2", "x", "drawn", T="float")
+        g.node("v", "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+        g.const("zero", "float", [], float_val=[0])
+        g.const("one", "float", [], float_val=[1])
+        g.node("init", "AssignVariableOp", "v", "zero", dtype="float")
+        g.node("add", "AssignAddVariableOp", "v", "one", dtype="float")
+        g.node("sum", "ReadVariableOp", "v", "^add", dtype="float")
+        g.node("z", "AddV2", "x", "sum", T="float")
+    small_models.write(folder, {"draw": ({"x": ("x", "float")}, {"y": ("y", "float")}),
+                                "add": ({"x": ("x", "float")}, {"z": ("z", "float")})}, build, init="init")
+
+
 class Warmup(Case):
     def serve(self, *flags):
         return Server(f"--models={self.folder}", "--file_system_poll_wait_seconds=1", *flags)
+
+    def predictions(self, server, signature):
+        status, body = server.post("/v1/models/m:predict", {"signature_name": signature, "instances": [0.0]})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["predictions"]
 
     def warmed(self, server):
         """{(version, status): records}."""
@@ -82,6 +110,18 @@ class Warmup(Case):
                 self.assertIn("7 records", server.log())
         with self.serve("--enable_model_warmup=false") as server:
             self.assertEqual(self.warmed(server), {})
+
+    def test_zeros_that_warm_up_leave_no_trace(self):
+        """What TensorFlow Serving, which runs nothing by itself, would answer: the first numbers of a seed, and of a counter."""
+        write_drawing(self.path("m", "1"))
+        answers = []
+        for flags in ((), ("--enable_model_warmup=false",), ("--specialise=off",)):
+            with self.serve(*flags) as server:
+                answers.append([self.predictions(server, name) for name in ("draw", "draw", "add", "add", "draw")])
+        self.assertNotEqual(answers[1][0], answers[1][1])
+        self.assertEqual(answers[1][2:4], [[1], [2]])
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[2], answers[1])
 
     def test_a_version_whose_warm_up_fails_is_none_and_the_old_one_serves_on(self):
         self.put("half/1")

@@ -31,8 +31,8 @@ struct fuzz_cost {
     {                                                                                              \
         .free_bytes = 32 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                   \
     }
-/* Of graphs: the limits of runtime/import.c (64 MB and 64 for each byte, twice while a graph is
- * made), 256 MB of repeated constants, 300,000 nodes of plans. */
+/* Of graphs: the limits of runtime/files/import.c (64 MB and 64 for each byte, twice while a graph
+ * is made), 256 MB of repeated constants, 300,000 nodes of plans. */
 #define FUZZ_GRAPH                                                                                 \
     {                                                                                              \
         .free_bytes = 700 << 20, .growth = 512, .free_s = 20, .us_per_byte = 1000                  \

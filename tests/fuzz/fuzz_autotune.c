@@ -1,7 +1,7 @@
 /* A file of what timing found: what is taken of it is what is written, and is read again. */
 #include <stdlib.h>
 
-#include "runtime/autotune.h"
+#include "runtime/select/autotune.h"
 #include "runtime/base/log.h"
 #include "tests/fuzz/cost.h"
 

@@ -1,5 +1,5 @@
 /* A file of batching parameters. */
-#include "server/batching.h"
+#include "server/config/batching.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;

@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 #include "proto/text.h"
 #include "proto/unpack.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tensorflow/core/framework/graph.pb-c.h"
 #include "tests/fuzz/cost.h"
 

@@ -11,8 +11,8 @@
 #include "kernels/kernels.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
-#include "runtime/describe.h"
-#include "runtime/session.h"
+#include "runtime/api/describe.h"
+#include "runtime/session/session.h"
 #include "tests/fuzz/cost.h"
 #include "tests/support/graph_def.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
-#include "server/route.h"
+#include "server/protocol/tfs/route.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/http_stream.h"
+#include "server/http/http_stream.h"
 #include "tests/fuzz/cost.h"
 
 enum { MAX_HEAD = 512, REFUSAL = 64 };

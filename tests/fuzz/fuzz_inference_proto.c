@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "runtime/base/arena.h"
-#include "server/classify_proto.h"
-#include "server/session_proto.h"
+#include "server/protocol/tfs/classify_proto.h"
+#include "server/protocol/tfs/session_proto.h"
 #include "tests/fuzz/cost.h"
 
 enum { BUDGET = 1 << 20 };

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "runtime/base/arena.h"
-#include "server/json_examples.h"
-#include "server/wire.h"
+#include "server/protocol/tfs/json_examples.h"
+#include "server/protocol/tfs/wire.h"
 #include "tests/fuzz/cost.h"
 
 enum { BUDGET = 1 << 20 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/arena.h"
-#include "server/json_tensor.h"
+#include "server/protocol/tfs/json_tensor.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
@@ -33,7 +33,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (srv_json_check(&doc, rt_span_of(data + 1, size - 1), &err) == RT_OK &&
         srv_json_signature(&doc, arena, &name, &err) == RT_OK &&
         srv_json_decode_predict(&doc, &sig, name, 1 << 26, feeds, &form, &err) == RT_OK &&
-        srv_json_encode_predict(&out, &sig, feeds, form, &err) == RT_OK) {
+        srv_json_encode_predict(&out, &sig, feeds, form, NULL, &err) == RT_OK) {
         /* what we write, we read */
         struct srv_json_doc again;
         if (srv_json_check(&again, rt_span_of(out.p, out.n), &err) != RT_OK)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/arena.h"
-#include "server/predict_proto.h"
+#include "server/protocol/tfs/predict_proto.h"
 #include "tests/fuzz/cost.h"
 
 enum { N = 2, BUDGET = 1 << 20 };

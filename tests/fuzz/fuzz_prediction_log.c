@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "proto/prediction_log.h"
-#include "server/golden_compare.h"
+#include "server/inference/golden_compare.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;

@@ -1,6 +1,6 @@
 /* A ServerReflectionRequest, from bytes to its answer. */
 #include "proto/descriptors.h"
-#include "server/reflection.h"
+#include "server/grpc/reflection.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;

@@ -5,7 +5,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/fuzz/cost.h"
 
 enum { MAX_FETCHES = 6 };

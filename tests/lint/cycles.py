@@ -27,7 +27,7 @@ COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")  # of a function, by 
 
 
 def source_of(folder, member):
-    """The path of the source of an archive's member: "gemm.c.o" of kernels is kernels/cpu/gemm.c."""
+    """The path of the source of an archive's member: "gemm.c.o" of kernels is kernels/matmul/gemm.c."""
     name = member[:-2]
     for at, folders, files in os.walk(os.path.join(ROOT, folder)):
         folders.sort()
@@ -149,7 +149,7 @@ def main():
             problems.append(f"{entry[0]} {entry[1]}: cycles.txt states no bound")
         if entry not in recursive:
             problems.append(f"{entry[0]} {entry[1]} is in cycles.txt, but is not recursive")
-    runs = ("runtime/context.c", "rt_plan_run")
+    runs = ("runtime/exec/context.c", "rt_plan_run")
     if runs not in calls:
         problems.append("there is no rt_plan_run")
     for path, name in sorted(reaches(calls, runs)):

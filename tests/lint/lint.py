@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds the tree to its rules: includes only downwards, 100 columns, files of at most 1,100 lines,
-no banned function, no path of somebody's machine, and clang-format where it is installed. Each
-finding is a line; the exit status is the verdict."""
+no banned function, no path of somebody's machine, documents whose links lead somewhere, and
+clang-format where it is installed. Each finding is a line; the exit status is the verdict."""
+import glob
 import os
 import re
 import shutil
@@ -11,6 +12,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 100
 WIDTH_PYTHON = 140
+WIDTH_MARKDOWN = 120  # but for tables and code
+README_WORDS = 1200  # what a newcomer reads in five minutes
 LENGTH = 1100  # a file that needs more holds two things
 
 # What a layer may include; the longest matching prefix names a file's layer. Generated messages
@@ -31,6 +34,10 @@ ONLY_IN_MAIN = {"getenv", "setlocale"}
 ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}  # proto/unpack.c looks at the bytes first
 # runtime/base/checked.h says the same in the words that kernels share.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
+# What follows data is the run's and counts as such: rt_scratch, rt_run_alloc, kn_text_begin.
+ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
+NOT_OF_A_RUN = {  # what prepare makes follows the graph and its constants; tables count by themselves
+    "kernels/conv/conv.c", "kernels/fused/tail.c", "kernels/conv/tiles.c", "kernels/lookup/table.c", "kernels/lookup/table_dense.c"}
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|opt|work|Users)/[A-Za-z]")
 
 
@@ -74,6 +81,14 @@ def check_calls(path, text):
                 yield number, f"calls {name}, which is banned here"
 
 
+def check_allocations(path, text):
+    if not path.startswith("kernels/") or path in NOT_OF_A_RUN:
+        return
+    for number, line in enumerate(without_comments_and_strings(text).splitlines(), 1):
+        if ALLOCATES.search(line):
+            yield number, "allocates what does not count against the limit of the run"
+
+
 def check_lines(path, text):
     width = WIDTH_PYTHON if path.endswith(".py") else WIDTH
     for number, line in enumerate(text.splitlines(), 1):
@@ -95,6 +110,59 @@ def check_paths(path, text):
     for number, line in enumerate(text.splitlines(), 1):
         if MACHINE_PATH.search(line):
             yield number, "names a path of one machine"
+
+
+# ---- documents ----
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# A file or folder of the tree in a document: `server/main.c`, `runtime/fusion/fuse_*.c`, `tests/unit`.
+NAMED_FILE = re.compile(r"`((?:clients|cmake|docker|docs|kernels|models|proto|runtime|server|tests)/[\w./*-]+)`")
+
+
+def prose(text):
+    """(number, line) of all that is neither a table nor in a fenced block."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"\s*```", line):
+            fenced = not fenced
+        elif not fenced and not re.match(r"\s*\|", line):
+            yield number, line
+
+
+def without_code(text):
+    """Fenced blocks are empty lines, so that the others keep their numbers."""
+    return re.sub(r"^( *)```.*?^\1```", lambda m: re.sub(r"[^\n]", "", m[0]), text, flags=re.M | re.S)
+
+
+def anchors(path):
+    """As GitHub names the headings of a document."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        headings = re.findall(r"^#+ +(.*)", without_code(file.read()), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_document(path, text):
+    for number, line in prose(text):
+        if len(line) > WIDTH_MARKDOWN:
+            yield number, f"{len(line)} columns, at most {WIDTH_MARKDOWN}"
+        if line != line.rstrip():
+            yield number, "ends in white space"
+    if path == "README.md" and len(text.split()) > README_WORDS:
+        yield 1, f"{len(text.split())} words, at most {README_WORDS}: docs/ has room"
+    plain = without_code(text)
+    for match in LINK.finditer(plain):
+        target, number = match[1], plain.count("\n", 0, match.end()) + 1
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+        if not os.path.exists(os.path.join(ROOT, file)):
+            yield number, f"links to {target}, which is not there"
+        elif anchor and anchor not in anchors(file):
+            yield number, f"links to {target}, which has no such heading"
+    for match in NAMED_FILE.finditer(plain):
+        if not glob.glob(os.path.join(ROOT, match[1])):
+            yield plain.count("\n", 0, match.end()) + 1, f"names {match[1]}, which is not there"
 
 
 def check_format(files):
@@ -128,7 +196,7 @@ def main():
     findings, formatted = [], []
     for path in tracked():
         kind = os.path.splitext(path)[1]
-        if kind not in (".c", ".h", ".py", ".sh", ".cmake", ".txt", ".inc", ".cu", ""):
+        if kind not in (".c", ".h", ".py", ".sh", ".cmake", ".txt", ".inc", ".cu", ".md", ""):
             continue
         if path.startswith(("models/", "tests/fuzz/corpus/")) and kind != ".py":
             continue
@@ -139,10 +207,12 @@ def main():
             continue
         checks = [check_paths]
         if kind in (".c", ".h"):
-            checks += [check_includes, check_calls, check_lines, check_length]
+            checks += [check_includes, check_calls, check_allocations, check_lines, check_length]
             formatted.append(path)
         elif kind == ".py" and not path.startswith("tests/conformance/specs/"):
             checks += [check_lines, check_length]  # specifications are tables
+        elif kind == ".md":
+            checks.append(check_document)
         for check in checks:
             findings += [f"{path}:{number}: {what}" for number, what in check(path, text)]
     findings += check_format(formatted)

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Every op's work is bounded by what there is, and ends soon after its deadline.
 
-    bounds.py [BUILD] [--kind empty|large|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
+    bounds.py [BUILD] [--kind empty|large|many|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
 
-Two kinds of cases are made of the seeds, each run node by node in op_runner:
+Four kinds of cases are made of the seeds, each run node by node in op_runner:
 
   empty  tensors without elements whose other dimensions are enormous, integers (values and attributes) that are enormous: the
          answer, or the refusal, comes at once. A run that needs its deadline for it has walked what is not there.
   large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes in the run, the run ends soon after,
          measured in processor time, which a busy machine does not add to.
+  many   lists of inputs with a thousand members, each too small to be asked about by itself: the run ends as soon.
+  memory as large, with less to work on, and without a deadline in their way: the process does not grow beyond the limit of the run.
 
 Cases without an answer ten times as late as allowed are failures as well. Prints each failure; the last line is
 "N passed, M failed", and the exit status is 1 when something failed.
@@ -28,6 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import ours  # noqa: E402
+import schema  # noqa: E402
 from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
 ours.TIMES_OUT_S = 30  # of a busy machine's time, tens of megabytes into the child included
@@ -35,6 +38,10 @@ DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # nothing without elements takes so long
 LARGE_DEADLINE_MS = 30
 LARGE_MB = 64  # of each repeated input
+MANY, MANY_ELEMENTS = 1000, 20000  # members of a list of inputs, and what each of them has
+MEMORY_MB = 16  # of each repeated input where memory is measured
+MEMORY_LIMITS_MB = (24, 96)  # of such a run: the first is soon reached, the second by what makes many small pieces
+MEMORY_DEADLINE_MS = 4000
 LATE_MS = 100  # of processor time: a run that uses more after its deadline has not looked at it
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
@@ -154,12 +161,51 @@ def large_cases(case, megabytes):
                 yield out
 
 
+def lists_of_inputs(node, row):
+    """Of a node: (its first input, how many, the attribute that says so) for each of its op's lists of inputs."""
+    at = 0
+    for arg in row.inputs:
+        n, attr = 1, None
+        if arg.number_attr >= 0:
+            attr = row.attrs[arg.number_attr].name
+            n = node.attrs[attr][1] if attr in node.attrs else 1
+        elif arg.list_attr >= 0:
+            attr = row.attrs[arg.list_attr].name
+            n = len(node.attrs[attr][1]) if attr in node.attrs else 1
+        if attr and n and at + n <= len(node.inputs):
+            yield at, n, attr
+        at += n
+
+
+def many_cases(case, rows):
+    """Each list of inputs with its first member a thousand times."""
+    for i, node in enumerate(case.nodes):
+        if node.op != case.op:
+            continue
+        for at, n, attr in lists_of_inputs(node, rows[node.op]):
+            name = node.inputs[at].split(":")[0]
+            t = case.feeds.get(name)
+            if t is None or not t.shape or not count(t.shape):
+                continue
+            out = case.copy()
+            out.feeds[name] = Repeated(t, -1, max(1, MANY_ELEMENTS // count(t.shape)))
+            changed = out.nodes[i]
+            changed.inputs = node.inputs[:at] + [node.inputs[at]] * MANY + node.inputs[at + n:]
+            kind, value = node.attrs[attr]
+            changed.attrs[attr] = [kind, MANY if kind == "i" else value[:1] * MANY]
+            if node.op == "StringFormat":  # one place in the text for each, and all of each is shown
+                changed.attrs["template"] = ["s", node.attrs["placeholder"][1] * MANY]
+                changed.attrs["summarize"] = ["i", -1]
+            yield out
+
+
 class Child(ours.Child):
     """Node by node, with a deadline and a limit of its own."""
 
-    def __init__(self, path, deadline_ms, memory_mb):
+    def __init__(self, path, deadline_ms, memory_mb, measures_memory):
         super().__init__(path, "node by node")
         self.arguments = ["no_autotune", "no_specialise", f"deadline_ms={deadline_ms}", f"memory_mb={memory_mb}"]
+        self.arguments += ["measure_memory"] * measures_memory
 
     def start(self):
         super().start()
@@ -167,17 +213,26 @@ class Child(ours.Child):
 
     def late_ms(self):
         """Processor time that the last run used after its deadline."""
+        return self.number(b"D") / 1000
+
+    def grown_mb(self):
+        """What the process grew by at the last run's peak."""
+        return self.number(b"M") / (1 << 20)
+
+    def number(self, question):
         if self.process is None:
             return 0
-        self.send(b"D")
+        self.send(question)
         self.read(4)
-        return int(self.text()) / 1000
+        return int(self.text())
 
 
 class Runner:
-    def __init__(self, path, deadline_ms, memory_mb):
-        self.child = Child(path, deadline_ms, memory_mb)
+    def __init__(self, path, deadline_ms, memory_mb, measures_memory=False):
+        self.child = Child(path, deadline_ms, memory_mb, measures_memory)
+        self.memory_mb, self.measures_memory = memory_mb, measures_memory
         self.late_ms = 0  # of the last case
+        self.beyond_mb = 0  # what the last case took beyond its limit
 
     def failure(self, case, is_empty):
         """A sentence, or None."""
@@ -187,6 +242,10 @@ class Runner:
             self.late_ms = self.child.late_ms()
         except ours.Died as e:
             return f"{e}"
+        if self.measures_memory:
+            self.beyond_mb = self.child.grown_mb() - self.memory_mb
+            too_much = self.beyond_mb > 8 + self.memory_mb / 10
+            return f"grew by {self.beyond_mb:.0f} MB more than its limit of {self.memory_mb} MB" if too_much else None
         last = results[-1] if results else None
         if is_empty and isinstance(last, ours.Refusal) and last.code == DEADLINE_EXCEEDED:
             return "walks what is not there until the deadline"
@@ -219,8 +278,9 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--seconds", type=float, default=0, help="0: all cases")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=("empty", "large", "both"), default="empty")
-    parser.add_argument("--megabytes", type=int, default=LARGE_MB, help="of each repeated input")
+    parser.add_argument("--kind", choices=("empty", "large", "many", "memory", "both"), default="empty",
+                        help="both: empty, large and many")
+    parser.add_argument("--megabytes", type=int, default=LARGE_MB, help="of each repeated input of the large kind")
     parser.add_argument("--part", default="1/1", help="K/N: the Kth of N parts of the ops")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
@@ -228,36 +288,47 @@ def main():
     rng = random.Random(args.seed)
     cases = []
     part, parts = map(int, args.part.split("/"))
+    empty, large = Runner(path, EMPTY_DEADLINE_MS, 16), Runner(path, LARGE_DEADLINE_MS, 3000)
+    rows = schema.registry()
+    limited = [Runner(path, MEMORY_DEADLINE_MS, mb, True) for mb in MEMORY_LIMITS_MB]
     for op, seeds in list(ops_of(args.only).items())[part - 1::parts]:
-        if args.kind != "large":
+        if args.kind in ("empty", "both"):
             small = seeds[:3]
-            cases += [(op, True, c) for s in small for c in list(empty_cases(s)) + list(huge_cases(s))]
-        if args.kind != "empty":
-            cases += [(op, False, c) for s in seeds[:2] for c in large_cases(s, args.megabytes)]
+            cases += [(op, empty, c) for s in small for c in list(empty_cases(s)) + list(huge_cases(s))]
+        if args.kind in ("large", "both"):
+            cases += [(op, large, c) for s in seeds[:2] for c in large_cases(s, args.megabytes)]
+        if args.kind in ("many", "both"):
+            cases += [(op, large, c) for s in seeds[:2] for c in many_cases(s, rows)]
+        if args.kind == "memory":
+            cases += [(op, r, c) for s in seeds[:2] for c in large_cases(s, MEMORY_MB) for r in limited]
     if args.seconds:
         rng.shuffle(cases)
     else:
-        cases.sort(key=lambda c: not c[1])
+        cases.sort(key=lambda c: c[1] is not empty)
     ends = time.monotonic() + args.seconds if args.seconds else None
-    empty, large = Runner(path, EMPTY_DEADLINE_MS, 16), Runner(path, LARGE_DEADLINE_MS, 3000)
-    done, failed, latest = collections.Counter(), collections.Counter(), collections.Counter()
-    for op, is_empty, case in cases:
+    done, failed = collections.Counter(), collections.Counter()
+    latest, most = collections.Counter(), collections.Counter()
+    for op, runner, case in cases:
         if ends and time.monotonic() > ends:
             break
-        done[is_empty] += 1
+        done[runner] += 1
         if args.verbose:
-            print(op, is_empty, str(case)[:400], flush=True)
-        why = check(empty if is_empty else large, case, is_empty)
-        if not is_empty:
+            print(op, str(case)[:400], flush=True)
+        why = check(runner, case, runner is empty)
+        if runner is large:
             latest[op] = max(latest[op], large.late_ms)
+        if runner in limited:
+            most[op] = max(most[op], runner.beyond_mb)
         if why and failed[op] < 3:
             print(f"FAILED {op}: {why}\n{case}", flush=True)
         failed[op] += bool(why)
-    empty.child.stop()
-    large.child.stop()
+    for runner in (empty, large, *limited):
+        runner.child.stop()
     bad = sum(failed.values())
     print("latest: " + ", ".join(f"{op} {ms:.0f} ms" for op, ms in latest.most_common(20)))
-    print(f"{done[True]} cases without elements or with enormous numbers, {done[False]} large ones, {bad} failed"
+    print("beyond the limit: " + ", ".join(f"{op} {mb:.0f} MB" for op, mb in most.most_common(20)))
+    print(f"{done[empty]} cases without elements or with enormous numbers, {done[large]} large ones, "
+          f"{sum(done[r] for r in limited)} where memory is measured, {bad} failed"
           + (": " + " ".join(f"{op}({n})" for op, n in failed.items() if n) if bad else ""))
     print(f"{sum(done.values()) - bad} passed, {bad} failed")
     return 1 if bad else 0

@@ -7,7 +7,7 @@ import base64
 import json
 import struct
 
-# enum rt_dtype (runtime/types.h): number, name, bytes of an element; the codes of struct for those it can write.
+# enum rt_dtype (runtime/core/types.h): number, name, bytes of an element; the codes of struct for those it can write.
 DTYPES = {
     1: ("float32", 4, "f"), 2: ("float64", 8, "d"), 3: ("int32", 4, "i"), 4: ("uint8", 1, "B"), 5: ("int16", 2, "h"),
     6: ("int8", 1, "b"), 7: ("string", 0, None), 8: ("complex64", 8, "ff"), 9: ("int64", 8, "q"), 10: ("bool", 1, "?"),

@@ -187,7 +187,7 @@ def replay(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run fuzz-ops", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--cases", type=int, default=0, help="at most so many")
     parser.add_argument("--seed", default="1", help="'new': another one at each run")

@@ -1,4 +1,4 @@
-"""The ops there are, from the C tables: kernels/table.inc (ours) and runtime/schema/table.inc (TensorFlow's registry)."""
+"""The ops there are, from the C tables: kernels/table.inc (ours) and runtime/core/schema/table.inc (TensorFlow's registry)."""
 
 import pathlib
 import re
@@ -38,7 +38,7 @@ def registry():
         "MUST": lambda name, kind: Attr(name, kind), "HAS": lambda name, kind, value: Attr(name, kind, 1, value=value), "ATTR": Attr,
         "NONE": None, "ARGS": lambda *x: x, "ATTRS": lambda *x: x, "OP": row,
     }
-    text = (ROOT / "runtime" / "schema" / "table.inc").read_text()
+    text = (ROOT / "runtime/core/schema/table.inc").read_text()
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     exec(compile(text, "table.inc", "exec"), {"__builtins__": {}}, words)  # our own file
     return found

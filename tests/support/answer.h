@@ -5,7 +5,7 @@
 #ifndef TESTS_SUPPORT_ANSWER_H
 #define TESTS_SUPPORT_ANSWER_H
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
 enum { ANSWER_FEEDS = 4 };

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "runtime/types.h"
+#include "runtime/core/types.h"
 
 enum { LIMIT = 1 << 24 };
 

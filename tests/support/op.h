@@ -10,7 +10,7 @@
 #ifndef TESTS_SUPPORT_OP_H
 #define TESTS_SUPPORT_OP_H
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 enum { OP_MOST = 8 };
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_REGISTRY_H
 #define TESTS_SUPPORT_REGISTRY_H
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 extern struct rt_registry *test_registry;
 /* cmocka's set-up and tear-down of a group. */

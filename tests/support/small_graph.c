@@ -1,7 +1,7 @@
 #include "tests/support/small_graph.h"
 
 #include "kernels/kernels.h"
-#include "runtime/describe.h"
+#include "runtime/api/describe.h"
 
 int sg_set_up(void **state)
 {

@@ -7,7 +7,7 @@
 
 #include "tests/support/test.h"
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
 struct small_graph {

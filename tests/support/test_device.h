@@ -7,7 +7,7 @@
 #ifndef TESTS_SUPPORT_TEST_DEVICE_H
 #define TESTS_SUPPORT_TEST_DEVICE_H
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 struct rt_device *test_device_new(void); /* type "TEST", index 0 */
 void test_device_free(struct rt_device *d);

@@ -25,7 +25,7 @@ def main():
         print(USAGE)
         return
     if len(sys.argv) != 4:
-        sys.exit(USAGE)
+        sys.exit(f'URL, MODEL and JSON are wanted, not {len(sys.argv) - 1} arguments: {sys.argv[1:]}\n{USAGE}')
     url = sys.argv[1] if '://' in sys.argv[1] or sys.argv[1].startswith('unix:') else 'http://' + sys.argv[1]
     try:
         value = json.loads(sys.argv[3])

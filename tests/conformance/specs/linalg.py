@@ -1,4 +1,4 @@
-"""Products and factorisations: kernels/cpu/{matmul,einsum,linalg}.c"""
+"""Products and factorisations: kernels/{matmul,linalg}"""
 
 from spec import *
 
@@ -168,6 +168,16 @@ def sizes(rhs=False):
     return [(1, 1), (2, 2), (5, 5), (0, 0), (3, 4, 4), (2, 1, 3, 3), (0, 2, 2), (2, 0, 0), (20, 20)]
 
 
+def not_numbers(g):
+    """With a NaN as the first pivot, or as another."""
+    for dtype in SOLVED:
+        for n in (1, 2, 5):
+            for at in {0, 1 % n, n * n - 1}:
+                a = square(g, dtype, n, n)
+                a.reshape(-1)[at] = np.nan
+                yield a
+
+
 @spec("Cholesky")
 def cholesky(g, op):
     for dtype in SOLVED:
@@ -187,6 +197,7 @@ def inverse(g, op):
                 yield Case(square(g, dtype, *s), adjoint=adjoint, rtol=20 * tolerance(dtype))
     yield Case(np.zeros((3, 3), "float32"))
     yield Case(np.zeros((3, 4), "float32"))
+    yield from (Case(a) for a in not_numbers(g))
 
 
 @spec("MatrixDeterminant", "LogMatrixDeterminant")
@@ -208,6 +219,7 @@ def solve(g, op):
                     yield Case(square(g, dtype, *s), num(g, dtype, *s[:-1], m), adjoint=adjoint, rtol=20 * tolerance(dtype))
     for a, b in [((3, 3), (4, 1)), ((3, 3), (3,)), ((3, 4), (3, 1)), ((2, 3, 3), (3, 3, 1)), ((3, 3), (3, 1))]:
         yield Case(np.zeros(a, "float32"), np.zeros(b, "float32"))
+    yield from (Case(a, num(g, str(a.dtype), len(a), 2)) for a in not_numbers(g))
 
 
 @spec("MatrixTriangularSolve")

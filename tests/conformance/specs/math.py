@@ -1,4 +1,4 @@
-"""Element-wise ops: kernels/cpu/{arithmetic,compare,bitwise,unary,activations,special}.c"""
+"""Element-wise ops: kernels/math"""
 
 from spec import *
 

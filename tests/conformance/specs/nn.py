@@ -1,4 +1,4 @@
-"""Convolution, pooling, normalisation, losses, images: kernels/cpu/{conv,pool,norm,loss,resize,nms,morphology}.c"""
+"""Convolution, pooling, normalisation, losses, images: kernels/{conv,nn,image}"""
 
 from spec import *
 
@@ -115,6 +115,10 @@ def transposed(g, op):
     a, b = num(g, "float32", 3, 3, 3, 4), num(g, "float32", 2, 5, 5, 4)
     for size in ([2, 5, 5], [[2, 5, 5, 3]], [3, 5, 5, 3], [2, 5, 5, 2], [2, 6, 5, 3], [2, 5, 5, 6], [2, -5, 5, 3]):
         yield Case(np.int32(size), a, b, strides=[1, 1, 1, 1], padding="SAME")
+    for size in ([2, 5, 5, 0], [2, 0, 5, 0]):  # no input channels
+        yield Case(np.int32(size), a, num(g, "float32", *size[:3], 4), strides=[1, 1, 1, 1], padding="SAME")
+    empty = num(g, "float32", 3, 3, 3, 0)  # and no output channels
+    yield Case(np.int32([2, 5, 5, 0]), empty, num(g, "float32", 2, 5, 5, 0), strides=[1, 1, 1, 1], padding="SAME")
     yield Case(np.int32([2, 5, 5, 3]), num(g, "float32", 3, 3, 3, 5), b, strides=[1, 1, 1, 1], padding="SAME")
     yield Case(np.int32([2, 5, 5, 3]), a, b, strides=[1, 1, 1, 1], padding="SAME", dilations=[1, 2, 2, 1])
 
@@ -541,7 +545,7 @@ def combined(g, op):
         yield Case(b, s, np.int32(per_class), np.int32(total), np.float32(0.4), np.float32(0.3))
 
 
-# ---- steps that join the product or convolution before them (runtime/fuse.c) ----
+# ---- steps that join the product or convolution before them (runtime/fusion/fuse.c) ----
 
 
 @spec("Relu6", rtol=2e-5)

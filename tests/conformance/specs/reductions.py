@@ -1,4 +1,4 @@
-"""Sums, extremes and the like over axes and segments, softmax: kernels/cpu/{reduce,segment,softmax}.c"""
+"""Sums, extremes and the like over axes and segments, softmax: kernels/{math,nn}"""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Variables and checkpoints: kernels/cpu/{variables,gather_variable,scatter_variable,restore,save}.c"""
+"""Variables and checkpoints: kernels/{state,io}"""
 
 import itertools
 import os

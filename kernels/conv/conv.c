@@ -1,0 +1,904 @@
+/*
+ * Convolutions over two or three spatial axes: Conv2D, Conv3D, DepthwiseConv2dNative, and their
+ * transposes Conv2DBackpropInput and Conv3DBackpropInputV2; their shapes are in conv_shape.c.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/array/array.h"
+#include "kernels/cpu/bf16.h"
+#include "kernels/conv/conv_cut.h"
+#include "kernels/conv/conv_plain.h"
+#include "kernels/conv/conv_product.h"
+#include "kernels/conv/conv_shape.h"
+#include "kernels/conv/depthwise_conv.h"
+#include "kernels/cpu/dnnl.h"
+#include "kernels/matmul/gemm.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/fused/tail.h"
+#include "kernels/conv/winograd_conv.h"
+#include "kernels/conv/winograd_line_conv.h"
+#include "kernels/entry.h"
+#include "runtime/exec/parallel.h"
+#include "runtime/base/checked.h"
+
+/* ---- state ---- */
+
+struct filter_format { /* what the bytes of a packed filter depend on */
+    dnnl_memory_desc_t md;
+    int64_t groups, ci, co;
+    int n_spatial;
+    bool transposed, bf16;
+    int64_t size[KN_MAX_SPATIAL];
+    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
+};
+
+struct part { /* see conv_cut.h */
+    struct kn_conv_shape g;
+    struct kn_dnnl dnnl;
+    _Atomic(struct kn_dnnl *) bare; /* the same without activation, made when NaN was met */
+};
+struct cut {
+    struct kn_conv_cut by;
+    struct part part[KN_CONV_PARTS];
+    /* > 0: all images by so many output channels at a time, the first part: where the filter is
+     * larger than what it is multiplied with, each core reads its share of it. */
+    int64_t channels;
+    /* Scratch memory of one execution: the library's, then the input rounded to bfloat16 and
+     * outputs on their way to where they belong. */
+    size_t bf16_at, apart_at, bytes;
+};
+/* One after the other on one core; and so that several have as much to do each. */
+enum { ALONE, SHARED, N_CUTS };
+
+struct conv {
+    struct kn_conv_shape g;
+    enum rt_dtype dtype;
+    int i_src, i_filter;
+    int64_t n_src, n_filter, n_dst; /* elements */
+    struct kn_tail tail;            /* what oneDNN does not do */
+    int bias;                       /* input that oneDNN adds; 0: none */
+    bool activates;                 /* oneDNN does the activation */
+    atomic_int met_nan;
+    bool empty; /* nothing to sum: the output is zero */
+    bool by_library;
+    struct cut cut[N_CUTS];
+    int n_slots;            /* executions at a time of the shared cut; 0: there is none */
+    struct kn_dnnl reorder; /* filter that is no constant */
+    struct filter_format format;
+    const struct rt_pack *filter;                /* packed constant */
+    size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
+    size_t slots_at;                             /* that of a shared cut's executions */
+    size_t odd_at, odd_bytes; /* what an odd tail wants of it; or the plain loops' residual */
+};
+
+static int64_t count(const struct rt_shape *s)
+{
+    return rt_count(s->rank, s->dim);
+}
+
+static bool is_half(enum rt_dtype d)
+{
+    return d == RT_F16 || d == RT_BF16;
+}
+
+/* Whether the output may be written over the residual: behind a depthwise one there is none in
+ * any network, and its kernels do not cope. */
+static bool may_lie_over(const struct rt_node *n, const struct rt_info *filter)
+{
+    return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n);
+}
+
+static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
+{
+    struct conv *c = rt_prep_alloc(p, sizeof *c);
+    if (!c)
+        return p->err->code;
+    enum rt_status st = kn_conv_prepare(p, &c->g);
+    if (st)
+        return st;
+    c->dtype = p->out[0].dtype;
+    c->i_src = c->g.transposed ? 2 : 0;
+    c->i_filter = 1;
+    c->n_src = count(&p->in[c->i_src].shape);
+    c->n_filter = count(&p->in[c->i_filter].shape);
+    if (c->g.transposed) {
+        c->n_dst = count(&p->out[0].shape);
+    } else {
+        struct rt_shape own;
+        kn_conv_out_shape(p->node, &c->g, &own);
+        if ((st = kn_tail_prepare(&c->tail, p, &c->odd_bytes)) != RT_OK)
+            return st;
+        c->n_dst = count(&own);
+    }
+    c->empty = !c->n_src || !c->n_filter || !c->n_dst;
+    *out = c;
+    return RT_OK;
+}
+
+/* Lays out float copies of halves after `used` bytes. */
+static size_t place_floats(struct conv *c, size_t used, bool filter_too)
+{
+    if (!is_half(c->dtype))
+        return used;
+    const size_t size[] = {(size_t)c->n_src, filter_too ? (size_t)c->n_filter : 0,
+                           (size_t)c->n_dst};
+    size_t *at[] = {&c->src_at, &c->filter_at, &c->dst_at};
+    for (int i = 0; i < 3; i++) {
+        *at[i] = used;
+        used += (size[i] * sizeof(float) + 63) / 64 * 64;
+    }
+    return used;
+}
+
+static void place_rest(struct conv *c, struct rt_prep *p, size_t used, bool filter_too)
+{
+    c->odd_at = place_floats(c, used, filter_too);
+    p->scratch_bytes = c->odd_at + (c->by_library ? c->odd_bytes : kn_tail_kept_bytes(&c->tail));
+}
+
+static enum rt_status prepare_plain(struct rt_prep *p, void **state)
+{
+    struct conv *c = NULL;
+    const enum rt_status st = prepare_shape(p, &c);
+    if (st)
+        return st;
+    place_rest(c, p, 0, true);
+    *state = c;
+    return RT_OK;
+}
+
+/* Where a part reads, what it reads with, where it writes. */
+struct work {
+    const float *src, *filter;
+    float *dst;
+    char *room;           /* scratch for the executions of one core */
+    atomic_bool *met_nan; /* of a shared cut: the run begins anew on one core. Else NULL */
+};
+
+static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
+                               const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
+                               bool activates);
+
+/* NaN was met by an activation that makes it 0: the part without it, kept for the next time. */
+static enum rt_status make_bare(const struct conv *c, struct part *p, const struct kn_dnnl **out,
+                                struct rt_run *r)
+{
+    struct kn_dnnl *d = atomic_load(&p->bare), *other = NULL;
+
+    *out = d;
+    if (d)
+        return RT_OK;
+    d = calloc(1, sizeof *d);
+    if (!d)
+        return rt_fail_memory(r->err, r->node->name, sizeof *d);
+    const dnnl_status_t s = make_part(c, d, &p->g, &c->format.md, false);
+    if (s) {
+        free(d);
+        return kn_dnnl_fail(r->err, s, r->node->name);
+    }
+    if (!atomic_compare_exchange_strong(&p->bare, &other, d)) {
+        kn_dnnl_clear(d);
+        free(d);
+        d = other;
+    }
+    *out = d;
+    return RT_OK;
+}
+
+/* So many runs with NaN, and the faster way is not tried any more. */
+enum { MOST_NAN = 8 };
+
+/* Elements of the input that an execution reads. */
+static int64_t part_input(const struct part *p)
+{
+    return p->g.batch * kn_conv_image_in(&p->g);
+}
+
+/* One execution on the `n` outputs from `at` on, and what of the tail follows it. */
+static enum rt_status run_part(struct rt_run *r, const struct work *w, const struct cut *cut,
+                               struct part *p, const float *src, int64_t at, int64_t n)
+{
+    struct conv *c = r->state;
+    const float *bias = c->bias ? r->in[c->bias].data : NULL;
+    const bool joins = kn_tail_joins(&c->tail);
+    float *dst = joins ? (void *)(w->room + cut->apart_at) : w->dst + at;
+    const void *data[KN_DNNL_ARGS] = {src, w->filter, dst, bias};
+    const bool activates =
+        c->activates &&
+        (w->met_nan || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN);
+    const struct kn_dnnl *d = &p->dnnl;
+    enum rt_status st = RT_OK;
+
+    if (c->format.bf16) {
+        kn_bf16_round(src, (void *)(w->room + cut->bf16_at), part_input(p));
+        data[0] = w->room + cut->bf16_at;
+    }
+    if (activates)
+        kn_tail_quiet();
+    if (activates || !c->activates)
+        st = kn_dnnl_run(d, data, w->room, r->err, r->node->name);
+    if (activates && !st && w->met_nan) {
+        if (kn_tail_met_nan())
+            atomic_store(w->met_nan, true);
+        return st;
+    }
+    if (c->activates && !st && (!activates || kn_tail_met_nan())) {
+        atomic_fetch_add_explicit(&c->met_nan, activates, memory_order_relaxed);
+        st = make_bare(c, p, &d, r);
+        void *room = w->room;
+        if (!st && d->scratch_bytes > p->dnnl.scratch_bytes)
+            room = rt_scratch(r, d->scratch_bytes);
+        if (!st && !room && d->scratch_bytes)
+            st = r->err->code;
+        if (!st)
+            st = kn_dnnl_run(d, data, room, r->err, r->node->name);
+    } else if (activates) {
+        return st;
+    }
+    if (!st && joins)
+        kn_tail_join(&c->tail, r, dst, at, n / c->g.co, c->g.co);
+    else if (!st)
+        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, dst, at, n / c->g.co, c->g.co);
+    return st;
+}
+
+static enum rt_status run_one(struct rt_run *r, const struct work *w, struct cut *cut, int64_t i)
+{
+    const struct conv *c = r->state;
+    const struct kn_conv_piece at = kn_conv_cut_piece(&c->g, &cut->by, i);
+    struct part *p = &cut->part[at.part];
+    const int64_t image = p->g.transposed ? kn_conv_image_in(&p->g) : kn_conv_image_out(&p->g);
+
+    return run_part(r, w, cut, p, w->src + at.src_at, at.dst_at, p->g.batch * image);
+}
+
+static enum rt_status run_alone(struct rt_run *r, const struct work *w)
+{
+    struct conv *c = r->state;
+    const int64_t n = kn_conv_cut_count(&c->g, &c->cut[ALONE].by);
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i++) {
+        st = run_one(r, w, &c->cut[ALONE], i);
+        if (!st && i < n - 1)
+            st = rt_run_check(r);
+    }
+    return st;
+}
+
+static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct conv *c = r->state;
+    struct work w = *(const struct work *)arg;
+
+    if (atomic_load_explicit(w.met_nan, memory_order_relaxed) ||
+        (i >= c->n_slots && rt_run_check(r)))
+        return r->err->code;
+    w.room = kn_behind(w.room, (size_t)slot * c->cut[SHARED].bytes);
+    return run_one(r, &w, &c->cut[SHARED], i);
+}
+
+static int64_t n_slices(const struct conv *c, const struct cut *cut)
+{
+    return kn_parts(c->g.co, cut->channels);
+}
+
+static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct conv *c = r->state;
+    const struct work *w = arg;
+    struct cut *cut = &c->cut[SHARED];
+    const int64_t at = i * cut->channels, left = c->g.co - at, pixels = c->n_dst / c->g.co;
+    const struct part *p = &cut->part[left > cut->channels ? KN_CONV_FIRST : KN_CONV_LAST];
+    const int64_t n = p->g.co;
+    dnnl_memory_desc_t ignored;
+    const size_t filter_at = kn_dnnl_slice(&c->format.md, 0, at, n, &ignored);
+    char *room = kn_behind(w->room, (size_t)slot * cut->bytes);
+    float *own = (void *)(room + cut->apart_at);
+    const void *data[KN_DNNL_ARGS] = {w->src, (const char *)w->filter + filter_at, own,
+                                      c->bias ? (const float *)r->in[c->bias].data + at : NULL};
+
+    if (c->activates)
+        kn_tail_quiet();
+    const enum rt_status st = kn_dnnl_run(&p->dnnl, data, room, r->err, r->node->name);
+    if (c->activates && !st && kn_tail_met_nan())
+        atomic_store(w->met_nan, true);
+    const bool joins = kn_tail_joins(&c->tail);
+    if (!joins && !c->activates && !c->tail.odd)
+        kn_tail_activate(&c->tail, own, pixels, n, n);
+    for (int64_t k = 0; k < pixels && !st; k++)
+        if (joins)
+            kn_tail_join(&c->tail, r, own + k * n, k * c->g.co + at, 1, n);
+        else
+            memcpy(w->dst + k * c->g.co + at, own + k * n, (size_t)n * sizeof *own);
+    return st;
+}
+
+static enum rt_status run_parts(struct rt_run *r, struct work *w)
+{
+    const struct conv *c = r->state;
+    const struct cut *cut = &c->cut[SHARED];
+
+    if (cut->channels)
+        return kn_parallel_parts(r, n_slices(c, cut), c->n_slots, run_channels, w);
+    return kn_parallel_parts(r, kn_conv_cut_count(&c->g, &cut->by), c->n_slots, run_shared, w);
+}
+
+static enum rt_status run_cut(struct rt_run *r, struct work *w)
+{
+    const struct conv *c = r->state;
+    atomic_bool met_nan = false;
+    char *room = w->room;
+
+    if (c->n_slots &&
+        (!c->activates || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN) &&
+        rt_run_width(r) > 1) {
+        w->room = kn_behind(room, c->slots_at);
+        w->met_nan = &met_nan;
+        const enum rt_status st = run_parts(r, w);
+        if (st || !atomic_load(&met_nan))
+            return st;
+    }
+    w->room = room;
+    w->met_nan = NULL;
+    return run_alone(r, w);
+}
+
+static enum rt_status run(struct rt_run *whole)
+{
+    const struct conv *c = whole->state;
+    struct kn_tail_kept kept;
+    struct rt_run *r = whole;
+    if (!c->by_library && c->tail.residual)
+        r = kn_tail_keep(&c->tail, whole, kn_behind(whole->scratch, c->odd_at), &kept);
+    const void *src = r->in[c->i_src].data, *filter = r->in[c->i_filter].data;
+    char *room = r->scratch;
+    void *dst = kn_tail_output(&c->tail, r, c->tail.odd ? room + c->odd_at : NULL);
+    enum rt_status st = RT_OK;
+
+    if (is_half(c->dtype) && !c->empty) {
+        float *wide = (void *)(room + c->src_at);
+        st = kn_to_float_rows(r, c->dtype, src, c->n_src, wide, 1, c->n_src);
+        src = wide;
+        if (!st && !c->filter) {
+            wide = (void *)(room + c->filter_at);
+            st = kn_to_float_rows(r, c->dtype, filter, c->n_filter, wide, 1, c->n_filter);
+            filter = wide;
+        }
+        dst = room + c->dst_at;
+    }
+    if (st)
+        return st;
+    if (c->empty && c->n_dst) {
+        st = kn_zero_pieces(r, dst, (size_t)c->n_dst * rt_dtype_size(c->dtype));
+    } else if (!c->empty && !c->by_library) {
+        const enum rt_dtype compute = is_half(c->dtype) ? RT_F32 : c->dtype;
+        st = kn_conv_plain(&c->g, compute, src, filter, dst, c->n_dst, r);
+    } else if (!c->empty) {
+        struct work w = {.src = src,
+                         .filter =
+                             c->filter ? rt_pack_data(c->filter) : (void *)(room + c->packed_at),
+                         .dst = dst,
+                         .room = room};
+        if (!c->filter) {
+            const void *move[] = {filter, w.filter};
+            st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
+        }
+        if (!st)
+            st = run_cut(r, &w);
+    }
+    if (!st && !c->by_library && c->n_dst)
+        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, dst, 0, c->n_dst / c->g.co, c->g.co);
+    if (!st && is_half(c->dtype) && !c->empty)
+        st = kn_from_float_rows(r, c->dtype, dst, r->out[0].data, c->n_dst, 1, c->n_dst);
+    return st ? st : kn_tail_spread(&c->tail, r, dst);
+}
+
+/* ---- oneDNN ---- */
+
+/* The filter as TensorFlow keeps it, under oneDNN's logical order
+ * [groups,] output channels, input channels, spatial. */
+static dnnl_status_t filter_md(const struct filter_format *f, dnnl_memory_desc_t *md, bool any)
+{
+    const int64_t cog = f->co / f->groups, cig = f->ci / f->groups;
+    dnnl_dims_t dim, stride;
+    int n = 0;
+
+    if (f->groups > 1) {
+        dim[n] = f->groups;
+        stride[n++] = cog;
+    }
+    dim[n] = f->transposed ? cig : cog;
+    stride[n++] = f->transposed ? f->co : 1;
+    dim[n] = f->transposed ? cog : cig;
+    stride[n++] = f->transposed ? 1 : f->co;
+    int64_t step = cig * f->co;
+    for (int i = f->n_spatial - 1; i >= 0; i--) {
+        dim[n + i] = f->size[i];
+        stride[n + i] = step;
+        step *= f->size[i];
+    }
+    n += f->n_spatial;
+    return any ? dnnl_memory_desc_init_by_tag(md, n, dim, f->bf16 ? dnnl_bf16 : dnnl_f32,
+                                              dnnl_format_tag_any)
+               : dnnl_memory_desc_init_by_strides(md, n, dim, dnnl_f32, stride);
+}
+
+static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_data_type_t type,
+                              dnnl_memory_desc_t *md)
+{
+    dnnl_dims_t dim = {g->batch, wide ? g->ci : g->co};
+    for (int i = 0; i < g->n_spatial; i++)
+        dim[2 + i] = wide ? g->axis[i].in : g->axis[i].out;
+    return dnnl_memory_desc_init_by_tag(md, g->n_spatial + 2, dim, type,
+                                        g->n_spatial == 3 ? dnnl_ndhwc : dnnl_nhwc);
+}
+
+static void filter_format(const struct kn_conv_shape *g, struct filter_format *f)
+{
+    memset(f, 0, sizeof *f); /* compared as bytes */
+    f->groups = g->groups;
+    f->ci = g->ci;
+    f->co = g->co;
+    f->n_spatial = g->n_spatial;
+    f->transposed = g->transposed;
+    for (int i = 0; i < g->n_spatial; i++)
+        f->size[i] = g->axis[i].size;
+}
+
+/* `filter`: NULL: the layout is the library's choice. */
+static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
+                               const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
+                               bool activates)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    const dnnl_dims_t channels = {g->co};
+    dnnl_dims_t stride, dilation, lo, hi;
+    dnnl_memory_desc_t src, any, dst, bias;
+    union {
+        dnnl_convolution_desc_t forward;
+        dnnl_deconvolution_desc_t back;
+    } desc;
+
+    for (int i = 0; i < g->n_spatial; i++) {
+        const struct kn_axis *a = &g->axis[i];
+        stride[i] = a->stride;
+        dilation[i] = a->dilation - 1;
+        lo[i] = a->lo;
+        hi[i] = a->hi;
+    }
+    dnnl_status_t s = image_md(g, !g->transposed, c->format.bf16 ? dnnl_bf16 : dnnl_f32, &src);
+    if (!s)
+        s = image_md(g, g->transposed, dnnl_f32, &dst);
+    if (!s && !filter)
+        s = filter_md(&c->format, &any, true);
+    if (!s)
+        s = dnnl_memory_desc_init_by_tag(&bias, 1, channels, dnnl_f32, dnnl_a);
+    if (!s && g->transposed)
+        s = dnnl_dilated_deconvolution_forward_desc_init(
+            &desc.back, dnnl_forward_inference, dnnl_deconvolution_direct, &src,
+            filter ? filter : &any, NULL, &dst, stride, dilation, lo, hi);
+    else if (!s)
+        s = dnnl_dilated_convolution_forward_desc_init(
+            &desc.forward, dnnl_forward_inference, dnnl_convolution_direct, &src,
+            filter ? filter : &any, c->bias ? &bias : NULL, &dst, stride, dilation, lo, hi);
+    if (!s && activates) {
+        s = kn_dnnl_attr(&attr);
+        if (!s)
+            s = kn_tail_post_op(&c->tail, attr);
+    }
+    if (!s)
+        s = kn_dnnl_make(d, &desc, attr);
+    dnnl_primitive_attr_destroy(attr);
+    if (s)
+        return s;
+    d->n = c->bias ? 4 : 3;
+    d->arg[0] = DNNL_ARG_SRC;
+    d->arg[1] = DNNL_ARG_WEIGHTS;
+    d->arg[2] = DNNL_ARG_DST;
+    d->arg[3] = DNNL_ARG_BIAS;
+    d->md[0] = src;
+    d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
+    d->md[2] = dst;
+    d->md[3] = bias;
+    return s;
+}
+
+/* Few channels, and those of a depthwise convolution, are moved more than multiplied. */
+static bool pays_in_bf16(const struct kn_conv_shape *g, enum rt_dtype dtype)
+{
+    return dtype == RT_F32 && !g->transposed && g->groups == 1 && g->ci >= 16 &&
+           kn_bf16_multiplies();
+}
+
+static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const void *fmt,
+                                  struct rt_error *err)
+{
+    const struct filter_format *f = fmt;
+    const float *scale = (const void *)(f + 1);
+    const int64_t n = rt_tensor_count(src);
+    struct rt_buffer *wide = NULL;
+    const void *bytes = src->data;
+    dnnl_memory_desc_t from;
+
+    const dnnl_status_t s = filter_md(f, &from, false);
+    if (s)
+        return kn_dnnl_fail(err, s, "filter");
+    if (src->dtype != RT_F32 || f->n_scale) {
+        wide = rt_buffer_new(NULL, RT_F32, (size_t)n * sizeof(float), err);
+        if (!wide)
+            return RT_RESOURCE_EXHAUSTED;
+        bytes = atomic_load(&wide->data);
+    }
+    if (src->dtype != RT_F32)
+        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), n);
+    else if (f->n_scale)
+        kn_tail_scale(atomic_load(&wide->data), src->data, scale, n / f->co, f->co);
+    const enum rt_status st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
+    rt_buffer_unref(wide);
+    return st;
+}
+
+static void clear_cut(struct cut *cut)
+{
+    for (int i = 0; i < KN_CONV_PARTS; i++) {
+        struct kn_dnnl *d = atomic_exchange(&cut->part[i].bare, NULL);
+        kn_dnnl_clear(&cut->part[i].dnnl);
+        if (d)
+            kn_dnnl_clear(d);
+        free(d);
+    }
+}
+
+static void release(void *state)
+{
+    struct conv *c = state;
+    for (int i = 0; i < N_CUTS; i++)
+        clear_cut(&c->cut[i]);
+    kn_dnnl_clear(&c->reorder);
+}
+
+/* `filter`: as in make_part; the parts after the first have the first's layout. */
+static dnnl_status_t make_cut(const struct conv *c, struct cut *cut,
+                              const dnnl_memory_desc_t *filter)
+{
+    dnnl_status_t s = dnnl_success;
+
+    for (int i = 0; i < KN_CONV_PARTS && !s; i++) {
+        struct part *p = &cut->part[i];
+        if (kn_conv_cut_shape(&c->g, &cut->by, (enum kn_conv_part)i, &p->g))
+            s = make_part(c, &p->dnnl, &p->g,
+                          i == KN_CONV_FIRST ? filter : &cut->part[KN_CONV_FIRST].dnnl.md[1],
+                          c->activates);
+    }
+    return s;
+}
+
+static dnnl_status_t make_parts(struct conv *c)
+{
+    kn_conv_cut_alone(&c->g, kn_tail_any(&c->tail) && !c->activates, &c->cut[ALONE].by);
+    const dnnl_status_t s = make_cut(c, &c->cut[ALONE], NULL);
+    if (!s)
+        c->format.md = c->cut[ALONE].part[KN_CONV_FIRST].dnnl.md[1];
+    return s;
+}
+
+enum { LEAST_CHANNELS = 64 };
+
+/* As many output channels for each of `width` cores. */
+static bool share_channels(const struct conv *c, int width, struct cut *cut)
+{
+    const struct kn_conv_shape *g = &c->g;
+    const int64_t block = kn_dnnl_block(&c->format.md, 0);
+
+    if (g->transposed || g->groups > 1 || c->format.bf16 || c->tail.scale || c->tail.shift ||
+        !block || kn_conv_cut_count(&c->g, &c->cut[ALONE].by) > 1 ||
+        c->n_filter < 2 * (c->n_src + c->n_dst) ||
+        (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARE)
+        return false;
+    cut->channels = kn_parts(kn_parts(g->co, block), width) * block;
+    if (cut->channels < LEAST_CHANNELS)
+        cut->channels = kn_round_up(LEAST_CHANNELS, block);
+    const int64_t parts = kn_parts(g->co, cut->channels);
+    dnnl_status_t s = parts > 1 ? dnnl_success : dnnl_unimplemented;
+    for (int i = KN_CONV_FIRST; i <= KN_CONV_LAST && !s; i += KN_CONV_LAST - KN_CONV_FIRST) {
+        struct part *p = &cut->part[i];
+        const int64_t from = i == KN_CONV_FIRST ? 0 : (parts - 1) * cut->channels;
+        dnnl_memory_desc_t filter;
+        p->g = *g;
+        p->g.co = i == KN_CONV_FIRST ? cut->channels : g->co - from;
+        kn_dnnl_slice(&c->format.md, 0, from, p->g.co, &filter);
+        s = make_part(c, &p->dnnl, &p->g, &filter, c->activates);
+    }
+    if (s) {
+        clear_cut(cut);
+        cut->channels = 0;
+    }
+    return !s;
+}
+
+/* The cut for several cores, if it pays and the library has it with this layout of the filter. */
+static void make_shared(struct conv *c, int width)
+{
+    struct cut *cut = &c->cut[SHARED];
+
+    if (width < 2)
+        return;
+    if (share_channels(c, width, cut)) {
+        c->n_slots = (int)n_slices(c, cut);
+        return;
+    }
+    if (!kn_conv_cut_shared(&c->g, kn_tail_any(&c->tail) && !c->activates, width, &cut->by))
+        return;
+    if (make_cut(c, cut, &c->format.md)) {
+        clear_cut(cut);
+        return;
+    }
+    const int64_t n = kn_conv_cut_count(&c->g, &cut->by);
+    c->n_slots = n < width ? (int)n : width;
+}
+
+/* What an execution of a cut wants of scratch memory. */
+static void place_cut(const struct conv *c, struct cut *cut)
+{
+    size_t scratch = 0, in = 0, out = 0;
+
+    for (int i = 0; i < KN_CONV_PARTS; i++) {
+        const struct part *p = &cut->part[i];
+        if (!p->dnnl.prim)
+            continue;
+        const size_t n_in = (size_t)part_input(p);
+        const size_t n_out = (size_t)(p->g.batch * kn_conv_image_out(&p->g));
+        scratch = p->dnnl.scratch_bytes > scratch ? p->dnnl.scratch_bytes : scratch;
+        in = n_in > in ? n_in : in;
+        out = n_out > out ? n_out : out;
+    }
+    cut->bf16_at = kn_padded(scratch);
+    cut->apart_at = cut->bf16_at + (c->format.bf16 ? kn_padded(in * sizeof(struct kn_bfloat)) : 0);
+    cut->bytes = cut->apart_at;
+    if (cut->channels || kn_tail_joins(&c->tail))
+        cut->bytes += kn_padded(out * sizeof(float));
+}
+
+/* The filter's key, with the scale behind it; packed. */
+static enum rt_status pack(struct conv *c, struct rt_prep *p, const float *scale)
+{
+    const size_t n = scale ? (size_t)c->g.co * sizeof *scale : 0;
+    struct filter_format *f = malloc(sizeof *f + n);
+
+    if (!f)
+        return rt_fail_memory(p->err, p->node->name, sizeof *f + n);
+    memcpy(f, &c->format, sizeof *f);
+    f->n_scale = scale ? c->g.co : 0;
+    if (scale)
+        memcpy(f + 1, scale, n);
+    const enum rt_status st =
+        rt_prep_pack(p, c->i_filter, f, sizeof *f + n, dnnl_memory_desc_get_size(&f->md),
+                     pack_filter, &c->filter);
+    free(f);
+    return st;
+}
+
+/* Shares the tail out: what oneDNN does in its own loops, what remains for ours. */
+static void share_tail(struct conv *c, bool folds)
+{
+    if (c->tail.scale && !folds)
+        return;
+    c->bias = c->tail.shift;
+    c->tail.scale = c->tail.shift = 0;
+    c->activates = kn_tail_has_post_op(&c->tail);
+}
+
+static dnnl_status_t try_parts(struct conv *c)
+{
+    dnnl_status_t s = make_parts(c);
+    if (s && c->activates) {
+        clear_cut(&c->cut[ALONE]);
+        c->activates = false;
+        s = make_parts(c);
+    }
+    return s;
+}
+
+static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
+{
+    struct conv *c = NULL;
+    enum rt_status st = prepare_shape(p, &c);
+
+    if (st)
+        return st;
+    *state = c;
+    place_rest(c, p, 0, true);
+    if (c->empty)
+        return RT_OK;
+    const struct kn_tail whole = c->tail;
+    const float *scale = kn_tail_vector(p, whole.scale);
+    const bool folds = scale && p->in[c->i_filter].value;
+    share_tail(c, folds);
+    filter_format(&c->g, &c->format);
+    c->format.bf16 = p->tuning->bf16 && pays_in_bf16(&c->g, c->dtype);
+    dnnl_status_t s = try_parts(c);
+    if (s && c->format.bf16) {
+        clear_cut(&c->cut[ALONE]);
+        c->format.bf16 = false;
+        c->activates = kn_tail_has_post_op(&c->tail) && !c->tail.scale;
+        s = try_parts(c);
+    }
+    if (s) {
+        clear_cut(&c->cut[ALONE]);
+        if (s == dnnl_unimplemented || s == dnnl_invalid_arguments)
+            return rt_fail(p->err, RT_FAILED_PRECONDITION, "%s: oneDNN does not have it",
+                           p->node->name);
+        return kn_dnnl_fail(p->err, s, p->node->name);
+    }
+    p->release = release;
+    c->by_library = true;
+    st = pack(c, p, folds ? scale : NULL);
+    if (st)
+        return st;
+    if (!c->filter && folds)
+        return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
+    make_shared(c, rt_prep_width(p));
+    place_cut(c, &c->cut[ALONE]);
+    place_cut(c, &c->cut[SHARED]);
+    size_t used = c->cut[ALONE].bytes;
+    if (!c->filter) {
+        dnnl_memory_desc_t from;
+        dnnl_status_t made = filter_md(&c->format, &from, false);
+        if (!made)
+            made = kn_dnnl_make_reorder(&c->reorder, &from, &c->format.md);
+        if (made)
+            return kn_dnnl_fail(p->err, made, p->node->name);
+        if (c->reorder.scratch_bytes > used)
+            used = c->reorder.scratch_bytes;
+        used = kn_padded(used);
+        c->packed_at = used;
+        used += kn_padded(dnnl_memory_desc_get_size(&c->format.md));
+    }
+    c->slots_at = used;
+    used += (size_t)c->n_slots * c->cut[SHARED].bytes;
+    place_rest(c, p, used, !c->filter);
+    return RT_OK;
+}
+
+static int can_dnnl(const struct rt_prep *p)
+{
+    (void)p;
+    return 2;
+}
+
+/* ---- rows of the table ---- */
+
+#define DNNL_TYPES  (RT_T(RT_F32) | KN_SET(KN_HALFS))
+#define PLAIN_TYPES (DNNL_TYPES | RT_T(RT_F64) | RT_T(RT_I32))
+
+/* What the convolution refuses comes before what its tail does, as it would in two nodes. */
+static enum rt_status infer(struct rt_infer *x)
+{
+    enum rt_status st = kn_conv_infer(x);
+    const struct rt_shape own = x->out[0].shape;
+    struct kn_conv_shape ignored;
+
+    if (st)
+        return st;
+    if ((st = kn_tail_infer(x)) == RT_OK) {
+        if (may_lie_over(x->node, &x->in[1]))
+            kn_tail_infer_over(x, &own);
+        return st;
+    }
+    x->out[0].shape = own;
+    const struct rt_prep p = {.node = x->node,
+                              .n_in = x->n_in,
+                              .n_out = x->n_out,
+                              .in = x->in,
+                              .out = x->out,
+                              .err = x->err};
+    st = kn_conv_prepare(&p, &ignored);
+    return st ? st : kn_tail_infer(x);
+}
+
+static void rows(struct rt_rows *r)
+{
+    kn_tail_rows(r, rt_rows_first);
+}
+
+static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank)
+{
+    const struct rt_shape *f = &in[1].shape;
+    *rank = kn_conv_n_spatial(n) + 2;
+    if (f->rank != *rank || kn_channels_first(n))
+        return 0;
+    if (!kn_conv_is_depthwise(n))
+        return f->dim[*rank - 1];
+    int64_t channels;
+    return rt_mul(f->dim[2], f->dim[3], &channels) ? channels : 0;
+}
+
+#define ROWS(op_, name_, plain)                                                                    \
+    {.op = op_,                                                                                    \
+     .device = "CPU",                                                                              \
+     .name = name_ ".onednn",                                                                      \
+     .types = DNNL_TYPES,                                                                          \
+     .flags = RT_K_TIMED,                                                                          \
+     .can = can_dnnl,                                                                              \
+     .prepare = prepare_dnnl,                                                                      \
+     .run = run},                                                                                  \
+    {                                                                                              \
+        .op = op_, .device = "CPU", .name = name_ ".plain", .types = plain,                        \
+        .prepare = prepare_plain, .run = run                                                       \
+    }
+#define KERNELS(op_, name_, plain) KN_KERNELS(ROWS(op_, name_, plain))
+
+const struct kn_entry kn_conv2d = {
+    .op = {.name = "Conv2D", .check = kn_conv_check, .infer = infer, .rows = rows, .tail = tail},
+    .kernels = KN_KERNELS({.op = "Conv2D",
+                           .device = "CPU",
+                           .name = "conv2d.line",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_line_can,
+                           .prepare = kn_line_prepare,
+                           .run = kn_line_conv},
+                          {.op = "Conv2D",
+                           .device = "CPU",
+                           .name = "conv2d.winograd4",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_winograd4_can,
+                           .prepare = kn_winograd4_prepare,
+                           .run = kn_winograd_conv},
+                          {.op = "Conv2D",
+                           .device = "CPU",
+                           .name = "conv2d.winograd2",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_winograd2_can,
+                           .prepare = kn_winograd2_prepare,
+                           .run = kn_winograd_conv},
+                          {.op = "Conv2D",
+                           .device = "CPU",
+                           .name = "conv2d.product",
+                           .types = RT_T(RT_F32),
+                           .flags = RT_K_TIMED,
+                           .can = kn_conv_product_can,
+                           .prepare = kn_conv_product_prepare,
+                           .run = kn_conv_product},
+                          ROWS("Conv2D", "conv2d", PLAIN_TYPES)),
+};
+const struct kn_entry kn_conv3d = {
+    .op = {.name = "Conv3D", .check = kn_conv_check, .infer = infer, .rows = rows, .tail = tail},
+    .kernels = KERNELS("Conv3D", "conv3d", PLAIN_TYPES & ~RT_T(RT_I32)),
+};
+const struct kn_entry kn_depthwise_conv2d_native = {
+    .op = {.name = "DepthwiseConv2dNative",
+           .check = kn_conv_check,
+           .infer = infer,
+           .rows = rows,
+           .tail = tail},
+    .kernels = KN_KERNELS({.op = "DepthwiseConv2dNative",
+                           .device = "CPU",
+                           .name = "depthwise.rows",
+                           .types = RT_T(RT_F32),
+                           .can = kn_depthwise_conv_can,
+                           .prepare = kn_depthwise_conv_prepare,
+                           .run = kn_depthwise_conv},
+                          ROWS("DepthwiseConv2dNative", "depthwise", PLAIN_TYPES & ~RT_T(RT_I32))),
+};
+const struct kn_entry kn_conv2d_backprop_input = {
+    .op = {.name = "Conv2DBackpropInput",
+           .shape_in = 1,
+           .check = kn_conv_check,
+           .infer = kn_conv_infer_transposed,
+           .rows = kn_conv_rows_transposed},
+    .kernels = KERNELS("Conv2DBackpropInput", "conv2d_transpose", PLAIN_TYPES),
+};
+const struct kn_entry kn_conv3d_backprop_input_v2 = {
+    .op = {.name = "Conv3DBackpropInputV2",
+           .shape_in = 1,
+           .check = kn_conv_check,
+           .infer = kn_conv_infer_transposed,
+           .rows = kn_conv_rows_transposed},
+    .kernels = KERNELS("Conv3DBackpropInputV2", "conv3d_transpose", PLAIN_TYPES & ~RT_T(RT_I32)),
+};

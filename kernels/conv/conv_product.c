@@ -1,0 +1,277 @@
+#include "kernels/conv/conv_product.h"
+
+#include <string.h>
+
+#include "kernels/cpu/bf16.h"
+#include "kernels/conv/conv_shape.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/matmul/product_node.h"
+#include "kernels/conv/winograd_conv.h"
+#include "runtime/exec/parallel.h"
+
+enum {
+    /* Terms of the sums for which windows are copied at a time, and floats of such copies: half of
+     * a core's own cache at most. */
+    MOST_TERMS = 512,
+    COPIED = 1 << 16,
+    MOST_ROWS = 336,
+    LEAST_ROWS = 28,
+    /* Weights that stay in it too; then a block's outputs, which lie far apart at first, may be
+     * few. */
+    WEIGHTS_CACHED = 1 << 18,
+    OUTPUTS = 1 << 15,
+    PRODUCTS_AT_ONCE = 32, /* in the time of one element that is read or written */
+    LINE = 16, /* floats; rows of copies that are a power of two apart would share cache lines */
+};
+enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
+
+struct state {
+    struct kn_conv_shape g;
+    struct kn_product_node node;
+    bool in_place;               /* the input's pixels are the rows of the product */
+    int64_t taps;                /* of a window, that lie together in the input */
+    int64_t pixels;              /* of the output: the rows of the product */
+    int64_t rows, blocks, terms; /* of a block of pixels; how many; terms copied at a time */
+    int64_t ld;                  /* floats between rows of the copies */
+    int64_t panels, groups;      /* of a part; how many for each block */
+    int n_slots;                 /* cores at a time */
+    size_t slot_bytes, odd_at;   /* in scratch: copies of each core; what an odd tail starts from */
+};
+
+/* The input's pixels are the rows of the product as they lie. */
+static bool is_in_place(const struct kn_conv_shape *g)
+{
+    for (int i = 0; i < 2; i++)
+        if (g->axis[i].size != 1 || g->axis[i].stride != 1 || g->axis[i].in != g->axis[i].out)
+            return false;
+    return true;
+}
+
+/*
+ * Where it may be the fastest. Without copies: from sums of some length on, and where one pixel is
+ * all. With copies: where the library, which takes a row of outputs at a time, has short rows or
+ * strides, unless there are so few channels that copying them takes as long as multiplying.
+ */
+static bool may_pay(const struct kn_conv_shape *g)
+{
+    const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
+
+    if (is_in_place(g))
+        return g->ci >= LONG_SUM || g->ci >= 2 * g->co || (y->out == 1 && x->out == 1);
+    return g->ci >= LEAST_CHANNELS && g->co >= 2 * LEAST_CHANNELS &&
+           (x->out <= SHORT_ROW || x->stride > 1);
+}
+
+int kn_conv_product_can(const struct rt_prep *p)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_prep quiet = *p;
+    struct kn_conv_shape g;
+
+    quiet.err = &ignored;
+    if (!p->in[1].value || p->out[0].dtype != RT_F32 || kn_channels_first(p->node) ||
+        kn_conv_prepare(&quiet, &g) || g.groups != 1 || g.n_spatial != 2 || g.ci < 1 || g.co < 1 ||
+        !may_pay(&g) || kn_winograd2_can(p))
+        return 0;
+    return p->tuning->bf16 && kn_bf16_multiplies() ? 1 : 3;
+}
+
+/* ---- how it is cut ---- */
+
+/* Blocks of pixels, and for `width` cores so many parts: of the pixels or, where those are few and
+ * the weights many, of the output channels. */
+static void cut(struct state *s, int width)
+{
+    const struct kn_product *p = &s->node.product;
+    const double all = (double)s->pixels * (double)p->k * (double)p->n;
+    int64_t most = all / KN_SHARE < (double)width ? (int64_t)(all / KN_SHARE) : width;
+
+    s->terms = s->in_place ? p->k : kn_even_parts(p->k, MOST_TERMS, 1);
+    int64_t rows = COPIED / kn_smaller(s->terms, MOST_TERMS);
+    if (p->n * p->k <= WEIGHTS_CACHED)
+        rows = kn_smaller(rows, OUTPUTS / p->n);
+    rows = rows < LEAST_ROWS ? LEAST_ROWS : kn_smaller(rows, MOST_ROWS);
+    s->panels = p->panels;
+    s->n_slots = most > 1 ? (int)most : 1;
+    if (s->n_slots > 1) {
+        if (s->pixels < p->n && s->pixels < most * KN_OWN_ROWS)
+            s->panels = kn_even_parts(p->panels, kn_parts(p->panels, most), most);
+        else
+            rows = kn_smaller(rows, kn_parts(s->pixels, most));
+    }
+    s->rows = kn_even_parts(s->pixels, rows, s->panels == p->panels ? most : 1);
+    s->blocks = kn_parts(s->pixels, s->rows);
+    s->groups = kn_parts(p->panels, s->panels);
+    s->ld = s->terms % (4 * LINE) ? s->terms : s->terms + LINE;
+    s->slot_bytes = s->in_place ? 0 : kn_padded((size_t)(s->rows * s->ld) * sizeof(float));
+}
+
+enum rt_status kn_conv_product_prepare(struct rt_prep *p, void **state)
+{
+    struct state *s = rt_prep_alloc(p, sizeof *s);
+    size_t odd;
+
+    if (!s)
+        return p->err->code;
+    *state = s;
+    enum rt_status st = kn_conv_prepare(p, &s->g);
+    if (st || (st = kn_tail_prepare(&s->node.tail, p, &odd)) != RT_OK)
+        return st;
+    const struct kn_axis *y = &s->g.axis[0], *x = &s->g.axis[1];
+    s->pixels = s->g.batch * y->out * x->out;
+    s->node.product = (struct kn_product){.k = y->size * x->size * s->g.ci, .n = s->g.co};
+    if (!kn_product_solve(&s->node.product))
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: the filter is too large", p->node->name);
+    s->in_place = is_in_place(&s->g);
+    s->taps = x->dilation == 1 ? x->size : 1;
+    st = kn_product_node_pack(&s->node, p, 1, false);
+    if (!st && (!s->node.b || s->node.tail.scale))
+        st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
+    if (st)
+        return st;
+    cut(s, rt_prep_width(p));
+    s->odd_at = (size_t)s->n_slots * s->slot_bytes;
+    p->scratch_bytes = s->odd_at + odd;
+    return RT_OK;
+}
+
+/* ---- windows ---- */
+
+/* Terms [from, to) of the window whose first tap lies at (y, x) of an image. */
+static void copy_window(const struct state *s, const float *image, int64_t y, int64_t x,
+                        int64_t from, int64_t to, float *dst)
+{
+    const struct kn_axis *ay = &s->g.axis[0], *ax = &s->g.axis[1];
+    const int64_t ci = s->g.ci, run = s->taps * ci, first = from / run * s->taps;
+    int64_t i = first / ax->size, j = first % ax->size, at = from % run, left = to - from;
+
+    while (left > 0) {
+        const int64_t n = kn_smaller(run - at, left);
+        const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
+        int64_t lo = n, hi = n; /* of these n, the ones that lie inside */
+        if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
+            lo = sx < 0 ? -sx * ci - at : 0;
+            lo = lo < 0 ? 0 : kn_smaller(lo, n);
+            hi = ax->in - sx < s->taps ? (ax->in - sx) * ci - at : n;
+            hi = hi < lo ? lo : kn_smaller(hi, n);
+        }
+        if (lo)
+            memset(dst, 0, (size_t)lo * sizeof *dst);
+        if (hi > lo)
+            memcpy(dst + lo, image + (sy * ax->in + sx) * ci + at + lo,
+                   (size_t)(hi - lo) * sizeof *dst);
+        if (n > hi)
+            memset(dst + hi, 0, (size_t)(n - hi) * sizeof *dst);
+        dst += n;
+        left -= n;
+        at = 0;
+        j += s->taps;
+        if (j >= ax->size) {
+            j = 0;
+            i++;
+        }
+    }
+}
+
+/* The same terms for `rows` pixels from `pixel` on, rows of s->ld floats. */
+static void copy_windows(const struct state *s, const float *src, int64_t pixel, int64_t rows,
+                         int64_t from, int64_t to, float *dst)
+{
+    const struct kn_axis *ay = &s->g.axis[0], *ax = &s->g.axis[1];
+    const int64_t size = ay->in * ax->in * s->g.ci;
+    int64_t x = pixel % ax->out, y = pixel / ax->out % ay->out;
+    const float *image = src + pixel / ax->out / ay->out * size;
+
+    for (int64_t i = 0; i < rows; i++, dst += s->ld) {
+        copy_window(s, image, y * ay->stride - ay->lo, x * ax->stride - ax->lo, from, to, dst);
+        if (++x == ax->out) {
+            x = 0;
+            if (++y == ay->out) {
+                y = 0;
+                image += size;
+            }
+        }
+    }
+}
+
+/* ---- the run ---- */
+
+struct work {
+    const struct state *s;
+    const float *src, *packed;
+    float *dst;
+    char *room;
+    struct kn_product_ends ends; /* of the whole */
+};
+
+static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct work *w = arg;
+    const struct state *s = w->s;
+    const struct kn_product *p = &s->node.product;
+    const int64_t pixel = i / s->groups * s->rows, group = i % s->groups * s->panels;
+    float *copies = s->in_place ? NULL : (void *)(w->room + (size_t)slot * s->slot_bytes);
+    struct kn_product_ends ends = w->ends;
+    struct kn_product_part t = {.packed = w->packed,
+                                .c = w->dst + pixel * p->n,
+                                .ldc = p->n,
+                                .rows = kn_smaller(s->rows, s->pixels - pixel)};
+    const double strip = (double)t.rows * (double)s->terms * (double)p->panel;
+    const int64_t most = strip < KN_PIECE ? (int64_t)(KN_PIECE / (strip + 1)) + 1 : 1;
+    const int64_t end = kn_smaller(group + s->panels, p->panels);
+
+    if (ends.residual)
+        ends.residual += pixel * p->n;
+    for (int64_t k = 0; k < p->k; k += s->terms) {
+        t.k_from = k;
+        t.k_to = kn_smaller(k + s->terms, p->k);
+        t.a = s->in_place ? w->src + pixel * p->k : copies;
+        t.lda = s->in_place ? p->k : s->ld;
+        if (!s->in_place)
+            copy_windows(s, w->src, pixel, t.rows, t.k_from, t.k_to, copies);
+        for (t.from = group; t.from < end; t.from = t.to) {
+            t.to = kn_smaller(t.from + most, end);
+            kn_product_run(p, &t, &ends);
+            if ((t.to < end || t.k_to < p->k) && strip * (double)most > KN_PIECE / 8 &&
+                rt_run_check(r))
+                return r->err->code;
+        }
+    }
+    return RT_OK;
+}
+
+static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
+{
+    const struct state *s = w->s;
+    const double work = (double)(s->rows * s->panels) *
+                        (double)(s->node.product.k * s->node.product.panel) / PRODUCTS_AT_ONCE;
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i++) {
+        st = run_part(r, w, i, 0);
+        if (!st && i < n - 1)
+            st = rt_run_spend(r, &left, work < RT_WORK ? (int64_t)work : RT_WORK);
+    }
+    return st;
+}
+
+enum rt_status kn_conv_product(struct rt_run *r)
+{
+    const struct state *s = r->state;
+    const struct kn_tail *t = &s->node.tail;
+    struct work w = {.s = s,
+                     .src = r->in[0].data,
+                     .packed = rt_pack_data(s->node.b),
+                     .dst = kn_tail_output(t, r, t->odd ? (char *)r->scratch + s->odd_at : NULL),
+                     .room = r->scratch,
+                     .ends = kn_product_node_ends(&s->node, r)};
+    const int64_t n = s->blocks * s->groups;
+    enum rt_status st = RT_OK;
+
+    if (s->n_slots > 1 && rt_run_width(r) > 1)
+        st = kn_parallel_parts(r, n, s->n_slots, run_part, &w);
+    else
+        st = run_alone(r, &w, n);
+    return st ? st : kn_tail_spread(t, r, w.dst);
+}

@@ -1,0 +1,60 @@
+#include "kernels/conv/depthwise.h"
+
+#include <math.h>
+
+#include "kernels/cpu/unroll.h"
+#include "kernels/cpu/vec_math.h"
+
+typedef void row_fn(const struct kn_depthwise *d, const float *x, const float *w,
+                    const float *shift, float *y, int64_t rows, int64_t first, int64_t last);
+
+struct kn_depthwise_loops {
+    int lanes;
+    row_fn *row[2][2]; /* 3 or 5 columns, steps of 1 or 2 */
+};
+
+enum {
+    PIXELS = 7, /* outputs at a time; the widths of most networks' images are multiples of it */
+    /* Where the rows of a window fit in the nearest cache with this many channels or more, so many
+     * are done together; images too wide for that are read as they lie in memory. */
+    NEAR_BYTES = 32768,
+    LEAST_CHANNELS = 64,
+};
+
+#define KN_LOOPS      "kernels/conv/depthwise_loops.h"
+#define KN_LOOPS_TYPE struct kn_depthwise_loops
+#include "kernels/cpu/vector_sets.h"
+
+bool kn_depthwise_activates(enum rt_activation act)
+{
+    return act == RT_ACT_NONE || act == RT_ACT_RELU || act == RT_ACT_RELU6 || act == RT_ACT_SWISH;
+}
+
+bool kn_depthwise_solve(struct kn_depthwise *d)
+{
+    d->loops = loops_of(0);
+    return (d->x.size == 3 || d->x.size == 5) && (d->x.stride == 1 || d->x.stride == 2) &&
+           d->x.dilation == 1 && d->channels >= d->loops->lanes;
+}
+
+void kn_depthwise_rows(const struct kn_depthwise *d, const float *image, const float *filter,
+                       const float *shift, float *dst, int64_t from, int64_t to)
+{
+    row_fn *row = d->loops->row[d->x.size == 5][d->x.stride - 1];
+    const int64_t channels = d->channels, lanes = d->loops->lanes;
+    const double floats = (double)d->y.size * (double)(d->x.in + d->x.size) + (double)d->x.out;
+    int64_t near = (int64_t)(NEAR_BYTES / (double)sizeof(float) / floats) / lanes * lanes;
+
+    if (near < LEAST_CHANNELS || near > channels)
+        near = channels;
+    for (int64_t c = 0, end; c < channels; c = end) {
+        end = channels - c < near ? channels : c + near;
+        for (int64_t i = from; i < to; i++) {
+            int64_t lo, hi;
+            kn_axis_inside(&d->y, i, &lo, &hi);
+            const int64_t start = i * d->y.stride - d->y.lo + lo * d->y.dilation;
+            row(d, image + start * d->x.in * channels, filter + lo * d->x.size * channels, shift,
+                dst + i * d->x.out * channels, hi - lo, c, end);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+#include "kernels/conv/tiles.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/types.h"
+#include "runtime/base/checked.h"
+
+enum {
+    LINE = 16,        /* floats in a cache line */
+    LEAST_TILES = 32, /* in a block: transformed weights are read once per block */
+    NEAR = 1 << 20,   /* bytes of them that each core may as well read for a block of its own */
+    TRANSFORM = 16,   /* products in the time of one value's transform */
+    ENOUGH = 3,       /* blocks for each core, so that one more for some costs little */
+};
+
+bool kn_tiles_solve(struct kn_tiles *t)
+{
+    int64_t tiles, bytes;
+
+    if (t->ci % LINE || t->co % LINE || t->ci <= 0 || t->co <= 0 || t->ci > INT32_MAX ||
+        t->co > INT32_MAX || t->out_h <= 0 || t->out_w <= 0 || t->batch <= 0)
+        return false;
+    t->h = (t->out_h - 1) / t->tile_h + 1;
+    t->w = (t->out_w - 1) / t->tile_w + 1;
+    t->places = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
+    if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
+        return false;
+    /* The weights of a product are as many bytes as twice this many of its rows in and out. */
+    int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
+    if (block < LEAST_TILES)
+        block = LEAST_TILES;
+    t->product = (struct kn_product){.k = t->ci, .n = t->co};
+    if (!kn_product_solve(&t->product))
+        return false;
+    t->pack_step = (int64_t)(kn_product_pack_bytes(&t->product) / sizeof(float));
+    const double shares = kn_tiles_work(t) / KN_SHARE;
+    if (tiles <= block && t->cores > 1 && shares >= 2 && kn_tiles_pack_bytes(t) <= NEAR)
+        block = (tiles - 1) / (shares < t->cores ? (int64_t)shares : t->cores) + 1;
+    t->block = kn_even_parts(tiles, block, t->cores);
+    if (!rt_mul(t->block + 1, t->places * (t->ci + t->co) * 8, &bytes))
+        return false;
+    /* A line more than a matrix holds, so that they do not all fall on the same sets of the
+     * cache. */
+    t->in_step = t->block * t->ci + LINE;
+    t->out_step = t->block * t->co + LINE;
+    t->results = t->places * t->in_step;
+    return true;
+}
+
+size_t kn_tiles_pack_bytes(const struct kn_tiles *t)
+{
+    return (size_t)(t->places * t->pack_step) * sizeof(float);
+}
+
+size_t kn_tiles_room_bytes(const struct kn_tiles *t)
+{
+    return (size_t)(t->results + t->places * t->out_step) * sizeof(float);
+}
+
+int64_t kn_tiles_blocks(const struct kn_tiles *t)
+{
+    return (t->batch * t->h * t->w - 1) / t->block + 1;
+}
+
+int64_t kn_tiles_in_block(const struct kn_tiles *t, int64_t block)
+{
+    const int64_t left = t->batch * t->h * t->w - block * t->block;
+    return left < t->block ? left : t->block;
+}
+
+double kn_tiles_work(const struct kn_tiles *t)
+{
+    const double in = (double)t->ci, out = (double)t->co;
+    return (double)(t->batch * t->h * t->w) * (double)t->places *
+           (in * out + TRANSFORM * (in + out));
+}
+
+struct kn_tiles_share kn_tiles_share(const struct kn_tiles *t, int width)
+{
+    const double shares = kn_tiles_work(t) / KN_SHARE;
+    const int most = shares < (double)width ? (int)shares : width, slots = most > 1 ? most : 1;
+    const int64_t blocks = kn_tiles_blocks(t);
+
+    return (struct kn_tiles_share){
+        .slots = slots,
+        .by_blocks = blocks % slots == 0 || blocks >= ENOUGH * (int64_t)slots,
+    };
+}
+
+struct kn_tile kn_tiles_at(const struct kn_tiles *t, int64_t block, int64_t i)
+{
+    const int64_t tile = block * t->block + i, per_image = t->h * t->w, k = tile % per_image;
+    return (struct kn_tile){tile / per_image, k / t->w * t->tile_h, k % t->w * t->tile_w};
+}
+
+void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t tiles, int64_t from,
+                       int64_t to, int64_t first, int64_t end, float *room)
+{
+    float *results = room + t->results;
+
+    for (int64_t i = from; i < to; i++) {
+        struct kn_product_part part =
+            kn_product_whole(&t->product, packed + i * t->pack_step, room + i * t->in_step,
+                             results + i * t->out_step, tiles);
+        if (i + 1 < to)
+            part.next = part.packed + t->pack_step + first * t->product.panel * t->ci;
+        part.from = first;
+        part.to = end;
+        kn_product_run(&t->product, &part, NULL);
+    }
+}
+
+/* ---- how exact they are ---- */
+
+/* The image's rows: floats from one to the next. */
+static int64_t row_of(const struct kn_tiles *one)
+{
+    return (one->out_w + one->window_w - 1) * one->ci;
+}
+
+bool kn_tiles_begin(struct kn_tiles_trial *trial, const struct kn_tiles *one, size_t scratch_bytes)
+{
+    const int64_t n_x = (one->out_h + one->window_h - 1) * row_of(one);
+    const int64_t n_y = one->out_h * one->out_w * one->co;
+    const size_t scratch = kn_padded(scratch_bytes);
+    char *room = aligned_alloc(64, scratch + kn_padded((size_t)(n_x + n_y) * sizeof(float)));
+    uint32_t seed = 1;
+
+    if (!room)
+        return false;
+    *trial = (struct kn_tiles_trial){.one = one, .x = (void *)(room + scratch), .scratch = room};
+    trial->y = trial->x + n_x;
+    for (int64_t i = 0; i < n_x; i++) {
+        seed = seed * 1664525 + 1013904223;
+        trial->x[i] = (float)(int32_t)seed / (float)INT32_MAX;
+    }
+    return true;
+}
+
+/* One output's sum, of `rows` runs of n inputs; `row` floats from one to the next. */
+KN_CLONES static void sum_window(const float *x, int64_t row, int64_t rows, int64_t n,
+                                 const float *filter, int64_t co, float *restrict sum)
+{
+    memset(sum, 0, (size_t)co * sizeof *sum);
+    for (int64_t i = 0; i < rows * n; i++) {
+        const float v = x[i / n * row + i % n];
+        const float *restrict f = filter + i * co;
+        for (int64_t o = 0; o < co; o++)
+            sum[o] += v * f[o];
+    }
+}
+
+double kn_tiles_end(struct kn_tiles_trial *trial, const float *filter, const float *scale)
+{
+    const struct kn_tiles *t = trial->one;
+    const int64_t row = row_of(t);
+    const int64_t pixel[][2] = {
+        {0, 0}, {t->out_h - 1, t->out_w - 1}, {t->out_h / 2 - 1, t->out_w - 1}};
+    double most = 0, apart = 0;
+    float *right = trial->scratch; /* which is free now, and larger */
+
+    for (int k = 0; k < (t->out_h > 1 ? 3 : 2) && !isnan(apart); k++) {
+        const int64_t y = pixel[k][0], x = pixel[k][1];
+        const float *is = trial->y + (y * t->out_w + x) * t->co;
+        sum_window(trial->x + y * row + x * t->ci, row, t->window_h, t->window_w * t->ci, filter,
+                   t->co, right);
+        for (int64_t o = 0; o < t->co; o++) {
+            const double v = (double)right[o] * (scale ? (double)scale[o] : 1);
+            const double d = fabs(v - (double)is[o]);
+            most = fmax(most, fabs(v));
+            if (!(d <= apart) && !isnan(apart)) /* a NaN stays */
+                apart = d;
+        }
+    }
+    free(trial->scratch);
+    return most > 0 || isnan(apart) ? apart / most : apart;
+}

@@ -1,0 +1,317 @@
+#include "kernels/conv/winograd_conv.h"
+
+#include <stdatomic.h>
+
+#include "kernels/conv/conv_shape.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/fused/tail.h"
+#include "kernels/conv/winograd.h"
+#include "runtime/exec/parallel.h"
+
+struct state {
+    struct kn_winograd w;
+    struct kn_tail tail;
+    const struct rt_pack *filter;
+    bool empty;
+    size_t odd_at; /* in scratch: what an odd tail starts from */
+    /* By blocks each core has all their scratch memory; else there is one block's, and a patch for
+     * each core. */
+    struct kn_tiles_share share;
+};
+
+enum {
+    LEAST_CHANNELS = 32,
+    LEAST_SIDE = 6,
+    /* From this many outputs per side on, tiles of 4x4 hold few that lie outside, and there are
+     * enough of them even in one picture to pay for their larger weights. */
+    LARGE_SIDE = 20,
+    LEAST_FOURS =
+        100, /* outputs: of fewer, tiles of 4x4 read more weights than they save products */
+};
+static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
+
+static bool solve(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)
+{
+    const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
+
+    for (int i = 0; i < 2; i++)
+        if (g->axis[i].size != 3 || g->axis[i].stride != 1 || g->axis[i].dilation != 1 ||
+            g->axis[i].out < LEAST_SIDE)
+            return false;
+    if (g->groups != 1 || g->ci < LEAST_CHANNELS || g->co < LEAST_CHANNELS || g->batch < 0)
+        return false;
+    *w = (struct kn_winograd){
+        .m = m,
+        .in_h = y->in,
+        .in_w = x->in,
+        .top = y->lo,
+        .left = x->lo,
+        .tiles = {.batch = g->batch ? g->batch : 1,
+                  .out_h = y->out,
+                  .out_w = x->out,
+                  .ci = g->ci,
+                  .co = g->co,
+                  .cores = cores},
+    };
+    return kn_winograd_solve(w);
+}
+
+static int can(const struct rt_prep *p, int m)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_prep quiet = *p;
+    struct kn_conv_shape g;
+    struct kn_winograd w;
+
+    quiet.err = &ignored;
+    if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
+        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !solve(&g, m, 1, &w))
+        return 0;
+    if (m == 4 && (double)w.tiles.out_h * (double)w.tiles.out_w < LEAST_FOURS)
+        return 0;
+    const int by_rule = w.tiles.out_h >= LARGE_SIDE && w.tiles.out_w >= LARGE_SIDE ? 4 : 2;
+    return m == by_rule ? 3 : 1;
+}
+
+int kn_winograd2_can(const struct rt_prep *p)
+{
+    return can(p, 2);
+}
+
+int kn_winograd4_can(const struct rt_prep *p)
+{
+    return can(p, 4);
+}
+
+/* What the bytes of a packed filter depend on. */
+struct format {
+    char name[8];
+    int m, panel;
+    int64_t ci, co;
+    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
+};
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    struct kn_winograd w = {
+        .m = f->m, .tiles = {.batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co}};
+
+    if (!kn_winograd_solve(&w))
+        return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
+    struct rt_buffer *scaled = NULL;
+    const float *filter = src->data;
+    if (f->n_scale) {
+        scaled =
+            rt_buffer_new(NULL, RT_F32, (size_t)(9 * w.tiles.ci * w.tiles.co) * sizeof(float), err);
+        if (!scaled)
+            return RT_RESOURCE_EXHAUSTED;
+        kn_tail_scale(atomic_load(&scaled->data), filter, (const void *)(f + 1), 9 * w.tiles.ci,
+                      w.tiles.co);
+        filter = atomic_load(&scaled->data);
+    }
+    kn_winograd_pack(&w, filter, dst);
+    const double apart = kn_winograd_error(&w, filter, dst);
+    rt_buffer_unref(scaled);
+    if (!(apart <= MOST_APART))
+        return rt_fail(err, RT_FAILED_PRECONDITION, "sums by tiles would be %g apart", apart);
+    return RT_OK;
+}
+
+static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
+{
+    const struct format f = {.name = "wino",
+                             .m = s->w.m,
+                             .panel = (int)s->w.tiles.product.panel,
+                             .ci = s->w.tiles.ci,
+                             .co = s->w.tiles.co,
+                             .n_scale = scale ? s->w.tiles.co : 0};
+
+    return kn_tail_pack(p, 1, &f, sizeof f, scale, s->w.tiles.co, kn_tiles_pack_bytes(&s->w.tiles),
+                        pack, &s->filter);
+}
+
+static size_t scratch_of(const struct state *s)
+{
+    const size_t slots = (size_t)s->share.slots;
+
+    return s->share.by_blocks
+               ? slots * kn_winograd_scratch_bytes(&s->w)
+               : kn_tiles_room_bytes(&s->w.tiles) + slots * kn_winograd_patch_bytes(&s->w);
+}
+
+static enum rt_status prepare(struct rt_prep *p, int m, void **state)
+{
+    struct state *s = rt_prep_alloc(p, sizeof *s);
+    struct kn_conv_shape g;
+
+    if (!s)
+        return p->err->code;
+    enum rt_status st = kn_conv_prepare(p, &g);
+    if (st)
+        return st;
+    if (!solve(&g, m, rt_prep_width(p), &s->w))
+        return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
+    s->empty = g.batch == 0;
+    size_t odd;
+    if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
+        return st;
+    const float *scale = kn_tail_vector(p, s->tail.scale);
+    st = pack_filter(s, p, scale);
+    if (scale)
+        s->tail.scale = 0;
+    if (!st && !s->filter)
+        st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
+    s->share = kn_tiles_share(&s->w.tiles, rt_prep_width(p));
+    s->odd_at = kn_padded(scratch_of(s));
+    p->scratch_bytes = s->odd_at + odd;
+    *state = s;
+    return st;
+}
+
+enum rt_status kn_winograd2_prepare(struct rt_prep *p, void **state)
+{
+    return prepare(p, 2, state);
+}
+
+enum rt_status kn_winograd4_prepare(struct rt_prep *p, void **state)
+{
+    return prepare(p, 4, state);
+}
+
+struct finish {
+    const struct state *s;
+    struct rt_run *r;
+    const float *dst;
+};
+
+static void finish(void *arg, float *y, float *sums, int64_t pixels)
+{
+    const struct finish *f = arg;
+    const struct kn_tail *t = &f->s->tail;
+
+    if (sums != y)
+        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->w.tiles.co);
+    else
+        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->w.tiles.co);
+}
+
+static struct kn_tiles_ends ends_of(struct finish *f)
+{
+    const struct kn_tail *t = &f->s->tail;
+
+    return (struct kn_tiles_ends){
+        .finish = kn_tail_any(t) ? finish : NULL, .arg = f, .apart = kn_tail_joins(t)};
+}
+
+/* ---- on several cores ---- */
+
+struct job {
+    const struct state *s;
+    const float *src, *packed;
+    float *dst;
+    char *scratch;
+    int64_t block, tiles; /* of those that all work on */
+    int64_t step;         /* tiles or products of a part */
+};
+
+static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    struct finish f = {j->s, r, j->dst};
+    const struct kn_tiles_ends ends = ends_of(&f);
+    void *scratch = j->scratch + (size_t)slot * kn_winograd_scratch_bytes(&j->s->w);
+
+    if (i >= j->s->share.slots && rt_run_check(r))
+        return r->err->code;
+    kn_winograd_run_block(&j->s->w, j->src, j->packed, j->dst, i, scratch, &ends);
+    return RT_OK;
+}
+
+static float *patch_of(const struct job *j, int64_t slot)
+{
+    return (void *)(j->scratch + kn_tiles_room_bytes(&j->s->w.tiles) +
+                    (size_t)slot * kn_winograd_patch_bytes(&j->s->w));
+}
+
+static int64_t end_of(const struct job *j, int64_t i, int64_t n)
+{
+    return (i + 1) * j->step < n ? (i + 1) * j->step : n;
+}
+
+static enum rt_status some_inputs(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    (void)r;
+    kn_winograd_inputs(&j->s->w, j->src, j->block, i * j->step, end_of(j, i, j->tiles),
+                       (void *)j->scratch, patch_of(j, slot));
+    return RT_OK;
+}
+
+static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    const struct kn_tiles *t = &j->s->w.tiles;
+    (void)r;
+    (void)slot;
+    kn_tiles_multiply(t, j->packed, j->tiles, i * j->step, end_of(j, i, t->places), 0,
+                      t->product.panels, (void *)j->scratch);
+    return RT_OK;
+}
+
+static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct job *j = arg;
+    struct finish f = {j->s, r, j->dst};
+    const struct kn_tiles_ends ends = ends_of(&f);
+
+    kn_winograd_outputs(&j->s->w, j->dst, j->block, i * j->step, end_of(j, i, j->tiles),
+                        (void *)j->scratch, patch_of(j, slot), &ends);
+    return RT_OK;
+}
+
+/* One stage of a block: n tiles or products, in some parts per core. */
+static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t parts_per_core,
+                            kn_part_fn *part)
+{
+    const int64_t parts = j->s->share.slots * parts_per_core;
+    j->step = (n + parts - 1) / parts;
+    return kn_parallel_parts(r, (n + j->step - 1) / j->step, j->s->share.slots, part, j);
+}
+
+static enum rt_status run(struct rt_run *r, struct job *j)
+{
+    const struct kn_winograd *w = &j->s->w;
+    const int64_t blocks = kn_tiles_blocks(&w->tiles);
+    enum rt_status st = RT_OK;
+
+    if (j->s->share.by_blocks)
+        return kn_parallel_parts(r, blocks, j->s->share.slots, whole_block, j);
+    for (j->block = 0; j->block < blocks && !st; j->block++) {
+        j->tiles = kn_tiles_in_block(&w->tiles, j->block);
+        st = stage(r, j, j->tiles, 1, some_inputs);
+        if (!st)
+            st = stage(r, j, w->tiles.places, 4, some_products);
+        if (!st)
+            st = stage(r, j, j->tiles, 1, some_outputs);
+        if (!st)
+            st = rt_run_check(r);
+    }
+    return st;
+}
+
+enum rt_status kn_winograd_conv(struct rt_run *r)
+{
+    const struct state *s = r->state;
+    struct job j = {.s = s,
+                    .src = r->in[0].data,
+                    .packed = rt_pack_data(s->filter),
+                    .dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at),
+                    .scratch = r->scratch};
+
+    if (s->empty)
+        return RT_OK;
+    const enum rt_status st = run(r, &j);
+    return st ? st : kn_tail_spread(&s->tail, r, j.dst);
+}

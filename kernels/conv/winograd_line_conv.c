@@ -1,0 +1,215 @@
+#include "kernels/conv/winograd_line_conv.h"
+
+#include "kernels/conv/conv_shape.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/fused/tail.h"
+#include "kernels/conv/winograd_line.h"
+#include "runtime/exec/parallel.h"
+
+struct state {
+    struct kn_line l;
+    struct kn_tail tail; /* what is done behind the outputs */
+    struct kn_line_ends ends;
+    int shift; /* input that the outputs get added; 0: none */
+    const struct rt_pack *filter;
+    bool empty;
+    int64_t slots;          /* parts at a time: */
+    int64_t panels, groups; /* so many of the product's, and how many such there are of a block */
+    size_t odd_at;          /* in scratch: what an odd tail starts from */
+};
+
+enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
+static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
+
+static bool solve(const struct kn_conv_shape *g, int cores, struct kn_line *l)
+{
+    const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
+    const bool down = x->size == 1;
+    const struct kn_axis *along = down ? y : x, *across = down ? x : y;
+
+    if (g->n_spatial != 2 || g->groups != 1 || g->ci < LEAST_CHANNELS || g->co < LEAST_CHANNELS ||
+        across->size != 1 || across->stride != 1 || across->lo || across->hi ||
+        along->stride != 1 || along->dilation != 1 || along->out < LEAST_LENGTH || g->batch < 0 ||
+        along->size > 7)
+        return false;
+    *l = (struct kn_line){.taps = (int)along->size,
+                          .down = down,
+                          .in_h = y->in,
+                          .in_w = x->in,
+                          .before = along->lo,
+                          .tiles = {.batch = g->batch ? g->batch : 1,
+                                    .out_h = y->out,
+                                    .out_w = x->out,
+                                    .ci = g->ci,
+                                    .co = g->co,
+                                    .cores = cores}};
+    return kn_line_solve(l);
+}
+
+int kn_line_can(const struct rt_prep *p)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_prep quiet = *p;
+    struct kn_conv_shape g;
+    struct kn_line l;
+
+    quiet.err = &ignored;
+    return !p->tuning->no_winograd && p->in[1].value && p->out[0].dtype == RT_F32 &&
+                   !kn_channels_first(p->node) && kn_conv_prepare(&quiet, &g) == RT_OK &&
+                   solve(&g, 1, &l)
+               ? 3
+               : 0;
+}
+
+/* What the bytes of a packed filter depend on. */
+struct format {
+    char name[8];
+    int64_t taps, panel, ci, co;
+    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
+};
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    const float *scale = f->n_scale ? (const void *)(f + 1) : NULL;
+    struct kn_line l = {.taps = (int)f->taps,
+                        .in_h = 1,
+                        .in_w = 1,
+                        .tiles = {.batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co}};
+
+    if (!kn_line_solve(&l))
+        return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
+    struct rt_buffer *room =
+        rt_buffer_new(NULL, RT_F32, (size_t)(l.tiles.ci * l.tiles.co) * sizeof(float), err);
+    if (!room)
+        return RT_RESOURCE_EXHAUSTED;
+    kn_line_pack(&l, src->data, scale, atomic_load(&room->data), dst);
+    rt_buffer_unref(room);
+    const double apart = kn_line_error(&l, src->data, scale, dst);
+    if (!(apart <= MOST_APART))
+        return rt_fail(err, RT_FAILED_PRECONDITION, "sums by tiles would be %g apart", apart);
+    return RT_OK;
+}
+
+static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const float *scale)
+{
+    const struct format f = {.name = "line",
+                             .taps = s->l.taps,
+                             .panel = s->l.tiles.product.panel,
+                             .ci = s->l.tiles.ci,
+                             .co = s->l.tiles.co,
+                             .n_scale = scale ? s->l.tiles.co : 0};
+    const enum rt_status st = kn_tail_pack(p, 1, &f, sizeof f, scale, s->l.tiles.co,
+                                           kn_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
+
+    if (!st && !s->filter)
+        return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
+    return st;
+}
+
+/* What of the tail the outputs' transform does. */
+static void share_tail(struct state *s)
+{
+    struct kn_tail *t = &s->tail;
+
+    if (t->scale)
+        return;
+    s->shift = t->shift;
+    t->shift = 0;
+    if (t->residual || !kn_tail_clips(t, &s->ends.most))
+        return;
+    s->ends.clips = true;
+    t->act = RT_ACT_NONE;
+}
+
+/* Of a block that cores share each makes output channels, a part of the weights to read; unless
+ * something is done behind the outputs, which is done for whole pixels. */
+static void share(struct state *s, int width)
+{
+    const struct kn_tiles_share share = kn_tiles_share(&s->l.tiles, width);
+    const int64_t panels = s->l.tiles.product.panels, blocks = kn_tiles_blocks(&s->l.tiles);
+
+    s->panels = panels;
+    if (!share.by_blocks && !kn_tail_any(&s->tail))
+        s->panels = kn_even_parts(panels, (panels - 1) / share.slots + 1, share.slots);
+    s->groups = (panels - 1) / s->panels + 1;
+    s->slots = blocks * s->groups < share.slots ? blocks * s->groups : share.slots;
+}
+
+enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
+{
+    struct state *s = rt_prep_alloc(p, sizeof *s);
+    struct kn_conv_shape g;
+    size_t odd;
+
+    if (!s)
+        return p->err->code;
+    enum rt_status st = kn_conv_prepare(p, &g);
+    if (st)
+        return st;
+    if (!solve(&g, rt_prep_width(p), &s->l))
+        return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
+    s->empty = g.batch == 0;
+    if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
+        return st;
+    const float *scale = kn_tail_vector(p, s->tail.scale);
+    if ((st = pack_filter(s, p, scale)) != RT_OK)
+        return st;
+    s->tail.scale = scale ? 0 : s->tail.scale;
+    share_tail(s);
+    share(s, rt_prep_width(p));
+    s->odd_at = (size_t)s->slots * kn_padded(kn_line_scratch_bytes(&s->l));
+    p->scratch_bytes = s->odd_at + odd;
+    *state = s;
+    return RT_OK;
+}
+
+struct finish {
+    const struct state *s;
+    const struct rt_run *r;
+    const float *dst;
+};
+
+static void finish(void *arg, float *y, float *sums, int64_t pixels)
+{
+    const struct finish *f = arg;
+    const struct kn_tail *t = &f->s->tail;
+
+    if (sums != y)
+        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->l.tiles.co);
+    else
+        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->l.tiles.co);
+}
+
+static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct state *s = r->state;
+    struct finish f = {s, r, arg};
+    struct kn_line_ends ends = s->ends;
+    const int64_t from = i % s->groups * s->panels, left = s->l.tiles.product.panels - from;
+
+    if (i >= s->slots && rt_run_check(r))
+        return r->err->code;
+    ends.shift = s->shift ? r->in[s->shift].data : NULL;
+    ends.then = (struct kn_tiles_ends){.finish = kn_tail_any(&s->tail) ? finish : NULL,
+                                       .arg = &f,
+                                       .apart = kn_tail_joins(&s->tail)};
+    kn_line_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i / s->groups, from,
+                      from + (left < s->panels ? left : s->panels),
+                      (char *)r->scratch + (size_t)slot * kn_padded(kn_line_scratch_bytes(&s->l)),
+                      &ends);
+    return RT_OK;
+}
+
+enum rt_status kn_line_conv(struct rt_run *r)
+{
+    const struct state *s = r->state;
+    float *dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at);
+
+    if (s->empty)
+        return RT_OK;
+    const enum rt_status st =
+        kn_parallel_parts(r, kn_tiles_blocks(&s->l.tiles) * s->groups, s->slots, some_part, dst);
+    return st ? st : kn_tail_spread(&s->tail, r, dst);
+}

@@ -1,0 +1,402 @@
+/*
+ * "_EmbedSum" (runtime/fusion/fuse_embed.c): rows of a table that indices name, perhaps each with a
+ * weight or left out by a mask, added up along one axis of the tensor that they would make; or
+ * their mean.
+ *
+ * Where there is a weight for each index, which is what models do, bags of indices are added up
+ * row by row. Whatever else the shapes may say goes element by element.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/array/array.h"
+#include "kernels/math/elementwise.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/array/pick.h"
+
+enum by { BY_NOTHING, BY_WEIGHTS, BY_WEIGHTS_FIRST, BY_MASK };
+enum { TABLE, INDICES, BY };
+enum {
+    WIDTH = 64, /* columns that are added up at a time, in registers */
+    FEW = 16,   /* those of narrow tables */
+    ROWS = 64,  /* rows that are added up by themselves: sums of many lose less */
+};
+
+/* An error of what one of the nodes did that are no more. */
+static enum rt_status fail_at(struct rt_error *err, const struct rt_node *n, const char *attr,
+                              const char *text)
+{
+    const struct rt_span name = rt_attr_str(n, attr);
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.*s}}]]", text,
+                   (int)(name.n < 250 ? name.n : 250), name.p);
+}
+
+/* ---- shapes ---- */
+
+/* The tensor that is summed. */
+static enum rt_status whole_shape(const struct rt_node *n, const struct rt_info *in, int n_in,
+                                  struct rt_shape *rows, struct rt_shape *whole,
+                                  struct rt_error *err)
+{
+    const struct rt_shape *table = &in[TABLE].shape, *index = &in[INDICES].shape;
+    const struct rt_shape scalar = {.rank = 0};
+    struct rt_shape either;
+    char text[700], ta[160], tb[160];
+
+    *rows = *index;
+    if (index->rank == RT_MAX_RANK) {
+        snprintf(text, sizeof text, "GatherV2: more than %d dimensions are not supported",
+                 RT_MAX_RANK);
+        return fail_at(err, n, "gather", text);
+    }
+    rows->dim[rows->rank++] = table->dim[1];
+    *whole = *rows;
+    if (n_in <= BY)
+        return RT_OK;
+    const struct rt_shape *by = &in[BY].shape;
+    const enum by how = (enum by)rt_attr_int(n, "by");
+    if (how != BY_MASK) {
+        const struct rt_shape *a = how == BY_WEIGHTS_FIRST ? by : rows;
+        const struct rt_shape *b = how == BY_WEIGHTS_FIRST ? rows : by;
+        if (kn_broadcast(whole, a, b, NULL) == RT_OK)
+            return RT_OK;
+        snprintf(text, sizeof text, "Incompatible shapes: %s vs. %s",
+                 rt_shape_text(ta, sizeof ta, a->rank, a->dim),
+                 rt_shape_text(tb, sizeof tb, b->rank, b->dim));
+        return fail_at(err, n, "scaled", text);
+    }
+    if (kn_broadcast(&either, rows, &scalar, NULL) == RT_OK &&
+        kn_broadcast(whole, &either, by, NULL) == RT_OK)
+        return RT_OK;
+    snprintf(text, sizeof text, "condition %s, then %s, and else [] must be broadcastable",
+             rt_shape_text(ta, sizeof ta, by->rank, by->dim),
+             rt_shape_text(tb, sizeof tb, rows->rank, rows->dim));
+    return fail_at(err, n, "scaled", text);
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    int64_t axis = rt_attr_int(x->node, "axis");
+    struct rt_shape rows, whole, *out = &x->out[0].shape;
+
+    if (!kn_known(x, 0))
+        return RT_OK;
+    if (x->in[TABLE].shape.rank != 2)
+        return rt_fail(x->err, RT_INTERNAL, "%s: the table is no matrix", x->node->name);
+    const enum rt_status st = whole_shape(x->node, x->in, x->n_in, &rows, &whole, x->err);
+    if (st)
+        return st;
+    if (axis < -whole.rank || axis >= whole.rank)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "Invalid reduction dimension (%lld for input with %d dimension(s)",
+                       (long long)axis, whole.rank);
+    axis = axis < 0 ? axis + whole.rank : axis;
+    out->rank = 0;
+    for (int i = 0; i < whole.rank; i++)
+        if (i != axis)
+            out->dim[out->rank++] = whole.dim[i];
+        else if (rt_attr_bool(x->node, "keep_dims"))
+            out->dim[out->rank++] = 1;
+    if (kn_shape_total(&whole) < 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements",
+                       KN_TEXT(&whole));
+    return RT_OK;
+}
+
+/* The axis of the whole tensor along which input k's rows lie; -1: it has none, and is the same for
+ * all. -2: not proved. */
+static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
+{
+    const struct rt_dep *d = &r->in_dep[k];
+    const int behind = k == INDICES ? 1 : 0; /* axes that come after its own */
+
+    if (d->kind == RT_DEP_NONE)
+        return -1;
+    if (d->kind != RT_DEP_ROWS || d->axis >= r->in[k].shape.rank)
+        return -2;
+    const int axis = whole->rank - behind - r->in[k].shape.rank + d->axis;
+    return axis >= 0 && axis < whole->rank - 1 && r->in[k].shape.dim[d->axis] == whole->dim[axis]
+               ? axis
+               : -2;
+}
+
+/* Input k does not have this axis of the whole, or only once. */
+static bool is_spread(const struct rt_rows *r, int k, const struct rt_shape *whole, int axis)
+{
+    const struct rt_shape *s = &r->in[k].shape;
+    const int own = axis - (whole->rank - (k == INDICES ? 1 : 0) - s->rank);
+    return own < 0 || s->dim[own] == 1;
+}
+
+static void rows(struct rt_rows *r)
+{
+    struct rt_shape rows_shape, whole;
+    int64_t axis = rt_attr_int(r->node, "axis");
+
+    if (kn_rows_settled(r) || r->in_dep[TABLE].kind != RT_DEP_NONE || r->in[TABLE].shape.rank != 2)
+        return;
+    for (int k = 0; k < r->n_in; k++)
+        if (!kn_shape_known(&r->in[k].shape))
+            return;
+    if (whole_shape(r->node, r->in, r->n_in, &rows_shape, &whole, NULL))
+        return;
+    int at = axis_of(r, INDICES, &whole);
+    if (r->n_in > BY) {
+        const int other = axis_of(r, BY, &whole);
+        if (at == -2 || other == -2 || (at >= 0 && other >= 0 && at != other) ||
+            (other < 0 && !is_spread(r, BY, &whole, at)) ||
+            (at < 0 && !is_spread(r, INDICES, &whole, other)))
+            return;
+        at = at < 0 ? other : at;
+    }
+    axis = axis < 0 ? axis + whole.rank : axis;
+    if (at < 0 || at == axis)
+        return;
+    kn_rows_set(r, RT_DEP_ROWS, at - (at > axis && !rt_attr_bool(r->node, "keep_dims")));
+}
+
+/* ---- prepare ---- */
+
+struct embed {
+    enum by by;
+    bool is_mean, in_bags;
+    int64_t limit, width;
+    int64_t outer, along, inner; /* indices, by the axis that is summed */
+    /* Element by element: the whole tensor but for the axis that is summed, and how far apart
+     * neighbours are along each and along that: among the indices, columns and weights. */
+    int rank;
+    int64_t dim[RT_MAX_RANK];
+    struct steps {
+        int64_t index, column, by;
+    } step[RT_MAX_RANK], sum_step;
+};
+
+static int64_t step_of(const struct rt_shape *s, int axis)
+{
+    int64_t stride[RT_MAX_RANK];
+    if (axis < 0 || axis >= s->rank || s->dim[axis] == 1)
+        return 0;
+    kn_strides(s->rank, s->dim, stride);
+    return stride[axis];
+}
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    struct embed *e = rt_prep_alloc(p, sizeof *e);
+    const struct rt_shape *index = &p->in[INDICES].shape;
+    const struct rt_shape none = {.rank = 0}, *by = p->n_in > BY ? &p->in[BY].shape : &none;
+    struct rt_shape rows_shape, whole;
+    int axis = (int)rt_attr_int(p->node, "axis");
+
+    if (!e)
+        return p->err->code;
+    const enum rt_status st = whole_shape(p->node, p->in, p->n_in, &rows_shape, &whole, p->err);
+    if (st)
+        return st;
+    axis = axis < 0 ? axis + whole.rank : axis;
+    e->by = (enum by)rt_attr_int(p->node, "by");
+    e->is_mean = rt_attr_bool(p->node, "mean");
+    e->limit = p->in[TABLE].shape.dim[0];
+    e->width = p->in[TABLE].shape.dim[1];
+    e->outer = e->inner = 1;
+    e->along = whole.dim[axis];
+    for (int i = 0; i < index->rank; i++) {
+        e->outer *= i < axis ? index->dim[i] : 1;
+        e->inner *= i > axis ? index->dim[i] : 1;
+    }
+    e->in_bags = axis < index->rank && whole.rank == index->rank + 1;
+    if (e->by) {
+        e->in_bags = e->in_bags && by->rank == whole.rank && by->dim[whole.rank - 1] == 1;
+        for (int i = 0; i < index->rank && e->in_bags; i++)
+            e->in_bags = by->dim[i] == index->dim[i];
+    }
+    for (int i = 0; i < whole.rank; i++) {
+        struct steps *s = i == axis ? &e->sum_step : &e->step[e->rank];
+        s->index = step_of(index, i - (whole.rank - rows_shape.rank));
+        s->column = i == whole.rank - 1 && e->width > 1 ? 1 : 0;
+        s->by = step_of(by, i - (whole.rank - by->rank));
+        if (i != axis)
+            e->dim[e->rank++] = whole.dim[i];
+    }
+    *state = e;
+    return RT_OK;
+}
+
+/* ---- bags ---- */
+
+struct bag {
+    const float *table, *weight; /* weight: NULL without */
+    const bool *mask;
+    int64_t width, n, step; /* n indices, so far apart; weights and mask too */
+    float by;               /* what the sum is divided by */
+};
+
+static const float zeros[WIDTH];
+
+/* Columns at .. at + m of a bag's sum; m is a constant but for the last ones of odd widths. */
+#define ADD_COLUMNS(T)                                                                             \
+    static inline __attribute__((always_inline)) void add_columns_##T(                             \
+        const struct bag *b, const T *index, int64_t at, const int64_t m, float *out)              \
+    {                                                                                              \
+        float all[WIDTH] = {0};                                                                    \
+        for (int64_t first = 0; first < b->n; first += ROWS) {                                     \
+            const int64_t end = b->n - first < ROWS ? b->n : first + ROWS;                         \
+            float some[WIDTH] = {0};                                                               \
+            for (int64_t l = first; l < end; l++) {                                                \
+                const int64_t i = l * b->step;                                                     \
+                const float *named = b->table + (int64_t)index[i] * b->width + at;                 \
+                /* No branch: which rows are left out is hard to foresee. */                       \
+                const float *row = b->mask && !b->mask[i] ? zeros : named;                         \
+                const float by = b->weight ? b->weight[i] : 1;                                     \
+                for (int64_t j = 0; j < m; j++)                                                    \
+                    some[j] += row[j] * by;                                                        \
+            }                                                                                      \
+            for (int64_t j = 0; j < m; j++)                                                        \
+                all[j] += some[j];                                                                 \
+        }                                                                                          \
+        for (int64_t j = 0; j < m; j++)                                                            \
+            out[at + j] = all[j] / b->by;                                                          \
+    }
+ADD_COLUMNS(int32_t)
+ADD_COLUMNS(int64_t)
+
+#define ADD_BAG(T)                                                                                 \
+    KN_CLONES static void add_bag_##T(const struct bag *b, const T *index, float *out)             \
+    {                                                                                              \
+        int64_t at = 0;                                                                            \
+        for (; at + WIDTH <= b->width; at += WIDTH)                                                \
+            add_columns_##T(b, index, at, WIDTH, out);                                             \
+        for (; at + FEW <= b->width; at += FEW)                                                    \
+            add_columns_##T(b, index, at, FEW, out);                                               \
+        if (at < b->width)                                                                         \
+            add_columns_##T(b, index, at, b->width - at, out);                                     \
+    }
+ADD_BAG(int32_t)
+ADD_BAG(int64_t)
+
+/* Bags [from, to). */
+static enum rt_status some_bags(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct embed *e = r->state;
+    const struct rt_tensor *index = &r->in[INDICES];
+    const float *weight = e->by && e->by != BY_MASK ? r->in[BY].data : NULL;
+    const bool *mask = e->by == BY_MASK ? r->in[BY].data : NULL;
+    struct bag b = {.table = r->in[TABLE].data,
+                    .width = e->width,
+                    .n = e->along,
+                    .step = e->inner,
+                    .by = e->is_mean ? (float)e->along : 1};
+    float *out = (float *)arg + from * e->width;
+    int64_t left = RT_WORK;
+
+    for (int64_t i = from; i < to; i++, out += e->width) {
+        const int64_t at = i / e->inner * e->along * e->inner + i % e->inner;
+        if (e->along && weight)
+            b.weight = weight + at;
+        if (e->along && mask)
+            b.mask = mask + at;
+        /* Of no indices there may be no memory. */
+        if (index->dtype == RT_I32)
+            add_bag_int32_t(&b, e->along ? (const int32_t *)index->data + at : NULL, out);
+        else
+            add_bag_int64_t(&b, e->along ? (const int64_t *)index->data + at : NULL, out);
+        if (rt_run_spend(r, &left, e->along * e->width))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* ---- any shapes ---- */
+
+static float element(const struct rt_run *r, const struct embed *e, const struct steps *at)
+{
+    const int64_t row = kn_int_at(&r->in[INDICES], at->index);
+    const float x = ((const float *)r->in[TABLE].data)[row * e->width + at->column];
+
+    switch (e->by) {
+    case BY_WEIGHTS:
+    case BY_WEIGHTS_FIRST:
+        return x * ((const float *)r->in[BY].data)[at->by];
+    case BY_MASK:
+        return ((const bool *)r->in[BY].data)[at->by] ? x : 0;
+    default:
+        return x;
+    }
+}
+
+static enum rt_status one_by_one(struct rt_run *r, const struct embed *e, float *out)
+{
+    const int64_t n = rt_tensor_count(&r->out[0]);
+    int64_t left = RT_WORK;
+
+    for (int64_t i = 0; i < n; i++) {
+        struct steps at = {0};
+        int64_t place = i;
+        double sum = 0;
+        for (int k = e->rank - 1; k >= 0; k--) {
+            const int64_t own = place % e->dim[k];
+            place /= e->dim[k];
+            at.index += own * e->step[k].index;
+            at.column += own * e->step[k].column;
+            at.by += own * e->step[k].by;
+        }
+        for (int64_t l = 0; l < e->along; l++) {
+            sum += (double)element(r, e, &at);
+            at.index += e->sum_step.index;
+            at.column += e->sum_step.column;
+            at.by += e->sum_step.by;
+            if (rt_run_spend(r, &left, 8))
+                return r->err->code;
+        }
+        out[i] = (float)(e->is_mean ? sum / (double)e->along : sum);
+        if (rt_run_spend(r, &left, 16))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* ---- run ---- */
+
+/* All of them are looked up, whatever becomes of them. */
+static enum rt_status check_indices(struct rt_run *r, const struct embed *e)
+{
+    const struct rt_tensor *index = &r->in[INDICES];
+    char text[300], room[RT_MAX_RANK * 22];
+    const int64_t i = kn_first_outside(index, e->limit);
+
+    if (i < 0)
+        return RT_OK;
+    snprintf(text, sizeof text, "indices%s = %lld is not in [0, %lld)",
+             kn_place_text(room, sizeof room, index, i), (long long)kn_int_at(index, i),
+             (long long)e->limit);
+    return fail_at(r->err, r->node, "gather", text);
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct embed *e = r->state;
+    float *out = r->out[0].data;
+    const enum rt_status st = check_indices(r, e);
+
+    if (st || !rt_tensor_count(&r->out[0]))
+        return st;
+    if (!e->in_bags)
+        return one_by_one(r, e, out);
+    return kn_parallel_rows(r, e->outer * e->inner, e->along * e->width + 8, 1, some_bags, out);
+}
+
+static const struct rt_schema schema = {
+    .name = "_EmbedSum",
+    .attr = (const struct rt_attr_schema[]){{.name = "axis", .type = RT_ATTR_INT},
+                                            {.name = "keep_dims", .type = RT_ATTR_BOOL},
+                                            {.name = "mean", .type = RT_ATTR_BOOL},
+                                            {.name = "by", .type = RT_ATTR_INT},
+                                            {.name = "gather", .type = RT_ATTR_STRING},
+                                            {.name = "scaled", .type = RT_ATTR_STRING}},
+    .n_attr = 6,
+};
+
+const struct kn_entry kn_embed_sum = {
+    .op = {.name = "_EmbedSum", .infer = infer, .rows = rows, .own = &schema},
+    .kernels = KN_CPU("_EmbedSum", "embed_sum", 0, prepare, run),
+};

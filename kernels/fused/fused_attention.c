@@ -1,0 +1,503 @@
+/*
+ * "_Attention" (runtime/fusion/attention.h): a head's keys and values are packed, and its scores
+ * are made, masked, normalised and used by a block of rows at a time, which stays in the nearest
+ * cache. Heads are read where they lie: in [B,T,N,H] their rows are N * H apart. They are shared
+ * out over the cores, and where they are no like number for each, so are their rows. What a mask
+ * hides is made all the same: 0 times a value is not 0 if that is infinite or NaN.
+ */
+#include <string.h>
+
+#include "kernels/math/elementwise.h"
+#include "kernels/matmul/gemm.h"
+#include "kernels/math/op_rows.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/matmul/product.h"
+#include "kernels/nn/softmax.h"
+#include "runtime/fusion/attention.h"
+#include "runtime/exec/parallel.h"
+#include "runtime/base/checked.h"
+
+enum {
+    BLOCK = 1 << 13,     /* scores that are at work at a time */
+    BLOCK_ROWS = 42,     /* at least so many rows of them, for which a product is fast */
+    PACK_ROWS = 8,       /* fewer are a library's, that does not pack for them */
+    MANY_HEADS = 8,      /* for each core: one more or less does not matter */
+    SPAN_ROWS = 32,      /* fewer are not worth packing what another core has packed */
+    SLOT_MOST = 1 << 22, /* scores of one part, unless a single row is longer */
+    ALL_MOST = 1 << 24,  /* scores of all parts, unless one needs more */
+    ROUND = 1 << 28      /* multiplications after which it is asked whether the run should end */
+};
+
+/* ---- shapes ---- */
+
+static const struct rt_attention_step *steps_of(const struct rt_node *n, int *n_steps)
+{
+    const int64_t *v = NULL;
+    *n_steps = (int)(rt_attr_ints(n, "steps", &v) / 3);
+    return (const struct rt_attention_step *)(const void *)v;
+}
+
+static enum rt_status check_dim(const struct rt_shape *s, int axis, int64_t want,
+                                struct rt_error *err)
+{
+    char text[160];
+    if (want < 0 || s->dim[axis] < 0 || s->dim[axis] == want)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Expected dimension %lld at axis %d of the input shaped %s but got dimension "
+                   "%lld",
+                   (long long)want, axis, rt_shape_text(text, sizeof text, s->rank, s->dim),
+                   (long long)s->dim[axis]);
+}
+
+static enum rt_status check_rank(int k, int rank, struct rt_error *err)
+{
+    return rank == 4 ? RT_OK
+                     : rt_fail(err, RT_INVALID_ARGUMENT,
+                               "Expected input %d to have rank %d but got: %d", k, 4, rank);
+}
+
+/* Where input k, or for RT_ATTENTION_OUT the output, has its heads; its rows are the other. */
+static int heads_axis(const struct rt_node *n, int k)
+{
+    return rt_attr_int(n, "heads_first") >> k & 1 ? 1 : 2;
+}
+
+/* Batch and heads of scores that meet those of input k. */
+static enum rt_status meet(const struct rt_node *n, int k, int which, const struct rt_shape *s,
+                           struct rt_shape *scores, struct rt_error *err)
+{
+    const int axis[2] = {0, heads_axis(n, k)};
+    enum rt_status st = RT_OK;
+
+    for (int i = 0; i < 2 && !st; i++) {
+        if (rt_attr_int(n, "broadcasts") & which) {
+            const struct rt_shape one = {1, {scores->dim[i]}}, other = {1, {s->dim[axis[i]]}};
+            struct rt_shape both;
+            st = kn_broadcast(&both, &one, &other, err);
+            scores->dim[i] = st ? 0 : both.dim[0];
+        } else {
+            st = check_dim(s, axis[i], scores->dim[i], err);
+        }
+    }
+    return st;
+}
+
+/* The scores' shape before the steps and behind them. Operands may widen what is 1 long. */
+static enum rt_status set_scores(const struct rt_node *n, const struct rt_info *in,
+                                 struct rt_shape *before, struct rt_shape *behind,
+                                 struct rt_error *err)
+{
+    const struct rt_shape *q = &in[0].shape, *k = &in[1].shape;
+    int n_steps;
+    const struct rt_attention_step *s = steps_of(n, &n_steps);
+    enum rt_status st = check_rank(0, q->rank, err);
+
+    if (!st)
+        st = check_rank(1, k->rank, err);
+    if (!st)
+        st = check_dim(k, 3, q->dim[3], err);
+    if (st)
+        return st;
+    const int qn = heads_axis(n, 0), kn = heads_axis(n, 1);
+    *before = (struct rt_shape){4, {q->dim[0], q->dim[qn], q->dim[3 - qn], k->dim[3 - kn]}};
+    st = meet(n, 1, RT_ATTENTION_SCORES, k, before, err);
+    *behind = *before;
+    for (int j = 0; j < n_steps && !st; j++) {
+        const struct rt_shape last = *behind;
+        st = kn_broadcast(behind, &last, &in[s[j].a].shape, err);
+    }
+    return st ? st : check_rank(0, behind->rank, err);
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const struct rt_shape *v = &x->in[2].shape;
+    struct rt_shape before, s;
+
+    for (int k = 0; k < x->n_in; k++)
+        if (x->in[k].shape.rank < 0)
+            return RT_OK;
+    enum rt_status st = set_scores(x->node, x->in, &before, &s, x->err);
+    if (!st)
+        st = check_rank(1, v->rank, x->err);
+    if (!st)
+        st = check_dim(v, 3 - heads_axis(x->node, 2), s.dim[3], x->err);
+    if (!st)
+        st = meet(x->node, 2, RT_ATTENTION_CONTEXT, v, &s, x->err);
+    const int heads = heads_axis(x->node, RT_ATTENTION_OUT);
+    x->out[0].shape = (struct rt_shape){4, {s.dim[0], 0, 0, v->dim[3]}};
+    x->out[0].shape.dim[heads] = s.dim[1];
+    x->out[0].shape.dim[3 - heads] = s.dim[2];
+    return st;
+}
+
+/* Queries, keys and values of a row make the row's context, with what the steps bring for it. */
+static void rows(struct rt_rows *r)
+{
+    for (int k = 0; k < r->n_in; k++) {
+        const int axis = 4 - r->in[k].shape.rank; /* of the scores, where the operand's begin */
+        const bool varies = r->in_dep[k].kind == RT_DEP_ROWS && r->in_dep[k].axis == 0;
+        if (r->in[k].shape.rank < 0)
+            return;
+        if (varies && axis == 0)
+            continue;
+        if ((k < 3 && !rt_attr_int(r->node, "broadcasts")) || r->in_dep[k].kind != RT_DEP_NONE ||
+            (axis <= 0 && r->in[k].shape.dim[0] != 1))
+            return;
+    }
+    r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, 0};
+}
+
+/* ---- prepare ---- */
+
+struct step {
+    enum rt_attention_op op;
+    int a, b;          /* inputs */
+    int64_t stride[4]; /* of a, for batch, head, query, key */
+};
+
+/* How far apart in a tensor of rows of heads; batch and head: 0 if there is one for all. */
+struct places {
+    int64_t batch, head, row;
+};
+
+static struct places places_of(const struct rt_node *n, int k, const struct rt_shape *s)
+{
+    const int heads = heads_axis(n, k), rows = 3 - heads;
+    int64_t apart[3] = {s->dim[1] * s->dim[2] * s->dim[3], s->dim[2] * s->dim[3], s->dim[3]};
+    return (struct places){.batch = s->dim[0] == 1 ? 0 : apart[0],
+                           .head = s->dim[heads] == 1 ? 0 : apart[heads],
+                           .row = apart[rows]};
+}
+
+struct attention {
+    int64_t from[4], dim[4]; /* scores [B,N,T,S] before the steps, and behind them */
+    int64_t h, d;            /* the lengths of a head's query, and of its value */
+    struct places q, k, v, out;
+    bool widens;         /* queries or keys of the two are not the same */
+    int64_t rows;        /* of scores at a time */
+    int64_t span, spans; /* rows that a part does, and how many of those make a head */
+    bool packs;          /* keys and values for product.h's loops: there are rows enough */
+    struct kn_product scores, context;
+    int64_t slots;                       /* parts at a time, each with these floats of its own: */
+    int64_t slot;                        /* all of them */
+    int64_t made_at, keys_at, values_at; /* scores before the steps, if it widens, and packs */
+    int64_t ask;                         /* about after so many blocks of rows whether to go on */
+    int n_steps;
+    struct step step[RT_ATTENTION_MOST];
+};
+
+static int64_t row_width(const struct attention *k)
+{
+    return k->dim[3] > 0 ? k->dim[3] : 1;
+}
+
+/* Rows of scores before the steps that make n rows behind them. */
+static int64_t made_rows(const struct attention *k, int64_t n)
+{
+    return k->from[2] == 1 ? 1 : n;
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Cores that there is work for, and as many parts as make a like number for each. The rows of a
+ * head are only cut for product.h's loops: the library's sums may depend on how many rows it is
+ * given. */
+static void cut(struct attention *k, int width)
+{
+    const int64_t t = k->dim[2];
+    const double head = (double)t * (double)k->dim[3] * (double)(k->h + k->d);
+    const double heads = (double)k->dim[0] * (double)k->dim[1], most = heads * head / KN_SHARE;
+
+    k->slots = most >= width ? width : most > 1 ? (int64_t)most : 1;
+    k->span = t;
+    if (k->packs && heads < (double)k->slots * MANY_HEADS) {
+        const int64_t spans = k->slots / gcd(k->dim[0] * k->dim[1], k->slots);
+        k->span = kn_even_parts(t, (t - 1) / spans + 1, 1);
+        if (k->span < SPAN_ROWS)
+            k->span = t < SPAN_ROWS ? t : SPAN_ROWS;
+    }
+    k->spans = (t - 1) / k->span + 1;
+}
+
+/* Where in a slot what lies; false: too much. */
+static bool lay_out(struct attention *k)
+{
+    k->made_at = k->rows * row_width(k);
+    k->keys_at = k->made_at;
+    if (k->widens)
+        k->keys_at += made_rows(k, k->rows) * k->from[3];
+    k->keys_at = (k->keys_at + 15) & ~INT64_C(15);
+    k->values_at = k->slot = k->keys_at;
+    if (!k->packs)
+        return true;
+    const size_t keys = kn_product_pack_bytes(&k->scores) / sizeof(float);
+    const size_t values = kn_product_pack_bytes(&k->context) / sizeof(float);
+    return rt_add(k->keys_at, (int64_t)keys, &k->values_at) &&
+           rt_add(k->values_at, (int64_t)values, &k->slot);
+}
+
+static void read_steps(struct attention *k, const struct rt_prep *p)
+{
+    const struct rt_attention_step *s = steps_of(p->node, &k->n_steps);
+
+    for (int j = 0; j < k->n_steps; j++) {
+        const struct rt_shape *o = &p->in[s[j].a].shape;
+        int64_t stride = 1;
+        k->step[j] =
+            (struct step){.op = (enum rt_attention_op)s[j].op, .a = (int)s[j].a, .b = (int)s[j].b};
+        for (int i = o->rank - 1; i >= 0; i--) {
+            k->step[j].stride[4 - o->rank + i] = o->dim[i] == 1 ? 0 : stride;
+            stride *= o->dim[i];
+        }
+    }
+}
+
+/* How many heads there are, and where. */
+static void place_heads(struct attention *k, const struct rt_prep *p)
+{
+    const struct rt_shape *out = &p->out[0].shape;
+
+    k->dim[0] = out->dim[0]; /* values may be more than scores */
+    k->dim[1] = out->dim[heads_axis(p->node, RT_ATTENTION_OUT)];
+    k->q = places_of(p->node, 0, &p->in[0].shape);
+    k->k = places_of(p->node, 1, &p->in[1].shape);
+    k->v = places_of(p->node, 2, &p->in[2].shape);
+    k->out = places_of(p->node, RT_ATTENTION_OUT, out);
+}
+
+/* How many rows are at work at a time, and after how many of those it is asked whether to end. */
+static void size_blocks(struct attention *k)
+{
+    const int64_t width = row_width(k), most = SLOT_MOST / width;
+
+    k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
+    if (k->rows > most)
+        k->rows = most > 1 ? most : 1;
+    k->rows = kn_even_parts(k->span, k->rows, 1);
+    k->ask = (int64_t)(ROUND / ((double)k->rows * (double)width * (double)(k->h + k->d) + 1)) + 1;
+}
+
+static void choose_products(struct attention *k)
+{
+    k->scores = (struct kn_product){.k = k->h, .n = k->from[3], .again = true};
+    k->context = (struct kn_product){.k = k->dim[3], .n = k->d, .again = true};
+    k->packs = kn_product_fast() && made_rows(k, k->dim[2]) >= PACK_ROWS &&
+               kn_product_solve(&k->scores) && kn_product_solve(&k->context);
+}
+
+static void limit_slots(struct attention *k)
+{
+    const int64_t most = ALL_MOST / k->slot;
+    if (k->slots > most)
+        k->slots = most > 1 ? most : 1;
+}
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    struct attention *k = rt_prep_alloc(p, sizeof *k);
+    struct rt_shape before, behind;
+
+    if (!k)
+        return p->err->code;
+    const enum rt_status st = set_scores(p->node, p->in, &before, &behind, p->err);
+    if (st)
+        return st;
+    memcpy(k->from, before.dim, sizeof k->from);
+    memcpy(k->dim, behind.dim, sizeof k->dim);
+    k->widens = k->from[2] != k->dim[2] || k->from[3] != k->dim[3];
+    k->h = p->in[0].shape.dim[3];
+    k->d = p->in[2].shape.dim[3];
+    *state = k;
+    if (rt_count(p->out[0].shape.rank, p->out[0].shape.dim) <= 0)
+        return RT_OK;
+    read_steps(k, p);
+    place_heads(k, p);
+    if (row_width(k) > INT64_MAX / 64)
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
+    choose_products(k);
+    cut(k, rt_prep_width(p));
+    size_blocks(k);
+    if (!lay_out(k))
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention of too many elements");
+    limit_slots(k);
+    p->scratch_bytes = (size_t)(k->slot * k->slots) * sizeof(float);
+    return RT_OK;
+}
+
+/* ---- run ---- */
+
+KN_CLONES static void choose(float *d, const bool *c, int64_t n, float other, bool keep)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float x = d[i];
+        d[i] = c[i] == keep ? x : other;
+    }
+}
+
+/* The step on rows t.. of a head's scores, `rows` of them. */
+static void run_step(const struct rt_run *r, const struct attention *k, const struct step *s,
+                     int64_t b, int64_t head, int64_t t, int64_t n_rows, float *score)
+{
+    const int64_t offset = b * s->stride[0] + head * s->stride[1] + t * s->stride[2];
+    const bool alike = !s->stride[2] && !s->stride[3]; /* one operand for all */
+    const int64_t n = alike ? n_rows * k->dim[3] : k->dim[3], step = s->stride[3] != 0;
+
+    if (s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE) {
+        const bool *c = (const bool *)r->in[s->a].data + offset;
+        const bool keep = s->op == RT_ATTENTION_KEEP;
+        const float other = *(const float *)r->in[s->b].data;
+        for (int64_t i = 0; i < (alike ? 1 : n_rows); i++, c += s->stride[2], score += n) {
+            if (step)
+                choose(score, c, n, other, keep);
+            else if (*c != keep)
+                for (int64_t j = 0; j < n; j++)
+                    score[j] = other;
+        }
+        return;
+    }
+    const struct kn_binary *const op = s->op == RT_ATTENTION_MUL   ? &kn_binary_mul
+                                       : s->op == RT_ATTENTION_DIV ? &kn_binary_div
+                                       : s->op == RT_ATTENTION_SUB ? &kn_binary_sub
+                                                                   : &kn_binary_add_v2;
+    const float *v = (const float *)r->in[s->a].data + offset;
+    for (int64_t i = 0; i < (alike ? 1 : n_rows); i++, v += s->stride[2], score += n)
+        op->row[RT_F32](score, score, v, n, 1, step);
+}
+
+/* By what is packed, unless that is NULL. */
+static void product(const struct kn_gemm *g, const struct kn_product *p, const float *a,
+                    const float *b, const float *packed, float *c)
+{
+    if (packed) {
+        struct kn_product_part t = kn_product_whole(p, packed, a, c, g->m);
+        t.lda = g->lda;
+        t.ldc = g->ldc;
+        kn_product_run(p, &t, NULL);
+    } else if (g->k) {
+        kn_gemm_run(g, a, b, c, NULL);
+    } else {
+        for (int64_t i = 0; i < g->m; i++)
+            memset(c + i * g->ldc, 0, (size_t)g->n * sizeof *c);
+    }
+}
+
+/* From [made_rows, from_s] to [n_rows, s], where one is 1 long and the other is not. */
+static void widen(const struct attention *k, const float *from, float *to, int64_t n_rows)
+{
+    const int64_t row = k->from[2] == 1 ? 0 : k->from[3], col = k->from[3] == 1 ? 0 : 1;
+    for (int64_t t = 0; t < n_rows; t++)
+        for (int64_t s = 0; s < k->dim[3]; s++)
+            *to++ = from[t * row + s * col];
+}
+
+/* Where input i has this element; one without elements has no place. */
+static const float *at(const struct rt_run *r, int i, int64_t offset)
+{
+    return r->in[i].data ? (const float *)r->in[i].data + offset : NULL;
+}
+
+/* A head of an element of the batch, and what of a slot is its. */
+struct head {
+    int64_t b, head;
+    const float *q, *k, *v;
+    float *out;
+    float *score, *made;
+    float *keys, *values; /* packed; NULL: they are not */
+};
+
+static void run_rows(const struct rt_run *r, const struct attention *k, const struct head *h,
+                     int64_t first, int64_t n_rows)
+{
+    const struct kn_gemm scores = {.dtype = RT_F32,
+                                   .tb = KN_TRANS,
+                                   .m = made_rows(k, n_rows),
+                                   .n = k->from[3],
+                                   .k = k->h,
+                                   .lda = k->q.row,
+                                   .ldb = k->k.row,
+                                   .ldc = k->from[3]};
+    const struct kn_gemm context = {.dtype = RT_F32,
+                                    .m = n_rows,
+                                    .n = k->d,
+                                    .k = k->dim[3],
+                                    .lda = k->dim[3],
+                                    .ldb = k->v.row,
+                                    .ldc = k->out.row};
+
+    if (k->dim[3]) {
+        const float *q = h->q ? h->q + (k->from[2] == 1 ? 0 : first) * k->q.row : NULL;
+        product(&scores, &k->scores, q, h->k, h->keys, h->made);
+        if (k->widens)
+            widen(k, h->made, h->score, n_rows);
+        for (int j = 0; j < k->n_steps; j++)
+            run_step(r, k, &k->step[j], h->b, h->head, first, n_rows, h->score);
+        kn_softmax_f32(h->score, h->score, n_rows, k->dim[3], false);
+    }
+    product(&context, &k->context, h->score, h->v, h->values, h->out + first * k->out.row);
+}
+
+/* The part: some rows of a head. */
+static enum rt_status run_part(struct rt_run *r, void *arg, int64_t part, int64_t slot)
+{
+    const struct attention *k = arg;
+    const int64_t head = part / k->spans % k->dim[1], b = part / k->spans / k->dim[1];
+    const int64_t from = part % k->spans * k->span, left = k->dim[2] - from;
+    const int64_t to = from + (left < k->span ? left : k->span);
+    float *const own = (float *)r->scratch + slot * k->slot;
+    const struct head h = {
+        .b = b,
+        .head = head,
+        .q = at(r, 0, b * k->q.batch + head * k->q.head),
+        .k = at(r, 1, b * k->k.batch + head * k->k.head),
+        .v = at(r, 2, b * k->v.batch + head * k->v.head),
+        .out = (float *)r->out[0].data + b * k->out.batch + head * k->out.head,
+        .score = own,
+        .made = k->widens ? own + k->made_at : own,
+        .keys = k->packs ? own + k->keys_at : NULL,
+        .values = k->packs ? own + k->values_at : NULL,
+    };
+
+    if (k->packs) {
+        kn_product_pack(&k->scores, h.k, k->k.row, true, NULL, h.keys);
+        kn_product_pack(&k->context, h.v, k->v.row, false, NULL, h.values);
+    }
+    for (int64_t row = from; row < to; row += k->rows) {
+        run_rows(r, k, &h, row, to - row < k->rows ? to - row : k->rows);
+        if ((part + row / k->rows) % k->ask == 0 && rt_run_check(r))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct attention *k = r->state;
+
+    if (!rt_tensor_count(&r->out[0]))
+        return RT_OK;
+    return kn_parallel_parts(r, k->dim[0] * k->dim[1] * k->spans,
+                             rt_run_width(r) == 1 ? 1 : k->slots, run_part, (void *)(uintptr_t)k);
+}
+
+static const struct rt_schema schema = {
+    .name = "_Attention",
+    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST},
+                                            {.name = "heads_first", .type = RT_ATTR_INT},
+                                            {.name = "broadcasts", .type = RT_ATTR_INT}},
+    .n_attr = 3,
+};
+
+const struct kn_entry kn_attention = {
+    .op = {.name = "_Attention", .infer = infer, .rows = rows, .own = &schema},
+    .kernels = KN_CPU("_Attention", "attention", 0, prepare, run),
+};

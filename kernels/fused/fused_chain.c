@@ -1,0 +1,718 @@
+/*
+ * "_Chain" (runtime/fusion/chain.h): element-wise steps over pieces of a few thousand bytes, each
+ * step the very loop of its op's own kernel on what the step before left in the cache. So results
+ * are those of the single kernels, bit for bit.
+ *
+ * Steps of the output's shape are one nest of loops; those on something smaller that is spread over
+ * it (a gate per channel) are nests of their own, which run before and leave their result in
+ * scratch. A nest joins neighbouring axes that all its operands go through alike. What is then
+ * innermost is cut into tiles; an operand that repeats along short rows is written out once, as
+ * long as a tile.
+ *
+ * The first operand may be a concatenation that was never made: its pieces are put together tile
+ * by tile.
+ */
+#include <string.h>
+
+#include "kernels/array/array.h"
+#include "kernels/fused/chain_rows.h"
+#include "kernels/math/elementwise.h"
+#include "kernels/math/op_rows.h"
+#include "kernels/cpu/parallel.h"
+#include "runtime/fusion/chain.h"
+
+static const struct kn_map *const maps[RT_CHAIN_OPS] = {
+#define X(op, kernel) [RT_CHAIN_##op] = &kn_map_##kernel,
+    RT_CHAIN_UNARY(X)
+#undef X
+};
+static const struct kn_binary *const binaries[RT_CHAIN_OPS] = {
+#define X(op, kernel) [RT_CHAIN_##op] = &kn_binary_##kernel,
+    RT_CHAIN_BINARY(X)
+#undef X
+        [RT_CHAIN_BiasAdd] = &kn_binary_add_v2,
+};
+
+enum {
+    MOST_IN = RT_CHAIN_MOST_IN,
+    MOST_VALUES = MOST_IN + RT_CHAIN_MOST,
+    TILE = 1024,             /* floats */
+    STACK_FLOATS = 12 << 10, /* for results in between and what is written out, of one thread */
+};
+
+/* ---- shapes ---- */
+
+static const struct rt_chain_step *steps_of(const struct rt_node *n, int *n_steps)
+{
+    const int64_t *v = NULL;
+    *n_steps = (int)(rt_attr_ints(n, "steps", &v) * sizeof *v / sizeof(struct rt_chain_step));
+    return (const struct rt_chain_step *)(const void *)v;
+}
+
+/* How many inputs are pieces of value 0, if any. */
+static int pieces_of(const struct rt_node *n)
+{
+    return (int)rt_attr_int(n, "pieces");
+}
+
+/* Of each value: the inputs (0: of the pieces together), and the steps behind them. */
+static enum rt_status set_shapes(const struct rt_node *n, const struct rt_info *in,
+                                 struct rt_shape *shape, struct rt_error *err)
+{
+    int n_steps;
+    const struct rt_chain_step *s = steps_of(n, &n_steps);
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < n->n_in; k++)
+        shape[k] = in[k].shape;
+    if (pieces_of(n))
+        st = kn_concat_shape(in, pieces_of(n), rt_attr_int(n, "axis"), &shape[0], err);
+    for (int j = 0; j < n_steps && !st; j++, s++) {
+        struct rt_shape *out = &shape[n->n_in + j], both;
+        if (s->b < 0) {
+            *out = shape[s->a];
+        } else if (s->op == RT_CHAIN_BiasAdd) {
+            st = kn_bias_shapes(&shape[s->a], &shape[s->b], -1, err);
+            *out = shape[s->a];
+        } else if (s->c < 0) {
+            st = kn_broadcast(out, &shape[s->a], &shape[s->b], err);
+        } else {
+            st = kn_broadcast(&both, &shape[s->b], &shape[s->c], err);
+            if (!st)
+                st = kn_broadcast(out, &shape[s->a], &both, err);
+        }
+    }
+    return st;
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    struct rt_shape shape[MOST_VALUES];
+    int n_steps;
+
+    steps_of(x->node, &n_steps);
+    const enum rt_status st = set_shapes(x->node, x->in, shape, x->err);
+    if (st)
+        return st;
+    x->out[0].shape = shape[x->n_in + n_steps - 1];
+    /* An input that is written over was read in the same tile, or by a nest that ran before. */
+    for (int k = x->n_in - 1; k >= pieces_of(x->node); k--)
+        if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
+            kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
+            x->alias[0] = (int8_t)k;
+    return RT_OK;
+}
+
+/* Rows of all pieces along one axis, which is not the one that joins them. */
+static struct rt_dep rows_of_pieces(const struct rt_rows *r, int rank)
+{
+    const struct rt_dep first = r->in_dep[0];
+    const int64_t axis = rt_attr_int(r->node, "axis");
+    for (int k = 0; k < pieces_of(r->node); k++)
+        if (r->in_dep[k].kind != RT_DEP_ROWS || r->in_dep[k].axis != first.axis)
+            return (struct rt_dep){RT_DEP_MIXED, 0};
+    return first.axis == (axis < 0 ? axis + rank : axis) ? (struct rt_dep){RT_DEP_MIXED, 0} : first;
+}
+
+/* Each step's rule by itself. */
+static void rows(struct rt_rows *r)
+{
+    struct rt_shape shape[MOST_VALUES];
+    struct rt_dep dep[MOST_VALUES];
+    struct rt_error err = {0};
+    int n_steps;
+    const struct rt_chain_step *s = steps_of(r->node, &n_steps);
+
+    for (int k = 0; k < r->n_in; k++)
+        dep[k] = r->in_dep[k];
+    if (set_shapes(r->node, r->in, shape, &err))
+        return;
+    if (pieces_of(r->node))
+        dep[0] = rows_of_pieces(r, shape[0].rank);
+    for (int j = 0; j < n_steps; j++, s++) {
+        const int64_t from[3] = {s->a, s->b < 0 ? s->a : s->b, s->c < 0 ? s->a : s->c};
+        const struct rt_info in[3] = {
+            {.shape = shape[from[0]]}, {.shape = shape[from[1]]}, {.shape = shape[from[2]]}};
+        const struct rt_info out = {.shape = shape[r->n_in + j]};
+        const struct rt_dep in_dep[3] = {dep[from[0]], dep[from[1]], dep[from[2]]};
+        struct rt_dep *out_dep = &dep[r->n_in + j];
+        struct rt_rows one = {.node = r->node,
+                              .n_rows = r->n_rows,
+                              .n_in = s->b < 0   ? 1
+                                      : s->c < 0 ? 2
+                                                 : 3,
+                              .n_out = 1,
+                              .in = in,
+                              .out = &out,
+                              .in_dep = in_dep,
+                              .out_dep = out_dep};
+        bool is_fixed = true, is_size = true;
+        for (int k = 0; k < 3; k++) {
+            is_fixed = is_fixed && in_dep[k].kind == RT_DEP_NONE;
+            is_size = is_size && in_dep[k].kind <= RT_DEP_SIZE;
+        }
+        *out_dep = (struct rt_dep){is_fixed ? RT_DEP_NONE : RT_DEP_MIXED, 0};
+        if (is_fixed)
+            continue;
+        if (s->b < 0)
+            rt_rows_same(&one);
+        else
+            rt_rows_each(&one);
+        if (out_dep->kind == RT_DEP_MIXED && is_size)
+            out_dep->kind = RT_DEP_SIZE;
+    }
+    r->out_dep[0] = dep[r->n_in + n_steps - 1];
+}
+
+/* ---- what prepare leaves ---- */
+
+enum kind {
+    ALONG,  /* goes through the tile element by element */
+    ONE,    /* one value for the whole tile */
+    REPEAT, /* a short row, the same for all rows of the tile */
+    SPREAD, /* one value per short row */
+    JOIN,   /* as ALONG, of what lies in pieces */
+};
+
+struct operand {
+    enum kind kind;
+    enum rt_dtype dtype; /* what is not float32 has a buffer, whatever its kind */
+    int input;           /* -1: a nest's result, at `offset` of the scratch */
+    int64_t offset;      /* floats */
+    int64_t stride[RT_MAX_RANK];
+    int buffer; /* of REPEAT, SPREAD and JOIN */
+};
+
+struct step {
+    kn_map_row *map; /* or one of these */
+    kn_binary_row *binary;
+    kn_choose_row *choose;
+    float alpha;        /* none of them: LeakyRelu */
+    int16_t from[3], d; /* operands first, then buffers, then the nest's result */
+    int8_t stride[3];   /* of each of them */
+};
+
+struct nest {
+    int n_operands, n_steps, n_buffers;
+    struct operand *operand;
+    struct step *step;
+    int64_t result; /* offset in the scratch; -1: the output */
+    int rank;
+    int64_t dim[RT_MAX_RANK]; /* innermost first, neighbours joined */
+    int outer;                /* the first dim that is not cut into tiles */
+    int64_t length, tile;     /* elements of what is cut, and of a tile */
+    int64_t per_length, n_tiles;
+};
+
+struct chain {
+    int n_nests;
+    struct nest *nest;
+    int n_pieces;
+    int64_t *piece;      /* per piece: its elements in a row of the whole */
+    int64_t row, n_rows; /* of the whole: elements, and how many */
+    int64_t whole;       /* >= 0: where in the scratch it is put together before all else */
+};
+
+/* ---- prepare ---- */
+
+struct planner {
+    const struct rt_chain_step *step;
+    const struct rt_info *in;
+    int n_in, n_steps, n_pieces;
+    bool needs_whole; /* the pieces together are spread over something larger */
+    struct rt_shape shape[MOST_VALUES];
+    int8_t nest[RT_CHAIN_MOST];    /* per step: the step that its nest ends with */
+    int64_t offset[RT_CHAIN_MOST]; /* per such step: its result in the scratch */
+};
+
+/* A step belongs to its readers' nest if that is one, of its shape; else it ends a nest. */
+static void set_nests(struct planner *p)
+{
+    enum { NONE = -1, MANY = -2 };
+    int8_t readers[RT_CHAIN_MOST];
+
+    memset(readers, NONE, sizeof readers);
+    for (int j = p->n_steps - 1; j >= 0; j--) {
+        const int to = readers[j];
+        p->nest[j] =
+            (int8_t)(to >= 0 && kn_shape_eq(&p->shape[p->n_in + j], &p->shape[p->n_in + to]) ? to
+                                                                                             : j);
+        const int64_t from[3] = {p->step[j].a - p->n_in, p->step[j].b - p->n_in,
+                                 p->step[j].c - p->n_in};
+        for (int k = 0; k < 3; k++)
+            if (from[k] >= 0)
+                readers[from[k]] =
+                    readers[from[k]] == NONE || readers[from[k]] == p->nest[j] ? p->nest[j] : MANY;
+    }
+}
+
+/* The value's place among the nest's operands, which it joins when it is new. */
+static int add_operand(const struct planner *p, struct nest *n, int16_t *seen, int value)
+{
+    if (seen[value] < 0) {
+        struct operand *o = &n->operand[n->n_operands];
+        o->input = value < p->n_in ? value : -1;
+        o->offset = value < p->n_in ? 0 : p->offset[value - p->n_in];
+        o->dtype = value < p->n_in ? p->in[value].dtype : RT_F32;
+        o->buffer = -1;
+        seen[value] = (int16_t)n->n_operands++;
+    }
+    return seen[value];
+}
+
+static void set_row(struct step *s, const struct rt_chain_step *step)
+{
+    if (step->op == RT_CHAIN_LeakyRelu)
+        s->alpha = rt_chain_number_of(step->c);
+    else if (step->op == RT_CHAIN_Cast)
+        s->map = kn_chain_copy;
+    else if (step->op == RT_CHAIN_LogicalNot)
+        s->map = kn_chain_not;
+    else if (step->op == RT_CHAIN_SelectV2)
+        s->choose = kn_chain_choose;
+    else if (kn_chain_truth(step->op))
+        s->binary = kn_chain_truth(step->op);
+    else if (step->b < 0)
+        s->map = maps[step->op]->row[RT_F32];
+    else
+        s->binary = binaries[step->op]->row[RT_F32];
+}
+
+/* Buffers hold the results in between; one is free again after the last step that reads it. */
+static void set_steps(const struct planner *p, struct nest *n, int end, int16_t *seen)
+{
+    int last_read[RT_CHAIN_MOST], busy[RT_CHAIN_MOST + 1];
+    int16_t buffer[RT_CHAIN_MOST];
+
+    for (int j = 0; j <= end; j++) {
+        const int64_t from[3] = {p->step[j].a, p->step[j].b, p->step[j].c};
+        for (int k = 0; k < 3 && p->nest[j] == end; k++)
+            if (from[k] >= p->n_in)
+                last_read[from[k] - p->n_in] = j;
+    }
+    for (int j = 0; j <= end; j++) {
+        if (p->nest[j] != end)
+            continue;
+        struct step *s = &n->step[n->n_steps++];
+        const int64_t from[3] = {p->step[j].a, p->step[j].b, p->step[j].c};
+        for (int k = 0; k < 3; k++) {
+            const int64_t of = from[k] - p->n_in;
+            s->from[k] = -1;
+            if (from[k] < 0)
+                continue;
+            if (of >= 0 && p->nest[of] == end) {
+                s->from[k] = (int16_t)(n->n_operands + buffer[of]);
+                if (last_read[of] == j)
+                    busy[buffer[of]] = false;
+            } else {
+                s->from[k] = seen[from[k]];
+            }
+        }
+        set_row(s, &p->step[j]);
+        s->d = -1;
+        if (j == end)
+            break;
+        int b = 0;
+        while (b < n->n_buffers && busy[b])
+            b++;
+        if (b == n->n_buffers)
+            n->n_buffers++;
+        busy[b] = true;
+        buffer[j] = (int16_t)b;
+        s->d = (int16_t)(n->n_operands + b);
+    }
+}
+
+static const struct rt_shape *shape_of(const struct planner *p, const int16_t *seen, int operand)
+{
+    for (int v = 0; v < p->n_in + p->n_steps; v++)
+        if (seen[v] == operand)
+            return &p->shape[v];
+    return NULL;
+}
+
+/* Joins the axes of `out` and gives the operands their strides. */
+static void set_dims(const struct planner *p, struct nest *n, const struct rt_shape *out,
+                     const int16_t *seen)
+{
+    int64_t count[MOST_VALUES];
+    const struct rt_shape *shape[MOST_VALUES];
+
+    for (int k = 0; k < n->n_operands; k++) {
+        count[k] = 1;
+        shape[k] = shape_of(p, seen, k);
+    }
+    for (int i = out->rank - 1; i >= 0; i--) {
+        bool joins = n->rank > 0;
+        if (out->dim[i] == 1)
+            continue;
+        for (int k = 0; k < n->n_operands; k++) {
+            const int at = i - (out->rank - shape[k]->rank);
+            const int64_t d = at < 0 ? 1 : shape[k]->dim[at];
+            n->operand[k].stride[n->rank] = d == 1 ? 0 : count[k];
+            count[k] *= d;
+            joins = joins && !n->operand[k].stride[n->rank] == !n->operand[k].stride[n->rank - 1];
+        }
+        if (joins)
+            n->dim[n->rank - 1] *= out->dim[i];
+        else
+            n->dim[n->rank++] = out->dim[i];
+    }
+    if (n->rank == 0)
+        n->dim[n->rank++] = 1; /* strides are 0 */
+}
+
+/* Operand o is the pieces together, and the nest goes through them as they lie. */
+static bool can_join(const struct nest *n, const struct operand *o)
+{
+    for (int i = 0; i < n->rank; i++)
+        if (n->dim[i] != 1 && !o->stride[i])
+            return false;
+    return true;
+}
+
+static void set_tiles(struct planner *p, struct nest *n, int64_t count)
+{
+    if (!count)
+        return;
+    int n_buffers = n->n_buffers + n->n_operands;
+    int64_t tile = STACK_FLOATS / (n_buffers + 1) & ~INT64_C(15);
+    tile = tile < TILE ? tile : TILE;
+    const bool is_short = n->rank > 1 && n->dim[0] <= tile / 2;
+
+    n->length = is_short ? n->dim[0] * n->dim[1] : n->dim[0];
+    n->outer = is_short ? 2 : 1;
+    n->tile = is_short ? tile / n->dim[0] * n->dim[0] : tile;
+    for (int k = 0; k < n->n_operands; k++) {
+        struct operand *o = &n->operand[k];
+        if (!is_short)
+            o->kind = o->stride[0] ? ALONG : ONE;
+        else if (o->stride[0])
+            o->kind = o->stride[1] ? ALONG : REPEAT;
+        else
+            o->kind = o->stride[1] ? SPREAD : ONE;
+        if (p->n_pieces && o->input == 0) {
+            if (can_join(n, o))
+                o->kind = JOIN;
+            else
+                p->needs_whole = true;
+        }
+        if (o->kind == REPEAT || o->kind == SPREAD || o->kind == JOIN || o->dtype != RT_F32)
+            o->buffer = n->n_buffers++;
+    }
+    for (int i = 0; i < n->n_steps; i++) {
+        struct step *s = &n->step[i];
+        for (int k = 0; k < 3; k++)
+            s->stride[k] =
+                s->from[k] < 0 || s->from[k] >= n->n_operands || n->operand[s->from[k]].kind != ONE;
+        if (s->d < 0)
+            s->d = (int16_t)(n->n_operands + n->n_buffers);
+    }
+    n->per_length = (n->length + n->tile - 1) / n->tile;
+    n->n_tiles = count / n->length * n->per_length;
+}
+
+/* The nest that ends with step `end`. */
+static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct nest *n, int end,
+                                int64_t count)
+{
+    int16_t seen[MOST_VALUES];
+    int n_steps = 0;
+
+    memset(seen, -1, sizeof seen);
+    for (int j = 0; j <= end; j++)
+        n_steps += p->nest[j] == end;
+    n->operand = rt_prep_alloc(prep, 3 * (size_t)n_steps * sizeof *n->operand);
+    n->step = rt_prep_alloc(prep, (size_t)n_steps * sizeof *n->step);
+    if (!n->operand || !n->step)
+        return prep->err->code;
+    for (int j = 0; j <= end; j++) {
+        const int64_t from[3] = {p->step[j].a, p->step[j].b, p->step[j].c};
+        for (int k = 0; k < 3 && p->nest[j] == end; k++)
+            if (from[k] >= 0 && (from[k] < p->n_in || p->nest[from[k] - p->n_in] != end))
+                add_operand(p, n, seen, (int)from[k]);
+    }
+    set_steps(p, n, end, seen);
+    set_dims(p, n, &p->shape[p->n_in + end], seen);
+    set_tiles(p, n, count);
+    return RT_OK;
+}
+
+/* Rows of the whole: the axis that joins the pieces, and those behind it. */
+static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, struct chain *c)
+{
+    const struct rt_shape *whole = &p->shape[0];
+    int64_t axis = rt_attr_int(prep->node, "axis"), unit = 1;
+
+    c->whole = -1;
+    c->n_pieces = p->n_pieces;
+    if (!c->n_pieces)
+        return RT_OK;
+    c->piece = rt_prep_alloc(prep, (size_t)c->n_pieces * sizeof *c->piece);
+    if (!c->piece)
+        return prep->err->code;
+    if (rt_count(whole->rank, whole->dim) <= 0)
+        return RT_OK;
+    axis = axis < 0 ? axis + whole->rank : axis;
+    c->n_rows = 1;
+    for (int i = 0; i < whole->rank; i++)
+        *(i < axis ? &c->n_rows : &unit) *= i == axis ? 1 : whole->dim[i];
+    for (int k = 0; k < c->n_pieces; k++)
+        c->row += c->piece[k] = unit * prep->in[k].shape.dim[axis];
+    return RT_OK;
+}
+
+static enum rt_status prepare(struct rt_prep *prep, void **state)
+{
+    struct chain *c = rt_prep_alloc(prep, sizeof *c);
+    struct planner p = {.in = prep->in, .n_in = prep->n_in, .n_pieces = pieces_of(prep->node)};
+    int64_t scratch = 0; /* floats */
+
+    p.step = steps_of(prep->node, &p.n_steps);
+    enum rt_status st = set_shapes(prep->node, prep->in, p.shape, prep->err);
+    if (st || !c || set_pieces(prep, &p, c))
+        return prep->err->code;
+    set_nests(&p);
+    for (int j = 0; j < p.n_steps; j++)
+        c->n_nests += p.nest[j] == j;
+    c->nest = rt_prep_alloc(prep, (size_t)c->n_nests * sizeof *c->nest);
+    if (!c->nest)
+        return prep->err->code;
+    c->n_nests = 0;
+    for (int j = 0; j < p.n_steps && !st; j++) {
+        if (p.nest[j] != j)
+            continue;
+        struct nest *n = &c->nest[c->n_nests++];
+        const struct rt_shape *out = &p.shape[p.n_in + j];
+        const int64_t count = rt_count(out->rank, out->dim);
+        if (count < 0 || count > INT64_MAX / 64 || scratch > INT64_MAX / 64)
+            return rt_fail(prep->err, RT_RESOURCE_EXHAUSTED, "a tensor of too many elements");
+        n->result = -1;
+        if (j < p.n_steps - 1) {
+            n->result = p.offset[j] = scratch;
+            scratch += (count + 15) & ~INT64_C(15);
+        }
+        st = plan_nest(prep, &p, n, j, count);
+    }
+    if (p.needs_whole) {
+        c->whole = scratch;
+        scratch += c->row * c->n_rows;
+    }
+    prep->scratch_bytes = (size_t)scratch * sizeof(float);
+    *state = c;
+    return st;
+}
+
+/* ---- run ---- */
+
+struct job {
+    const struct rt_run *r;
+    const struct nest *n;
+    float *result;
+    int64_t work; /* of a tile */
+};
+
+/* Where the operand's values for index `at` of the outer dims begin. */
+static char *base_of(const struct job *j, const struct operand *o, int64_t at)
+{
+    const struct chain *c = j->r->state;
+    void *from = o->input >= 0 ? j->r->in[o->input].data : (float *)j->r->scratch + o->offset;
+    int64_t offset = 0;
+    if (o->input == 0 && c->n_pieces) {
+        if (o->kind == JOIN)
+            return NULL;
+        from = (float *)j->r->scratch + c->whole;
+    }
+    for (int d = j->n->outer; d < j->n->rank; d++) {
+        offset += at % j->n->dim[d] * o->stride[d];
+        at /= j->n->dim[d];
+    }
+    return (char *)from + offset * (int64_t)rt_dtype_size(o->dtype);
+}
+
+/* Whole rows, which begin with a part of each piece. */
+KN_CLONES static void join_rows(float *restrict to, const float *restrict from, int64_t n_rows,
+                                int64_t row, int64_t n)
+{
+    for (int64_t i = 0; i < n_rows; i++, to += row, from += n)
+        for (int64_t k = 0; k < n; k++)
+            to[k] = from[k];
+}
+
+/* Elements first .. of the pieces together, `count` of them. */
+static void join(const struct rt_run *r, const struct chain *c, float *to, int64_t first,
+                 int64_t count)
+{
+    while (count) {
+        const int64_t at = first % c->row;
+        const int64_t n_rows = at || count < c->row ? 1 : count / c->row; /* 1: or part of it */
+        const int64_t end = at + count < c->row ? at + count : c->row;
+        int64_t begin = 0; /* of the piece in the row */
+        for (int k = 0; k < c->n_pieces; begin += c->piece[k++]) {
+            const int64_t lo = begin > at ? begin : at;
+            const int64_t hi = begin + c->piece[k] < end ? begin + c->piece[k] : end;
+            const float *from = r->in[k].data;
+            if (lo >= hi)
+                continue;
+            from += first / c->row * c->piece[k] + lo - begin;
+            if (n_rows > 1)
+                join_rows(to + lo, from, n_rows, c->row, c->piece[k]);
+            else
+                join_rows(to + lo - at, from, 1, c->row, hi - lo);
+        }
+        const int64_t done = n_rows > 1 ? n_rows * c->row : end - at;
+        to += done;
+        first += done;
+        count -= done;
+    }
+}
+
+/* Writes a tile's worth of what is not in memory like that. */
+static void write_out(const struct nest *n, const struct operand *o, const void *from, float *to,
+                      int64_t count)
+{
+    const int64_t row = n->dim[0];
+
+    if (o->kind == ALONG || o->kind == ONE) {
+        kn_chain_as_float(o->dtype, to, from, o->kind == ONE ? 1 : count);
+        return;
+    }
+    if (o->kind == REPEAT) {
+        kn_chain_as_float(o->dtype, to, from, row);
+        for (int64_t done = row; done < count;) { /* twice as many each time */
+            const int64_t more = done < count - done ? done : count - done;
+            memcpy(to + done, to, (size_t)more * sizeof *to);
+            done += more;
+        }
+        return;
+    }
+    /* One by one at the end of the tile first: a row is written no further than what it is of. */
+    const int64_t n_rows = count / row;
+    const float *one = to + count - n_rows;
+    kn_chain_as_float(o->dtype, to + count - n_rows, from, n_rows);
+    for (int64_t i = 0; i < count; i += row, one++) {
+        const float v = *one;
+        for (int64_t k = 0; k < row; k++)
+            to[i + k] = v;
+    }
+}
+
+/* Places of a tile: operands, then buffers, then where the result goes. */
+enum { PLACES = MOST_VALUES + MOST_VALUES + RT_CHAIN_MOST + 1 };
+
+static void run_steps(const struct nest *n, float *const *at, int64_t count)
+{
+    const struct step *const end = n->step + n->n_steps;
+    for (const struct step *t = n->step; t < end; t++) {
+        float *const d = at[t->d];
+        const float *const a = at[t->from[0]];
+        if (t->binary)
+            t->binary(d, a, at[t->from[1]], count, t->stride[0], t->stride[1]);
+        else if (t->map)
+            t->map(d, a, count);
+        else if (t->choose)
+            t->choose(d, a, at[t->from[1]], at[t->from[2]], count, t->stride[0], t->stride[1],
+                      t->stride[2]);
+        else
+            kn_chain_leaky_relu(d, a, count, t->alpha);
+    }
+}
+
+/* The values of operand o for the tile that begins at `start` behind `base`, in its buffer `to`.
+ * *written: what that held of a short row. */
+static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
+                  int64_t start, int64_t count, float *to, const char **written)
+{
+    const struct nest *n = j->n;
+    const int64_t size = (int64_t)rt_dtype_size(o->dtype);
+
+    if (o->kind == JOIN) {
+        join(j->r, j->r->state, to, whole * n->length + start, count);
+    } else if (o->kind == REPEAT) {
+        if (*written != base)
+            write_out(n, o, base, to, n->length > n->tile ? n->tile : count);
+        *written = base;
+    } else {
+        write_out(n, o,
+                  base + (o->kind == ALONG    ? start * size
+                          : o->kind == SPREAD ? start / n->dim[0] * size
+                                              : 0),
+                  to, count);
+    }
+}
+
+static enum rt_status run_tiles(struct rt_run *r, void *arg, int64_t first, int64_t end)
+{
+    const struct job *j = arg;
+    const struct nest *n = j->n;
+    _Alignas(64) float buffers[STACK_FLOATS];
+    float *at[PLACES];
+    char *base[MOST_VALUES];
+    const char *written[MOST_VALUES] = {NULL};
+    int64_t outer = first / n->per_length, piece = first % n->per_length, until = RT_WORK;
+    bool moves = true;
+
+    for (int b = 0; b < n->n_buffers; b++)
+        at[n->n_operands + b] = buffers + b * n->tile;
+    for (int64_t t = first; t < end; t++) {
+        const int64_t start = piece * n->tile, left = n->length - start;
+        const int64_t count = left < n->tile ? left : n->tile;
+        for (int k = 0; k < n->n_operands; k++) {
+            const struct operand *o = &n->operand[k];
+            if (moves)
+                base[k] = base_of(j, o, outer);
+            at[k] = o->buffer < 0 ? (float *)(void *)base[k] + (o->kind == ALONG ? start : 0)
+                                  : at[n->n_operands + o->buffer];
+            if (o->buffer >= 0)
+                bring(j, o, base[k], outer, start, count, at[k], &written[k]);
+        }
+        at[n->n_operands + n->n_buffers] = j->result + outer * n->length + start;
+        run_steps(n, at, count);
+        moves = ++piece == n->per_length;
+        if (moves) {
+            piece = 0;
+            outer++;
+        }
+        if (rt_run_spend(r, &until, j->work))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status run_nest(struct rt_run *r, const struct nest *n)
+{
+    const int64_t mean = n->length / n->per_length; /* of elements in a tile: at least 1 */
+    struct job j = {.r = r,
+                    .n = n,
+                    .result = n->result < 0 ? r->out[0].data : (float *)r->scratch + n->result,
+                    .work = mean * (n->n_steps + 1)};
+    return kn_parallel_rows(r, n->n_tiles, j.work, 1, run_tiles, &j);
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct chain *c = r->state;
+    enum rt_status st = RT_OK;
+
+    if (c->whole >= 0)
+        join(r, c, (float *)r->scratch + c->whole, 0, c->row * c->n_rows);
+    for (int i = 0; i < c->n_nests && !st; i++)
+        if (c->nest[i].n_tiles)
+            st = run_nest(r, &c->nest[i]);
+    return st;
+}
+
+/* ---- the op ---- */
+
+static const struct rt_schema schema = {
+    .name = "_Chain",
+    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST},
+                                            {.name = "pieces", .type = RT_ATTR_INT},
+                                            {.name = "axis", .type = RT_ATTR_INT}},
+    .n_attr = 3,
+};
+
+const struct kn_entry kn_chain = {
+    .op = {.name = "_Chain", .infer = infer, .rows = rows, .own = &schema},
+    .kernels = KN_CPU("_Chain", "chain", 0, prepare, run),
+};

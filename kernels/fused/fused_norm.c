@@ -1,0 +1,290 @@
+/*
+ * "_LayerNorm" (runtime/fusion/fuse_norm.c): (x - mean) / sqrt(variance + epsilon), both along one
+ * axis, or if it "joins" along it and all behind it as one; times a scale and with an offset added
+ * that are vectors over the last axis. With "no_mean" the mean is taken for 0. "rank", unless 0:
+ * how many axes x has, but for ones behind them.
+ *
+ * Along the last axis, which is what models do, a row is read, centred and written while it is in
+ * the cache. Whatever else the shapes may say goes element by element.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/math/elementwise.h"
+#include "kernels/cpu/parallel.h"
+
+enum {
+    LANES = 32,
+    WORK = 4,      /* of an element: it is read three times and written */
+    OWN = 1 << 17, /* of a core's elements: as much as stays in its cache */
+};
+
+/* Inputs 1 and 2, -1: not there. */
+struct inputs {
+    int scale, offset;
+};
+
+static struct inputs inputs_of(const struct rt_node *n)
+{
+    struct inputs in = {-1, -1};
+    int k = 1;
+    if (rt_attr_bool(n, "scale"))
+        in.scale = k++;
+    if (rt_attr_bool(n, "offset"))
+        in.offset = k;
+    return in;
+}
+
+/* As a Reshape would refuse it, which leaves the axes behind `rank` out. */
+static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct rt_error *err)
+{
+    int64_t behind = 1;
+    if (rank > in->rank)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "slice index %d of dimension 0 out of bounds.",
+                       in->rank);
+    for (int64_t i = rank; rank && i < in->rank; i++)
+        if (in->dim[i] > 1)
+            behind = in->dim[i];
+    return behind == 1 || rt_count(in->rank, in->dim) <= 0
+               ? RT_OK
+               : rt_fail(err, RT_INVALID_ARGUMENT,
+                         "Input to reshape is a tensor of rank %d, but the requested shape has "
+                         "the axes of one of rank %lld",
+                         in->rank, (long long)rank);
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape;
+    const int64_t axis = rt_attr_int(x->node, "axis");
+    struct rt_shape out = *in;
+
+    if (in->rank < 0)
+        return RT_OK;
+    const enum rt_status ok = check_rank(in, rt_attr_int(x->node, "rank"), x->err);
+    if (ok)
+        return ok;
+    if ((axis < -in->rank || axis >= in->rank) && !rt_attr_bool(x->node, "joins"))
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "Invalid reduction dimension (%lld for input with %d dimension(s)",
+                       (long long)axis, in->rank);
+    for (int k = 1; k < x->n_in; k++) {
+        const struct rt_shape before = out;
+        const enum rt_status st = kn_broadcast(&out, &before, &x->in[k].shape, x->err);
+        if (st)
+            return st;
+    }
+    x->out[0].shape = out;
+    if (kn_shape_eq(in, &out))
+        x->alias[0] = 0;
+    return RT_OK;
+}
+
+/* What is normalised must lie within a row of the batch; scale and offset go along the last axis
+ * and are the same for all rows. */
+static void rows(struct rt_rows *r)
+{
+    const int rank = r->in[0].shape.rank, out_rank = r->out[0].shape.rank;
+    const int64_t axis = rt_attr_int(r->node, "axis");
+    const struct rt_dep d = r->in_dep[0];
+
+    for (int k = 1; k < r->n_in; k++)
+        if (r->in_dep[k].kind != RT_DEP_NONE)
+            return;
+    if (rank < 0 || out_rank < rank || d.kind != RT_DEP_ROWS ||
+        d.axis == (axis < 0 ? axis + rank : axis) || (r->n_in > 1 && d.axis == rank - 1) ||
+        (rt_attr_bool(r->node, "joins") && d.axis > axis))
+        return;
+    r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, d.axis + out_rank - rank};
+}
+
+struct norm {
+    float epsilon;
+    bool no_mean;
+    bool is_plain;               /* along the last axis, everything as long as that */
+    int64_t n_rows, n;           /* of x, along its last axis */
+    int64_t outer, along, inner; /* x by the axis that is normalised */
+    int64_t out_n, scale_n, offset_n;
+    struct inputs in;
+};
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    struct norm *k = rt_prep_alloc(p, sizeof *k);
+    const struct rt_shape *x = &p->in[0].shape, *out = &p->out[0].shape;
+    int64_t axis = rt_attr_int(p->node, "axis");
+
+    if (!k)
+        return p->err->code;
+    axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
+    k->epsilon = rt_attr_float(p->node, "epsilon");
+    k->in = inputs_of(p->node);
+    k->no_mean = rt_attr_bool(p->node, "no_mean");
+    *state = k;
+    if (rt_count(out->rank, out->dim) <= 0)
+        return RT_OK; /* nothing to do, and what lengths there are may be anything */
+    k->n = x->rank ? x->dim[x->rank - 1] : 1;
+    k->out_n = out->rank ? out->dim[out->rank - 1] : 1;
+    k->n_rows = 1;
+    k->outer = k->along = k->inner = 1;
+    const bool joins = rt_attr_bool(p->node, "joins");
+    for (int i = 0; i < x->rank; i++) {
+        k->n_rows *= i < x->rank - 1 ? x->dim[i] : 1;
+        *(i < axis ? &k->outer : i == axis || joins ? &k->along : &k->inner) *= x->dim[i];
+    }
+    const struct rt_shape *s = k->in.scale < 0 ? NULL : &p->in[k->in.scale].shape;
+    const struct rt_shape *o = k->in.offset < 0 ? NULL : &p->in[k->in.offset].shape;
+    k->scale_n = s ? s->dim[s->rank - 1] : k->out_n;
+    k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
+    k->is_plain =
+        axis == x->rank - 1 && k->out_n == k->n && k->scale_n == k->n && k->offset_n == k->n;
+    if (joins && !s && !o) { /* rows of all that is normalised together */
+        k->is_plain = true;
+        k->n = k->out_n = k->along;
+        k->n_rows = k->outer;
+    }
+    if (!k->is_plain)
+        p->scratch_bytes = (size_t)k->outer * (size_t)k->inner * 2 * sizeof(float);
+    return RT_OK;
+}
+
+/* scale, offset: NULL without. */
+KN_CLONES static void normalise(float *y, const float *x, const float *restrict scale,
+                                const float *restrict offset, int64_t n_rows, int64_t n,
+                                float epsilon, bool no_mean)
+{
+    for (int64_t r = 0; r < n_rows; r++, x += n, y += n) {
+        float sum[LANES] = {0}, squares[LANES] = {0};
+        int64_t i = 0;
+        for (; !no_mean && i + LANES <= n; i += LANES)
+            for (int l = 0; l < LANES; l++)
+                sum[l] += x[i + l];
+        for (; !no_mean && i < n; i++)
+            sum[0] += x[i];
+        for (int step = LANES / 2; step; step /= 2)
+            for (int l = 0; l < step; l++)
+                sum[l] += sum[l + step];
+        const float mean = sum[0] / (float)n;
+        for (i = 0; i + LANES <= n; i += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const float d = x[i + l] - mean;
+                squares[l] += d * d;
+            }
+        for (; i < n; i++)
+            squares[0] += (x[i] - mean) * (x[i] - mean);
+        for (int step = LANES / 2; step; step /= 2)
+            for (int l = 0; l < step; l++)
+                squares[l] += squares[l + step];
+        const float factor = 1 / sqrtf(squares[0] / (float)n + epsilon);
+        if (scale && offset) {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * (factor * scale[i]) + offset[i];
+        } else if (scale) {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * (factor * scale[i]);
+        } else if (offset) {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * factor + offset[i];
+        } else {
+            KN_IVDEP
+            for (i = 0; i < n; i++)
+                y[i] = (x[i] - mean) * factor;
+        }
+    }
+}
+
+struct job {
+    const struct norm *k;
+    float *y;
+    const float *x, *scale, *offset;
+};
+
+static enum rt_status run_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct job *j = arg;
+    const struct norm *k = j->k;
+    const int64_t chunk = KN_CHUNK / k->n + 1;
+    int64_t left = RT_WORK;
+
+    for (; from < to; from += chunk) {
+        const int64_t n = to - from < chunk ? to - from : chunk;
+        normalise(j->y + from * k->n, j->x + from * k->n, j->scale, j->offset, n, k->n, k->epsilon,
+                  k->no_mean);
+        if (rt_run_spend(r, &left, WORK * n * k->n))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* Any axis; scale, offset or x may be one long where the others are not. */
+static enum rt_status run_any(struct rt_run *r, const struct job *j)
+{
+    const struct norm *k = j->k;
+    float *mean = r->scratch, *factor = mean + k->outer * k->inner;
+    int64_t left = RT_WORK;
+
+    for (int64_t i = 0; i < k->outer * k->inner; i++) {
+        const float *x = j->x + i / k->inner * k->along * k->inner + i % k->inner;
+        double sum = 0, squares = 0;
+        for (int64_t a = 0; !k->no_mean && a < k->along; a++)
+            sum += x[a * k->inner];
+        mean[i] = (float)(sum / (double)k->along);
+        for (int64_t a = 0; a < k->along; a++)
+            squares += (double)(x[a * k->inner] - mean[i]) * (x[a * k->inner] - mean[i]);
+        factor[i] = 1 / sqrtf((float)(squares / (double)k->along) + k->epsilon);
+        if (rt_run_spend(r, &left, 4 * k->along))
+            return r->err->code;
+    }
+    for (int64_t row = 0; row < k->n_rows; row++) {
+        for (int64_t c = 0; c < k->out_n; c++) {
+            const int64_t at = row * k->n + (k->n == 1 ? 0 : c);
+            const int64_t of = at / (k->along * k->inner) * k->inner + at % k->inner;
+            const float scale = j->scale ? j->scale[k->scale_n == 1 ? 0 : c] : 1;
+            /* -0.0 added to -0.0 leaves that as it is */
+            const float offset = j->offset ? j->offset[k->offset_n == 1 ? 0 : c] : -0.0f;
+            j->y[row * k->out_n + c] = (j->x[at] - mean[of]) * (factor[of] * scale) + offset;
+        }
+        if (rt_run_spend(r, &left, 16 * k->out_n))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct norm *k = r->state;
+    struct job j = {.k = k,
+                    .y = r->out[0].data,
+                    .x = r->in[0].data,
+                    .scale = k->in.scale < 0 ? NULL : r->in[k->in.scale].data,
+                    .offset = k->in.offset < 0 ? NULL : r->in[k->in.offset].data};
+
+    if (!rt_tensor_count(&r->out[0]))
+        return RT_OK;
+    if (!k->is_plain)
+        return run_any(r, &j);
+    /* Few enough rows that each core still has those that it has made itself. */
+    const int64_t width = rt_run_width(r), own = kn_parts(k->n_rows, width);
+    const int64_t step = own * k->n <= OWN && own >= KN_OWN_ROWS ? own : 1;
+    return kn_parallel_rows(r, k->n_rows, WORK * k->n, step, run_rows, &j);
+}
+
+static const struct rt_schema schema = {
+    .name = "_LayerNorm",
+    .attr = (const struct rt_attr_schema[]){{.name = "axis", .type = RT_ATTR_INT},
+                                            {.name = "epsilon", .type = RT_ATTR_FLOAT},
+                                            {.name = "scale", .type = RT_ATTR_BOOL},
+                                            {.name = "offset", .type = RT_ATTR_BOOL},
+                                            {.name = "joins", .type = RT_ATTR_BOOL},
+                                            {.name = "rank", .type = RT_ATTR_INT},
+                                            {.name = "no_mean", .type = RT_ATTR_BOOL}},
+    .n_attr = 7,
+};
+
+const struct kn_entry kn_layer_norm = {
+    .op = {.name = "_LayerNorm", .infer = infer, .rows = rows, .own = &schema},
+    .kernels = KN_CPU("_LayerNorm", "layer_norm", 0, prepare, run),
+};

@@ -1,0 +1,470 @@
+#include "kernels/fused/tail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#include "kernels/math/elementwise.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vec_math.h"
+
+/* ---- the attribute ---- */
+
+static const char *text_of(const struct rt_node *n)
+{
+    for (int i = 0; i < n->n_extra; i++)
+        if (strcmp(n->extra[i].name, "_tail") == 0)
+            return n->extra[i].value.v.s;
+    return "";
+}
+
+static bool word_is(const char *s, size_t len, const char *word)
+{
+    return strlen(word) == len && memcmp(s, word, len) == 0;
+}
+
+static enum rt_status read_tail(struct kn_tail *t, const struct rt_node *n, struct rt_error *err)
+{
+    int input = n->schema->n_in;
+
+    memset(t, 0, sizeof *t);
+    for (const char *s = text_of(n); *s;) {
+        const size_t all = strcspn(s, " "), len = strcspn(s, " =");
+        bool known = true;
+        if (word_is(s, len, "mul")) {
+            t->scale = input++;
+        } else if (word_is(s, len, "add")) {
+            t->shift = input++;
+        } else if (word_is(s, len, "residual") || word_is(s, len, "residual_first")) {
+            t->first = len > 8;
+            t->residual = input++;
+        } else {
+            int k = 1;
+            while (k < RT_N_ACTS && !word_is(s, len, rt_activation_word((enum rt_activation)k)))
+                k++;
+            known = k < RT_N_ACTS;
+            t->act = known ? (enum rt_activation)k : RT_ACT_NONE;
+        }
+        if (!known || input > n->n_in)
+            return rt_fail(err, RT_INTERNAL, "%s: '%.*s' is no step of a tail", n->name, (int)all,
+                           s);
+        if (len < all)
+            t->alpha = strtof(s + len + 1, NULL);
+        s += all + (s[all] == ' ');
+    }
+    return RT_OK;
+}
+
+/* ---- shapes ---- */
+
+static enum rt_status widen(const struct kn_tail *t, const struct rt_shape *own,
+                            const struct rt_shape *residual, struct rt_shape *out,
+                            struct rt_error *err)
+{
+    if (own->rank < 0 || residual->rank < 0) {
+        out->rank = -1;
+        return RT_OK;
+    }
+    const struct rt_shape mine = *own;
+    return t->first ? kn_broadcast(out, residual, &mine, err)
+                    : kn_broadcast(out, &mine, residual, err);
+}
+
+enum rt_status kn_tail_infer(struct rt_infer *x)
+{
+    struct kn_tail t;
+    const enum rt_status st = read_tail(&t, x->node, x->err);
+
+    if (st || !t.residual)
+        return st;
+    const struct rt_shape own = x->out[0].shape;
+    return widen(&t, &own, &x->in[t.residual].shape, &x->out[0].shape, x->err);
+}
+
+void kn_tail_infer_over(struct rt_infer *x, const struct rt_shape *own)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct kn_tail t;
+
+    if (!read_tail(&t, x->node, &ignored) && t.residual && x->n_in <= KN_TAIL_MOST_INPUTS &&
+        own->rank >= 0 && rt_count(own->rank, own->dim) >= 0 &&
+        x->in[t.residual].dtype == x->out[0].dtype && kn_shape_eq(own, &x->in[t.residual].shape) &&
+        kn_shape_eq(own, &x->out[0].shape))
+        x->alias[0] = (int8_t)t.residual;
+}
+
+/* Never none: scratch of no bytes is none. */
+static size_t own_bytes(const struct kn_tail *t)
+{
+    return kn_padded((size_t)kn_shape_count(&t->own) * sizeof(float) + 64);
+}
+
+size_t kn_tail_kept_bytes(const struct kn_tail *t)
+{
+    return t->residual ? own_bytes(t) : 0;
+}
+
+struct rt_run *kn_tail_keep(const struct kn_tail *t, struct rt_run *r, void *room,
+                            struct kn_tail_kept *kept)
+{
+    const size_t bytes = rt_tensor_bytes(&r->out[0]);
+
+    if (!kn_tail_joins(t) || !bytes || r->in[t->residual].data != r->out[0].data)
+        return r;
+    kept->run = *r;
+    kept->run.in = kept->in;
+    memcpy(kept->in, r->in, (size_t)r->n_in * sizeof *r->in);
+    kept->in[t->residual].data = room;
+    memcpy(room, r->out[0].data, bytes);
+    return &kept->run;
+}
+
+/* The output's shape as it was without a tail; rank -1: not known. */
+static struct rt_shape own_shape(const struct rt_node *n, const struct rt_info *in)
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_node bare = *n;
+    struct rt_info out = {.dtype = (enum rt_dtype)n->out_dtype[0], .shape.rank = -1};
+    int8_t alias = -1;
+
+    bare.n_extra = 0;
+    bare.n_in = n->schema->n_in;
+    struct rt_infer x = {.node = &bare,
+                         .n_in = bare.n_in,
+                         .n_out = 1,
+                         .in = in,
+                         .out = &out,
+                         .alias = &alias,
+                         .err = &ignored};
+    if (n->op->infer(&x))
+        out.shape.rank = -1;
+    return out.shape;
+}
+
+void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
+{
+    struct rt_error ignored = {.arena = NULL};
+    struct kn_tail t;
+
+    if (read_tail(&t, r->node, &ignored))
+        return;
+    struct rt_rows bare = *r;
+    bare.n_in = t.residual ? t.residual : r->n_in; /* the vectors are constants */
+    own(&bare);
+    if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
+        return;
+    const struct rt_dep mine = r->out_dep[0], *other = &r->in_dep[t.residual];
+    const struct rt_shape *s = &r->in[t.residual].shape, shape = own_shape(r->node, r->in);
+    r->out_dep[0] = (struct rt_dep){RT_DEP_MIXED, 0};
+    if (!kn_shape_eq(s, &r->out[0].shape) || !kn_shape_eq(s, &shape))
+        return;
+    if (mine.kind == RT_DEP_NONE && other->kind == RT_DEP_NONE)
+        r->out_dep[0].kind = RT_DEP_NONE;
+    else if (mine.kind == RT_DEP_ROWS && other->kind == RT_DEP_ROWS && mine.axis == other->axis)
+        r->out_dep[0] = mine;
+}
+
+enum rt_status kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, size_t *odd)
+{
+    const enum rt_status st = read_tail(t, p->node, p->err);
+
+    *odd = 0;
+    if (st || !t->residual)
+        return st;
+    t->own = own_shape(p->node, p->in);
+    t->odd =
+        !kn_shape_eq(&t->own, &p->in[t->residual].shape) || !kn_shape_eq(&t->own, &p->out[0].shape);
+    if (t->odd)
+        *odd = own_bytes(t);
+    return RT_OK;
+}
+
+float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch)
+{
+    return t->odd ? scratch : r->out[0].data;
+}
+
+const float *kn_tail_vector(const struct rt_prep *p, int input)
+{
+    return input && p->in[input].value ? p->in[input].value->data : NULL;
+}
+
+enum rt_status kn_tail_pack(struct rt_prep *p, int input, const void *format, size_t size,
+                            const float *scale, int64_t n, size_t bytes,
+                            enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
+                                                   const void *format, struct rt_error *err),
+                            const struct rt_pack **out)
+{
+    const size_t more = scale ? (size_t)n * sizeof *scale : 0;
+    char *key = malloc(size + more);
+
+    if (!key)
+        return rt_fail_memory(p->err, p->node->name, size + more);
+    memcpy(key, format, size);
+    if (scale)
+        memcpy(key + size, scale, more);
+    const enum rt_status st = rt_prep_pack(p, input, key, size + more, bytes, fill, out);
+    free(key);
+    return st;
+}
+
+/* ---- loops ---- */
+
+KN_CLONES static void scale_row(float *restrict y, const float *restrict v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] *= v[i];
+}
+KN_CLONES static void add_row(float *restrict y, const float *restrict v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += v[i];
+}
+KN_CLONES static void scale_add_row(float *restrict y, const float *restrict s,
+                                    const float *restrict v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = y[i] * s[i] + v[i];
+}
+
+/* y = r + y */
+KN_CLONES static void act_plain_sum(float *restrict y, const float *restrict r, int64_t n, float a)
+{
+    (void)a;
+    for (int64_t i = 0; i < n; i++)
+        y[i] += r[i];
+}
+static inline float relu6(float x) /* NaN stays */
+{
+    const float v = x < 0 ? 0 : x;
+    return v > 6 ? 6 : v;
+}
+/* x (1 + tanh(y)) / 2 with y = sqrt(2 / pi) (x + cubed x^3); (1 + tanh(y)) / 2 is 2 y's sigmoid. */
+static inline float gelu_tanh(float x)
+{
+    const float twice_root = 2 * 0.7978845608f, cubed = 0.044715f;
+    return x / (1.0f + kn_exp_f32(x * (-twice_root - twice_root * cubed * (x * x))));
+}
+/* X(name of activation.h, what it makes of x); `a` is the activation's number. */
+#define ACTIVATIONS(X)                                                                             \
+    X(RELU, x < 0 ? 0 : x)                                                                         \
+    X(RELU6, relu6(x))                                                                             \
+    X(SIGMOID, kn_sigmoid_f32(x))                                                                  \
+    X(TANH, kn_tanh_f32(x))                                                                        \
+    X(ELU, kn_select(x < 0, kn_expm1_f32(x), x))                                                   \
+    X(LEAKY_RELU, x < 0 ? a * x : x)                                                               \
+    X(SWISH, x *kn_sigmoid_f32(a *x))                                                              \
+    X(HARD_SIGMOID, relu6(x + 3) * (1.0f / 6))                                                     \
+    X(HARD_SWISH, x *(relu6(x + 3) * (1.0f / 6)))                                                  \
+    X(GELU, kn_gelu_f32(x))                                                                        \
+    X(GELU_TANH, gelu_tanh(x))
+
+/* act_NAME: on `rows` rows of n, `ld` apart; act_sum_NAME: of y + r. */
+#define LOOPS(NAME, EXPR)                                                                          \
+    KN_CLONES static void act_##NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)       \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        for (int64_t row = 0; row < rows; row++)                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const float x = y[row * ld + i];                                                   \
+                y[row * ld + i] = EXPR;                                                            \
+            }                                                                                      \
+    }                                                                                              \
+    KN_CLONES static void act_sum_##NAME(float *restrict y, const float *restrict r, int64_t n,    \
+                                         float a)                                                  \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float x = y[i] + r[i];                                                           \
+            y[i] = EXPR;                                                                           \
+        }                                                                                          \
+    }
+ACTIVATIONS(LOOPS)
+#undef LOOPS
+
+static void (*const act[RT_N_ACTS])(float *y, int64_t rows, int64_t n, int64_t ld, float a) = {
+#define X(NAME, EXPR) [RT_ACT_##NAME] = act_##NAME,
+    ACTIVATIONS(X)
+#undef X
+};
+static void (*const act_sum[RT_N_ACTS])(float *restrict y, const float *restrict r, int64_t n,
+                                        float a) = {[RT_ACT_NONE] = act_plain_sum,
+#define X(NAME, EXPR) [RT_ACT_##NAME] = act_sum_##NAME,
+                                                    ACTIVATIONS(X)
+#undef X
+};
+#define X(NAME, EXPR) +1
+_Static_assert(RT_N_ACTS == 1 ACTIVATIONS(X), "each activation has its loops");
+#undef X
+
+KN_CLONES static void product_row(float *restrict d, const float *restrict s,
+                                  const float *restrict v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        d[i] = s[i] * v[i];
+}
+
+void kn_tail_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++)
+        product_row(d + i * cols, s + i * cols, v, cols);
+}
+
+static void vectors(const struct kn_tail *t, const struct rt_run *r, float *y, int64_t rows,
+                    int64_t cols)
+{
+    const float *s = t->scale ? r->in[t->scale].data : NULL;
+    const float *v = t->shift ? r->in[t->shift].data : NULL;
+
+    for (int64_t i = 0; i < rows && (s || v); i++, y += cols)
+        if (s && v)
+            scale_add_row(y, s, v, cols);
+        else if (s)
+            scale_row(y, s, cols);
+        else
+            add_row(y, v, cols);
+}
+
+/* What two steps of a tail pass over together: it stays in the nearest cache. */
+enum { CHUNK = 4096 };
+
+void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, float *y, int64_t at,
+                   int64_t rows, int64_t cols)
+{
+    const bool rest = (parts & KN_TAIL_REST) && !t->odd && (t->residual || t->act);
+    const float *other = rest && t->residual ? (const float *)r->in[t->residual].data + at : NULL;
+    const bool two = (parts & KN_TAIL_VECTORS) && (t->scale || t->shift);
+    const int64_t near = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
+    const int64_t block = rest && two ? near : rows;
+
+    for (int64_t i = 0; i < rows; i += block) {
+        const int64_t n = rows - i < block ? rows - i : block;
+        float *p = y + i * cols;
+        if (two)
+            vectors(t, r, p, n, cols);
+        if (other)
+            act_sum[t->act](p, other + i * cols, n * cols, t->alpha);
+        else if (rest)
+            act[t->act](p, 1, n * cols, 0, t->alpha);
+    }
+}
+
+void kn_tail_join(const struct kn_tail *t, const struct rt_run *r, float *sums, int64_t at,
+                  int64_t rows, int64_t cols)
+{
+    const float *other = (const float *)r->in[t->residual].data + at;
+    float *y = (float *)r->out[0].data + at;
+    const int64_t block = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
+
+    for (int64_t i = 0; i < rows; i += block) {
+        const int64_t n = rows - i < block ? rows - i : block, first = i * cols;
+        vectors(t, r, sums + first, n, cols);
+        if (other != y)
+            memcpy(y + first, other + first, (size_t)(n * cols) * sizeof *y);
+        act_sum[t->act](y + first, sums + first, n * cols, t->alpha);
+    }
+}
+
+void kn_tail_activate(const struct kn_tail *t, float *y, int64_t rows, int64_t cols, int64_t ld)
+{
+    if (t->act)
+        act[t->act](y, rows, cols, ld, t->alpha);
+}
+
+enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const float *y)
+{
+    const struct rt_tensor *out = &r->out[0], *other = &r->in[t->residual];
+    const float *b = other->data;
+    float *d = out->data;
+    int64_t at[RT_MAX_RANK] = {0}, step_a[RT_MAX_RANK], step_b[RT_MAX_RANK], ia = 0, ib = 0;
+    int64_t size_a = 1, size_b = 1;
+    const int64_t n = rt_tensor_count(out);
+
+    if (!t->odd)
+        return RT_OK;
+    for (int i = out->rank - 1; i >= 0; i--) {
+        const int ka = i - (out->rank - t->own.rank), kb = i - (out->rank - other->rank);
+        const int64_t da = ka < 0 ? 1 : t->own.dim[ka], db = kb < 0 ? 1 : other->dim[kb];
+        step_a[i] = da == 1 ? 0 : size_a;
+        step_b[i] = db == 1 ? 0 : size_b;
+        size_a *= da;
+        size_b *= db;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = y[ia] + b[ib];
+        for (int k = out->rank - 1; k >= 0; k--) {
+            ia += step_a[k];
+            ib += step_b[k];
+            if (++at[k] < out->dim[k])
+                break;
+            ia -= step_a[k] * out->dim[k];
+            ib -= step_b[k] * out->dim[k];
+            at[k] = 0;
+        }
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
+    if (t->act)
+        act[t->act](d, 1, n, 0, t->alpha);
+    return RT_OK;
+}
+
+/* ---- oneDNN's part ---- */
+
+/* The activations that are post-ops of it, and what each takes. */
+static const struct {
+    dnnl_alg_kind_t kind; /* 0: none */
+    float alpha;
+    bool takes_number; /* the activation's own, instead of alpha */
+} post_op[RT_N_ACTS] = {
+    [RT_ACT_RELU] = {dnnl_eltwise_relu, 0, false},
+    [RT_ACT_RELU6] = {dnnl_eltwise_bounded_relu, 6, false},
+    [RT_ACT_SWISH] = {dnnl_eltwise_swish, 0, true},
+    [RT_ACT_HARD_SWISH] = {dnnl_eltwise_hardswish, 0, false},
+};
+
+bool kn_tail_has_post_op(const struct kn_tail *t)
+{
+#if defined(__SSE__)
+    return !t->residual && post_op[t->act].kind;
+#else
+    (void)t;
+    return false;
+#endif
+}
+
+dnnl_status_t kn_tail_post_op(const struct kn_tail *t, dnnl_primitive_attr_t attr)
+{
+    const float alpha = post_op[t->act].takes_number ? t->alpha : post_op[t->act].alpha;
+    dnnl_post_ops_t ops = NULL;
+
+    dnnl_status_t s = dnnl_post_ops_create(&ops);
+    if (!s)
+        s = dnnl_post_ops_append_eltwise(ops, 1, post_op[t->act].kind, alpha, 0);
+    if (!s)
+        s = dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return s;
+}
+
+#if defined(__SSE__)
+void kn_tail_quiet(void)
+{
+    _mm_setcsr(_mm_getcsr() & ~(unsigned)_MM_EXCEPT_INVALID);
+}
+bool kn_tail_met_nan(void)
+{
+    return _mm_getcsr() & _MM_EXCEPT_INVALID;
+}
+#else
+void kn_tail_quiet(void)
+{
+}
+bool kn_tail_met_nan(void)
+{
+    return false;
+}
+#endif

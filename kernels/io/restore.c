@@ -1,0 +1,113 @@
+/* Reading checkpoints: what comes out is lazy, so that only what is used is ever read. */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "kernels/entry.h"
+#include "runtime/base/regular_file.h"
+#include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_v1.h"
+
+/* A checkpoint of either format. */
+struct source {
+    struct rt_checkpoint *checkpoint;
+    struct rt_checkpoint_v1 *v1; /* not NULL: the first format */
+};
+
+/* As TensorFlow does: without an index the prefix is the name, or pattern, of the first format's
+ * files. */
+static enum rt_status source_open(struct source *s, const char *prefix, struct rt_error *err)
+{
+    char path[4200];
+
+    *s = (struct source){NULL, NULL};
+    if (snprintf(path, sizeof path, "%s.index", prefix) >= (int)sizeof path ||
+        access(path, F_OK) == 0 || !rt_errno_is_absence(errno)) /* it tells why */
+        return rt_checkpoint_open(&s->checkpoint, prefix, err);
+    return rt_checkpoint_v1_open(&s->v1, prefix, err);
+}
+
+static void source_close(struct source *s)
+{
+    rt_checkpoint_unref(s->checkpoint);
+    rt_checkpoint_v1_close(s->v1);
+}
+
+static enum rt_status restore_one(struct rt_run *r, const struct source *s, int k,
+                                  const struct rt_str *name, struct rt_span slice)
+{
+    const enum rt_dtype want = (enum rt_dtype)r->node->out_dtype[k];
+    struct rt_tensor t;
+    enum rt_status st =
+        s->v1 ? rt_checkpoint_v1_tensor(s->v1, rt_str_data(name), slice, want, &t, r->err)
+              : rt_checkpoint_tensor(s->checkpoint, rt_str_data(name), slice, want, &t, r->err);
+
+    if (st)
+        return st;
+    rt_out_tensor(r, k, &t);
+    rt_tensor_clear(&t);
+    return RT_OK;
+}
+
+static enum rt_status run_restore(struct rt_run *r)
+{
+    int64_t n = rt_tensor_count(&r->in[1]);
+    if (r->in[0].rank != 0 && rt_tensor_count(&r->in[0]) != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Input prefix should be a scalar tensor, got %d dimensions", r->in[0].rank);
+    if (r->in[1].rank != 1 || r->in[2].rank != 1 || n != rt_tensor_count(&r->in[2]) ||
+        n != r->n_out)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "tensor_names, shape_and_slices and dtypes must be lists of equal length, "
+                       "got %lld, %lld and %d",
+                       (long long)n, (long long)rt_tensor_count(&r->in[2]), r->n_out);
+    struct source s;
+    enum rt_status st = source_open(&s, rt_str_data(rt_strs(&r->in[0])), r->err);
+    for (int k = 0; k < r->n_out && !st; k++) {
+        const struct rt_str *slice = &rt_strs(&r->in[2])[k];
+        st =
+            restore_one(r, &s, k, &rt_strs(&r->in[1])[k], rt_span_of(rt_str_data(slice), slice->n));
+    }
+    source_close(&s);
+    return st;
+}
+
+/* Restore, and RestoreSlice, whose third input is the slice: the first format only. */
+static enum rt_status run_restore_v1(struct rt_run *r)
+{
+    struct rt_span slice = {NULL, 0};
+    struct source s = {NULL, NULL};
+
+    for (int i = 0; i < r->n_in; i++)
+        if (rt_tensor_count(&r->in[i]) != 1)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "Input %d (%s) must be a string scalar; got a tensor of %lld elements",
+                           i,
+                           i == 0   ? "file_pattern"
+                           : i == 1 ? "tensor_name"
+                                    : "shape_and_slice",
+                           (long long)rt_tensor_count(&r->in[i]));
+    if (r->n_in == 3)
+        slice = rt_span_of(rt_str_data(rt_strs(&r->in[2])), rt_strs(&r->in[2])->n);
+    enum rt_status st = rt_checkpoint_v1_open(&s.v1, rt_str_data(rt_strs(&r->in[0])), r->err);
+    if (!st)
+        st = restore_one(r, &s, 0, rt_strs(&r->in[1]), slice);
+    source_close(&s);
+    return st;
+}
+
+const struct kn_entry kn_restore = {
+    .op = {.name = "Restore", .effect = RT_IO},
+    .kernels =
+        KN_KERNELS({.op = "Restore", .device = "CPU", .name = "restore", .run = run_restore_v1}),
+};
+const struct kn_entry kn_restore_slice = {
+    .op = {.name = "RestoreSlice", .effect = RT_IO},
+    .kernels = KN_KERNELS(
+        {.op = "RestoreSlice", .device = "CPU", .name = "restore", .run = run_restore_v1}),
+};
+const struct kn_entry kn_restore_v2 = {
+    .op = {.name = "RestoreV2", .effect = RT_IO},
+    .kernels =
+        KN_KERNELS({.op = "RestoreV2", .device = "CPU", .name = "restore", .run = run_restore}),
+};

@@ -1,0 +1,704 @@
+/*
+ * Factorisations and solves on batches of small square matrices, by the textbook: MatrixSolve,
+ * MatrixInverse, MatrixDeterminant, LogMatrixDeterminant (LU with partial pivoting), Cholesky,
+ * MatrixTriangularSolve; and Cross.
+ */
+#include <complex.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/matmul/gemm.h"
+#include "kernels/cpu/types.h"
+#include "kernels/entry.h"
+
+/* ---- shapes ---- */
+
+static enum rt_status square(struct rt_infer *x, const char *words)
+{
+    const struct rt_shape *s = &x->in[0].shape;
+    if (s->rank >= 0 && s->rank < 2)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input tensor 0 must have rank >= 2, got %d",
+                       s->rank);
+    if (s->rank >= 2 && s->dim[s->rank - 1] >= 0 && s->dim[s->rank - 2] >= 0 &&
+        s->dim[s->rank - 1] != s->dim[s->rank - 2])
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "%s", words);
+    return RT_OK;
+}
+
+static enum rt_status infer_square(struct rt_infer *x)
+{
+    const enum rt_status st = square(x, "Input matrix must be square.");
+    x->out[0].shape = x->in[0].shape;
+    return st;
+}
+
+static enum rt_status infer_determinant(struct rt_infer *x)
+{
+    const enum rt_status st = square(x, "Input matrix must be square.");
+    for (int k = 0; k < x->n_out; k++) {
+        x->out[k].shape = x->in[0].shape;
+        if (x->out[k].shape.rank >= 2)
+            x->out[k].shape.rank -= 2;
+    }
+    return st;
+}
+
+static enum rt_status infer_solve(struct rt_infer *x)
+{
+    const struct rt_shape *a = &x->in[0].shape, *b = &x->in[1].shape;
+
+    if (a->rank < 0 || b->rank < 0)
+        return RT_OK;
+    if (a->rank != b->rank)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "All input tensors must have the same rank.");
+    const enum rt_status st = square(x, "First input (lhs) must be a square matrix.");
+    if (st)
+        return st;
+    for (int i = 0; i < a->rank - 2; i++)
+        if (a->dim[i] >= 0 && b->dim[i] >= 0 && a->dim[i] != b->dim[i])
+            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                           "All input tensors must have the same outer dimensions.");
+    if (a->dim[a->rank - 2] >= 0 && b->dim[b->rank - 2] >= 0 &&
+        a->dim[a->rank - 2] != b->dim[b->rank - 2])
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input matrix and rhs are incompatible.");
+    x->out[0].shape = *b;
+    return RT_OK;
+}
+
+static enum rt_status fail_pair(struct rt_error *err, const char *words, const struct rt_shape *a,
+                                const struct rt_shape *b, const char *after)
+{
+    char ta[160], tb[160];
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s%s vs. %s%s", words,
+                   rt_shape_text(ta, sizeof ta, a->rank, a->dim),
+                   rt_shape_text(tb, sizeof tb, b->rank, b->dim), after);
+}
+
+static enum rt_status infer_triangular(struct rt_infer *x)
+{
+    const struct rt_shape *a = &x->in[0].shape, *b = &x->in[1].shape;
+    struct rt_shape *o = &x->out[0].shape;
+    char ta[160], tb[160];
+
+    if (a->rank < 0 || b->rank < 0)
+        return RT_OK;
+    for (int k = 0; k < 2; k++)
+        if (x->in[k].shape.rank < 2)
+            return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[%d] ndims must be >= 2: %d", k,
+                           x->in[k].shape.rank);
+    const int64_t n = a->dim[a->rank - 1], rows = a->dim[a->rank - 2], rhs = b->dim[b->rank - 2];
+    if (n >= 0 && rows >= 0 && n != rows)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "In[0] matrices in the last dimensions must be square (%lld =/= %lld)",
+                       (long long)n, (long long)rows);
+    if (n >= 0 && rhs >= 0 && n != rhs)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "In[0] mismatch In[1] shape: %lld vs. %lld: %s %s %d %d", (long long)n,
+                       (long long)rhs, rt_shape_text(ta, sizeof ta, a->rank, a->dim),
+                       rt_shape_text(tb, sizeof tb, b->rank, b->dim),
+                       rt_attr_bool(x->node, "lower"), rt_attr_bool(x->node, "adjoint"));
+    o->rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = 0; i < o->rank - 2; i++) {
+        const int ia = i - (o->rank - a->rank), ib = i - (o->rank - b->rank);
+        const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (da >= 0 && db >= 0 && da != db && da != 1 && db != 1)
+            return fail_pair(x->err, "In[0] and In[1] must have compatible batch dimensions: ", a,
+                             b, "");
+        o->dim[i] = da == 1 ? db : db == 1 ? da : da < 0 ? db : da;
+    }
+    o->dim[o->rank - 2] = rhs;
+    o->dim[o->rank - 1] = b->dim[b->rank - 1];
+    return RT_OK;
+}
+
+/* Rows along a batch axis pass; an input without rows must be shared along that axis. */
+static void rows_matrices(struct rt_rows *r)
+{
+    const int out_rank = r->out[0].shape.rank, cut = r->in[0].shape.rank - out_rank; /* 0 or 2 */
+    const int base = cut == 2 ? out_rank + 2 : out_rank; /* rank of operands, batch and matrix */
+    int axis = -1;
+    bool sized = false;
+
+    for (int k = 0; k < r->n_in; k++) {
+        const struct rt_dep *d = &r->in_dep[k];
+        const int rank = r->in[k].shape.rank;
+        if (d->kind == RT_DEP_MIXED || rank < 2)
+            return;
+        sized = sized || d->kind == RT_DEP_SIZE;
+        if (d->kind != RT_DEP_ROWS)
+            continue;
+        const int own = d->axis + base - rank;
+        if (d->axis >= rank - 2 || (axis >= 0 && own != axis))
+            return;
+        axis = own;
+    }
+    for (int k = 0; axis >= 0 && k < r->n_in; k++) {
+        const int i = axis - (base - r->in[k].shape.rank);
+        if (r->in_dep[k].kind != RT_DEP_ROWS && i >= 0 && r->in[k].shape.dim[i] != 1)
+            return;
+        if (r->in_dep[k].kind == RT_DEP_ROWS && r->in[k].shape.dim[i] != r->out[0].shape.dim[axis])
+            return;
+    }
+    for (int k = 0; k < r->n_out; k++)
+        r->out_dep[k] = axis >= 0 ? (struct rt_dep){RT_DEP_ROWS, axis}
+                                  : (struct rt_dep){sized ? RT_DEP_SIZE : RT_DEP_NONE, 0};
+}
+
+/* ---- the matrices, for each type ---- */
+
+enum lu { LU_FINE, LU_SINGULAR };
+
+/* The run, asked while a matrix is worked on whether it should end; then nothing of it counts. */
+struct ask {
+    struct rt_run *r;
+    int64_t left;
+    bool ended;
+};
+
+static bool ends(struct ask *q, int64_t work)
+{
+    q->ended = q->ended || rt_run_spend(q->r, &q->left, work) != RT_OK;
+    return q->ended;
+}
+
+/*
+ * lu_: A [n,n] in place, L below the diagonal and U on and above it; swap[i] is the row that row i
+ *      changed places with; *even: an even number of swaps.
+ * solve_: B [n,m] becomes the solution, from lu_'s results.
+ * cholesky_: lower triangle of A in place, false when A is not positive definite.
+ * triangular_: B [n,m] becomes the solution of op(A) X = B.
+ */
+#define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
+    static enum lu lu_##dt(struct ask *q, T *a, int64_t n, int64_t *swap, bool *even)              \
+    {                                                                                              \
+        enum lu result = LU_FINE;                                                                  \
+        *even = true;                                                                              \
+        for (int64_t k = 0; k < n; k++) {                                                          \
+            if (ends(q, (n - k) * (n - k)))                                                        \
+                return result;                                                                     \
+            int64_t best = k;                                                                      \
+            for (int64_t i = k + 1; i < n; i++)                                                    \
+                if (ABS(a[i * n + k]) > ABS(a[best * n + k]))                                      \
+                    best = i;                                                                      \
+            swap[k] = best;                                                                        \
+            if (best != k) {                                                                       \
+                *even = !*even;                                                                    \
+                for (int64_t j = 0; j < n; j++) {                                                  \
+                    const T t = a[k * n + j];                                                      \
+                    a[k * n + j] = a[best * n + j];                                                \
+                    a[best * n + j] = t;                                                           \
+                }                                                                                  \
+            }                                                                                      \
+            if (a[k * n + k] == 0) {                                                               \
+                result = LU_SINGULAR;                                                              \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int64_t i = k + 1; i < n; i++) {                                                  \
+                const T f = a[i * n + k] / a[k * n + k];                                           \
+                a[i * n + k] = f;                                                                  \
+                for (int64_t j = k + 1; j < n; j++)                                                \
+                    a[i * n + j] -= f * a[k * n + j];                                              \
+            }                                                                                      \
+        }                                                                                          \
+        return result;                                                                             \
+    }                                                                                              \
+    static void solve_##dt(struct ask *q, const T *a, int64_t n, const int64_t *swap, T *b,        \
+                           int64_t m)                                                              \
+    {                                                                                              \
+        if (q->ended)                                                                              \
+            return;                                                                                \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            for (int64_t j = 0; swap[i] != i && j < m; j++) {                                      \
+                const T t = b[i * m + j];                                                          \
+                b[i * m + j] = b[swap[i] * m + j];                                                 \
+                b[swap[i] * m + j] = t;                                                            \
+            }                                                                                      \
+        for (int64_t i = 0; i < n && !ends(q, i * m); i++)                                         \
+            for (int64_t k = 0; k < i; k++)                                                        \
+                for (int64_t j = 0; j < m; j++)                                                    \
+                    b[i * m + j] -= a[i * n + k] * b[k * m + j];                                   \
+        for (int64_t i = n - 1; i >= 0 && !ends(q, (n - i) * m); i--) {                            \
+            for (int64_t k = i + 1; k < n; k++)                                                    \
+                for (int64_t j = 0; j < m; j++)                                                    \
+                    b[i * m + j] -= a[i * n + k] * b[k * m + j];                                   \
+            for (int64_t j = 0; j < m; j++)                                                        \
+                b[i * m + j] /= a[i * n + i];                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static bool cholesky_##dt(struct ask *q, T *a, int64_t n)                                      \
+    {                                                                                              \
+        for (int64_t j = 0; j < n && !ends(q, (n - j) * j); j++) {                                 \
+            T d = REAL(a[j * n + j]);                                                              \
+            for (int64_t k = 0; k < j; k++)                                                        \
+                d -= a[j * n + k] * CONJ(a[j * n + k]);                                            \
+            if (!(REAL(d) > 0))                                                                    \
+                return false;                                                                      \
+            d = SQRT(REAL(d));                                                                     \
+            a[j * n + j] = d;                                                                      \
+            for (int64_t i = j + 1; i < n; i++) {                                                  \
+                T s = a[i * n + j];                                                                \
+                for (int64_t k = 0; k < j; k++)                                                    \
+                    s -= a[i * n + k] * CONJ(a[j * n + k]);                                        \
+                a[i * n + j] = s / d;                                                              \
+            }                                                                                      \
+        }                                                                                          \
+        return true;                                                                               \
+    }                                                                                              \
+    static void triangular_##dt(struct ask *q, const T *a, int64_t n, T *b, int64_t m, bool lower, \
+                                bool adjoint)                                                      \
+    {                                                                                              \
+        const bool forward = lower != adjoint;                                                     \
+        for (int64_t s = 0; s < n && !ends(q, s * m); s++) {                                       \
+            const int64_t i = forward ? s : n - 1 - s;                                             \
+            const int64_t from = forward ? 0 : i + 1, to = forward ? i : n;                        \
+            for (int64_t k = from; k < to; k++) {                                                  \
+                const T f = adjoint ? CONJ(a[k * n + i]) : a[i * n + k];                           \
+                for (int64_t j = 0; j < m; j++)                                                    \
+                    b[i * m + j] -= f * b[k * m + j];                                              \
+            }                                                                                      \
+            const T d = adjoint ? CONJ(a[i * n + i]) : a[i * n + i];                               \
+            for (int64_t j = 0; j < m; j++)                                                        \
+                b[i * m + j] /= d;                                                                 \
+        }                                                                                          \
+    }                                                                                              \
+    static void adjoint_##dt(const T *a, T *out, int64_t n, bool turn)                             \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            for (int64_t j = 0; j < n; j++)                                                        \
+                out[i * n + j] = turn ? CONJ(a[j * n + i]) : a[i * n + j];                         \
+    }                                                                                              \
+    static void identity_##dt(T *a, int64_t n)                                                     \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            for (int64_t j = 0; j < n; j++)                                                        \
+                a[i * n + j] = i == j;                                                             \
+    }                                                                                              \
+    static T determinant_##dt(struct ask *q, T *a, int64_t n, int64_t *swap)                       \
+    {                                                                                              \
+        bool even;                                                                                 \
+        lu_##dt(q, a, n, swap, &even);                                                             \
+        T d = even ? 1 : -1;                                                                       \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            d *= a[i * n + i];                                                                     \
+        return d;                                                                                  \
+    }
+#define AS_IS(v) (v)
+MATRICES(RT_F32, float, fabsf, AS_IS, AS_IS, sqrtf)
+MATRICES(RT_F64, double, fabs, AS_IS, AS_IS, sqrt)
+MATRICES(RT_C64, float _Complex, cabsf, conjf, crealf, sqrtf)
+MATRICES(RT_C128, double _Complex, cabs, conj, creal, sqrt)
+
+#define LINALG(X) KN_FLOATS(X) KN_COMPLEX(X)
+
+/* ---- prepare: room for a matrix and its swaps ---- */
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    const struct rt_shape *s = &p->in[0].shape;
+    const int64_t n = s->dim[s->rank - 1];
+    (void)state;
+    /* 16 bytes per element: the widest type; halves compute in float. */
+    p->scratch_bytes = (size_t)n * sizeof(int64_t) + 64 + 2 * (size_t)n * (size_t)n * 16;
+    return RT_OK;
+}
+
+/* Also of matrices without elements, which have no bytes. */
+#define AT(T, p, off) ((off) != 0 ? (T *)(p) + (off) : (T *)(p))
+
+struct batch {
+    int64_t n, m, count;
+    struct ask *ask;
+    int64_t *swap;
+    void *room, *room2; /* a matrix each */
+};
+
+static struct batch batch_of(struct rt_run *r, struct ask *ask)
+{
+    const struct rt_tensor *t = &r->in[0];
+    struct batch b = {.n = t->dim[t->rank - 1], .count = 1, .ask = ask};
+    *ask = (struct ask){.r = r, .left = RT_WORK};
+    char *room = r->scratch;
+
+    b.m = b.n;
+    for (int i = 0; i < t->rank - 2; i++)
+        b.count *= t->dim[i];
+    b.swap = r->scratch;
+    b.room = room + ((size_t)b.n * sizeof(int64_t) + 63) / 64 * 64;
+    b.room2 = (char *)b.room + (size_t)b.n * (size_t)b.n * 16;
+    return b;
+}
+
+/* ---- MatrixSolve, MatrixInverse ---- */
+
+/* A NaN as the first pivot is refused as a pivot of 0 is; behind another it is computed with, as in
+ * TensorFlow. */
+#define SOLVE(dt, T)                                                                               \
+    static bool solve_one_##dt(const struct batch *b, const T *a, T *x, bool adjoint)              \
+    {                                                                                              \
+        bool even;                                                                                 \
+        adjoint_##dt(a, b->room, b->n, adjoint);                                                   \
+        if (lu_##dt(b->ask, b->room, b->n, b->swap, &even) == LU_SINGULAR)                         \
+            return false;                                                                          \
+        if (b->n && *(const T *)b->room != *(const T *)b->room)                                    \
+            return false;                                                                          \
+        solve_##dt(b->ask, b->room, b->n, b->swap, x, b->m);                                       \
+        return true;                                                                               \
+    }
+LINALG(SOLVE)
+
+static enum rt_status run_solve(struct rt_run *r)
+{
+    struct ask ask;
+    struct batch b = batch_of(r, &ask);
+    const bool adjoint = rt_attr_bool(r->node, "adjoint");
+    const size_t bytes = rt_tensor_bytes(&r->out[0]);
+
+    b.m = r->in[1].dim[r->in[1].rank - 1];
+    if (!bytes)
+        return RT_OK;
+    memcpy(r->out[0].data, r->in[1].data, bytes);
+    for (int64_t i = 0; i < b.count; i++) {
+        bool fine = true;
+        switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        fine = solve_one_##dt(&b, (const T *)r->in[0].data + i * b.n * b.n,                        \
+                              (T *)r->out[0].data + i * b.n * b.m, adjoint);                       \
+        break;
+            LINALG(X)
+#undef X
+        default:
+            break;
+        }
+        if (ends(&ask, 64))
+            return r->err->code;
+        if (!fine)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input matrix is not invertible.");
+    }
+    return RT_OK;
+}
+
+#define INVERT(dt, T)                                                                              \
+    static bool invert_##dt(const struct batch *b, const T *a, T *x, bool adjoint)                 \
+    {                                                                                              \
+        identity_##dt(x, b->n);                                                                    \
+        return solve_one_##dt(b, a, x, adjoint);                                                   \
+    }
+LINALG(INVERT)
+
+static bool invert_half(const struct batch *b, const struct kn_half *a, struct kn_half *x,
+                        bool adjoint)
+{
+    float *wide = b->room2, *result = wide + b->n * b->n;
+    kn_to_float(RT_F16, a, wide, b->n * b->n);
+    const bool fine = invert_RT_F32(b, wide, result, adjoint);
+    kn_from_float(RT_F16, result, x, b->n * b->n);
+    return fine;
+}
+
+static enum rt_status run_inverse(struct rt_run *r)
+{
+    struct ask ask;
+    const struct batch b = batch_of(r, &ask);
+    const bool adjoint = rt_attr_bool(r->node, "adjoint");
+
+    for (int64_t i = 0; b.n && i < b.count; i++) {
+        bool fine = true;
+        const int64_t at = i * b.n * b.n;
+        switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        fine = invert_##dt(&b, (const T *)r->in[0].data + at, (T *)r->out[0].data + at, adjoint);  \
+        break;
+            LINALG(X)
+#undef X
+        case RT_F16:
+            fine = invert_half(&b, (const struct kn_half *)r->in[0].data + at,
+                               (struct kn_half *)r->out[0].data + at, adjoint);
+            break;
+        default:
+            break;
+        }
+        if (ends(&ask, 64))
+            return r->err->code;
+        if (!fine)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input is not invertible.");
+    }
+    return RT_OK;
+}
+
+/* ---- determinants ---- */
+
+static enum rt_status run_determinant(struct rt_run *r)
+{
+    struct ask ask;
+    const struct batch b = batch_of(r, &ask);
+
+    for (int64_t i = 0; i < b.count; i++) {
+        switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        adjoint_##dt(AT(const T, r->in[0].data, (i * b.n * b.n)), b.room, b.n, false);             \
+        ((T *)r->out[0].data)[i] = determinant_##dt(b.ask, b.room, b.n, b.swap);                   \
+        break;
+            LINALG(X)
+#undef X
+        default:
+            break;
+        }
+        if (ends(&ask, 64))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* log|det| as a sum, so that it neither overflows nor vanishes. */
+#define LOG_DET(dt, T, ABS, LOG)                                                                   \
+    static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
+    {                                                                                              \
+        bool even;                                                                                 \
+        adjoint_##dt(a, b->room, b->n, false);                                                     \
+        const enum lu result = lu_##dt(b->ask, b->room, b->n, b->swap, &even);                     \
+        const T *u = b->room;                                                                      \
+        T s = even ? 1 : -1, l = 0;                                                                \
+        for (int64_t i = 0; i < b->n; i++) {                                                       \
+            const T d = u[i * b->n + i];                                                           \
+            s *= d / ABS(d);                                                                       \
+            l += LOG(ABS(d));                                                                      \
+        }                                                                                          \
+        *sign = result == LU_SINGULAR ? 0 : s;                                                     \
+        *log_abs = result == LU_SINGULAR ? (T)-INFINITY : l;                                       \
+    }
+LOG_DET(RT_F32, float, fabsf, logf)
+LOG_DET(RT_F64, double, fabs, log)
+LOG_DET(RT_C64, float _Complex, cabsf, logf)
+LOG_DET(RT_C128, double _Complex, cabs, log)
+
+static enum rt_status run_log_determinant(struct rt_run *r)
+{
+    struct ask ask;
+    const struct batch b = batch_of(r, &ask);
+
+    for (int64_t i = 0; i < b.count; i++) {
+        switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        log_det_##dt(&b, AT(const T, r->in[0].data, (i * b.n * b.n)), (T *)r->out[0].data + i,     \
+                     (T *)r->out[1].data + i);                                                     \
+        break;
+            LINALG(X)
+#undef X
+        default:
+            break;
+        }
+        if (ends(&ask, 64))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* ---- Cholesky ---- */
+
+#define CHOLESKY(dt, T)                                                                            \
+    static void cholesky_one_##dt(struct ask *q, T *a, int64_t n)                                  \
+    {                                                                                              \
+        const bool fine = cholesky_##dt(q, a, n);                                                  \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            for (int64_t j = 0; j < n; j++)                                                        \
+                if (j > i)                                                                         \
+                    a[i * n + j] = 0;                                                              \
+                else if (!fine)                                                                    \
+                    a[i * n + j] = NAN;                                                            \
+    }
+LINALG(CHOLESKY)
+
+static enum rt_status run_cholesky(struct rt_run *r)
+{
+    const struct rt_tensor *t = &r->in[0];
+    const int64_t n = t->dim[t->rank - 1], all = rt_tensor_count(t);
+    struct ask ask = {.r = r, .left = RT_WORK};
+
+    if (!all)
+        return RT_OK;
+    memcpy(r->out[0].data, t->data, rt_tensor_bytes(t));
+    for (int64_t i = 0; i < all; i += n * n) {
+        switch (t->dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        cholesky_one_##dt(&ask, (T *)r->out[0].data + i, n);                                       \
+        break;
+            LINALG(X)
+#undef X
+        default:
+            break;
+        }
+        if (ends(&ask, 64))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* ---- MatrixTriangularSolve: batch axes broadcast ---- */
+
+/* Element offset of matrix `i` of the output's batch in an operand. */
+static int64_t batch_offset(const struct rt_tensor *t, const struct rt_tensor *out, int64_t i)
+{
+    int64_t off = 0, step = t->dim[t->rank - 1] * t->dim[t->rank - 2];
+
+    for (int k = out->rank - 3; k >= 0; k--) {
+        const int own = k - (out->rank - t->rank);
+        const int64_t at = i % out->dim[k];
+        i /= out->dim[k];
+        if (own < 0)
+            continue;
+        if (t->dim[own] != 1)
+            off += at * step;
+        step *= t->dim[own];
+    }
+    return off;
+}
+
+static enum rt_status run_triangular(struct rt_run *r)
+{
+    const struct rt_tensor *a = &r->in[0], *b = &r->in[1], *o = &r->out[0];
+    const bool lower = rt_attr_bool(r->node, "lower"), adjoint = rt_attr_bool(r->node, "adjoint");
+    const int64_t n = o->dim[o->rank - 2], m = o->dim[o->rank - 1], all = rt_tensor_count(o);
+    struct ask ask = {.r = r, .left = RT_WORK};
+
+    for (int64_t i = 0; all && i < all / (n * m); i++) {
+        const int64_t at_a = batch_offset(a, o, i), at_b = batch_offset(b, o, i);
+        switch (a->dtype) {
+#define X(dt, T)                                                                                   \
+    case dt: {                                                                                     \
+        T *x = (T *)o->data + i * n * m;                                                           \
+        memcpy(x, (const T *)b->data + at_b, (size_t)(n * m) * sizeof(T));                         \
+        triangular_##dt(&ask, (const T *)a->data + at_a, n, x, m, lower, adjoint);                 \
+        break;                                                                                     \
+    }
+            LINALG(X)
+#undef X
+        default:
+            break;
+        }
+        if (ends(&ask, 64))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+/* ---- Cross ---- */
+
+static enum rt_status infer_cross(struct rt_infer *x)
+{
+    const struct rt_shape *a = &x->in[0].shape, *b = &x->in[1].shape;
+    char text[160];
+
+    x->out[0].shape = a->rank >= 0 ? *a : *b;
+    if (a->rank < 0 || b->rank < 0)
+        return RT_OK;
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->dim[i] < 0 || b->dim[i] < 0 || a->dim[i] == b->dim[i];
+    if (!same)
+        return fail_pair(x->err, "Both inputs must be of same shape: ", a, b, "");
+    if (a->rank < 1)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input must be at least 1D%s",
+                       rt_shape_text(text, sizeof text, a->rank, a->dim));
+    if (a->dim[a->rank - 1] >= 0 && a->dim[a->rank - 1] != 3)
+        return rt_fail(x->err, RT_FAILED_PRECONDITION,
+                       "Cross-products are only defined for 3-element vectors.");
+    return RT_OK;
+}
+
+static void rows_cross(struct rt_rows *r)
+{
+    const int rank = r->out[0].shape.rank;
+    for (int k = 0; k < 2; k++)
+        if (r->in_dep[k].kind == RT_DEP_ROWS && r->in_dep[k].axis == rank - 1)
+            return;
+    rt_rows_each(r);
+}
+
+/* Integers compute unsigned, so that they wrap. */
+#define CROSS(dt, T, U, GET, PUT)                                                                  \
+    static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i += 3)                                                         \
+            for (int k = 0; k < 3; k++) {                                                          \
+                const int64_t p = i + (k + 1) % 3, q = i + (k + 2) % 3;                            \
+                const U v = (U)GET(a[p]) * (U)GET(b[q]) - (U)GET(a[q]) * (U)GET(b[p]);             \
+                c[i + k] = (T)PUT(v);                                                              \
+            }                                                                                      \
+    }
+#define CROSS_INT(dt, T)   CROSS(dt, T, uint64_t, AS_IS, AS_IS)
+#define CROSS_FLOAT(dt, T) CROSS(dt, T, T, AS_IS, AS_IS)
+KN_INTS(CROSS_INT)
+KN_FLOATS(CROSS_FLOAT)
+#define ROUND_F16(v)  kn_from_f16(kn_to_f16(v))
+#define ROUND_BF16(v) kn_from_bf16(kn_to_bf16(v))
+/* Each product of halves is rounded, as TensorFlow does. */
+#define CROSS_HALF(dt, T, GET, PUT, ROUND)                                                         \
+    static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i += 3)                                                         \
+            for (int k = 0; k < 3; k++) {                                                          \
+                const int64_t p = i + (k + 1) % 3, q = i + (k + 2) % 3;                            \
+                const float x = ROUND(GET(a[p]) * GET(b[q]));                                      \
+                const float y = ROUND(GET(a[q]) * GET(b[p]));                                      \
+                c[i + k] = PUT(x - y);                                                             \
+            }                                                                                      \
+    }
+CROSS_HALF(RT_F16, struct kn_half, kn_from_f16, kn_to_f16, ROUND_F16)
+CROSS_HALF(RT_BF16, struct kn_bfloat, kn_from_bf16, kn_to_bf16, ROUND_BF16)
+
+static enum rt_status run_cross(struct rt_run *r)
+{
+    const int64_t n = rt_tensor_count(&r->out[0]);
+    switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        cross_##dt(r->in[0].data, r->in[1].data, r->out[0].data, n);                               \
+        break;
+        KN_REALS(X)
+#undef X
+    default:
+        break;
+    }
+    return RT_OK;
+}
+
+/* ---- rows of the table ---- */
+
+#define LINALG_TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_COMPLEX))
+
+const struct kn_entry kn_cholesky = {
+    .op = {.name = "Cholesky", .infer = infer_square, .rows = rows_matrices},
+    .kernels = KN_CPU("Cholesky", "cholesky", LINALG_TYPES, NULL, run_cholesky),
+};
+const struct kn_entry kn_cross = {
+    .op = {.name = "Cross", .infer = infer_cross, .rows = rows_cross},
+    .kernels = KN_CPU("Cross", "cross", KN_SET(KN_REALS), NULL, run_cross),
+};
+const struct kn_entry kn_log_matrix_determinant = {
+    .op = {.name = "LogMatrixDeterminant", .infer = infer_determinant, .rows = rows_matrices},
+    .kernels = KN_CPU("LogMatrixDeterminant", "log_determinant", LINALG_TYPES, prepare,
+                      run_log_determinant),
+};
+const struct kn_entry kn_matrix_determinant = {
+    .op = {.name = "MatrixDeterminant", .infer = infer_determinant, .rows = rows_matrices},
+    .kernels = KN_CPU("MatrixDeterminant", "determinant", LINALG_TYPES, prepare, run_determinant),
+};
+const struct kn_entry kn_matrix_inverse = {
+    .op = {.name = "MatrixInverse", .infer = infer_square, .rows = rows_matrices},
+    .kernels =
+        KN_CPU("MatrixInverse", "inverse", LINALG_TYPES | RT_T(RT_F16), prepare, run_inverse),
+};
+const struct kn_entry kn_matrix_solve = {
+    .op = {.name = "MatrixSolve", .infer = infer_solve, .rows = rows_matrices},
+    .kernels = KN_CPU("MatrixSolve", "solve", LINALG_TYPES, prepare, run_solve),
+};
+const struct kn_entry kn_matrix_triangular_solve = {
+    .op = {.name = "MatrixTriangularSolve", .infer = infer_triangular, .rows = rows_matrices},
+    .kernels =
+        KN_CPU("MatrixTriangularSolve", "triangular_solve", LINALG_TYPES, NULL, run_triangular),
+};

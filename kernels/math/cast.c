@@ -1,0 +1,273 @@
+/*
+ * Cast between all pairs of types, and Bitcast.
+ *
+ * A float that its integer type cannot hold becomes what x86's vector conversions make of it, as
+ * in TensorFlow: the smallest number, for types narrower than 32 bits the low bits of an int32.
+ */
+#include "kernels/math/elementwise.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- to integers ---- */
+
+static inline int32_t i32_of_double(double x)
+{
+    return (int32_t)(x > -2147483649.0 && x < 2147483648.0 ? x : -2147483648.0);
+}
+static inline int32_t i32_of_float(float x)
+{
+    return (int32_t)(x >= -0x1p31f && x < 0x1p31f ? x : -0x1p31f);
+}
+static inline int32_t i32_of_int(int64_t x)
+{
+    return (int32_t)x;
+}
+static inline int64_t i64_of_double(double x)
+{
+    return (int64_t)(x >= -0x1p63 && x < 0x1p63 ? x : -0x1p63);
+}
+static inline int64_t i64_of_int(int64_t x)
+{
+    return x;
+}
+/* Above the signed half: by way of x - 2^31 (or 2^63). */
+static inline uint32_t u32_of_double(double x)
+{
+    const uint32_t low = (uint32_t)i32_of_double(x), high = (uint32_t)i32_of_double(x - 0x1p31);
+    return low | (high & (0 - (low >> 31)));
+}
+static inline uint32_t u32_of_int(int64_t x)
+{
+    return (uint32_t)x;
+}
+static inline uint64_t u64_of_double(double x)
+{
+    const uint64_t low = (uint64_t)i64_of_double(x), high = (uint64_t)i64_of_double(x - 0x1p63);
+    return low | (high & (0 - (low >> 63)));
+}
+static inline uint64_t u64_of_int(int64_t x)
+{
+    return (uint64_t)x;
+}
+
+#define I32_OF(x)                                                                                  \
+    _Generic((x), float : i32_of_float, double : i32_of_double, default : i32_of_int)(x)
+#define TO_RT_I8(x)  ((int8_t)I32_OF(x))
+#define TO_RT_I16(x) ((int16_t)I32_OF(x))
+#define TO_RT_I32(x) I32_OF(x)
+#define TO_RT_U8(x)  ((uint8_t)I32_OF(x))
+#define TO_RT_U16(x) ((uint16_t)I32_OF(x))
+#define TO_RT_U32(x)                                                                               \
+    _Generic((x), float : u32_of_double, double : u32_of_double, default : u32_of_int)(x)
+#define TO_RT_I64(x)                                                                               \
+    _Generic((x), float : i64_of_double, double : i64_of_double, default : i64_of_int)(x)
+#define TO_RT_U64(x)                                                                               \
+    _Generic((x), float : u64_of_double, double : u64_of_double, default : u64_of_int)(x)
+#define TO_RT_BOOL(x) ((x) != 0)
+#define TO_RT_F32(x)  KN_PUT_RT_F32(x)
+#define TO_RT_F64(x)  KN_PUT_RT_F64(x)
+#define TO_RT_F16(x)  KN_PUT_RT_F16(x)
+#define TO_RT_BF16(x) KN_PUT_RT_BF16(x)
+#define TO_RT_C64(x)  ((float _Complex)(float)(x))
+#define TO_RT_C128(x) ((double _Complex)(double)(x))
+
+/* Of a complex number the real part, unless it stays complex. */
+#define FROM_RT_C64(x)  __real__(x)
+#define FROM_RT_C128(x) __real__(x)
+
+/* ---- the table: row [from][to] ---- */
+
+#define CAST_ROW(FAST, FROM, S, TO, D, C, GET, PUT)                                                \
+    FAST static void FROM##_to_##TO(void *dst, const void *src, int64_t n)                         \
+    {                                                                                              \
+        D *d = dst;                                                                                \
+        const S *s = src;                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const C x = GET(s[i]);                                                                 \
+            d[i] = PUT(x);                                                                         \
+        }                                                                                          \
+    }
+
+/* The types that models convert from all day get loops for several instruction sets. */
+#define TO_FROM(TO, D, FROM, S) CAST_ROW(, FROM, S, TO, D, KN_C(FROM), KN_GET_##FROM, TO_##TO)
+#define TO_FROM_FAST(TO, D, FROM, S)                                                               \
+    CAST_ROW(KN_CLONES, FROM, S, TO, D, KN_C(FROM), KN_GET_##FROM, TO_##TO)
+#define TO_FROM_C64(TO, D, FROM, S)  CAST_ROW(, FROM, S, TO, D, float, FROM_RT_C64, TO_##TO)
+#define TO_FROM_C128(TO, D, FROM, S) CAST_ROW(, FROM, S, TO, D, double, FROM_RT_C128, TO_##TO)
+#define KN_FOR_CAST(M, ...)          KN_FOR_NUMBERS(M, __VA_ARGS__) KN_FOR_BOOL(M, __VA_ARGS__)
+#define KN_FOR_CAST_REAL(M, ...)     KN_FOR_REALS(M, __VA_ARGS__) KN_FOR_BOOL(M, __VA_ARGS__)
+KN_FOR_CAST(TO_FROM, RT_I8, int8_t)
+KN_FOR_CAST(TO_FROM, RT_I16, int16_t)
+KN_FOR_CAST(TO_FROM_FAST, RT_I32, int32_t)
+KN_FOR_CAST(TO_FROM, RT_I64, int64_t)
+KN_FOR_CAST(TO_FROM_FAST, RT_U8, uint8_t)
+KN_FOR_CAST(TO_FROM, RT_U16, uint16_t)
+KN_FOR_CAST(TO_FROM, RT_U32, uint32_t)
+KN_FOR_CAST(TO_FROM, RT_U64, uint64_t)
+KN_FOR_CAST(TO_FROM_FAST, RT_F32, float)
+KN_FOR_CAST(TO_FROM, RT_F64, double)
+KN_FOR_CAST(TO_FROM_FAST, RT_F16, struct kn_half)
+KN_FOR_CAST(TO_FROM_FAST, RT_BF16, struct kn_bfloat)
+KN_FOR_CAST(TO_FROM, RT_BOOL, bool)
+KN_FOR_CAST_REAL(TO_FROM_C64, RT_C64, float _Complex)
+KN_FOR_CAST_REAL(TO_FROM_C128, RT_C128, double _Complex)
+#define COMPLEX_F(x) ((float _Complex)(x))
+#define COMPLEX_D(x) ((double _Complex)(x))
+CAST_ROW(, RT_C64, float _Complex, RT_C64, float _Complex, float _Complex, , COMPLEX_F)
+CAST_ROW(, RT_C64, float _Complex, RT_C128, double _Complex, float _Complex, , COMPLEX_D)
+CAST_ROW(, RT_C128, double _Complex, RT_C64, float _Complex, double _Complex, , COMPLEX_F)
+CAST_ROW(, RT_C128, double _Complex, RT_C128, double _Complex, double _Complex, , COMPLEX_D)
+
+#define TABLE_TO(TO, D, FROM) [TO] = FROM##_to_##TO,
+#define TABLE_FROM(FROM)      [FROM] = {KN_FOR_CAST(TABLE_TO, FROM)},
+static kn_map_row *const rows[RT_N_DTYPES][RT_N_DTYPES] = {
+    TABLE_FROM(RT_I8) TABLE_FROM(RT_I16) TABLE_FROM(RT_I32) TABLE_FROM(RT_I64) TABLE_FROM(RT_U8)
+        TABLE_FROM(RT_U16) TABLE_FROM(RT_U32) TABLE_FROM(RT_U64) TABLE_FROM(RT_F32)
+            TABLE_FROM(RT_F64) TABLE_FROM(RT_F16) TABLE_FROM(RT_BF16) TABLE_FROM(RT_BOOL)
+                TABLE_FROM(RT_C64) TABLE_FROM(RT_C128)};
+
+/*
+ * Truncate: the bits that the narrower mantissa has no room for are cleared first. As in
+ * TensorFlow, numbers that become subnormal are rounded all the same, and so is double to bfloat16.
+ */
+static inline float cut_float(float x, int bits)
+{
+    return x != x ? x : kn_bits_float(kn_float_bits(x) & ~((UINT32_C(1) << bits) - 1));
+}
+static inline double cut_double(double x, int bits)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    u &= ~((UINT64_C(1) << bits) - 1);
+    double y;
+    memcpy(&y, &u, sizeof y);
+    return x != x ? x : y;
+}
+#define CUT_F32_F16(x)  kn_to_f16(cut_float(x, 23 - 10))
+#define CUT_F32_BF16(x) kn_to_bf16(cut_float(x, 23 - 7))
+#define CUT_F64_F16(x)  kn_to_f16((float)cut_double(x, 52 - 10))
+#define CUT_F64_F32(x)  ((float)cut_double(x, 52 - 23))
+CAST_ROW(, RT_F32, float, cut_F16, struct kn_half, float, , CUT_F32_F16)
+CAST_ROW(, RT_F32, float, cut_BF16, struct kn_bfloat, float, , CUT_F32_BF16)
+CAST_ROW(, RT_F64, double, cut_F16, struct kn_half, double, , CUT_F64_F16)
+CAST_ROW(, RT_F64, double, cut_F32, float, double, , CUT_F64_F32)
+
+static kn_map_row *truncating_row(enum rt_dtype from, enum rt_dtype to)
+{
+    if (from == RT_F32)
+        return to == RT_F16 ? RT_F32_to_cut_F16 : to == RT_BF16 ? RT_F32_to_cut_BF16 : NULL;
+    if (from == RT_F64)
+        return to == RT_F16 ? RT_F64_to_cut_F16 : to == RT_F32 ? RT_F64_to_cut_F32 : NULL;
+    return NULL;
+}
+
+/* ---- Cast ---- */
+
+/* Quantized numbers are converted as the integers that they are stored in. */
+static enum rt_dtype stored_as(enum rt_dtype d)
+{
+    switch (d) {
+    case RT_QI8:
+        return RT_I8;
+    case RT_QU8:
+        return RT_U8;
+    case RT_QI16:
+        return RT_I16;
+    case RT_QU16:
+        return RT_U16;
+    case RT_QI32:
+        return RT_I32;
+    default:
+        return d;
+    }
+}
+
+static enum rt_status cast_prepare(struct rt_prep *p, void **state)
+{
+    const enum rt_dtype from = stored_as(p->in[0].dtype), to = stored_as(p->out[0].dtype);
+    kn_map_row *row = rt_attr_bool(p->node, "Truncate") ? truncating_row(from, to) : NULL;
+    if (!row)
+        row = rows[from][to];
+    if (from == to)
+        return RT_OK; /* a copy needs no state */
+    if (!row)
+        return rt_fail(p->err, RT_UNIMPLEMENTED, "Cast %s to %s is not supported",
+                       rt_dtype_name(p->in[0].dtype), rt_dtype_name(p->out[0].dtype));
+    kn_map_row **k = rt_prep_alloc(p, sizeof *k);
+    if (!k)
+        return p->err->code;
+    *k = row;
+    *state = k;
+    return RT_OK;
+}
+
+static enum rt_status copy_bytes(struct rt_run *r)
+{
+    const struct rt_tensor *in = &r->in[0];
+    void *d = r->out[0].data;
+    if (in->data == d || rt_tensor_count(in) == 0)
+        return RT_OK;
+    rt_copy_elements((enum rt_dtype)in->dtype, d, in->data, rt_tensor_count(in));
+    return RT_OK;
+}
+
+static enum rt_status cast_run(struct rt_run *r)
+{
+    return r->state ? kn_map_run(r) : copy_bytes(r);
+}
+
+const struct kn_entry kn_cast = {
+    .op = {.name = "Cast", .infer = kn_infer_same, .rows = rt_rows_same},
+    .kernels = KN_KERNELS({.op = "Cast",
+                           .device = "CPU",
+                           .name = "cast",
+                           .type_attr = "SrcT",
+                           .prepare = cast_prepare,
+                           .run = cast_run}),
+};
+
+/* ---- Bitcast: the same bytes under another type ---- */
+
+static enum rt_status bitcast_infer(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape;
+    struct rt_shape *out = &x->out[0].shape;
+    /* By the node's own types: the producer's is RT_NO_DTYPE where no kernel knows that op. */
+    const int64_t from = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "T"));
+    const int64_t to = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "type"));
+    if (!from || !to)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Cannot bitcast from %d to %d",
+                       (int)x->in[0].dtype, (int)x->out[0].dtype);
+    x->alias[0] = 0;
+    if (in->rank < 0)
+        return RT_OK;
+    struct rt_shape s = *in;
+    if (from > to) {
+        if (s.rank == RT_MAX_RANK)
+            return rt_fail(x->err, RT_UNIMPLEMENTED, "Bitcast: rank %d is above %d", s.rank + 1,
+                           RT_MAX_RANK);
+        s.dim[s.rank++] = from / to;
+    } else if (from < to) {
+        if (s.rank == 0 || (s.dim[s.rank - 1] >= 0 && s.dim[s.rank - 1] != to / from))
+            return rt_fail(x->err, RT_INVALID_ARGUMENT, "Cannot bitcast from %d to %d",
+                           (int)x->in[0].dtype, (int)x->out[0].dtype);
+        s.rank--;
+    }
+    *out = s;
+    return RT_OK;
+}
+
+/* The last dimension may come and go: rows are kept where it was not the batch's. */
+static void bitcast_rows(struct rt_rows *r)
+{
+    if (r->in[0].shape.rank == r->out[0].shape.rank)
+        rt_rows_same(r);
+    else
+        rt_rows_reshape(r);
+}
+
+const struct kn_entry kn_bitcast = {
+    .op = {.name = "Bitcast", .infer = bitcast_infer, .rows = bitcast_rows},
+    .kernels = KN_CPU("Bitcast", "bitcast", 0, NULL, copy_bytes),
+};

@@ -1,0 +1,559 @@
+#include "kernels/matmul/gemm.h"
+
+#include <cblas.h>
+#include <complex.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/parallel.h"
+#include "runtime/base/machine.h"
+#include "runtime/base/checked.h"
+
+/* ---- OpenBLAS's processor ---- */
+
+#if defined(__x86_64__)
+/*
+ * OpenBLAS chooses its loops in a constructor, by a list of processors: on one that is newer than
+ * the list it falls back to loops of twenty years ago (family 6, model 207 with 0.3.21: 128-bit
+ * ones). What the processor can do is asked here, before it. OPENBLAS_CORETYPE in the environment
+ * still has the last word.
+ */
+__attribute__((constructor(101))) static void choose_core(void)
+{
+    __builtin_cpu_init();
+    if (rt_machine_vectors() == RT_VECTORS_AVX512)
+        setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+    else if (rt_machine_vectors() >= RT_VECTORS_AVX2)
+        setenv("OPENBLAS_CORETYPE", "Haswell", 0);
+}
+#endif
+
+/* ---- the obvious loops ---- */
+
+static inline float mul_add_RT_F32(float s, float x, float y)
+{
+    return s + x * y;
+}
+static inline double mul_add_RT_F64(double s, double x, double y)
+{
+    return s + x * y;
+}
+/* Integers wrap: the arithmetic is unsigned. */
+static inline int16_t mul_add_RT_I16(int16_t s, int16_t x, int16_t y)
+{
+    return (int16_t)((uint32_t)s + (uint32_t)x * (uint32_t)y);
+}
+static inline int32_t mul_add_RT_I32(int32_t s, int32_t x, int32_t y)
+{
+    return (int32_t)((uint32_t)s + (uint32_t)x * (uint32_t)y);
+}
+static inline int64_t mul_add_RT_I64(int64_t s, int64_t x, int64_t y)
+{
+    return (int64_t)((uint64_t)s + (uint64_t)x * (uint64_t)y);
+}
+static inline float _Complex mul_add_RT_C64(float _Complex s, float _Complex x, float _Complex y)
+{
+    return s + x * y;
+}
+static inline double _Complex mul_add_RT_C128(double _Complex s, double _Complex x,
+                                              double _Complex y)
+{
+    return s + x * y;
+}
+
+#define KEEP(x) (x)
+#define PLAIN(dt, T, CONJ)                                                                         \
+    KN_CLONES static void plain_##dt(const struct kn_gemm *g, const T *a, const T *b, T *c)        \
+    {                                                                                              \
+        const int64_t as = g->ta ? 1 : g->lda, ak = g->ta ? g->lda : 1;                            \
+        for (int64_t i = 0; i < g->m; i++) {                                                       \
+            T *restrict row = c + i * g->ldc;                                                      \
+            for (int64_t j = 0; j < g->n; j++)                                                     \
+                row[j] = 0;                                                                        \
+            if (g->tb) {                                                                           \
+                for (int64_t j = 0; j < g->n; j++)                                                 \
+                    for (int64_t k = 0; k < g->k; k++) {                                           \
+                        const T x = a[i * as + k * ak], y = b[j * g->ldb + k];                     \
+                        row[j] = mul_add_##dt(row[j], g->ta == KN_ADJOINT ? CONJ(x) : x,           \
+                                              g->tb == KN_ADJOINT ? CONJ(y) : y);                  \
+                    }                                                                              \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int64_t k = 0; k < g->k; k++) {                                                   \
+                const T x = a[i * as + k * ak], *restrict y = b + k * g->ldb;                      \
+                const T f = g->ta == KN_ADJOINT ? CONJ(x) : x;                                     \
+                for (int64_t j = 0; j < g->n; j++)                                                 \
+                    row[j] = mul_add_##dt(row[j], f, y[j]);                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+PLAIN(RT_F32, float, KEEP)
+PLAIN(RT_F64, double, KEEP)
+PLAIN(RT_I16, int16_t, KEEP)
+PLAIN(RT_I32, int32_t, KEEP)
+PLAIN(RT_I64, int64_t, KEEP)
+PLAIN(RT_C64, float _Complex, conjf)
+PLAIN(RT_C128, double _Complex, conj)
+#undef PLAIN
+
+#define PLAIN_HALF(dt, T, FROM, TO)                                                                \
+    static void plain_##dt(const struct kn_gemm *g, const T *a, const T *b, T *c)                  \
+    {                                                                                              \
+        const int64_t as = g->ta ? 1 : g->lda, ak = g->ta ? g->lda : 1;                            \
+        const int64_t bs = g->tb ? g->ldb : 1, bk = g->tb ? 1 : g->ldb;                            \
+        for (int64_t i = 0; i < g->m; i++)                                                         \
+            for (int64_t j = 0; j < g->n; j++) {                                                   \
+                float s = 0;                                                                       \
+                for (int64_t k = 0; k < g->k; k++)                                                 \
+                    s += FROM(a[i * as + k * ak]) * FROM(b[j * bs + k * bk]);                      \
+                c[i * g->ldc + j] = TO(s);                                                         \
+            }                                                                                      \
+    }
+PLAIN_HALF(RT_F16, struct kn_half, kn_from_f16, kn_to_f16)
+PLAIN_HALF(RT_BF16, struct kn_bfloat, kn_from_bf16, kn_to_bf16)
+#undef PLAIN_HALF
+
+void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *c)
+{
+    switch (g->dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        plain_##dt(g, a, b, c);                                                                    \
+        break;
+        KN_FLOATS(X)
+        KN_HALFS(X)
+        KN_COMPLEX(X)
+        X(RT_I16, int16_t)
+        X(RT_I32, int32_t)
+        X(RT_I64, int64_t)
+#undef X
+    default:
+        break;
+    }
+}
+
+/* ---- whole arrays between float and halves ---- */
+
+KN_CLONES static void from_f16(const struct kn_half *src, float *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_from_f16(src[i]);
+}
+KN_CLONES static void from_bf16(const struct kn_bfloat *src, float *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_from_bf16(src[i]);
+}
+KN_CLONES static void to_f16(const float *src, struct kn_half *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_to_f16(src[i]);
+}
+KN_CLONES static void to_bf16(const float *src, struct kn_bfloat *dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = kn_to_bf16(src[i]);
+}
+
+#define TO_FLOAT(dt, T)                                                                            \
+    KN_CLONES static void to_float_##dt(const T *src, float *dst, int64_t n)                       \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            dst[i] = (float)src[i];                                                                \
+    }
+KN_INTS(TO_FLOAT)
+TO_FLOAT(RT_F64, double)
+
+void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
+{
+    if (n <= 0)
+        return;
+    switch (from) {
+    case RT_F16:
+        from_f16(src, dst, n);
+        break;
+    case RT_BF16:
+        from_bf16(src, dst, n);
+        break;
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        to_float_##dt(src, dst, n);                                                                \
+        break;
+        KN_INTS(X)
+        X(RT_F64, double)
+#undef X
+    default:
+        memcpy(dst, src, (size_t)n * sizeof *dst);
+    }
+}
+
+enum { PIECE = 1 << 22 }; /* elements converted between two questions: some milliseconds */
+
+enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
+                                int64_t stride, float *dst, int64_t rows, int64_t cols)
+{
+    const size_t size = rt_dtype_size(from);
+
+    if (stride == cols) { /* one row */
+        cols *= rows;
+        rows = rows > 0;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j += PIECE) {
+            const int64_t n = kn_smaller(cols - j, PIECE);
+            kn_to_float(from, (const char *)src + (size_t)(i * stride + j) * size,
+                        dst + i * cols + j, n);
+            if (r && rt_run_spend(r, &r->left, n + 8))
+                return r->err->code;
+        }
+    return RT_OK;
+}
+
+void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n)
+{
+    if (to == RT_F16)
+        to_f16(src, dst, n);
+    else if (to == RT_BF16)
+        to_bf16(src, dst, n);
+    else if (n > 0)
+        memcpy(dst, src, (size_t)n * sizeof *src);
+}
+
+enum rt_status kn_from_float_rows(struct rt_run *r, enum rt_dtype to, const float *src, void *dst,
+                                  int64_t stride, int64_t rows, int64_t cols)
+{
+    const size_t size = rt_dtype_size(to);
+
+    if (stride == cols) { /* one row */
+        cols *= rows;
+        rows = rows > 0;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j += PIECE) {
+            const int64_t n = kn_smaller(cols - j, PIECE);
+            kn_from_float(to, src + i * cols + j, (char *)dst + (size_t)(i * stride + j) * size, n);
+            if (r && rt_run_spend(r, &r->left, n + 8))
+                return r->err->code;
+        }
+    return RT_OK;
+}
+
+/* ---- the choice ---- */
+
+static bool is_half(enum rt_dtype d)
+{
+    return d == RT_F16 || d == RT_BF16;
+}
+
+/* A library call costs more than so many products. */
+static bool is_tiny(const struct kn_gemm *g)
+{
+    return g->m * g->n <= 1024 && g->m * g->n * g->k <= 2048;
+}
+
+static bool fits_blas(const struct kn_gemm *g)
+{
+    return g->m <= INT32_MAX && g->n <= INT32_MAX && g->k <= INT32_MAX && g->lda <= INT32_MAX &&
+           g->ldb <= INT32_MAX && g->ldc <= INT32_MAX;
+}
+
+int64_t kn_gemm_scratch(const struct kn_gemm *g)
+{
+    const int64_t part[] = {g->m, g->k, g->k, g->n, g->m, g->n};
+    int64_t sum = 0;
+
+    if (!is_half(g->dtype))
+        return 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t n;
+        if (!rt_mul(part[2 * i], part[2 * i + 1], &n) || !rt_add(sum, n, &sum))
+            return -1;
+    }
+    return sum > INT64_MAX / 8 ? -1 : sum * (int64_t)sizeof(float);
+}
+
+static CBLAS_TRANSPOSE blas(enum kn_trans t)
+{
+    return t == KN_AS_IS ? CblasNoTrans : t == KN_TRANS ? CblasTrans : CblasConjTrans;
+}
+
+/* y += x [8] times 8 rows of b, which are read side by side from one end to the other. */
+KN_CLONES static void add_rows(const float *restrict x, const float *restrict b, int64_t ldb,
+                               float *restrict y, int64_t n)
+{
+    const float *b1 = b + ldb, *b2 = b1 + ldb, *b3 = b2 + ldb, *b4 = b3 + ldb;
+    const float *b5 = b4 + ldb, *b6 = b5 + ldb, *b7 = b6 + ldb;
+
+    for (int64_t j = 0; j < n; j++)
+        y[j] += ((x[0] * b[j] + x[1] * b1[j]) + (x[2] * b2[j] + x[3] * b3[j])) +
+                ((x[4] * b4[j] + x[5] * b5[j]) + (x[6] * b6[j] + x[7] * b7[j]));
+}
+
+KN_CLONES static void add_row(float x, const float *restrict b, float *restrict y, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        y[j] += x * b[j];
+}
+
+/*
+ * Few rows times a matrix that comes from memory: it is read once, at the memory's speed. OpenBLAS
+ * does as well for one row; for more it copies the matrix first.
+ */
+enum { FEW_ROWS = 8, LARGE = 1 << 18 };
+
+static bool is_stream(const struct kn_gemm *g)
+{
+    return !g->ta && !g->tb && g->n >= 16 &&
+           (g->m == 1 || (g->m <= FEW_ROWS && g->n >= LARGE / g->k));
+}
+
+static void stream(const struct kn_gemm *g, const float *a, const float *b, float *c)
+{
+    int64_t l = 0;
+
+    for (int64_t i = 0; i < g->m; i++)
+        memset(c + i * g->ldc, 0, (size_t)g->n * sizeof *c);
+    for (; l + 8 <= g->k; l += 8)
+        for (int64_t i = 0; i < g->m; i++)
+            add_rows(a + i * g->lda + l, b + l * g->ldb, g->ldb, c + i * g->ldc, g->n);
+    for (; l < g->k; l++)
+        for (int64_t i = 0; i < g->m; i++)
+            add_row(a[i * g->lda + l], b + l * g->ldb, c + i * g->ldc, g->n);
+}
+
+/* A product with one column: rows times a vector, each summed in lanes. */
+static bool is_dots(const struct kn_gemm *g)
+{
+    return g->dtype == RT_F32 && g->n == 1 && !g->ta && (g->tb || g->ldb == 1);
+}
+
+KN_CLONES static void dots(const struct kn_gemm *g, const float *a, const float *b, float *c)
+{
+    enum { LANES = 32 };
+
+    for (int64_t i = 0; i < g->m; i++, a += g->lda) {
+        float sum[LANES] = {0};
+        int64_t l = 0;
+        for (; l + LANES <= g->k; l += LANES)
+            for (int j = 0; j < LANES; j++)
+                sum[j] += a[l + j] * b[l + j];
+        for (int j = 0; l < g->k; l++, j++)
+            sum[j] += a[l] * b[l];
+        for (int step = LANES / 2; step; step /= 2)
+            for (int j = 0; j < step; j++)
+                sum[j] += sum[j + step];
+        c[i * g->ldc] = sum[0];
+    }
+}
+
+static void run_float(const struct kn_gemm *g, const float *a, const float *b, float *c)
+{
+    const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
+
+    /* One row or one column is a product of a matrix and a vector: no packing of the matrix. */
+    if (is_stream(g))
+        stream(g, a, b, c);
+    else if (m == 1 && !g->ta)
+        cblas_sgemv(CblasRowMajor, g->tb ? CblasNoTrans : CblasTrans, g->tb ? n : k, g->tb ? k : n,
+                    1, b, (int)g->ldb, a, 1, 0, c, 1);
+    else if (n == 1 && (g->tb || g->ldb == 1))
+        cblas_sgemv(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans, g->ta ? k : m, g->ta ? m : k,
+                    1, a, (int)g->lda, b, 1, 0, c, (int)g->ldc);
+    else
+        cblas_sgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, 1, a, (int)g->lda, b,
+                    (int)g->ldb, 0, c, (int)g->ldc);
+}
+
+/* r: NULL, or the run that may be asked to end. */
+static enum rt_status run_half(const struct kn_gemm *g, const void *a, const void *b, void *c,
+                               float *room, struct rt_run *r)
+{
+    struct kn_gemm f = *g;
+    const int64_t rows_a = g->ta ? g->k : g->m, cols_a = g->ta ? g->m : g->k;
+    const int64_t rows_b = g->tb ? g->n : g->k, cols_b = g->tb ? g->k : g->n;
+    float *fa = room, *fb = fa + g->m * g->k, *fc = fb + g->k * g->n;
+    enum rt_status st = RT_OK;
+
+    f.dtype = RT_F32;
+    f.lda = cols_a;
+    f.ldb = cols_b;
+    f.ldc = g->n;
+    st = kn_to_float_rows(r, g->dtype, a, g->lda, fa, rows_a, cols_a);
+    if (!st)
+        st = kn_to_float_rows(r, g->dtype, b, g->ldb, fb, rows_b, cols_b);
+    if (r && !st)
+        st = kn_gemm_blocks(&f, false, fa, fb, fc, NULL, r);
+    else if (!st)
+        kn_gemm_run(&f, fa, fb, fc, NULL);
+    return st ? st : kn_from_float_rows(r, g->dtype, fc, c, g->ldc, g->m, g->n);
+}
+
+void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch)
+{
+    if (!g->m || !g->n)
+        return;
+    if (is_dots(g)) {
+        dots(g, a, b, c);
+        return;
+    }
+    if (!g->k || is_tiny(g) || !fits_blas(g)) {
+        kn_gemm_plain(g, a, b, c);
+        return;
+    }
+    const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
+    const int lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+    switch (g->dtype) {
+    case RT_F32:
+        run_float(g, a, b, c);
+        break;
+    case RT_F64:
+        cblas_dgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
+        break;
+    case RT_C64: {
+        const float _Complex one = 1, zero = 0;
+        cblas_cgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, &one, a, lda, b, ldb, &zero,
+                    c, ldc);
+        break;
+    }
+    case RT_C128: {
+        const double _Complex one = 1, zero = 0;
+        cblas_zgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, &one, a, lda, b, ldb, &zero,
+                    c, ldc);
+        break;
+    }
+    case RT_F16:
+    case RT_BF16:
+        run_half(g, a, b, c, scratch, NULL);
+        break;
+    default:
+        kn_gemm_plain(g, a, b, c);
+    }
+}
+
+/* ---- in blocks ---- */
+
+/* Products between two questions whether to go on. */
+static double block_work(const struct kn_gemm *g, bool plain)
+{
+    const bool library = !plain && (g->dtype == RT_F32 || g->dtype == RT_F64);
+    return library ? KN_PIECE : 3e7;
+}
+
+int64_t kn_gemm_work(const struct kn_gemm *g)
+{
+    const double work = (double)g->m * (double)g->n * (double)g->k / 8 + 64;
+    return work < RT_WORK ? (int64_t)work : RT_WORK;
+}
+
+/* The library does 16 columns and 12 rows at once, and what is left over in another way. */
+enum { ROUND = 48 };
+
+/* A block keeps enough rows and columns for the library to be fast; they come out even. */
+static int64_t block_side(int64_t side, double share)
+{
+    enum { LEAST = 192 };
+    int64_t n = (int64_t)((double)side * share) / ROUND * ROUND;
+    n = n < LEAST ? LEAST : n;
+    return kn_round_up(kn_even_parts(side, n, 1), ROUND);
+}
+
+static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const void *a, const void *b,
+                                  void *c, void *scratch, struct rt_run *r)
+{
+    const double work = (double)g->m * (double)g->n * (double)g->k, most = block_work(g, plain);
+    const size_t size = rt_dtype_size(g->dtype);
+
+    if (is_half(g->dtype) && !plain && !is_tiny(g))
+        return run_half(g, a, b, c, scratch, r);
+    if (work <= 2 * most) {
+        if (plain)
+            kn_gemm_plain(g, a, b, c);
+        else
+            kn_gemm_run(g, a, b, c, scratch);
+        return RT_OK;
+    }
+    /* Rows first; columns too when few rows are still too much. */
+    const int64_t rows = block_side(g->m, most / work);
+    const int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
+    for (int64_t i = 0; i < g->m; i += rows)
+        for (int64_t j = 0; j < g->n; j += cols) {
+            struct kn_gemm part = *g;
+            const char *pa = (const char *)a + (size_t)(g->ta ? i : i * g->lda) * size;
+            const char *pb = (const char *)b + (size_t)(g->tb ? j * g->ldb : j) * size;
+            char *pc = (char *)c + (size_t)(i * g->ldc + j) * size;
+            part.m = g->m - i < rows ? g->m - i : rows;
+            part.n = g->n - j < cols ? g->n - j : cols;
+            if (plain)
+                kn_gemm_plain(&part, pa, pb, pc);
+            else
+                kn_gemm_run(&part, pa, pb, pc, scratch);
+            if (rt_run_check(r))
+                return r->err->code;
+        }
+    return RT_OK;
+}
+
+/* ---- on several cores ---- */
+
+struct shared {
+    const struct kn_gemm *g;
+    const char *a, *b;
+    char *c;
+    int64_t rows, parts; /* of a part, the last one having what is left over as well; how many */
+};
+
+enum { SHARE_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
+/* The library has other loops for products smaller than this, which add up in another order. A part
+ * is none of those, and begins where the library would begin: the answer's bits do not depend on
+ * how many there are. */
+static const double LEAST_PART = 28.0 * 512 * 512;
+
+static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct shared *x = arg;
+    const int64_t size = (int64_t)rt_dtype_size(x->g->dtype), from = i * x->rows;
+    struct kn_gemm part = *x->g;
+    (void)slot;
+
+    part.m = i == x->parts - 1 ? part.m - from : x->rows;
+    return blocks_here(&part, false, x->a + (part.ta ? from : from * part.lda) * size, x->b,
+                       x->c + from * part.ldc * size, NULL, r);
+}
+
+static enum rt_status some_columns(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct shared *x = arg;
+    const int64_t size = (int64_t)rt_dtype_size(x->g->dtype);
+    struct kn_gemm part = *x->g;
+
+    part.n = to - from;
+    return blocks_here(&part, false, x->a, x->b + (part.tb ? from * part.ldb : from) * size,
+                       x->c + from * size, NULL, r);
+}
+
+/* One part per core: the library copies the other matrix for each. */
+static int64_t share_of(int64_t n, int width, int64_t step)
+{
+    return ((n + width - 1) / width + step - 1) / step * step;
+}
+
+enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
+                              void *c, void *scratch, struct rt_run *r)
+{
+    struct shared x = {.g = g, .a = a, .b = b, .c = c};
+    const double least = LEAST_PART / ((double)g->n * (double)g->k + 1);
+    const int width = rt_run_width(r);
+
+    if (width == 1 || plain || (g->dtype != RT_F32 && g->dtype != RT_F64) || !g->k || is_tiny(g))
+        return blocks_here(g, plain, a, b, c, scratch, r);
+    /* One row reads the matrix once: that is what there is to share. */
+    if (g->m == 1)
+        return kn_parallel_rows(r, g->n, g->k / PRODUCTS_OF_WORK + 1,
+                                share_of(g->n, width, SHARE_COLUMNS), some_columns, &x);
+    x.parts = g->m / kn_round_up((int64_t)least + 1, ROUND);
+    if (x.parts < 2)
+        return blocks_here(g, plain, a, b, c, scratch, r);
+    x.parts = x.parts < width ? x.parts : width;
+    x.rows = g->m / x.parts / ROUND * ROUND;
+    return kn_parallel_parts(r, x.parts, x.parts, some_rows, &x);
+}

@@ -1,0 +1,641 @@
+#include "kernels/matmul/packed.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "kernels/cpu/parallel.h"
+#include "runtime/exec/parallel.h"
+
+enum {
+    LEAST_COLUMNS = 64,
+    PIECES = 2, /* of a product by loops per core, so that a slow one does less of them */
+    READ = 16   /* products that take as long as reading a weight from memory */
+};
+
+/* Below this many weights packing gains nothing; above, a product with few rows only streams them
+ * from memory, which OpenBLAS does better. */
+enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
+
+/* What packed bytes depend on. */
+struct format {
+    dnnl_memory_desc_t md;
+    bool turned;     /* the source is [n, k] */
+    int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
+};
+
+/* A matrix of so many weights is read from memory in every product. */
+static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
+{
+    return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
+}
+
+bool kn_packed_likely(const struct rt_info *matrix)
+{
+    const struct rt_shape *s = &matrix->shape;
+    return matrix->dtype == RT_F32 && s->rank == 2 && rt_count(2, s->dim) >= PACK_MIN;
+}
+
+bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g)
+{
+    const int64_t weights = g->k * g->n;
+    return p->in[input].value && g->m > 0 && weights >= PACK_MIN &&
+           (weights <= PACK_MAX || in_panels(p, g)) && g->ldb == (g->tb ? g->k : g->n) &&
+           g->ldc == g->n && g->lda == (g->ta ? g->m : g->k) &&
+           (RT_T(g->dtype) & (RT_T(RT_F32) | KN_SET(KN_HALFS)));
+}
+
+static void scale_columns(const struct format *f, const float *src, float *dst)
+{
+    const float *scale = (const void *)(f + 1);
+    const int64_t k = f->md.dims[0], n = f->md.dims[1];
+
+    if (!f->turned)
+        kn_tail_scale(dst, src, scale, k, n);
+    for (int64_t i = 0; f->turned && i < n; i++)
+        for (int64_t j = 0; j < k; j++)
+            dst[i * k + j] = src[i * k + j] * scale[i];
+}
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    const dnnl_dim_t k = f->md.dims[0], n = f->md.dims[1];
+    const dnnl_dims_t dims = {k, n}, strides = {f->turned ? 1 : n, f->turned ? k : 1};
+    dnnl_memory_desc_t from;
+    struct rt_buffer *wide = NULL;
+    const void *bytes = src->data;
+
+    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(&from, 2, dims, dnnl_f32, strides);
+    if (s)
+        return kn_dnnl_fail(err, s, "packing");
+    if (src->dtype != RT_F32 || f->n_scale) {
+        wide = rt_buffer_new(NULL, RT_F32, (size_t)(k * n) * sizeof(float), err);
+        if (!wide)
+            return RT_RESOURCE_EXHAUSTED;
+        bytes = atomic_load(&wide->data);
+    }
+    if (src->dtype != RT_F32)
+        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), k * n);
+    else if (f->n_scale)
+        scale_columns(f, src->data, atomic_load(&wide->data));
+    const enum rt_status st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
+    rt_buffer_unref(wide);
+    return st;
+}
+
+struct panels_format {
+    char name[8];
+    struct kn_bf16_panels panels;
+    bool turned;
+};
+
+static enum rt_status pack_panels(const struct rt_tensor *src, void *dst, const void *fmt,
+                                  struct rt_error *err)
+{
+    const struct panels_format *f = fmt;
+    (void)err;
+    kn_bf16_pack(&f->panels, src->data, f->turned, dst);
+    return RT_OK;
+}
+
+static enum rt_status prepare_panels(struct kn_packed *s, struct rt_prep *p, int input,
+                                     const struct kn_gemm *g)
+{
+    struct panels_format f;
+
+    memset(&f, 0, sizeof f); /* compared as bytes */
+    memcpy(f.name, "bf16", 4);
+    kn_bf16_panels(&f.panels, g->k, g->n);
+    f.turned = g->tb != KN_AS_IS;
+    s->panels = f.panels;
+    return rt_prep_pack(p, input, &f, sizeof f, kn_bf16_panels_bytes(&f.panels), pack_panels,
+                        &s->b);
+}
+
+/* Rows between two questions whether to go on. */
+static int64_t rows_of_block(const struct kn_gemm *g)
+{
+    const double most = KN_PIECE, row = (double)g->n * (double)g->k;
+    if ((double)g->m * row <= 2 * most)
+        return g->m;
+    const int64_t rows = (int64_t)(most / row) / 16 * 16;
+    return rows < 64 ? (g->m < 64 ? g->m : 64) : rows < g->m ? rows : g->m;
+}
+
+/* `packed`: the weights' layout, NULL: the library's choice. */
+static dnnl_status_t make(const struct kn_packed *s, int64_t rows, int64_t n,
+                          const dnnl_memory_desc_t *packed, struct kn_dnnl *d)
+{
+    const struct kn_gemm *g = &s->g;
+    dnnl_primitive_attr_t attr = NULL;
+    const dnnl_data_type_t in = s->bf16 ? dnnl_bf16 : dnnl_f32;
+    const dnnl_dims_t a = {rows, g->k}, b = {g->k, n}, c = {rows, n}, v = {1, n};
+    const dnnl_dims_t strides = {g->ta ? 1 : g->k, g->ta ? g->m : 1};
+    dnnl_memory_desc_t ma, mb, mc, mv;
+    dnnl_matmul_desc_t desc;
+
+    dnnl_status_t st = dnnl_memory_desc_init_by_strides(&ma, 2, a, in, strides);
+    if (packed)
+        mb = *packed;
+    else if (!st)
+        st = dnnl_memory_desc_init_by_tag(&mb, 2, b, in, dnnl_format_tag_any);
+    if (!st)
+        st = dnnl_memory_desc_init_by_tag(&mc, 2, c, dnnl_f32, dnnl_ab);
+    if (!st)
+        st = dnnl_memory_desc_init_by_tag(&mv, 2, v, dnnl_f32, dnnl_ab);
+    if (!st)
+        st = dnnl_matmul_desc_init(&desc, &ma, &mb, s->bias ? &mv : NULL, &mc);
+    if (!st && s->activates) {
+        st = kn_dnnl_attr(&attr);
+        if (!st)
+            st = kn_tail_post_op(&s->tail, attr);
+    }
+    if (!st)
+        st = kn_dnnl_make(d, &desc, attr);
+    dnnl_primitive_attr_destroy(attr);
+    if (st)
+        return st;
+    d->n = s->bias ? 4 : 3;
+    d->arg[0] = DNNL_ARG_SRC;
+    d->arg[1] = DNNL_ARG_WEIGHTS;
+    d->arg[2] = DNNL_ARG_DST;
+    d->arg[3] = DNNL_ARG_BIAS;
+    d->md[0] = ma;
+    d->md[1] = kn_dnnl_md(d, DNNL_ARG_WEIGHTS);
+    d->md[2] = mc;
+    d->md[3] = mv;
+    return st;
+}
+
+static enum rt_status pack_weights(struct kn_packed *s, struct rt_prep *p, int input,
+                                   const float *scale)
+{
+    struct format f;
+
+    memset(&f, 0, sizeof f); /* compared as bytes */
+    f.md = s->dnnl.md[1];
+    f.turned = s->g.tb != KN_AS_IS;
+    f.n_scale = scale ? s->g.n : 0;
+    return kn_tail_pack(p, input, &f, sizeof f, scale, s->g.n, dnnl_memory_desc_get_size(&f.md),
+                        pack, &s->b);
+}
+
+static dnnl_status_t make_fitting(struct kn_packed *s)
+{
+    s->activates = kn_tail_has_post_op(&s->tail) && !s->tail.scale;
+    dnnl_status_t made = make(s, s->rows, s->g.n, NULL, &s->dnnl);
+    if (made == dnnl_unimplemented && s->activates) {
+        s->activates = false;
+        made = make(s, s->rows, s->g.n, NULL, &s->dnnl);
+    }
+    return made;
+}
+
+/* Columns for each of several cores, where the weights are larger than what they are multiplied
+ * with: each core then reads its share of them. */
+static bool share_columns(struct kn_packed *s, int width)
+{
+    const struct kn_gemm *g = &s->g;
+    const int64_t block = kn_dnnl_block(&s->dnnl.md[1], 1);
+    dnnl_memory_desc_t part;
+
+    if (!block || s->rows < g->m || g->k * g->n < 2 * g->m * (g->k + g->n))
+        return false;
+    s->columns = kn_parts(kn_parts(g->n, block), width) * block;
+    if (s->columns < LEAST_COLUMNS)
+        s->columns = kn_round_up(LEAST_COLUMNS, block);
+    const int64_t n = kn_parts(g->n, s->columns), last = (n - 1) * s->columns;
+    bool ok = n > 1;
+    if (ok) {
+        kn_dnnl_slice(&s->dnnl.md[1], 1, 0, s->columns, &part);
+        ok = !make(s, g->m, s->columns, &part, &s->share[0]);
+    }
+    if (ok) {
+        kn_dnnl_slice(&s->dnnl.md[1], 1, last, g->n - last, &part);
+        ok = !make(s, g->m, g->n - last, &part, &s->share[1]);
+    }
+    if (!ok) {
+        kn_dnnl_clear(&s->share[0]);
+        s->columns = 0;
+        return false;
+    }
+    s->n_slots = n;
+    s->own_at = s->share[0].scratch_bytes;
+    if (s->share[1].scratch_bytes > s->own_at)
+        s->own_at = s->share[1].scratch_bytes;
+    s->own_at = kn_padded(s->own_at);
+    s->slot_bytes = s->own_at + kn_padded((size_t)(g->m * s->columns) * sizeof(float));
+    return true;
+}
+
+/* Rows for each of several cores, if it pays and the library has it with this layout of the
+ * weights. */
+static void make_shared(struct kn_packed *s, int width)
+{
+    const struct kn_gemm *g = &s->g;
+    const double all = (double)g->m * (double)g->n * (double)g->k;
+    const int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
+
+    if (most < 2 || share_columns(s, width) || g->m < 2)
+        return;
+    s->share_rows = kn_parts(g->m, most);
+    if (s->share_rows > s->rows)
+        s->share_rows = s->rows;
+    const int64_t n = kn_parts(g->m, s->share_rows), rest = g->m % s->share_rows;
+    if (make(s, s->share_rows, g->n, &s->dnnl.md[1], &s->share[0]) ||
+        (rest && make(s, rest, g->n, &s->dnnl.md[1], &s->share[1]))) {
+        kn_dnnl_clear(&s->share[0]);
+        return;
+    }
+    s->n_slots = n < width ? n : width;
+    s->slot_bytes = s->share[0].scratch_bytes;
+    if (rest && s->share[1].scratch_bytes > s->slot_bytes)
+        s->slot_bytes = s->share[1].scratch_bytes;
+    s->slot_bytes = kn_padded(s->slot_bytes);
+}
+
+/* ---- by product.h ---- */
+
+static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
+{
+    return !g->ta && kn_product_fast() &&
+           !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
+}
+
+/* Each core has rows of its own where they are many, and else a part of the weights to read. */
+static void cut(struct kn_packed *s, int width)
+{
+    const struct kn_gemm *g = &s->g;
+    const struct kn_product *p = &s->node.product;
+    const double rows = g->m < READ ? READ : (double)g->m;
+    const double all = rows * (double)g->n * (double)g->k;
+    double pieces = 1;
+    int64_t cores = 1;
+
+    if (width > 1 && all >= 2.0 * KN_SHARE) {
+        pieces = all / KN_SHARE < PIECES * width ? all / KN_SHARE : PIECES * width;
+        cores = pieces < width ? (int64_t)pieces : width;
+    }
+    s->piece_rows = g->m;
+    s->piece_panels = kn_parts(p->panels, (int64_t)pieces);
+    if (cores > 1 ? g->m >= cores * KN_OWN_ROWS : g->m > g->n) {
+        const double least = all / KN_PIECE < pieces ? pieces : all / KN_PIECE;
+        const int64_t most = (int64_t)((double)g->m / least);
+        s->piece_rows = kn_even_parts(g->m, most > KN_OWN_ROWS ? most : KN_OWN_ROWS, cores);
+        s->piece_panels = p->panels;
+    }
+    const double strip = (double)s->piece_rows * (double)g->k * (double)p->panel;
+    if (strip * (double)s->piece_panels > KN_PIECE)
+        s->piece_panels = strip < KN_PIECE ? (int64_t)(KN_PIECE / strip) : 1;
+}
+
+struct product_run {
+    const struct kn_packed *s;
+    struct kn_product_ends ends;
+    const float *a;
+    float *c;
+};
+
+static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    const struct product_run *x = arg;
+    const struct kn_packed *s = x->s;
+    const struct kn_product *p = &s->node.product;
+    const int64_t groups = kn_parts(p->panels, s->piece_panels);
+    const int64_t row = i / groups * s->piece_rows, left = s->g.m - row;
+    const int64_t from = i % groups * s->piece_panels, to = from + s->piece_panels;
+    struct kn_product_part t = kn_product_whole(p, rt_pack_data(s->node.b), x->a + row * p->k,
+                                                x->c + row * p->n, s->piece_rows);
+    struct kn_product_ends ends = x->ends;
+    (void)slot;
+
+    if (i > 0 && rt_run_check(r))
+        return r->err->code;
+    if (left < t.rows)
+        t.rows = left;
+    if (ends.residual)
+        ends.residual += row * ends.ld_residual;
+    t.from = from;
+    t.to = to < p->panels ? to : p->panels;
+    kn_product_run(p, &t, &ends);
+    return RT_OK;
+}
+
+/* Its sums start from the residual, which the output may lie over. */
+static bool starts_over(const struct kn_packed *s)
+{
+    return s->node.b && !s->node.tail.scale;
+}
+
+static enum rt_status run_product(const struct kn_packed *s, const float *a, float *c,
+                                  struct rt_run *r)
+{
+    const int64_t n =
+        kn_parts(s->g.m, s->piece_rows) * kn_parts(s->node.product.panels, s->piece_panels);
+    struct product_run x = {s, {.arg = NULL}, a, c};
+    const struct kn_tail *tail = &s->node.tail;
+    enum rt_status st = RT_OK;
+
+    if (starts_over(s))
+        x.ends = kn_product_node_ends(&s->node, r);
+    if (n > 1 && rt_run_width(r) > 1)
+        st = kn_parallel_parts(r, n, rt_run_width(r), run_piece, &x);
+    else
+        for (int64_t i = 0; i < n && !st; i++)
+            st = run_piece(r, &x, i, 0);
+    if (!st && tail->scale)
+        kn_tail_apply(tail, r, KN_TAIL_ALL, c, 0, s->g.m, s->g.n);
+    return st;
+}
+
+static enum rt_status prepare_product(struct kn_packed *s, struct rt_prep *p, int input)
+{
+    s->node.product = (struct kn_product){.k = s->g.k, .n = s->g.n};
+    s->node.tail = s->tail;
+    if (!kn_product_solve(&s->node.product))
+        return RT_OK;
+    cut(s, rt_prep_width(p));
+    return kn_product_node_pack(&s->node, p, input, s->g.tb != KN_AS_IS);
+}
+
+/* ---- all of it ---- */
+
+/* Floats of half operands, and the tail's, behind the scratch of others. */
+static void place(struct kn_packed *s, size_t tail, size_t *scratch)
+{
+    const struct kn_gemm *g = &s->g;
+
+    if (s->bf16) {
+        s->a_at = *scratch;
+        *scratch += kn_padded((size_t)(g->m * g->k) * sizeof(struct kn_bfloat));
+    }
+    if (g->dtype != RT_F32) {
+        s->a_at = *scratch;
+        s->c_at = s->a_at + kn_padded((size_t)(g->m * g->k) * sizeof(float));
+        *scratch = s->c_at + kn_padded((size_t)(g->m * g->n) * sizeof(float));
+    }
+    s->tail_at = *scratch;
+    *scratch += tail;
+}
+
+enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
+                                 const struct kn_gemm *g, size_t *scratch)
+{
+    s->g = *g;
+    s->rows = rows_of_block(g);
+    size_t odd;
+    enum rt_status st = kn_tail_prepare(&s->tail, p, &odd);
+    if (st)
+        return st;
+    const struct kn_tail whole = s->tail;
+    const float *scale = kn_tail_vector(p, whole.scale);
+    const size_t kept = kn_tail_kept_bytes(&s->tail);
+    *scratch = kept;
+    if (in_panels(p, g)) {
+        st = prepare_panels(s, p, input, g);
+        if (st || s->b)
+            return st;
+        s->panels.width = 0;
+    }
+    if (has_loops(p, g)) {
+        st = prepare_product(s, p, input);
+        if (st)
+            return st;
+    }
+    if (s->node.b) {
+        *scratch = 0;
+        place(s, starts_over(s) ? odd : kept, scratch);
+        return RT_OK;
+    }
+    if (scale || !whole.scale) {
+        s->bias = whole.shift;
+        s->tail.scale = s->tail.shift = 0;
+    }
+    s->bf16 = p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies();
+    dnnl_status_t made = make_fitting(s);
+    if (made == dnnl_unimplemented && s->bf16) {
+        s->bf16 = false;
+        made = make_fitting(s);
+    }
+    if (made && made != dnnl_unimplemented)
+        return kn_dnnl_fail(p->err, made, p->node->name);
+    st = made ? RT_OK : pack_weights(s, p, input, scale);
+    if (st) {
+        kn_packed_clear(s);
+        return st;
+    }
+    if (!s->b) {
+        kn_packed_clear(s);
+        s->tail = whole;
+        s->bias = 0;
+        s->activates = false;
+        s->tail_at = kn_padded((size_t)kn_gemm_scratch(g));
+        *scratch = s->tail_at + kept;
+        return RT_OK;
+    }
+    make_shared(s, rt_prep_width(p));
+    s->scratch_bytes = s->dnnl.scratch_bytes;
+    s->slots_at = kn_padded(s->scratch_bytes);
+    *scratch = s->slots_at + (size_t)s->n_slots * s->slot_bytes;
+    place(s, kept, scratch);
+    return RT_OK;
+}
+
+void kn_packed_clear(struct kn_packed *s)
+{
+    kn_dnnl_clear(&s->dnnl);
+    kn_dnnl_clear(&s->share[0]);
+    kn_dnnl_clear(&s->share[1]);
+}
+
+/* A product whose activation made 0 of NaN, again without it. Rare: the library's object is made
+ * for this run alone. */
+static enum rt_status run_bare(const struct kn_packed *s, const void *const *data, struct rt_run *r)
+{
+    struct kn_packed plain = *s;
+
+    plain.activates = false;
+    plain.dnnl = (struct kn_dnnl){.prim = NULL};
+    const dnnl_status_t made = make(&plain, s->rows, s->g.n, &s->dnnl.md[1], &plain.dnnl);
+    if (made)
+        return kn_dnnl_fail(r->err, made, r->node->name);
+    void *room = rt_scratch(r, plain.dnnl.scratch_bytes + 1);
+    const enum rt_status st =
+        room ? kn_dnnl_run(&plain.dnnl, data, room, r->err, r->node->name) : r->err->code;
+    kn_dnnl_clear(&plain.dnnl);
+    return st;
+}
+
+static void rows_from(const struct kn_packed *s, const void *const *data, int64_t first,
+                      const void **out)
+{
+    const struct kn_gemm *g = &s->g;
+    const size_t size = s->bf16 ? sizeof(struct kn_bfloat) : sizeof(float);
+
+    memcpy(out, data, KN_DNNL_ARGS * sizeof *out);
+    out[0] = (const char *)data[0] + (size_t)(g->ta ? first : first * g->k) * size;
+    out[2] = (const float *)data[2] + first * g->n;
+}
+
+static enum rt_status run_blocks(const struct kn_packed *s, const void *const *data, void *room,
+                                 struct rt_run *r)
+{
+    const struct kn_gemm *g = &s->g;
+    enum rt_status st = RT_OK;
+
+    for (int64_t done = 0; done < g->m && !st; done += s->rows) {
+        /* The last block may overlap the one before it. */
+        const int64_t i = done < g->m - s->rows ? done : g->m - s->rows;
+        const void *block[KN_DNNL_ARGS];
+        rows_from(s, data, i, block);
+        if (s->activates)
+            kn_tail_quiet();
+        st = kn_dnnl_run(&s->dnnl, block, room, r->err, r->node->name);
+        const bool again = s->activates && !st && kn_tail_met_nan();
+        if (again)
+            st = run_bare(s, block, r);
+        if (!st && (again || !s->activates))
+            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], i * g->n, s->rows,
+                          g->n);
+        if (!st && done + s->rows < g->m)
+            st = rt_run_check(r);
+    }
+    return st;
+}
+
+struct shared {
+    const struct kn_packed *s;
+    const void *const *data;
+    char *room;
+    atomic_bool met_nan; /* the product begins anew on one core */
+};
+
+static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct shared *x = arg;
+    const struct kn_packed *s = x->s;
+    const struct kn_gemm *g = &s->g;
+    const int64_t first = i * s->share_rows, left = g->m - first;
+    const struct kn_dnnl *d = &s->share[left < s->share_rows];
+    const void *block[KN_DNNL_ARGS];
+
+    if (atomic_load_explicit(&x->met_nan, memory_order_relaxed) ||
+        (i >= s->n_slots && rt_run_check(r)))
+        return r->err->code;
+    rows_from(s, x->data, first, block);
+    if (s->activates)
+        kn_tail_quiet();
+    const enum rt_status st = kn_dnnl_run(
+        d, block, kn_behind(x->room, (size_t)slot * s->slot_bytes), r->err, r->node->name);
+    if (s->activates && !st && kn_tail_met_nan())
+        atomic_store(&x->met_nan, true);
+    else if (!s->activates && !st)
+        kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], first * g->n,
+                      left < s->share_rows ? left : s->share_rows, g->n);
+    return st;
+}
+
+static enum rt_status run_columns(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+{
+    struct shared *x = arg;
+    const struct kn_packed *s = x->s;
+    const struct kn_gemm *g = &s->g;
+    const int64_t at = i * s->columns, left = g->n - at;
+    const int64_t n = left < s->columns ? left : s->columns;
+    char *room = kn_behind(x->room, (size_t)slot * s->slot_bytes);
+    float *own = (void *)(room + s->own_at), *to = (float *)(uintptr_t)x->data[2] + at;
+    const void *block[KN_DNNL_ARGS];
+    dnnl_memory_desc_t ignored;
+
+    memcpy(block, x->data, sizeof block);
+    block[1] = (const char *)x->data[1] + kn_dnnl_slice(&s->dnnl.md[1], 1, at, n, &ignored);
+    block[2] = own;
+    if (s->bias)
+        block[3] = (const float *)x->data[3] + at;
+    if (s->activates)
+        kn_tail_quiet();
+    const enum rt_status st =
+        kn_dnnl_run(&s->share[i == s->n_slots - 1], block, room, r->err, r->node->name);
+    if (s->activates && !st && kn_tail_met_nan())
+        atomic_store(&x->met_nan, true);
+    for (int64_t k = 0; k < g->m; k++)
+        memcpy(to + k * g->n, own + k * n, (size_t)n * sizeof *own);
+    return st;
+}
+
+static enum rt_status run_tail(struct rt_run *r, void *arg, int64_t from, int64_t to)
+{
+    const struct shared *x = arg;
+    const int64_t n = x->s->g.n;
+    kn_tail_apply(&x->s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)x->data[2] + from * n, from * n,
+                  to - from, n);
+    return RT_OK;
+}
+
+static enum rt_status run_parts(struct shared *x, struct rt_run *r)
+{
+    const struct kn_packed *s = x->s;
+
+    if (!s->columns)
+        return kn_parallel_parts(r, kn_parts(s->g.m, s->share_rows), s->n_slots, run_shared, x);
+    const enum rt_status st = kn_parallel_parts(r, s->n_slots, s->n_slots, run_columns, x);
+    if (st || s->activates || !kn_tail_any(&s->tail))
+        return st;
+    return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, run_tail, x);
+}
+
+/* On idle cores, or on this one. */
+static enum rt_status run_rows(const struct kn_packed *s, const void *const *data, char *room,
+                               struct rt_run *r)
+{
+    struct shared x = {.s = s, .data = data, .room = kn_behind(room, s->slots_at)};
+
+    if (s->n_slots && rt_run_width(r) > 1) {
+        const enum rt_status st = run_parts(&x, r);
+        if (st || !atomic_load(&x.met_nan))
+            return st;
+    }
+    return run_blocks(s, data, room, r);
+}
+
+enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
+                             void *scratch, struct rt_run *whole)
+{
+    const struct kn_gemm *g = &s->g;
+    char *room = scratch;
+    struct kn_tail_kept kept;
+    struct rt_run *r = whole;
+    enum rt_status st = RT_OK;
+
+    if (!starts_over(s) && s->tail.residual)
+        r = kn_tail_keep(&s->tail, whole, kn_behind(room, s->tail_at), &kept);
+    if (s->tail.odd)
+        c = room + s->tail_at;
+    if (!s->node.b && (!s->b || s->panels.width)) {
+        st = s->b ? kn_bf16_product(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
+                  : kn_gemm_blocks(g, false, a, b, c, scratch, r);
+        if (!st && kn_tail_any(&s->tail))
+            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, c, 0, g->m, g->n);
+        return st ? st : kn_tail_spread(&s->tail, r, c);
+    }
+    const bool wide = g->dtype != RT_F32;
+    const void *data[KN_DNNL_ARGS] = {a, s->b ? rt_pack_data(s->b) : NULL, c};
+    if (s->bias)
+        data[3] = r->in[s->bias].data;
+    if (wide) {
+        st = kn_to_float_rows(r, g->dtype, a, g->k, (void *)(room + s->a_at), g->m, g->k);
+        data[0] = room + s->a_at;
+        data[2] = room + s->c_at;
+    }
+    if (s->bf16) {
+        kn_bf16_round(a, (void *)(room + s->a_at), g->m * g->k);
+        data[0] = room + s->a_at;
+    }
+    if (!st)
+        st = s->node.b ? run_product(s, data[0], (float *)(uintptr_t)data[2], r)
+                       : run_rows(s, data, room, r);
+    if (!st && wide)
+        st = kn_from_float_rows(r, g->dtype, data[2], c, g->n, g->m, g->n);
+    return st ? st : kn_tail_spread(&s->tail, r, c);
+}

@@ -1,0 +1,230 @@
+#include "kernels/matmul/product.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/unroll.h"
+#include "runtime/base/machine.h"
+#include "runtime/base/sanitizer.h"
+
+/* A vector in a register: a compiler would load it again at each use. */
+#if defined(__x86_64__)
+#define KEEP(v) __asm__("" : "+v"(v))
+#else
+#define KEEP(v) ((void)(v))
+#endif
+
+enum {
+    LINE = 16,       /* floats in a cache line */
+    WIDE = 2,        /* vectors side by side in a panel */
+    MOST_PANELS = 4, /* done at a time, of few rows */
+    AHEAD = 256,     /* floats that a panel of those is asked for before they are used */
+    NEAR = 1 << 20,  /* bytes that stay in a core's own cache if little else is used */
+    /* Terms of a sum that are done at a time: as much of a panel stays in the nearer cache while
+     * all rows of a block pass over it. */
+    BLOCK_K = 768,
+    BLOCK_A = 1 << 17, /* floats of a in a block of rows: a part of a core's own cache */
+    BLOCK_ROWS = 336   /* and so many rows at most */
+};
+
+/*
+ * Sanitizers make some ten times as much code of a corner's loops, which compilers then take
+ * minutes for: there is one copy of them for all sizes, and one loop less for each thing that is
+ * only asked for ahead.
+ */
+#define ASKS_AHEAD (!RT_HAS_SANITIZER)
+
+/* All rows of a block, of one panel and one block of k. */
+struct strip {
+    const float *a, *b;
+    float *c;
+    const float *start, *bias; /* of the sums; NULL: 0 */
+    const float *next;         /* packed floats that will be wanted soon */
+    int64_t lda, ldc, ld_start;
+    int64_t ahead; /* of `next` per term */
+    int64_t rows, k;
+    int wide, last; /* vectors, and the last one's floats */
+    int panels;     /* at once, whole ones, */
+    int64_t step;   /* so many packed floats apart */
+    bool near;      /* the packed floats: nothing has to be asked for ahead */
+    bool reads;     /* a for the first time, and its rows lie one behind the other */
+    bool clips;
+    float least, most;
+};
+
+/* Some rows of a strip, and where the next ones are. */
+struct corner {
+    const float *a;
+    float *c;
+    const float *start, *next, *start_then, *c_then;
+};
+
+struct kn_product_loops {
+    int lanes, rows, thin;
+    void (*strip)(const struct strip *s);
+};
+
+#define KN_LOOPS      "kernels/matmul/product_loops.h"
+#define KN_LOOPS_TYPE struct kn_product_loops
+#include "kernels/cpu/vector_sets.h"
+#include "runtime/base/checked.h"
+
+static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
+{
+    int64_t floats;
+
+    if (p->k < 0 || p->n < 0 || p->n > INT64_MAX / 64)
+        return false;
+    p->loops = loops;
+    p->panel = (int64_t)loops->lanes * WIDE;
+    p->panels = kn_parts(p->n, p->panel);
+    if (!rt_mul(p->panels * p->panel, p->k, &floats) || floats >= INT64_MAX / 64)
+        return false;
+    p->near = p->again && floats * (int64_t)sizeof(float) <= NEAR;
+    return true;
+}
+
+bool kn_product_solve(struct kn_product *p)
+{
+    return solve(p, loops_of(0));
+}
+
+bool kn_product_fast(void)
+{
+    return rt_machine_vectors() >= RT_VECTORS_AVX2;
+}
+
+size_t kn_product_pack_bytes(const struct kn_product *p)
+{
+    return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
+}
+
+/* Columns of b, each ldb floats behind the one before it, to rows of dst. */
+static void turn(const float *b, int64_t ldb, int64_t cols, int64_t k, float *dst, int64_t width)
+{
+    for (int64_t i = 0; i < cols; i += 4) {
+        int64_t l = 0;
+#if defined(__SSE__)
+        for (; i + 4 <= cols && l + 4 <= k; l += 4) {
+            const float *from = b + i * ldb + l;
+            float *to = dst + l * width + i;
+            __m128 v0 = _mm_loadu_ps(from), v1 = _mm_loadu_ps(from + ldb);
+            __m128 v2 = _mm_loadu_ps(from + 2 * ldb), v3 = _mm_loadu_ps(from + 3 * ldb);
+            _MM_TRANSPOSE4_PS(v0, v1, v2, v3);
+            _mm_storeu_ps(to, v0);
+            _mm_storeu_ps(to + width, v1);
+            _mm_storeu_ps(to + 2 * width, v2);
+            _mm_storeu_ps(to + 3 * width, v3);
+        }
+#endif
+        for (; l < k; l++)
+            for (int64_t j = i; j < i + 4 && j < cols; j++)
+                dst[l * width + j] = b[j * ldb + l];
+    }
+}
+
+void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bool turned,
+                     const float *scale, float *dst)
+{
+    const int64_t width = p->panel;
+
+    for (int64_t j = 0; j < p->n; j += width, dst += p->k * width) {
+        const int64_t cols = kn_smaller(p->n - j, width);
+        if (cols < width)
+            memset(dst, 0, (size_t)(p->k * width) * sizeof *dst);
+        for (int64_t l = 0; l < p->k && !turned; l++)
+            memcpy(dst + l * width, b + l * ldb + j, (size_t)cols * sizeof *dst);
+        if (turned)
+            turn(b + j * ldb, ldb, cols, p->k, dst, width);
+        for (int64_t l = 0; l < p->k && scale; l++)
+            for (int64_t i = 0; i < cols; i++)
+                dst[l * width + i] *= scale[j + i];
+    }
+}
+
+/* ---- in blocks ---- */
+
+static int64_t rows_of_block(const struct kn_product *p, int64_t rows, int64_t k)
+{
+    const int64_t step = p->loops->rows, most = BLOCK_A / (k > 0 ? k : 1);
+    const int64_t fit = kn_smaller(most, BLOCK_ROWS) / step * step;
+    const int64_t each = kn_even_parts(rows, fit > step ? fit : step, 1);
+    return kn_round_up(each, step);
+}
+
+/* Where the block at hand lies. */
+struct block {
+    int64_t row, rows, k_from, k;
+};
+
+static void run_block(const struct kn_product *p, const struct kn_product_part *t,
+                      const struct kn_product_ends *ends, const struct block *at)
+{
+    const bool first = at->k_from == 0, last = at->k_from + at->k == p->k;
+    const int64_t step = p->panel * p->k, groups = kn_parts(at->rows, p->loops->rows);
+    float *c = t->c + at->row * t->ldc;
+    struct strip s = {
+        .a = t->a + at->row * t->lda + (at->k_from - t->k_from),
+        .lda = t->lda,
+        .ldc = t->ldc,
+        .rows = at->rows,
+        .k = at->k,
+        .step = step,
+        .ahead = kn_parts(p->panel, groups),
+        .near = p->near,
+        .clips = last && ends && ends->clips,
+    };
+    const float *start = first ? NULL : c;
+    int64_t ld_start = t->ldc;
+
+    if (first && ends && ends->residual) {
+        ld_start = ends->ld_residual;
+        start = ends->residual + at->row * ld_start;
+    }
+    s.ld_start = ld_start;
+    if (s.clips) {
+        s.least = ends->least;
+        s.most = ends->most;
+    }
+    const int64_t most = at->rows > p->loops->thin ? 1 : at->rows > 1 ? 2 : MOST_PANELS;
+    for (int64_t i = t->from; i < t->to; i += s.panels) {
+        const int64_t col = i * p->panel, whole = (p->n - col) / p->panel;
+        const int64_t left = kn_smaller(whole, t->to - i);
+        s.panels = left >= most ? (int)most : left >= 2 && most > 2 ? 2 : 1;
+        const int64_t cols = kn_smaller(p->n - col, s.panels * p->panel);
+        s.wide = (int)((cols - 1) / p->loops->lanes) + 1;
+        s.last = (int)(cols - (s.wide - 1) * p->loops->lanes);
+        s.b = t->packed + i * step + at->k_from * p->panel;
+        s.next = i + s.panels < t->to ? s.b + step : t->next ? t->next : s.b;
+        s.c = c + col;
+        s.start = start ? start + col : NULL;
+        s.bias = first && ends && ends->bias ? ends->bias + col : NULL;
+        s.reads = i == t->from && t->lda == at->k;
+        p->loops->strip(&s);
+        if (last && ends && ends->finish)
+            ends->finish(ends->arg, s.c, at->row, at->rows, col, cols);
+    }
+}
+
+void kn_product_run(const struct kn_product *p, const struct kn_product_part *t,
+                    const struct kn_product_ends *ends)
+{
+    const int64_t terms = t->k_to - t->k_from;
+    /* One group of rows passes over a panel once: there is nothing to keep. */
+    const int64_t k = t->rows > p->loops->rows ? kn_even_parts(terms, BLOCK_K, 1) : terms;
+    const int64_t rows = rows_of_block(p, t->rows, k);
+
+    for (int64_t row = 0; row < t->rows; row += rows) {
+        int64_t l = t->k_from;
+        do { /* once even for no terms: the sums have other parts */
+            const struct block at = {row, kn_smaller(t->rows - row, rows), l,
+                                     kn_smaller(t->k_to - l, k)};
+            run_block(p, t, ends, &at);
+            l += k;
+        } while (l < t->k_to);
+    }
+}

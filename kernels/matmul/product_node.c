@@ -1,0 +1,81 @@
+#include "kernels/matmul/product_node.h"
+
+#include <stdatomic.h>
+
+#include "kernels/matmul/gemm.h"
+
+/* What packed bytes depend on. */
+struct format {
+    char name[8];
+    int64_t k, n, panel;
+    int64_t turned;
+    int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
+};
+
+static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    struct kn_product p = {.k = f->k, .n = f->n};
+    struct rt_buffer *wide = NULL;
+    const float *b = src->data;
+
+    if (!kn_product_solve(&p) || p.panel != f->panel)
+        return rt_fail(err, RT_INTERNAL, "a matrix's form is not known any more");
+    if (src->dtype != RT_F32) {
+        wide = rt_buffer_new(NULL, RT_F32, (size_t)(p.k * p.n) * sizeof(float), err);
+        if (!wide)
+            return RT_RESOURCE_EXHAUSTED;
+        b = atomic_load(&wide->data);
+        kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), p.k * p.n);
+    }
+    kn_product_pack(&p, b, f->turned ? p.k : p.n, f->turned,
+                    f->n_scale ? (const float *)(const void *)(f + 1) : NULL, dst);
+    rt_buffer_unref(wide);
+    return RT_OK;
+}
+
+enum rt_status kn_product_node_pack(struct kn_product_node *node, struct rt_prep *p, int input,
+                                    bool turned)
+{
+    const struct kn_product *product = &node->product;
+    const float *scale = kn_tail_vector(p, node->tail.scale);
+    const struct format f = {.name = "product",
+                             .k = product->k,
+                             .n = product->n,
+                             .panel = product->panel,
+                             .turned = turned,
+                             .n_scale = scale ? product->n : 0};
+    const enum rt_status st = kn_tail_pack(p, input, &f, sizeof f, scale, product->n,
+                                           kn_product_pack_bytes(product), pack, &node->b);
+    if (!st && node->b && scale)
+        node->tail.scale = 0;
+    return st;
+}
+
+static void activate(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
+                     int64_t cols)
+{
+    const struct kn_product_node *node = arg;
+    (void)row;
+    (void)col;
+    kn_tail_activate(&node->tail, at, rows, cols, node->product.n);
+}
+
+struct kn_product_ends kn_product_node_ends(const struct kn_product_node *node,
+                                            const struct rt_run *r)
+{
+    const struct kn_tail *t = &node->tail;
+    struct kn_product_ends e = {.bias = t->shift ? r->in[t->shift].data : NULL};
+
+    if (t->odd)
+        return e;
+    if (t->residual) {
+        e.residual = r->in[t->residual].data;
+        e.ld_residual = node->product.n;
+    }
+    e.clips = kn_tail_clips(t, &e.most);
+    e.finish = t->act && !e.clips ? activate : NULL;
+    e.arg = node;
+    return e;
+}

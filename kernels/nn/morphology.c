@@ -1,0 +1,174 @@
+/* Dilation2D: the greatest sum of a pixel and a filter value in each window. */
+#include <float.h>
+#include <string.h>
+
+#include "kernels/cpu/types.h"
+#include "kernels/nn/window.h"
+#include "kernels/entry.h"
+#include "runtime/base/checked.h"
+
+static enum rt_status fail_shape(struct rt_error *err, const char *words, const struct rt_shape *s)
+{
+    char text[160];
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s%s", words,
+                   rt_shape_text(text, sizeof text, s->rank, s->dim));
+}
+
+static enum rt_status check(const struct rt_node *n, struct rt_error *err)
+{
+    const int64_t *s, *r;
+
+    if (rt_attr_ints(n, "strides", &s) != 4 || rt_attr_ints(n, "rates", &r) != 4)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Dilation2D: strides and rates must have 4 elements");
+    if (s[0] != 1 || s[3] != 1)
+        return rt_fail(err, RT_UNIMPLEMENTED,
+                       "Stride is only supported across spatial dimensions.");
+    if (r[0] != 1 || r[3] != 1)
+        return rt_fail(err, RT_UNIMPLEMENTED, "Rate is only supported across spatial dimensions.");
+    for (int i = 1; i < 3; i++) {
+        if (s[i] <= 0 || s[i] > INT32_MAX)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Stride must be > 0, but got %lld",
+                           (long long)s[i]);
+        if (r[i] < 0 || r[i] > INT32_MAX)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Dilation2D: a rate of %lld", (long long)r[i]);
+    }
+    return RT_OK;
+}
+
+static enum rt_status solve(const struct rt_node *n, const struct rt_shape *in,
+                            const struct rt_shape *filter, struct kn_axis *a, struct rt_error *err)
+{
+    const int64_t *s, *r;
+
+    rt_attr_ints(n, "strides", &s);
+    rt_attr_ints(n, "rates", &r);
+    for (int i = 0; i < 2; i++) {
+        a[i] = (struct kn_axis){
+            .in = in->dim[1 + i], .size = filter->dim[i], .stride = s[1 + i], .dilation = r[1 + i]};
+        const enum rt_status st = kn_axis_solve(&a[i], kn_padding(n), err);
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+static enum rt_status infer(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape, *filter = &x->in[1].shape;
+    struct rt_shape *o = &x->out[0].shape;
+    struct kn_axis a[2];
+
+    *o = (struct rt_shape){.rank = 4, .dim = {-1, -1, -1, -1}};
+    if (in->rank >= 0 && in->rank != 4)
+        return fail_shape(x->err, "input must be 4-dimensional", in);
+    if (filter->rank >= 0 && filter->rank != 3)
+        return fail_shape(x->err, "filter must be 3-dimensional: ", filter);
+    if (in->rank < 0 || filter->rank < 0)
+        return RT_OK;
+    if (in->dim[3] >= 0 && filter->dim[2] >= 0 && in->dim[3] != filter->dim[2])
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "input and filter must have the same depth: %lld vs %lld",
+                       (long long)in->dim[3], (long long)filter->dim[2]);
+    const enum rt_status st = solve(x->node, in, filter, a, x->err);
+    if (st)
+        return st;
+    o->dim[0] = in->dim[0];
+    o->dim[1] = a[0].out;
+    o->dim[2] = a[1].out;
+    o->dim[3] = in->dim[3];
+    return RT_OK;
+}
+
+struct dilation {
+    struct kn_axis a[2];
+    int64_t batch, channels;
+};
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    struct dilation *d = rt_prep_alloc(p, sizeof *d);
+    if (!d)
+        return p->err->code;
+    d->batch = p->in[0].shape.dim[0];
+    d->channels = p->in[0].shape.dim[3];
+    *state = d;
+    return solve(p->node, &p->in[0].shape, &p->in[1].shape, d->a, p->err);
+}
+
+#define AS_IS(v)    (v)
+#define LOW_RT_F32  -FLT_MAX
+#define LOW_RT_F64  -DBL_MAX
+#define LOW_RT_I8   INT8_MIN
+#define LOW_RT_I16  INT16_MIN
+#define LOW_RT_I32  INT32_MIN
+#define LOW_RT_I64  INT64_MIN
+#define LOW_RT_U8   0
+#define LOW_RT_U16  0
+#define LOW_RT_U32  0
+#define LOW_RT_U64  0
+#define LOW_RT_F16  ((struct kn_half){0xfbff})
+#define LOW_RT_BF16 ((struct kn_bfloat){0xff7f})
+
+/* U: the type that sums are made in; integers wrap. */
+#define BODY(dt, T, U, GET, PUT)                                                                   \
+    static enum rt_status dilate_##dt(struct rt_run *run, const struct dilation *d, const T *x,    \
+                                      const T *f, T *y)                                            \
+    {                                                                                              \
+        const struct kn_axis *h = &d->a[0], *w = &d->a[1];                                         \
+        const int64_t c = d->channels;                                                             \
+        int64_t left = RT_WORK;                                                                    \
+        for (int64_t b = 0; b < d->batch; b++, x += h->in * w->in * c)                             \
+            for (int64_t i = 0; i < h->out; i++) {                                                 \
+                for (int64_t j = 0; j < w->out; j++, y += c) {                                     \
+                    for (int64_t k = 0; k < c; k++)                                                \
+                        y[k] = LOW_##dt;                                                           \
+                    for (int64_t m = 0; m < h->size; m++) {                                        \
+                        if (rt_run_spend(run, &left, w->size * c))                                 \
+                            return run->err->code;                                                 \
+                        const int64_t r = i * h->stride - h->lo + m * h->dilation;                 \
+                        if (r < 0 || r >= h->in)                                                   \
+                            continue;                                                              \
+                        for (int64_t n = 0; n < w->size; n++) {                                    \
+                            const int64_t s = j * w->stride - w->lo + n * w->dilation;             \
+                            if (s < 0 || s >= w->in)                                               \
+                                continue;                                                          \
+                            const T *px = x + (r * w->in + s) * c;                                 \
+                            const T *pf = f + (m * w->size + n) * c;                               \
+                            for (int64_t k = 0; k < c; k++) {                                      \
+                                const T v = PUT((U)GET(px[k]) + (U)GET(pf[k]));                    \
+                                y[k] = GET(v) > GET(y[k]) ? v : y[k];                              \
+                            }                                                                      \
+                        }                                                                          \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+        return RT_OK;                                                                              \
+    }
+#define BODY_INT(dt, T)   BODY(dt, T, uint64_t, AS_IS, (T))
+#define BODY_FLOAT(dt, T) BODY(dt, T, T, AS_IS, AS_IS)
+KN_INTS(BODY_INT)
+KN_FLOATS(BODY_FLOAT)
+BODY(RT_F16, struct kn_half, float, kn_from_f16, kn_to_f16)
+BODY(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16)
+
+static enum rt_status run(struct rt_run *r)
+{
+    if (rt_tensor_count(&r->out[0]) == 0)
+        return RT_OK;
+    switch (r->in[0].dtype) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        return dilate_##dt(r, r->state, r->in[0].data, r->in[1].data, r->out[0].data);
+        KN_REALS(X)
+#undef X
+    default:
+        break;
+    }
+    return RT_OK;
+}
+
+const struct kn_entry kn_dilation2d = {
+    .op = {.name = "Dilation2D", .check = check, .infer = infer, .rows = rt_rows_first},
+    .kernels = KN_CPU("Dilation2D", "dilation2d", KN_SET(KN_REALS), prepare, run),
+};

@@ -1,0 +1,43 @@
+/*
+ * Sliding windows: what convolutions and poolings share. One struct per spatial axis says where
+ * windows lie; TensorFlow's padding rules and the words of its refusals are here once.
+ */
+#ifndef KN_CPU_WINDOW_H
+#define KN_CPU_WINDOW_H
+
+#include "runtime/core/op.h"
+
+enum { KN_MAX_SPATIAL = 3 };
+
+/* Window i covers input positions i * stride - lo + j * dilation, j in [0, size). Positions
+ * outside [0, in) are padding. -1: not known yet (in, out, and lo, hi with SAME). */
+struct kn_axis {
+    int64_t in, out, size, stride, dilation, lo, hi;
+};
+
+enum kn_padding { KN_VALID, KN_SAME, KN_EXPLICIT };
+
+/* The node's "padding" attribute. */
+enum kn_padding kn_padding(const struct rt_node *n);
+/* Channels stand before the spatial axes: "NCHW", "NCDHW". */
+bool kn_channels_first(const struct rt_node *n);
+/* Index in a shape of spatial axis i, and of the channels. */
+int kn_spatial_axis(bool channels_first, int i);
+int kn_channel_axis(bool channels_first, int n_spatial);
+
+/* Fills in out (and lo, hi unless explicit) from in, size, stride, dilation. */
+enum rt_status kn_axis_solve(struct kn_axis *a, enum kn_padding padding, struct rt_error *err);
+/* The part of window i that lies inside: j in [*from, *to). */
+static inline void kn_axis_inside(const struct kn_axis *a, int64_t i, int64_t *from, int64_t *to)
+{
+    const int64_t start = i * a->stride - a->lo;
+    int64_t f = 0, t = a->size;
+    if (start < 0)
+        f = (-start + a->dilation - 1) / a->dilation;
+    if (start + (a->size - 1) * a->dilation >= a->in)
+        t = a->in > start ? (a->in - start + a->dilation - 1) / a->dilation : 0;
+    *from = f;
+    *to = t > f ? t : f;
+}
+
+#endif

@@ -1,0 +1,508 @@
+#include "kernels/rnn/rnn.h"
+
+#include <string.h>
+
+#include "kernels/array/array.h"
+#include "kernels/list/list.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/matmul/product.h"
+#include "kernels/cpu/types.h"
+#include "kernels/cpu/vec_math.h"
+#include "kernels/entry.h"
+#include "runtime/exec/parallel.h"
+
+#define KN_LOOPS      "kernels/rnn/rnn_loops.h"
+#define KN_LOOPS_TYPE struct kn_rnn_loops
+#include "kernels/cpu/vector_sets.h"
+
+/* ---- weights ---- */
+
+struct format {
+    char name[8];
+    int64_t row, k, n, panel;
+};
+
+/* A matrix, or some rows of one, by which rows of floats are multiplied. */
+struct weight {
+    struct kn_product p;
+    const float *packed; /* NULL: there is none */
+};
+
+static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *fmt,
+                           struct rt_error *err)
+{
+    const struct format *f = fmt;
+    struct kn_product p = {.k = f->k, .n = f->n};
+
+    (void)err;
+    kn_product_solve(&p);
+    kn_product_pack(&p, (const float *)src->data + f->row * f->n, f->n, false, NULL, dst);
+    return RT_OK;
+}
+
+/* Rows [row, row + k) of input `input`; none of them if it is not there. */
+static enum rt_status pack(struct rt_prep *p, int input, int64_t row, int64_t k, struct weight *w)
+{
+    const struct rt_shape *shape = &p->in[input].shape;
+    const struct rt_pack *made;
+
+    if (kn_is_none(shape))
+        return RT_OK;
+    w->p = (struct kn_product){.k = k, .n = shape->dim[1], .again = true};
+    if (!kn_product_solve(&w->p))
+        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: a weight of %s", p->node->name,
+                       KN_TEXT(shape));
+    const struct format f = {"rnn", row, k, w->p.n, w->p.panel};
+    const enum rt_status st =
+        rt_prep_pack(p, input, &f, sizeof f, kn_product_pack_bytes(&w->p), fill, &made);
+    if (st)
+        return st;
+    if (!made)
+        return rt_fail(p->err, RT_INTERNAL, "%s: a weight that is no constant", p->node->name);
+    w->packed = rt_pack_data(made);
+    return RT_OK;
+}
+
+/* c [rows, n] = a [rows, k] x w, and what stands in `from` (rows as far apart as c's) or bias. */
+static void multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
+                     int64_t rows, const struct rt_tensor *bias, const float *from)
+{
+    const struct kn_product_part part = {.packed = w->packed,
+                                         .a = a,
+                                         .lda = lda,
+                                         .c = c,
+                                         .ldc = ldc,
+                                         .rows = rows,
+                                         .to = w->p.panels,
+                                         .k_to = w->p.k};
+    const struct kn_product_ends ends = {.bias =
+                                             bias && rt_tensor_count(bias) > 0 ? bias->data : NULL,
+                                         .residual = from,
+                                         .ld_residual = ldc};
+
+    kn_product_run(&w->p, &part, &ends);
+}
+
+/* ---- a run ---- */
+
+enum { ROWS_AT_ONCE = 96 }; /* of the input's product: the weights are read once for so many */
+
+struct state {
+    const struct kn_rnn_loops *loops;
+    struct kn_layer layer;
+    enum rt_cell_act gate_act, act;
+    float forget_bias, clip;
+    struct weight w, r, w_late, r_late, project;
+    int64_t at[4];        /* where a gate's sums begin in their row */
+    int64_t wide;         /* a row of a state */
+    int64_t block, chunk; /* rows and steps at once */
+    int64_t slots;        /* cores at a time, each with blocks of rows */
+    size_t slot_bytes;    /* of scratch */
+    bool peeps;           /* some gate looks at c */
+};
+
+/* Floats of each part of scratch; all together in bytes. */
+struct room {
+    float *sums, *late, *apart;
+    float *h, *h_new, *c, *spare[2];
+    float *c_old, *written; /* of masked layers */
+    float *peep[3];         /* with room behind them; NULL: none */
+};
+
+static size_t lay_out(const struct state *s, char *scratch, struct room *at)
+{
+    const struct kn_layer *y = &s->layer;
+    const int64_t state = s->block * s->wide, rows = s->block * s->chunk;
+    const int64_t masked = y->mask != RT_RNN_ALL ? state : 0;
+    const int64_t spare = y->cell->n_late || s->project.packed ? state : 0;
+    const int64_t two = y->cell->n_states > 1, peep = s->peeps ? s->wide : 0;
+    const struct {
+        float **part;
+        int64_t n;
+    } need[] = {{&at->sums, rows * s->w.p.n},
+                {&at->late, rows * s->w_late.p.n},
+                {&at->apart, y->cell->n_apart ? s->block * s->r.p.n : 0},
+                {&at->h, state},
+                {&at->h_new, state},
+                {&at->c, two * state},
+                {&at->spare[0], spare},
+                {&at->spare[1], spare},
+                {&at->c_old, two * masked},
+                {&at->written, masked},
+                {&at->peep[0], peep},
+                {&at->peep[1], peep},
+                {&at->peep[2], peep}};
+    size_t used = 0;
+
+    for (size_t k = 0; k < sizeof need / sizeof *need; k++) {
+        *need[k].part = scratch ? (float *)(scratch + used) : NULL;
+        used += ((size_t)(need[k].n + s->loops->lanes) * sizeof(float) + 63) & ~(size_t)63;
+    }
+    return used;
+}
+
+static enum rt_cell_act act_of(const struct rt_node *n, const char *attr)
+{
+    const struct rt_span name = rt_attr_str(n, attr);
+    int act = 0;
+
+    while (act < RT_N_CELL_ACTS - 1 && !rt_span_is(name, rt_cell_act_name(act)))
+        act++;
+    return (enum rt_cell_act)act;
+}
+
+static enum rt_status pack_all(struct rt_prep *p, struct state *s)
+{
+    const struct kn_layer *y = &s->layer;
+    const int64_t x_row = rt_attr_int(p->node, "x_row"), h_row = rt_attr_int(p->node, "h_row");
+    enum rt_status st = pack(p, RT_RNN_W, x_row, y->depth, &s->w);
+
+    if (!st)
+        st = pack(p, RT_RNN_R, h_row, y->width, &s->r);
+    if (!st)
+        st = pack(p, RT_RNN_W_LATE, x_row, y->depth, &s->w_late);
+    if (!st)
+        st = pack(p, RT_RNN_R_LATE, h_row, y->units, &s->r_late);
+    if (!st)
+        st = pack(p, RT_RNN_PROJECT, 0, y->units, &s->project);
+    return st;
+}
+
+/* Rows of the batch do not depend on each other: each core takes all the steps of its own, and
+ * waits for none between them. */
+static void cut(struct state *s, int width)
+{
+    const struct kn_layer *y = &s->layer;
+    const double all = (double)y->batch * (double)y->time * y->cell->n_gates * (double)y->units *
+                       (double)(y->depth + y->width);
+    int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
+
+    most = most < y->batch ? most : y->batch;
+    s->slots = most > 1 ? most : 1;
+    const int64_t each = y->batch > 0 ? (y->batch - 1) / s->slots + 1 : 1;
+    s->block = kn_even_parts(y->batch, each < ROWS_AT_ONCE ? each : ROWS_AT_ONCE, s->slots);
+    s->chunk = ROWS_AT_ONCE / s->block;
+    s->chunk = s->chunk < y->time ? s->chunk : y->time > 0 ? y->time : 1;
+}
+
+static enum rt_status prepare(struct rt_prep *p, void **state)
+{
+    struct state *s = rt_prep_alloc(p, sizeof *s);
+    struct room room;
+
+    if (!s)
+        return p->err->code;
+    enum rt_status st = kn_layer_of(p->node, p->in, &s->layer, p->err);
+    if (st)
+        return st;
+    const struct kn_layer *y = &s->layer;
+    const char *order = (const char *)rt_attr_str(p->node, "order").p;
+    for (int g = 0; g < y->cell->n_gates; g++) {
+        const char *at = strchr(order, y->cell->gates[g]);
+        s->at[g] = at ? (at - order) * y->units : 0;
+    }
+    s->gate_act = act_of(p->node, "gate_activation");
+    s->act = act_of(p->node, "activation");
+    s->forget_bias = rt_attr_float(p->node, "forget_bias");
+    s->clip = rt_attr_float(p->node, "clip");
+    for (int k = RT_RNN_PEEP_IN; k <= RT_RNN_PEEP_LET; k++)
+        s->peeps = s->peeps || !kn_is_none(&p->in[k].shape);
+    s->loops = loops_of(0);
+    s->wide = y->units > y->width ? y->units : y->width;
+    s->wide = kn_round_up(s->wide, s->loops->lanes);
+    cut(s, rt_prep_width(p));
+    st = pack_all(p, s);
+    s->slot_bytes = lay_out(s, NULL, &room);
+    p->scratch_bytes = (size_t)s->slots * s->slot_bytes;
+    *state = s;
+    return st;
+}
+
+/* A block of a state: rows [first, first + n) of `t` (or its only one, or its only column), filled
+ * up with zeros. */
+static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
+                      int64_t cols, float *to)
+{
+    const int64_t wide = s->wide, columns = t->rank > 0 ? t->dim[t->rank - 1] : 1;
+    const int64_t row = t->rank < 2 || t->dim[0] == 1 ? 0 : columns;
+
+    for (int64_t i = 0; i < n; i++, to += wide) {
+        const float *from = (const float *)t->data + (first + i) * row;
+        if (columns == cols)
+            memcpy(to, from, (size_t)cols * sizeof *to);
+        else
+            for (int64_t u = 0; u < cols; u++)
+                to[u] = from[0];
+        memset(to + cols, 0, (size_t)(wide - cols) * sizeof *to);
+    }
+}
+
+static void put_state(const struct state *s, const float *from, int64_t n, int64_t cols, float *to,
+                      int64_t row)
+{
+    for (int64_t i = 0; i < n; i++, from += s->wide, to += row)
+        memcpy(to, from, (size_t)cols * sizeof *to);
+}
+
+/* Element [step, row] of y, which holds `length` steps. */
+static float *y_at(const struct kn_layer *y, float *data, int64_t step, int64_t row)
+{
+    return data + (y->y_by_time ? step * y->batch + row : row * y->length + step) * y->width;
+}
+
+static int64_t y_row(const struct kn_layer *y)
+{
+    return y->y_by_time ? y->width : y->length * y->width;
+}
+
+/* The input's products of some steps of a block of rows, step by step; rows of as many steps or
+ * steps of as many rows, whichever are more, at a time. */
+static void multiply_input(const struct kn_layer *y, const struct rt_run *r, const struct weight *w,
+                           const struct rt_tensor *bias, float *sums, int64_t first, int64_t n,
+                           int64_t step, int64_t n_steps)
+{
+    const int64_t of_row = y->x_batch == 1 ? 0 /* the only row is every row */
+                           : y->x_by_time  ? y->depth
+                                           : y->time * y->depth;
+    const int64_t of_step = y->x_by_time ? y->x_batch * y->depth : y->depth, ldc = w->p.n;
+    const float *x = (const float *)r->in[RT_RNN_X].data + first * of_row + step * of_step;
+
+    if (n >= n_steps)
+        for (int64_t t = 0; t < n_steps; t++)
+            multiply(w, x + t * of_step, of_row, sums + t * n * ldc, ldc, n, bias, NULL);
+    else
+        for (int64_t i = 0; i < n; i++)
+            multiply(w, x + i * of_row, of_step, sums + i * ldc, n * ldc, n_steps, bias, NULL);
+}
+
+static void multiply_inputs(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
+                            int64_t first, int64_t n, int64_t step, const struct room *at)
+{
+    const int64_t left = y->steps - step, n_steps = left < s->chunk ? left : s->chunk;
+
+    multiply_input(y, r, &s->w, &r->in[RT_RNN_BIAS], at->sums, first, n, step, n_steps);
+    if (s->w_late.packed)
+        multiply_input(y, r, &s->w_late, &r->in[RT_RNN_BIAS_LATE], at->late, first, n, step,
+                       n_steps);
+}
+
+static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, int64_t step,
+                       int64_t row)
+{
+    const int64_t i = y->mask_batch == 1 ? 0 : row;
+
+    if (y->mask == RT_RNN_BY_STEP)
+        return ((const uint8_t *)mask->data)[step * y->mask_batch + i];
+    return step < kn_int_at(mask, i);
+}
+
+/* What a step did to rows that it should have left alone is undone; what each row writes. */
+static void apply_mask(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
+                       int64_t step, int64_t first, int64_t n, const struct room *at)
+{
+    const int64_t wide = s->wide;
+    const size_t bytes = (size_t)wide * sizeof(float);
+
+    for (int64_t i = 0; i < n; i++) {
+        float *written = at->written + i * wide;
+        if (takes_step(y, &r->in[RT_RNN_MASK], step, first + i)) {
+            memcpy(written, at->h_new + i * wide, bytes);
+            continue;
+        }
+        memcpy(at->h_new + i * wide, at->h + i * wide, bytes);
+        if (y->cell->n_states > 1)
+            memcpy(at->c + i * wide, at->c_old + i * wide, bytes);
+        if (!kn_layer_masks_y(y))
+            memcpy(written, at->h + i * wide, bytes);
+        else if (!y->holds)
+            get_state(s, &r->in[RT_RNN_BEFORE], first + i, 1, y->width, written);
+    }
+}
+
+/* One step from at->h to at->h_new, whose input's sums are there. */
+static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
+                      int64_t n, int64_t in_chunk, const struct room *at)
+{
+    const struct rt_cell *cell = y->cell;
+    const int64_t row = s->w.p.n;
+    float *sums = at->sums + in_chunk * n * row, *late = at->late + in_chunk * n * s->w_late.p.n;
+    struct kn_rnn_step step = {.gate_act = s->gate_act,
+                               .act = s->act,
+                               .forget_bias = s->forget_bias,
+                               .clip = s->clip,
+                               .rows = n,
+                               .units = y->units,
+                               .state_row = s->wide,
+                               .sums = sums,
+                               .sums_row = row,
+                               .apart = at->apart,
+                               .late_row = s->w_late.p.n,
+                               .h = at->h,
+                               .h_new = s->project.packed ? at->spare[0] : at->h_new,
+                               .c = at->c,
+                               .peep = {at->peep[0], at->peep[1], at->peep[2]},
+                               .spare = {at->spare[0], at->spare[1]}};
+
+    memcpy(step.at, s->at, sizeof step.at);
+    if (cell->n_apart > 0)
+        multiply(&s->r, at->h, s->wide, at->apart, row, n, &r->in[RT_RNN_R_BIAS], NULL);
+    else
+        multiply(&s->r, at->h, s->wide, sums, row, n, NULL, sums);
+    s->loops->cell[cell->id](&step, false);
+    if (s->project.packed)
+        multiply(&s->project, at->spare[0], s->wide, at->h_new, s->wide, n, NULL, NULL);
+    if (cell->n_late == 0)
+        return;
+    if (!s->w_late.packed) { /* the last columns of w */
+        late = sums + s->r.p.n;
+        step.late_row = row;
+    }
+    step.late = late;
+    multiply(&s->r_late, at->spare[1], s->wide, late, step.late_row, n, NULL, late);
+    s->loops->cell[cell->id](&step, true);
+}
+
+static void get_peeps(const struct rt_run *r, int64_t units, struct room *at)
+{
+    for (int k = 0; k < 3; k++) {
+        const struct rt_tensor *t = &r->in[RT_RNN_PEEP_IN + k];
+        if (rt_tensor_count(t) == units)
+            memcpy(at->peep[k], t->data, (size_t)units * sizeof(float));
+        else
+            at->peep[k] = NULL;
+    }
+}
+
+/* All steps of the rows of block `i`. */
+static enum rt_status run_block(struct rt_run *r, void *layer, int64_t i, int64_t slot)
+{
+    const struct state *s = r->state;
+    const struct kn_layer *y = layer;
+    const int64_t first = i * s->block, rest = y->batch - first;
+    const int64_t n = rest < s->block ? rest : s->block;
+    const int64_t wide = s->wide;
+    const int64_t work = n * y->units * y->units * y->cell->n_gates / 8 + 64;
+    const bool masked = y->mask != RT_RNN_ALL, reads = y->read != RT_RNN_UNREAD;
+    const bool two = y->cell->n_states > 1;
+    int64_t left = RT_WORK;
+    struct room room, *const at = &room;
+
+    lay_out(s, (char *)r->scratch + (size_t)slot * s->slot_bytes, at);
+    get_peeps(r, y->units, at);
+    get_state(s, &r->in[RT_RNN_H], first, n, y->width, at->h);
+    if (two)
+        get_state(s, &r->in[RT_RNN_C], first, n, y->units, at->c);
+    if (masked && y->holds)
+        get_state(s, &r->in[RT_RNN_BEFORE], first, n, y->width, at->written);
+    for (int64_t t = 0; t < y->steps; t++) {
+        if (t % s->chunk == 0)
+            multiply_inputs(s, y, r, first, n, t, at);
+        if (masked && two)
+            memcpy(at->c_old, at->c, (size_t)(n * wide) * sizeof *at->c);
+        take_step(s, y, r, n, t % s->chunk, at);
+        if (masked)
+            apply_mask(s, y, r, t, first, n, at);
+        float *const old = at->h;
+        at->h = at->h_new;
+        at->h_new = old;
+        if (reads && y->keep == RT_RNN_KEEP_EACH)
+            put_state(s, masked ? at->written : at->h, n, y->width,
+                      y_at(y, r->out[0].data, t, first), y_row(y));
+        if (rt_run_spend(r, &left, work))
+            return r->err->code;
+    }
+    if (reads && y->keep == RT_RNN_KEEP_LAST)
+        put_state(s, masked ? at->written : at->h, n, y->width, y_at(y, r->out[0].data, 0, first),
+                  y_row(y));
+    put_state(s, at->h, n, y->width, (float *)r->out[1].data + first * y->width, y->width);
+    if (two)
+        put_state(s, at->c, n, y->units, (float *)r->out[2].data + first * y->units, y->units);
+    return RT_OK;
+}
+
+static void info_of(const struct rt_tensor *t, struct rt_info *x)
+{
+    *x = (struct rt_info){.dtype = (enum rt_dtype)t->dtype, .shape.rank = t->rank, .value = t};
+    memcpy(x->shape.dim, t->dim, sizeof t->dim);
+}
+
+/* Output 1 + k is the state as it came. */
+static enum rt_status keep_state(struct rt_run *r, int k)
+{
+    const struct rt_tensor *from = &r->in[RT_RNN_H + k];
+    void *to = kn_out(r, 1 + k, from->rank, from->dim);
+
+    if (!to)
+        return r->err->code;
+    if (rt_tensor_count(from) > 0)
+        memcpy(to, from->data, rt_tensor_bytes(from));
+    return RT_OK;
+}
+
+static enum rt_status no_elements(struct rt_run *r, const struct kn_layer *y)
+{
+    const struct rt_shape each = {.rank = 2, .dim = {-1, y->width}};
+
+    return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                   y->length == 0 ? "Tried to stack elements of an empty list with "
+                                    "non-fully-defined element_shape: %s"
+                                  : "Tried to stack list which only contains uninitialized "
+                                    "tensors and has a non-fully-defined element_shape: %s",
+                   KN_PARTIAL(&each));
+}
+
+static enum rt_status make_outputs(struct rt_run *r, const struct kn_layer *y)
+{
+    struct rt_shape shape;
+    enum rt_status st = RT_OK;
+
+    kn_layer_y(y, &shape);
+    if (!kn_out(r, 0, shape.rank, shape.dim))
+        return r->err->code;
+    const int64_t written = y->keep == RT_RNN_KEEP_EACH ? y->steps : y->steps > 0;
+    if (y->read != RT_RNN_UNREAD && y->length > written && rt_tensor_count(&r->out[0]) > 0)
+        memset(r->out[0].data, 0, rt_tensor_bytes(&r->out[0]));
+    for (int k = 0; k < 2 && !st; k++)
+        if (y->steps == 0 || k >= y->cell->n_states)
+            st = keep_state(r, k);
+        else if (!kn_out(r, 1 + k, 2, (int64_t[]){y->batch, k ? y->units : y->width}))
+            st = r->err->code;
+    return st;
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct state *s = r->state;
+    struct rt_info in[RT_RNN_N_IN];
+    struct kn_layer y;
+
+    for (int k = 0; k < RT_RNN_N_IN; k++)
+        info_of(&r->in[k], &in[k]);
+    enum rt_status st = kn_layer_of(r->node, in, &y, r->err);
+    if (st)
+        return st;
+    if (y.read == RT_RNN_READ && y.steps == 0 && y.y_rows < 0)
+        return no_elements(r, &y);
+    st = make_outputs(r, &y);
+    if (st || y.steps == 0)
+        return st;
+    const int64_t blocks = y.batch > 0 ? (y.batch - 1) / s->block + 1 : 0;
+    if (s->slots > 1 && rt_run_width(r) > 1)
+        return kn_parallel_parts(r, blocks, s->slots, run_block, &y);
+    for (int64_t i = 0; i < blocks && !st; i++)
+        st = run_block(r, &y, i, 0);
+    return st;
+}
+
+#define LIMITS                                                                                     \
+    ((UINT64_C(1) << RT_RNN_LIMIT) | (UINT64_C(1) << RT_RNN_LIMIT_TOO) |                           \
+     (UINT64_C(1) << RT_RNN_LENGTH))
+const struct kn_entry kn_own_rnn = {
+    .op = {.name = "_RNN",
+           .shape_in = LIMITS,
+           .infer = kn_layer_infer,
+           .rows = kn_layer_rows,
+           .own = &kn_layer_schema},
+    .kernels =
+        KN_KERNELS({.op = "_RNN", .device = "CPU", .name = "rnn", .prepare = prepare, .run = run}),
+};

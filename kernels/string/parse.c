@@ -1,0 +1,79 @@
+#include "kernels/string/parse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NUMBER_MAX = 400 }; /* longer texts are no numbers */
+
+/* A copy that ends in NUL, without white space around. NULL: empty, too long, or holds a NUL. */
+static char *trimmed(const char *p, size_t n, char *room)
+{
+    while (n && isspace((unsigned char)*p)) {
+        p++;
+        n--;
+    }
+    while (n && isspace((unsigned char)p[n - 1]))
+        n--;
+    if (n == 0 || n >= NUMBER_MAX || memchr(p, 0, n))
+        return NULL;
+    memcpy(room, p, n);
+    room[n] = '\0';
+    return room;
+}
+
+static bool is_decimal(const char *s)
+{
+    if (*s == '-' || *s == '+')
+        s++;
+    if (!*s)
+        return false;
+    for (; *s; s++)
+        if (*s < '0' || *s > '9')
+            return false;
+    return true;
+}
+
+bool kn_parse_i64(const char *p, size_t n, int64_t *out)
+{
+    char room[NUMBER_MAX], *s = trimmed(p, n, room);
+
+    if (!s || !is_decimal(s))
+        return false;
+    errno = 0;
+    const long long v = strtoll(s, NULL, 10);
+    *out = v;
+    return errno == 0;
+}
+
+bool kn_parse_u64(const char *p, size_t n, uint64_t *out)
+{
+    char room[NUMBER_MAX], *s = trimmed(p, n, room);
+
+    if (!s || *s == '-' || !is_decimal(s))
+        return false;
+    errno = 0;
+    *out = strtoull(s, NULL, 10);
+    return errno == 0;
+}
+
+bool kn_parse_float(const char *p, size_t n, float *out)
+{
+    char room[NUMBER_MAX], *s = trimmed(p, n, room), *end;
+
+    if (!s || strchr(s, '('))
+        return false;
+    *out = strtof(s, &end);
+    return !*end;
+}
+
+bool kn_parse_double(const char *p, size_t n, double *out)
+{
+    char room[NUMBER_MAX], *s = trimmed(p, n, room), *end;
+
+    if (!s || strchr(s, '('))
+        return false;
+    *out = strtod(s, &end);
+    return !*end;
+}

@@ -1,0 +1,217 @@
+#include "kernels/string/summary.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/array/array.h"
+#include "kernels/cpu/half.h"
+#include "kernels/string/text.h"
+
+void kn_float_text(char *room, size_t n, float f)
+{
+    if (isnan(f)) {
+        snprintf(room, n, "nan");
+        return;
+    }
+    snprintf(room, n, "%.6g", (double)f);
+    if (strtof(room, NULL) != f)
+        snprintf(room, n, "%.9g", (double)f);
+}
+
+void kn_double_text(char *room, size_t n, double d)
+{
+    if (isnan(d)) {
+        snprintf(room, n, "nan");
+        return;
+    }
+    snprintf(room, n, "%.15g", d);
+    if (strtod(room, NULL) != d)
+        snprintf(room, n, "%.17g", d);
+}
+
+static void escaped(struct rt_bytes *out, const struct rt_str *s)
+{
+    const char *p = rt_str_data(s);
+
+    for (size_t i = 0; i < s->n; i++) {
+        const unsigned char c = (unsigned char)p[i];
+        switch (c) {
+        case '\n':
+            rt_bytes_adds(out, "\\n");
+            break;
+        case '\r':
+            rt_bytes_adds(out, "\\r");
+            break;
+        case '\t':
+            rt_bytes_adds(out, "\\t");
+            break;
+        case '"':
+        case '\'':
+        case '\\':
+            rt_bytes_addc(out, '\\');
+            rt_bytes_addc(out, (char)c);
+            break;
+        default:
+            if (c < 0x20 || c == 0x7f) /* what may be UTF-8 stays as it is */
+                rt_bytes_addf(out, "\\%03o", c);
+            else
+                rt_bytes_addc(out, (char)c);
+        }
+    }
+}
+
+static void element(struct rt_bytes *out, const struct rt_tensor *t, int64_t i, bool v2)
+{
+    char text[40];
+
+    switch (kn_dtype(t)) {
+    case RT_F32:
+        kn_float_text(text, sizeof text, ((const float *)t->data)[i]);
+        break;
+    case RT_F16:
+        kn_float_text(text, sizeof text, kn_from_f16(((const struct kn_half *)t->data)[i]));
+        break;
+    case RT_BF16:
+        kn_float_text(text, sizeof text, kn_from_bf16(((const struct kn_bfloat *)t->data)[i]));
+        break;
+    case RT_F64:
+        kn_double_text(text, sizeof text, ((const double *)t->data)[i]);
+        break;
+    case RT_U64:
+        snprintf(text, sizeof text, "%" PRIu64, ((const uint64_t *)t->data)[i]);
+        break;
+    case RT_I8:
+    case RT_I16:
+    case RT_I32:
+    case RT_I64:
+    case RT_U8:
+    case RT_U16:
+    case RT_U32:
+    case RT_BOOL:
+        snprintf(text, sizeof text, "%" PRId64, kn_int_at(t, i));
+        break;
+    case RT_STRING:
+        if (v2) {
+            rt_bytes_addc(out, '"');
+            escaped(out, &rt_strs(t)[i]);
+            rt_bytes_addc(out, '"');
+        } else {
+            escaped(out, &rt_strs(t)[i]);
+        }
+        return;
+    default:
+        snprintf(text, sizeof text, "?");
+    }
+    rt_bytes_adds(out, text);
+}
+
+static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, int64_t limit,
+                    int64_t *at)
+{
+    if (*at >= limit)
+        return;
+    if (dim == t->rank - 1) {
+        for (int64_t i = 0; i < t->dim[dim] && !out->failed; i++) {
+            if (*at >= limit) {
+                if (dim != 0)
+                    rt_bytes_adds(out, "...");
+                return;
+            }
+            if (i > 0)
+                rt_bytes_addc(out, ' ');
+            element(out, t, (*at)++, false);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < t->dim[dim] && *at < limit && !out->failed; i++) {
+        rt_bytes_addc(out, '[');
+        one_dim(out, t, dim + 1, limit, at);
+        rt_bytes_addc(out, ']');
+    }
+}
+
+void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_entries)
+{
+    const int64_t n = rt_tensor_count(t);
+    const int64_t limit = max_entries == -1 || max_entries > n ? n : max_entries;
+    int64_t at = 0;
+
+    if (t->rank > 0)
+        one_dim(out, t, 0, limit, &at);
+    else if (limit > 0)
+        element(out, t, 0, false);
+    if (n > limit)
+        rt_bytes_adds(out, "...");
+}
+
+/* What one summary is made with. `edge`: how many items of a dimension are shown at either end of
+ * it; all of them when it is negative. */
+struct summary {
+    struct rt_run *r;
+    struct rt_bytes *out;
+    const struct rt_tensor *t;
+    int64_t edge;
+};
+
+static enum rt_status edges(struct summary *s, int dim, int64_t per_item, int64_t at)
+{
+    struct rt_bytes *out = s->out;
+    const struct rt_tensor *t = s->t;
+    const int64_t edge = s->edge;
+    const size_t before = out->n;
+
+    if (dim == t->rank) {
+        element(out, t, at, true);
+        return out->failed ? kn_text_failed(out)
+                           : rt_run_spend(s->r, &s->r->left, 64 + (int64_t)(out->n - before));
+    }
+    const int64_t n = t->dim[dim], step = n ? per_item / n : 0;
+    rt_bytes_addc(out, '[');
+    for (int64_t i = 0; i < n; i++) {
+        if (edge >= 0 && i == edge && n - edge > edge) {
+            if (dim == t->rank - 1) {
+                rt_bytes_adds(out, " ...");
+            } else {
+                for (int k = dim; k < t->rank - 1; k++)
+                    rt_bytes_addc(out, '\n');
+                for (int k = 0; k <= dim; k++)
+                    rt_bytes_addc(out, ' ');
+                rt_bytes_adds(out, "...");
+            }
+            i = n - edge;
+            if (i == n)
+                break;
+        }
+        if (i > 0) {
+            if (dim == t->rank - 1) {
+                rt_bytes_addc(out, ' ');
+            } else {
+                for (int k = dim; k < t->rank - 1; k++)
+                    rt_bytes_addc(out, '\n');
+                for (int k = 0; k <= dim; k++)
+                    rt_bytes_addc(out, ' ');
+            }
+        }
+        enum rt_status st = edges(s, dim + 1, step, at + i * step);
+        if (st)
+            return st;
+    }
+    rt_bytes_addc(out, ']');
+    return out->failed ? kn_text_failed(out) : rt_run_spend(s->r, &s->r->left, KN_STRING_WORK);
+}
+
+enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const struct rt_tensor *t,
+                               int64_t edge)
+{
+    const int64_t n = rt_tensor_count(t);
+    /* Of a tensor without elements, TensorFlow shows none of the items: not their brackets either.
+     */
+    struct summary s = {.r = r, .out = out, .t = t, .edge = n ? edge : 0};
+
+    if (t->rank > 0 || edge != 0)
+        return edges(&s, 0, n, 0);
+    rt_bytes_adds(out, "...");
+    return out->failed ? kn_text_failed(out) : RT_OK;
+}

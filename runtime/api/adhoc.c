@@ -1,0 +1,226 @@
+#include "runtime/api/adhoc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/map.h"
+#include "runtime/base/thread.h"
+#include "runtime/files/saved_model.h"
+
+struct rt_adhoc_calls {
+    struct rt_mutex mu;
+    struct rt_map by_key;   /* of struct rt_model_signature, by mu */
+    struct rt_arena *arena; /* by mu */
+};
+
+struct rt_adhoc_calls *rt_adhoc_new(void)
+{
+    struct rt_adhoc_calls *a = calloc(1, sizeof *a);
+    if (!a || !(a->arena = rt_arena_new(64 << 20))) {
+        free(a);
+        return NULL;
+    }
+    rt_mutex_init(&a->mu);
+    return a;
+}
+
+void rt_adhoc_free(struct rt_adhoc_calls *a)
+{
+    if (!a)
+        return;
+    rt_map_clear(&a->by_key);
+    rt_mutex_clear(&a->mu);
+    rt_arena_free(a->arena);
+    free(a);
+}
+
+static void add_names(struct rt_bytes *key, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        rt_bytes_add(key, names[i], strlen(names[i]) + 1);
+    rt_bytes_addc(key, '\1');
+}
+
+static bool make_key(struct rt_bytes *key, const struct rt_call_spec *spec)
+{
+    rt_bytes_init(key, 1 << 20);
+    add_names(key, spec->feeds, spec->n_feeds);
+    add_names(key, spec->fetches, spec->n_fetches);
+    add_names(key, spec->targets, spec->n_targets);
+    return !key->failed;
+}
+
+const struct rt_model_signature *rt_model_find_adhoc(const struct rt_model *m,
+                                                     const struct rt_call_spec *spec)
+{
+    const struct rt_model_signature *found = NULL;
+    struct rt_bytes key;
+
+    if (!m->adhoc)
+        return NULL;
+    if (make_key(&key, spec)) {
+        rt_mutex_lock(&m->adhoc->mu);
+        found = rt_map_getn(&m->adhoc->by_key, key.p, key.n);
+        rt_mutex_unlock(&m->adhoc->mu);
+    }
+    rt_bytes_clear(&key);
+    return found;
+}
+
+/* TensorFlow's text for a tensor that the graph does not have. */
+static enum rt_status check_tensor(const struct rt_graph *g, const char *name, struct rt_error *err)
+{
+    const char *colon = strrchr(name, ':');
+    size_t n = colon ? (size_t)(colon - name) : strlen(name);
+    const struct rt_node *node = rt_map_getn(g->by_name, name, n);
+    struct rt_edge e;
+
+    if (rt_graph_tensor(g, name, &e, NULL) == RT_OK && e.out >= 0)
+        return RT_OK;
+    if (node && colon && colon[1] >= '0' && colon[1] <= '9')
+        return rt_fail(err, RT_OUT_OF_RANGE,
+                       "Node '%s' (type: '%s', num of outputs: %d) does not have output %s",
+                       node->name, node->schema->name, node->n_out, colon + 1);
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Tensor %s, specified in either feed_devices or fetch_devices was not found in "
+                   "the Graph",
+                   name);
+}
+
+/* And for the rest that may be wrong with the names. */
+static enum rt_status check_names(const struct rt_model *m, const struct rt_call_spec *spec,
+                                  struct rt_error *err)
+{
+    const struct rt_graph *g = rt_session_graph(m->session);
+    enum rt_status st = RT_OK;
+    struct rt_bytes lost;
+
+    for (int i = 0; i < spec->n_feeds && !st; i++)
+        st = check_tensor(g, spec->feeds[i], err);
+    for (int i = 0; i < spec->n_fetches && !st; i++)
+        st = check_tensor(g, spec->fetches[i], err);
+    for (int i = 0; i < spec->n_fetches && !st; i++)
+        for (int k = 0; k < spec->n_feeds && !st; k++)
+            if (strcmp(spec->fetches[i], spec->feeds[k]) == 0)
+                st = rt_fail(err, RT_INVALID_ARGUMENT, "%s is both fed and fetched.",
+                             spec->fetches[i]);
+    if (st)
+        return st;
+    rt_bytes_init(&lost, 64 << 10);
+    for (int i = 0; i < spec->n_targets; i++) {
+        const char *colon = strrchr(spec->targets[i], ':');
+        size_t n = colon ? (size_t)(colon - spec->targets[i]) : strlen(spec->targets[i]);
+        if (!rt_map_getn(g->by_name, spec->targets[i], n))
+            rt_bytes_addf(&lost, "%s ", spec->targets[i]);
+    }
+    if (lost.n)
+        st = rt_fail(err, RT_NOT_FOUND, "PruneForTargets: Some target nodes not found: %s", lost.p);
+    rt_bytes_clear(&lost);
+    return st;
+}
+
+static enum rt_status check_ops(const struct rt_model *m, const struct rt_call_spec *spec,
+                                struct rt_error *err)
+{
+    struct rt_arena *arena = rt_arena_new(16 << 20);
+    struct rt_missing *missing;
+    int n = 0;
+    enum rt_status st = arena ? rt_session_missing(m->session, spec, arena, &missing, &n, err)
+                              : rt_fail_memory(err, "a call", 0);
+    if (!st && n)
+        st = rt_fail(err, RT_UNIMPLEMENTED, "the call cannot run: %s (node '%s')%s",
+                     missing[0].reason, missing[0].node, n > 1 ? ", and more" : "");
+    rt_arena_free(arena);
+    return st;
+}
+
+static struct rt_tensor_spec *specs_of(struct rt_arena *arena, const char *const *names, int n)
+{
+    struct rt_tensor_spec *specs = rt_arena_array(arena, (size_t)n + 1, sizeof *specs);
+    for (int i = 0; specs && i < n; i++) {
+        specs[i].name = specs[i].alias = rt_arena_strdup(arena, names[i]);
+        specs[i].shape.rank = -1;
+        if (!specs[i].name)
+            return NULL;
+    }
+    return specs;
+}
+
+/* The signature of a call that was prepared; mu is held. NULL: out of memory. */
+static struct rt_model_signature *describe(struct rt_adhoc_calls *a,
+                                           const struct rt_call_spec *spec,
+                                           struct rt_callable *call, bool rowwise)
+{
+    struct rt_model_signature *s = rt_arena_alloc(a->arena, sizeof *s);
+    struct rt_signature *def = rt_arena_alloc(a->arena, sizeof *def);
+    struct rt_tensor_spec *in = specs_of(a->arena, spec->feeds, spec->n_feeds);
+    struct rt_tensor_spec *out = specs_of(a->arena, spec->fetches, spec->n_fetches);
+
+    if (!s || !def || !in || !out)
+        return NULL;
+    for (int i = 0; i < spec->n_feeds; i++)
+        in[i].dtype = rt_callable_feed_dtype(call, i);
+    for (int i = 0; i < spec->n_fetches; i++)
+        out[i].dtype = rt_callable_fetch_dtype(call, i);
+    *def = (struct rt_signature){.name = "",
+                                 .method_name = "",
+                                 .n_inputs = spec->n_feeds,
+                                 .n_outputs = spec->n_fetches,
+                                 .inputs = in,
+                                 .outputs = out};
+    *s = (struct rt_model_signature){.def = def,
+                                     .call = call,
+                                     .writes = rt_callable_writes(call),
+                                     .rowwise = rowwise,
+                                     .why_not = rowwise ? NULL : "it is called by tensor names",
+                                     .is_adhoc = true,
+                                     .index = (int)a->by_key.n};
+    return s;
+}
+
+enum rt_status rt_model_make_adhoc(struct rt_model *m, const struct rt_call_spec *spec,
+                                   const struct rt_shape *shapes,
+                                   const struct rt_model_signature **out, struct rt_error *err)
+{
+    struct rt_callable *call;
+    struct rt_bytes key;
+    enum rt_status st;
+
+    *out = rt_model_find_adhoc(m, spec);
+    if (*out)
+        return RT_OK;
+    if (!spec->n_fetches && !spec->n_targets)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Must specify at least one target to fetch or execute.");
+    st = check_names(m, spec, err);
+    if (!st)
+        st = check_ops(m, spec, err);
+    if (!st)
+        st = rt_session_prepare(m->session, spec, &call, err);
+    if (st)
+        return st;
+    if (!make_key(&key, spec)) {
+        rt_bytes_clear(&key);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");
+    }
+    struct rt_error why = {.arena = NULL};
+    /* Not under the lock, which network threads take to look. */
+    bool rowwise = shapes && spec->n_feeds && rt_callable_is_rowwise(call, shapes, &why);
+    rt_mutex_lock(&m->adhoc->mu);
+    struct rt_model_signature *s = rt_map_getn(&m->adhoc->by_key, key.p, key.n);
+    if (!s && m->adhoc->by_key.n >= RT_MAX_ADHOC) {
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                     "more than %d different sets of feeds and fetches of one model", RT_MAX_ADHOC);
+    } else if (!s) {
+        s = describe(m->adhoc, spec, call, rowwise);
+        if (!s || !rt_map_putn(&m->adhoc->by_key, key.p, key.n, s))
+            st = rt_fail_memory(err, "a call", key.n);
+    }
+    rt_mutex_unlock(&m->adhoc->mu);
+    rt_bytes_clear(&key);
+    if (!st)
+        *out = s;
+    return st;
+}

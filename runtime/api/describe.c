@@ -1,0 +1,150 @@
+#include "runtime/api/describe.h"
+
+#include <string.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/fusion/chain.h"
+#include "runtime/fusion/recurrent.h"
+
+/* ---- what was fused ---- */
+
+static const char *chain_step_name(int64_t op)
+{
+    switch (op) {
+#define X(name, kernel)                                                                            \
+    case RT_CHAIN_##name:                                                                          \
+        return #name;
+        RT_CHAIN_UNARY(X)
+        RT_CHAIN_BINARY(X)
+        RT_CHAIN_TRUTH(X)
+        RT_CHAIN_LOGICAL(X)
+        X(BiasAdd, )
+        X(LogicalNot, )
+        X(Cast, )
+        X(LeakyRelu, )
+        X(SelectV2, )
+#undef X
+    default:
+        return "?";
+    }
+}
+
+static const char *chain_text(const struct rt_node *n, struct rt_arena *arena)
+{
+    const int64_t *step;
+    const size_t n_words = rt_attr_ints(n, "steps", &step),
+                 words = sizeof(struct rt_chain_step) / 8;
+    struct rt_bytes text;
+    rt_bytes_init(&text, 4096);
+    for (size_t i = 0; i + words <= n_words; i += words) {
+        if (i)
+            rt_bytes_addc(&text, ' ');
+        rt_bytes_adds(&text, chain_step_name(step[i]));
+    }
+    const char *out = rt_arena_strndup(arena, text.p ? text.p : "", text.n);
+    rt_bytes_clear(&text);
+    return out;
+}
+
+const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena)
+{
+    if (n && strcmp(n->schema->name, "_Chain") == 0)
+        return chain_text(n, arena);
+    for (int k = 0; n && k < n->n_extra; k++)
+        if (strcmp(n->extra[k].name, "_tail") == 0 && n->extra[k].value.type == RT_ATTR_STRING)
+            return n->extra[k].value.v.s;
+    return "";
+}
+
+/* ---- arithmetic ---- */
+
+static double count(const struct rt_shape *s)
+{
+    double n = 1;
+    for (int d = 0; d < s->rank; d++)
+        n *= (double)s->dim[d];
+    return s->rank < 0 ? 0 : n;
+}
+
+int64_t rt_trace_bytes(const struct rt_trace_output *t)
+{
+    if (t->shape.rank < 0 || !rt_dtype_is_plain(t->dtype))
+        return 0;
+    return (int64_t)count(&t->shape) * (int64_t)rt_dtype_size(t->dtype);
+}
+
+/* Each element of `of` meets all of the filter but its last dimension, which is of's channels. */
+static double convolution(const struct rt_shape *of, const struct rt_shape *filter)
+{
+    if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)
+        return 0;
+    return 2 * count(of) * count(filter) / (double)filter->dim[filter->rank - 1];
+}
+
+/* Each element of `out` is a sum along one of a's two last dimensions. */
+static double product(const struct rt_shape *out, const struct rt_shape *a, bool transposed)
+{
+    if (a->rank < 2)
+        return 0;
+    return 2 * count(out) * (double)a->dim[a->rank - (transposed ? 2 : 1)];
+}
+
+/* A layer's steps: each multiplies the input and the state by the weights of all gates. */
+static double recurrent(const struct rt_node *n, const struct rt_shape *x, int gates)
+{
+    const double units = (double)rt_attr_int(n, "units"), depth = (double)rt_attr_int(n, "depth");
+    return depth > 0 ? 2 * count(x) / depth * (depth + units) * gates * units : 0;
+}
+
+double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
+                     const struct rt_trace_output *out, int n_out)
+{
+    const char *op = n ? n->schema->name : "";
+    if (n_in < 2 || n_out < 1)
+        return 0;
+    const struct rt_shape *a = &in[0].shape, *b = &in[1].shape, *y = &out[0].shape;
+    if (strcmp(op, "Conv2D") == 0 || strcmp(op, "Conv3D") == 0)
+        return convolution(y, b);
+    if (strcmp(op, "DepthwiseConv2dNative") == 0)
+        return b->rank == 4 ? 2 * count(y) * (double)(b->dim[0] * b->dim[1]) : 0;
+    if (strcmp(op, "Conv2DBackpropInput") == 0 && n_in > 2)
+        return convolution(&in[2].shape, b);
+    if (strcmp(op, "MatMul") == 0)
+        return product(y, a, rt_attr_bool(n, "transpose_a"));
+    if (strncmp(op, "BatchMatMul", strlen("BatchMatMul")) == 0)
+        return product(y, a, rt_attr_bool(n, "adj_x"));
+    if (strcmp(op, "_Attention") == 0 && n_in > 2 && a->rank == 4 && b->rank == 4)
+        return 4 * count(a) * (double)b->dim[1]; /* [B,T,N,H]: scores, and values by them */
+    if (strcmp(op, "_RNN") == 0)
+        return recurrent(n, a, rt_cell((int)rt_attr_int(n, "cell"))->n_gates);
+    return 0;
+}
+
+/* ---- traffic ---- */
+
+/* Input 0 is only read where the output says. */
+static bool takes_part(const char *op)
+{
+    static const char *const names[] = {"Gather",         "GatherV2",         "GatherNd",
+                                        "ResourceGather", "ResourceGatherNd", "Slice",
+                                        "StridedSlice"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(op, names[i]) == 0)
+            return true;
+    return false;
+}
+
+double rt_node_bytes(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
+                     const struct rt_trace_output *out, int n_out)
+{
+    if (n && n->op && n->op->is_view)
+        return 0;
+    const char *op = n ? n->schema->name : "";
+    const bool is_part = n_out && takes_part(op);
+    double bytes = 0;
+    for (int k = 0; k < n_in; k++)
+        bytes += (double)rt_trace_bytes(k == 0 && is_part ? &out[0] : &in[k]);
+    for (int k = 0; k < n_out; k++)
+        bytes += (double)rt_trace_bytes(&out[k]);
+    return bytes;
+}

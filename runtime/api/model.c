@@ -1,0 +1,472 @@
+/* From a SavedModel directory to a model that answers: read, import, check, restore, init, plan,
+ * warm up, seal. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/api/adhoc.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/map.h"
+#include "runtime/files/saved_model.h"
+
+enum {
+    MAX_TOLD = 20, /* missing ops named in one error */
+    /* A loop without end in a model must not hold the loader: */
+    INIT_S = 600,              /* init and restore may take that long each, */
+    WARM_UP_S = 30,            /* the warm-up of a signature that, */
+    WARM_UP_ALL_S = 120,       /* those of all signatures that */
+    WARM_UP_BYTES = 256 << 20, /* of one input */
+    WARM_UP_ROUNDS = 8,
+};
+#define SECOND INT64_C(1000000000)
+
+/* ---- feeds of a call that the loader itself makes ---- */
+
+static enum rt_status string_scalar(struct rt_tensor *t, const char *text, struct rt_error *err)
+{
+    enum rt_status st = rt_tensor_new(t, NULL, RT_STRING, 0, NULL, err);
+    if (!st && !rt_str_set(t->data, NULL, text, strlen(text), err)) {
+        rt_tensor_clear(t);
+        st = rt_fail_memory(err, "a file name", strlen(text));
+    }
+    return st;
+}
+
+/* Runs `target` with assets, and the checkpoint's prefix when there is one to feed, fed. */
+static enum rt_status run_target(struct rt_model *m, const char *target, const char *prefix,
+                                 struct rt_error *err)
+{
+    const struct rt_meta_graph *g = m->meta_graph;
+    int n_feeds = g->n_assets + (prefix ? 1 : 0);
+    const char **names = calloc((size_t)n_feeds + 1, sizeof *names);
+    struct rt_tensor *feeds = calloc((size_t)n_feeds + 1, sizeof *feeds);
+    struct rt_callable *call;
+    struct rt_tensor none;
+    enum rt_status st = RT_OK;
+    int n = 0;
+    if (!names || !feeds)
+        st = rt_fail_memory(err, "loading", 0);
+    for (int i = 0; i < g->n_assets && !st; i++) {
+        char *path =
+            rt_arena_printf(m->arena, "%s/assets/%s", m->saved_model->dir, g->assets[i].file_name);
+        if (!path)
+            st = rt_fail_memory(err, "a file name", 0);
+        else {
+            names[n] = g->assets[i].tensor_name;
+            st = string_scalar(&feeds[n], path, err);
+            n += !st;
+        }
+    }
+    if (prefix && !st) {
+        names[n] = g->filename_tensor;
+        st = string_scalar(&feeds[n], prefix, err);
+        n += !st;
+    }
+    if (!st) {
+        struct rt_call_spec spec = {
+            .feeds = names, .n_feeds = n, .targets = &target, .n_targets = 1, .is_load = true};
+        st = rt_session_prepare(m->session, &spec, &call, err);
+    }
+    if (!st)
+        st = rt_callable_run(call, feeds, &none,
+                             &(struct rt_run_options){.deadline_ns = rt_now_ns() + INIT_S * SECOND},
+                             err);
+    for (int i = 0; i < n; i++)
+        rt_tensor_clear(&feeds[i]);
+    free(names);
+    free(feeds);
+    return st;
+}
+
+/* ---- signatures ---- */
+
+static enum rt_status signature_spec(struct rt_arena *arena, const struct rt_signature *s,
+                                     struct rt_call_spec *spec, struct rt_error *err)
+{
+    const char **feeds = rt_arena_array(arena, (size_t)s->n_inputs + 1, sizeof *feeds);
+    const char **fetches = rt_arena_array(arena, (size_t)s->n_outputs + 1, sizeof *fetches);
+    if (!feeds || !fetches)
+        return rt_fail_memory(err, "a signature", 0);
+    for (int i = 0; i < s->n_inputs; i++)
+        feeds[i] = s->inputs[i].name;
+    for (int i = 0; i < s->n_outputs; i++)
+        fetches[i] = s->outputs[i].name;
+    *spec = (struct rt_call_spec){
+        .feeds = feeds, .n_feeds = s->n_inputs, .fetches = fetches, .n_fetches = s->n_outputs};
+    return RT_OK;
+}
+
+/* Each signature that is like no other costs a plan of its own: a model's graph times so many. */
+static enum rt_status find_equal(struct rt_model *m, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    struct rt_bytes key;
+    struct rt_map first;
+    rt_map_init(&first);
+    rt_bytes_init(&key, 1 << 24);
+    for (int i = 0; i < m->n_signatures && !st; i++) {
+        const struct rt_signature *s = m->signatures[i].def;
+        rt_bytes_clear(&key);
+        for (int k = 0; k < s->n_inputs; k++) {
+            const struct rt_shape *shape = &s->inputs[k].shape;
+            rt_bytes_add(&key, s->inputs[k].name, strlen(s->inputs[k].name) + 1);
+            rt_bytes_add(&key, &shape->rank, sizeof shape->rank);
+            if (shape->rank > 0)
+                rt_bytes_add(&key, shape->dim, (size_t)shape->rank * sizeof *shape->dim);
+        }
+        rt_bytes_addc(&key, '\1');
+        for (int k = 0; k < s->n_outputs; k++)
+            rt_bytes_add(&key, s->outputs[k].name, strlen(s->outputs[k].name) + 1);
+        if (key.failed) {
+            st = rt_bytes_fail(&key, "a signature", err, RT_INVALID_ARGUMENT,
+                               "a signature has too many inputs and outputs");
+            break;
+        }
+        m->signatures[i].same = rt_map_getn(&first, key.p, key.n);
+        if (m->signatures[i].same)
+            continue;
+        if (first.n == RT_MAX_SIGNATURES)
+            st = rt_fail(err, RT_UNIMPLEMENTED,
+                         "the model has %d signatures; more than %d of them name different tensors "
+                         "or shapes",
+                         m->n_signatures, RT_MAX_SIGNATURES);
+        else if (!rt_map_putn(&first, key.p, key.n, &m->signatures[i]))
+            st = rt_fail_memory(err, "a signature", key.n);
+    }
+    rt_bytes_clear(&key);
+    rt_map_clear(&first);
+    return st;
+}
+
+static void tell_missing(struct rt_bytes *b, const struct rt_missing *missing, int n)
+{
+    for (int i = 0; i < n && i < MAX_TOLD; i++)
+        rt_bytes_addf(b, "%s%.200s (node '%.200s')", i ? "; " : "", missing[i].reason,
+                      missing[i].node);
+    if (n > MAX_TOLD)
+        rt_bytes_addf(b, "; and %d more", n - MAX_TOLD);
+}
+
+/* What init and restore reach must run; signatures that could not are left out or refuse all. */
+static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
+{
+    const struct rt_meta_graph *g = m->meta_graph;
+    struct rt_missing *missing;
+    enum rt_status st = RT_OK;
+    struct rt_bytes text;
+    int n;
+    rt_bytes_init(&text, 1 << 20);
+    const char *targets[2] = {g->restore_op && m->weight_bytes ? g->restore_op : NULL, g->init_op};
+    for (int i = 0; i < 2 && !st; i++) {
+        if (!targets[i])
+            continue;
+        struct rt_call_spec spec = {.targets = &targets[i], .n_targets = 1};
+        if (i == 0 && g->filename_tensor) {
+            spec.feeds = &g->filename_tensor;
+            spec.n_feeds = 1;
+        }
+        st = rt_session_missing(m->session, &spec, m->arena, &missing, &n, err);
+        if (!st && n) {
+            tell_missing(&text, missing, n);
+            st = rt_fail(err, RT_UNIMPLEMENTED, "the model's %s cannot run: %s",
+                         i ? "init op" : "restore op", text.p ? text.p : "");
+        }
+    }
+    int usable = 0;
+    for (int i = 0; i < m->n_signatures && !st; i++) {
+        struct rt_model_signature *s = &m->signatures[i];
+        struct rt_call_spec spec;
+        if (s->same) {
+            s->unsupported = s->same->unsupported;
+            continue;
+        }
+        st = signature_spec(m->arena, s->def, &spec, err);
+        if (!st)
+            st = rt_session_missing(m->session, &spec, m->arena, &missing, &n, err);
+        if (st) {
+            rt_fail_prefix(err, "signature \"%s\": ", s->def->name);
+            if (!allow_unsupported)
+                break;
+            s->unsupported = rt_arena_strdup(m->arena, rt_error_text(err));
+            st = s->unsupported ? RT_OK : rt_fail_memory(err, "a signature", 0);
+            continue;
+        }
+        usable += !n;
+        if (!n)
+            continue;
+        rt_bytes_clear(&text);
+        tell_missing(&text, missing, n);
+        s->unsupported = rt_arena_strdup(m->arena, text.p ? text.p : "");
+        if (!s->unsupported)
+            st = rt_fail_memory(err, "a signature", 0);
+        else if (!allow_unsupported)
+            st = rt_fail(err, RT_UNIMPLEMENTED, "signature \"%s\" cannot run: %s", s->def->name,
+                         s->unsupported);
+    }
+    if (!st && m->n_signatures && !usable)
+        st = rt_fail(err, RT_UNIMPLEMENTED, "no signature can run; \"%s\": %s",
+                     m->signatures[0].def->name, m->signatures[0].unsupported);
+    rt_bytes_clear(&text);
+    return st;
+}
+
+static enum rt_status prepare_signatures(struct rt_model *m, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    for (int i = 0; i < m->n_signatures && !st; i++) {
+        struct rt_model_signature *s = &m->signatures[i];
+        struct rt_call_spec spec;
+        if (s->same)
+            s->call = s->same->call;
+        if (s->same || s->unsupported)
+            continue;
+        st = signature_spec(m->arena, s->def, &spec, err);
+        if (!st)
+            st = rt_session_prepare(m->session, &spec, &s->call, err);
+        if (st)
+            rt_fail_prefix(err, "signature \"%s\": ", s->def->name);
+    }
+    return st;
+}
+
+static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
+{
+    for (int i = 0; i < m->n_signatures; i++) {
+        struct rt_model_signature *s = &m->signatures[i];
+        if (!s->call)
+            continue;
+        if (s->same) {
+            s->writes = s->same->writes;
+            s->rowwise = s->same->rowwise;
+            s->why_not = s->same->why_not;
+            continue;
+        }
+        const enum rt_status st = rt_session_check(m->session, err);
+        if (st)
+            return st;
+        s->writes = rt_callable_writes(s->call);
+        struct rt_error why = {.arena = m->arena};
+        struct rt_shape *shapes =
+            rt_arena_array(m->arena, (size_t)s->def->n_inputs + 1, sizeof *shapes);
+        if (!shapes)
+            return rt_fail_memory(err, "a signature", 0);
+        for (int k = 0; k < s->def->n_inputs; k++)
+            shapes[k] = s->def->inputs[k].shape;
+        s->rowwise = s->def->n_inputs > 0 && rt_callable_is_rowwise(s->call, shapes, &why);
+        if (!s->rowwise) {
+            s->why_not = rt_arena_strdup(m->arena, s->def->n_inputs ? rt_error_text(&why)
+                                                                    : "it has no inputs");
+            if (!s->why_not)
+                return rt_fail_memory(err, "a signature", 0);
+        }
+    }
+    return RT_OK;
+}
+
+/* Runs until nothing more wants to be compiled: what stands behind a segment, and loops' bodies,
+ * is seen with its shapes only when it runs. */
+static enum rt_status warm_run(struct rt_session *session, struct rt_callable *call,
+                               const struct rt_tensor *in, struct rt_tensor *out, int n_out,
+                               int64_t end, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    for (int round = 0; round < WARM_UP_ROUNDS && !st; round++) {
+        for (int k = 0; k < n_out; k++)
+            rt_tensor_clear(&out[k]);
+        st = rt_callable_run(call, in, out, &(struct rt_run_options){.deadline_ns = end}, err);
+        if (rt_session_compile(session) == 0 || rt_now_ns() > end)
+            break;
+    }
+    return st;
+}
+
+/* Zeros (empty strings), batch 1, unknown dimensions 1. */
+static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, int64_t end_of_all,
+                              struct rt_error *err)
+{
+    const int64_t now = rt_now_ns(), end = now + WARM_UP_S * SECOND;
+    if (now >= end_of_all)
+        return rt_fail(err, RT_DEADLINE_EXCEEDED, "the warm-up of all signatures took %d s",
+                       WARM_UP_ALL_S);
+    int n_in = s->def->n_inputs, n_out = s->def->n_outputs;
+    struct rt_tensor *t = calloc((size_t)(n_in + n_out) + 1, sizeof *t);
+    enum rt_status st = RT_OK;
+    if (!t)
+        return rt_fail_memory(err, "warming up", 0);
+    for (int k = 0; k < n_in && !st; k++) {
+        const struct rt_shape *shape = &s->def->inputs[k].shape;
+        int64_t dim[RT_MAX_RANK] = {1};
+        int rank = shape->rank < 0 ? 1 : shape->rank;
+        for (int d = 0; d < shape->rank; d++)
+            dim[d] = shape->dim[d] < 0 ? 1 : shape->dim[d];
+        enum rt_dtype want = rt_callable_feed_dtype(s->call, k);
+        size_t bytes;
+        if (!rt_dtype_is_plain(want) && want != RT_STRING)
+            st = rt_fail(err, RT_UNIMPLEMENTED, "input \"%s\" is a %s", s->def->inputs[k].alias,
+                         rt_dtype_name(want));
+        else if (rt_shape_check(want, rank, dim, &bytes, NULL) || bytes > WARM_UP_BYTES)
+            st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "input \"%s\" alone takes more than %d bytes",
+                         s->def->inputs[k].alias, WARM_UP_BYTES);
+        else
+            st = rt_tensor_new(&t[k], NULL, want, rank, dim, err);
+        if (!st && t[k].data && want != RT_STRING)
+            memset(t[k].data, 0, rt_tensor_bytes(&t[k]));
+    }
+    if (!st) {
+        struct rt_shape *shapes = calloc((size_t)n_in + 1, sizeof *shapes);
+        for (int k = 0; shapes && k < n_in; k++) {
+            shapes[k].rank = t[k].rank;
+            memcpy(shapes[k].dim, t[k].dim, sizeof t[k].dim);
+        }
+        if (shapes)
+            rt_callable_want(s->call, shapes);
+        free(shapes);
+        rt_session_compile(m->session); /* what cannot be compiled is told by the run */
+        st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
+                      err);
+    }
+    for (int k = 0; k < n_in + n_out; k++)
+        rt_tensor_clear(&t[k]);
+    free(t);
+    return st;
+}
+
+static enum rt_status seal(struct rt_model *m, bool load_all, struct rt_error *err)
+{
+    struct rt_callable **calls = calloc((size_t)m->n_signatures + 1, sizeof *calls);
+    int n = 0;
+    if (!calls)
+        return rt_fail_memory(err, "loading", 0);
+    for (int i = 0; i < m->n_signatures; i++)
+        if (m->signatures[i].call && !m->signatures[i].same)
+            calls[n++] = m->signatures[i].call;
+    enum rt_status st = rt_session_seal(m->session, calls, n, load_all, err);
+    free(calls);
+    return st;
+}
+
+static enum rt_status restore(struct rt_model *m, const char *prefix, struct rt_error *err)
+{
+    const struct rt_meta_graph *g = m->meta_graph;
+    if (!g->restore_op || !g->filename_tensor || !m->weight_bytes)
+        return RT_OK;
+    enum rt_status st = run_target(m, g->restore_op, prefix, err);
+    if (st)
+        rt_fail_prefix(err, "restoring variables: ");
+    return st;
+}
+
+enum rt_status rt_model_load(struct rt_model **out, const char *dir,
+                             const struct rt_model_options *options, struct rt_error *err)
+{
+    static const char *const serve[] = {"serve"};
+    struct rt_model *m = calloc(1, sizeof *m);
+    struct rt_library *library = NULL;
+    enum rt_status st;
+    if (!m || !(m->arena = rt_arena_new(SIZE_MAX)) || !(m->adhoc = rt_adhoc_new())) {
+        rt_model_free(m);
+        return rt_fail_memory(err, "a model", sizeof *m);
+    }
+    st = rt_saved_model_read(&m->saved_model, dir, err);
+    if (!st)
+        st = rt_saved_model_choose(m->saved_model, options->n_tags ? options->tags : serve,
+                                   options->n_tags ? options->n_tags : 1, &m->meta_graph, err);
+    if (st)
+        goto fail;
+    st = rt_library_import(&library, m->meta_graph->graph_def, options->session.registry, err);
+    if (st)
+        goto fail;
+    st = rt_session_new(&m->session, library, &options->session, err);
+    if (st)
+        goto fail;
+    library = NULL;
+    m->n_signatures = m->meta_graph->n_signatures;
+    m->signatures = rt_arena_array(m->arena, (size_t)m->n_signatures + 1, sizeof *m->signatures);
+    char *prefix = rt_arena_printf(m->arena, "%s/variables/variables", dir);
+    if (!m->signatures || !prefix) {
+        st = rt_fail_memory(err, "a model", 0);
+        goto fail;
+    }
+    for (int i = 0; i < m->n_signatures; i++)
+        m->signatures[i].def = &m->meta_graph->signatures[i];
+    if (m->meta_graph->restore_op) {
+        /* A model without variables has a restore op too, and no checkpoint: whoever asks for
+         * completeness (rt_saved_model_is_complete) tells that from a torn copy. */
+        int64_t weights = 0;
+        st = rt_saved_model_is_complete(dir, options->n_tags ? options->tags : serve,
+                                        options->n_tags ? options->n_tags : 1, &weights, err);
+        if (st)
+            goto fail;
+        m->weight_bytes = weights;
+    }
+    st = find_equal(m, err);
+    if (!st)
+        st = check_ops(m, options->allow_unsupported_signatures, err);
+    if (!st)
+        st = restore(m, prefix, err);
+    if (!st && m->meta_graph->init_op) {
+        st = run_target(m, m->meta_graph->init_op, NULL, err);
+        if (st)
+            rt_fail_prefix(err, "running the init op: ");
+    }
+    if (!st)
+        st = prepare_signatures(m, err); /* marks what they write */
+    if (st)
+        goto fail;
+    rt_session_serve(m->session);
+    st = prepare_signatures(m, err); /* with the rest as constants */
+    if (!st)
+        st = judge_signatures(m, err);
+    rt_session_loading(m->session, true, options->session.cancelled);
+    const int64_t end = rt_now_ns() + WARM_UP_ALL_S * SECOND;
+    rt_session_set_aside(m->session, true); /* a signature that writes is not warmed up at all */
+    for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
+        struct rt_error why = {.arena = m->arena};
+        struct rt_model_signature *s = &m->signatures[i];
+        if (!s->call || s->same || s->writes || warm_up(m, s, end, &why) == RT_OK)
+            continue;
+        st = rt_session_check(m->session, err);
+        if (!st && options->on_warm_up_failure)
+            options->on_warm_up_failure(options->arg, s->def->name, &why);
+    }
+    rt_session_set_aside(m->session, false);
+    if (!st)
+        st = seal(m, options->load_all_variables, err);
+    /* What is left is compiled as it is sealed. */
+    rt_session_loading(m->session, false, NULL);
+    if (st)
+        goto fail;
+    *out = m;
+    return RT_OK;
+fail:
+    rt_library_free(library);
+    rt_model_free(m);
+    return st;
+}
+
+void rt_model_free(struct rt_model *m)
+{
+    if (!m)
+        return;
+    rt_session_free(m->session);
+    rt_saved_model_free(m->saved_model);
+    rt_adhoc_free(m->adhoc);
+    rt_arena_free(m->arena);
+    free(m);
+}
+
+const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name)
+{
+    int lo = 0, hi = m->n_signatures - 1;
+    while (lo <= hi) {
+        int mid = (lo + hi) / 2, c = strcmp(name, m->signatures[mid].def->name);
+        if (c == 0)
+            return &m->signatures[mid];
+        if (c < 0)
+            hi = mid - 1;
+        else
+            lo = mid + 1;
+    }
+    return NULL;
+}

@@ -1,0 +1,89 @@
+/*
+ * Where the values of a segment lie. The largest is placed first, each into the smallest gap among
+ * those that are in use at the same time: that is close to the least possible for networks, and its
+ * cost (the square of the number) is bounded by the length of a segment.
+ */
+#include "runtime/plan/layout.h"
+
+#include <stdlib.h>
+
+static int by_size(const void *a, const void *b)
+{
+    const struct rt_extent *x = *(struct rt_extent *const *)a, *y = *(struct rt_extent *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static size_t end_of(const struct rt_extent *e)
+{
+    return e->offset + e->bytes;
+}
+
+/* `placed` is in the order of offsets. */
+static size_t find_gap(struct rt_extent *const *placed, int n, const struct rt_extent *e)
+{
+    size_t at = 0, best = SIZE_MAX, least = SIZE_MAX;
+    for (int i = 0; i < n; i++) {
+        const struct rt_extent *other = placed[i];
+        if (other->last < e->first || e->last < other->first)
+            continue;
+        if (other->offset > at && other->offset - at >= e->bytes && other->offset - at < least) {
+            least = other->offset - at;
+            best = at;
+        }
+        if (end_of(other) > at)
+            at = end_of(other);
+    }
+    return best == SIZE_MAX ? at : best;
+}
+
+size_t rt_layout_place(struct rt_extent *e, int n)
+{
+    struct rt_extent **order = malloc(((size_t)n + 1) * 2 * sizeof(void *));
+    size_t total = 0;
+    if (!order)
+        return SIZE_MAX;
+    struct rt_extent **placed = order + n;
+    for (int i = 0; i < n; i++) {
+        if (e[i].bytes > SIZE_MAX / 2 / ((size_t)n + 1) - 64) {
+            free(order);
+            return SIZE_MAX;
+        }
+        e[i].bytes = (e[i].bytes + 63) & ~(size_t)63;
+        order[i] = &e[i];
+    }
+    qsort(order, (size_t)n, sizeof *order, by_size);
+    for (int i = 0; i < n; i++) {
+        struct rt_extent *x = order[i];
+        x->offset = find_gap(placed, i, x);
+        int at = i;
+        for (; at > 0 && placed[at - 1]->offset > x->offset; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = x;
+        total = end_of(x) > total ? end_of(x) : total;
+    }
+    free(order);
+    return total;
+}
+
+void rt_layout_unref(struct rt_layout *l)
+{
+    if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int i = 0; i < l->n_steps; i++)
+        rt_prepared_free(l->step[i].prepared);
+    for (int i = 0; i < l->n_known; i++)
+        rt_tensor_clear(&l->known[i]);
+    free(l->live);
+    free(l->step);
+    free(l->arg);
+    free(l->arg_kind);
+    free(l->patch);
+    free(l->clear);
+    free(l->extent);
+    free(l->known);
+    free(l);
+}

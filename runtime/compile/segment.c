@@ -1,0 +1,567 @@
+/*
+ * Which layouts there are. A miss is remembered by a hash of its shapes; the second one of the same
+ * shapes asks for a layout, which somebody else's thread makes (rt_session_compile). The least used
+ * go when there are too many: they stay right, so whoever runs one ends with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/session/compiler.h"
+#include "runtime/plan/layout.h"
+
+enum {
+    MAX_PER_SEGMENT = 48,
+    MAX_SESSION_BYTES = 256 << 20,
+    MAX_IN_ALL = 2048, /* of all that share a keep, which bounds their bytes too; but for */
+    LEAST_PER_SESSION = 16,
+    LEAST_SESSION_BYTES = 4 << 20,
+    MAX_SEEN = 256, /* shapes that a segment remembers having run without a layout */
+    MAX_WANTED = 64,
+    /* Runs of the session since its last use, before a layout makes room for a new one: shapes that
+     * are more than can be kept are not compiled over and over. */
+    STILL_USED = 2000,
+};
+
+enum sight { SEEN, ASKED, REFUSED };
+
+struct rt_segment {
+    int begin, n_live;
+    int *live; /* values that are there at its begin and read behind it */
+    struct rt_layout *first;
+    int n;
+    struct {
+        uint64_t hash; /* 0: unused */
+        enum sight sight;
+    } seen[MAX_SEEN];
+    int next_seen;
+};
+
+struct rt_want {
+    struct rt_want *next;
+    struct rt_plan_box *box;
+    struct rt_plan *plan;
+    uint64_t hash;
+    int begin, n_live;
+    struct rt_live live[];
+};
+
+bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c)
+{
+    for (int k = 0; k < l->n_live; k++) {
+        const struct rt_live *x = &l->live[k];
+        const struct rt_tensor *t = &c->value[x->value];
+        if (t->dtype != x->dtype || t->rank != x->shape.rank)
+            return false;
+        for (int d = 0; d < t->rank; d++)
+            if (t->dim[d] != x->shape.dim[d])
+                return false;
+    }
+    return true;
+}
+
+static struct rt_segment *segment_new(struct rt_plan *p, int begin)
+{
+    struct rt_segment *g = calloc(1, sizeof *g);
+    bool *live = calloc((size_t)p->n_values + 1, sizeof *live);
+    if (!g || !live || !(g->live = calloc((size_t)p->n_values + 1, sizeof *g->live))) {
+        free(g);
+        free(live);
+        return NULL;
+    }
+    g->begin = begin;
+    for (int i = begin; i < p->n_nodes; i++)
+        for (int k = 0; k < p->node[i].n_in; k++)
+            live[p->node[i].in_value[k]] = true;
+    for (int k = 0; k < p->n_fetches; k++)
+        live[p->fetch_value[k]] = true;
+    for (int i = 0; i < p->n_nodes; i++)
+        if (i < begin || p->node[i].kind == PL_FEED)
+            for (int o = 0; o < p->node[i].n_out; o++) {
+                int v = p->node[i].first_value + o;
+                if (live[v] && !p->constant[v])
+                    g->live[g->n_live++] = v;
+            }
+    free(live);
+    return g;
+}
+
+static void segment_free(struct rt_segment *g)
+{
+    free(g->live);
+    free(g);
+}
+
+/* Made on first use, without a lock: it reads the whole plan. NULL: out of memory. */
+static struct rt_segment *segment_at(struct rt_plan *p, int begin)
+{
+    struct rt_segment *there = atomic_load_explicit(&p->segment[begin], memory_order_acquire);
+    if (there)
+        return there;
+    struct rt_segment *g = segment_new(p, begin);
+    if (!g || atomic_compare_exchange_strong(&p->segment[begin], &there, g))
+        return g;
+    segment_free(g); /* another thread was first */
+    return there;
+}
+
+static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *value)
+{
+    uint64_t h = 0;
+    for (int k = 0; k < g->n_live; k++) {
+        const struct rt_tensor *t = &value[g->live[k]];
+        uint64_t x = rt_hash(t->dim, (size_t)(t->rank > 0 ? t->rank : 0) * sizeof *t->dim);
+        h = (h ^ x ^ (uint64_t)t->dtype << 8 ^ (uint64_t)t->rank) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 29;
+    }
+    return h | 1;
+}
+
+/* ---- what is wanted ---- */
+
+static struct rt_want *want_new(struct rt_context *c, const struct rt_segment *g)
+{
+    struct rt_want *w = calloc(1, sizeof *w + (size_t)g->n_live * sizeof *w->live);
+    if (!w)
+        return NULL;
+    w->plan = (struct rt_plan *)(uintptr_t)c->plan;
+    w->box = rt_plan_box_ref(c->shared->box);
+    w->begin = g->begin;
+    w->n_live = g->n_live;
+    for (int k = 0; k < g->n_live; k++) {
+        const struct rt_tensor *t = &c->value[g->live[k]];
+        w->live[k] = (struct rt_live){.value = g->live[k], .dtype = t->dtype};
+        w->live[k].shape.rank = t->rank;
+        memcpy(w->live[k].shape.dim, t->dim, sizeof t->dim);
+    }
+    return w;
+}
+
+static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of);
+
+/* Whether there is room for so many bytes more, now; each session has a little of its own. Under
+ * layout_mu. */
+static bool has_bytes(const struct rt_session *s, size_t bytes)
+{
+    return s->layout_bytes + bytes <= LEAST_SESSION_BYTES ||
+           (s->layout_bytes + bytes <= MAX_SESSION_BYTES && rt_keep_fits_layout(s->keep, bytes));
+}
+
+/* Whether another one takes the place of one of the session's. Under layout_mu. */
+static bool is_full(const struct rt_session *s, size_t bytes)
+{
+    return s->n_layouts &&
+           (s->n_layouts >= RT_SESSION_LAYOUTS || !has_bytes(s, bytes) ||
+            (s->n_layouts >= LEAST_PER_SESSION && rt_keep_layouts(s->keep) >= MAX_IN_ALL));
+}
+
+/* Whether another layout of this segment would be kept. Under layout_mu. */
+static bool has_room(struct rt_session *s, const struct rt_segment *g)
+{
+    const struct rt_layout *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
+                                : is_full(s, 1)         ? least_used(s, NULL)
+                                                        : NULL;
+    return !l || atomic_load(&s->runs) - atomic_load(&l->used) > STILL_USED;
+}
+
+static void enqueue(struct rt_session *s, struct rt_want *w)
+{
+    *s->wanted_end = w;
+    s->wanted_end = &w->next;
+}
+
+/* True: a layout is wanted now, and a place among the wants is taken for it, for `ask`. Under
+ * layout_mu. */
+static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
+{
+    int at = 0;
+    while (at < MAX_SEEN && g->seen[at].hash != hash)
+        at++;
+    bool again = at < MAX_SEEN;
+    if (!again) {
+        at = g->next_seen;
+        g->next_seen = (at + 1) % MAX_SEEN;
+        g->seen[at].hash = hash;
+        g->seen[at].sight = SEEN;
+    }
+    if (g->seen[at].sight != SEEN || (!again && !s->is_loading) || s->n_wanted >= MAX_WANTED ||
+        !has_room(s, g))
+        return false;
+    g->seen[at].sight = ASKED;
+    s->n_wanted++;
+    return true;
+}
+
+/* After `missed`: makes the want outside the lock, and enqueues it. False: there is no memory for
+ * it, and the next miss asks again. */
+static bool ask(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
+{
+    struct rt_want *w = want_new(c, g);
+    if (w)
+        w->hash = hash;
+    rt_mutex_lock(&s->layout_mu);
+    if (w)
+        enqueue(s, w);
+    else
+        s->n_wanted--;
+    for (int k = 0; !w && k < MAX_SEEN; k++)
+        if (g->seen[k].hash == hash && g->seen[k].sight == ASKED)
+            g->seen[k].sight = SEEN;
+    rt_mutex_unlock(&s->layout_mu);
+    return w != NULL;
+}
+
+static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
+{
+    struct rt_session *s = c->shared->session;
+    struct rt_plan *p = (struct rt_plan *)(uintptr_t)c->plan;
+    struct rt_layout *l = NULL;
+    struct rt_segment *g = segment_at(p, begin);
+    rt_mutex_lock(&s->layout_mu);
+    for (struct rt_layout **at = g ? &g->first : NULL; at && *at; at = &(*at)->next)
+        if (rt_segment_fits(*at, c)) {
+            l = *at;
+            *at = l->next;
+            l->next = g->first;
+            g->first = l;
+            atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+            atomic_store_explicit(&l->used, atomic_load(&s->runs), memory_order_relaxed);
+            break;
+        }
+    uint64_t hash = 0;
+    bool asks = false;
+    if (g && !l) {
+        hash = hash_of(g, c->value);
+        asks = missed(s, g, hash);
+    }
+    rt_mutex_unlock(&s->layout_mu);
+    *wanted = asks && ask(s, c, g, hash);
+    return l;
+}
+
+/* The compiler's thread stays away while a version is loaded: what it had begun would be chosen and
+ * kept after the model is sealed. */
+static void wake_compiler(struct rt_session *s)
+{
+    rt_mutex_lock(&s->layout_mu);
+    const bool wake = s->options.compiler && s->wanted && !s->is_loading;
+    rt_mutex_unlock(&s->layout_mu);
+    if (wake)
+        rt_compiler_want(s->options.compiler, s);
+}
+
+struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
+{
+    struct rt_session *s = c->shared->session;
+    bool wanted = false, ignored = false;
+    struct rt_layout *l = find(c, begin, &wanted);
+    if (wanted && s->options.compiles_inline) {
+        rt_session_compile(s);
+        l = find(c, begin, &ignored);
+    } else if (wanted) {
+        wake_compiler(s);
+    }
+    return l;
+}
+
+struct rt_layout *rt_segment_last(struct rt_plan *p, int begin)
+{
+    struct rt_session *s = p->session;
+    struct rt_layout *l = NULL;
+    rt_mutex_lock(&s->layout_mu);
+    struct rt_segment *g = p->segment ? atomic_load(&p->segment[begin]) : NULL;
+    for (l = g ? g->first : NULL; l && l->portion;)
+        l = l->next;
+    if (l)
+        atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    rt_mutex_unlock(&s->layout_mu);
+    return l;
+}
+
+/* ---- making and keeping ---- */
+
+/* The rows of the first feed, where they are told of; -1. */
+static int64_t rows_of(const struct rt_layout *l)
+{
+    const struct rt_plan *p = l->plan;
+    if (!p->compiled || l->begin || !l->n_live || l->live[0].shape.rank < 1)
+        return -1;
+    return l->live[0].shape.dim[0] < RT_COMPILED_ROWS ? l->live[0].shape.dim[0] : -1;
+}
+
+static void tell_rows(const struct rt_layout *l, bool compiled)
+{
+    const int64_t rows = rows_of(l);
+    if (rows < 0)
+        return;
+    _Atomic uint64_t *word = &l->plan->compiled[rows / 64];
+    if (compiled)
+        atomic_fetch_or(word, UINT64_C(1) << rows % 64);
+    else
+        atomic_fetch_and(word, ~(UINT64_C(1) << rows % 64));
+}
+
+/*
+ * What was taken out under layout_mu and is freed after it. Runs wait for the lock, and its holder
+ * may be a thread of low priority (the compiler's, one that unloads), which keeps the lock for as
+ * long as others have its core: so the work under it is bounded by the numbers above and calls no
+ * allocator. A mutex with PTHREAD_PRIO_INHERIT would not help: low priority here is a nice value,
+ * and Linux passes on only real-time priorities.
+ */
+struct forgotten {
+    struct rt_layout *layout; /* by next */
+    struct rt_frame *frame;
+};
+
+static void forgotten_free(struct forgotten *f)
+{
+    rt_frames_free_list(f->frame);
+    for (struct rt_layout *l = f->layout, *next; l; l = next) {
+        next = l->next;
+        rt_layout_unref(l);
+    }
+}
+
+/* Under layout_mu. */
+static void forget(struct rt_session *s, struct rt_layout *l, struct forgotten *to)
+{
+    struct rt_segment *g = atomic_load(&l->plan->segment[l->begin]);
+    struct rt_layout **at = &g->first;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    g->n--;
+    for (int k = 0; k < s->n_layouts; k++)
+        if (s->layout[k] == l) {
+            s->layout[k] = s->layout[--s->n_layouts];
+            break;
+        }
+    s->layout_bytes -= l->bytes;
+    rt_keep_give_layout(s->keep, l->bytes);
+    bool others = false;
+    for (const struct rt_layout *x = g->first; x; x = x->next)
+        others |= rows_of(x) == rows_of(l);
+    if (!others)
+        tell_rows(l, false);
+    atomic_store(&l->retired, true);
+    atomic_fetch_add(&s->retirements, 1);
+    for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
+        if (g->seen[k].sight == ASKED)
+            g->seen[k].hash = 0;
+    rt_contexts_take_retired(l->plan, &to->frame); /* the plan may end with the lock */
+    l->next = to->layout;
+    to->layout = l;
+}
+
+static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of)
+{
+    struct rt_layout *least = NULL;
+    for (int k = 0; k < s->n_layouts; k++) {
+        struct rt_layout *l = s->layout[k];
+        if (of && (l->plan->segment[l->begin] != of))
+            continue;
+        if (!least || atomic_load(&l->used) < atomic_load(&least->used))
+            least = l;
+    }
+    return least;
+}
+
+static bool is_for(const struct rt_layout *l, const struct rt_live *live)
+{
+    for (int k = 0; k < l->n_live; k++) {
+        const struct rt_live *x = &l->live[k], *y = &live[k];
+        if (x->dtype != y->dtype || x->shape.rank != y->shape.rank ||
+            memcmp(x->shape.dim, y->shape.dim,
+                   (size_t)(x->shape.rank > 0 ? x->shape.rank : 0) * sizeof *x->shape.dim) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Whether a layout for these live values is there. Under layout_mu. */
+static bool is_made(const struct rt_segment *g, const struct rt_live *live)
+{
+    for (const struct rt_layout *l = g->first; l; l = l->next)
+        if (is_for(l, live))
+            return true;
+    return false;
+}
+
+/* Takes the reference. */
+static void publish(struct rt_session *s, struct rt_layout *l)
+{
+    struct rt_plan *p = l->plan;
+    const int end = l->end;
+    struct rt_segment *g = segment_at(p, l->begin);
+    struct forgotten old = {NULL, NULL};
+    rt_mutex_lock(&s->layout_mu);
+    bool keep = g && !is_made(g, l->live);
+    if (keep && g->n >= MAX_PER_SEGMENT)
+        forget(s, least_used(s, g), &old);
+    while (keep && is_full(s, l->bytes))
+        forget(s, least_used(s, NULL), &old);
+    keep = keep && has_bytes(s, l->bytes);
+    if (keep) {
+        s->layout[s->n_layouts++] = l;
+        s->layout_bytes += l->bytes;
+        rt_keep_take_layout(s->keep, l->bytes);
+        atomic_store(&l->used, atomic_load(&s->runs));
+        l->next = g->first;
+        g->first = l;
+        g->n++;
+        tell_rows(l, true);
+    }
+    rt_mutex_unlock(&s->layout_mu);
+    forgotten_free(&old);
+    if (!keep)
+        rt_layout_unref(l);
+    else if (end < p->n_nodes)
+        segment_at(p, end);
+}
+
+/* Takes the reference; what is better run in portions becomes that. */
+static void adopt(struct rt_session *s, struct rt_layout *l)
+{
+    const int64_t rows = rt_portions_rows(l);
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_layout *whole, *portion;
+
+    if (rows && rt_portions_new(l, rows, &whole, &portion, &ignored) == RT_OK) {
+        rt_layout_unref(l);
+        publish(s, portion);
+        l = whole;
+    }
+    publish(s, l);
+}
+
+static void refuse(struct rt_session *s, const struct rt_want *w)
+{
+    struct rt_segment *g = segment_at(w->plan, w->begin);
+    rt_mutex_lock(&s->layout_mu);
+    for (int k = 0; g && k < MAX_SEEN; k++)
+        if (g->seen[k].hash == w->hash)
+            g->seen[k].sight = REFUSED;
+    rt_mutex_unlock(&s->layout_mu);
+}
+
+static struct rt_want *want_take(struct rt_session *s)
+{
+    rt_mutex_lock(&s->layout_mu);
+    struct rt_want *w = s->wanted;
+    if (w) {
+        s->wanted = w->next;
+        s->n_wanted--;
+        if (!w->next)
+            s->wanted_end = &s->wanted;
+    }
+    rt_mutex_unlock(&s->layout_mu);
+    return w;
+}
+
+static void want_free(struct rt_want *w)
+{
+    rt_plan_box_unref(w->box);
+    free(w);
+}
+
+int rt_session_compile(struct rt_session *s)
+{
+    const unsigned before = rt_flush_subnormals();
+    struct rt_want *w;
+    int n = 0;
+    struct rt_error err = {0};
+    for (; !rt_session_check(s, &err) && (w = want_take(s)); n++) {
+        struct rt_layout *l;
+        if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
+            adopt(s, l);
+        else
+            refuse(s, w); /* runs of these shapes say what is wrong themselves */
+        want_free(w);
+    }
+    rt_restore_subnormals(before);
+    return n;
+}
+
+void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled)
+{
+    rt_mutex_lock(&s->layout_mu);
+    s->is_loading = yes || s->options.compiles_inline;
+    rt_mutex_unlock(&s->layout_mu);
+    if (yes && s->options.compiler)
+        rt_compiler_leave(s->options.compiler, s);
+    s->options.cancelled = cancelled; /* no other thread is at it: the compiler is away */
+    if (!yes)
+        wake_compiler(s);
+}
+
+/* In the order in which a segment's live values are compared. -1: no memory. */
+static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct rt_live *live)
+{
+    const struct rt_segment *g = segment_at(p, 0);
+    int *feed_of = calloc((size_t)p->n_values + 1, sizeof *feed_of); /* per value: its feed, + 1 */
+    int n = 0;
+    for (int k = 0; feed_of && k < p->n_feeds; k++)
+        if (p->feed_value[k] >= 0)
+            feed_of[p->feed_value[k]] = k + 1;
+    for (int j = 0; g && feed_of && j < g->n_live; j++) {
+        const int k = feed_of[g->live[j]] - 1;
+        if (k >= 0)
+            live[n++] = (struct rt_live){
+                .value = g->live[j], .dtype = p->feed_dtype[k], .shape = shapes[k]};
+    }
+    const bool ok = g && feed_of;
+    free(feed_of);
+    return ok ? n : -1;
+}
+
+void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
+{
+    struct rt_session *s = b->plan->session;
+    struct rt_want *w = calloc(1, sizeof *w + ((size_t)b->plan->n_feeds + 1) * sizeof *w->live);
+    const int n = w ? live_feeds(b->plan, shapes, w->live) : -1;
+    if (n < 0) {
+        free(w);
+        return;
+    }
+    w->plan = b->plan;
+    w->box = rt_plan_box_ref(b);
+    w->n_live = n;
+    const struct rt_segment *g = segment_at(b->plan, 0);
+    rt_mutex_lock(&s->layout_mu);
+    const bool asks = s->n_wanted < MAX_WANTED && g && !is_made(g, w->live);
+    if (asks) {
+        s->n_wanted++;
+        enqueue(s, w);
+    }
+    rt_mutex_unlock(&s->layout_mu);
+    if (!asks)
+        want_free(w);
+    else
+        wake_compiler(s);
+}
+
+/* ---- ends ---- */
+
+void rt_segments_free(struct rt_plan *p)
+{
+    if (!p->segment)
+        return;
+    struct forgotten old = {NULL, NULL};
+    rt_mutex_lock(&p->session->layout_mu);
+    for (int i = 0; i <= p->n_nodes; i++)
+        for (struct rt_segment *g = atomic_load(&p->segment[i]); g && g->first;)
+            forget(p->session, g->first, &old);
+    rt_mutex_unlock(&p->session->layout_mu);
+    forgotten_free(&old);
+    for (int i = 0; i <= p->n_nodes; i++) {
+        struct rt_segment *g = atomic_load(&p->segment[i]);
+        if (g)
+            segment_free(g);
+        atomic_store(&p->segment[i], NULL);
+    }
+}
+
+void rt_wants_free(struct rt_session *s)
+{
+    for (struct rt_want *w; (w = want_take(s));)
+        want_free(w);
+}

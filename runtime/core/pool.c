@@ -1,0 +1,748 @@
+/*
+ * Heap buffers, and the pool that recycles them. A block is the buffer's header and its data in one
+ * piece of memory. Freed blocks wait in lists by size, big ones too: what costs is not malloc but
+ * the page faults of fresh memory. Sizes step by a quarter of a power of two, so at most a fifth of
+ * a block is unused (and its pages never touched).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/base/thread.h"
+#include "runtime/core/heap.h"
+#include "runtime/core/tensor.h"
+
+enum {
+    ALIGN = 64,
+    HEADER = 128, /* of a block; a multiple of ALIGN */
+    N_SMALL = 4,  /* classes of 64, 128, 192 and 256 bytes */
+    MAX_EXP = 46, /* largest class: 2^47 bytes */
+    N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
+};
+
+struct block {
+    struct rt_buffer b;
+    size_t room;        /* bytes at data */
+    struct block *next; /* while idle */
+    void *base;         /* what malloc gave */
+};
+_Static_assert(sizeof(struct block) <= HEADER, "header of a block");
+_Static_assert(HEADER % ALIGN == 0, "data is aligned");
+
+struct idle_list {
+    struct rt_mutex mu;
+    struct block *first; /* guarded by mu; the last freed, whose bytes may still be in a cache */
+};
+
+enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
+
+enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
+
+struct rt_pool {
+    atomic_size_t refs;    /* the owners and every block that is out */
+    atomic_size_t in_use;  /* bytes of blocks that are out, and what is charged */
+    atomic_size_t charged; /* bytes that are no blocks */
+    atomic_size_t idle;    /* bytes of blocks that wait */
+    atomic_size_t peak;    /* the most of blocks that was out in this run */
+    atomic_size_t most;    /* and in the RECENT ones before */
+    size_t recent[RECENT]; /* peaks of the last runs, the last one first */
+    atomic_size_t keep;    /* no more than this waits */
+    atomic_size_t limit;
+    const char *flag;                           /* that sets the limit */
+    size_t kept;                                /* rt_pool_kept */
+    struct rt_budget *budget;                   /* NULL: none */
+    struct rt_pool *next_sharing, **at_sharing; /* in budget->sharing, by sharing_mu */
+    struct rt_mutex budget_mu;
+    atomic_size_t reserved; /* taken of the budget, by budget_mu: in_use, and some more so that the
+                               threads of many runs seldom meet there */
+    struct idle_list list[N_CLASSES];
+};
+
+/* Guards every budget's list of the pools that share it. */
+static struct rt_mutex sharing_mu = RT_MUTEX_INIT;
+
+enum { BURST = 1 << 16 };
+
+static atomic_size_t bursts;
+
+size_t rt_heap_bursts(void)
+{
+    return atomic_load_explicit(&bursts, memory_order_relaxed);
+}
+
+static void note_freed(size_t n_pieces)
+{
+    if (n_pieces >= BURST)
+        atomic_fetch_add_explicit(&bursts, 1, memory_order_relaxed);
+}
+
+bool rt_budget_take(struct rt_budget *b, size_t n)
+{
+    if (!b)
+        return true;
+    size_t now = atomic_load(&b->used);
+    do {
+        if (now > b->limit || n > b->limit - now)
+            return false;
+    } while (!atomic_compare_exchange_weak(&b->used, &now, now + n));
+    return true;
+}
+
+void rt_budget_give(struct rt_budget *b, size_t n)
+{
+    if (b)
+        atomic_fetch_sub(&b->used, n);
+}
+
+/* What a block of this room takes of the system, and what the pool counts for it. Small ones are
+ * aligned in block_new. */
+static size_t footprint(size_t room)
+{
+    return HEADER + room + (room <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
+}
+
+/* The class that holds n bytes and, in *room, its size; -1 when there is none. */
+static int class_of(size_t n, size_t *room)
+{
+    if (n <= N_SMALL * ALIGN) {
+        int k = n ? (int)((n - 1) / ALIGN) : 0;
+        *room = (size_t)(k + 1) * ALIGN;
+        return k;
+    }
+    int e = 63 - __builtin_clzll((unsigned long long)(n - 1));
+    if (e > MAX_EXP)
+        return -1;
+    size_t step = (size_t)1 << (e - 2);
+    size_t quarter = (n - 1) / step - 4; /* 0 to 3 */
+    *room = (quarter + 5) * step;
+    return N_SMALL + (e - 8) * 4 + (int)quarter;
+}
+
+struct rt_pool *rt_pool_new(size_t limit_bytes)
+{
+    struct rt_pool *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    atomic_init(&p->refs, 1);
+    rt_pool_set_limit(p, limit_bytes, "--run_memory_limit_bytes");
+    atomic_init(&p->keep, SIZE_MAX);
+    for (int i = 0; i < N_CLASSES; i++)
+        rt_mutex_init(&p->list[i].mu);
+    rt_mutex_init(&p->budget_mu);
+    return p;
+}
+
+struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag)
+{
+    struct rt_pool *p = rt_pool_new(limit_bytes);
+    if (p) {
+        atomic_init(&p->keep, 0); /* pool_give frees every block */
+        p->flag = flag;
+    }
+    return p;
+}
+
+void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag)
+{
+    atomic_store(&p->limit, limit_bytes ? limit_bytes : SIZE_MAX);
+    p->flag = flag;
+}
+
+void rt_pool_raise_limit(struct rt_pool *p, size_t bytes)
+{
+    size_t limit = atomic_load(&p->limit), more;
+    do {
+        if (__builtin_add_overflow(limit, bytes, &more))
+            more = SIZE_MAX;
+    } while (!atomic_compare_exchange_weak(&p->limit, &limit, more));
+}
+
+void rt_pool_share(struct rt_pool *p, struct rt_budget *budget)
+{
+    p->budget = budget;
+    if (!budget)
+        return;
+    rt_mutex_lock(&sharing_mu);
+    p->next_sharing = budget->sharing;
+    p->at_sharing = &budget->sharing;
+    if (p->next_sharing)
+        p->next_sharing->at_sharing = &p->next_sharing;
+    budget->sharing = p;
+    rt_mutex_unlock(&sharing_mu);
+}
+
+static void end_sharing(struct rt_pool *p)
+{
+    if (!p->budget)
+        return;
+    rt_mutex_lock(&sharing_mu);
+    *p->at_sharing = p->next_sharing;
+    if (p->next_sharing)
+        p->next_sharing->at_sharing = p->at_sharing;
+    rt_mutex_unlock(&sharing_mu);
+}
+
+/* What is in use has become less, or what is reserved more. Whoever clears has_surplus reads both
+ * afterwards: a surplus is seen by that walk, or by the one that follows. */
+static void note_surplus(struct rt_pool *p)
+{
+    if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) &&
+        !atomic_load(&p->budget->has_surplus))
+        atomic_store(&p->budget->has_surplus, true);
+}
+
+/* So much of the budget is ours, at least, if it has that without asking others for theirs. */
+static bool reserve_free(struct rt_pool *p, size_t want)
+{
+    rt_mutex_lock(&p->budget_mu);
+    size_t have = atomic_load(&p->reserved), more = want > have ? want - have : 0;
+    size_t step = more < RESERVE_STEP ? RESERVE_STEP : more;
+    bool ok = !more || rt_budget_take(p->budget, step);
+    if (!ok) {
+        step = more;
+        ok = rt_budget_take(p->budget, step);
+    }
+    if (ok && more) {
+        atomic_store(&p->reserved, have + step);
+        note_surplus(p);
+    }
+    rt_mutex_unlock(&p->budget_mu);
+    return ok;
+}
+
+/* Gives back what is reserved beyond what is out and `most`. */
+static void release_reserve(struct rt_pool *p, size_t most)
+{
+    rt_mutex_lock(&p->budget_mu);
+    size_t have = atomic_load(&p->reserved), need = atomic_load(&p->in_use);
+    if (have > need && have - need > most) {
+        need += most < RESERVE_STEP ? most : RESERVE_STEP;
+        atomic_store(&p->reserved, need);
+        /* A block of another thread that was counted before the store has seen what was reserved
+         * then, and is seen here; one that is counted after it asks for more. */
+        const size_t now = atomic_load(&p->in_use);
+        if (now > need) {
+            need = now < have ? now : have;
+            atomic_store(&p->reserved, need);
+        }
+        rt_budget_give(p->budget, have - need);
+    }
+    rt_mutex_unlock(&p->budget_mu);
+}
+
+/*
+ * So much of the budget is ours, at least. What pools have reserved and do not use, those between
+ * two runs among them, is taken from them until it suffices: else idle models would shut out all
+ * others. While the budget is full and no pool has a surplus, a refusal does not look at them:
+ * there are several for each model, and sharing_mu is one for all runs.
+ */
+static bool reserve(struct rt_pool *p, size_t want)
+{
+    if (reserve_free(p, want))
+        return true;
+    if (!atomic_load(&p->budget->has_surplus))
+        return false;
+    bool ok = false;
+    rt_mutex_lock(&sharing_mu);
+    atomic_store(&p->budget->has_surplus, false);
+    for (struct rt_pool *q = p->budget->sharing; q && !ok; q = q->next_sharing) {
+        if (atomic_load(&q->reserved) <= atomic_load(&q->in_use))
+            continue;
+        release_reserve(q, 0);
+        ok = reserve_free(p, want);
+    }
+    if (ok) /* of the pools that were not asked */
+        atomic_store(&p->budget->has_surplus, true);
+    rt_mutex_unlock(&sharing_mu);
+    return ok || reserve_free(p, want);
+}
+
+size_t *rt_pool_kept(struct rt_pool *p)
+{
+    return &p->kept;
+}
+
+void rt_pool_begin(struct rt_pool *p)
+{
+    size_t most = 0;
+    for (int i = 0; i < RECENT; i++)
+        most = p->recent[i] > most ? p->recent[i] : most;
+    size_t in_use = atomic_load_explicit(&p->in_use, memory_order_relaxed);
+    atomic_store_explicit(&p->most, most, memory_order_relaxed);
+    atomic_store_explicit(&p->peak, in_use, memory_order_relaxed);
+    atomic_store_explicit(&p->keep, SIZE_MAX, memory_order_relaxed);
+}
+
+size_t rt_pool_end(struct rt_pool *p, size_t least)
+{
+    size_t most = 0, second = 0;
+    memmove(p->recent + 1, p->recent, (RECENT - 1) * sizeof *p->recent);
+    p->recent[0] = atomic_load_explicit(&p->peak, memory_order_relaxed);
+    for (int i = 0; i < RECENT; i++) {
+        const size_t n = p->recent[i];
+        second = n > most ? most : n > second ? n : second;
+        most = n > most ? n : most;
+    }
+    size_t keep = second > KEEP_MOST / 2 ? KEEP_MOST : 2 * second;
+    if (keep < least)
+        keep = least;
+    const size_t all = atomic_load(&p->idle) + atomic_load(&p->in_use);
+    keep = all < keep ? all : keep;
+    atomic_store_explicit(&p->keep, keep, memory_order_relaxed);
+    rt_pool_trim(p, keep);
+    return keep;
+}
+
+void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
+{
+    if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) + RESERVE_STEP)
+        release_reserve(p, RESERVE_STEP);
+    /* The largest first: few calls give most of it back. */
+    size_t n_freed = 0;
+    for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
+        for (;;) {
+            rt_mutex_lock(&p->list[i].mu);
+            struct block *k = atomic_load(&p->idle) > keep_bytes ? p->list[i].first : NULL;
+            if (k)
+                p->list[i].first = k->next;
+            rt_mutex_unlock(&p->list[i].mu);
+            if (!k)
+                break;
+            atomic_fetch_sub(&p->idle, footprint(k->room));
+            free(k->base);
+            n_freed++;
+        }
+    }
+    note_freed(n_freed);
+}
+
+struct rt_pool *rt_pool_ref(struct rt_pool *p)
+{
+    if (p)
+        atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+    return p;
+}
+
+void rt_pool_unref(struct rt_pool *p)
+{
+    if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    end_sharing(p);
+    rt_pool_trim(p, 0);
+    release_reserve(p, 0);
+    for (int i = 0; i < N_CLASSES; i++)
+        rt_mutex_clear(&p->list[i].mu);
+    rt_mutex_clear(&p->budget_mu);
+    free(p);
+}
+
+size_t rt_pool_in_use(struct rt_pool *p)
+{
+    return atomic_load(&p->in_use);
+}
+
+/* *now: what was in use before. `credit`: bytes by which the limit may be exceeded. */
+static enum count_status count(struct rt_pool *p, size_t room, size_t credit, size_t *now)
+{
+    size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
+    if (__builtin_add_overflow(limit, credit, &limit))
+        limit = SIZE_MAX;
+    *now = atomic_load(&p->in_use);
+    do {
+        if (*now > limit || room > limit - *now)
+            return BEYOND_LIMIT;
+    } while (!atomic_compare_exchange_weak(&p->in_use, now, *now + room));
+    if (p->budget && *now + room > atomic_load(&p->reserved) && !reserve(p, *now + room)) {
+        atomic_fetch_sub(&p->in_use, room);
+        note_surplus(p);
+        return BEYOND_BUDGET;
+    }
+    return COUNTED;
+}
+
+/* Bytes are out no more. */
+static void discount(struct rt_pool *p, size_t room)
+{
+    const size_t out = atomic_fetch_sub(&p->in_use, room) - room;
+    if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
+        release_reserve(p, RESERVE_MOST);
+    note_surplus(p);
+}
+
+/* By the run's own thread alone. */
+static void set_charged(struct rt_pool *p, size_t bytes)
+{
+    atomic_store_explicit(&p->charged, bytes, memory_order_relaxed);
+}
+
+void rt_pool_discharge(struct rt_pool *p, size_t bytes)
+{
+    set_charged(p, atomic_load_explicit(&p->charged, memory_order_relaxed) - bytes);
+    if (bytes)
+        discount(p, bytes);
+}
+
+bool rt_pool_has_room(const struct rt_pool *p, size_t bytes)
+{
+    const size_t now = atomic_load(&p->in_use), limit = atomic_load(&p->limit);
+    return now <= limit && bytes <= limit - now;
+}
+
+/* What the pool counts for `bytes` where that is more: rounded up, blocks of few sizes are reused.
+ * A refusal that names only what was asked for may look as if it fitted. */
+static const char *as_counted(char *text, size_t size, size_t room, size_t bytes)
+{
+    text[0] = '\0';
+    if (room > bytes)
+        snprintf(text, size, " (%zu with its block)", room);
+    return text;
+}
+
+/* As count. RT_RESOURCE_EXHAUSTED: err says which limit is reached. */
+static enum rt_status count_or_fail(struct rt_pool *p, size_t room, size_t credit, size_t bytes,
+                                    const char *what, size_t *now, struct rt_error *err)
+{
+    char more[48];
+    switch (count(p, room, credit, now)) {
+    case BEYOND_LIMIT:
+        return rt_fail(
+            err, RT_RESOURCE_EXHAUSTED,
+            "out of memory: %zu bytes for %s%s, with %zu in use of the limit of %zu (%s)", bytes,
+            what, as_counted(more, sizeof more, room, bytes), *now, atomic_load(&p->limit),
+            p->flag);
+    case BEYOND_BUDGET:
+        return rt_fail(
+            err, RT_RESOURCE_EXHAUSTED,
+            "out of memory: %zu bytes for %s%s, with %zu in use by all runs together of the "
+            "limit of %zu (--run_memory_total_bytes)",
+            bytes, what, as_counted(more, sizeof more, room, bytes), atomic_load(&p->budget->used),
+            p->budget->limit);
+    case COUNTED:
+        break;
+    }
+    return RT_OK;
+}
+
+enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
+                              struct rt_error *err)
+{
+    size_t before;
+    const enum rt_status st = bytes ? count_or_fail(p, bytes, 0, bytes, what, &before, err) : RT_OK;
+    if (!st)
+        set_charged(p, atomic_load_explicit(&p->charged, memory_order_relaxed) + bytes);
+    return st;
+}
+
+static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_error *err)
+{
+    size_t now;
+    if (count_or_fail(p, room, 0, bytes, "a tensor", &now, err))
+        return false;
+    const size_t charged = atomic_load_explicit(&p->charged, memory_order_relaxed);
+    const size_t out = now + room > charged ? now + room - charged : 0;
+    size_t peak = atomic_load(&p->peak);
+    while (out > peak && !atomic_compare_exchange_weak(&p->peak, &peak, out))
+        ;
+    return true;
+}
+
+static struct block *pool_take(struct rt_pool *p, int class)
+{
+    struct idle_list *l = &p->list[class];
+    rt_mutex_lock(&l->mu);
+    struct block *k = l->first;
+    if (k)
+        l->first = k->next;
+    rt_mutex_unlock(&l->mu);
+    if (k)
+        atomic_fetch_sub(&p->idle, footprint(k->room));
+    return k;
+}
+
+static void pool_give(struct rt_pool *p, struct block *k)
+{
+    const size_t size = footprint(k->room);
+    discount(p, size);
+    size_t idle = atomic_fetch_add(&p->idle, size) + size;
+    size_t peak = atomic_load_explicit(&p->peak, memory_order_relaxed);
+    size_t most = atomic_load_explicit(&p->most, memory_order_relaxed);
+    most = peak > most ? peak : most;
+    if (idle / 2 > most || idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
+        atomic_fetch_sub(&p->idle, size);
+        free(k->base);
+    } else {
+        size_t ignored;
+        struct idle_list *l = &p->list[class_of(k->room, &ignored)];
+        rt_mutex_lock(&l->mu);
+        k->next = l->first;
+        l->first = k;
+        rt_mutex_unlock(&l->mu);
+    }
+    rt_pool_unref(p);
+}
+
+/* Small ones are aligned here: malloc has lists of its own for them, posix_memalign has none. */
+static struct block *block_new(size_t room)
+{
+    void *base = NULL;
+    struct block *k;
+    if (room <= N_SMALL * ALIGN)
+        base = malloc(footprint(room));
+    else if (posix_memalign(&base, ALIGN, footprint(room)))
+        base = NULL;
+    if (!base)
+        return NULL;
+    k = (struct block *)(((uintptr_t)base + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
+    k->base = base;
+    return k;
+}
+
+/* Idle blocks of other sizes count as well: with what is out, they stay within the limit. */
+static void leave_room(struct rt_pool *p)
+{
+    const size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
+    const size_t out = atomic_load(&p->in_use);
+    const size_t keep = limit > out ? limit - out : 0;
+    if (atomic_load(&p->idle) > keep)
+        rt_pool_trim(p, keep);
+}
+
+struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
+                                struct rt_error *err)
+{
+    size_t room;
+    int class = class_of(bytes, &room);
+    struct block *k = NULL;
+
+    if (class < 0) {
+        rt_fail_memory(err, "a tensor", bytes);
+        return NULL;
+    }
+    if (pool) {
+        if (!pool_count(pool, footprint(room), bytes, err))
+            return NULL;
+        k = pool_take(pool, class);
+    } else {
+        room = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    }
+    if (!k && pool)
+        leave_room(pool);
+    if (!k)
+        k = block_new(room);
+    if (!k && pool) {
+        rt_pool_trim(pool, 0);
+        k = block_new(room);
+    }
+    if (!k) {
+        if (pool)
+            discount(pool, footprint(room));
+        rt_fail_memory(err, "a tensor", bytes);
+        return NULL;
+    }
+    if (pool)
+        atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
+    void *data = (char *)k + HEADER;
+    k->b = (struct rt_buffer){0};
+    k->room = room;
+    k->b.kind = RT_BUF_HEAP;
+    k->b.elem = rt_dtype_is_plain(dtype) ? RT_NO_DTYPE : (uint8_t)dtype;
+    k->b.size = bytes;
+    atomic_init(&k->b.pool, pool);
+    atomic_init(&k->b.refs, 1);
+    atomic_init(&k->b.data, data);
+    if (k->b.elem != RT_NO_DTYPE)
+        memset(data, 0, bytes);
+    return &k->b;
+}
+
+struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err)
+{
+    size_t room, before;
+    if (__builtin_add_overflow(n, sizeof(struct rt_text) + 1, &room)) {
+        rt_fail_memory(err, "a string", n);
+        return NULL;
+    }
+    if (pool && count_or_fail(pool, room, 0, n, "a string", &before, err))
+        return NULL;
+    struct rt_text *t = malloc(room);
+    if (!t) {
+        if (pool)
+            discount(pool, room);
+        rt_fail_memory(err, "a string", n);
+        return NULL;
+    }
+    if (pool)
+        atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
+    atomic_init(&t->refs, 1);
+    t->room = room;
+    atomic_init(&t->pool, pool);
+    t->p[n] = '\0';
+    return t;
+}
+
+void rt_text_unref(struct rt_text *t)
+{
+    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    struct rt_pool *pool = atomic_load_explicit(&t->pool, memory_order_relaxed);
+    if (pool) {
+        discount(pool, t->room);
+        rt_pool_unref(pool);
+    }
+    free(t);
+}
+
+/* ---- memory that is no tensor ---- */
+
+/* In front of the bytes that the caller sees, which are aligned as malloc's are. */
+struct memory {
+    _Alignas(16) size_t room; /* what the pool counts */
+    struct rt_pool *pool;
+};
+
+void *rt_pool_alloc(struct rt_pool *pool, size_t n, const char *what, struct rt_error *err)
+{
+    size_t room, before;
+    if (__builtin_add_overflow(n, sizeof(struct memory), &room)) {
+        rt_fail_memory(err, what, n);
+        return NULL;
+    }
+    if (count_or_fail(pool, room, 0, n, what, &before, err))
+        return NULL;
+    struct memory *m = calloc(1, room);
+    if (!m) {
+        discount(pool, room);
+        rt_fail_memory(err, what, n);
+        return NULL;
+    }
+    m->room = room;
+    m->pool = rt_pool_ref(pool);
+    return m + 1;
+}
+
+void rt_pool_free(void *p)
+{
+    struct memory *m = p ? (struct memory *)p - 1 : NULL;
+    if (!m)
+        return;
+    discount(m->pool, m->room);
+    rt_pool_unref(m->pool);
+    free(m);
+}
+
+/* ---- moving from pool to pool ---- */
+
+enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, const char *what,
+                            struct rt_error *err)
+{
+    size_t before;
+    return count_or_fail(p, bytes, credit, bytes, what, &before, err);
+}
+
+void rt_pool_release(struct rt_pool *p, size_t bytes)
+{
+    if (bytes)
+        discount(p, bytes);
+}
+
+static enum rt_status move_room(_Atomic(struct rt_pool *) *from, struct rt_pool *to, size_t room,
+                                size_t bytes, size_t credit, const char *what, struct rt_error *err)
+{
+    struct rt_pool *old = atomic_load_explicit(from, memory_order_relaxed);
+    size_t before;
+
+    if (old == to)
+        return RT_OK;
+    const enum rt_status st = count_or_fail(to, room, credit, bytes, what, &before, err);
+    if (st)
+        return st;
+    rt_pool_ref(to);
+    while (!atomic_compare_exchange_weak(from, &old, to))
+        if (old == to) { /* another run was faster */
+            discount(to, room);
+            rt_pool_unref(to);
+            return RT_OK;
+        }
+    if (old) {
+        discount(old, room);
+        rt_pool_unref(old);
+    }
+    return RT_OK;
+}
+
+enum rt_status rt_buffer_move(struct rt_buffer *b, struct rt_pool *to, size_t credit,
+                              struct rt_error *err)
+{
+    return move_room(&b->pool, to, rt_buffer_room(b), b->size, credit, "a tensor", err);
+}
+
+enum rt_status rt_text_move(struct rt_text *t, struct rt_pool *to, size_t credit,
+                            struct rt_error *err)
+{
+    return move_room(&t->pool, to, t->room, t->room - sizeof *t - 1, credit, "a string", err);
+}
+
+size_t rt_buffer_room(const struct rt_buffer *b)
+{
+    return footprint(((const struct block *)b)->room);
+}
+
+struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
+                                    void (*release)(struct rt_buffer *b))
+{
+    struct rt_buffer *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->kind = RT_BUF_FOREIGN;
+    b->elem = RT_NO_DTYPE;
+    b->size = bytes;
+    b->owner = owner;
+    b->release = release;
+    atomic_init(&b->refs, 1);
+    atomic_init(&b->data, data);
+    return b;
+}
+
+struct rt_buffer *rt_buffer_ref(struct rt_buffer *b)
+{
+    if (b)
+        atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+
+static void free_elements(struct rt_buffer *b)
+{
+    void *data = atomic_load(&b->data);
+    if (!data)
+        return;
+    if (b->elem == RT_STRING) {
+        struct rt_str *s = data;
+        size_t n_freed = 0;
+        for (size_t i = 0; i < b->size / sizeof *s; i++) {
+            n_freed += s[i].n >= sizeof s[i].u.in; /* those of one text that is shared as well */
+            rt_str_clear(&s[i]);
+        }
+        note_freed(n_freed);
+    } else if (b->elem == RT_RESOURCE || b->elem == RT_VARIANT) {
+        struct rt_object **o = data;
+        for (size_t i = 0; i < b->size / sizeof *o; i++)
+            rt_object_unref(o[i]);
+    }
+}
+
+void rt_buffer_unref(struct rt_buffer *b)
+{
+    struct rt_pool *pool;
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (b->elem != RT_NO_DTYPE)
+        free_elements(b);
+    if (b->kind != RT_BUF_HEAP) {
+        if (b->release)
+            b->release(b);
+        free(b);
+    } else if ((pool = atomic_load_explicit(&b->pool, memory_order_relaxed))) {
+        pool_give(pool, (struct block *)b);
+    } else {
+        free(((struct block *)b)->base);
+    }
+}

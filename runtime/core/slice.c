@@ -1,0 +1,238 @@
+#include "runtime/core/slice.h"
+
+#include <stdio.h>
+
+/* ---- text ---- */
+
+static bool number(struct rt_span *s, int64_t *out)
+{
+    int64_t v = 0;
+    size_t i = 0;
+    for (; i < s->n && s->p[i] >= '0' && s->p[i] <= '9'; i++)
+        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, s->p[i] - '0', &v))
+            return false;
+    if (!i)
+        return false;
+    s->p += i;
+    s->n -= i;
+    *out = v;
+    return true;
+}
+
+static bool skip(struct rt_span *s, char c)
+{
+    if (!s->n || s->p[0] != (unsigned char)c)
+        return false;
+    s->p++;
+    s->n--;
+    return true;
+}
+
+/* "0,2:-" up to the end of `s`. */
+static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, struct rt_error *err)
+{
+    const struct rt_span whole = s;
+    *out = (struct rt_slice){0};
+    while (s.n) {
+        if (out->rank == RT_MAX_RANK)
+            return rt_fail(err, RT_UNIMPLEMENTED, "a slice of more than %d dimensions",
+                           RT_MAX_RANK);
+        int64_t *start = &out->start[out->rank], *length = &out->length[out->rank];
+        if (skip(&s, '-')) {
+            *start = 0;
+            *length = -1;
+        } else if (!number(&s, start) || !skip(&s, ',') || !number(&s, length) || *length <= 0) {
+            break;
+        }
+        out->rank++;
+        if (!s.n)
+            return RT_OK;
+        if (!skip(&s, ':') || !s.n)
+            break;
+    }
+    if (!whole.n)
+        return RT_OK; /* of a scalar */
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Expected a pair of numbers or '-' but got '%.*s': string = %.*s", (int)s.n,
+                   (const char *)s.p, (int)whole.n, (const char *)whole.p);
+}
+
+enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
+                              struct rt_slice *out, struct rt_error *err)
+{
+    struct rt_span s = text;
+    bool any = false;
+    char room[128], part[128];
+    enum rt_status st;
+
+    if (text.n > 1024)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a slice text of %zu bytes", text.n);
+    *rank = 0;
+    while (memchr(s.p, ' ', s.n)) {
+        any = true;
+        if (*rank == RT_MAX_RANK)
+            return rt_fail(err, RT_UNIMPLEMENTED, "a slice of more than %d dimensions",
+                           RT_MAX_RANK);
+        if (!number(&s, &dim[*rank]) || !skip(&s, ' '))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Non numerical dimension in shape_and_slice: %.*s", (int)text.n,
+                           (const char *)text.p);
+        ++*rank;
+    }
+    if (!any)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Need least two elements in shape_and_slice specification: %.*s",
+                       (int)text.n, (const char *)text.p);
+    st = parse_extents(s, out, err);
+    if (st)
+        return st;
+    rt_shape_text(room, sizeof room, *rank, dim);
+    rt_slice_text(part, sizeof part, out);
+    if (out->rank != *rank)
+        return rt_fail(err, RT_INTERNAL, "Mismatching ranks: shape = %s, slice = %s", room, part);
+    struct rt_slice fits = *out;
+    if (!rt_slice_resolve(&fits, *rank, dim))
+        return rt_fail(err, RT_INTERNAL, "Extent out of bounds: shape = %s, slice = %s", room,
+                       part);
+    return RT_OK;
+}
+
+const char *rt_slice_text(char *room, size_t n, const struct rt_slice *s)
+{
+    size_t at = 0;
+    if (n)
+        room[0] = 0;
+    for (int i = 0; i < s->rank && at < n; i++) {
+        const char *colon = i ? ":" : "";
+        int k = s->length[i] < 0 ? snprintf(room + at, n - at, "%s-", colon)
+                                 : snprintf(room + at, n - at, "%s%lld,%lld", colon,
+                                            (long long)s->start[i], (long long)s->length[i]);
+        at += (size_t)k;
+    }
+    return room;
+}
+
+bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim)
+{
+    if (s->rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++) {
+        if (s->length[i] == -1 && s->start[i] == 0)
+            s->length[i] = dim[i];
+        else if (s->start[i] < 0 || s->length[i] < 0 || s->start[i] > dim[i] ||
+                 s->length[i] > dim[i] - s->start[i])
+            return false;
+    }
+    return true;
+}
+
+/* ---- keys ---- */
+
+/* The least number of bytes that hold it, after their count. */
+static void put_unsigned(struct rt_bytes *out, uint64_t v)
+{
+    int n = 0;
+    while (n < 8 && v >> (8 * n))
+        n++;
+    rt_bytes_addc(out, (char)n);
+    while (n--)
+        rt_bytes_addc(out, (char)(v >> (8 * n) & 255));
+}
+
+/* n bytes hold 7n-1 bits, behind as many ones as there are bytes and a zero; negative numbers are
+ * the complement of their complement's code. */
+static void put_signed(struct rt_bytes *out, int64_t v)
+{
+    uint64_t bits = v < 0 ? ~(uint64_t)v : (uint64_t)v;
+    unsigned char code[10] = {0};
+    int n = 1;
+
+    while (n < 10 && bits >> (7 * n - 1))
+        n++;
+    for (int i = 0; i < n && i < 8; i++)
+        code[n - 1 - i] = (unsigned char)(bits >> (8 * i) & 255);
+    for (int i = 0; i < n; i++)
+        code[i / 8] |= (unsigned char)(128 >> i % 8);
+    for (int i = 0; i < n; i++)
+        rt_bytes_addc(out, (char)(v < 0 ? code[i] ^ 255 : code[i]));
+}
+
+void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_slice *s)
+{
+    put_unsigned(out, 0);
+    for (size_t i = 0; i < name.n; i++) {
+        rt_bytes_addc(out, (char)name.p[i]);
+        if (name.p[i] == 0 || name.p[i] == 255)
+            rt_bytes_addc(out, (char)(name.p[i] ^ 255));
+    }
+    rt_bytes_add(out, "\0\1", 2);
+    put_unsigned(out, (uint64_t)s->rank);
+    for (int i = 0; i < s->rank; i++) {
+        put_signed(out, s->start[i]);
+        put_signed(out, s->length[i]);
+    }
+}
+
+bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p)
+{
+    if (rank < 0 || p->n_extent != (size_t)rank)
+        return false;
+    *out = (struct rt_slice){.rank = rank};
+    for (int i = 0; i < rank; i++) {
+        const Tensorflow__TensorSliceProto__Extent *x = p->extent[i];
+        bool has = x->has_length_hack_case ==
+                   TENSORFLOW__TENSOR_SLICE_PROTO__EXTENT__HAS_LENGTH_HACK_LENGTH;
+        out->start[i] = x->start;
+        out->length[i] = has ? x->length : -1;
+    }
+    return true;
+}
+
+/* ---- copying ---- */
+
+int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->rank; i++) {
+        int64_t first = a->start[i] > b->start[i] ? a->start[i] : b->start[i];
+        int64_t end_a = a->start[i] + a->length[i], end_b = b->start[i] + b->length[i];
+        int64_t k = (end_a < end_b ? end_a : end_b) - first;
+        if (k <= 0)
+            return 0;
+        n *= k;
+    }
+    return n;
+}
+
+int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
+                      const struct rt_slice *have, size_t elem_size)
+{
+    int rank = want->rank;
+    int64_t first[RT_MAX_RANK], n[RT_MAX_RANK], at[RT_MAX_RANK] = {0}, total = 1;
+
+    for (int i = 0; i < rank; i++) {
+        int64_t a = want->start[i] > have->start[i] ? want->start[i] : have->start[i];
+        int64_t end_want = want->start[i] + want->length[i];
+        int64_t end_have = have->start[i] + have->length[i];
+        first[i] = a;
+        n[i] = (end_want < end_have ? end_want : end_have) - a;
+        if (n[i] <= 0)
+            return 0;
+        total *= n[i];
+    }
+    size_t row = rank ? (size_t)n[rank - 1] * elem_size : elem_size;
+    for (;;) {
+        int64_t to = 0, from = 0;
+        for (int i = 0; i < rank; i++) {
+            to = to * want->length[i] + first[i] + at[i] - want->start[i];
+            from = from * have->length[i] + first[i] + at[i] - have->start[i];
+        }
+        memcpy((char *)dst + (size_t)to * elem_size, (const char *)src + (size_t)from * elem_size,
+               row);
+        int i = rank - 2;
+        while (i >= 0 && ++at[i] == n[i])
+            at[i--] = 0;
+        if (i < 0)
+            return total;
+    }
+}

@@ -1,0 +1,239 @@
+#include "runtime/core/tensor_proto.h"
+
+#include "proto/wire.h"
+
+enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *rank,
+                                   int64_t dim[RT_MAX_RANK], struct rt_error *err)
+{
+    *rank = 0;
+    if (!p)
+        return RT_OK;
+    if (p->unknown_rank) {
+        *rank = -1;
+        return RT_OK;
+    }
+    if (p->n_dim > RT_MAX_RANK)
+        return rt_fail(err, RT_UNIMPLEMENTED, "a shape of %zu dimensions: at most %d are known",
+                       p->n_dim, RT_MAX_RANK);
+    for (size_t i = 0; i < p->n_dim; i++) {
+        if (p->dim[i]->size < -1)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Shape [%lld] has dimensions below -1: dimension %zu",
+                           (long long)p->dim[i]->size, i);
+        dim[i] = p->dim[i]->size;
+    }
+    *rank = (int)p->n_dim;
+    return RT_OK;
+}
+
+/* Where a type's values stand in the message: an array of `n` things of `width` bytes. */
+struct values {
+    const void *p;
+    size_t n;
+    enum { I32, F32, F64, I64, U32, U64, BOOLS, BYTES8, STRINGS, NONE } form;
+};
+
+static struct values values_of(const Tensorflow__TensorProto *p, enum rt_dtype dtype)
+{
+    switch (dtype) {
+    case RT_F32:
+        return (struct values){p->float_val, p->n_float_val, F32};
+    case RT_F64:
+        return (struct values){p->double_val, p->n_double_val, F64};
+    case RT_F16:
+    case RT_BF16:
+        return (struct values){p->half_val, p->n_half_val, I32};
+    case RT_C64:
+        return (struct values){p->scomplex_val, p->n_scomplex_val, F32};
+    case RT_C128:
+        return (struct values){p->dcomplex_val, p->n_dcomplex_val, F64};
+    case RT_I64:
+        return (struct values){p->int64_val, p->n_int64_val, I64};
+    case RT_U32:
+        return (struct values){p->uint32_val, p->n_uint32_val, U32};
+    case RT_U64:
+        return (struct values){p->uint64_val, p->n_uint64_val, U64};
+    case RT_BOOL:
+        return (struct values){p->bool_val, p->n_bool_val, BOOLS};
+    case RT_STRING:
+        return (struct values){p->string_val, p->n_string_val, STRINGS};
+    case RT_F8_E5M2:
+    case RT_F8_E4M3FN:
+    case RT_F8_E4M3FNUZ:
+    case RT_F8_E4M3B11FNUZ:
+    case RT_F8_E5M2FNUZ:
+        return (struct values){p->float8_val.data, p->float8_val.len, BYTES8};
+    case RT_RESOURCE:
+    case RT_VARIANT:
+    case RT_NO_DTYPE:
+    case RT_N_DTYPES:
+        return (struct values){NULL, 0, NONE};
+    default: /* the integers of up to 32 bits, quantised ones too */
+        return (struct values){p->int_val, p->n_int_val, I32};
+    }
+}
+
+/* The first `n` values into elements of `size` bytes. */
+static void store(const struct values *v, char *dst, size_t size, int64_t n)
+{
+    if (n == 0)
+        return;
+    if (v->form == I32 && size == 2) {
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)dst)[i] = (uint16_t)((const int32_t *)v->p)[i];
+    } else if (v->form == I32 && size == 1) {
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)dst)[i] = (uint8_t)((const int32_t *)v->p)[i];
+    } else if (v->form == BOOLS) {
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)dst)[i] = ((const protobuf_c_boolean *)v->p)[i] != 0;
+    } else {
+        memcpy(dst, v->p, (size_t)n * size); /* same form in message and memory */
+    }
+}
+
+/* Fills elements [from, n) with the element before, doubling what is there. */
+static void repeat_last(char *dst, size_t size, int64_t from, int64_t n)
+{
+    int64_t have = 1;
+    char *at = dst + (size_t)(from - 1) * size;
+    for (int64_t left = n - from; left > 0;) {
+        int64_t k = left < have ? left : have;
+        memcpy(at + (size_t)have * size, at, (size_t)k * size);
+        have += k;
+        left -= k;
+    }
+}
+
+static enum rt_status fill_strings(const Tensorflow__TensorProto *p, struct rt_str *dst, int64_t n,
+                                   struct rt_error *err)
+{
+    for (int64_t i = 0; i < n && p->n_string_val; i++) {
+        size_t k = (size_t)i < p->n_string_val ? (size_t)i : p->n_string_val - 1;
+        if (k < (size_t)i)
+            rt_str_copy(&dst[i], &dst[k]);
+        else if (!rt_str_set(&dst[i], NULL, p->string_val[k].data, p->string_val[k].len, err))
+            return err->code;
+    }
+    return RT_OK;
+}
+
+/* tensor_content of strings: all lengths as varints, then all bytes. */
+static enum rt_status strings_from_content(struct rt_span content, struct rt_str *dst, int64_t n,
+                                           struct rt_error *err)
+{
+    struct rt_span lengths = content, data = content;
+    uint64_t len, total = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!pb_varint(&data, &len) || len > content.n)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "tensor_content: length %lld of %lld is bad",
+                           (long long)i, (long long)n);
+        total += len; /* at most n * content.n, and n <= content.n */
+        if (total > content.n)
+            break;
+    }
+    if (total != data.n)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "tensor_content: %zu bytes of strings, their lengths say otherwise", data.n);
+    for (int64_t i = 0; i < n; i++) {
+        pb_varint(&lengths, &len);
+        if (!rt_str_set(&dst[i], NULL, data.p, (size_t)len, err))
+            return err->code;
+        data.p += len;
+    }
+    return RT_OK;
+}
+
+static enum rt_status fill(const Tensorflow__TensorProto *p, struct rt_tensor *t,
+                           struct rt_error *err)
+{
+    enum rt_dtype dtype = (enum rt_dtype)t->dtype;
+    size_t size = rt_dtype_size(dtype);
+    int64_t n = rt_tensor_count(t);
+    struct rt_span content = rt_span_of(p->tensor_content.data, p->tensor_content.len);
+
+    if (dtype == RT_STRING)
+        return content.n ? strings_from_content(content, t->data, n, err)
+                         : fill_strings(p, t->data, n, err);
+    if (content.n) {
+        memcpy(t->data, content.p, content.n);
+        /* Code that reads a bool relies on 0 and 1. */
+        for (size_t i = 0; dtype == RT_BOOL && i < content.n; i++)
+            if (content.p[i] > 1)
+                return rt_fail(err, RT_INVALID_ARGUMENT, "tensor_content: byte %zu is no bool", i);
+        return RT_OK;
+    }
+    struct values v = values_of(p, dtype);
+    int64_t have = (int64_t)v.n;
+    if (dtype == RT_C64 || dtype == RT_C128)
+        have /= 2;
+    if (have > n)
+        have = n;
+    store(&v, t->data, size, have);
+    if (have)
+        repeat_last(t->data, size, have, n);
+    else
+        memset(t->data, 0, (size_t)n * size);
+    return RT_OK;
+}
+
+enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t limit,
+                                    struct rt_tensor *out, struct rt_pool *pool,
+                                    struct rt_error *err)
+{
+    bool is_ref;
+    char room[128];
+    int rank;
+    int64_t dim[RT_MAX_RANK];
+    struct rt_tensor t;
+    enum rt_dtype dtype = rt_dtype_from_wire((int)p->dtype, &is_ref);
+    size_t size = rt_dtype_size(dtype), content = p->tensor_content.len, present;
+
+    *out = (struct rt_tensor){0};
+    if (dtype == RT_NO_DTYPE || is_ref)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of type %d, which does not exist",
+                       (int)p->dtype);
+    enum rt_status st = rt_shape_from_proto(p->tensor_shape, &rank, dim, err);
+    if (st)
+        return st;
+    if (rank < 0)
+        rank = 0; /* as TensorFlow takes it */
+    const int64_t n = rt_count(rank, dim);
+    if (n < 0 || (n == 0 && rt_shape_check(dtype, rank, dim, NULL, NULL)))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s",
+                       rt_shape_text(room, sizeof room, rank, dim));
+    if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)
+        return rt_fail(err, RT_UNIMPLEMENTED, "a %s tensor as a value", rt_dtype_name(dtype));
+    /* The bytes that the message itself has, before anything is allocated by the shape. */
+    if (content && n) {
+        if (dtype != RT_STRING && ((uint64_t)n > SIZE_MAX / size || (size_t)n * size != content))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "tensor_content holds %zu bytes, not those of shape %s and type %s",
+                           content, rt_shape_text(room, sizeof room, rank, dim),
+                           rt_dtype_name(dtype));
+        if (dtype == RT_STRING && (uint64_t)n > content)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "tensor_content holds %zu bytes, too few for %lld strings", content,
+                           (long long)n);
+        present = (size_t)n;
+    } else {
+        present = values_of(p, dtype).n;
+    }
+    if ((uint64_t)n > present && (uint64_t)n > limit / size)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "a tensor of shape %s and type %s of which %zu values are given: more than "
+                       "%zu bytes",
+                       rt_shape_text(room, sizeof room, rank, dim), rt_dtype_name(dtype), present,
+                       limit);
+    st = rt_tensor_new(&t, pool, dtype, rank, dim, err);
+    if (st)
+        return st;
+    if (n)
+        st = fill(p, &t, err);
+    if (st)
+        rt_tensor_clear(&t);
+    else
+        *out = t;
+    return st;
+}

@@ -1,0 +1,322 @@
+/*
+ * Contexts, and running a plan on one. What a context holds counts as the run's that it is in;
+ * between runs it waits with its plan, as far as there is room for it (keep.h).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "runtime/plan/layout.h"
+#include "runtime/session/resource.h"
+
+enum { MAX_IDLE_CONTEXTS = 8, LARGE_PAGE = 2 << 20 };
+
+void *rt_large_alloc(size_t bytes)
+{
+    void *p = NULL;
+    const bool is_large = bytes >= 2 * LARGE_PAGE;
+    if (posix_memalign(&p, is_large ? LARGE_PAGE : 64, bytes ? bytes : 64) != 0)
+        return NULL;
+    if (is_large)
+        (void)madvise(p, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+    return p;
+}
+
+/* ---- its memory ---- */
+
+static size_t held(const struct rt_context *c)
+{
+    return c->scratch_room + c->extra_room + c->block_room;
+}
+
+void rt_context_drop_scratch(struct rt_context *c)
+{
+    if (c->shared)
+        rt_pool_discharge(c->shared->pool, held(c));
+    free(c->scratch);
+    free(c->extra);
+    free(c->block);
+    c->scratch = c->extra = c->block = NULL;
+    c->scratch_room = c->extra_room = c->block_room = 0;
+}
+
+enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
+                                  const char *what, struct rt_error *err)
+{
+    const size_t want = (bytes + 63) & ~(size_t)63;
+    if (bytes <= *room)
+        return RT_OK;
+    free(*p);
+    *p = NULL;
+    rt_pool_discharge(c->shared->pool, *room);
+    *room = 0;
+    if (bytes > SIZE_MAX - 64)
+        return rt_fail_memory(err, what, bytes);
+    const enum rt_status st = rt_pool_charge(c->shared->pool, want, what, err);
+    if (st)
+        return st;
+    *p = rt_large_alloc(want);
+    if (!*p) {
+        rt_pool_discharge(c->shared->pool, want);
+        return rt_fail_memory(err, what, bytes);
+    }
+    *room = want;
+    return RT_OK;
+}
+
+static void context_free(struct rt_context *c)
+{
+    const struct rt_session *s = c->plan->session;
+    for (int d = 0; c->stream && d < s->n_devices; d++)
+        if (c->stream[d])
+            s->devices[d]->stream_free(s->devices[d], c->stream[d]);
+    free(c->stream);
+    free(c->value);
+    free(c->key);
+    rt_frames_free(c);
+    rt_context_drop_scratch(c);
+    rt_keep_give(s->keep, c->kept);
+    free(c);
+}
+
+static struct rt_context *context_new(const struct rt_plan *p)
+{
+    struct rt_context *c = calloc(1, sizeof *c);
+    const struct rt_session *s = p->session;
+    size_t n =
+        (size_t)p->n_values + (p->loops ? 4 : 2) * (size_t)p->max_in + (size_t)p->max_out + 1;
+    if (!c)
+        return NULL;
+    c->plan = p;
+    c->value = calloc(n, sizeof *c->value);
+    if (!c->value) {
+        free(c);
+        return NULL;
+    }
+    c->in = c->value + p->n_values;
+    c->temp = c->in + p->max_in;
+    c->out = c->temp + p->max_in;
+    c->loop = p->loops ? c->out + p->max_out : NULL;
+    if (s->n_devices > 1) {
+        c->stream = calloc((size_t)s->n_devices, sizeof(void *));
+        if (!c->stream) {
+            context_free(c);
+            return NULL;
+        }
+        for (int d = 1; d < s->n_devices; d++)
+            if (s->devices[d]->stream_new)
+                c->stream[d] = s->devices[d]->stream_new(s->devices[d]);
+    }
+    return c;
+}
+
+/* ---- between runs ---- */
+
+struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shared)
+{
+    rt_mutex_lock(&p->mu);
+    struct rt_context *c = p->idle;
+    if (c) {
+        p->idle = c->next;
+        rt_keeper_count(&p->keeper, -1, -(int64_t)c->kept);
+    }
+    rt_mutex_unlock(&p->mu);
+    if (!c) {
+        c = context_new(p);
+        if (c)
+            c->shared = shared;
+        return c;
+    }
+    rt_keep_use(p->session->keep, &c->kept);
+    if (rt_pool_charge(shared->pool, held(c), "a run", NULL))
+        rt_context_drop_scratch(c); /* others use what it held: the run asks again as it goes */
+    c->shared = shared;
+    return c;
+}
+
+/* Room for what it holds, or for its frames alone; false: for neither. */
+static bool find_room(struct rt_plan *p, struct rt_context *c)
+{
+    struct rt_keep *keep = p->session->keep;
+    if (rt_keep_take(keep, &p->keeper, &c->kept, held(c) + c->frame_bytes))
+        return true;
+    if (!held(c))
+        return false;
+    rt_context_drop_scratch(c);
+    return rt_keep_take(keep, &p->keeper, &c->kept, c->frame_bytes);
+}
+
+void rt_context_give(struct rt_context *c)
+{
+    struct rt_plan *p = (struct rt_plan *)(uintptr_t)c->plan;
+    const int retirements = atomic_load_explicit(&p->session->retirements, memory_order_relaxed);
+    if (c->retirements != retirements) {
+        c->retirements = retirements;
+        struct rt_frame *retired = NULL;
+        rt_frames_take_retired(c, &retired);
+        rt_frames_free_list(retired);
+    }
+    rt_pool_discharge(c->shared->pool, held(c));
+    c->shared = NULL;
+    if (atomic_load_explicit(&p->keeper.n, memory_order_relaxed) >= MAX_IDLE_CONTEXTS ||
+        !find_room(p, c)) {
+        context_free(c);
+        return;
+    }
+    rt_mutex_lock(&p->mu);
+    c->next = p->idle;
+    p->idle = c;
+    rt_keeper_count(&p->keeper, 1, (int64_t)c->kept);
+    rt_mutex_unlock(&p->mu);
+}
+
+/* The last one: whoever runs takes the first. */
+static void drop_last(struct rt_keeper *k)
+{
+    struct rt_plan *p = k->owner;
+    rt_mutex_lock(&p->mu);
+    struct rt_context **at = &p->idle, *c;
+    while (*at && (*at)->next)
+        at = &(*at)->next;
+    c = *at;
+    if (c) {
+        *at = NULL;
+        rt_keeper_count(k, -1, -(int64_t)c->kept);
+    }
+    rt_mutex_unlock(&p->mu);
+    if (c)
+        context_free(c);
+}
+
+void rt_contexts_begin(struct rt_plan *p)
+{
+    rt_mutex_init(&p->mu);
+    p->keeper = (struct rt_keeper){.owner = p, .session = p->session, .drop = drop_last};
+    rt_keep_join(p->session->keep, &p->keeper);
+}
+
+void rt_contexts_end(struct rt_plan *p)
+{
+    rt_keep_leave(p->session->keep, &p->keeper);
+    rt_mutex_lock(&p->mu); /* until its segments end, others may look for retired frames here */
+    struct rt_context *idle = p->idle;
+    p->idle = NULL;
+    rt_mutex_unlock(&p->mu);
+    for (struct rt_context *c = idle, *next; c; c = next) {
+        next = c->next;
+        context_free(c);
+    }
+}
+
+void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list)
+{
+    size_t less = 0;
+    rt_mutex_lock(&p->mu);
+    for (struct rt_context *c = p->idle; c; c = c->next) {
+        const size_t before = c->frame_bytes;
+        rt_frames_take_retired(c, list);
+        c->kept -= before - c->frame_bytes;
+        less += before - c->frame_bytes;
+    }
+    rt_keeper_count(&p->keeper, 0, -(int64_t)less);
+    rt_mutex_unlock(&p->mu);
+    rt_keep_give(p->session->keep, less);
+}
+
+/* ---- running ---- */
+
+static enum rt_status take_fetch(const struct rt_context *c, int k, struct rt_tensor *out,
+                                 struct rt_error *err)
+{
+    const struct rt_plan *p = c->plan;
+    int v = p->fetch_value[k];
+    const struct rt_tensor *t = p->constant[v] ? p->constant[v] : &c->value[v];
+    rt_alias_follow(&c->shared->aliases, &c->value[v]);
+    if (t->dtype == RT_RESOURCE && p->fetch_dtype[k] != RT_RESOURCE) {
+        struct rt_variable *var = rt_variable_of(t);
+        if (!var)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "fetch %d is a handle of no variable", k);
+        return rt_alias_read(&c->shared->aliases, var, out, err);
+    }
+    if (!t->dtype)
+        return rt_fail(err, RT_INTERNAL, "fetch %d has no value", k);
+    rt_tensor_ref(out, t);
+    return RT_OK;
+}
+
+enum rt_status rt_context_run(struct rt_context *c, const struct rt_tensor *feeds,
+                              struct rt_tensor *fetches, struct rt_error *err)
+{
+    const struct rt_plan *p = c->plan;
+    const bool moving = c->shared->moving;
+    enum rt_status st = RT_OK;
+    c->shared->moving = false;
+    if (p->n_fetches)
+        memset(fetches, 0, (size_t)p->n_fetches * sizeof *fetches);
+    for (int k = 0; k < p->n_feeds; k++) {
+        int v = p->feed_value[k];
+        if (v < 0)
+            continue;
+        if (moving) {
+            c->value[v] = feeds[k];
+            ((struct rt_tensor *)(uintptr_t)feeds)[k] = (struct rt_tensor){0};
+        } else
+            rt_tensor_ref(&c->value[v], &feeds[k]);
+    }
+    st = p->tokens ? rt_exec_token(c, err) : rt_exec_order(c, err);
+    for (int k = 0; k < p->n_fetches && !st; k++)
+        st = take_fetch(c, k, &fetches[k], err);
+    for (int d = 1; c->stream && d < p->session->n_devices; d++)
+        if (p->session->devices[d]->sync && c->stream[d]) {
+            struct rt_error late = {0};
+            enum rt_status sync =
+                p->session->devices[d]->sync(p->session->devices[d], c->stream[d], &late);
+            if (sync && !st) {
+                st = sync;
+                rt_error_copy(err, &late);
+            }
+        }
+    if (st)
+        for (int k = 0; k < p->n_fetches; k++)
+            rt_tensor_clear(&fetches[k]);
+    for (int v = 0; v < p->n_values; v++)
+        if (c->value[v].buf)
+            rt_tensor_clear(&c->value[v]);
+        else
+            c->value[v].dtype = c->value[v].alias_of = 0;
+    return st;
+}
+
+enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
+                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
+                           struct rt_error *err)
+{
+    struct rt_context *c = rt_context_take(p, shared);
+    if (!c) {
+        shared->moving = false;
+        return rt_fail_memory(err, "a run", (size_t)p->n_values * sizeof *c->value);
+    }
+    const enum rt_status st = rt_context_run(c, feeds, fetches, err);
+    rt_context_give(c);
+    return st;
+}
+
+unsigned rt_flush_subnormals(void)
+{
+#if defined(__x86_64__)
+    unsigned before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before | 0x8040u);
+    return before;
+#else
+    return 0;
+#endif
+}
+
+void rt_restore_subnormals(unsigned before)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(before);
+#else
+    (void)before;
+#endif
+}

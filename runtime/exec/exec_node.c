@@ -1,0 +1,369 @@
+/* One node: its inputs made ready, its kernel prepared and run, its outputs checked. */
+#include "runtime/plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/session/resource.h"
+#include "runtime/exec/trace.h"
+
+enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err)
+{
+    char tail[300];
+    snprintf(tail, sizeof tail, "\n\t [[{{node %.250s}}]]", n->name);
+    if (strstr(rt_error_text(err), "[[{{node "))
+        return err->code;
+    struct rt_error old = *err;
+    return rt_fail(err, old.code, "%s%s", rt_error_text(&old), tail);
+}
+
+/* A tensor that the kernel may read: refs followed, lazy bytes in memory. *temp gets what must be
+ * dropped afterwards. */
+static enum rt_status make_ready(struct rt_context *c, const struct pl_node *n, int k,
+                                 struct rt_tensor *in, struct rt_tensor *temp, bool lazy_ok,
+                                 struct rt_error *err)
+{
+    if (n->def && pl_reads_variable(n->def, k, in->dtype)) {
+        struct rt_variable *v = rt_variable_of(in);
+        if (!v)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "input %d of '%s' is a handle of something that is no variable", k,
+                           n->name);
+        enum rt_status st = rt_alias_read(&c->shared->aliases, v, temp, err);
+        if (st)
+            return st;
+        *in = *temp;
+    }
+    if (n->def && in->dtype != n->def->in_dtype[k] &&
+        !(in->dtype == RT_RESOURCE && !pl_follows_refs(n->def, k)) && !pl_takes_value(n->def, k))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "input %d of '%s' is %s, expected %s", k, n->name,
+                       rt_dtype_name((enum rt_dtype)in->dtype),
+                       rt_dtype_name((enum rt_dtype)n->def->in_dtype[k]));
+    if (!lazy_ok && in->buf && in->buf->kind == RT_BUF_LAZY && !in->data)
+        return rt_tensor_load(in, err);
+    return RT_OK;
+}
+
+static bool may_take(const struct rt_tensor *t)
+{
+    return t->buf && t->buf->kind == RT_BUF_HEAP && !t->buf->device && t->data &&
+           rt_dtype_is_plain((enum rt_dtype)t->dtype) && rt_tensor_is_sole(t);
+}
+
+static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n,
+                                   const struct rt_prepared *p, struct rt_tensor *in,
+                                   uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_device *device = c->shared->session->devices[n->device];
+    for (int o = 0; o < n->n_out; o++) {
+        if (p->rank[o] < 0 || (p->kernel->flags & RT_K_VIEWS))
+            continue;
+        enum rt_dtype d = (enum rt_dtype)n->def->out_dtype[o];
+        int a = p->alias[o];
+        size_t bytes;
+        if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
+            rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
+            bytes == rt_tensor_bytes(&in[a])) {
+            out[o] = in[a]; /* the reference moves; the input keeps reading the same bytes */
+            in[a].buf = NULL;
+            out[o].alias_of = 0;
+            out[o].dtype = (uint8_t)d;
+            out[o].rank = p->rank[o];
+            memcpy(out[o].dim, p->dim[o], sizeof p->dim[o]);
+            continue;
+        }
+        bool on_device = n->device && !device->is_host;
+        enum rt_status st =
+            on_device && !(p->kernel->host_out >> o & 1)
+                ? rt_device_tensor(device, c->stream[n->device], &out[o], d, p->rank[o], p->dim[o],
+                                   err)
+                : rt_tensor_new(&out[o], c->shared->pool, d, p->rank[o], p->dim[o], err);
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+/* What kernels take out of stacks, lists and arrays has the type that was put there, which the
+ * graph need not know: readers go by the type that the node declares. A reference is a handle. */
+static enum rt_status check_output(const struct pl_node *n, const struct rt_kernel *k, int o,
+                                   const struct rt_tensor *out, struct rt_error *err)
+{
+    const enum rt_dtype want = (enum rt_dtype)n->def->out_dtype[o];
+    const bool is_ref = o < 64 && (n->def->out_ref >> o & 1);
+    if (!out->dtype)
+        return rt_fail(err, RT_INTERNAL, "kernel %s left output %d of '%s' without a value",
+                       k->name, o, n->name);
+    if (out->dtype != want && !is_ref)
+        return rt_fail(err, RT_INTERNAL,
+                       "Output %d of type %s does not match declared output type %s for node %s", o,
+                       rt_dtype_name((enum rt_dtype)out->dtype), rt_dtype_name(want), n->name);
+    return RT_OK;
+}
+
+static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
+                             uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_prepared *p = NULL;
+    struct rt_tensor *temp = c->temp;
+    int n_temp = 0;
+    bool lazy_kernel = n->lazy;
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < n->n_in && !st; k++) {
+        /* A constant's plain bytes are fetched only when the kernel turns out to read them. */
+        bool later = lazy_kernel || (k < 64 && (n->const_in >> k & 1) &&
+                                     !rt_op_reads_value(n->def->op, k, n->n_in));
+        temp[n_temp] = (struct rt_tensor){0};
+        st = make_ready(c, n, k, &in[k], &temp[n_temp], later, err);
+        if (!temp[n_temp].dtype)
+            continue;
+        n_temp++;
+        if (k < 64) /* `temp` holds the reference to the variable's bytes: nobody may take it */
+            last_use &= ~(UINT64_C(1) << k);
+    }
+    if (!st)
+        st = rt_prepared_get(c, n, in, &p, err);
+    if (!st && !lazy_kernel)
+        for (int k = 0; k < n->n_in && k < 64 && !st; k++)
+            if ((n->const_in >> k & 1) && !(p->packed >> k & 1) && in[k].buf &&
+                in[k].buf->kind == RT_BUF_LAZY)
+                st = rt_tensor_load(&in[k], err);
+    if (!st)
+        st = make_outputs(c, n, p, in, last_use, out, err);
+    if (!st)
+        st = rt_context_scratch(c, &c->scratch, &c->scratch_room, p->scratch_bytes, n->name, err);
+    if (!st && c->shared->trace)
+        rt_trace_kernel(c->shared->trace, n, p->kernel, in);
+    if (!st) {
+        struct rt_run r = {.node = n->def,
+                           .state = p->state,
+                           .n_in = n->n_in,
+                           .n_out = n->n_out,
+                           .in = in,
+                           .out = out,
+                           .scratch = c->scratch,
+                           .stream = c->stream ? c->stream[n->device] : NULL,
+                           .ctx = c,
+                           .err = err,
+                           .last_use = last_use,
+                           .left = RT_WORK};
+        st = p->kernel->run(&r);
+    }
+    for (int o = 0; o < n->n_out && !st; o++)
+        st = check_output(n, p->kernel, o, &out[o], err);
+    for (int k = 0; k < n_temp; k++)
+        rt_tensor_clear(&temp[k]);
+    if (p && !p->is_cached)
+        rt_prepared_free(p);
+    return st;
+}
+
+enum { MAX_DEPTH = 200 };
+
+static enum rt_status too_deep(struct rt_error *err)
+{
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED, "calls are nested more than %d deep", MAX_DEPTH);
+}
+
+static enum rt_status run_sub(struct rt_context *c, struct rt_plan *p, const struct rt_tensor *in,
+                              struct rt_tensor *out, struct rt_error *err)
+{
+    if (c->shared->depth >= MAX_DEPTH)
+        return too_deep(err);
+    c->shared->depth++;
+    enum rt_status st = rt_plan_run(p, c->shared, in, out, err);
+    c->shared->depth--;
+    return st;
+}
+
+static enum rt_status truth_of(const struct pl_node *n, const struct rt_tensor *t, bool *yes,
+                               struct rt_error *err)
+{
+    if (n->region && t->rank != 0) /* it was a Switch */
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "The second input must be a scalar, but it has shape %s",
+                       rt_shape_text((char[100]){0}, 100, t->rank, t->dim));
+    if (!pl_truth(t, yes))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': a %s is no condition", n->name,
+                       rt_dtype_name((enum rt_dtype)t->dtype));
+    return RT_OK;
+}
+
+static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in, int *branch,
+                             struct rt_error *err)
+{
+    bool yes = false;
+    if (n->kind == PL_CASE) {
+        if (in->dtype != RT_I32 || in->rank != 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "'%s': branch_index must be a scalar int32",
+                           n->name);
+        int32_t b = *(const int32_t *)in->data;
+        *branch = b < 0 || b >= n->n_sub ? n->n_sub - 1 : b;
+        return RT_OK;
+    }
+    enum rt_status st = truth_of(n, in, &yes, err);
+    *branch = yes ? 0 : 1;
+    return st;
+}
+
+/* One run of the condition or the body, in a context that is taken the first time. */
+static enum rt_status run_turn(struct rt_context *c, struct rt_plan *p, struct rt_context **own,
+                               const struct rt_tensor *in, struct rt_tensor *out,
+                               struct rt_error *err)
+{
+    if (!*own && !(*own = rt_context_take(p, c->shared)))
+        return rt_fail_memory(err, "a run", (size_t)p->n_values * sizeof *in);
+    return rt_context_run(*own, in, out, err);
+}
+
+static enum rt_status run_turns(struct rt_context *c, const struct pl_node *n,
+                                struct rt_context **check, struct rt_context **body,
+                                struct rt_error *err)
+{
+    struct rt_tensor *now = c->loop, *next = now + n->n_in;
+    for (;;) {
+        struct rt_tensor more = {0};
+        bool yes = false;
+        enum rt_status st = rt_context_check(c, err);
+        if (!st)
+            st = run_turn(c, n->sub[0], check, now, &more, err);
+        if (!st)
+            st = rt_tensor_load(&more, err);
+        if (!st)
+            st = truth_of(n, &more, &yes, err);
+        rt_tensor_clear(&more);
+        if (st || !yes)
+            return st;
+        c->shared->moving = true; /* the body may take what only the loop holds */
+        st = run_turn(c, n->sub[1], body, now, next, err);
+        c->shared->moving = false;
+        for (int k = 0; k < n->n_in; k++) {
+            rt_tensor_clear(&now[k]);
+            now[k] = next[k];
+            next[k] = (struct rt_tensor){0};
+        }
+        if (st)
+            return st;
+    }
+}
+
+static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, struct rt_tensor *in,
+                                struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_tensor *now = c->loop;
+    struct rt_context *check = NULL, *body = NULL;
+    if (c->shared->depth >= MAX_DEPTH)
+        return too_deep(err);
+    for (int k = 0; k < n->n_in; k++)
+        rt_tensor_ref(&now[k], &in[k]);
+    c->shared->depth++;
+    const enum rt_status st = run_turns(c, n, &check, &body, err);
+    c->shared->depth--;
+    if (check)
+        rt_context_give(check);
+    if (body)
+        rt_context_give(body);
+    for (int k = 0; k < n->n_in; k++) {
+        if (!st)
+            out[k] = now[k];
+        else
+            rt_tensor_clear(&now[k]);
+        now[k] = (struct rt_tensor){0};
+    }
+    return st;
+}
+
+static enum rt_status run_copy(struct rt_context *c, const struct pl_node *n,
+                               const struct rt_tensor *in, struct rt_tensor *out,
+                               struct rt_error *err)
+{
+    const struct rt_session *s = c->shared->session;
+    struct rt_device *to = s->devices[n->device];
+    struct rt_device *from = in->buf && in->buf->device ? in->buf->device : s->devices[0];
+    struct rt_tensor host = {0};
+    enum rt_status st;
+    if (!rt_dtype_is_plain((enum rt_dtype)in->dtype))
+        return rt_fail(err, RT_UNIMPLEMENTED, "'%s': a %s cannot be copied between devices",
+                       n->name, rt_dtype_name((enum rt_dtype)in->dtype));
+    rt_tensor_ref(&host, in);
+    if (!from->is_host) {
+        rt_tensor_clear(&host);
+        st =
+            rt_tensor_new(&host, c->shared->pool, (enum rt_dtype)in->dtype, in->rank, in->dim, err);
+        int d = 0;
+        while (s->devices[d] != from)
+            d++;
+        if (!st && rt_tensor_bytes(in))
+            st = from->copy_out(from, c->stream[d], host.data, in->data, rt_tensor_bytes(in), err);
+        if (!st && from->sync)
+            st = from->sync(from, c->stream[d], err);
+    } else
+        st = rt_tensor_load(&host, err);
+    if (!st && to->is_host) {
+        *out = host;
+        return RT_OK;
+    }
+    if (!st)
+        st = rt_device_tensor(to, c->stream[n->device], out, (enum rt_dtype)in->dtype, in->rank,
+                              in->dim, err);
+    if (!st && rt_tensor_bytes(&host)) {
+        st = to->copy_in(to, c->stream[n->device], out->data, host.data, rt_tensor_bytes(&host),
+                         err);
+        /* The host bytes go now, so the copy must have read them. */
+        if (!st && to->sync)
+            st = to->sync(to, c->stream[n->device], err);
+    }
+    rt_tensor_clear(&host);
+    return st;
+}
+
+enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
+                            struct rt_tensor *out, struct rt_error *err)
+{
+    struct pl_node *n = &c->plan->node[i];
+    enum rt_status st = RT_OK;
+    int branch = 0;
+    c->shared->nodes_run++;
+    struct rt_trace *trace = c->shared->trace;
+    int64_t start_ns = trace ? rt_trace_now(trace) : 0;
+    switch ((enum pl_kind)n->kind) {
+    case PL_OP:
+        if (!n->def)
+            return RT_OK; /* a pivot */
+        st = run_op(c, n, in, last_use, out, err);
+        break;
+    case PL_CONST:
+        rt_tensor_ref(&out[0], &n->value);
+        break;
+    case PL_CALL:
+        st = run_sub(c, n->sub[0], in + n->call_skip, out, err);
+        break;
+    case PL_IF:
+    case PL_CASE:
+        st = rt_tensor_load(&in[0], err);
+        if (!st)
+            st = choose(n, &in[0], &branch, err);
+        if (!st)
+            st = run_sub(c, n->sub[branch], in + 1, out, err);
+        break;
+    case PL_WHILE:
+        st = run_while(c, n, in, out, err);
+        break;
+    case PL_COPY:
+        st = run_copy(c, n, in, out, err);
+        break;
+    case PL_FEED:
+    case PL_GONE:
+        break;
+    }
+    if (st) {
+        for (int o = 0; o < n->n_out; o++)
+            rt_tensor_clear(&out[o]);
+        rt_exec_fail_at(n, err);
+    } else if (trace) {
+        rt_trace_ran(trace, n, out, start_ns);
+    }
+    return st;
+}

@@ -1,0 +1,723 @@
+/*
+ * Runs a plan with TF1 control flow: tensors and control signals move along edges as tokens, a node
+ * runs when all of its tokens are there.
+ *
+ * A token may be dead (from the untaken side of a Switch); a node with a dead input does not run,
+ * and what it sends is dead too. Merge takes the first live one. A loop is a frame: Enter moves
+ * tokens in, NextIteration to the next round, Exit out. Rounds run one at a time, so each loop of
+ * the plan has one place for its state, and the state of a whole run is one block of memory. Dead
+ * tokens stop at NextIteration and Exit; what never left a loop alive leaves it dead at its end.
+ *
+ * Constants without control inputs are no tokens: they are there in every frame.
+ */
+#include "runtime/plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/session/resource.h"
+
+enum op { NORMAL, SWITCH, MERGE, ENTER, EXIT, NEXT, LOOP_COND, TRIGGER };
+
+struct edge {
+    int node, slot; /* slot -1: a control edge */
+};
+
+struct token_node {
+    uint8_t op;
+    bool is_free;     /* a constant that needs no token */
+    bool is_constant; /* of an Enter: the same in all rounds */
+    int frame;        /* where it runs, -1: nothing reaches it */
+    int out_frame;    /* where its outputs are read */
+    int first_slot;   /* of its inputs */
+    int pending;      /* tokens that it waits for (Merge: control edges only) */
+    int first_ctrl;   /* in ctrl_to, up to the next node's */
+};
+
+struct token_frame {
+    const char *name;
+    int parent; /* -1: the outermost */
+    int n_nodes, n_enters;
+    const int *node;  /* that run in it */
+    const int *enter; /* that lead into it */
+};
+
+struct rt_token_plan {
+    struct token_node *node;
+    struct token_frame *frame;
+    int n_frames, n_slots;
+    int *first_to;   /* per value, one more: who reads it, in `to` */
+    struct edge *to; /* slots are inputs of the node */
+    int *ctrl_to;
+    bool *is_fetched; /* per value */
+};
+
+/* ---- preparing ---- */
+
+static enum op op_of(const struct pl_node *n)
+{
+    static const struct {
+        const char *name;
+        enum op op;
+    } names[] = {{"Switch", SWITCH}, {"Merge", MERGE},        {"Enter", ENTER},
+                 {"Exit", EXIT},     {"NextIteration", NEXT}, {"LoopCond", LOOP_COND}};
+    if (n->kind != PL_OP || !n->def)
+        return NORMAL;
+    const char *op = n->def->schema->name;
+    if (strcmp(op, "ControlTrigger") == 0)
+        return TRIGGER;
+    op += strncmp(op, "Ref", 3) == 0 ? 3 : 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(op, names[i].name) == 0)
+            return names[i].op;
+    return NORMAL;
+}
+
+static enum rt_status no_memory(struct rt_error *err)
+{
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED, "out of memory for a plan with loops");
+}
+
+/* Who reads each value, and who waits for each node. */
+static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
+{
+    size_t n_edges = 0, n_ctrl = 0;
+    for (int i = 0; i < p->n_nodes; i++) {
+        n_edges += (size_t)p->node[i].n_in;
+        n_ctrl += (size_t)p->node[i].n_ctrl;
+    }
+    /* Counted one place further than where a list begins, so that filling moves the beginnings
+     * into their places. */
+    int *ctrl = rt_arena_array(p->arena, (size_t)p->n_nodes + 2, sizeof *ctrl);
+    t->first_to = rt_arena_array(p->arena, (size_t)p->n_values + 2, sizeof *t->first_to);
+    t->to = rt_arena_array(p->arena, n_edges + 1, sizeof *t->to);
+    t->ctrl_to = rt_arena_array(p->arena, n_ctrl + 1, sizeof *t->ctrl_to);
+    if (!ctrl || !t->first_to || !t->to || !t->ctrl_to)
+        return false;
+    for (int fill = 0; fill < 2; fill++) {
+        for (int i = 0; i < p->n_nodes; i++) {
+            const struct pl_node *n = &p->node[i];
+            if (t->node[i].is_free)
+                continue;
+            for (int k = 0; k < n->n_in; k++) {
+                if (fill)
+                    t->to[t->first_to[n->in_value[k] + 1]++] = (struct edge){i, k};
+                else
+                    t->first_to[n->in_value[k] + 2]++;
+            }
+            for (int k = 0; k < n->n_ctrl; k++) {
+                if (t->node[n->ctrl[k]].is_free)
+                    continue;
+                if (fill)
+                    t->ctrl_to[ctrl[n->ctrl[k] + 1]++] = i;
+                else
+                    ctrl[n->ctrl[k] + 2]++;
+            }
+        }
+        for (int v = 0; !fill && v < p->n_values; v++)
+            t->first_to[v + 2] += t->first_to[v + 1];
+        for (int i = 0; !fill && i < p->n_nodes; i++)
+            ctrl[i + 2] += ctrl[i + 1];
+    }
+    for (int i = 0; i <= p->n_nodes; i++)
+        t->node[i].first_ctrl = ctrl[i];
+    return true;
+}
+
+/* The frame `name` inside `parent`, made if it is new. There is room for one per Enter. */
+static int frame_named(struct rt_token_plan *t, int parent, struct rt_span name, const char *copy)
+{
+    for (int f = 1; f < t->n_frames; f++)
+        if (t->frame[f].parent == parent && rt_span_is(name, t->frame[f].name))
+            return f;
+    t->frame[t->n_frames] = (struct token_frame){.name = copy, .parent = parent};
+    return t->n_frames++;
+}
+
+static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t, int i, int from,
+                                int *queue, int *n_queue, struct rt_error *err)
+{
+    struct token_node *n = &t->node[i];
+    int frame = t->node[from].out_frame;
+    if (n->frame < 0) {
+        n->frame = frame;
+        queue[(*n_queue)++] = i;
+        return RT_OK;
+    }
+    if (n->frame == frame)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "{{node %s}} has inputs from different frames. The input {{node %s}} is in "
+                   "frame '%s'. Another one is in frame '%s'.",
+                   p->node[i].name, p->node[from].name, t->frame[frame].name,
+                   t->frame[n->frame].name);
+}
+
+/* Walks from what waits for nothing; every edge says in which frame its end runs. */
+static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan *t,
+                                  struct rt_error *err)
+{
+    int *queue = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *queue);
+    int n_queue = 0;
+    enum rt_status st = RT_OK;
+    if (!queue)
+        return no_memory(err);
+    for (int i = 0; i < p->n_nodes; i++) {
+        const struct pl_node *n = &p->node[i];
+        bool waits = false;
+        for (int k = 0; k < n->n_in; k++)
+            waits |= !t->node[n->in[k].node].is_free;
+        for (int k = 0; k < n->n_ctrl; k++)
+            waits |= !t->node[n->ctrl[k]].is_free;
+        t->node[i].frame = waits ? -1 : 0;
+        if (!waits && !t->node[i].is_free)
+            queue[n_queue++] = i;
+    }
+    for (int at = 0; at < n_queue && !st; at++) {
+        int i = queue[at];
+        struct token_node *n = &t->node[i];
+        const struct pl_node *pn = &p->node[i];
+        n->out_frame = n->frame;
+        if (n->op == ENTER) {
+            struct rt_span name = rt_attr_str(pn->def, "frame_name");
+            n->out_frame = frame_named(t, n->frame, name, (const char *)name.p);
+            n->is_constant = rt_attr_bool(pn->def, "is_constant");
+            t->frame[n->out_frame].n_enters++;
+        } else if (n->op == EXIT) {
+            if (n->frame == 0)
+                return rt_fail(err, RT_INVALID_ARGUMENT, "Exit '%s' is in no loop", pn->name);
+            n->out_frame = t->frame[n->frame].parent;
+        }
+        for (int o = 0; o < pn->n_out; o++) {
+            int v = pn->first_value + o;
+            for (int e = t->first_to[v]; e < t->first_to[v + 1] && !st; e++)
+                st = set_frame(p, t, t->to[e].node, i, queue, &n_queue, err);
+        }
+        for (int e = n->first_ctrl; e < t->node[i + 1].first_ctrl && !st; e++)
+            st = set_frame(p, t, t->ctrl_to[e], i, queue, &n_queue, err);
+    }
+    return st;
+}
+
+/* Nodes and Enters per frame; slots in their order. */
+static bool lay_out_frames(const struct rt_plan *p, struct rt_token_plan *t)
+{
+    int *all = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *all);
+    int *enters = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *enters);
+    if (!all || !enters)
+        return false;
+    int at = 0, at_enter = 0;
+    for (int f = 0; f < t->n_frames; f++) {
+        t->frame[f].node = all + at;
+        t->frame[f].enter = enters + at_enter;
+        for (int i = 0; i < p->n_nodes; i++) {
+            struct token_node *n = &t->node[i];
+            if (n->op == ENTER && n->frame >= 0 && n->out_frame == f)
+                enters[at_enter++] = i;
+            if (n->frame != f || n->is_free)
+                continue;
+            all[at++] = i;
+            t->frame[f].n_nodes++;
+            n->first_slot = t->n_slots;
+            t->n_slots += p->node[i].n_in;
+        }
+    }
+    return true;
+}
+
+enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
+{
+    struct rt_token_plan *t = rt_arena_alloc(p->arena, sizeof *t);
+    int n_enters = 0;
+    if (!t)
+        return no_memory(err);
+    t->node = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *t->node);
+    t->is_fetched = rt_arena_array(p->arena, (size_t)p->n_values + 1, sizeof *t->is_fetched);
+    if (!t->node || !t->is_fetched)
+        return no_memory(err);
+    for (int i = 0; i < p->n_nodes; i++) {
+        t->node[i].op = (uint8_t)op_of(&p->node[i]);
+        t->node[i].is_free = p->node[i].kind == PL_CONST && p->node[i].n_ctrl == 0;
+        n_enters += t->node[i].op == ENTER;
+    }
+    t->frame = rt_arena_array(p->arena, (size_t)n_enters + 1, sizeof *t->frame);
+    if (!t->frame)
+        return no_memory(err);
+    t->frame[0] = (struct token_frame){.name = "", .parent = -1};
+    t->n_frames = 1;
+    if (!find_readers(p, t))
+        return no_memory(err);
+    enum rt_status st = find_frames(p, t, err);
+    if (st)
+        return st;
+    if (!lay_out_frames(p, t))
+        return no_memory(err);
+    for (int i = 0; i < p->n_nodes; i++) {
+        const struct pl_node *n = &p->node[i];
+        for (int k = 0; k < n->n_ctrl; k++)
+            t->node[i].pending += !t->node[n->ctrl[k]].is_free;
+        for (int k = 0; k < n->n_in; k++)
+            t->node[i].pending += t->node[i].op != MERGE && !t->node[n->in[k].node].is_free;
+    }
+    for (int k = 0; k < p->n_fetches; k++)
+        t->is_fetched[p->fetch_value[k]] = true;
+    p->token = t;
+    return RT_OK;
+}
+
+/* ---- running ---- */
+
+struct node_state {
+    int pending; /* tokens still to come; Merge: control tokens */
+    int n_dead;  /* Merge: dead data tokens; others: any dead token */
+    int live;    /* Merge: the input that came first, -1: none yet */
+    bool fired;  /* Merge: later tokens fall away. Exit: has sent a live token */
+};
+
+struct frame_state {
+    bool active;
+    int busy;        /* nodes of it in the queue, and active frames in it */
+    int enters_left; /* that have not brought their token yet */
+    int n_next;      /* tokens kept for the next round */
+};
+
+struct run {
+    struct rt_context *c;
+    const struct rt_plan *p;
+    const struct rt_token_plan *t;
+    struct rt_tensor *slot;
+    /* Per node, only for Enter and NextIteration: what it sends in each round, or in the next. */
+    struct rt_tensor *kept;
+    bool *kept_dead;
+    struct node_state *node;
+    struct frame_state *frame;
+    int *queue; /* a ring: a node is in it once at most */
+    int head, n_queued;
+};
+
+static void push(struct run *r, int i)
+{
+    int room = r->p->n_nodes + 1;
+    r->queue[(r->head + r->n_queued++) % room] = i;
+    r->frame[r->t->node[i].frame].busy++;
+}
+
+/* A token arrives at input `slot` of node i (-1: control). Takes *t unless it is NULL. */
+static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead, bool from_enter)
+{
+    const struct token_node *n = &r->t->node[e.node];
+    struct node_state *s = &r->node[e.node];
+    struct rt_tensor *to = e.slot >= 0 ? &r->slot[n->first_slot + e.slot] : NULL;
+    if (n->op == MERGE) {
+        if (e.slot < 0)
+            s->pending--;
+        else if (dead)
+            /* A loop that begins dead has no other way to its Merge. */
+            s->n_dead += from_enter ? r->p->node[e.node].n_in : 1;
+        else if (s->live < 0 && !s->fired) {
+            s->live = e.slot;
+            *to = *t;
+            t = NULL;
+        }
+        if (t)
+            rt_tensor_clear(t);
+        if (!s->fired && s->pending == 0 &&
+            (s->live >= 0 || s->n_dead >= r->p->node[e.node].n_in)) {
+            s->fired = true;
+            push(r, e.node);
+        }
+        return;
+    }
+    if (dead && n->op != TRIGGER)
+        s->n_dead++;
+    if (t && to)
+        *to = *t;
+    if (--s->pending == 0)
+        push(r, e.node);
+}
+
+/* Sends output o of node i, whose value is *t (taken; NULL: dead), to all who read it. */
+static void send_value(struct run *r, int i, int o, struct rt_tensor *t)
+{
+    const struct rt_token_plan *tp = r->t;
+    int v = r->p->node[i].first_value + o;
+    bool from_enter = tp->node[i].op == ENTER;
+    if (t && tp->is_fetched[v] && tp->node[i].out_frame == 0)
+        rt_tensor_ref(&r->c->value[v], t);
+    int end = tp->first_to[v + 1];
+    for (int e = tp->first_to[v]; e < end; e++) {
+        struct rt_tensor copy;
+        if (!t) {
+            arrive(r, tp->to[e], NULL, true, from_enter);
+        } else if (e + 1 < end) {
+            rt_tensor_ref(&copy, t);
+            arrive(r, tp->to[e], &copy, false, from_enter);
+        } else {
+            copy = *t;
+            *t = (struct rt_tensor){0};
+            arrive(r, tp->to[e], &copy, false, from_enter);
+        }
+    }
+    if (t)
+        rt_tensor_clear(t);
+}
+
+static void send_ctrl(struct run *r, int i, bool dead)
+{
+    const struct rt_token_plan *tp = r->t;
+    for (int e = tp->node[i].first_ctrl; e < tp->node[i + 1].first_ctrl; e++)
+        arrive(r, (struct edge){tp->ctrl_to[e], -1}, NULL, dead, false);
+}
+
+/* All outputs of a node that did not run. */
+static void send_dead(struct run *r, int i)
+{
+    for (int o = 0; o < r->p->node[i].n_out; o++)
+        send_value(r, i, o, NULL);
+    send_ctrl(r, i, true);
+}
+
+static void clear_slots(struct run *r, int i)
+{
+    for (int k = 0; k < r->p->node[i].n_in; k++)
+        rt_tensor_clear(&r->slot[r->t->node[i].first_slot + k]);
+}
+
+/* A round begins: nothing has arrived yet but constants that go straight to a Merge. */
+static void begin_round(struct run *r, int f)
+{
+    const struct token_frame *fr = &r->t->frame[f];
+    for (int k = 0; k < fr->n_nodes; k++) {
+        int i = fr->node[k];
+        clear_slots(r, i);
+        bool sent = r->t->node[i].op == EXIT && r->node[i].fired;
+        r->node[i] = (struct node_state){r->t->node[i].pending, 0, -1, sent};
+    }
+    for (int k = 0; k < fr->n_nodes; k++) {
+        int i = fr->node[k];
+        const struct pl_node *n = &r->p->node[i];
+        for (int j = 0; r->t->node[i].op == MERGE && j < n->n_in; j++)
+            if (r->t->node[n->in[j].node].is_free) {
+                struct rt_tensor t;
+                rt_tensor_ref(&t, r->p->constant[n->in_value[j]]);
+                arrive(r, (struct edge){i, j}, &t, false, false);
+            }
+    }
+}
+
+static void enter_frame(struct run *r, int f)
+{
+    struct frame_state *s = &r->frame[f];
+    const struct token_frame *fr = &r->t->frame[f];
+    if (s->active)
+        return;
+    *s = (struct frame_state){.active = true, .enters_left = fr->n_enters};
+    r->frame[fr->parent].busy++;
+    for (int k = 0; k < fr->n_nodes; k++)
+        r->node[fr->node[k]].fired = false;
+    begin_round(r, f);
+}
+
+/* Sends what is kept of node i; `again`: it will be sent in the next round too. */
+static void send_kept(struct run *r, int i, bool again)
+{
+    if (r->kept_dead[i]) {
+        send_dead(r, i);
+        return;
+    }
+    struct rt_tensor t = r->kept[i];
+    if (again)
+        rt_tensor_ref(&t, &r->kept[i]);
+    else
+        r->kept[i] = (struct rt_tensor){0};
+    send_value(r, i, 0, &t);
+    send_ctrl(r, i, false);
+}
+
+static void next_round(struct run *r, int f)
+{
+    const struct token_frame *fr = &r->t->frame[f];
+    r->frame[f].n_next = 0;
+    begin_round(r, f);
+    for (int k = 0; k < fr->n_enters; k++)
+        if (r->t->node[fr->enter[k]].is_constant)
+            send_kept(r, fr->enter[k], true);
+    for (int k = 0; k < fr->n_nodes; k++) {
+        int i = fr->node[k];
+        if (r->t->node[i].op == NEXT && r->kept[i].dtype)
+            send_kept(r, i, false);
+    }
+}
+
+static void leave_frame(struct run *r, int f)
+{
+    const struct token_frame *fr = &r->t->frame[f];
+    for (int k = 0; k < fr->n_nodes; k++) {
+        int i = fr->node[k];
+        if (r->t->node[i].op == EXIT && !r->node[i].fired)
+            send_dead(r, i);
+        clear_slots(r, i);
+    }
+    for (int k = 0; k < fr->n_enters; k++)
+        rt_tensor_clear(&r->kept[fr->enter[k]]);
+    r->frame[f].active = false;
+    r->frame[fr->parent].busy--;
+}
+
+/* Rounds begin, and loops end, when nothing is left to do in them. */
+static void advance(struct run *r, int f)
+{
+    while (f > 0 && r->frame[f].active && !r->frame[f].busy && !r->frame[f].enters_left) {
+        if (r->frame[f].n_next) {
+            next_round(r, f);
+        } else {
+            leave_frame(r, f);
+            f = r->t->frame[f].parent;
+        }
+    }
+}
+
+/* ---- nodes ---- */
+
+static enum rt_status fail_at(const struct pl_node *n, struct rt_error *err)
+{
+    struct rt_error old = *err;
+    return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
+}
+
+/* What the runtime's own nodes pass on: a ref becomes its value where the node wants that. */
+static enum rt_status follow_ref(const struct run *r, const struct pl_node *n, int k,
+                                 struct rt_tensor *t, struct rt_error *err)
+{
+    if (!pl_reads_variable(n->def, k, t->dtype))
+        return RT_OK;
+    struct rt_tensor value;
+    struct rt_variable *v = rt_variable_of(t);
+    if (!v)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "input %d of '%s' is a handle of something that is no variable", k, n->name);
+    enum rt_status st = rt_alias_read(&r->c->shared->aliases, v, &value, err);
+    if (st)
+        return st;
+    rt_tensor_clear(t);
+    *t = value;
+    return RT_OK;
+}
+
+static enum rt_status run_switch(struct run *r, int i, struct rt_tensor *in, struct rt_error *err)
+{
+    const struct pl_node *n = &r->p->node[i];
+    enum rt_status st = follow_ref(r, n, 1, &in[1], err);
+    if (!st)
+        st = rt_tensor_load(&in[1], err);
+    if (st)
+        return st;
+    if (in[1].dtype != RT_BOOL || in[1].rank != 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "The second input must be a scalar, but it has "
+                       "shape %s",
+                       rt_shape_text((char[100]){0}, 100, in[1].rank, in[1].dim));
+    int taken = *(const bool *)in[1].data ? 1 : 0;
+    send_value(r, i, taken, &in[0]);
+    send_value(r, i, !taken, NULL);
+    send_ctrl(r, i, false);
+    return RT_OK;
+}
+
+static enum rt_status run_merge(struct run *r, int i, struct rt_tensor *in, struct rt_error *err)
+{
+    const struct pl_node *n = &r->p->node[i];
+    struct rt_tensor index;
+    int live = r->node[i].live;
+    enum rt_status st = follow_ref(r, n, live, &in[live], err);
+    if (!st)
+        st = rt_tensor_new(&index, r->c->shared->pool, RT_I32, 0, NULL, err);
+    if (st)
+        return st;
+    *(int32_t *)index.data = live;
+    send_value(r, i, 0, &in[live]);
+    send_value(r, i, 1, &index);
+    send_ctrl(r, i, false);
+    return RT_OK;
+}
+
+/* Enter, NextIteration: kept for as long as later rounds want it. */
+static void keep(struct run *r, int i, struct rt_tensor *t, bool dead)
+{
+    rt_tensor_clear(&r->kept[i]);
+    r->kept_dead[i] = dead;
+    if (!dead) {
+        r->kept[i] = *t;
+        *t = (struct rt_tensor){0};
+    }
+}
+
+static void run_enter(struct run *r, int i, struct rt_tensor *t, bool dead)
+{
+    const struct token_node *n = &r->t->node[i];
+    enter_frame(r, n->out_frame);
+    keep(r, i, t, dead);
+    send_kept(r, i, n->is_constant);
+    r->frame[n->out_frame].enters_left--;
+    advance(r, n->out_frame);
+}
+
+static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uint64_t ours,
+                                 struct rt_error *err)
+{
+    const struct pl_node *n = &r->p->node[i];
+    struct rt_tensor *out = r->c->out;
+    if (n->kind == PL_FEED) {
+        out[0] = r->c->value[n->first_value];
+        r->c->value[n->first_value] = (struct rt_tensor){0};
+    } else {
+        enum rt_status st = RT_OK;
+        memset(out, 0, (size_t)n->n_out * sizeof *out);
+        /* The node would put a borrowed value in the place of the handle that is ours. */
+        for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
+            if (k >= 64 || (ours >> k & 1))
+                st = follow_ref(r, n, k, &in[k], err);
+        if (st)
+            return fail_at(n, err);
+        st = rt_exec_node(r->c, i, in, ours, out, err);
+        if (st)
+            return st;
+    }
+    for (int o = 0; o < n->n_out; o++)
+        send_value(r, i, o, &out[o]);
+    send_ctrl(r, i, false);
+    return RT_OK;
+}
+
+static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
+{
+    const struct pl_node *n = &r->p->node[i];
+    const struct token_node *t = &r->t->node[i];
+    struct rt_tensor *in = r->c->in;
+    bool dead = t->op == MERGE ? r->node[i].live < 0 : r->node[i].n_dead > 0;
+    uint64_t ours = 0; /* inputs whose reference the node may take */
+    enum rt_status st = RT_OK;
+    for (int k = 0; k < n->n_in; k++) {
+        struct rt_tensor *slot = &r->slot[t->first_slot + k];
+        bool is_free = t->op != MERGE && r->t->node[n->in[k].node].is_free;
+        if (is_free && t->op == NORMAL && k < 64) {
+            in[k] = *r->p->constant[n->in_value[k]];
+            continue;
+        }
+        if (is_free)
+            rt_tensor_ref(&in[k], r->p->constant[n->in_value[k]]);
+        else {
+            in[k] = *slot;
+            *slot = (struct rt_tensor){0};
+            rt_alias_follow(&r->c->shared->aliases, &in[k]);
+        }
+        if (k < 64)
+            ours |= UINT64_C(1) << k;
+    }
+    if (!dead && (t->op == SWITCH || (t->op >= ENTER && t->op <= LOOP_COND)))
+        st = follow_ref(r, n, 0, &in[0], err);
+    if (st) {
+        fail_at(n, err);
+    } else if (t->op == ENTER) {
+        run_enter(r, i, &in[0], dead);
+    } else if (dead) {
+        if (t->op != NEXT && t->op != EXIT)
+            send_dead(r, i);
+    } else {
+        switch ((enum op)t->op) {
+        case SWITCH:
+            st = run_switch(r, i, in, err);
+            break;
+        case MERGE:
+            st = run_merge(r, i, in, err);
+            break;
+        case NEXT:
+            keep(r, i, &in[0], false);
+            r->frame[t->frame].n_next++;
+            break;
+        case EXIT:
+            r->node[i].fired = true;
+            send_value(r, i, 0, &in[0]);
+            send_ctrl(r, i, false);
+            break;
+        case LOOP_COND:
+            send_value(r, i, 0, &in[0]);
+            send_ctrl(r, i, false);
+            break;
+        default:
+            st = run_normal(r, i, in, ours, err);
+            break;
+        }
+        if (st && t->op != NORMAL && t->op != TRIGGER)
+            fail_at(n, err);
+    }
+    for (int k = 0; k < n->n_in; k++)
+        if (k >= 64 || ours >> k & 1)
+            rt_tensor_clear(&in[k]);
+        else
+            in[k] = (struct rt_tensor){0};
+    return st;
+}
+
+static enum rt_status run_all(struct run *r, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    int room = r->p->n_nodes + 1;
+    r->frame[0].active = true;
+    begin_round(r, 0);
+    const struct token_frame *outer = &r->t->frame[0];
+    for (int k = 0; k < outer->n_nodes; k++) {
+        int i = outer->node[k];
+        if (r->t->node[i].op != MERGE && r->t->node[i].pending == 0)
+            push(r, i);
+    }
+    for (int64_t steps = 1; r->n_queued && !st; steps++) {
+        int i = r->queue[r->head];
+        r->head = (r->head + 1) % room;
+        r->n_queued--;
+        st = run_node(r, i, err);
+        int f = r->t->node[i].frame;
+        r->frame[f].busy--;
+        if (!st)
+            advance(r, f);
+        if (!st && (steps & 15) == 0)
+            st = rt_context_check(r->c, err);
+    }
+    return st;
+}
+
+enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err)
+{
+    const struct rt_plan *p = c->plan;
+    const struct rt_token_plan *t = p->token;
+    size_t n = (size_t)p->n_nodes + 1;
+    struct run r = {.c = c, .p = p, .t = t};
+    enum rt_status st = RT_OK;
+    r.slot = calloc((size_t)t->n_slots + 1, sizeof *r.slot);
+    r.kept = calloc(n, sizeof *r.kept);
+    r.kept_dead = calloc(n, sizeof *r.kept_dead);
+    r.node = calloc(n, sizeof *r.node);
+    r.frame = calloc((size_t)t->n_frames, sizeof *r.frame);
+    r.queue = malloc(n * sizeof *r.queue);
+    if (r.slot && r.kept && r.kept_dead && r.node && r.frame && r.queue)
+        st = run_all(&r, err);
+    else
+        st = no_memory(err);
+    for (int k = 0; k < p->n_fetches && !st; k++) {
+        int v = p->fetch_value[k];
+        if (!p->constant[v] && !c->value[v].dtype)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "Retval[%d] does not have value", k);
+    }
+    for (int i = 0; r.slot && i < t->n_slots; i++)
+        rt_tensor_clear(&r.slot[i]);
+    for (size_t i = 0; r.kept && i < n; i++)
+        rt_tensor_clear(&r.kept[i]);
+    free(r.slot);
+    free(r.kept);
+    free(r.kept_dead);
+    free(r.node);
+    free(r.frame);
+    free(r.queue);
+    return st;
+}

@@ -1,0 +1,370 @@
+#include "runtime/exec/parallel.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/thread.h"
+
+enum {
+    LOOK_NS = 100000, /* about what it takes to wake a thread, twice */
+    LOOKS = 64,       /* between two looks at the clock */
+    SLEEPS = 1 << 30, /* in section.left: its caller sleeps until that comes to 0 */
+    MAX_CORES = 4096,
+};
+
+/* On its caller's stack: nobody touches it after the subtraction from `left`. */
+struct section {
+    void (*part)(void *arg, int64_t i);
+    void *arg;
+    int64_t n;
+    _Alignas(64) _Atomic int64_t next;
+    _Alignas(64) atomic_int left; /* helpers that may touch it */
+};
+
+/* What helper.job is: one of these, or a section that it is called to, with CALLED_UP if it slept.
+ * A helper first makes it BUSY and then touches the section: until then the call can be taken
+ * back. */
+enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
+
+struct helper {
+    _Alignas(64) atomic_uintptr_t job;
+    struct rt_parallel *p;
+    pthread_t thread;
+    struct rt_mutex mu;
+    struct rt_cond wake; /* job is not ASLEEP any more, or the pool is stopping */
+};
+
+struct rt_parallel {
+    int width, n_helpers;
+    _Alignas(64) atomic_int free; /* cores; below 0: more runs than cores */
+    _Alignas(64) atomic_bool stopping;
+    struct rt_mutex mu;
+    struct rt_cond done; /* some section's `left` has come to 0 while its caller slept */
+    struct helper helper[];
+};
+
+static _Thread_local bool inside; /* a part */
+
+static inline void pause_core(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- cores ---- */
+
+static bool take_core(struct rt_parallel *p)
+{
+    int n = atomic_load_explicit(&p->free, memory_order_relaxed);
+    while (n > 0)
+        if (atomic_compare_exchange_weak_explicit(&p->free, &n, n - 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
+static void give_core(struct rt_parallel *p)
+{
+    atomic_fetch_add_explicit(&p->free, 1, memory_order_relaxed);
+}
+
+/* True: a run wanted the core, and has got it. */
+static bool yield_core(struct rt_parallel *p)
+{
+    int n = atomic_load_explicit(&p->free, memory_order_relaxed);
+    while (n < 0)
+        if (atomic_compare_exchange_weak_explicit(&p->free, &n, n + 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
+void rt_parallel_enter(struct rt_parallel *p)
+{
+    if (p)
+        atomic_fetch_sub_explicit(&p->free, 1, memory_order_relaxed);
+}
+
+void rt_parallel_leave(struct rt_parallel *p)
+{
+    if (p)
+        give_core(p);
+}
+
+/* ---- a helper ---- */
+
+/* False: all parts are taken. */
+static bool do_part(struct section *s)
+{
+    const int64_t i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
+    if (i < s->n)
+        s->part(s->arg, i);
+    return i < s->n;
+}
+
+/* Returns whether the helper still has its core. */
+static bool help(struct rt_parallel *p, struct section *s, bool has_core)
+{
+    for (;;) {
+        if (has_core ? yield_core(p) : atomic_load_explicit(&p->free, memory_order_relaxed) < 0)
+            return false;
+        if (!do_part(s))
+            return has_core;
+    }
+}
+
+static void leave_section(struct rt_parallel *p, struct section *s)
+{
+    if (atomic_fetch_sub_explicit(&s->left, 1, memory_order_acq_rel) != (SLEEPS | 1))
+        return;
+    rt_mutex_lock(&p->mu);
+    rt_mutex_unlock(&p->mu);
+    rt_cond_broadcast(&p->done);
+}
+
+static uintptr_t job_of(struct helper *h)
+{
+    return atomic_load_explicit(&h->job, memory_order_acquire);
+}
+
+static bool change_job(struct helper *h, uintptr_t from, uintptr_t to)
+{
+    return atomic_compare_exchange_strong_explicit(&h->job, &from, to, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
+/* Waits for a call, awake. False: none came for a while, or the core is wanted (and given). */
+static bool look(struct helper *h, bool *has_core)
+{
+    const int64_t until = rt_now_ns() + LOOK_NS;
+    for (int i = 1; job_of(h) == LOOKING; i++) {
+        if (yield_core(h->p)) {
+            *has_core = false;
+            return false;
+        }
+        if (i % LOOKS == 0 && rt_now_ns() > until)
+            return false;
+        pause_core();
+    }
+    return true;
+}
+
+/* Waits for a call, without a core: whoever calls takes one for it. False: the pool ends. */
+static bool sleep_on(struct helper *h)
+{
+    rt_mutex_lock(&h->mu);
+    while (job_of(h) == ASLEEP && !atomic_load_explicit(&h->p->stopping, memory_order_relaxed))
+        rt_cond_wait(&h->wake, &h->mu);
+    rt_mutex_unlock(&h->mu);
+    return job_of(h) != ASLEEP || !atomic_load_explicit(&h->p->stopping, memory_order_relaxed);
+}
+
+/* Takes what it is called to, if it still is. */
+static struct section *take_call(struct helper *h, bool *has_core)
+{
+    const uintptr_t job = job_of(h);
+    if (job == LOOKING || job == ASLEEP || !change_job(h, job, BUSY))
+        return NULL;
+    if (job & CALLED_UP)
+        *has_core = true;
+    return (struct section *)(job & ~(uintptr_t)CALLED_UP);
+}
+
+static void *helper_main(void *arg)
+{
+    struct helper *h = arg;
+    struct rt_parallel *p = h->p;
+    bool has_core = false;
+
+    inside = true;
+#if defined(__x86_64__)
+    /* Subnormals are zero here as they are to the thread that runs the plan (session.c). */
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040u);
+#endif
+    while (job_of(h) != ASLEEP || sleep_on(h)) {
+        struct section *s = take_call(h, &has_core);
+        if (s) {
+            has_core = help(p, s, has_core);
+            atomic_store_explicit(&h->job, has_core ? LOOKING : ASLEEP, memory_order_release);
+            leave_section(p, s);
+        } else if (job_of(h) == LOOKING && !look(h, &has_core) && change_job(h, LOOKING, ASLEEP)) {
+            if (has_core)
+                give_core(p);
+            has_core = false;
+        }
+    }
+    return NULL;
+}
+
+/* ---- a section ---- */
+
+static bool call(struct helper *h, uintptr_t from, struct section *s)
+{
+    atomic_fetch_add_explicit(&s->left, 1, memory_order_relaxed);
+    if (change_job(h, from, (uintptr_t)s | (from == ASLEEP ? CALLED_UP : 0)))
+        return true;
+    atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
+    return false;
+}
+
+/* Calls `wanted` helpers at most: those that look for a section, then those that sleep, as far as
+ * cores are free. The number of them. */
+static int call_helpers(struct rt_parallel *p, struct section *s, int wanted)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_helpers && n < wanted; i++)
+        if (job_of(&p->helper[i]) == LOOKING && call(&p->helper[i], LOOKING, s))
+            n++;
+    for (int i = 0; i < p->n_helpers && n < wanted; i++) {
+        struct helper *h = &p->helper[i];
+        if (job_of(h) != ASLEEP)
+            continue;
+        if (!take_core(p))
+            break;
+        if (!call(h, ASLEEP, s)) {
+            give_core(p);
+            continue;
+        }
+        rt_mutex_lock(&h->mu);
+        rt_mutex_unlock(&h->mu);
+        rt_cond_signal(&h->wake);
+        n++;
+    }
+    return n;
+}
+
+/* All parts are taken: who has not come yet, because its core does something else, need not. */
+static void call_off(struct rt_parallel *p, struct section *s)
+{
+    for (int i = 0; i < p->n_helpers; i++) {
+        struct helper *h = &p->helper[i];
+        if (!atomic_load_explicit(&s->left, memory_order_relaxed))
+            return;
+        if (change_job(h, (uintptr_t)s, LOOKING)) {
+            atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
+        } else if (change_job(h, (uintptr_t)s | CALLED_UP, ASLEEP)) {
+            give_core(p);
+            atomic_fetch_sub_explicit(&s->left, 1, memory_order_relaxed);
+        }
+    }
+}
+
+static void wait_for_helpers(struct rt_parallel *p, struct section *s)
+{
+    int64_t until = 0;
+    for (int i = 1; atomic_load_explicit(&s->left, memory_order_acquire); i++) {
+        pause_core();
+        if (i % LOOKS)
+            continue;
+        const int64_t now = rt_now_ns();
+        if (!until)
+            until = now + LOOK_NS;
+        if (now < until && atomic_load_explicit(&p->free, memory_order_relaxed) >= 0)
+            continue;
+        if (atomic_fetch_or_explicit(&s->left, SLEEPS, memory_order_acq_rel) == 0)
+            return;
+        rt_mutex_lock(&p->mu);
+        while (atomic_load_explicit(&s->left, memory_order_acquire) != SLEEPS)
+            rt_cond_wait(&p->done, &p->mu);
+        rt_mutex_unlock(&p->mu);
+        return;
+    }
+}
+
+void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*part)(void *arg, int64_t i),
+                     void *arg)
+{
+    struct section s = {.part = part, .arg = arg, .n = n};
+    const int most = p && !inside ? p->width : 1;
+    const int wanted = n < most ? (int)n - 1 : most - 1;
+
+    if (wanted < 1 || !call_helpers(p, &s, wanted)) {
+        for (int64_t i = 0; i < n; i++)
+            part(arg, i);
+        return;
+    }
+    inside = true;
+    while (do_part(&s))
+        ;
+    inside = false;
+    call_off(p, &s);
+    wait_for_helpers(p, &s);
+}
+
+/* ---- width ---- */
+
+int rt_parallel_width(const struct rt_parallel *p)
+{
+    return p ? p->width : 1;
+}
+
+int rt_parallel_free_width(struct rt_parallel *p)
+{
+    if (!p || inside || p->width == 1)
+        return 1;
+    int n = atomic_load_explicit(&p->free, memory_order_relaxed);
+    if (n < 0)
+        n = 0;
+    for (int i = 0; i < p->n_helpers && n < p->width - 1; i++)
+        n += atomic_load_explicit(&p->helper[i].job, memory_order_relaxed) == LOOKING;
+    return n < p->width ? n + 1 : p->width;
+}
+
+/* ---- life ---- */
+
+struct rt_parallel *rt_parallel_new(int cores, int width)
+{
+    if (cores > MAX_CORES)
+        cores = MAX_CORES;
+    if (width > cores)
+        width = cores;
+    const int n = width > 1 ? cores - 1 : 0;
+    const size_t size = sizeof(struct rt_parallel) + (size_t)n * sizeof(struct helper);
+    struct rt_parallel *p = aligned_alloc(64, (size + 63) / 64 * 64);
+    if (!p)
+        return NULL;
+    memset(p, 0, size);
+    p->width = width;
+    atomic_init(&p->free, cores);
+    atomic_init(&p->stopping, false);
+    rt_mutex_init(&p->mu);
+    rt_cond_init(&p->done);
+    for (; p->n_helpers < n; p->n_helpers++) {
+        struct helper *h = &p->helper[p->n_helpers];
+        h->p = p;
+        atomic_init(&h->job, ASLEEP);
+        rt_mutex_init(&h->mu);
+        rt_cond_init(&h->wake);
+        if (rt_thread_start(&h->thread, "slip-helper", helper_main, h)) {
+            rt_cond_clear(&h->wake);
+            rt_mutex_clear(&h->mu);
+            rt_parallel_free(p);
+            return NULL;
+        }
+    }
+    return p;
+}
+
+void rt_parallel_free(struct rt_parallel *p)
+{
+    if (!p)
+        return;
+    atomic_store(&p->stopping, true);
+    for (int i = 0; i < p->n_helpers; i++) {
+        struct helper *h = &p->helper[i];
+        rt_mutex_lock(&h->mu);
+        rt_mutex_unlock(&h->mu);
+        rt_cond_signal(&h->wake);
+        pthread_join(h->thread, NULL);
+        rt_cond_clear(&h->wake);
+        rt_mutex_clear(&h->mu);
+    }
+    rt_cond_clear(&p->done);
+    rt_mutex_clear(&p->mu);
+    free(p);
+}

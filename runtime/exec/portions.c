@@ -1,0 +1,237 @@
+/*
+ * Many rows in portions: where what lies in a block for all of them is more than stays in a core's
+ * caches, each node reads from memory what the one before it has just written there. So many rows
+ * are run a few at a time instead, if the plan is proved row by row and its constants, which are
+ * then read as often as there are portions, are little beside that.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan/layout.h"
+#include "runtime/exec/parallel.h"
+
+enum {
+    MOST_ARGS = 16, /* feeds, and fetches */
+    /* Of a portion's block: about a core's share of its caches; and at most, which is cut too. */
+    PORTION_BYTES = 12 << 20,
+    CUT_BYTES = 20 << 20,
+    /* All nodes together must read and write so many times the constants that are read again. */
+    LEAST_TIMES = 4,
+};
+
+/* ---- which are cut ---- */
+
+static bool is_plain_value(const struct rt_plan *p, int v, enum rt_dtype dtype)
+{
+    return v >= 0 && !p->constant[v] && rt_dtype_is_plain(dtype);
+}
+
+/* Every feed is read, each has these rows; fetches are values of their own. */
+static bool has_rows(const struct rt_plan *p, const struct rt_layout *l, int64_t rows)
+{
+    if (p->n_feeds < 1 || p->n_feeds > MOST_ARGS || p->n_fetches > MOST_ARGS ||
+        l->n_live != p->n_feeds)
+        return false;
+    for (int k = 0; k < l->n_live; k++)
+        if (!rt_dtype_is_plain((enum rt_dtype)l->live[k].dtype) || l->live[k].shape.rank < 1 ||
+            l->live[k].shape.dim[0] != rows)
+            return false;
+    for (int k = 0; k < p->n_fetches; k++) {
+        if (!is_plain_value(p, p->fetch_value[k], (enum rt_dtype)p->fetch_dtype[k]))
+            return false;
+        for (int j = 0; j < k; j++)
+            if (p->fetch_value[j] == p->fetch_value[k])
+                return false;
+        for (int j = 0; j < p->n_feeds; j++)
+            if (p->feed_value[j] == p->fetch_value[k])
+                return false;
+    }
+    return true;
+}
+
+/* Bytes that all steps read and write, and those of constants among them. */
+static void count_bytes(const struct rt_layout *l, double *all, double *constants)
+{
+    *all = *constants = 0;
+    for (int k = 0; k < l->n_steps; k++) {
+        const struct rt_step *s = &l->step[k];
+        const struct pl_node *n = &l->plan->node[s->node];
+        if (s->kind != RT_STEP_KERNEL)
+            continue;
+        *constants += (double)s->prepared->packed_bytes;
+        for (int i = 0; i < n->n_in; i++) {
+            const bool packed = i < 64 && (s->prepared->packed >> i & 1);
+            const double bytes = packed ? 0 : (double)rt_tensor_bytes(&l->arg[s->in + i]);
+            if (l->arg_kind[s->in + i] == RT_ARG_CONST)
+                *constants += bytes;
+            else
+                *all += bytes;
+        }
+        for (int o = 0; o < n->n_out; o++)
+            *all += (double)rt_tensor_bytes(&l->arg[s->out + o]);
+    }
+}
+
+static bool is_rowwise(const struct rt_plan *p, const struct rt_layout *l)
+{
+    struct rt_shape shape[MOST_ARGS];
+    struct rt_error ignored = {.arena = NULL};
+
+    for (int k = 0; k < p->n_feeds; k++)
+        for (int j = 0; j < l->n_live; j++)
+            if (l->live[j].value == p->feed_value[k]) {
+                shape[k] = l->live[j].shape;
+                shape[k].dim[0] = -1;
+            }
+    return rt_plan_is_rowwise(p, shape, &ignored);
+}
+
+int64_t rt_portions_rows(const struct rt_layout *l)
+{
+    const struct rt_plan *p = l->plan;
+    const int64_t rows = l->n_live && l->live[0].shape.rank > 0 ? l->live[0].shape.dim[0] : 0;
+    double all, constants;
+
+    if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
+        l->block_bytes < CUT_BYTES ||
+        (p->effects & ~(1u << RT_PURE)) || /* portions could read what is written between them */
+        !has_rows(p, l, rows))
+        return 0;
+    const double per_row = (double)l->block_bytes / (double)rows;
+    const int64_t width = rt_parallel_width(p->session->options.parallel);
+    int64_t some = per_row < PORTION_BYTES ? (int64_t)(PORTION_BYTES / per_row) : 1;
+    some = some < width ? width : some; /* a row for each core that may help */
+    count_bytes(l, &all, &constants);
+    int64_t portions = (rows + some - 1) / some;
+    if (all < LEAST_TIMES * constants * (double)(portions - 1))
+        portions = 1 + (int64_t)(all / (LEAST_TIMES * constants));
+    some = (rows + portions - 1) / portions;
+    return some < rows && (some <= width || (double)some * per_row < CUT_BYTES) && is_rowwise(p, l)
+               ? some
+               : 0;
+}
+
+/* ---- making ---- */
+
+/* The same live values, of so many rows. */
+static struct rt_live *live_of(const struct rt_layout *l, int64_t rows)
+{
+    struct rt_live *live = calloc((size_t)l->n_live + 1, sizeof *live);
+
+    for (int k = 0; k < l->n_live && live; k++) {
+        live[k] = (struct rt_live){
+            .value = l->live[k].value, .dtype = l->live[k].dtype, .shape = l->live[k].shape};
+        live[k].shape.dim[0] = rows;
+    }
+    return live;
+}
+
+enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
+                               struct rt_layout **portion, struct rt_error *err)
+{
+    struct rt_live *live = live_of(l, rows);
+    struct rt_layout *w = calloc(1, sizeof *w);
+    enum rt_status st = RT_OK;
+
+    if (!live || !w || !(w->live = live_of(l, l->live[0].shape.dim[0])))
+        st = rt_fail_memory(err, "a layout", sizeof *w);
+    if (!st)
+        st = rt_layout_new(l->plan, 0, live, l->n_live, portion, err);
+    free(live);
+    if (st) {
+        if (w)
+            free(w->live);
+        free(w);
+        return st;
+    }
+    w->plan = l->plan;
+    w->end = l->end;
+    w->n_live = l->n_live;
+    w->portion = rows;
+    w->bytes = sizeof *w + (size_t)w->n_live * sizeof *w->live;
+    atomic_init(&w->refs, 1);
+    *whole = w;
+    return RT_OK;
+}
+
+/* ---- running ---- */
+
+struct run {
+    struct rt_context *c;
+    int64_t rows; /* in all */
+    struct rt_tensor feed[MOST_ARGS], part[MOST_ARGS], whole[MOST_ARGS];
+};
+
+static size_t row_bytes(const struct rt_tensor *t)
+{
+    return t->dim[0] > 0 ? rt_tensor_bytes(t) / (size_t)t->dim[0] : 0;
+}
+
+static void take_rows(struct run *r, int64_t at, int64_t n)
+{
+    const struct rt_plan *p = r->c->plan;
+
+    for (int k = 0; k < p->n_feeds; k++) {
+        const struct rt_tensor *t = &r->c->value[p->feed_value[k]];
+        rt_tensor_ref(&r->feed[k], t);
+        r->feed[k].dim[0] = n;
+        if (t->data)
+            r->feed[k].data = (char *)t->data + (size_t)at * row_bytes(t);
+    }
+}
+
+static enum rt_status put_rows(struct run *r, int64_t at, int64_t n, struct rt_error *err)
+{
+    const struct rt_plan *p = r->c->plan;
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < p->n_fetches && !st; k++) {
+        const struct rt_tensor *t = &r->part[k];
+        struct rt_tensor *w = &r->whole[k];
+        st = rt_tensor_load(&r->part[k], err);
+        if (!st && (t->rank < 1 || t->dim[0] != n))
+            st = rt_fail(err, RT_INTERNAL, "fetch %d of %lld rows has others", k, (long long)n);
+        if (!st && !at) {
+            int64_t dim[RT_MAX_RANK];
+            memcpy(dim, t->dim, sizeof dim);
+            dim[0] = r->rows;
+            st = rt_tensor_new(w, r->c->shared->pool, (enum rt_dtype)t->dtype, t->rank, dim, err);
+        }
+        if (!st && (t->rank != w->rank || t->dtype != w->dtype ||
+                    memcmp(t->dim + 1, w->dim + 1, (size_t)(t->rank - 1) * sizeof *t->dim) != 0))
+            st = rt_fail(err, RT_INTERNAL, "fetch %d changes its shape between rows", k);
+        if (!st && rt_tensor_bytes(t))
+            memcpy((char *)w->data + (size_t)at * row_bytes(w), t->data, rt_tensor_bytes(t));
+    }
+    return st;
+}
+
+enum rt_status rt_portions_run(struct rt_context *c, const struct rt_layout *l,
+                               struct rt_error *err)
+{
+    const struct rt_plan *p = c->plan;
+    struct run r = {.c = c, .rows = l->live[0].shape.dim[0]};
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < p->n_feeds && !st; k++)
+        st = rt_tensor_load(&c->value[p->feed_value[k]], err);
+    for (int64_t at = 0; at < r.rows && !st; at += l->portion) {
+        const int64_t n = r.rows - at < l->portion ? r.rows - at : l->portion;
+        take_rows(&r, at, n);
+        st = rt_plan_run(l->plan, c->shared, r.feed, r.part, err);
+        if (!st)
+            st = put_rows(&r, at, n, err);
+        for (int k = 0; k < p->n_feeds; k++)
+            rt_tensor_clear(&r.feed[k]);
+        for (int k = 0; k < p->n_fetches; k++)
+            rt_tensor_clear(&r.part[k]);
+        if (!st)
+            st = rt_context_check(c, err);
+    }
+    for (int k = 0; k < p->n_fetches; k++)
+        if (st)
+            rt_tensor_clear(&r.whole[k]);
+        else
+            c->value[p->fetch_value[k]] = r.whole[k];
+    return st;
+}

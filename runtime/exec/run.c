@@ -1,0 +1,167 @@
+/* What a kernel may ask of the runtime while it runs. */
+#include "runtime/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/exec/parallel.h"
+
+void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim)
+{
+    struct rt_tensor *t = &r->out[k];
+    rt_tensor_clear(t);
+    if (rt_tensor_new(t, r->ctx->shared->pool, (enum rt_dtype)r->node->out_dtype[k], rank, dim,
+                      r->err))
+        return NULL;
+    return t->data;
+}
+
+enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim)
+{
+    if (rank > RT_MAX_RANK)
+        return rt_fail(r->err, RT_UNIMPLEMENTED, "rank %d is above %d", rank, RT_MAX_RANK);
+    const enum rt_status st =
+        rt_shape_check((enum rt_dtype)r->in[in].dtype, rank, dim, NULL, r->err);
+    if (st)
+        return st;
+    rt_tensor_clear(&r->out[k]);
+    rt_tensor_ref(&r->out[k], &r->in[in]);
+    r->out[k].rank = (int8_t)rank;
+    if (rank)
+        memmove(r->out[k].dim, dim, (size_t)rank * sizeof *dim);
+    return RT_OK;
+}
+
+void rt_out_tensor(struct rt_run *r, int k, const struct rt_tensor *t)
+{
+    rt_tensor_clear(&r->out[k]);
+    rt_tensor_ref(&r->out[k], t);
+}
+
+enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o)
+{
+    rt_tensor_clear(&r->out[k]);
+    enum rt_dtype d = (enum rt_dtype)r->node->out_dtype[k];
+    if (d != RT_VARIANT)
+        d = RT_RESOURCE; /* refs too are handles */
+    enum rt_status st = rt_tensor_object(&r->out[k], rt_run_pool(r), d, o, r->err);
+    if (st)
+        rt_object_unref(o);
+    return st;
+}
+
+bool rt_take(struct rt_run *r, int k, struct rt_tensor *out)
+{
+    struct rt_tensor *in = &r->ctx->in[r->in - r->ctx->in + k];
+    if (k >= 64 || !(r->last_use >> k & 1) || !in->buf || atomic_load(&in->buf->refs) != 1 ||
+        in->buf->kind != RT_BUF_HEAP)
+        return false;
+    *out = *in;
+    out->alias_of = 0;
+    *in = (struct rt_tensor){0};
+    return true;
+}
+
+void *rt_scratch(struct rt_run *r, size_t bytes)
+{
+    struct rt_context *c = r->ctx;
+    return rt_context_scratch(c, &c->extra, &c->extra_room, bytes, r->node->name, r->err)
+               ? NULL
+               : c->extra;
+}
+
+void *rt_run_alloc(struct rt_run *r, size_t bytes)
+{
+    return rt_pool_alloc(rt_run_pool(r), bytes, r->node->name, r->err);
+}
+
+struct rt_pool *rt_run_pool(struct rt_run *r)
+{
+    return r->ctx->shared->pool;
+}
+
+const struct rt_state *rt_run_state(struct rt_run *r)
+{
+    return &r->ctx->shared->session->state;
+}
+
+static bool is_cancelled(const struct rt_run_shared *s)
+{
+    if (s->cancelled && atomic_load_explicit(s->cancelled, memory_order_relaxed))
+        return true;
+    for (int i = 0; i < s->n_all_cancelled; i++)
+        if (!atomic_load_explicit(s->all_cancelled[i], memory_order_relaxed))
+            return false;
+    return s->n_all_cancelled > 0;
+}
+
+enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err)
+{
+    const struct rt_run_shared *s = c->shared;
+    if (is_cancelled(s))
+        return rt_fail(err, RT_CANCELLED, "the request was cancelled");
+    if (s->deadline_ns && s->deadline_ns != RT_NEVER && rt_now_ns() > s->deadline_ns)
+        return rt_fail(err, RT_DEADLINE_EXCEEDED, "the deadline passed while the model ran");
+    if (s->cpu_end_ns && rt_thread_cpu_ns() > s->cpu_end_ns)
+        return rt_fail(err, RT_DEADLINE_EXCEEDED, "the time for this fold ended");
+    return RT_OK;
+}
+
+enum rt_status rt_run_check(struct rt_run *r)
+{
+    return rt_context_check(r->ctx, r->err);
+}
+
+static struct rt_parallel *parallel_of(const struct rt_run *r)
+{
+    const struct rt_run_shared *s = r->ctx->shared;
+    return s->alone ? NULL : s->session->options.parallel;
+}
+
+int rt_run_width(const struct rt_run *r)
+{
+    return rt_parallel_free_width(parallel_of(r));
+}
+
+int rt_prep_width(const struct rt_prep *p)
+{
+    return rt_parallel_width(p->self->plan->session->options.parallel);
+}
+
+void rt_run_parallel(struct rt_run *r, int64_t n, void (*part)(void *arg, int64_t i), void *arg)
+{
+    rt_parallel_run(parallel_of(r), n, part, arg);
+}
+
+uint64_t rt_run_entropy(struct rt_run *r)
+{
+    struct rt_session *s = r->ctx->shared->session;
+    rt_mutex_lock(&s->mu);
+    uint64_t x = s->entropy += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, public domain */
+    rt_mutex_unlock(&s->mu);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+void *rt_run_node_state(struct rt_run *r, size_t bytes,
+                        void (*init)(void *state, const struct rt_node *n, uint64_t entropy))
+{
+    struct rt_session *s = r->ctx->shared->session;
+    uint64_t entropy = rt_run_entropy(r);
+    const struct rt_node *key = r->node;
+    rt_mutex_lock(&s->mu);
+    void *state = rt_map_getn(&s->node_states, (const char *)&key, sizeof key);
+    if (!state && (state = calloc(1, bytes))) {
+        init(state, r->node, entropy);
+        if (!rt_map_putn(&s->node_states, (const char *)&key, sizeof key, state)) {
+            free(state);
+            state = NULL;
+        }
+    }
+    rt_mutex_unlock(&s->mu);
+    if (!state)
+        rt_fail_memory(r->err, r->node->name, bytes);
+    return state;
+}

@@ -1,0 +1,63 @@
+/*
+ * What one run did, for whoever asked: each node that ran, with its times and what came out, and
+ * the plan's own graph, in which functions are inlined and constants folded.
+ *
+ * Owner: the caller of rt_callable_run, who makes the arena and zeroes the rest; everything here is
+ * copied into that arena, as far as it has room (`is_cut` otherwise).
+ * Threads: a trace is of one run, and written by its thread alone until rt_callable_run returns.
+ */
+#ifndef RT_TRACE_H
+#define RT_TRACE_H
+
+#include "runtime/core/op.h"
+
+struct rt_trace_output {
+    enum rt_dtype dtype;
+    struct rt_shape shape;
+};
+
+struct rt_trace_node {
+    struct rt_trace_node *next; /* in the order in which they ended */
+    const char *name, *op;
+    int device;               /* of the session: 0 is the CPU */
+    int64_t start_ns, end_ns; /* CLOCK_REALTIME, or the thread's processor time (wants_cpu) */
+    int n_outputs;
+    struct rt_trace_output *outputs;
+    /* With wants_kernels only, and of nodes that have a kernel; `node` is the plan's, which lives
+     * as long as the callable. */
+    const struct rt_node *node;
+    const char *kernel;
+    int n_inputs;
+    struct rt_trace_output *inputs;
+};
+
+struct rt_trace_graph_node {
+    const char *name, *op;
+    int device, n_inputs;
+    const char **inputs; /* "node", "node:1" */
+};
+
+struct rt_trace {
+    struct rt_arena *arena;
+    bool wants_times, wants_graph, wants_kernels, wants_cpu;
+    bool is_cut;
+    int n_nodes;
+    struct rt_trace_node *first, *last;
+    struct rt_trace_node *begun; /* the runtime's: what rt_trace_kernel said of the next one */
+    int n_graph_nodes;
+    struct rt_trace_graph_node *graph;
+};
+
+/* For the runtime. */
+struct rt_plan;
+struct pl_node;
+int64_t rt_trace_now(const struct rt_trace *t);
+const char *rt_trace_op(const struct pl_node *n); /* its name, as long as the process */
+/* Before a kernel runs, for the next rt_trace_ran. */
+void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct rt_kernel *k,
+                     const struct rt_tensor *in);
+void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_tensor *out,
+                  int64_t start_ns);
+void rt_trace_plan(struct rt_trace *t, const struct rt_plan *p);
+
+#endif

@@ -1,0 +1,497 @@
+/* The writing half of checkpoint.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "proto/unpack.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/crc32c.h"
+#include "runtime/base/map.h"
+#include "runtime/files/checkpoint.h"
+#include "runtime/files/file.h"
+#include "runtime/core/slice.h"
+#include "runtime/files/sstable.h"
+#include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
+
+/* ---- the index in the making ---- */
+
+struct item {
+    struct rt_span key, value;
+};
+
+struct index {
+    struct rt_arena *arena;
+    struct item *item;
+    size_t n, room;
+    struct rt_map sliced; /* name -> Tensorflow__BundleEntryProto with the slices so far */
+    int n_shards;
+};
+
+static bool index_init(struct index *x)
+{
+    *x = (struct index){.arena = rt_arena_new(SIZE_MAX)};
+    rt_map_init(&x->sliced);
+    return x->arena;
+}
+
+static void index_clear(struct index *x)
+{
+    for (size_t i = 0; i < x->sliced.n; i++)
+        if (x->sliced.entry[i].key)
+            pb_free(x->sliced.entry[i].value);
+    rt_map_clear(&x->sliced);
+    rt_arena_free(x->arena);
+    free(x->item);
+}
+
+static enum rt_status index_add(struct index *x, struct rt_span key, const ProtobufCMessage *m,
+                                struct rt_error *err)
+{
+    size_t n = protobuf_c_message_get_packed_size(m);
+
+    if (x->n == x->room) {
+        size_t room = x->room ? x->room * 2 : 64;
+        struct item *more = realloc(x->item, room * sizeof *more);
+        if (!more)
+            return rt_fail_memory(err, "an index", room * sizeof *more);
+        x->item = more;
+        x->room = room;
+    }
+    char *k = rt_arena_strndup(x->arena, (const char *)key.p, key.n);
+    unsigned char *v = rt_arena_alloc(x->arena, n + 1);
+    if (!k || !v)
+        return rt_fail_memory(err, "an index", n);
+    protobuf_c_message_pack(m, v);
+    x->item[x->n++] = (struct item){rt_span_of(k, key.n), rt_span_of(v, n)};
+    return RT_OK;
+}
+
+/*
+ * Notes that `p`'s slices are parts of tensor `name`. Takes `p` on success when it is the first of
+ * its name, else frees it.
+ */
+static enum rt_status index_add_sliced(struct index *x, struct rt_span name,
+                                       Tensorflow__BundleEntryProto *p, struct rt_error *err)
+{
+    Tensorflow__BundleEntryProto *had = rt_map_getn(&x->sliced, (const char *)name.p, name.n);
+
+    if (!had)
+        return rt_map_putn(&x->sliced, (const char *)name.p, name.n, p)
+                   ? RT_OK
+                   : rt_fail_memory(err, "an index", name.n);
+    bool same =
+        had->dtype == p->dtype && had->shape && p->shape && had->shape->n_dim == p->shape->n_dim;
+    for (size_t i = 0; same && i < p->shape->n_dim; i++)
+        same = had->shape->dim[i]->size == p->shape->dim[i]->size;
+    if (!same)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "parts of tensor \"%.*s\" have different types or whole shapes", (int)name.n,
+                       (const char *)name.p);
+    size_t n = had->n_slices + p->n_slices;
+    Tensorflow__TensorSliceProto **more = realloc(had->slices, n * sizeof(void *));
+    if (!more)
+        return rt_fail_memory(err, "an index", n * sizeof(void *));
+    memcpy(more + had->n_slices, p->slices, p->n_slices * sizeof(void *));
+    had->slices = more;
+    had->n_slices = n;
+    p->n_slices = 0;
+    pb_free(p);
+    return RT_OK;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct rt_span *x = &((const struct item *)a)->key, *y = &((const struct item *)b)->key;
+    size_t n = x->n < y->n ? x->n : y->n;
+    int c = n ? memcmp(x->p, y->p, n) : 0;
+    return c ? c : (x->n > y->n) - (x->n < y->n);
+}
+
+static enum rt_status index_write(struct index *x, const char *prefix, struct rt_error *err)
+{
+    struct rt_sstable_writer w;
+    Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
+    Tensorflow__VersionDef version = TENSORFLOW__VERSION_DEF__INIT;
+    char path[4200];
+    enum rt_status st = RT_OK;
+
+    for (size_t i = 0; i < x->sliced.n && !st; i++) {
+        const struct rt_map_entry *e = &x->sliced.entry[i];
+        if (e->key)
+            st = index_add(x, rt_span_of(e->key, e->key_len), e->value, err);
+    }
+    version.producer = 1;
+    h.version = &version;
+    h.num_shards = x->n_shards;
+    if (!st)
+        st = index_add(x, rt_span_of("", 0), &h.base, err);
+    if (st)
+        return st;
+    qsort(x->item, x->n, sizeof *x->item, by_key);
+    rt_sstable_begin(&w, 0);
+    for (size_t i = 0; i < x->n && !st; i++) {
+        if (i && by_key(&x->item[i - 1], &x->item[i]) == 0)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "Adding duplicate key: %s",
+                         (const char *)x->item[i].key.p);
+        else
+            rt_sstable_add(&w, x->item[i].key, x->item[i].value);
+    }
+    if (!st && !rt_sstable_end(&w))
+        st = rt_fail_memory(err, "an index", w.file.n);
+    if (!st) {
+        snprintf(path, sizeof path, "%s.index", prefix);
+        st = rt_file_write(path, w.file.p, w.file.n, err);
+    }
+    rt_sstable_clear(&w);
+    return st;
+}
+
+/* ---- data ---- */
+
+struct data_file {
+    int fd;
+    int64_t n;
+    char path[4200], temp[4300];
+};
+
+static enum rt_status put(struct data_file *f, const void *p, size_t n, struct rt_error *err)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t k = write(f->fd, (const char *)p + done, n - done);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return rt_fail_errno(err, f->path, errno);
+        done += (size_t)k;
+    }
+    f->n += (int64_t)n;
+    return RT_OK;
+}
+
+static enum rt_status put_strings(struct data_file *f, const struct rt_str *s, int64_t n,
+                                  uint32_t *crc_out, struct rt_error *err)
+{
+    struct rt_bytes head;
+    uint32_t crc = 0, masked;
+    enum rt_status st;
+
+    rt_bytes_init(&head, SIZE_MAX / 2);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t len = s[i].n;
+        uint32_t small = (uint32_t)len;
+        crc = len <= UINT32_MAX ? rt_crc32c(crc, &small, 4) : rt_crc32c(crc, &len, 8);
+        for (; len > 127; len >>= 7)
+            rt_bytes_addc(&head, (char)(len | 128));
+        rt_bytes_addc(&head, (char)len);
+    }
+    masked = rt_crc32c_mask(crc);
+    rt_bytes_add(&head, &masked, 4);
+    crc = rt_crc32c(crc, &masked, 4);
+    st = head.failed ? rt_fail_memory(err, "string lengths", head.n) : put(f, head.p, head.n, err);
+    rt_bytes_clear(&head);
+    for (int64_t i = 0; i < n && !st; i++) {
+        crc = rt_crc32c(crc, rt_str_data(&s[i]), s[i].n);
+        st = put(f, rt_str_data(&s[i]), s[i].n, err);
+    }
+    *crc_out = crc;
+    return st;
+}
+
+static enum rt_status put_tensor(struct data_file *f, const struct rt_tensor *tensor,
+                                 uint32_t *masked, struct rt_error *err)
+{
+    struct rt_tensor t;
+    uint32_t crc = 0;
+    enum rt_status st;
+
+    rt_tensor_ref(&t, tensor);
+    st = rt_tensor_load(&t, err);
+    if (!st && t.dtype == RT_STRING) {
+        st = put_strings(f, t.data, rt_tensor_count(&t), &crc, err);
+    } else if (!st) {
+        size_t n = rt_tensor_bytes(&t);
+        crc = n ? rt_crc32c(0, t.data, n) : 0;
+        st = put(f, t.data, n, err);
+    }
+    *masked = rt_crc32c_mask(crc);
+    rt_tensor_clear(&t);
+    return st;
+}
+
+/* ---- entries ---- */
+
+struct shape_proto {
+    Tensorflow__TensorShapeProto p;
+    Tensorflow__TensorShapeProto__Dim dim[RT_MAX_RANK], *ptr[RT_MAX_RANK];
+};
+
+static void shape_proto(struct shape_proto *s, int rank, const int64_t *dim)
+{
+    tensorflow__tensor_shape_proto__init(&s->p);
+    s->p.n_dim = (size_t)rank;
+    s->p.dim = s->ptr;
+    for (int i = 0; i < rank; i++) {
+        tensorflow__tensor_shape_proto__dim__init(&s->dim[i]);
+        s->dim[i].size = dim[i];
+        s->ptr[i] = &s->dim[i];
+    }
+}
+
+/* A heap copy of an entry that says: tensor of this type and shape, of which there is `part`. */
+static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank, const int64_t *dim,
+                                                  const struct rt_slice *part)
+{
+    struct shape_proto shape;
+    Tensorflow__TensorSliceProto slice = TENSORFLOW__TENSOR_SLICE_PROTO__INIT, *slices = &slice;
+    Tensorflow__TensorSliceProto__Extent extent[RT_MAX_RANK], *extents[RT_MAX_RANK];
+    Tensorflow__BundleEntryProto e = TENSORFLOW__BUNDLE_ENTRY_PROTO__INIT;
+    unsigned char room[1024];
+
+    shape_proto(&shape, rank, dim);
+    for (int i = 0; i < rank; i++) {
+        tensorflow__tensor_slice_proto__extent__init(&extent[i]);
+        extents[i] = &extent[i];
+        extent[i].start = part->start[i];
+        if (part->length[i] >= 0) {
+            extent[i].has_length_hack_case =
+                TENSORFLOW__TENSOR_SLICE_PROTO__EXTENT__HAS_LENGTH_HACK_LENGTH;
+            extent[i].length = part->length[i];
+        }
+    }
+    slice.n_extent = (size_t)rank;
+    slice.extent = extents;
+    e.dtype = (Tensorflow__DataType)dtype;
+    e.shape = &shape.p;
+    e.n_slices = 1;
+    e.slices = &slices;
+    if (protobuf_c_message_get_packed_size(&e.base) > sizeof room)
+        return NULL;
+    size_t n = protobuf_c_message_pack(&e.base, room);
+    return pb_unpack(&tensorflow__bundle_entry_proto__descriptor, rt_span_of(room, n),
+                     "a tensor's entry", NULL);
+}
+
+static enum rt_status add_tensor(struct index *x, struct data_file *f, const char *name,
+                                 const struct rt_tensor *t, struct rt_span slice,
+                                 struct rt_error *err)
+{
+    Tensorflow__BundleEntryProto e = TENSORFLOW__BUNDLE_ENTRY_PROTO__INIT, *whole;
+    struct shape_proto shape;
+    struct rt_bytes key;
+    struct rt_slice part, resolved;
+    char room[128];
+    int rank;
+    int64_t dim[RT_MAX_RANK];
+    enum rt_status st;
+
+    if (!name[0])
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor without a name");
+    if (!t->dtype || t->dtype == RT_RESOURCE || t->dtype == RT_VARIANT)
+        return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\": type %s is not saved", name,
+                       rt_dtype_name((enum rt_dtype)t->dtype));
+    shape_proto(&shape, t->rank, t->dim);
+    e.dtype = (Tensorflow__DataType)t->dtype;
+    e.shape = &shape.p;
+    e.offset = f->n;
+    rt_bytes_init(&key, 1 << 21);
+    if (slice.n) {
+        st = rt_slice_parse(slice, &rank, dim, &part, err);
+        if (st)
+            return st;
+        resolved = part;
+        rt_slice_resolve(&resolved, rank, dim);
+        if (resolved.rank != t->rank ||
+            memcmp(resolved.length, t->dim, (size_t)rank * sizeof *dim) != 0)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Slice in shape_and_slice specification does not match the shape of the "
+                           "tensor to  save: %.*s, tensor: %s",
+                           (int)slice.n, (const char *)slice.p,
+                           rt_shape_text(room, sizeof room, t->rank, t->dim));
+        whole = sliced_entry((enum rt_dtype)t->dtype, rank, dim, &part);
+        if (!whole)
+            return rt_fail_memory(err, "an index", sizeof *whole);
+        st = index_add_sliced(x, rt_span_str(name), whole, err);
+        if (st) {
+            pb_free(whole);
+            return st;
+        }
+        rt_slice_key(&key, rt_span_str(name), &part);
+    } else {
+        rt_bytes_adds(&key, name);
+    }
+    st = key.failed ? rt_bytes_fail(&key, "a name", err, RT_INVALID_ARGUMENT, "a name of %zu bytes",
+                                    strlen(name))
+                    : put_tensor(f, t, &e.crc32c, err);
+    e.size = f->n - e.offset;
+    if (!st)
+        st = index_add(x, rt_span_of(key.p, key.n), &e.base, err);
+    rt_bytes_clear(&key);
+    return st;
+}
+
+static enum rt_status make_parent(const char *prefix, struct rt_error *err)
+{
+    char dir[4096];
+    const char *slash = strrchr(prefix, '/');
+    if (!slash || slash == prefix)
+        return RT_OK;
+    size_t n = (size_t)(slash - prefix);
+    if (n >= sizeof dir)
+        return rt_fail_errno(err, prefix, ENAMETOOLONG);
+    memcpy(dir, prefix, n);
+    dir[n] = 0;
+    return rt_file_make_dirs(dir, err);
+}
+
+enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
+                                   const struct rt_tensor *tensors, const struct rt_span *slices,
+                                   struct rt_error *err)
+{
+    struct index x;
+    struct data_file f = {.fd = -1};
+    struct rt_error why = {0};
+    enum rt_status st;
+
+    if (strlen(prefix) > 4000)
+        return rt_fail_errno(err, prefix, ENAMETOOLONG);
+    if (!index_init(&x))
+        return rt_fail_memory(err, "an index", sizeof x);
+    x.n_shards = 1;
+    st = make_parent(prefix, err);
+    if (st)
+        goto out;
+    snprintf(f.path, sizeof f.path, "%s.data-00000-of-00001", prefix);
+    f.fd = rt_file_temp(f.path, f.temp, sizeof f.temp, &why);
+    if (f.fd < 0) {
+        rt_error_copy(err, &why);
+        st = why.code;
+        goto out;
+    }
+    for (int i = 0; i < n && !st; i++)
+        st = add_tensor(&x, &f, names[i], &tensors[i], slices ? slices[i] : rt_span_of(NULL, 0),
+                        err);
+    if (close(f.fd) && !st)
+        st = rt_fail_errno(err, f.path, errno);
+    if (!st && rename(f.temp, f.path))
+        st = rt_fail_errno(err, f.path, errno);
+    if (st)
+        unlink(f.temp);
+    else
+        st = index_write(&x, prefix, err);
+out:
+    index_clear(&x);
+    return st;
+}
+
+/* ---- merging ---- */
+
+struct merge {
+    struct index x;
+    int first_shard; /* of the checkpoint being read, in the destination */
+    int n_shards;    /* of the checkpoint being read */
+};
+
+static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span value,
+                                  struct rt_error *err)
+{
+    struct merge *m = arg;
+    enum rt_status st = RT_OK;
+
+    if (!key.n) {
+        Tensorflow__BundleHeaderProto *h =
+            pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
+        if (!h)
+            return pb_unpack_failed(err, RT_DATA_LOSS);
+        m->n_shards = h->num_shards;
+        if (h->num_shards < 1 || h->num_shards > 10000 || h->endianness)
+            st = rt_fail(err, RT_DATA_LOSS, "%d shards, byte order %d", (int)h->num_shards,
+                         (int)h->endianness);
+        pb_free(h);
+        return st;
+    }
+    if (!m->n_shards)
+        return rt_fail(err, RT_DATA_LOSS, "the header is missing");
+    Tensorflow__BundleEntryProto *e =
+        pb_unpack(&tensorflow__bundle_entry_proto__descriptor, value, "entry", err);
+    if (!e)
+        return pb_unpack_failed(err, RT_DATA_LOSS);
+    if (e->n_slices) {
+        e->shard_id = 0;
+        st = index_add_sliced(&m->x, key, e, err);
+        if (st)
+            pb_free(e);
+        return st;
+    }
+    e->shard_id += m->first_shard;
+    st = index_add(&m->x, key, &e->base, err);
+    pb_free(e);
+    return st;
+}
+
+static enum rt_status merge_read(struct merge *m, const char *prefix, int *n_shards,
+                                 struct rt_error *err)
+{
+    char path[4200], *bytes = NULL;
+    size_t n;
+    enum rt_status st;
+
+    if (strlen(prefix) > 4000)
+        return rt_fail_errno(err, prefix, ENAMETOOLONG);
+    snprintf(path, sizeof path, "%s.index", prefix);
+    st = rt_file_read(path, 1 << 28, &bytes, &n, err);
+    if (st)
+        return st;
+    m->n_shards = 0;
+    st = rt_sstable_read(rt_span_of(bytes, n), merge_entry, m, err);
+    if (st)
+        rt_fail_prefix(err, "%s: ", path);
+    free(bytes);
+    *n_shards = m->n_shards;
+    return st;
+}
+
+enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
+                                   bool delete_dirs, struct rt_error *err)
+{
+    struct merge m = {0};
+    char from[4200], to[4200];
+    int *n_shards = calloc((size_t)n + 1, sizeof *n_shards), at = 0;
+    enum rt_status st;
+
+    if (!n_shards || !index_init(&m.x)) {
+        free(n_shards);
+        return rt_fail_memory(err, "an index", (size_t)n * sizeof *n_shards);
+    }
+    st = strlen(destination) > 4000 ? rt_fail_errno(err, destination, ENAMETOOLONG)
+                                    : make_parent(destination, err);
+    for (int i = 0; i < n && !st; i++) {
+        st = merge_read(&m, prefixes[i], &n_shards[i], err);
+        m.first_shard += n_shards[i];
+    }
+    m.x.n_shards = m.first_shard;
+    for (int i = 0; i < n && !st; i++) {
+        for (int k = 0; k < n_shards[i] && !st; k++) {
+            snprintf(from, sizeof from, "%s.data-%05d-of-%05d", prefixes[i], k, n_shards[i]);
+            snprintf(to, sizeof to, "%s.data-%05d-of-%05d", destination, at++, m.x.n_shards);
+            if (rename(from, to))
+                st = rt_fail_errno(err, from, errno);
+        }
+    }
+    if (!st)
+        st = index_write(&m.x, destination, err);
+    for (int i = 0; i < n && !st; i++) {
+        snprintf(from, sizeof from, "%s.index", prefixes[i]);
+        snprintf(to, sizeof to, "%s.index", destination);
+        if (strcmp(from, to) != 0)
+            unlink(from);
+        char *slash = strrchr(from, '/');
+        if (delete_dirs && slash && slash != from) {
+            *slash = 0;
+            rmdir(from); /* fails when something else lies there, as it should */
+        }
+    }
+    index_clear(&m.x);
+    free(n_shards);
+    return st;
+}

@@ -1,0 +1,141 @@
+#include "runtime/files/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
+                            struct rt_error *err)
+{
+    struct stat s;
+    char *p = NULL;
+    size_t size, have = 0;
+    int fd;
+    enum rt_status st = rt_open_regular(path, &fd, &s, err);
+
+    if (st)
+        return st;
+    if ((uint64_t)s.st_size > limit) {
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s has %lld bytes, more than the limit of %zu",
+                     path, (long long)s.st_size, limit);
+        goto out;
+    }
+    size = (size_t)s.st_size;
+    p = malloc(size + 1);
+    if (!p) {
+        st = rt_fail_memory(err, path, size);
+        goto out;
+    }
+    while (have < size) {
+        ssize_t k = read(fd, p + have, size - have);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0) {
+            st = rt_fail_errno(err, path, errno);
+            goto out;
+        }
+        if (k == 0) {
+            st = rt_fail(err, RT_DATA_LOSS, "%s became shorter while it was read", path);
+            goto out;
+        }
+        have += (size_t)k;
+    }
+    p[size] = 0;
+    *out = p;
+    *n = size;
+    p = NULL;
+out:
+    free(p);
+    close(fd);
+    return st;
+}
+
+ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset)
+{
+    size_t done = 0;
+
+    while (done < n) {
+        ssize_t k = pread(fd, (char *)dst + done, n - done, offset + (int64_t)done);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return -1;
+        if (k == 0)
+            break;
+        done += (size_t)k;
+    }
+    return (ssize_t)done;
+}
+
+int rt_file_temp(const char *path, char *room, size_t n, struct rt_error *err)
+{
+    static atomic_uint counter;
+    int len = snprintf(room, n, "%s.tempstate%ld.%u", path, (long)getpid(),
+                       atomic_fetch_add(&counter, 1));
+    if (len < 0 || (size_t)len >= n) {
+        rt_fail_errno(err, path, ENAMETOOLONG);
+        return -1;
+    }
+    int fd = open(room, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        rt_fail_errno(err, path, errno);
+    return fd;
+}
+
+enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err)
+{
+    char temp[4200];
+    size_t done = 0;
+    enum rt_status st = RT_OK;
+    struct rt_error why = {0};
+    int fd = rt_file_temp(path, temp, sizeof temp, &why);
+
+    if (fd < 0) {
+        rt_error_copy(err, &why);
+        return why.code;
+    }
+    while (done < n) {
+        ssize_t k = write(fd, (const char *)p + done, n - done);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0) {
+            st = rt_fail_errno(err, path, errno);
+            break;
+        }
+        done += (size_t)k;
+    }
+    if (close(fd) && !st)
+        st = rt_fail_errno(err, path, errno);
+    if (!st && rename(temp, path))
+        st = rt_fail_errno(err, path, errno);
+    if (st)
+        unlink(temp);
+    return st;
+}
+
+enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err)
+{
+    char room[4096];
+    size_t n = strlen(dir);
+    struct stat s;
+
+    if (n >= sizeof room)
+        return rt_fail_errno(err, dir, ENAMETOOLONG);
+    memcpy(room, dir, n + 1);
+    for (size_t i = 1; i <= n; i++) {
+        if (room[i] != '/' && room[i] != 0)
+            continue;
+        char was = room[i];
+        room[i] = 0;
+        if (mkdir(room, 0777) && errno != EEXIST && (stat(room, &s) || !S_ISDIR(s.st_mode)))
+            return rt_fail_errno(err, room, errno);
+        room[i] = was;
+    }
+    return RT_OK;
+}

@@ -1,0 +1,458 @@
+/*
+ * GraphDef and FunctionDef into rt_graph: rt_library_* of graph.h.
+ *
+ * A graph is made in passes: nodes one by one (schema, attributes, types; the message of a node is
+ * forgotten at once, so that a frozen model's weights are in memory no more than twice), then
+ * edges, for which all names must be there, then the search for cycles.
+ */
+#include "runtime/files/import.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/unpack.h"
+#include "proto/wire.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/growth.h"
+#include "runtime/core/op.h"
+
+#include "tensorflow/core/framework/graph.pb-c.h"
+
+enum { GRAPH_VERSION = 2474 }; /* of TensorFlow 2.21: what min_consumer is compared with */
+
+/*
+ * What a GraphDef may become in memory, besides its tensors, and how many bytes of attributes the
+ * bodies of its functions may be told apart by: a fixed share, and so many bytes for each of its
+ * own. Without limits 300 KB of "Unpack" with 65,000 outputs took gigabytes, and functions that
+ * call the next one with two different attributes did so 2^30 times.
+ */
+enum { FREE_BYTES = 64 << 20, GROWTH = 64, FREE_KEY_BYTES = 16 << 20, KEY_GROWTH = 4 };
+enum { MAX_KEY_BYTES = 1 << 20 };
+enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 }; /* of repeated values */
+
+/* ---- what all parts use ---- */
+
+enum rt_status im_no_memory(struct rt_error *err)
+{
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED, "out of memory for the graph");
+}
+
+enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, struct rt_span bytes,
+                         const char *what, struct rt_error *err)
+{
+    void *message = pb_unpack(type, bytes, what, err);
+    memcpy(out, &message, sizeof message);
+    return message ? RT_OK : pb_unpack_failed(err, RT_INVALID_ARGUMENT);
+}
+
+enum rt_status im_name_node(struct im_build *b, const char *name, const struct rt_schema *s,
+                            struct rt_error *err)
+{
+    if (!err)
+        return RT_INVALID_ARGUMENT;
+    struct rt_bytes t;
+    rt_bytes_init(&t, 64 << 10);
+    rt_bytes_adds(&t, rt_error_text(err));
+    rt_bytes_addf(&t, "; NodeDef: ");
+    if (b->function)
+        rt_bytes_addf(&t, "{{function_node %s}} ", b->function);
+    rt_bytes_addf(&t, "{{node %s}}", name);
+    if (s)
+        rt_bytes_addf(&t, "; Op<name=%s>", s->name);
+    enum rt_status code = err->code;
+    rt_fail(err, code, "%s", t.p ? t.p : "out of memory");
+    rt_bytes_clear(&t);
+    return code;
+}
+
+enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_error *err,
+                            const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    enum rt_status st = rt_vfail(err, RT_INVALID_ARGUMENT, fmt, ap);
+    va_end(ap);
+    if (b->function)
+        rt_fail_prefix(err, "Function '%s', node '%s': ", b->function, node);
+    else
+        rt_fail_prefix(err, "Node '%s': ", node);
+    return st;
+}
+
+/* ---- a graph ---- */
+
+static enum rt_status start(struct im_build *b, struct rt_library *l, const char *function,
+                            size_t n_nodes, struct rt_error *err)
+{
+    *b = (struct im_build){.l = l, .function = function};
+    if (n_nodes > INT32_MAX / 2)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a graph of %zu nodes", n_nodes);
+    b->temp = rt_arena_new(l->limit);
+    if (!b->temp)
+        return im_no_memory(err);
+    struct im_name_map *names = rt_arena_alloc(l->arena, sizeof *names);
+    b->g = rt_arena_alloc(l->arena, sizeof *b->g);
+    b->node = rt_arena_array(l->arena, n_nodes, sizeof *b->node);
+    b->pending = rt_arena_array(b->temp, n_nodes, sizeof *b->pending);
+    if (!names || !b->g || !b->node || !b->pending)
+        return im_no_memory(err);
+    names->next = l->names;
+    l->names = names;
+    b->names = &names->map;
+    b->g->name = function ? function : "";
+    b->g->by_name = b->names;
+    b->reader =
+        (struct rt_attr_reader){.arena = l->arena, .held = &l->held, .splat_left = &l->splat_left};
+    return RT_OK;
+}
+
+enum rt_status im_finish(struct im_build *b, struct rt_error *err)
+{
+    for (int i = 0; i < b->n; i++)
+        if (b->pending[i].is_stranger) {
+            uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)b->node[i].n_out);
+            if (!types)
+                return im_no_memory(err);
+            b->node[i].out_dtype = types; /* RT_NO_DTYPE */
+        }
+    enum rt_status st = im_check_cycles(b, err);
+    for (int i = 0; i < b->n && !st; i++) {
+        const struct rt_node *n = &b->node[i];
+        if (n->op && n->op->check) {
+            st = n->op->check(n, err);
+            if (st)
+                im_name_node(b, n->name, NULL, err);
+        }
+    }
+    b->g->node = b->node;
+    b->g->n_nodes = b->n;
+    return st;
+}
+
+/* Says which limit it was when memory was out because of one. */
+static enum rt_status end(struct im_build *b, enum rt_status st, struct rt_error *err)
+{
+    const bool was_full = rt_arena_was_full(b->l->arena);
+    if (st == RT_RESOURCE_EXHAUSTED && (was_full || (b->temp && rt_arena_was_full(b->temp)))) {
+        rt_fail(err, st,
+                "the graph takes more than %zu bytes of memory: %d MB and %d for each of its bytes "
+                "are allowed",
+                b->l->limit, FREE_BYTES >> 20, GROWTH);
+        if (b->function)
+            rt_fail_prefix(err, "Function '%s': ", b->function);
+    }
+    rt_arena_free(b->temp);
+    rt_map_clear(&b->args);
+    return st;
+}
+
+/* ---- the main graph ---- */
+
+static enum rt_status not_parsed(struct rt_error *err, const char *what)
+{
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s is damaged: its bytes are no such message", what);
+}
+
+/* Name, signature and statefulness of a FunctionDef, without reading the rest. */
+static enum rt_status add_function(struct rt_library *l, struct rt_span def, struct rt_error *err)
+{
+    struct im_function *f = rt_arena_alloc(l->arena, sizeof *f);
+    unsigned char *copy = rt_arena_aligned(l->arena, def.n, 16);
+    if (!f || !copy)
+        return im_no_memory(err);
+    memcpy(copy, def.p, def.n);
+    f->def = rt_span_of(copy, def.n);
+    f->name = "";
+    struct pb_field x;
+    for (struct rt_span rest = f->def; rest.n;) {
+        if (pb_field_next(&rest, &x) < 0)
+            return not_parsed(err, "a function of the library");
+        if (x.number == 1 && x.type == PB_BYTES)
+            f->signature = x.bytes;
+    }
+    for (struct rt_span rest = f->signature; rest.n;) {
+        if (pb_field_next(&rest, &x) < 0)
+            return not_parsed(err, "the signature of a function of the library");
+        if (x.number == 1 && x.type == PB_BYTES) {
+            f->name = rt_arena_strndup(l->arena, (const char *)x.bytes.p, x.bytes.n);
+            if (!f->name)
+                return im_no_memory(err);
+        }
+        if (x.number == 17 && x.type == PB_VARINT)
+            f->is_stateful = x.value != 0;
+    }
+    if (rt_schema_find(f->name))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Cannot add function '%s' because an op with the same name already exists.",
+                       f->name);
+    const struct im_function *other = rt_map_get(&l->functions, f->name);
+    if (other && !rt_span_eq(other->def, f->def))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Cannot add function '%s' because a different function with the same name "
+                       "already exists.",
+                       f->name);
+    return other || rt_map_put(&l->functions, f->name, f) ? RT_OK : im_no_memory(err);
+}
+
+static enum rt_status add_functions(struct rt_library *l, struct rt_span library,
+                                    struct rt_error *err)
+{
+    struct pb_field f;
+    while (library.n) {
+        if (pb_field_next(&library, &f) < 0)
+            return not_parsed(err, "the library of functions");
+        if (f.number == 1 && f.type == PB_BYTES) {
+            enum rt_status st = add_function(l, f.bytes, err);
+            if (st)
+                return st;
+        }
+    }
+    return RT_OK;
+}
+
+static enum rt_status check_versions(struct rt_span bytes, struct rt_error *err)
+{
+    Tensorflow__VersionDef *v;
+    enum rt_status st =
+        im_unpack(&v, &tensorflow__version_def__descriptor, bytes, "the GraphDef's version", err);
+    if (st)
+        return st;
+    if (v->min_consumer > GRAPH_VERSION)
+        st = rt_fail(err, RT_INVALID_ARGUMENT,
+                     "GraphDef min consumer version %d above current version %d.",
+                     (int)v->min_consumer, GRAPH_VERSION);
+    for (size_t i = 0; i < v->n_bad_consumers && !st; i++)
+        if (v->bad_consumers[i] == GRAPH_VERSION)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "GraphDef disallows consumer version %d.",
+                         GRAPH_VERSION);
+    pb_free(v);
+    return st;
+}
+
+static enum rt_status import_main(struct rt_library *l, struct rt_span graph_def,
+                                  struct rt_error *err)
+{
+    size_t n_nodes = 0;
+    struct pb_field f;
+    for (struct rt_span rest = graph_def; rest.n;) {
+        if (pb_field_next(&rest, &f) < 0)
+            return not_parsed(err, "the GraphDef");
+        n_nodes += f.number == 1 && f.type == PB_BYTES;
+    }
+    struct im_build b;
+    enum rt_status st = start(&b, l, NULL, n_nodes, err);
+    /* Functions first: a node may name one as its op. */
+    for (struct rt_span rest = graph_def; rest.n && !st;) {
+        pb_field_next(&rest, &f);
+        if (f.number == 2 && f.type == PB_BYTES)
+            st = add_functions(l, f.bytes, err);
+        else if (f.number == 4 && f.type == PB_BYTES)
+            st = check_versions(f.bytes, err);
+    }
+    for (struct rt_span rest = graph_def; rest.n && !st;) {
+        pb_field_next(&rest, &f);
+        if (f.number != 1 || f.type != PB_BYTES)
+            continue;
+        Tensorflow__NodeDef *def;
+        st = im_unpack(&def, &tensorflow__node_def__descriptor, f.bytes, "a node of the GraphDef",
+                       err);
+        if (!st)
+            st = im_add_node(&b, def, err);
+        pb_free(def);
+    }
+    if (!st)
+        st = im_connect(&b, err);
+    if (!st)
+        st = im_finish(&b, err);
+    if (!st)
+        l->main = b.g;
+    return end(&b, st, err);
+}
+
+enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
+                                 const struct rt_registry *ops, struct rt_error *err)
+{
+    struct rt_library *l = calloc(1, sizeof *l);
+    if (!l)
+        return im_no_memory(err);
+    rt_mutex_init(&l->mu);
+    l->ops = ops;
+    l->splat_left = rt_growth_limit(FREE_SPLAT_BYTES, graph_def.n, SPLAT_GROWTH);
+    l->limit = rt_growth_limit(FREE_BYTES, graph_def.n, GROWTH);
+    l->key_limit = rt_growth_limit(FREE_KEY_BYTES, graph_def.n, KEY_GROWTH);
+    l->arena = rt_arena_new(l->limit);
+    enum rt_status st = l->arena ? import_main(l, graph_def, err) : im_no_memory(err);
+    if (st) {
+        rt_library_free(l);
+        return st;
+    }
+    *out = l;
+    return RT_OK;
+}
+
+void rt_library_free(struct rt_library *l)
+{
+    if (!l)
+        return;
+    rt_attr_drop(l->held);
+    for (struct im_name_map *m = l->names; m; m = m->next)
+        rt_map_clear(&m->map);
+    rt_map_clear(&l->functions);
+    rt_map_clear(&l->bodies);
+    rt_mutex_clear(&l->mu);
+    rt_arena_free(l->arena);
+    free(l);
+}
+
+const struct rt_graph *rt_library_main(const struct rt_library *l)
+{
+    return l->main;
+}
+
+/* ---- functions ---- */
+
+static void key_of(struct rt_bytes *key, const struct rt_func_ref *f);
+
+static void key_attr(struct rt_bytes *key, const struct rt_attr *a)
+{
+    rt_bytes_addc(key, (char)a->type);
+    rt_bytes_add(key, &a->n, sizeof a->n);
+    switch (a->type) {
+    case RT_ATTR_STRING:
+        rt_bytes_add(key, a->v.s, a->n);
+        break;
+    case RT_ATTR_INT:
+        rt_bytes_add(key, &a->v.i, sizeof a->v.i);
+        break;
+    case RT_ATTR_FLOAT:
+        rt_bytes_add(key, &a->v.f, sizeof a->v.f);
+        break;
+    case RT_ATTR_BOOL:
+        rt_bytes_add(key, &a->v.b, sizeof a->v.b);
+        break;
+    case RT_ATTR_TYPE:
+        rt_bytes_add(key, &a->v.t, sizeof a->v.t);
+        break;
+    case RT_ATTR_SHAPE:
+        rt_bytes_add(key, a->v.shape, sizeof *a->v.shape);
+        break;
+    case RT_ATTR_FUNC:
+        key_of(key, a->v.func);
+        break;
+    case RT_ATTR_LIST + RT_ATTR_STRING:
+        for (size_t i = 0; i < a->n; i++) {
+            rt_bytes_add(key, &a->v.strs[i].n, sizeof a->v.strs[i].n);
+            rt_bytes_add(key, a->v.strs[i].p, a->v.strs[i].n);
+        }
+        break;
+    case RT_ATTR_LIST + RT_ATTR_INT:
+        rt_bytes_add(key, a->v.ints, a->n * sizeof *a->v.ints);
+        break;
+    case RT_ATTR_LIST + RT_ATTR_FLOAT:
+        rt_bytes_add(key, a->v.floats, a->n * sizeof *a->v.floats);
+        break;
+    case RT_ATTR_LIST + RT_ATTR_BOOL:
+        rt_bytes_add(key, a->v.bools, a->n * sizeof *a->v.bools);
+        break;
+    case RT_ATTR_LIST + RT_ATTR_TYPE:
+        rt_bytes_add(key, a->v.types, a->n);
+        break;
+    case RT_ATTR_LIST + RT_ATTR_SHAPE:
+        rt_bytes_add(key, a->v.shapes, a->n * sizeof *a->v.shapes);
+        break;
+    case RT_ATTR_LIST + RT_ATTR_FUNC:
+        for (size_t i = 0; i < a->n && !key->failed; i++)
+            key_of(key, &a->v.funcs[i]);
+        break;
+    case RT_ATTR_LIST:
+    case RT_ATTR_NONE:
+        break;
+    default: /* tensors: the same one only */
+        rt_bytes_add(key, &a->v.tensor, sizeof a->v.tensor);
+        break;
+    }
+}
+
+/* The same bytes for the same attributes; name and lengths keep it unambiguous. Ends early once it
+ * has failed: functions in lists of functions may be told in exponentially many bytes. */
+static void key_of(struct rt_bytes *key, const struct rt_func_ref *f)
+{
+    rt_bytes_add(key, f->name, strlen(f->name) + 1);
+    for (int i = 0; i < f->n_attr && !key->failed; i++) {
+        rt_bytes_add(key, f->attr[i].name, strlen(f->attr[i].name) + 1);
+        key_attr(key, &f->attr[i].value);
+    }
+    rt_bytes_addc(key, '\n');
+}
+
+static enum rt_status make_body(struct rt_library *l, const struct im_function *f,
+                                const struct rt_func_ref *ref, struct im_body *out,
+                                struct rt_error *err)
+{
+    struct im_build b;
+    Tensorflow__FunctionDef *def = NULL;
+    enum rt_status st = start(&b, l, f->name, 0, err);
+    if (!st)
+        st = im_unpack(&def, &tensorflow__function_def__descriptor, f->def, f->name, err);
+    if (!st && !def->signature)
+        st = rt_fail(err, RT_INVALID_ARGUMENT, "Function '%s' has no signature", f->name);
+    if (!st)
+        st = im_build_body(&b, def, ref, err);
+    if (!st)
+        out->graph = b.g;
+    pb_free(def);
+    return end(&b, st, err);
+}
+
+enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func_ref *ref,
+                                      const struct rt_graph **out, struct rt_error *err)
+{
+    const struct im_function *f = rt_map_get(&l->functions, ref->name);
+    if (!f)
+        return rt_fail(err, RT_NOT_FOUND, "Function %s is not defined.", ref->name);
+    struct rt_bytes key;
+    rt_bytes_init(&key, MAX_KEY_BYTES);
+    key_of(&key, ref);
+    if (key.failed) {
+        const enum rt_status st = rt_bytes_fail(
+            &key, "the attributes of a function", err, RT_RESOURCE_EXHAUSTED,
+            "Function '%s' is given more than %d bytes of attributes", f->name, MAX_KEY_BYTES);
+        rt_bytes_clear(&key);
+        return st;
+    }
+
+    struct rt_error why = {.arena = err ? err->arena : NULL};
+    rt_mutex_lock(&l->mu);
+    struct im_body *body = rt_map_getn(&l->bodies, key.p, key.n);
+    const bool is_one_more = !body && key.n > l->key_limit - l->key_bytes;
+    if (!body && !is_one_more) {
+        body = rt_arena_alloc(l->arena, sizeof *body);
+        if (body && rt_map_putn(&l->bodies, key.p, key.n, body)) {
+            l->key_bytes += key.n;
+            body->status = make_body(l, f, ref, body, &why);
+            if (body->status)
+                body->text = rt_arena_strdup(l->arena, rt_error_text(&why));
+        } else {
+            body = NULL;
+        }
+    }
+    const bool was_full = rt_arena_was_full(l->arena);
+    rt_mutex_unlock(&l->mu);
+    rt_bytes_clear(&key);
+    if (is_one_more)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "Function '%s': the attributes that bodies of functions are made for take "
+                       "more than %zu bytes: %d MB and %d for each byte of the graph are allowed",
+                       f->name, l->key_limit, FREE_KEY_BYTES >> 20, KEY_GROWTH);
+    if (!body && was_full)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "Function '%s': bodies of functions for different attributes take more "
+                       "than %zu bytes of memory",
+                       f->name, l->limit);
+    if (!body)
+        return im_no_memory(err);
+    if (body->status)
+        return rt_fail(err, body->status, "%s", body->text ? body->text : "out of memory");
+    *out = body->graph;
+    return RT_OK;
+}

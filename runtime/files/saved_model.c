@@ -1,0 +1,699 @@
+#include "runtime/files/saved_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "proto/text.h"
+#include "proto/unpack.h"
+#include "proto/wire.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/growth.h"
+#include "runtime/files/checkpoint.h"
+#include "runtime/files/file.h"
+#include "runtime/core/tensor_proto.h"
+#include "tensorflow/core/protobuf/saved_model.pb-c.h"
+
+#define MAX_FILE ((size_t)1 << 31)
+/* Bytes that all values of SignatureDef.defaults of a file may have: a fixed share and so many for
+ * each byte of the file. One value may be repeated by a few bytes: 3.9 KB named 5.3 GB. */
+enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
+
+enum { /* field numbers */
+       SAVED_MODEL_META_GRAPHS = 2,
+       META_GRAPH_GRAPH_DEF = 2,
+       META_GRAPH_OBJECT_GRAPH_DEF = 7,
+       GRAPH_DEF_NODE = 1,
+       NODE_DEF_OP = 2,
+};
+
+static const char init_key[] = "__saved_model_init_op";
+
+/* What rt_saved_model_free must find: tensors do not live in the arena. */
+struct model {
+    struct rt_saved_model pub;
+    struct rt_tensor **defaults;
+    size_t n_defaults, room_defaults;
+    size_t defaults_left; /* bytes */
+};
+
+/* ---- one meta graph ---- */
+
+struct reading {
+    struct model *m;
+    struct rt_arena *arena;
+    struct rt_error *err;
+};
+
+static enum rt_status no_memory(struct reading *r)
+{
+    return rt_fail_memory(r->err, "a SavedModel", rt_arena_used(r->arena));
+}
+
+/* A copy in the arena; NULL for an empty string. *ok: false when memory is out. */
+static const char *copy_or_null(struct reading *r, const char *s, bool *ok)
+{
+    if (!s || !s[0])
+        return NULL;
+    char *copy = rt_arena_strdup(r->arena, s);
+    if (!copy)
+        *ok = false;
+    return copy;
+}
+
+static const char *copy(struct reading *r, const char *s, bool *ok)
+{
+    const char *c = copy_or_null(r, s, ok);
+    return c ? c : "";
+}
+
+/* "name:0" and "^name" as a node's name. */
+static const char *node_name(struct reading *r, const char *s, bool *ok)
+{
+    if (s && s[0] == '^')
+        s++;
+    const char *c = copy_or_null(r, s, ok), *colon = c ? strchr(c, ':') : NULL;
+    return colon ? rt_arena_strndup(r->arena, c, (size_t)(colon - c)) : c;
+}
+
+static enum rt_status read_spec(struct reading *r, const char *alias,
+                                const Tensorflow__TensorInfo *info, struct rt_tensor_spec *out)
+{
+    bool ok = true, is_ref;
+    const Tensorflow__TensorShapeProto *shape = info ? info->tensor_shape : NULL;
+
+    *out = (struct rt_tensor_spec){.alias = copy(r, alias, &ok), .name = ""};
+    if (info) {
+        out->dtype = rt_dtype_from_wire((int)info->dtype, &is_ref);
+        if (info->encoding_case == TENSORFLOW__TENSOR_INFO__ENCODING_NAME)
+            out->name = copy(r, info->name, &ok);
+    }
+    if (shape && (shape->unknown_rank || shape->n_dim > RT_MAX_RANK)) {
+        out->shape.rank = -1;
+        out->too_many_dims = !shape->unknown_rank;
+    } else if (shape) {
+        out->shape.rank = (int)shape->n_dim;
+        for (size_t i = 0; i < shape->n_dim; i++)
+            out->shape.dim[i] = shape->dim[i]->size < 0 ? -1 : shape->dim[i]->size;
+    }
+    return ok ? RT_OK : no_memory(r);
+}
+
+static int by_alias(const void *a, const void *b)
+{
+    return strcmp(((const struct rt_tensor_spec *)a)->alias,
+                  ((const struct rt_tensor_spec *)b)->alias);
+}
+
+/* A map's key may stand in the file twice; one of them stays. */
+static size_t drop_repeated(void *p, size_t n, size_t size,
+                            int (*order)(const void *, const void *))
+{
+    char *row = p;
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!k || order(row + (k - 1) * size, row + i * size) != 0)
+            memmove(row + k++ * size, row + i * size, size);
+    return k;
+}
+
+/* The maps of inputs and of outputs are two types of the same form. */
+struct info_entry {
+    ProtobufCMessage base;
+    char *key;
+    Tensorflow__TensorInfo *value;
+};
+_Static_assert(sizeof(struct info_entry) == sizeof(Tensorflow__SignatureDef__InputsEntry) &&
+                   sizeof(struct info_entry) == sizeof(Tensorflow__SignatureDef__OutputsEntry),
+               "entries of a map");
+
+static enum rt_status read_specs(struct reading *r, size_t n, void *entries,
+                                 struct rt_tensor_spec **out, int *n_out)
+{
+    struct info_entry **e = entries;
+    struct rt_tensor_spec *s = rt_arena_array(r->arena, n + 1, sizeof *s);
+    size_t k = 0;
+
+    if (!s || n > INT32_MAX)
+        return no_memory(r);
+    for (size_t i = 0; i < n; i++) {
+        enum rt_status st = read_spec(r, e[i]->key, e[i]->value, &s[k]);
+        if (st)
+            return st;
+        k++;
+    }
+    qsort(s, k, sizeof *s, by_alias);
+    k = drop_repeated(s, k, sizeof *s, by_alias);
+    *out = s;
+    *n_out = (int)k;
+    return RT_OK;
+}
+
+/* An empty tensor that is cleared with the model. NULL: out of memory. */
+static struct rt_tensor *new_default(struct reading *r)
+{
+    struct model *m = r->m;
+    struct rt_tensor *t = rt_arena_alloc(r->arena, sizeof *t);
+    if (t && m->n_defaults == m->room_defaults) {
+        const size_t room = m->room_defaults ? 2 * m->room_defaults : 16;
+        struct rt_tensor **more = realloc(m->defaults, room * sizeof *more);
+        if (!more)
+            return NULL;
+        m->defaults = more;
+        m->room_defaults = room;
+    }
+    return t ? m->defaults[m->n_defaults++] = t : NULL;
+}
+
+static enum rt_status read_defaults(struct reading *r, const Tensorflow__SignatureDef *d,
+                                    const char *signature, struct rt_tensor_spec *inputs, int n)
+{
+    for (size_t i = 0; i < d->n_defaults; i++) {
+        const Tensorflow__SignatureDef__DefaultsEntry *e = d->defaults[i];
+        struct rt_tensor_spec key = {.alias = e->key};
+        struct rt_tensor_spec *in =
+            n ? bsearch(&key, inputs, (size_t)n, sizeof *inputs, by_alias) : NULL;
+        if (!in || !e->value || in->default_value)
+            continue;
+        struct rt_tensor *t = new_default(r);
+        if (!t)
+            return no_memory(r);
+        enum rt_status st = rt_tensor_from_proto(e->value, r->m->defaults_left, t, NULL, r->err);
+        if (st) {
+            rt_fail_prefix(r->err, "signature \"%s\": default of input \"%s\": ", signature,
+                           e->key);
+            return st;
+        }
+        const size_t bytes = rt_tensor_bytes(t);
+        r->m->defaults_left -= bytes < r->m->defaults_left ? bytes : r->m->defaults_left;
+        in->default_value = t;
+    }
+    return RT_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct rt_signature *)a)->name, ((const struct rt_signature *)b)->name);
+}
+
+static enum rt_status read_signature(struct reading *r,
+                                     const Tensorflow__MetaGraphDef__SignatureDefEntry *e,
+                                     struct rt_signature *out)
+{
+    bool ok = true;
+    struct rt_tensor_spec *in, *o;
+
+    *out = (struct rt_signature){.name = copy(r, e->key, &ok),
+                                 .method_name = copy(r, e->value->method_name, &ok)};
+    enum rt_status st =
+        ok ? read_specs(r, e->value->n_inputs, e->value->inputs, &in, &out->n_inputs)
+           : no_memory(r);
+    if (!st)
+        st = read_specs(r, e->value->n_outputs, e->value->outputs, &o, &out->n_outputs);
+    if (!st)
+        st = read_defaults(r, e->value, out->name, in, out->n_inputs);
+    if (st)
+        return st;
+    out->inputs = in;
+    out->outputs = o;
+    return RT_OK;
+}
+
+static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaGraphDef *g,
+                                      struct rt_meta_graph *out)
+{
+    struct rt_signature *s = rt_arena_array(r->arena, g->n_signature_def + 1, sizeof *s);
+    int n = 0;
+    bool ok = true;
+
+    if (!s || g->n_signature_def > INT32_MAX)
+        return no_memory(r);
+    for (size_t i = 0; i < g->n_signature_def; i++) {
+        const Tensorflow__MetaGraphDef__SignatureDefEntry *e = g->signature_def[i];
+        struct rt_signature one;
+        if (!e->value)
+            continue;
+        enum rt_status st = read_signature(r, e, &one);
+        if (st)
+            return st;
+        if (strcmp(e->key, init_key) != 0) {
+            s[n++] = one;
+            continue;
+        }
+        const struct rt_tensor_spec *init = rt_signature_output(&one, init_key);
+        out->init_op = init && init->name[0] ? node_name(r, init->name, &ok) : NULL;
+        struct rt_signature *kept = rt_arena_alloc(r->arena, sizeof *kept);
+        if (!kept)
+            return no_memory(r);
+        *kept = one;
+        out->init_signature = kept;
+    }
+    qsort(s, (size_t)n, sizeof *s, by_name);
+    out->signatures = s;
+    out->n_signatures = (int)drop_repeated(s, (size_t)n, sizeof *s, by_name);
+    return ok ? RT_OK : no_memory(r);
+}
+
+/* The init op of older models stands in a collection. */
+static enum rt_status read_main_op(struct reading *r, const Tensorflow__MetaGraphDef *g,
+                                   const char *key, struct rt_meta_graph *out)
+{
+    bool ok = true;
+    for (size_t i = 0; i < g->n_collection_def && !out->init_op; i++) {
+        const Tensorflow__MetaGraphDef__CollectionDefEntry *e = g->collection_def[i];
+        if (strcmp(e->key, key) != 0 || !e->value ||
+            e->value->kind_case != TENSORFLOW__COLLECTION_DEF__KIND_NODE_LIST ||
+            !e->value->node_list)
+            continue;
+        if (e->value->node_list->n_value != 1)
+            return rt_fail(r->err, RT_FAILED_PRECONDITION,
+                           "Expected exactly one main op in : collection \"%s\" has %zu", key,
+                           e->value->node_list->n_value);
+        out->init_op = node_name(r, e->value->node_list->value[0], &ok);
+    }
+    return ok ? RT_OK : no_memory(r);
+}
+
+static void read_asset(struct reading *r, const Tensorflow__AssetFileDef *a, struct rt_asset *to,
+                       bool *ok)
+{
+    const Tensorflow__TensorInfo *t = a->tensor_info;
+    bool named = t && t->encoding_case == TENSORFLOW__TENSOR_INFO__ENCODING_NAME;
+
+    to->tensor_name = copy(r, named ? t->name : NULL, ok);
+    to->file_name = copy(r, a->filename, ok);
+}
+
+/* Models of TensorFlow 1 have theirs in a collection, packed once more. */
+static const Tensorflow__CollectionDef__AnyList *packed_assets(const Tensorflow__MetaGraphDef *g)
+{
+    for (size_t i = 0; i < g->n_collection_def; i++) {
+        const Tensorflow__MetaGraphDef__CollectionDefEntry *e = g->collection_def[i];
+        if (strcmp(e->key, "saved_model_assets") == 0 && e->value &&
+            e->value->kind_case == TENSORFLOW__COLLECTION_DEF__KIND_ANY_LIST)
+            return e->value->any_list;
+    }
+    return NULL;
+}
+
+static enum rt_status read_assets(struct reading *r, const Tensorflow__MetaGraphDef *g,
+                                  struct rt_meta_graph *out)
+{
+    const Tensorflow__CollectionDef__AnyList *packed =
+        g->n_asset_file_def ? NULL : packed_assets(g);
+    const size_t n = packed ? packed->n_value : g->n_asset_file_def;
+    struct rt_asset *assets = rt_arena_array(r->arena, n + 1, sizeof *assets);
+    bool ok = true;
+
+    if (!assets || n > INT32_MAX)
+        return no_memory(r);
+    for (size_t i = 0; i < n; i++) {
+        if (!packed) {
+            read_asset(r, g->asset_file_def[i], &assets[i], &ok);
+            continue;
+        }
+        const Google__Protobuf__Any *any = packed->value[i];
+        Tensorflow__AssetFileDef *a =
+            pb_unpack(&tensorflow__asset_file_def__descriptor,
+                      rt_span_of(any->value.data, any->value.len), "an asset of the model", r->err);
+        if (!a)
+            return pb_unpack_failed(r->err, RT_INVALID_ARGUMENT);
+        read_asset(r, a, &assets[i], &ok);
+        pb_free(a);
+    }
+    out->assets = assets;
+    out->n_assets = (int)n;
+    return ok ? RT_OK : no_memory(r);
+}
+
+static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDef *g,
+                                struct rt_meta_graph *out)
+{
+    const Tensorflow__MetaGraphDef__MetaInfoDef *info = g->meta_info_def;
+    const Tensorflow__SaverDef *saver = g->saver_def;
+    bool ok = true;
+
+    size_t n_tags = info ? info->n_tags : 0;
+    const char **tags = rt_arena_array(r->arena, n_tags + 1, sizeof *tags);
+    if (!tags || n_tags > INT32_MAX)
+        return no_memory(r);
+    for (size_t i = 0; i < n_tags; i++)
+        tags[i] = copy(r, info->tags[i], &ok);
+    out->tags = tags;
+    out->n_tags = (int)n_tags;
+    out->tensorflow_version = copy(r, info ? info->tensorflow_version : NULL, &ok);
+    if (saver) {
+        out->restore_op = node_name(r, saver->restore_op_name, &ok);
+        out->filename_tensor = copy_or_null(r, saver->filename_tensor_name, &ok);
+    }
+    return ok ? read_assets(r, g, out) : no_memory(r);
+}
+
+/*
+ * Splits a serialized MetaGraphDef: the GraphDef, which may be huge and is unpacked elsewhere, and
+ * the rest, without the object graph, which only Python needs. A field given in pieces is their
+ * concatenation: that is how protobuf merges.
+ */
+static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
+                            struct rt_bytes *rest)
+{
+    struct pb_field f;
+    struct rt_span left = bytes;
+    size_t pieces = 0, total = 0;
+    int more;
+
+    *graph = rt_span_of(NULL, 0);
+    while ((more = pb_field_next(&left, &f)) > 0) {
+        if (f.number == META_GRAPH_GRAPH_DEF && f.type == PB_BYTES) {
+            *graph = f.bytes;
+            pieces++;
+            total += f.bytes.n;
+        } else if (f.number != META_GRAPH_OBJECT_GRAPH_DEF) {
+            rt_bytes_add(rest, f.whole.p, f.whole.n);
+        }
+    }
+    if (more < 0)
+        return rt_fail(r->err, RT_DATA_LOSS, "Can't parse saved_model.pb as binary proto");
+    if (rest->failed)
+        return no_memory(r);
+    if (pieces < 2)
+        return RT_OK;
+    unsigned char *joined = rt_arena_alloc(r->arena, total + 1);
+    if (!joined)
+        return no_memory(r);
+    *graph = rt_span_of(joined, total);
+    for (left = bytes; pb_field_next(&left, &f) > 0;)
+        if (f.number == META_GRAPH_GRAPH_DEF && f.type == PB_BYTES && f.bytes.n) {
+            memcpy(joined, f.bytes.p, f.bytes.n);
+            joined += f.bytes.n;
+        }
+    return RT_OK;
+}
+
+static enum rt_status read_meta_graph(struct reading *r, struct rt_span bytes,
+                                      struct rt_meta_graph *out)
+{
+    struct rt_bytes rest;
+    Tensorflow__MetaGraphDef *g = NULL;
+    enum rt_status st;
+
+    rt_bytes_init(&rest, MAX_FILE);
+    st = split(r, bytes, &out->graph_def, &rest);
+    if (st)
+        goto out;
+    g = pb_unpack(&tensorflow__meta_graph_def__descriptor, rt_span_of(rest.p, rest.n),
+                  "saved_model.pb", r->err);
+    if (!g) {
+        st = pb_unpack_failed(r->err, RT_INVALID_ARGUMENT);
+        goto out;
+    }
+    st = read_signatures(r, g, out);
+    if (!st)
+        st = read_main_op(r, g, "saved_model_main_op", out);
+    if (!st)
+        st = read_main_op(r, g, "legacy_init_op", out);
+    if (!st)
+        st = read_rest(r, g, out);
+out:
+    pb_free(g);
+    rt_bytes_clear(&rest);
+    return st;
+}
+
+/* ---- the file ---- */
+
+/* Takes `bytes`, also on failure. */
+static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir, char *bytes,
+                                   size_t n, struct rt_error *err)
+{
+    struct model *m = calloc(1, sizeof *m);
+    struct rt_span left = rt_span_of(bytes, n);
+    struct rt_meta_graph *graphs;
+    struct pb_field f;
+    size_t count = 0;
+    int more;
+    enum rt_status st = RT_OK;
+
+    if (m)
+        m->pub.arena = rt_arena_new(SIZE_MAX);
+    if (!m || !m->pub.arena) {
+        free(bytes);
+        free(m);
+        return rt_fail_memory(err, "a SavedModel", n);
+    }
+    m->pub.bytes = bytes;
+    m->pub.n_bytes = n;
+    m->defaults_left = rt_growth_limit(DEFAULTS_FREE_BYTES, n, DEFAULTS_GROWTH);
+    m->pub.dir = rt_arena_strdup(m->pub.arena, dir);
+    struct reading r = {m, m->pub.arena, err};
+    while ((more = pb_field_next(&left, &f)) > 0)
+        count += f.number == SAVED_MODEL_META_GRAPHS && f.type == PB_BYTES;
+    if (more < 0) {
+        st = rt_fail(err, RT_DATA_LOSS, "Can't parse saved_model.pb as binary proto");
+        goto fail;
+    }
+    graphs = rt_arena_array(r.arena, count + 1, sizeof *graphs);
+    if (!graphs || !m->pub.dir || count > INT32_MAX) {
+        st = no_memory(&r);
+        goto fail;
+    }
+    m->pub.meta_graphs = graphs;
+    for (left = rt_span_of(bytes, n); pb_field_next(&left, &f) > 0;)
+        if (f.number == SAVED_MODEL_META_GRAPHS && f.type == PB_BYTES) {
+            st = read_meta_graph(&r, f.bytes, &graphs[m->pub.n_meta_graphs]);
+            if (st)
+                goto fail;
+            m->pub.n_meta_graphs++;
+        }
+    *out = &m->pub;
+    return RT_OK;
+
+fail:
+    rt_saved_model_free(&m->pub);
+    return st;
+}
+
+static enum rt_status parse(struct rt_saved_model **out, const char *dir, struct rt_span bytes,
+                            bool is_text, struct rt_error *err)
+{
+    ProtobufCMessage *text = NULL;
+    size_t n = bytes.n;
+    enum rt_status st;
+
+    if (is_text) {
+        st = pb_text_parse(&text, &tensorflow__saved_model__descriptor, bytes, err);
+        if (st)
+            return st;
+        n = protobuf_c_message_get_packed_size(text);
+    }
+    char *own = n < MAX_FILE ? malloc(n + 1) : NULL;
+    if (!own) {
+        pb_free(text);
+        return rt_fail_memory(err, "a SavedModel", n);
+    }
+    own[n] = 0;
+    if (is_text)
+        protobuf_c_message_pack(text, (uint8_t *)own);
+    else if (n)
+        memcpy(own, bytes.p, n);
+    pb_free(text);
+    return parse_binary(out, dir, own, n, err);
+}
+
+enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span bytes, bool is_text,
+                                    struct rt_error *err)
+{
+    return parse(out, "", bytes, is_text, err);
+}
+
+enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
+                                   struct rt_error *err)
+{
+    static const char *const names[] = {"saved_model.pb", "saved_model.pbtxt"};
+    char path[4200], *bytes = NULL;
+    size_t n = 0;
+    enum rt_status st = RT_NOT_FOUND;
+    int k = 0;
+
+    if (strlen(dir) > 4000)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a directory's name of %zu bytes", strlen(dir));
+    for (; k < 2 && st == RT_NOT_FOUND; k++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[k]);
+        st = rt_file_read(path, MAX_FILE - 1, &bytes, &n, err);
+    }
+    if (st == RT_NOT_FOUND) {
+        snprintf(path, sizeof path, "%s/saved_model.cpb", dir);
+        if (access(path, F_OK) == 0)
+            return rt_fail(err, RT_UNIMPLEMENTED, "%s: SavedModels in chunks are not read", path);
+        return rt_fail(err, RT_NOT_FOUND,
+                       "Could not find SavedModel .pb or .pbtxt at supplied export directory path: "
+                       "%s. Check that the directory exists and that you have the right "
+                       "permissions for accessing it.",
+                       dir);
+    }
+    if (st)
+        return st;
+    if (k == 1) {
+        st = parse_binary(out, dir, bytes, n, err);
+    } else {
+        st = parse(out, dir, rt_span_of(bytes, n), true, err);
+        free(bytes);
+    }
+    if (st)
+        rt_fail_prefix(err, "%s: ", path);
+    return st;
+}
+
+void rt_saved_model_free(struct rt_saved_model *s)
+{
+    struct model *m = (struct model *)s;
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->n_defaults; i++)
+        rt_tensor_clear(m->defaults[i]);
+    free(m->defaults);
+    free(m->pub.bytes);
+    rt_arena_free(m->pub.arena);
+    free(m);
+}
+
+/* ---- looking things up ---- */
+
+static bool has_tag(const char *const *tags, int n, const char *tag)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(tags[i], tag) == 0)
+            return true;
+    return false;
+}
+
+static bool same_tags(const struct rt_meta_graph *g, const char *const *tags, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!has_tag(g->tags, g->n_tags, tags[i]))
+            return false;
+    for (int i = 0; i < g->n_tags; i++)
+        if (!has_tag(tags, n, g->tags[i]))
+            return false;
+    return true;
+}
+
+enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
+                                     int n_tags, const struct rt_meta_graph **out,
+                                     struct rt_error *err)
+{
+    static const char *const serve[] = {"serve"};
+    char list[300] = "";
+    size_t at = 0;
+
+    if (!tags) {
+        tags = serve;
+        n_tags = 1;
+    }
+    for (int i = 0; i < m->n_meta_graphs; i++)
+        if (same_tags(&m->meta_graphs[i], tags, n_tags)) {
+            *out = &m->meta_graphs[i];
+            return RT_OK;
+        }
+    for (int i = 0; i < n_tags && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s ", tags[i]);
+    return rt_fail(err, RT_NOT_FOUND,
+                   "Could not find meta graph def matching supplied tags: { %s}. To inspect "
+                   "available tag-sets in the SavedModel, please use the SavedModel CLI: "
+                   "`saved_model_cli`",
+                   list);
+}
+
+/* As by_alias compares two of them. */
+static int compare_alias(const void *alias, const void *spec)
+{
+    const struct rt_span a = *(const struct rt_span *)alias;
+    const struct rt_span b = rt_span_str(((const struct rt_tensor_spec *)spec)->alias);
+    const size_t n = a.n < b.n ? a.n : b.n;
+    const int order = n ? memcmp(a.p, b.p, n) : 0;
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
+const struct rt_tensor_spec *rt_tensor_spec_find(const struct rt_tensor_spec *specs, int n,
+                                                 struct rt_span alias)
+{
+    return n ? bsearch(&alias, specs, (size_t)n, sizeof *specs, compare_alias) : NULL;
+}
+
+const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, const char *alias)
+{
+    return rt_tensor_spec_find(s->inputs, s->n_inputs, rt_span_str(alias));
+}
+
+const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, const char *alias)
+{
+    return rt_tensor_spec_find(s->outputs, s->n_outputs, rt_span_str(alias));
+}
+
+/* ---- completeness ---- */
+
+/* Whether some node of the main graph makes a variable. */
+static bool has_variables(struct rt_span graph_def)
+{
+    struct pb_field f, g;
+    while (pb_field_next(&graph_def, &f) > 0) {
+        if (f.number != GRAPH_DEF_NODE || f.type != PB_BYTES)
+            continue;
+        for (struct rt_span node = f.bytes; pb_field_next(&node, &g) > 0;)
+            if (g.number == NODE_DEF_OP && g.type == PB_BYTES &&
+                (rt_span_is(g.bytes, "VarHandleOp") || rt_span_is(g.bytes, "VariableV2") ||
+                 rt_span_is(g.bytes, "Variable")))
+                return true;
+    }
+    return false;
+}
+
+static enum rt_status check_weights(const char *dir, const struct rt_meta_graph *g,
+                                    int64_t *weight_bytes, struct rt_error *err)
+{
+    char prefix[4200], path[4300];
+    struct rt_checkpoint *c;
+    enum rt_status st;
+
+    snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
+    snprintf(path, sizeof path, "%s.index", prefix);
+    /* A model without variables may come without their files; TensorFlow then skips restoring. */
+    if (access(path, F_OK) && !has_variables(g->graph_def))
+        return RT_OK;
+    st = rt_checkpoint_open(&c, prefix, err);
+    if (st)
+        return st;
+    st = rt_checkpoint_check_files(c, err);
+    for (int i = 0; i < rt_checkpoint_count(c) && !st; i++)
+        if (__builtin_add_overflow(*weight_bytes, rt_checkpoint_at(c, i)->bytes, weight_bytes))
+            st = rt_fail(err, RT_DATA_LOSS, "%s: more bytes than can be counted", path);
+    rt_checkpoint_unref(c);
+    return st;
+}
+
+enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
+                                          int64_t *weight_bytes, struct rt_error *err)
+{
+    struct rt_saved_model *m;
+    const struct rt_meta_graph *g;
+    int64_t bytes = 0;
+    char path[4200];
+    enum rt_status st = rt_saved_model_read(&m, dir, err);
+
+    if (st)
+        return st;
+    st = rt_saved_model_choose(m, tags, n_tags, &g, err);
+    if (!st && g->restore_op)
+        st = check_weights(dir, g, &bytes, err);
+    for (int i = 0; !st && i < g->n_assets; i++) {
+        int n = snprintf(path, sizeof path, "%s/assets/%s", dir, g->assets[i].file_name);
+        if (n < 0 || (size_t)n >= sizeof path || access(path, R_OK))
+            st = rt_fail(err, RT_NOT_FOUND, "%s/assets/%s: no such asset", dir,
+                         g->assets[i].file_name);
+    }
+    if (!st && weight_bytes)
+        *weight_bytes = bytes;
+    rt_saved_model_free(m);
+    return st;
+}

@@ -1,0 +1,40 @@
+/*
+ * The activations of a tail (rt_op.tail): fuse_activation.c finds them, kernels/fused/tail.c does
+ * them; these are the words between the two. "=NUMBER" behind one of them is what it calls a.
+ */
+#ifndef RT_ACTIVATION_H
+#define RT_ACTIVATION_H
+
+/* X(name here, word) */
+#define RT_ACTIVATIONS(X)                                                                          \
+    X(RELU, relu)                                                                                  \
+    X(RELU6, relu6)                                                                                \
+    X(SIGMOID, sigmoid)                                                                            \
+    X(TANH, tanh)                                                                                  \
+    X(ELU, elu)                                                                                    \
+    X(LEAKY_RELU, leaky_relu)     /* below zero a * x */                                           \
+    X(SWISH, swish)               /* x * sigmoid(a * x) */                                         \
+    X(HARD_SIGMOID, hard_sigmoid) /* relu6(x + 3) / 6 */                                           \
+    X(HARD_SWISH, hard_swish)     /* x times that */                                               \
+    X(GELU, gelu)                 /* by erf or erfc, however it is written */                      \
+    X(GELU_TANH, gelu_tanh)       /* its approximation by tanh */
+
+enum rt_activation {
+    RT_ACT_NONE,
+#define X(id, word) RT_ACT_##id,
+    RT_ACTIVATIONS(X)
+#undef X
+        RT_N_ACTS
+};
+
+static inline const char *rt_activation_word(enum rt_activation a)
+{
+    static const char *const word[RT_N_ACTS] = {"",
+#define X(id, word) #word,
+                                                RT_ACTIVATIONS(X)
+#undef X
+    };
+    return word[a];
+}
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * Chains: many element-wise steps on float32 as one op, "_Chain", which goes over memory once.
+ *
+ * fuse_chain.c finds them, kernels/fused/fused_chain.c runs them; this is the language between the
+ * two. The attribute "steps" is a list of ints, four for each step: which one, and its operands.
+ * An operand below the node's n_in is that input; n_in + j is the result of step j, which stands
+ * before. The last step's result is the output.
+ *
+ * Truths are numbers in a chain, 0 or 1, and inputs of other types (rt_chain_input) are read as
+ * the float32 that a Cast makes of them.
+ *
+ * If the attribute "pieces" is not 0, operand 0 is that many inputs, the first ones, joined along
+ * "axis", and the others of them are no operands.
+ */
+#ifndef RT_CHAIN_H
+#define RT_CHAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "runtime/core/types.h"
+
+enum { RT_CHAIN_MOST = 32, RT_CHAIN_MOST_IN = 60 }; /* steps; what is read last has 64 bits */
+
+/* X(TensorFlow's op, the kernel whose loop the step runs) */
+#define RT_CHAIN_UNARY(X)                                                                          \
+    X(Abs, abs)                                                                                    \
+    X(Ceil, ceil)                                                                                  \
+    X(Elu, elu)                                                                                    \
+    X(Erf, erf)                                                                                    \
+    X(Erfc, erfc)                                                                                  \
+    X(Exp, exp)                                                                                    \
+    X(Expm1, expm1)                                                                                \
+    X(Floor, floor)                                                                                \
+    X(Inv, reciprocal)                                                                             \
+    X(Log, log)                                                                                    \
+    X(Log1p, log1p)                                                                                \
+    X(Neg, neg)                                                                                    \
+    X(Reciprocal, reciprocal)                                                                      \
+    X(Relu, relu)                                                                                  \
+    X(Relu6, relu6)                                                                                \
+    X(Rint, rint)                                                                                  \
+    X(Round, round)                                                                                \
+    X(Rsqrt, rsqrt)                                                                                \
+    X(Selu, selu)                                                                                  \
+    X(Sigmoid, sigmoid)                                                                            \
+    X(Sign, sign)                                                                                  \
+    X(Softplus, softplus)                                                                          \
+    X(Softsign, softsign)                                                                          \
+    X(Sqrt, sqrt)                                                                                  \
+    X(Square, square)                                                                              \
+    X(Tanh, tanh)
+#define RT_CHAIN_BINARY(X)                                                                         \
+    X(Add, add_v2)                                                                                 \
+    X(AddV2, add_v2)                                                                               \
+    X(Div, div)                                                                                    \
+    X(DivNoNan, div_no_nan)                                                                        \
+    X(Maximum, maximum)                                                                            \
+    X(Minimum, minimum)                                                                            \
+    X(Mul, mul)                                                                                    \
+    X(MulNoNan, mul_no_nan)                                                                        \
+    X(Pow, pow)                                                                                    \
+    X(RealDiv, div)                                                                                \
+    X(SquaredDifference, squared_difference)                                                       \
+    X(Sub, sub)
+
+/* Truths of two numbers, and of two truths. X(op, of x and y) */
+#define RT_CHAIN_TRUTH(X)                                                                          \
+    X(Equal, x == y)                                                                               \
+    X(Greater, x > y)                                                                              \
+    X(GreaterEqual, x >= y)                                                                        \
+    X(Less, x < y)                                                                                 \
+    X(LessEqual, x <= y)                                                                           \
+    X(NotEqual, x != y)
+#define RT_CHAIN_LOGICAL(X)                                                                        \
+    X(LogicalAnd, x != 0 && y != 0)                                                                \
+    X(LogicalOr, x != 0 || y != 0)
+
+enum rt_chain_op {
+#define X(op, kernel) RT_CHAIN_##op,
+    RT_CHAIN_UNARY(X) RT_CHAIN_FIRST_BINARY,
+    RT_CHAIN_BEFORE_BINARY = RT_CHAIN_FIRST_BINARY - 1,
+    RT_CHAIN_BINARY(X) RT_CHAIN_BiasAdd, /* NHWC: over the last axis, the bias as long as that */
+    RT_CHAIN_TRUTH(X) RT_CHAIN_LOGICAL(X) RT_CHAIN_LogicalNot,
+    RT_CHAIN_Cast,      /* of a truth or another type */
+    RT_CHAIN_LeakyRelu, /* c: rt_chain_number of its alpha */
+    RT_CHAIN_SelectV2,  /* b where a, else c */
+    RT_CHAIN_OPS
+#undef X
+};
+
+struct rt_chain_step {   /* as in the attribute */
+    int64_t op, a, b, c; /* -1: it has not so many */
+};
+
+/* A number where an operand would be, which is never below 0. */
+static inline int64_t rt_chain_number(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return -2 - (int64_t)bits;
+}
+static inline float rt_chain_number_of(int64_t operand)
+{
+    const uint32_t bits = (uint32_t)(-2 - operand);
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Types that inputs may have. */
+static inline bool rt_chain_input(enum rt_dtype d)
+{
+    return d == RT_F32 || d == RT_BOOL || d == RT_U8 || d == RT_I32 || d == RT_I64;
+}
+
+#endif

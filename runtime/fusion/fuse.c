@@ -1,0 +1,50 @@
+#include "runtime/fusion/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * A function's stateful nodes must run, whoever reads them; but a lookup in a variable that is
+ * frozen by now is pure, and runs anyway where a node reads it that runs.
+ */
+static enum rt_status drop_targets(struct pl_graph *g, struct rt_error *err)
+{
+    bool *is_read = calloc((size_t)g->n + 1, sizeof *is_read);
+    int kept = 0;
+
+    if (!is_read)
+        return rt_fail_memory(err, "a plan", (size_t)g->n);
+    pl_prune(g);
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; g->node[i].kind != PL_GONE && k < g->node[i].n_in; k++)
+            is_read[g->node[i].in[k].node] = true;
+    for (int k = 0; k < g->n_targets; k++) {
+        const struct pl_node *n = &g->node[g->target[k]];
+        if (n->kind != PL_OP || n->effect != RT_PURE || n->call || !is_read[g->target[k]])
+            g->target[kept++] = g->target[k];
+    }
+    g->n_targets = kept;
+    free(is_read);
+    return RT_OK;
+}
+
+enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
+{
+    /* What is written out in many nodes comes before what takes single ones: first what only
+     * stands in the way of the others, then attention and norms, which contain steps that a tail
+     * could take, then tails, and chains, since they take every element-wise node that is left.
+     * What is joined only to be read by chains shows when they are there. */
+    static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
+        pl_fuse_units, pl_fuse_embeds,    pl_fuse_einsums,   pl_fuse_dense, pl_fuse_pools,
+        pl_fuse_masks, pl_fuse_softmaxes, pl_fuse_attention, pl_fuse_norms, pl_fuse_pads,
+        pl_fuse_tails, pl_fuse_chains,    pl_fuse_joins,
+    };
+    enum rt_status st = drop_targets(g, err);
+
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !st; i++) {
+        st = rt_session_check(g->session, err);
+        if (!st)
+            st = passes[i](g, err);
+    }
+    return st;
+}

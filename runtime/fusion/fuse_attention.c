@@ -1,0 +1,396 @@
+/*
+ * Finds attention as frameworks write it, and makes it one "_Attention" (attention.h):
+ *
+ *   scores = Einsum(queries, keys) "BTNH,BSNH->BNTS" (any letters, either order)       Keras
+ *          = BatchMatMul(queries, keys) of [B,N,T,H] and [B,N,S,H], or [B,N,H,S]       others
+ *   scaled, masked: Mul, RealDiv, AddV2, Sub, SelectV2
+ *   context = Einsum(Softmax(scores), values) "BNTS,BSNH->BTNH"
+ *           = BatchMatMul(Softmax(scores), values)
+ *
+ * Scores stay in the cache, head by head, and heads are shared out over the cores. A Transpose that
+ * only brought heads before rows is not made at all, nor is the one that takes them back.
+ */
+#include "runtime/fusion/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/fusion/attention.h"
+
+/* ---- the pattern ---- */
+
+struct match {
+    const struct pl_graph *g;
+    const struct pl_uses *uses;
+    struct pl_edge in[3 + 2 * RT_ATTENTION_MOST]; /* queries, keys, values, operands */
+    int n_in, n_steps;
+    struct rt_attention_step step[RT_ATTENTION_MOST]; /* the last one first */
+    int heads_first, broadcasts;                      /* as in attention.h */
+    int scaled; /* the node that scales what a Transpose made the queries of; -1: none */
+    int member[RT_ATTENTION_MOST + 4], n; /* nodes, the last one first */
+};
+
+/* "abcd,efgh->ijkl": the 12 letters. */
+static bool read_equation(const struct pl_node *n, char letter[12])
+{
+    const struct rt_span eq = rt_attr_str(n->def, "equation");
+    const char *s = (const char *)eq.p;
+    if (eq.n != 15 || s[4] != ',' || s[9] != '-' || s[10] != '>')
+        return false;
+    memcpy(letter, s, 4);
+    memcpy(letter + 4, s + 5, 4);
+    memcpy(letter + 8, s + 11, 4);
+    for (int i = 0; i < 12; i++) {
+        if (!((letter[i] >= 'a' && letter[i] <= 'z') || (letter[i] >= 'A' && letter[i] <= 'Z')))
+            return false;
+        for (int j = i / 4 * 4; j < i; j++) /* none twice in an operand */
+            if (letter[i] == letter[j])
+                return false;
+    }
+    return true;
+}
+
+/* letter[at] to letter[at + 3] are those of `want`. */
+static bool is_labels(const char *letter, char a, char b, char c, char d)
+{
+    return letter[0] == a && letter[1] == b && letter[2] == c && letter[3] == d;
+}
+
+/* ---- heads ---- */
+
+/* Output 0 of a Transpose from e to [0, second, third, fourth]; *of: what it transposes. */
+static bool is_turned(const struct pl_graph *g, struct pl_edge e, int second, int third, int fourth,
+                      struct pl_edge *of)
+{
+    int64_t perm[4];
+    const struct pl_node *n = pl_float_by(g, e, "Transpose", 2);
+    if (!n || !pl_ints_constant(g, n->in[1], 4, perm) || perm[0] != 0 || perm[1] != second ||
+        perm[2] != third || perm[3] != fourth)
+        return false;
+    *of = n->in[0];
+    return true;
+}
+
+/* A factor for all of x: node e is x * factor or x / factor, and *which of its inputs is x. */
+static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
+{
+    const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
+    float factor;
+
+    *which = 0;
+    if (!n)
+        n = pl_float_by(g, e, "RealDiv", 2);
+    else if (pl_float_constant(g, n->in[0], &factor))
+        *which = 1;
+    return n && pl_float_constant(g, n->in[1 - *which], &factor);
+}
+
+/* Whether whatever makes e says that it has four axes. */
+static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
+{
+    int64_t v[RT_MAX_RANK];
+    const struct rt_tensor *t;
+    const struct pl_node *n;
+    int which;
+
+    for (int hops = 0; hops < 8 && is_scaling(g, e, &which); hops++)
+        e = g->node[e.node].in[which];
+    if ((t = pl_constant(g, e)) != NULL)
+        return t->rank == 4;
+    if ((n = pl_float_by(g, e, "Transpose", 2)) != NULL)
+        return pl_some_ints(g, n->in[1], v) == 4;
+    if (!(n = pl_float_by(g, e, "Reshape", 2)))
+        return false;
+    return pl_some_ints(g, n->in[1], v) == 4 || pl_made_by(g, n->in[1], "Pack", 4);
+}
+
+/* Input k of the attention is e, [B,N,T,H], or what a Transpose made that of. */
+static bool take_heads(struct match *m, int k, struct pl_edge e)
+{
+    struct pl_edge of;
+    int which;
+
+    if (is_turned(m->g, e, 2, 1, 3, &m->in[k]))
+        return true;
+    if (!has_four_axes(m->g, e))
+        return false;
+    /* What scales the whole does so as well before it is turned. */
+    if (k == 0 && m->uses->n[e.node] == 1 && is_scaling(m->g, e, &which) &&
+        is_turned(m->g, m->g->node[e.node].in[which], 2, 1, 3, &of))
+        m->scaled = e.node;
+    else
+        m->heads_first |= 1 << k;
+    m->in[k] = e;
+    return true;
+}
+
+/* A product of float32 matrices, as many of them as the axes before the last two say. */
+struct product {
+    const struct pl_node *node;
+    bool turns_second, broadcasts;
+};
+
+static bool is_product(const struct pl_graph *g, struct pl_edge e, struct product *p)
+{
+    static const char *const ops[] = {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"};
+    for (int i = 0; i < 3; i++) {
+        const struct pl_node *n = pl_float_by(g, e, ops[i], 2);
+        if (!n || n->def->in_dtype[0] != RT_F32 || n->def->in_dtype[1] != RT_F32 ||
+            n->def->n_extra || rt_attr_bool(n->def, "adj_x"))
+            continue;
+        *p = (struct product){
+            .node = n, .turns_second = rt_attr_bool(n->def, "adj_y"), .broadcasts = i > 0};
+        return true;
+    }
+    return false;
+}
+
+/* ---- scores ---- */
+
+/* The four letters as of [B,T,N,H] or, *first, of [B,N,T,H]. */
+static bool is_heads(const char *letter, char b, char heads, char rows, char h, bool *first)
+{
+    *first = is_labels(letter, b, heads, rows, h);
+    return *first || is_labels(letter, b, rows, heads, h);
+}
+
+/* e = queries x keys */
+static bool is_einsum_scores(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "Einsum", 2);
+    char l[12];
+
+    if (!n || !read_equation(n, l))
+        return false;
+    const char b = l[8], heads = l[9], t = l[10], s = l[11];
+    for (int q = 0; q < 2; q++) { /* which operand has the queries */
+        const char *const lq = l + 4 * q, *const lk = l + 4 * (1 - q);
+        const char h = lq[3];
+        bool first[2];
+        if (h == s || !is_heads(lq, b, heads, t, h, &first[0]) ||
+            !is_heads(lk, b, heads, s, h, &first[1]))
+            continue;
+        for (int k = 0; k < 2; k++) {
+            m->in[k] = n->in[k ? 1 - q : q];
+            if (first[k] && !take_heads(m, k, m->in[k]))
+                m->heads_first |= 1 << k; /* four axes all the same */
+        }
+        m->member[m->n++] = e.node;
+        return true;
+    }
+    return false;
+}
+
+/* Keys [B,N,S,H] that were turned to [B,N,H,S]. */
+static bool take_turned(struct match *m, struct pl_edge e)
+{
+    if (!is_turned(m->g, e, 1, 3, 2, &m->in[1]))
+        return false;
+    m->heads_first |= 1 << 1;
+    return true;
+}
+
+static bool is_product_scores(struct match *m, struct pl_edge e)
+{
+    struct product p;
+    const struct match before = *m;
+
+    if (!is_product(m->g, e, &p))
+        return false;
+    const struct pl_edge keys = p.node->in[1];
+    if (!(p.turns_second ? take_heads(m, 1, keys)
+                         : is_turned(m->g, keys, 2, 3, 1, &m->in[1]) || take_turned(m, keys)) ||
+        !take_heads(m, 0, p.node->in[0])) {
+        *m = before;
+        return false;
+    }
+    m->broadcasts |= p.broadcasts ? RT_ATTENTION_SCORES : 0;
+    m->member[m->n++] = e.node;
+    return true;
+}
+
+static bool is_scores(struct match *m, struct pl_edge e)
+{
+    return is_einsum_scores(m, e) || is_product_scores(m, e);
+}
+
+/* ---- steps ---- */
+
+static bool is_scalar(const struct match *m, struct pl_edge e)
+{
+    const struct rt_tensor *t = pl_constant(m->g, e);
+    return t && t->dtype == RT_F32 && t->rank == 0;
+}
+
+static bool walk(struct match *m, struct pl_edge e);
+
+/* The step that n is, `from` the input that goes on towards the scores. */
+static bool step(struct match *m, struct pl_edge e, const struct pl_node *n, int from,
+                 enum rt_attention_op op, int a, int b)
+{
+    const struct match before = *m;
+
+    if (m->n_steps == RT_ATTENTION_MOST || m->uses->n[e.node] != 1)
+        return false;
+    m->member[m->n++] = e.node;
+    struct rt_attention_step *s = &m->step[m->n_steps++];
+    *s = (struct rt_attention_step){op, m->n_in, -1};
+    m->in[m->n_in++] = n->in[a];
+    if (b >= 0) {
+        s->b = m->n_in;
+        m->in[m->n_in++] = n->in[b];
+    }
+    if (walk(m, n->in[from]))
+        return true;
+    *m = before;
+    return false;
+}
+
+/* From e back to the scores, by steps that nobody else reads. */
+static bool walk(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n;
+
+    if (m->uses->n[e.node] != 1)
+        return false;
+    if (is_scores(m, e))
+        return true;
+    if ((n = pl_float_by(m->g, e, "SelectV2", 3)) != NULL)
+        return (is_scalar(m, n->in[2]) && step(m, e, n, 1, RT_ATTENTION_KEEP, 0, 2)) ||
+               (is_scalar(m, n->in[1]) && step(m, e, n, 2, RT_ATTENTION_REPLACE, 0, 1));
+    if ((n = pl_float_by(m->g, e, "RealDiv", 2)) != NULL)
+        return step(m, e, n, 0, RT_ATTENTION_DIV, 1, -1);
+    if ((n = pl_float_by(m->g, e, "Sub", 2)) != NULL)
+        return step(m, e, n, 0, RT_ATTENTION_SUB, 1, -1);
+    enum rt_attention_op op = RT_ATTENTION_MUL;
+    if (!(n = pl_float_by(m->g, e, "Mul", 2))) {
+        op = RT_ATTENTION_ADD;
+        n = pl_float_sum(m->g, e);
+    }
+    return n && (step(m, e, n, 0, op, 1, -1) || step(m, e, n, 1, op, 0, -1));
+}
+
+/* ---- context ---- */
+
+/* From a softmax back, whose context is made by the nodes that are members so far. */
+static bool find_scores(struct match *m, struct pl_edge softmax)
+{
+    const struct pl_node *n = pl_float_by(m->g, softmax, "Softmax", 1);
+    if (!n || m->uses->n[softmax.node] != 1)
+        return false;
+    m->member[m->n++] = softmax.node;
+    return walk(m, n->in[0]);
+}
+
+static bool is_einsum_context(struct match *m, int i)
+{
+    const struct pl_node *n = pl_float_by(m->g, (struct pl_edge){i, 0}, "Einsum", 2);
+    const struct match before = *m;
+    char l[12];
+
+    if (!n || !read_equation(n, l))
+        return false;
+    const char b = l[8], d = l[11];
+    for (int p = 0; p < 2; p++) { /* which operand has the softmax */
+        const char *const lp = l + 4 * p, *const lv = l + 4 * (1 - p);
+        const char heads = lp[1], t = lp[2], s = lp[3];
+        bool out_first, v_first;
+        *m = before;
+        if (s == d || lp[0] != b || !is_heads(l + 8, b, heads, t, d, &out_first) ||
+            !is_heads(lv, b, heads, s, d, &v_first))
+            continue;
+        m->member[m->n++] = i;
+        m->in[2] = n->in[1 - p];
+        m->heads_first = out_first << RT_ATTENTION_OUT | v_first << 2;
+        if (find_scores(m, n->in[p]))
+            return true;
+    }
+    *m = before;
+    return false;
+}
+
+/* By products, and a Transpose that brings the rows before the heads again: it says besides that
+ * no mask gave the scores a fifth axis. */
+static bool is_product_context(struct match *m, int i)
+{
+    struct pl_edge of;
+    struct product p;
+
+    if (!is_turned(m->g, (struct pl_edge){i, 0}, 2, 1, 3, &of) || m->uses->n[of.node] != 1 ||
+        !is_product(m->g, of, &p) || p.turns_second || !take_heads(m, 2, p.node->in[1]))
+        return false;
+    m->broadcasts |= p.broadcasts ? RT_ATTENTION_CONTEXT : 0;
+    m->member[m->n++] = i;
+    m->member[m->n++] = of.node;
+    return find_scores(m, p.node->in[0]);
+}
+
+/* Node i is a context: its values, and what its softmax is made of. */
+static bool find(struct match *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
+{
+    *m = (struct match){.g = g, .uses = uses, .n_in = 3, .scaled = -1};
+    return is_einsum_context(m, i) || is_product_context(m, i);
+}
+
+/* Queries are scaled before they would have been turned, not behind that. */
+static void scale_first(struct pl_graph *g, int scaled)
+{
+    struct pl_node *n = &g->node[scaled];
+    int which;
+    if (is_scaling(g, (struct pl_edge){scaled, 0}, &which))
+        n->in[which] = g->node[n->in[which].node].in[0];
+}
+
+static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_error *err)
+{
+    struct rt_attention_step *steps =
+        rt_arena_array(g->arena, (size_t)m->n_steps + 1, sizeof *steps);
+    uint8_t dtype[3 + 2 * RT_ATTENTION_MOST];
+    const uint8_t out_dtype = RT_F32;
+
+    if (!steps)
+        return rt_fail_memory(err, "a plan", (size_t)m->n_steps * sizeof *steps);
+    memset(dtype, RT_F32, sizeof dtype);
+    for (int j = 0; j < m->n_steps; j++) {
+        steps[j] = m->step[m->n_steps - 1 - j];
+        if (steps[j].op == RT_ATTENTION_KEEP || steps[j].op == RT_ATTENTION_REPLACE)
+            dtype[steps[j].a] = RT_BOOL;
+    }
+    const struct rt_attr attr[3] = {{.type = RT_ATTR_INT | RT_ATTR_LIST,
+                                     .n = (size_t)m->n_steps * 3,
+                                     .v.ints = (const int64_t *)(const void *)steps},
+                                    {.type = RT_ATTR_INT, .v.i = m->heads_first},
+                                    {.type = RT_ATTR_INT, .v.i = m->broadcasts}};
+    const struct pl_own own = {.op = "_Attention",
+                               .n_in = m->n_in,
+                               .n_out = 1,
+                               .in = m->in,
+                               .in_dtype = dtype,
+                               .out_dtype = &out_dtype,
+                               .attr = attr};
+    const enum rt_status st = pl_replace(g, m->member, m->n, &own, err);
+    if (!st && m->scaled >= 0)
+        scale_first(g, m->scaled);
+    return st;
+}
+
+enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
+{
+    struct pl_uses uses;
+
+    if (!rt_registry_op(g->session->options.registry, "_Attention"))
+        return RT_OK;
+    enum rt_status st = pl_uses_count(&uses, g, err);
+    bool found = false;
+    for (int i = 0; i < g->n && !st; i++) {
+        struct match m;
+        if (!find(&m, g, i, &uses))
+            continue;
+        st = put(g, &m, err);
+        found = true;
+    }
+    pl_uses_free(&uses);
+    if (found)
+        pl_prune(g); /* what turned the heads is read by nobody any more */
+    return st;
+}

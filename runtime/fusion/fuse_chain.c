@@ -1,0 +1,291 @@
+/*
+ * Joins element-wise nodes on float32 into one "_Chain" (chain.h): a node takes in whatever is
+ * read by it alone, and what is read only by what it took in, and so on. Nothing outside sees any
+ * value but the last; so the chain stands where its last node was. Comparisons, choices between
+ * two (of TensorFlow 1: where all have one shape) and casts to float32 are taken in with the rest.
+ *
+ * A swish, a GELU, batch normalisation that no convolution took, squeeze-and-excite's product, and
+ * residual sums with their activations become one pass over memory.
+ */
+#include "runtime/fusion/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/fusion/chain.h"
+
+/* The types of its inputs, and of what it makes; RT_NO_DTYPE: what rt_chain_input takes. */
+static const struct {
+    const char *name;
+    uint8_t op, n_in, in[3], out;
+} chain_ops[] = {
+#define X(op, kernel) {#op, RT_CHAIN_##op, 1, {RT_F32}, RT_F32},
+    RT_CHAIN_UNARY(X) X(LeakyRelu, )
+#undef X
+#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_F32, RT_F32}, RT_F32},
+        RT_CHAIN_BINARY(X) X(BiasAdd, )
+#undef X
+#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_F32, RT_F32}, RT_BOOL},
+            RT_CHAIN_TRUTH(X)
+#undef X
+#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_BOOL, RT_BOOL}, RT_BOOL},
+                RT_CHAIN_LOGICAL(X)
+#undef X
+                    {"LogicalNot", RT_CHAIN_LogicalNot, 1, {RT_BOOL}, RT_BOOL},
+    {"Cast", RT_CHAIN_Cast, 1, {RT_NO_DTYPE}, RT_F32},
+    {"SelectV2", RT_CHAIN_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
+    {"Select", RT_CHAIN_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
+};
+enum { N_OPS = sizeof chain_ops / sizeof *chain_ops };
+
+static bool has_types(const struct rt_node *n, int i)
+{
+    for (int k = 0; k < chain_ops[i].n_in; k++) {
+        const enum rt_dtype d = (enum rt_dtype)n->in_dtype[k];
+        if (chain_ops[i].in[k] == RT_NO_DTYPE ? !rt_chain_input(d) : d != chain_ops[i].in[k])
+            return false;
+    }
+    return n->out_dtype[0] == chain_ops[i].out;
+}
+
+static bool has_attributes(const struct rt_node *n, int op)
+{
+    if (op == RT_CHAIN_BiasAdd)
+        return rt_span_is(rt_attr_str(n, "data_format"), "NHWC");
+    if (op == RT_CHAIN_Equal || op == RT_CHAIN_NotEqual)
+        return rt_attr_bool(n, "incompatible_shape_error");
+    return true;
+}
+
+static int step_of(const struct pl_graph *g, const struct pl_node *n);
+
+/* What has the shape of e for certain: back through steps on one tensor, or on one and a number. */
+static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
+{
+    for (int hops = 0; hops < 16; hops++) {
+        const struct pl_node *n = &g->node[e.node];
+        if (pl_made_by(g, e, "ZerosLike", 1) || pl_made_by(g, e, "OnesLike", 1)) {
+            e = n->in[0];
+            continue;
+        }
+        const bool is_step = e.out == 0 && n->n_in > 0 && n->n_in < 3 && step_of(g, n) >= 0;
+        float v;
+        if (is_step && (n->n_in == 1 || pl_float_constant(g, n->in[1], &v)))
+            e = n->in[0];
+        else if (is_step && pl_float_constant(g, n->in[0], &v))
+            e = n->in[1];
+        else
+            break;
+    }
+    return e;
+}
+
+/* A Select takes the rows that a vector says, and refuses all else that SelectV2 would spread. */
+static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
+{
+    const struct pl_edge e = shape_of(g, n->in[0]);
+    return !pl_is_ref(g, e) && pl_same(shape_of(g, n->in[1]), e) &&
+           pl_same(shape_of(g, n->in[2]), e);
+}
+
+/* The step that the node would be, -1: none. */
+static int step_of(const struct pl_graph *g, const struct pl_node *n)
+{
+    if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->effect != RT_PURE ||
+        n->def->n_out != 1 || n->n_in > 3)
+        return -1;
+    for (int i = 0; i < N_OPS; i++)
+        if (chain_ops[i].n_in == n->n_in && pl_is(n, chain_ops[i].name))
+            return has_types(n->def, i) && has_attributes(n->def, chain_ops[i].op) &&
+                           (!pl_is(n, "Select") || is_of_one_shape(g, n))
+                       ? chain_ops[i].op
+                       : -1;
+    return -1;
+}
+
+struct pass {
+    struct pl_graph *g;
+    struct pl_uses uses;
+    int n;
+    int8_t *step; /* per node: its step, -1: none or already in a chain */
+    int *taken;   /* per node: how often the members of the chain at hand read it */
+    int *order;   /* nodes, readers before what they read */
+    int *touched; /* nodes whose `taken` must be set back */
+    int n_touched;
+};
+
+/* Node indexes, each behind all that read it; where there are loops, behind most. No recursion:
+ * chains may be as long as the graph. */
+static enum rt_status set_order(struct pass *p, struct rt_error *err)
+{
+    const struct pl_graph *g = p->g;
+    int *stack = calloc((size_t)p->n + 1, 2 * sizeof *stack);
+    bool *seen = calloc((size_t)p->n + 1, sizeof *seen);
+    int at = p->n; /* producers are done first and stand last */
+
+    for (int i = 0; i < p->n && stack && seen; i++) {
+        int depth = 0;
+        if (seen[i] || g->node[i].kind == PL_GONE)
+            continue;
+        seen[i] = true;
+        stack[0] = i;
+        stack[1] = 0;
+        while (depth >= 0) {
+            const struct pl_node *n = &g->node[stack[2 * depth]];
+            int *k = &stack[2 * depth + 1];
+            while (*k < n->n_in && seen[n->in[*k].node])
+                ++*k;
+            if (*k < n->n_in) {
+                const int next = n->in[*k].node;
+                seen[next] = true;
+                ++depth;
+                stack[2 * depth] = next;
+                stack[2 * depth + 1] = 0;
+            } else {
+                p->order[--at] = stack[2 * depth];
+                --depth;
+            }
+        }
+    }
+    /* Filled from the end: readers stand in front; what was gone leaves a gap there. */
+    memmove(p->order, p->order + at, (size_t)(p->n - at) * sizeof *p->order);
+    p->n -= at;
+    const bool ok = stack && seen;
+    free(stack);
+    free(seen);
+    return ok ? RT_OK : rt_fail_memory(err, "a plan", (size_t)g->n * 2 * sizeof *stack);
+}
+
+static enum rt_status set_up(struct pass *p, struct rt_error *err)
+{
+    const size_t n = (size_t)p->g->n + 1;
+    enum rt_status st = pl_uses_count(&p->uses, p->g, err);
+
+    p->step = malloc(n);
+    p->taken = calloc(n, sizeof *p->taken);
+    p->order = calloc(n, sizeof *p->order);
+    p->touched = calloc(n, sizeof *p->touched);
+    if (!st && (!p->step || !p->taken || !p->order || !p->touched))
+        st = rt_fail_memory(err, "a plan", n * sizeof *p->order);
+    for (int i = 0; i < p->n && !st; i++)
+        p->step[i] = (int8_t)step_of(p->g, &p->g->node[i]);
+    return st ? st : set_order(p, err);
+}
+
+static void tear_down(struct pass *p)
+{
+    pl_uses_free(&p->uses);
+    free(p->step);
+    free(p->taken);
+    free(p->order);
+    free(p->touched);
+}
+
+/* The chain that ends at `root`: its nodes, readers first. */
+static int collect(struct pass *p, int root, int member[RT_CHAIN_MOST])
+{
+    int n = 0;
+
+    member[n++] = root;
+    for (int i = 0; i < n; i++) {
+        const struct pl_node *m = &p->g->node[member[i]];
+        for (int k = 0; k < m->n_in; k++) {
+            const int from = m->in[k].node;
+            if (!p->taken[from]++)
+                p->touched[p->n_touched++] = from;
+            if (p->taken[from] == p->uses.n[from] && p->step[from] >= 0 &&
+                p->g->node[from].n_ctrl == 0 && n < RT_CHAIN_MOST)
+                member[n++] = from;
+        }
+    }
+    while (p->n_touched)
+        p->taken[p->touched[--p->n_touched]] = 0;
+    return n;
+}
+
+enum { IN_ROOM = 3 * RT_CHAIN_MOST };
+struct inputs {
+    struct pl_edge edge[IN_ROOM];
+    uint8_t dtype[IN_ROOM];
+    int n;
+};
+
+/* The input that the edge is, which is added when it is new. */
+static int64_t input(struct inputs *in, struct pl_edge e, uint8_t dtype)
+{
+    for (int k = 0; k < in->n; k++)
+        if (pl_same(in->edge[k], e))
+            return k;
+    in->edge[in->n] = e;
+    in->dtype[in->n] = dtype;
+    return in->n++;
+}
+
+/* Which member makes the edge, in the order of steps, in which what is read stands before its
+ * readers; -1: none. */
+static int step_at(const int *member, int n, struct pl_edge e)
+{
+    for (int j = 0; j < n; j++)
+        if (member[j] == e.node)
+            return n - 1 - j;
+    return -1;
+}
+
+static enum rt_status put(struct pass *p, const int *member, int n, struct rt_error *err)
+{
+    struct rt_chain_step *step = rt_arena_array(p->g->arena, (size_t)n, sizeof *step);
+    struct inputs in;
+    const uint8_t out_dtype = RT_F32;
+
+    in.n = 0;
+    if (!step)
+        return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
+    for (int pass = 0; pass < 2; pass++) /* steps are counted from the number of inputs on */
+        for (int j = n - 1; j >= 0; j--) {
+            const struct pl_node *m = &p->g->node[member[j]];
+            int64_t of[3] = {-1, -1, -1};
+            for (int k = 0; k < m->n_in; k++) {
+                const int from = step_at(member, n, m->in[k]);
+                of[k] = from < 0 ? input(&in, m->in[k], m->def->in_dtype[k]) : in.n + from;
+            }
+            if (p->step[member[j]] == RT_CHAIN_LeakyRelu)
+                of[2] = rt_chain_number(rt_attr_float(m->def, "alpha"));
+            step[n - 1 - j] = (struct rt_chain_step){p->step[member[j]], of[0], of[1], of[2]};
+        }
+    if (in.n > RT_CHAIN_MOST_IN)
+        return RT_OK;
+    const struct rt_attr attr[3] = {{.type = RT_ATTR_INT | RT_ATTR_LIST,
+                                     .n = (size_t)n * (sizeof *step / sizeof(int64_t)),
+                                     .v.ints = (const int64_t *)(const void *)step},
+                                    {.type = RT_ATTR_INT},
+                                    {.type = RT_ATTR_INT}};
+    const struct pl_own own = {.op = "_Chain",
+                               .n_in = in.n,
+                               .n_out = 1,
+                               .in = in.edge,
+                               .in_dtype = in.dtype,
+                               .out_dtype = &out_dtype,
+                               .attr = attr};
+    for (int j = 0; j < n; j++)
+        p->step[member[j]] = -1;
+    return pl_replace(p->g, member, n, &own, err);
+}
+
+enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err)
+{
+    struct pass p = {.g = g, .n = g->n};
+    int member[RT_CHAIN_MOST];
+
+    if (!rt_registry_op(g->session->options.registry, "_Chain"))
+        return RT_OK;
+    enum rt_status st = set_up(&p, err);
+    for (int i = 0; i < p.n && !st; i++) {
+        if (p.step[p.order[i]] < 0 || g->node[p.order[i]].def->out_dtype[0] != RT_F32)
+            continue;
+        const int n = collect(&p, p.order[i], member);
+        if (n > 1)
+            st = put(&p, member, n, err);
+    }
+    tear_down(&p);
+    return st;
+}

@@ -1,0 +1,230 @@
+/*
+ * Dense layers on more than two axes, as frameworks write them out, become one product:
+ *
+ *   Keras' Tensordot: x is transposed by what changes nothing, made a matrix with a shape that is
+ *   computed from its own, multiplied, and given its axes back. That is BatchMatMulV2(x, w), whose
+ *   rows also are proved to stay apart, which those of a computed shape cannot be.
+ *
+ *   A bias behind the Reshape that splits the product's last axis (attention's heads) goes before
+ *   it, where it can become the product's tail.
+ *
+ * The product's extra attribute "_rank" is how many axes x must have: it refuses an x of others.
+ */
+#include "runtime/fusion/fuse.h"
+
+#include <string.h>
+
+/* e is the integers first, first + 1, .. below end. */
+static bool counts(const struct pl_graph *g, struct pl_edge e, int first, int end)
+{
+    int64_t v[RT_MAX_RANK];
+    const int n = pl_some_ints(g, e, v);
+    for (int i = 0; i < n; i++)
+        if (v[i] != first + i)
+            return false;
+    return n == end - first;
+}
+
+static bool is_zero(const struct pl_graph *g, struct pl_edge e)
+{
+    return counts(g, e, 0, 1);
+}
+
+/* ---- Tensordot ---- */
+
+/* Axes first .. of x's shape, below end. */
+static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
+                             int first, int end)
+{
+    const struct pl_node *n = pl_made_by(g, e, "GatherV2", 3);
+    const struct pl_node *shape = n ? pl_made_by(g, n->in[0], "Shape", 1) : NULL;
+    return shape && pl_same(shape->in[0], x) && rt_attr_int(n->def, "batch_dims") == 0 &&
+           counts(g, n->in[1], first, end) && is_zero(g, n->in[2]);
+}
+
+/* Their product. */
+static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, int first,
+                            int end)
+{
+    const struct pl_node *n = pl_made_by(g, e, "Prod", 2);
+    return n && !rt_attr_bool(n->def, "keep_dims") && is_zero(g, n->in[1]) &&
+           is_part_of_shape(g, n->in[0], x, first, end);
+}
+
+/* Node i is x times a constant matrix along x's last axis. */
+static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, struct pl_edge *w,
+                         int *rank)
+{
+    int64_t perm[RT_MAX_RANK], units[RT_MAX_RANK];
+    const struct pl_node *n = pl_made_by(g, (struct pl_edge){i, 0}, "Reshape", 2);
+    const struct pl_node *product = n ? pl_made_by(g, n->in[0], "MatMul", 2) : NULL;
+
+    if (!product || product->def->out_dtype[0] != RT_F32 ||
+        rt_attr_bool(product->def, "transpose_a") || rt_attr_bool(product->def, "transpose_b"))
+        return false;
+    const struct rt_tensor *m = pl_matrix_constant(g, product->in[1]);
+    const struct pl_node *flat = pl_made_by(g, product->in[0], "Reshape", 2);
+    const struct pl_node *moved = flat ? pl_made_by(g, flat->in[0], "Transpose", 2) : NULL;
+    const struct pl_node *size = flat ? pl_made_by(g, flat->in[1], "Pack", 2) : NULL;
+    const struct pl_node *back = pl_made_by(g, n->in[1], "ConcatV2", 3);
+    if (!m || !moved || !size || !back || rt_attr_int(size->def, "axis") != 0)
+        return false;
+    *rank = pl_some_ints(g, moved->in[1], perm);
+    *x = moved->in[0];
+    *w = product->in[1];
+    return *rank >= 2 && counts(g, moved->in[1], 0, *rank) &&
+           is_size_of_part(g, size->in[0], *x, 0, *rank - 1) &&
+           is_size_of_part(g, size->in[1], *x, *rank - 1, *rank) &&
+           is_part_of_shape(g, back->in[0], *x, 0, *rank - 1) &&
+           pl_some_ints(g, back->in[1], units) == 1 && units[0] == m->dim[1] &&
+           g->node[back->in[1].node].value.rank == 1 && is_zero(g, back->in[2]);
+}
+
+enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
+                            int rank, struct rt_error *err)
+{
+    static const uint8_t dtype[2] = {RT_F32, RT_F32};
+    const struct rt_schema *schema = rt_schema_find("BatchMatMulV2");
+    struct rt_attr attr[16] = {{0}};
+    const struct pl_edge in[2] = {x, w};
+
+    for (int i = 0; i < schema->n_attr && i < 16; i++) {
+        const bool is_type = schema->attr[i].type == RT_ATTR_TYPE;
+        attr[i] = (struct rt_attr){.type = schema->attr[i].type};
+        if (is_type)
+            attr[i].v.t = RT_F32;
+    }
+    const struct pl_own own = {.op = "BatchMatMulV2",
+                               .n_in = 2,
+                               .n_out = 1,
+                               .in = in,
+                               .in_dtype = dtype,
+                               .out_dtype = dtype,
+                               .attr = attr};
+    const enum rt_status st = pl_make_own(g, at, &own, err);
+    if (st)
+        return st;
+    struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
+    struct rt_named_attr *extra = rt_arena_alloc(g->arena, sizeof *extra);
+    if (!def || !extra)
+        return rt_fail_memory(err, "a plan", 0);
+    *extra = (struct rt_named_attr){.name = "_rank", .value = {.type = RT_ATTR_INT, .v.i = rank}};
+    *def = *g->node[at].def;
+    def->extra = extra;
+    def->n_extra = 1;
+    g->node[at].def = def;
+    return RT_OK;
+}
+
+/* ---- biases behind a Reshape ---- */
+
+/* The length of the last axis of what e's node makes, if that is a product with a constant. */
+static int64_t product_length(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = pl_made_by(g, e, "MatMul", 2);
+    const bool is_batch = !n;
+    if (is_batch)
+        n = pl_made_by(g, e, "BatchMatMulV2", 2);
+    const struct rt_tensor *m = n ? pl_matrix_constant(g, n->in[1]) : NULL;
+    return m ? m->dim[rt_attr_bool(n->def, is_batch ? "adj_y" : "transpose_b") ? 0 : 1] : 0;
+}
+
+/*
+ * Node i adds a constant to a product whose last axis a Reshape has split: *bias, one that goes
+ * along that axis. The constant's axes are the last ones of the new shape, and together as long.
+ */
+static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
+{
+    int64_t shape[RT_MAX_RANK], length = 1;
+    const struct pl_node *n = pl_made_by(g, (struct pl_edge){i, 0}, "AddV2", 2);
+
+    if (!n || n->def->out_dtype[0] != RT_F32)
+        return false;
+    for (*which = 0; *which < 2; ++*which) {
+        const struct pl_edge from = n->in[*which], other = n->in[1 - *which];
+        const struct pl_node *split = pl_made_by(g, from, "Reshape", 2);
+        if (!split || uses->n[from.node] != 1 || uses->n[split->in[0].node] != 1 ||
+            !pl_is_constant(g, other))
+            continue;
+        const struct rt_tensor *c = &g->node[other.node].value;
+        const int64_t want = product_length(g, split->in[0]);
+        const int rank = pl_some_ints(g, split->in[1], shape);
+        if (want <= 0 || c->dtype != RT_F32 || c->rank < 1 || c->rank > rank)
+            return false;
+        for (int k = 0; k < c->rank; k++) {
+            if (c->dim[k] <= 0 || c->dim[k] != shape[rank - c->rank + k] ||
+                __builtin_mul_overflow(length, c->dim[k], &length))
+                return false;
+        }
+        return length == want;
+    }
+    return false;
+}
+
+/* The sum takes the Reshape's place, and the Reshape that of the sum. */
+static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_error *err)
+{
+    const int split = g->node[sum].in[which].node;
+    const struct rt_tensor *c = &g->node[g->node[sum].in[1 - which].node].value;
+    struct rt_tensor flat;
+
+    rt_tensor_ref(&flat, c);
+    flat.dim[0] = rt_tensor_count(c);
+    flat.rank = 1;
+    const int bias = pl_add(g, err); /* may move the nodes */
+    if (bias < 0) {
+        rt_tensor_clear(&flat);
+        return err->code;
+    }
+    struct pl_node *b = &g->node[bias], *s = &g->node[sum], *r = &g->node[split];
+    b->kind = PL_CONST;
+    b->name = s->name;
+    b->depth = s->depth;
+    b->n_out = 1;
+    b->value = flat;
+
+    const struct rt_node *def = s->def;
+    const char *name = s->name;
+    const struct pl_edge product = r->in[0], shape = r->in[1];
+    s->def = r->def;
+    s->name = r->name;
+    s->in[0] = (struct pl_edge){split, 0};
+    s->in[1] = shape;
+    r->def = def;
+    r->name = name;
+    r->in[which] = product;
+    r->in[1 - which] = (struct pl_edge){bias, 0};
+    return RT_OK;
+}
+
+enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
+{
+    struct pl_uses uses;
+    bool changed = false;
+    enum rt_status st = RT_OK;
+
+    if (!rt_registry_op(g->session->options.registry, "BatchMatMulV2"))
+        return RT_OK;
+    for (int i = 0; i < g->n && !st; i++) {
+        struct pl_edge x, w;
+        int rank;
+        if (is_tensordot(g, i, &x, &w, &rank)) {
+            st = pl_put_dense(g, i, x, w, rank, err);
+            changed = true;
+        }
+    }
+    if (changed)
+        pl_prune(g); /* shapes that nobody computes any more would count as readers */
+    if (!st)
+        st = pl_uses_count(&uses, g, err);
+    if (st)
+        return st;
+    const int n = g->n; /* constants are added behind */
+    for (int i = 0; i < n && !st; i++) {
+        int which;
+        if (is_split_bias(g, &uses, i, &which))
+            st = swap(g, i, which, err);
+    }
+    pl_uses_free(&uses);
+    return st;
+}

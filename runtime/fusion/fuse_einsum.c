@@ -1,0 +1,173 @@
+/*
+ * Dense layers that a framework wrote as Einsum (Keras' EinsumDense, the projections of Keras 2's
+ * attention) become the product that they are:
+ *
+ *   Einsum(x, w) "abc,cd->abd"       BatchMatMulV2(x, w)
+ *                "abc,cde->abde"     its last axis split by a Reshape
+ *                "abcd,cde->abe"     x with its last axes joined by one
+ *
+ * w is constant: it is packed, and what is added behind becomes a tail. Any letters; what goes
+ * through stands first, what is summed over stands last in x and first in w, in the same order.
+ */
+#include "runtime/fusion/fuse.h"
+
+#include <string.h>
+
+struct dense {
+    struct pl_edge x, w;
+    int n_kept, n_summed, n_new; /* axes: of x alone, of both, of w alone */
+    int64_t summed, made;        /* lengths of the latter together */
+};
+
+static bool is_letter(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* "x,w->out" of letters, none of them twice in one of the three. */
+static bool read_equation(const struct pl_node *n, struct rt_span part[3])
+{
+    const struct rt_span eq = rt_attr_str(n->def, "equation");
+    const unsigned char *const p = eq.p, *comma, *arrow;
+
+    if (!eq.n || !(comma = memchr(p, ',', eq.n)) || !(arrow = memchr(p, '-', eq.n)) ||
+        arrow < comma || p + eq.n - arrow < 2 || arrow[1] != '>')
+        return false;
+    part[0] = (struct rt_span){p, (size_t)(comma - p)};
+    part[1] = (struct rt_span){comma + 1, (size_t)(arrow - comma - 1)};
+    part[2] = (struct rt_span){arrow + 2, (size_t)(p + eq.n - arrow - 2)};
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < part[k].n; i++)
+            if (!is_letter(part[k].p[i]) || memchr(part[k].p, part[k].p[i], i))
+                return false;
+    return part[0].n <= RT_MAX_RANK && part[1].n <= RT_MAX_RANK && part[2].n <= RT_MAX_RANK;
+}
+
+static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
+{
+    struct rt_span part[3];
+    const struct pl_node *n = pl_float_by(g, (struct pl_edge){i, 0}, "Einsum", 2);
+    const struct rt_tensor *w = n ? pl_constant(g, n->in[1]) : NULL;
+
+    if (!w || w->dtype != RT_F32 || !read_equation(n, part) || w->rank != (int)part[1].n)
+        return false;
+    *d = (struct dense){.x = n->in[0], .w = n->in[1], .summed = 1, .made = 1};
+    while (d->n_kept < (int)part[0].n && d->n_kept < (int)part[2].n &&
+           part[0].p[d->n_kept] == part[2].p[d->n_kept])
+        d->n_kept++;
+    d->n_summed = (int)part[0].n - d->n_kept;
+    d->n_new = (int)part[2].n - d->n_kept;
+    if (d->n_kept < 1 || d->n_summed < 1 || d->n_new < 1 ||
+        d->n_summed + d->n_new != (int)part[1].n ||
+        memcmp(part[0].p + d->n_kept, part[1].p, (size_t)d->n_summed) != 0 ||
+        memcmp(part[2].p + d->n_kept, part[1].p + d->n_summed, (size_t)d->n_new) != 0)
+        return false;
+    for (int k = 0; k < d->n_kept; k++) /* else one letter would mean two axes */
+        if (memchr(part[1].p, part[0].p[k], part[1].n))
+            return false;
+    for (int k = 0; k < w->rank; k++)
+        if (w->dim[k] < 1 || w->dim[k] > INT32_MAX ||
+            __builtin_mul_overflow(*(k < d->n_summed ? &d->summed : &d->made), w->dim[k],
+                                   k < d->n_summed ? &d->summed : &d->made))
+            return false;
+    return d->summed <= INT32_MAX && d->made <= INT32_MAX;
+}
+
+/* ---- what it becomes ---- */
+
+/* A node for a part of what node `like` did; -1: no memory. */
+static int add_part(struct pl_graph *g, int like, struct rt_error *err)
+{
+    const int i = pl_add(g, err);
+    if (i >= 0) {
+        g->node[i].name = g->node[like].name;
+        g->node[i].depth = g->node[like].depth;
+        g->node[i].n_out = 1;
+    }
+    return i;
+}
+
+/* w as a matrix. */
+static int add_matrix(struct pl_graph *g, const struct dense *d, struct rt_error *err)
+{
+    const int i = add_part(g, d->w.node, err);
+    if (i < 0)
+        return i;
+    struct pl_node *n = &g->node[i];
+    n->kind = PL_CONST;
+    n->frozen = g->node[d->w.node].frozen;
+    rt_tensor_ref(&n->value, &g->node[d->w.node].value);
+    n->value.rank = 2;
+    n->value.dim[0] = d->summed;
+    n->value.dim[1] = d->made;
+    return i;
+}
+
+/* Makes node `at` one that gives `x`, of `rank` axes, other last axes. */
+static enum rt_status put_axes(struct pl_graph *g, int at, struct pl_edge x, int rank,
+                               const int64_t *from, int n_from, const int64_t *to, int n_to,
+                               struct rt_error *err)
+{
+    static const uint8_t dtype = RT_F32;
+    int64_t *dims = rt_arena_array(g->arena, (size_t)(n_from + n_to), sizeof *dims);
+
+    if (!dims)
+        return rt_fail_memory(err, "a plan", 0);
+    memcpy(dims, from, (size_t)n_from * sizeof *dims);
+    memcpy(dims + n_from, to, (size_t)n_to * sizeof *dims);
+    const struct rt_attr attr[3] = {
+        {.type = RT_ATTR_INT, .v.i = rank},
+        {.type = RT_ATTR_INT | RT_ATTR_LIST, .n = (size_t)n_from, .v.ints = dims},
+        {.type = RT_ATTR_INT | RT_ATTR_LIST, .n = (size_t)n_to, .v.ints = dims + n_from}};
+    const struct pl_own own = {.op = "_LastAxes",
+                               .n_in = 1,
+                               .n_out = 1,
+                               .in = &x,
+                               .in_dtype = &dtype,
+                               .out_dtype = &dtype,
+                               .attr = attr};
+    return pl_make_own(g, at, &own, err);
+}
+
+static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, struct rt_error *err)
+{
+    const struct pl_edge w = {add_matrix(g, d, err), 0};
+    struct pl_edge x = d->x;
+    int64_t dim[RT_MAX_RANK];
+    int product = i;
+    enum rt_status st = RT_OK;
+
+    if (w.node < 0)
+        return err->code;
+    memcpy(dim, g->node[d->w.node].value.dim, sizeof dim);
+    if (d->n_summed > 1) {
+        x = (struct pl_edge){add_part(g, i, err), 0};
+        st = x.node < 0 ? err->code
+                        : put_axes(g, x.node, d->x, d->n_kept + d->n_summed, dim, d->n_summed,
+                                   &d->summed, 1, err);
+    }
+    if (d->n_new > 1 && !st && (product = add_part(g, i, err)) < 0)
+        st = err->code;
+    if (!st)
+        st = pl_put_dense(g, product, x, w, d->n_kept + 1, err);
+    if (!st && product != i)
+        st = put_axes(g, i, (struct pl_edge){product, 0}, d->n_kept + 1, &d->made, 1,
+                      dim + d->n_summed, d->n_new, err);
+    return st;
+}
+
+enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err)
+{
+    const struct rt_registry *r = g->session->options.registry;
+    const int n = g->n; /* more are added behind */
+    enum rt_status st = RT_OK;
+
+    if (!rt_registry_op(r, "_LastAxes") || !rt_registry_op(r, "BatchMatMulV2"))
+        return RT_OK;
+    for (int i = 0; i < n && !st; i++) {
+        struct dense d;
+        if (is_dense(g, i, &d))
+            st = put(g, i, &d, err);
+    }
+    return st;
+}

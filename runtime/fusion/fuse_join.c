@@ -1,0 +1,205 @@
+/*
+ * Concatenations that only chains read are never made: the chains read the pieces.
+ *
+ * In a DenseNet every layer's output joins all earlier ones, is normalised and convolved: layer n
+ * would copy n pieces to join them, and once more to normalise. A concatenation of concatenations
+ * along the same axis has the pieces of both.
+ */
+#include "runtime/fusion/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/fusion/chain.h"
+
+enum {
+    MOST_PIECES = 48,
+    MOST_IN = RT_CHAIN_MOST_IN,
+};
+
+struct pass {
+    struct pl_graph *g;
+    bool *can;  /* per node: a concatenation that need not be made */
+    int *stack; /* those that have to be, whose own pieces are still to be told */
+    int n_stack;
+};
+
+static bool is_chain(const struct pl_node *n)
+{
+    return pl_is(n, "_Chain") && rt_attr_int(n->def, "pieces") == 0;
+}
+
+/* A float concatenation along a constant axis, for which nothing waits and which waits for
+ * nothing. */
+static bool is_join(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
+{
+    return pl_is(n, "ConcatV2") && !n->call && n->n_ctrl == 0 && n->n_in >= 3 &&
+           n->def->out_dtype[0] == RT_F32 && pl_int_constant(g, n->in[n->n_in - 1], axis);
+}
+
+static void must_be_made(struct pass *p, int i)
+{
+    if (p->can[i])
+        p->stack[p->n_stack++] = i;
+    p->can[i] = false;
+}
+
+/* What a concatenation that is made reads, is made; and so on. */
+static void spread(struct pass *p)
+{
+    while (p->n_stack) {
+        const struct pl_node *n = &p->g->node[p->stack[--p->n_stack]];
+        for (int k = 0; k < n->n_in; k++)
+            must_be_made(p, n->in[k].node);
+    }
+}
+
+/* Readers that want it whole: all but one chain input each, and joins along the same axis. */
+static void ask_readers(struct pass *p)
+{
+    const struct pl_graph *g = p->g;
+
+    for (int k = 0; k < g->n_fetches; k++)
+        must_be_made(p, g->fetch[k].node);
+    for (int k = 0; k < g->n_targets; k++)
+        must_be_made(p, g->target[k]);
+    for (int i = 0; i < g->n; i++) {
+        const struct pl_node *n = &g->node[i];
+        int64_t axis = 0, own;
+        bool has_one = false;
+        if (n->kind == PL_GONE)
+            continue;
+        const bool joins = is_join(g, n, &own);
+        for (int k = 0; k < n->n_ctrl; k++)
+            must_be_made(p, n->ctrl[k]);
+        for (int k = 0; k < n->n_in; k++) {
+            const int from = n->in[k].node;
+            if (!p->can[from])
+                continue;
+            if (joins && is_join(g, &g->node[from], &axis) && axis == own)
+                continue;
+            if (is_chain(n) && !has_one)
+                has_one = true;
+            else
+                must_be_made(p, from);
+        }
+    }
+}
+
+/* The pieces of concatenation i, those inside included; -1: too many. */
+static int pieces_of(const struct pass *p, int i, struct pl_edge piece[MOST_PIECES])
+{
+    struct pl_edge todo[MOST_PIECES];
+    int n_todo = 1, n = 0;
+
+    todo[0] = (struct pl_edge){i, 0};
+    while (n_todo) { /* the first one stands last */
+        const struct pl_edge e = todo[--n_todo];
+        const struct pl_node *from = &p->g->node[e.node];
+        if (!p->can[e.node]) {
+            piece[n++] = e;
+            continue;
+        }
+        if (n + n_todo + from->n_in - 1 > MOST_PIECES)
+            return -1;
+        for (int k = from->n_in - 2; k >= 0; k--)
+            todo[n_todo++] = from->in[k];
+    }
+    return n;
+}
+
+/* The input of chain i that need not be made; -1: none. */
+static int joined_input(const struct pass *p, int i)
+{
+    const struct pl_node *n = &p->g->node[i];
+    if (is_chain(n))
+        for (int k = 0; k < n->n_in; k++)
+            if (p->can[n->in[k].node])
+                return k;
+    return -1;
+}
+
+/* Chain i reads `n` pieces instead of input `at`. */
+static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edge *piece, int n,
+                          struct rt_error *err)
+{
+    const struct pl_node *chain = &g->node[i];
+    const struct rt_attr *old = rt_attr(chain->def, "steps");
+    const int n_in = chain->n_in - 1 + n, was = chain->n_in;
+    int64_t *step = rt_arena_array(g->arena, old->n, sizeof *step), axis = 0;
+    struct pl_edge in[MOST_IN];
+    uint8_t dtype[MOST_IN];
+    const uint8_t out_dtype = RT_F32;
+    const size_t words = sizeof(struct rt_chain_step) / sizeof *step;
+
+    if (!step)
+        return rt_fail_memory(err, "a plan", old->n * sizeof *step);
+    for (size_t j = 0; j < old->n; j++) {
+        const int64_t v = old->v.ints[j];
+        if (j % words == 0 || v < 0)
+            step[j] = v; /* the op, or no operand */
+        else if (v >= was)
+            step[j] = v - was + n_in;
+        else
+            step[j] = v == at ? 0 : v < at ? v + n : v + n - 1;
+    }
+    memcpy(in, piece, (size_t)n * sizeof *in);
+    memset(dtype, RT_F32, sizeof dtype);
+    for (int k = 0, to = n; k < was; k++)
+        if (k != at) {
+            dtype[to] = chain->def->in_dtype[k];
+            in[to++] = chain->in[k];
+        }
+    is_join(g, &g->node[chain->in[at].node], &axis);
+    const struct rt_attr attr[3] = {
+        {.type = RT_ATTR_INT | RT_ATTR_LIST, .n = old->n, .v.ints = step},
+        {.type = RT_ATTR_INT, .v.i = n},
+        {.type = RT_ATTR_INT, .v.i = axis}};
+    const struct pl_own own = {.op = "_Chain",
+                               .n_in = n_in,
+                               .n_out = 1,
+                               .in = in,
+                               .in_dtype = dtype,
+                               .out_dtype = &out_dtype,
+                               .attr = attr};
+    return pl_make_own(g, i, &own, err);
+}
+
+enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err)
+{
+    struct pass p = {.g = g};
+    struct pl_edge piece[MOST_PIECES];
+    enum rt_status st = RT_OK;
+    int64_t axis;
+
+    p.can = calloc((size_t)g->n + 1, sizeof *p.can);
+    p.stack = calloc((size_t)g->n + 1, sizeof *p.stack);
+    if (!p.can || !p.stack)
+        st = rt_fail_memory(err, "a plan", (size_t)g->n * sizeof *p.stack);
+    for (int i = 0; i < g->n && !st; i++)
+        p.can[i] = is_join(g, &g->node[i], &axis);
+    if (!st) {
+        ask_readers(&p);
+        spread(&p);
+    }
+    for (int i = 0; i < g->n && !st; i++) { /* chains that could not hold them */
+        const int at = joined_input(&p, i);
+        if (at < 0)
+            continue;
+        const int n = pieces_of(&p, g->node[i].in[at].node, piece);
+        if (n < 0 || n + g->node[i].n_in - 1 > MOST_IN) {
+            must_be_made(&p, g->node[i].in[at].node);
+            spread(&p);
+        }
+    }
+    for (int i = 0; i < g->n && !st; i++) {
+        const int at = joined_input(&p, i);
+        if (at >= 0) {
+            const int n = pieces_of(&p, g->node[i].in[at].node, piece);
+            st = put(g, i, at, piece, n, err);
+        }
+    }
+    free(p.can);
+    free(p.stack);
+    return st;
+}

@@ -1,0 +1,493 @@
+/*
+ * Finds layer normalisation as frameworks write it out, and makes it one "_LayerNorm":
+ *
+ *   mean = Mean(x, axis), variance = Mean((x - mean)^2, axis), factor = Rsqrt(variance + epsilon)
+ *   y = x * m + (offset - mean * m), m = factor * scale          Keras, tf.nn.batch_normalization
+ *   y = (x - mean) * m + offset                                  by hand
+ *   y = ((x - mean) * factor) * scale + offset                   and the same with a division
+ *   y = Reshape(FusedBatchNormV3(Reshape(x, [1, before, behind, 1]), ones, zeros), Shape(x))
+ *                                                                Keras 2; scale and offset behind
+ *   y = x * Rsqrt(Mean(x^2, axis) + epsilon)                     without a mean: RMS; scale behind
+ *
+ * Scale and offset are constant vectors over the last axis, or left out; the order of commuting
+ * operands does not matter. Whether the normalised axis is the last one shows when shapes are
+ * known: the kernel is right for any.
+ */
+#include "runtime/fusion/fuse.h"
+
+#include <string.h>
+
+struct match {
+    const struct pl_graph *g;
+    struct pl_edge x, mean, scale, offset; /* node -1: none */
+    int64_t axis;
+    bool joins; /* all axes from that one on are one */
+    bool no_mean;
+    int64_t rank; /* x has so many axes, or only ones behind them; 0: any */
+    float epsilon;
+    int member[16], n; /* nodes of the pattern, the last of them first */
+};
+
+static const struct pl_edge none = {-1, 0};
+
+static void take(struct match *m, struct pl_edge e)
+{
+    for (int i = 0; i < m->n; i++)
+        if (m->member[i] == e.node)
+            return;
+    if (m->n < (int)(sizeof m->member / sizeof *m->member))
+        m->member[m->n++] = e.node;
+}
+
+/* e is the mean of something along one axis, which stays with length 1. */
+static bool is_mean(struct match *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "Mean", 2);
+    int64_t at[RT_MAX_RANK];
+    if (!n || !rt_attr_bool(n->def, "keep_dims") || pl_some_ints(m->g, n->in[1], at) != 1 ||
+        at[0] < -RT_MAX_RANK || at[0] >= RT_MAX_RANK)
+        return false;
+    *of = n->in[0];
+    *axis = at[0];
+    take(m, e);
+    return true;
+}
+
+/* e is x - mean. */
+static bool is_centred(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "Sub", 2);
+    if (!n || !pl_same(n->in[0], m->x) || !pl_same(n->in[1], m->mean))
+        return false;
+    take(m, e);
+    return true;
+}
+
+/* The squares that are averaged: says which x, mean and axis they speak of. */
+static bool is_variance(struct match *m, struct pl_edge e)
+{
+    struct pl_edge squares;
+    int64_t axis, other;
+    const struct pl_node *n;
+
+    if (!is_mean(m, e, &squares, &axis))
+        return false;
+    if ((n = pl_float_by(m->g, squares, "SquaredDifference", 2)) != NULL) {
+        take(m, squares);
+        for (int k = 0; k < 2; k++) {
+            struct match try = *m;
+            struct pl_edge of;
+            if (is_mean(&try, n->in[1 - k], &of, &other) && pl_same(of, n->in[k]) &&
+                other == axis) {
+                *m = try;
+                m->x = n->in[k];
+                m->mean = n->in[1 - k];
+                m->axis = axis;
+                return true;
+            }
+        }
+        return false;
+    }
+    struct pl_edge centred;
+    if ((n = pl_float_by(m->g, squares, "Square", 1)) != NULL)
+        centred = n->in[0];
+    else if ((n = pl_float_by(m->g, squares, "Mul", 2)) != NULL && pl_same(n->in[0], n->in[1]))
+        centred = n->in[0];
+    else
+        return false;
+    take(m, squares);
+    n = pl_float_by(m->g, centred, "Sub", 2);
+    struct pl_edge of;
+    if (!n || !is_mean(m, n->in[1], &of, &other) || !pl_same(of, n->in[0]) || other != axis)
+        return false;
+    m->x = n->in[0];
+    m->mean = n->in[1];
+    m->axis = axis;
+    return is_centred(m, centred);
+}
+
+/* variance + epsilon */
+static bool is_safe_variance(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_sum(m->g, e);
+    float epsilon;
+
+    for (int k = 0; n && k < 2; k++)
+        if (pl_float_constant(m->g, n->in[1 - k], &epsilon)) {
+            take(m, e);
+            m->epsilon = epsilon;
+            return is_variance(m, n->in[k]);
+        }
+    return false;
+}
+
+/* 1 / sqrt(variance + epsilon) */
+static bool is_factor(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "Rsqrt", 1);
+    if (!n)
+        return false;
+    take(m, e);
+    return is_safe_variance(m, n->in[0]);
+}
+
+/* The factor, alone or times the scale. */
+static bool is_scaled_factor(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "Mul", 2);
+    if (!n)
+        return is_factor(m, e);
+    take(m, e);
+    for (int k = 0; k < 2; k++)
+        if (pl_row_constant(m->g, n->in[1 - k])) {
+            m->scale = n->in[1 - k];
+            return is_factor(m, n->in[k]);
+        }
+    return false;
+}
+
+/* offset - mean * factor, in one of its forms; the factor is `by`. */
+static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "Sub", 2), *p;
+
+    if (n && pl_row_constant(m->g, n->in[0]) &&
+        (p = pl_float_by(m->g, n->in[1], "Mul", 2)) != NULL &&
+        ((pl_same(p->in[0], m->mean) && pl_same(p->in[1], by)) ||
+         (pl_same(p->in[1], m->mean) && pl_same(p->in[0], by)))) {
+        m->offset = n->in[0];
+        take(m, e);
+        take(m, n->in[1]);
+        return true;
+    }
+    /* (-mean) * factor, and offset added to it */
+    struct pl_edge product = e;
+    n = pl_float_sum(m->g, e);
+    for (int k = 0; n && k < 2; k++)
+        if (pl_row_constant(m->g, n->in[1 - k])) {
+            m->offset = n->in[1 - k];
+            product = n->in[k];
+            take(m, e);
+            break;
+        }
+    p = pl_float_by(m->g, product, "Mul", 2);
+    for (int k = 0; p && k < 2; k++) {
+        const struct pl_node *neg = pl_float_by(m->g, p->in[k], "Neg", 1);
+        if (neg && pl_same(neg->in[0], m->mean) && pl_same(p->in[1 - k], by)) {
+            take(m, product);
+            take(m, p->in[k]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* x * m + (offset - mean * m) */
+static bool is_folded(struct match *m, const struct pl_node *root)
+{
+    for (int k = 0; k < 2; k++) {
+        const struct pl_node *n = pl_float_by(m->g, root->in[k], "Mul", 2);
+        for (int j = 0; n && j < 2; j++) {
+            struct match try = *m;
+            take(&try, root->in[k]);
+            if (is_scaled_factor(&try, n->in[1 - j]) && pl_same(try.x, n->in[j]) &&
+                is_shift(&try, root->in[1 - k], n->in[1 - j])) {
+                *m = try;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- by batch normalisation ---- */
+
+enum { SHAPE_OPEN = -1 };
+
+/* e is a part of x's shape, [first, end) or all from first on; or with `shrinks` one of it. */
+static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
+                     int64_t *first, int64_t *end)
+{
+    int64_t step;
+    const struct pl_node *n = pl_made_by(g, e, "StridedSlice", 4);
+    const struct pl_node *shape = n ? pl_made_by(g, n->in[0], "Shape", 1) : NULL;
+
+    if (!shape || !pl_same(shape->in[0], x) || !pl_ints_constant(g, n->in[1], 1, first) ||
+        !pl_ints_constant(g, n->in[2], 1, end) || !pl_ints_constant(g, n->in[3], 1, &step) ||
+        step != 1 || rt_attr_int(n->def, "shrink_axis_mask") != shrinks ||
+        rt_attr_int(n->def, "new_axis_mask") || rt_attr_int(n->def, "ellipsis_mask"))
+        return false;
+    const bool from_0 = rt_attr_int(n->def, "begin_mask") & 1;
+    const bool to_end = rt_attr_int(n->def, "end_mask") & 1;
+    *first = from_0 ? 0 : *first;
+    *end = to_end ? SHAPE_OPEN : *end;
+    return *first >= 0 && (to_end ? !shrinks : *end >= *first) && *first < RT_MAX_RANK &&
+           *end <= RT_MAX_RANK && !(shrinks && from_0);
+}
+
+/* e is the product of single axes of x's shape, each of them once: a bit for each. */
+static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
+                               unsigned *axes)
+{
+    int64_t first, end, one;
+
+    for (int hops = 0; hops <= RT_MAX_RANK; hops++) {
+        const struct pl_node *n = pl_made_by(g, e, "Mul", 2);
+        const struct pl_edge factor = n ? n->in[1] : e;
+        const bool is_one = pl_int_constant(g, factor, &one) && one == 1;
+        if (!is_one) {
+            if (!is_slice(g, factor, x, true, &first, &end) || *axes >> first & 1)
+                return false;
+            *axes |= 1u << first;
+        }
+        if (!n)
+            return true;
+        e = n->in[0];
+    }
+    return false;
+}
+
+/* before * behind are all axes of x, `behind` those from *axis on. */
+static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_edge behind,
+                   struct pl_edge x, int64_t *axis, int64_t *rank)
+{
+    int64_t first, end, all;
+    unsigned axes = 0, rest = 0;
+    const struct pl_node *p = pl_made_by(g, before, "Prod", 2);
+    const struct pl_node *q = pl_made_by(g, behind, "Prod", 2);
+
+    *rank = 0;
+    if (p && q)
+        return !rt_attr_bool(p->def, "keep_dims") && !rt_attr_bool(q->def, "keep_dims") &&
+               pl_ints_constant(g, p->in[1], 1, &all) && all == 0 &&
+               pl_ints_constant(g, q->in[1], 1, &all) && all == 0 &&
+               is_slice(g, p->in[0], x, false, &first, axis) && first == 0 && *axis != SHAPE_OPEN &&
+               is_slice(g, q->in[0], x, false, &first, &end) && first == *axis && end == SHAPE_OPEN;
+    if (!is_product_of_axes(g, before, x, &axes) || !is_product_of_axes(g, behind, x, &rest))
+        return false;
+    while (axes >> *rank & 1)
+        ++*rank;
+    *axis = *rank;
+    while (rest >> *rank & 1)
+        ++*rank;
+    return axes == (1u << *axis) - 1 && (axes | rest) == (1u << *rank) - 1 && !(axes & rest) &&
+           rest;
+}
+
+/* Fill([n], value) */
+static bool is_filled(const struct pl_graph *g, struct pl_edge e, struct pl_edge n, float value)
+{
+    float v;
+    const struct pl_node *fill = pl_float_by(g, e, "Fill", 2);
+    const struct pl_node *dims = fill ? pl_made_by(g, fill->in[0], "Pack", 1) : NULL;
+    return dims && rt_attr_int(dims->def, "axis") == 0 && pl_same(dims->in[0], n) &&
+           pl_float_constant(g, fill->in[1], &v) && v == value;
+}
+
+static bool is_empty(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct rt_tensor *t = pl_constant(g, e);
+    return t && t->dtype == RT_F32 && t->rank == 1 && t->dim[0] == 0;
+}
+
+/* x made [1, before, behind, 1], of which each of `before` is normalised over `behind`, and made
+ * what it was. */
+static bool is_batch_normed(struct match *m, struct pl_edge e)
+{
+    const struct pl_graph *g = m->g;
+    int64_t one, other;
+    const struct pl_node *back = pl_float_by(g, e, "Reshape", 2);
+    const struct pl_node *norm = back ? pl_float_by(g, back->in[0], "FusedBatchNormV3", 5) : NULL;
+    const struct pl_node *flat = norm ? pl_float_by(g, norm->in[0], "Reshape", 2) : NULL;
+    const struct pl_node *dims = flat ? pl_made_by(g, flat->in[1], "Pack", 4) : NULL;
+    const struct pl_node *shape = back ? pl_made_by(g, back->in[1], "Shape", 1) : NULL;
+
+    if (!dims || !shape || !pl_same(shape->in[0], flat->in[0]) ||
+        !rt_attr_bool(norm->def, "is_training") ||
+        !rt_span_is(rt_attr_str(norm->def, "data_format"), "NCHW") ||
+        rt_attr_int(dims->def, "axis") != 0 || !pl_int_constant(g, dims->in[0], &one) || one != 1 ||
+        !pl_int_constant(g, dims->in[3], &other) || other != 1 ||
+        !splits(g, dims->in[1], dims->in[2], flat->in[0], &m->axis, &m->rank) ||
+        !is_filled(g, norm->in[1], dims->in[1], 1) || !is_filled(g, norm->in[2], dims->in[1], 0) ||
+        !is_empty(g, norm->in[3]) || !is_empty(g, norm->in[4]))
+        return false;
+    m->x = flat->in[0];
+    m->joins = true;
+    m->epsilon = rt_attr_float(norm->def, "epsilon");
+    take(m, e);
+    take(m, back->in[0]);
+    take(m, norm->in[0]);
+    return true;
+}
+
+/* ---- by the mean of squares ---- */
+
+/* x * Rsqrt(Mean(x^2) + epsilon) */
+static bool is_rms_normed(struct match *m, struct pl_edge e)
+{
+    const struct pl_graph *g = m->g;
+    const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
+
+    for (int k = 0; n && k < 2; k++) {
+        const struct pl_node *root = pl_float_by(g, n->in[1 - k], "Rsqrt", 1), *product;
+        const struct pl_node *sum = root ? pl_float_sum(g, root->in[0]) : NULL;
+        for (int j = 0; sum && j < 2; j++) {
+            struct match try = *m;
+            struct pl_edge squares;
+            if (!pl_float_constant(g, sum->in[1 - j], &try.epsilon) ||
+                !is_mean(&try, sum->in[j], &squares, &try.axis))
+                continue;
+            product = pl_float_by(g, squares, "Mul", 2);
+            const bool is_square = product
+                                       ? pl_same(product->in[0], product->in[1])
+                                       : (product = pl_float_by(g, squares, "Square", 1)) != NULL;
+            if (!is_square || !pl_same(product->in[0], n->in[k]))
+                continue;
+            take(&try, e);
+            take(&try, n->in[1 - k]);
+            take(&try, root->in[0]);
+            take(&try, squares);
+            *m = try;
+            m->x = n->in[k];
+            m->no_mean = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- whole ---- */
+
+/* (x - mean) * factor or (x - mean) / sqrt(...), the factor perhaps times the scale. */
+static bool is_straight(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "RealDiv", 2), *root;
+
+    if (is_batch_normed(m, e) || is_rms_normed(m, e))
+        return true;
+    if (n && (root = pl_float_by(m->g, n->in[1], "Sqrt", 1)) != NULL) {
+        take(m, e);
+        take(m, n->in[1]);
+        return is_safe_variance(m, root->in[0]) && is_centred(m, n->in[0]);
+    }
+    n = pl_float_by(m->g, e, "Mul", 2);
+    for (int k = 0; n && k < 2; k++) {
+        struct match try = *m;
+        take(&try, e);
+        if (is_scaled_factor(&try, n->in[1 - k]) && is_centred(&try, n->in[k])) {
+            *m = try;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The straight form, and a scale behind it where it has none yet. */
+static bool is_scaled(struct match *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_by(m->g, e, "Mul", 2);
+
+    for (int k = 0; n && k < 2; k++) {
+        struct match try = *m;
+        take(&try, e);
+        if (!pl_row_constant(m->g, n->in[1 - k]) || !is_straight(&try, n->in[k]) ||
+            try.scale.node >= 0)
+            continue;
+        *m = try;
+        m->scale = n->in[1 - k];
+        return true;
+    }
+    return is_straight(m, e);
+}
+
+static bool is_closed(const struct match *m, const struct pl_uses *uses)
+{
+    return pl_is_closed(m->g, uses, m->member, m->n);
+}
+
+static void start(struct match *m, const struct pl_graph *g, int root)
+{
+    *m = (struct match){
+        .g = g, .x = none, .mean = none, .scale = none, .offset = none, .member = {root}, .n = 1};
+}
+
+/* A normalisation that ends in this sum. */
+static bool ends_in_sum(struct match *m, const struct pl_graph *g, int i,
+                        const struct pl_uses *uses)
+{
+    start(m, g, i);
+    const struct pl_node *n = pl_float_sum(m->g, (struct pl_edge){i, 0});
+    if (!n)
+        return false;
+    if (is_folded(m, n) && is_closed(m, uses))
+        return true;
+    for (int k = 0; k < 2; k++) {
+        start(m, g, i);
+        if (!pl_row_constant(m->g, n->in[1 - k]) || !is_scaled(m, n->in[k]) || !is_closed(m, uses))
+            continue;
+        m->offset = n->in[1 - k];
+        return true;
+    }
+    return false;
+}
+
+/* One without an offset. */
+static bool ends_in_product(struct match *m, const struct pl_graph *g, int i,
+                            const struct pl_uses *uses)
+{
+    start(m, g, i);
+    return is_scaled(m, (struct pl_edge){i, 0}) && is_closed(m, uses);
+}
+
+static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_error *err)
+{
+    static const uint8_t dtype[3] = {RT_F32, RT_F32, RT_F32};
+    const struct rt_attr attr[] = {
+        {.type = RT_ATTR_INT, .v.i = m->axis},
+        {.type = RT_ATTR_FLOAT, .v.f = m->epsilon},
+        {.type = RT_ATTR_BOOL, .v.b = m->scale.node >= 0},
+        {.type = RT_ATTR_BOOL, .v.b = m->offset.node >= 0},
+        {.type = RT_ATTR_BOOL, .v.b = m->joins},
+        {.type = RT_ATTR_INT, .v.i = m->rank},
+        {.type = RT_ATTR_BOOL, .v.b = m->no_mean},
+    };
+    struct pl_edge in[3] = {m->x};
+    int n_in = 1;
+
+    if (m->scale.node >= 0)
+        in[n_in++] = m->scale;
+    if (m->offset.node >= 0)
+        in[n_in++] = m->offset;
+    const struct pl_own own = {.op = "_LayerNorm",
+                               .n_in = n_in,
+                               .n_out = 1,
+                               .in = in,
+                               .in_dtype = dtype,
+                               .out_dtype = dtype,
+                               .attr = attr};
+    return pl_replace(g, m->member, m->n, &own, err);
+}
+
+enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
+{
+    struct pl_uses uses;
+    bool found = false;
+
+    if (!rt_registry_op(g->session->options.registry, "_LayerNorm"))
+        return RT_OK;
+    enum rt_status st = pl_uses_count(&uses, g, err);
+    /* Those with an offset first: the others look like their inner part. What is put there reads
+     * nothing new, so that the counts stay true for what is still to be found. */
+    for (int products = 0; products < 2; products++)
+        for (int i = 0; i < g->n && !st; i++) {
+            struct match m;
+            if (products ? ends_in_product(&m, g, i, &uses) : ends_in_sum(&m, g, i, &uses)) {
+                st = put(g, &m, err);
+                found = true;
+            }
+        }
+    pl_uses_free(&uses);
+    if (found)
+        pl_prune(g); /* shapes that nobody asks for any more */
+    return st;
+}

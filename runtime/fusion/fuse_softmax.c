@@ -1,0 +1,72 @@
+/*
+ * Softmax over the last axis that was written out (by hand, or for tensors of three axes and more)
+ * becomes the op, which attention looks for too:
+ *
+ *   e = Exp(x - Max(x, -1)), y = e / Sum(e, -1)        both reductions keep their axis
+ *
+ * The axis must be written as -1: which one an index from the front is shows only with shapes. A
+ * NaN of a row, and a row whose largest value is infinite, makes the whole row NaN either way.
+ * Scalars are refused as before, in Softmax's words.
+ */
+#include "runtime/fusion/fuse.h"
+
+/* e is `op` of `of` along the last axis, which stays with length 1. */
+static bool is_last_axis(const struct pl_graph *g, struct pl_edge e, const char *op,
+                         struct pl_edge of)
+{
+    const struct pl_node *n = pl_float_by(g, e, op, 2);
+    int64_t axis[RT_MAX_RANK];
+    return n && pl_same(n->in[0], of) && rt_attr_bool(n->def, "keep_dims") &&
+           pl_some_ints(g, n->in[1], axis) == 1 && axis[0] == -1;
+}
+
+enum { MEMBERS = 5 };
+
+static bool is_softmax(const struct pl_graph *g, int i, struct pl_edge *x, int member[MEMBERS])
+{
+    const struct pl_node *y = pl_float_by(g, (struct pl_edge){i, 0}, "RealDiv", 2);
+    const struct pl_node *e = y ? pl_float_by(g, y->in[0], "Exp", 1) : NULL;
+    const struct pl_node *centred = e ? pl_float_by(g, e->in[0], "Sub", 2) : NULL;
+
+    if (!centred || !is_last_axis(g, y->in[1], "Sum", y->in[0]) ||
+        !is_last_axis(g, centred->in[1], "Max", centred->in[0]))
+        return false;
+    *x = centred->in[0];
+    member[0] = i;
+    member[1] = y->in[1].node;
+    member[2] = y->in[0].node;
+    member[3] = e->in[0].node;
+    member[4] = centred->in[1].node;
+    return true;
+}
+
+enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
+{
+    static const uint8_t dtype[1] = {RT_F32};
+    static const struct rt_attr attr[1] = {{.type = RT_ATTR_TYPE, .v.t = RT_F32}};
+    struct pl_uses uses;
+    bool found = false;
+
+    if (!rt_registry_op(g->session->options.registry, "Softmax"))
+        return RT_OK;
+    enum rt_status st = pl_uses_count(&uses, g, err);
+    for (int i = 0; i < g->n && !st; i++) {
+        struct pl_edge x;
+        int member[MEMBERS];
+        if (!is_softmax(g, i, &x, member) || !pl_is_closed(g, &uses, member, MEMBERS))
+            continue;
+        const struct pl_own own = {.op = "Softmax",
+                                   .n_in = 1,
+                                   .n_out = 1,
+                                   .in = &x,
+                                   .in_dtype = dtype,
+                                   .out_dtype = dtype,
+                                   .attr = attr};
+        st = pl_replace(g, member, MEMBERS, &own, err);
+        found = true;
+    }
+    pl_uses_free(&uses);
+    if (found)
+        pl_prune(g); /* the axes, if nobody else has them */
+    return st;
+}

@@ -1,0 +1,514 @@
+/*
+ * Puts element-wise steps behind the product or convolution that they follow: what is scaled,
+ * shifted, added to and activated while it is in the cache need not be written and read again.
+ *
+ * The steps become the node's tail (rt_op.tail in op.h). Only where nothing else sees the values
+ * in between. Multiplications and additions of constant vectors over the last axis, batch
+ * normalisation among them, become one scale and one shift, summed up in double; then one addition
+ * of another tensor may follow, and an activation. A residual may turn out to be broadcast: the
+ * kernels then do what the addition would have done.
+ *
+ * A Reshape in between, that is known to keep rows together (its last dimensions, together as long
+ * as a row, are constants), changes places with the steps behind it: frameworks write a product of
+ * three-dimensional tensors as Reshape, MatMul, Reshape, addition.
+ */
+#include "runtime/fusion/fuse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tail {
+    int64_t channels;
+    int rank;
+    double *scale, *shift; /* `channels` each */
+    bool has_scale, has_shift;
+    struct pl_edge residual; /* node -1: none */
+    bool residual_first;
+    struct pl_activation act; /* n 0: none */
+    int last;                 /* node whose value the tail makes so far */
+    int reshape;              /* that changes places; -1: none. rank is 0 then */
+    int n_row;                /* its last dimensions: what a row became */
+    int64_t row[RT_MAX_RANK];
+};
+
+struct pass {
+    struct pl_graph *g;
+    struct pl_uses uses;
+    struct pl_readers *readers;
+    struct rt_error *err;
+};
+
+static bool is_float_op(const struct pl_node *n)
+{
+    return n->kind == PL_OP && n->def && n->def->op && !n->call && n->n_ctrl == 0 &&
+           n->effect == RT_PURE && n->def->n_out >= 1 && n->def->out_dtype[0] == RT_F32;
+}
+
+/* Channels of a node that takes a tail and the rank of its output; 0: it takes none. */
+static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, int *rank)
+{
+    struct rt_info in[8];
+
+    if (!is_float_op(n) || !n->def->op->tail || n->n_in != n->def->schema->n_in || n->n_in > 8)
+        return 0;
+    for (int k = 0; k < n->def->n_extra; k++) /* a tail that is an activation alone has no input */
+        if (strcmp(n->def->extra[k].name, "_tail") == 0)
+            return 0;
+    for (int k = 0; k < n->n_in; k++) {
+        in[k] = (struct rt_info){.dtype = (enum rt_dtype)n->def->in_dtype[k], .shape.rank = -1};
+        const struct rt_tensor *t = pl_constant(g, n->in[k]);
+        if (!t)
+            continue;
+        if (rt_tensor_count(t) == 0)
+            return 0; /* nothing bounds its channels, for which memory would be asked */
+        in[k].value = t;
+        in[k].shape.rank = t->rank;
+        memcpy(in[k].shape.dim, t->dim, sizeof in[k].shape.dim);
+    }
+    return n->def->op->tail(n->def, in, rank);
+}
+
+/* A constant float vector along the last axis of an output of this rank, or one number. */
+static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
+{
+    const struct rt_tensor *t = pl_constant(g, e);
+    if (!t || t->dtype != RT_F32 || t->rank > rank)
+        return false;
+    return t->rank == 0 ||
+           (pl_row_constant(g, e) && (t->dim[t->rank - 1] == channels || t->dim[t->rank - 1] == 1));
+}
+
+/* The constant's bytes for as long as *t is held. */
+static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, struct rt_tensor *t,
+                                struct rt_error *err)
+{
+    *t = (struct rt_tensor){0};
+    rt_tensor_ref(t, &g->node[e.node].value);
+    const enum rt_status st = rt_tensor_load(t, err);
+    if (st)
+        rt_tensor_clear(t);
+    return st;
+}
+
+/* The same for the tail's value as it stands: a constant that goes along its rows. */
+static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct tail *t)
+{
+    if (t->reshape < 0)
+        return is_vector(g, e, t->channels, t->rank);
+    const struct rt_tensor *v = pl_constant(g, e);
+    return v && v->dtype == RT_F32 &&
+           (v->rank == 0 ||
+            (v->rank == t->n_row && memcmp(v->dim, t->row, (size_t)v->rank * sizeof *v->dim) == 0));
+}
+
+/* ---- scale and shift ---- */
+
+/* Such factors can go into the weights: their products with any usual weight are normal numbers. */
+static bool is_fit(const struct tail *t)
+{
+    for (int64_t c = 0; c < t->channels; c++) {
+        const double s = fabs(t->scale[c]);
+        if (!(s == 0 || (s > 0x1p-60 && s < 0x1p60)) || !(fabs(t->shift[c]) < 0x1p120))
+            return false;
+    }
+    return true;
+}
+
+/* y = x * mul + add, where an empty tensor stands for 1 and 0. False: better left alone; the tail
+ * is as before. */
+static bool add_vectors(struct tail *t, const struct rt_tensor *mul, const struct rt_tensor *add,
+                        double sign)
+{
+    const size_t bytes = (size_t)t->channels * sizeof(double);
+    double *old = malloc(2 * bytes);
+
+    if (!old)
+        return false;
+    memcpy(old, t->scale, bytes);
+    memcpy(old + t->channels, t->shift, bytes);
+    for (int64_t c = 0; c < t->channels; c++) {
+        const int64_t km = mul && rt_tensor_count(mul) > 1 ? c : 0;
+        const int64_t ka = add && rt_tensor_count(add) > 1 ? c : 0;
+        if (mul) {
+            t->scale[c] *= (double)((const float *)mul->data)[km];
+            t->shift[c] *= (double)((const float *)mul->data)[km];
+        }
+        if (add)
+            t->shift[c] += sign * (double)((const float *)add->data)[ka];
+    }
+    const bool fit = is_fit(t);
+    if (fit) {
+        t->has_scale = t->has_scale || mul;
+        t->has_shift = t->has_shift || add;
+    } else {
+        memcpy(t->scale, old, bytes);
+        memcpy(t->shift, old + t->channels, bytes);
+    }
+    free(old);
+    return fit;
+}
+
+/* ---- batch normalisation by constants ---- */
+
+/* Whether node i normalises by constants along its last axis and only its output 0 is used. */
+static bool is_normalisation(const struct pass *p, int i, const struct tail *t)
+{
+    const struct pl_graph *g = p->g;
+    const struct pl_node *n = &g->node[i];
+
+    if (!is_float_op(n) || n->n_in != 5 || t->rank < 4 || n->in[0].node != t->last ||
+        n->in[0].out != 0 ||
+        !(pl_is(n, "FusedBatchNormV3") || pl_is(n, "FusedBatchNormV2") ||
+          pl_is(n, "FusedBatchNorm")) ||
+        rt_attr_bool(n->def, "is_training") || rt_attr_str(n->def, "data_format").p[1] == 'C')
+        return false;
+    for (int k = 1; k < 5; k++)
+        if (!is_vector(g, n->in[k], t->channels, 1) || pl_constant(g, n->in[k])->rank != 1 ||
+            pl_constant(g, n->in[k])->dim[0] != t->channels)
+            return false;
+    for (int j = p->readers->first[i]; j < p->readers->first[i + 1]; j++) {
+        const struct pl_reader by = p->readers->of[j];
+        if (g->node[by.node].in[by.k].out != 0)
+            return false;
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        if (g->fetch[k].node == i && g->fetch[k].out != 0)
+            return false;
+    return true;
+}
+
+/* y = (x - mean) / sqrt(variance + epsilon) * scale + offset, as x * factor + shift. */
+static enum rt_status take_normalisation(struct pass *p, int i, struct tail *t, bool *taken)
+{
+    const struct pl_node *n = &p->g->node[i];
+    struct rt_tensor in[5] = {{0}}, factor = {0}, shift = {0};
+    enum rt_status st = RT_OK;
+
+    *taken = false;
+    if (t->residual.node >= 0 || !is_normalisation(p, i, t))
+        return RT_OK;
+    const double epsilon = (double)rt_attr_float(n->def, "epsilon");
+    for (int k = 1; k < 5 && !st; k++)
+        st = vector_of(p->g, n->in[k], &in[k], p->err);
+    if (!st)
+        st = rt_tensor_new(&factor, NULL, RT_F32, 1, &t->channels, p->err);
+    if (!st)
+        st = rt_tensor_new(&shift, NULL, RT_F32, 1, &t->channels, p->err);
+    for (int64_t c = 0; c < t->channels && !st; c++) {
+        const double f =
+            (double)((float *)in[1].data)[c] / sqrt((double)((float *)in[4].data)[c] + epsilon);
+        ((float *)factor.data)[c] = (float)f;
+        ((float *)shift.data)[c] =
+            (float)((double)((float *)in[2].data)[c] - (double)((float *)in[3].data)[c] * f);
+    }
+    if (!st)
+        *taken = add_vectors(t, &factor, &shift, 1);
+    for (int k = 1; k < 5; k++)
+        rt_tensor_clear(&in[k]);
+    rt_tensor_clear(&factor);
+    rt_tensor_clear(&shift);
+    return st;
+}
+
+/* ---- steps ---- */
+
+/* Node n, the only reader of the tail's value, by a vector. */
+static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struct tail *t,
+                                  bool *taken)
+{
+    *taken = false;
+    if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0)
+        return RT_OK;
+    const int other = n->in[0].node == t->last ? 1 : 0;
+    if (n->in[1 - other].out != 0 || !fits_rows(p->g, n->in[other], t))
+        return RT_OK;
+    const bool mul = pl_is(n, "Mul"), add = pl_is_add(n);
+    const bool sub = pl_is(n, "Sub") && other == 1;
+    const bool bias = pl_is(n, "BiasAdd") && other == 1 &&
+                      rt_span_is(rt_attr_str(n->def, "data_format"), "NHWC") &&
+                      pl_constant(p->g, n->in[1])->rank == 1 &&
+                      pl_constant(p->g, n->in[1])->dim[0] == t->channels;
+    if (!mul && !add && !sub && !bias)
+        return RT_OK;
+    struct rt_tensor v;
+    const enum rt_status st = vector_of(p->g, n->in[other], &v, p->err);
+    if (st)
+        return st;
+    *taken = add_vectors(t, mul ? &v : NULL, mul ? NULL : &v, sub ? -1 : 1);
+    rt_tensor_clear(&v);
+    return RT_OK;
+}
+
+/* Node n adds something else to the tail's value, which it alone reads. */
+static bool take_residual(const struct pl_graph *g, const struct pl_node *n, struct tail *t)
+{
+    if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0 || t->reshape >= 0 ||
+        !pl_is_add(n))
+        return false;
+    const int other = n->in[0].node == t->last ? 1 : 0;
+    if (n->in[1 - other].out != 0 || n->in[other].node == t->last ||
+        g->node[n->in[other].node].kind == PL_CONST)
+        return false;
+    t->residual = n->in[other];
+    t->residual_first = other == 0;
+    return true;
+}
+
+/* ---- a Reshape in between ---- */
+
+/* Puts what is known of the integers in `e`, from the last one on, in front of dim[*n - 1], up to
+ * `room` of them. False: not all of them are known. */
+static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
+                          int room)
+{
+    int64_t v[RT_MAX_RANK];
+    const int count = pl_some_ints(g, e, v);
+    for (int i = count - 1; i >= 0 && *n < room; i--)
+        dim[room - ++*n] = v[i];
+    return count > 0;
+}
+
+/* Node n is the runtime's own kind of Reshape: its rows become the last axes that it says. */
+static bool take_axes(const struct pl_node *n, int i, struct tail *t)
+{
+    const int64_t *dim, *from;
+    if (!is_float_op(n) || !pl_is(n, "_LastAxes") || n->n_in != 1 || n->in[0].node != t->last ||
+        n->in[0].out != 0 || t->reshape >= 0 || t->residual.node >= 0 ||
+        rt_attr_ints(n->def, "from", &from) != 1 || from[0] != t->channels)
+        return false;
+    t->reshape = i;
+    t->rank = 0;
+    t->n_row = (int)rt_attr_ints(n->def, "to", &dim);
+    memcpy(t->row, dim, (size_t)t->n_row * sizeof *dim);
+    return true;
+}
+
+/* Node i, the only reader of the tail's value, only gives its rows other dimensions. */
+static bool take_reshape(const struct pl_graph *g, int i, struct tail *t)
+{
+    const struct pl_node *n = &g->node[i];
+    int64_t dim[RT_MAX_RANK], product = 1, first;
+    int known = 0, zero = 0;
+
+    if (take_axes(n, i, t))
+        return true;
+    if (!is_float_op(n) || !pl_is(n, "Reshape") || n->n_in != 2 || n->in[0].node != t->last ||
+        n->in[0].out != 0 || n->in[1].node == t->last || t->reshape >= 0 || t->residual.node >= 0)
+        return false;
+    const struct pl_node *shape = &g->node[n->in[1].node];
+    if (pl_is(shape, "Pack") && shape->n_in > 0 && rt_attr_int(shape->def, "axis") == 0) {
+        for (int k = shape->n_in - 1;
+             k >= 0 && last_integers(g, shape->in[k], dim, &known, RT_MAX_RANK);)
+            k--;
+    } else if (pl_is(shape, "ConcatV2") && shape->n_in > 2 &&
+               last_integers(g, shape->in[shape->n_in - 1], &first, &zero, 1) && zero == 1 &&
+               first == 0) {
+        for (int k = shape->n_in - 2;
+             k >= 0 && last_integers(g, shape->in[k], dim, &known, RT_MAX_RANK);)
+            k--;
+    } else {
+        last_integers(g, n->in[1], dim, &known, RT_MAX_RANK);
+    }
+    for (int k = 1; k <= known; k++) {
+        const int64_t d = dim[RT_MAX_RANK - k];
+        if (d < 1 || d > t->channels || __builtin_mul_overflow(product, d, &product) ||
+            product > t->channels)
+            return false;
+        if (product == t->channels) {
+            t->reshape = i;
+            t->rank = 0;
+            t->n_row = k;
+            memcpy(t->row, dim + RT_MAX_RANK - k, (size_t)k * sizeof *dim);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the result ---- */
+
+/* A new constant; -1: no memory. */
+static int add_constant(struct pl_graph *g, int like, const double *v, int64_t n,
+                        struct rt_error *err)
+{
+    struct rt_tensor t = {0};
+    if (rt_tensor_new(&t, NULL, RT_F32, 1, &n, err))
+        return -1;
+    for (int64_t i = 0; i < n; i++)
+        ((float *)t.data)[i] = (float)v[i];
+    const int c = pl_add(g, err); /* may move the nodes */
+    if (c < 0) {
+        rt_tensor_clear(&t);
+        return -1;
+    }
+    struct pl_node *node = &g->node[c];
+    node->kind = PL_CONST;
+    node->name = g->node[like].name;
+    node->depth = g->node[like].depth;
+    node->n_out = 1;
+    node->value = t;
+    return c;
+}
+
+static char *text_of(struct rt_arena *arena, const struct tail *t)
+{
+    char number[32] = "";
+    if (t->act.has_number)
+        snprintf(number, sizeof number, "=%a", (double)t->act.number);
+    char *text = rt_arena_printf(arena, "%s%s%s%s%s%s", t->has_scale ? " mul" : "",
+                                 t->has_shift ? " add" : "",
+                                 t->residual.node < 0 ? ""
+                                 : t->residual_first  ? " residual_first"
+                                                      : " residual",
+                                 t->act.n ? " " : "", t->act.n ? t->act.name : "", number);
+    return text ? text + 1 : NULL;
+}
+
+/* The Reshape of the head's new value, where the chain's last node was. */
+static enum rt_status put_reshape(struct pass *p, int head, const struct tail *t)
+{
+    struct pl_graph *g = p->g;
+    const struct pl_node r = g->node[t->reshape];
+    struct pl_node *n = &g->node[t->last];
+    struct pl_edge *in = rt_arena_array(g->arena, 2, sizeof *in);
+
+    if (!in)
+        return rt_fail_memory(p->err, "a plan", 0);
+    in[0] = (struct pl_edge){head, 0};
+    if (r.n_in == 2)
+        in[1] = r.in[1];
+    g->node[head].kind = PL_OP;
+    n->kind = PL_OP;
+    n->def = r.def;
+    n->name = r.name;
+    n->depth = r.depth;
+    n->effect = r.effect;
+    n->in = in;
+    n->n_in = r.n_in;
+    n->n_out = r.n_out;
+    return RT_OK;
+}
+
+/* The head with its tail, where the chain's last node was. */
+static enum rt_status put(struct pass *p, int head, const struct tail *t)
+{
+    struct pl_graph *g = p->g;
+    struct pl_edge operand[3];
+    int n_operands = 0;
+
+    for (int k = 0; k < 2; k++) {
+        if (!(k ? t->has_shift : t->has_scale))
+            continue;
+        const int c = add_constant(g, head, k ? t->shift : t->scale, t->channels, p->err);
+        if (c < 0)
+            return p->err->code;
+        operand[n_operands++] = (struct pl_edge){c, 0};
+    }
+    if (t->residual.node >= 0)
+        operand[n_operands++] = t->residual;
+    struct pl_node *n = &g->node[t->reshape < 0 ? t->last : head];
+    const struct pl_node h = g->node[head];
+    const int n_in = h.n_in + n_operands;
+    struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
+    struct rt_named_attr *extra =
+        rt_arena_array(g->arena, (size_t)h.def->n_extra + 1, sizeof *extra);
+    struct pl_edge *in = rt_arena_array(g->arena, (size_t)n_in, sizeof *in);
+    uint8_t *dtype = rt_arena_array(g->arena, (size_t)n_in, 1);
+    const char *text = text_of(g->arena, t);
+
+    if (!def || !extra || !in || !dtype || !text)
+        return rt_fail_memory(p->err, "a plan", 0);
+    if (h.def->n_extra)
+        memcpy(extra, h.def->extra, (size_t)h.def->n_extra * sizeof *extra);
+    extra[h.def->n_extra] = (struct rt_named_attr){
+        .name = "_tail", .value = {.type = RT_ATTR_STRING, .n = strlen(text), .v.s = text}};
+    for (int k = 0; k < n_in; k++) {
+        in[k] = k < h.n_in ? h.in[k] : operand[k - h.n_in];
+        dtype[k] = k < h.n_in ? h.def->in_dtype[k] : RT_F32;
+    }
+    *def = *h.def;
+    def->extra = extra;
+    def->n_extra++;
+    def->n_in = n_in;
+    def->in_dtype = dtype;
+    n->def = def;
+    n->name = h.name;
+    n->depth = h.depth;
+    n->in = in;
+    n->n_in = n_in;
+    n->n_out = h.n_out;
+    return t->reshape < 0 ? RT_OK : put_reshape(p, head, t);
+}
+
+/* Follows the chain behind node `head`; the nodes that it takes in are gone, but for the last. */
+static enum rt_status follow(struct pass *p, int head, struct tail *t)
+{
+    struct pl_graph *g = p->g;
+
+    for (t->last = head;;) {
+        if (pl_find_activation(g, &p->uses, p->readers, t->last, &t->act)) {
+            g->node[t->last].kind = PL_GONE;
+            for (int k = 0; k < t->act.n - 1; k++)
+                g->node[t->act.node[k]].kind = PL_GONE;
+            t->last = t->act.node[t->act.n - 1];
+            return RT_OK;
+        }
+        t->act.n = 0;
+        if (p->uses.n[t->last] != 1)
+            return RT_OK;
+        const int next = p->uses.user[t->last];
+        bool taken = false;
+        enum rt_status st = take_normalisation(p, next, t, &taken);
+        if (!st && !taken)
+            st = take_vector(p, &g->node[next], t, &taken);
+        if (st)
+            return st;
+        if (!taken && !take_residual(g, &g->node[next], t) && !take_reshape(g, next, t))
+            return RT_OK;
+        g->node[t->last].kind = PL_GONE;
+        t->last = next;
+    }
+}
+
+static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
+{
+    struct pl_graph *g = p->g;
+    struct tail t = {.channels = channels, .rank = rank, .residual = {-1, 0}, .reshape = -1};
+
+    t.scale = malloc((size_t)channels * 2 * sizeof *t.scale);
+    if (!t.scale)
+        return rt_fail_memory(p->err, "a plan", (size_t)channels * 2 * sizeof *t.scale);
+    t.shift = t.scale + channels;
+    for (int64_t c = 0; c < channels; c++) {
+        t.scale[c] = 1;
+        t.shift[c] = 0;
+    }
+    enum rt_status st = follow(p, head, &t);
+    if (!st && (t.has_scale || t.has_shift || t.residual.node >= 0 || t.act.n))
+        st = put(p, head, &t);
+    else if (t.reshape >= 0) /* nothing came of it */
+        g->node[head].kind = g->node[t.reshape].kind = PL_OP;
+    free(t.scale);
+    return st;
+}
+
+enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err)
+{
+    const int n = g->n; /* more are added behind */
+    struct pass p = {.g = g, .err = err};
+    enum rt_status st = pl_uses_count(&p.uses, g, err);
+
+    if (!st && !(p.readers = pl_readers_new(g, false, err)))
+        st = RT_RESOURCE_EXHAUSTED;
+    for (int i = 0; i < n && !st; i++) {
+        int rank = 0;
+        const int64_t channels = head_channels(g, &g->node[i], &rank);
+        if (channels > 0)
+            st = fuse(&p, i, channels, rank);
+    }
+    pl_readers_free(p.readers);
+    pl_uses_free(&p.uses);
+    return st;
+}

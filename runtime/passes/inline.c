@@ -1,0 +1,320 @@
+/*
+ * Function calls become their bodies. What a body must run is its returns, its control returns and
+ * every node with an effect; a pivot carries the call's control inputs to the nodes with effects
+ * and to the outputs, another stands for "the call has ended" to those who wait for that: its
+ * inputs are there, and all that the body must run has run.
+ *
+ * Bodies with TF1 control flow keep to themselves, and so do calls in a graph that has it: there a
+ * call may be dead, which an inlined node without inputs would not know. They become sub-plans.
+ */
+#include "runtime/ir/match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NODES = 50000, MAX_DEPTH = 200 };
+
+struct forward { /* of a call that was inlined */
+    struct pl_edge *out;
+    int exit; /* pivot */
+};
+
+static bool has_tokens(const struct rt_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (pl_is_token(&g->node[i]))
+            return true;
+    return false;
+}
+
+static bool graph_has_tokens(const struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->node[i].kind == PL_OP && g->node[i].def && pl_is_token(g->node[i].def))
+            return true;
+    return false;
+}
+
+static bool has_functions(const struct pl_node *n)
+{
+    static const char *const names[] = {"If",   "StatelessIf",  "While", "StatelessWhile",
+                                        "Case", "StatelessCase"};
+    bool yes = n->kind == PL_OP && n->call;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !yes; i++)
+        yes = pl_is(n, names[i]);
+    return yes;
+}
+
+static bool writes_refs(const struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        const struct pl_node *n = &g->node[i];
+        if (n->kind == PL_OP && n->def && n->effect == RT_WRITES && n->def->out_ref)
+            return true;
+    }
+    return false;
+}
+
+/* A function takes values, never refs: a variable among the inputs of node `at` is read before the
+ * call, behind what the call waits for. So is what may be a variable's own buffer, which changes
+ * until then (runtime/exec/alias.h): the nodes of the function that have no effect wait for
+ * nothing. */
+static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
+{
+    const bool waits = g->node[at].n_ctrl && writes_refs(g);
+
+    for (int k = 0; k < g->node[at].n_in; k++) {
+        const struct pl_node call = g->node[at];
+        if (k >= call.def->n_in || !pl_follows_refs(call.def, k))
+            continue;
+        const bool is_ref = pl_is_ref(g, call.in[k]);
+        if (!is_ref && !waits)
+            continue;
+        const int i = pl_add(g, err); /* may move the nodes */
+        if (i < 0)
+            return RT_RESOURCE_EXHAUSTED;
+        struct pl_node *read = &g->node[i];
+        read->name = call.name;
+        read->depth = call.depth;
+        read->ctrl = rt_arena_array(g->arena, (size_t)call.n_ctrl + 1, sizeof *read->ctrl);
+        if (!read->ctrl)
+            return rt_fail_memory(err, "a plan", (size_t)call.n_ctrl);
+        if (call.n_ctrl)
+            memcpy(read->ctrl, call.ctrl, (size_t)call.n_ctrl * sizeof *read->ctrl);
+        read->n_ctrl = call.n_ctrl;
+        const enum rt_status st =
+            pl_make_identity(g, i, (enum rt_dtype)call.def->in_dtype[k], call.in[k], err);
+        if (st)
+            return st;
+        if (is_ref)
+            read->effect = RT_READS;
+        call.in[k] = (struct pl_edge){i, 0};
+    }
+    return RT_OK;
+}
+
+static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt_error *err)
+{
+    int i = pl_add(g, err);
+    if (i < 0)
+        return -1;
+    g->node[i].kind = PL_OP;
+    g->node[i].name = name;
+    g->node[i].ctrl = rt_arena_array(g->arena, (size_t)n_ctrl + 1, sizeof(int));
+    if (!g->node[i].ctrl) {
+        rt_fail_memory(err, "a plan", (size_t)n_ctrl);
+        return -1;
+    }
+    return i;
+}
+
+/* An output that a pure node makes, or an argument handed on, is ready no sooner than `entry`: it
+ * is read through an identity that waits. */
+static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
+                               enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
+{
+    const int i = add_pivot(g, name, 1, err);
+    if (i < 0)
+        return RT_RESOURCE_EXHAUSTED;
+    g->node[i].depth = depth;
+    g->node[i].ctrl[0] = entry;
+    g->node[i].n_ctrl = 1;
+    const enum rt_status st = pl_make_identity(g, i, dtype, *out, err);
+    *out = (struct pl_edge){i, 0};
+    return st;
+}
+
+static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_graph *body,
+                                  struct forward *f, struct rt_error *err)
+{
+    struct pl_graph b = {.session = g->session, .arena = g->arena};
+    struct pl_node call = g->node[at];
+    int n_args = call.n_in - call.call_skip;
+    enum rt_status st;
+    struct rt_edge *feeds = NULL;
+    int entry = -1, base;
+
+    if (n_args != body->n_args || call.n_out != body->n_rets)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "call '%s': function '%s' takes %d arguments and returns %d, the call has "
+                       "%d and %d",
+                       call.name, body->name, body->n_args, body->n_rets, n_args, call.n_out);
+    if (call.depth >= MAX_DEPTH)
+        return pl_fail_too_deep(g->session, body, call.name, MAX_DEPTH, err);
+    feeds = malloc(((size_t)n_args + 1) * sizeof *feeds);
+    if (!feeds)
+        return rt_fail_memory(err, "a plan", (size_t)n_args);
+    for (int i = 0; i < n_args; i++)
+        feeds[i] = (struct rt_edge){body->arg[i], 0};
+    struct pl_request q = {.graph = body,
+                           .feeds = feeds,
+                           .n_feeds = n_args,
+                           .fetches = body->ret,
+                           .n_fetches = body->n_rets,
+                           .targets = body->ctrl_ret,
+                           .n_targets = body->n_ctrl_rets,
+                           .is_body = true};
+    st = pl_cut(&b, &q, err);
+    if (st)
+        goto end;
+    pl_mark_reads(&b);
+    if (g->n + b.n > 2 * MAX_NODES) {
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes after inlining", MAX_NODES);
+        goto end;
+    }
+    if (call.n_ctrl) {
+        entry = add_pivot(g, call.name, call.n_ctrl, err);
+        if (entry < 0) {
+            st = RT_RESOURCE_EXHAUSTED;
+            goto end;
+        }
+        memcpy(g->node[entry].ctrl, call.ctrl, (size_t)call.n_ctrl * sizeof(int));
+        g->node[entry].n_ctrl = call.n_ctrl;
+    }
+    base = g->n - n_args; /* node k of b (behind its feeds) becomes base + k */
+#define MAP(e)                                                                                     \
+    ((e).node < n_args ? call.in[(e).node + call.call_skip]                                        \
+                       : (struct pl_edge){base + (e).node, (e).out})
+    for (int k = n_args; k < b.n; k++) {
+        int i = pl_add(g, err);
+        if (i < 0) {
+            st = RT_RESOURCE_EXHAUSTED;
+            goto end;
+        }
+        struct pl_node *n = &g->node[i];
+        *n = b.node[k];
+        b.node[k] = (struct pl_node){0}; /* what it holds is `g`'s */
+        n->depth = call.depth + 1;
+        n->name = rt_arena_printf(g->arena, "%s/%s", call.name, n->name);
+        if (!n->name) {
+            st = rt_fail_memory(err, "a plan", 0);
+            goto end;
+        }
+        for (int j = 0; j < n->n_in; j++)
+            n->in[j] = MAP(n->in[j]);
+        for (int j = 0; j < n->n_ctrl; j++)
+            n->ctrl[j] += base;
+        if (entry >= 0 && n->effect != RT_PURE) {
+            int *ctrl = rt_arena_array(g->arena, (size_t)n->n_ctrl + 1, sizeof *ctrl);
+            if (!ctrl) {
+                st = rt_fail_memory(err, "a plan", 0);
+                goto end;
+            }
+            if (n->n_ctrl)
+                memcpy(ctrl, n->ctrl, (size_t)n->n_ctrl * sizeof *ctrl);
+            ctrl[n->n_ctrl] = entry;
+            n->ctrl = ctrl;
+            n->n_ctrl++;
+        }
+    }
+    f->exit = add_pivot(g, call.name, b.n_targets + call.n_in + 1, err);
+    f->out = rt_arena_array(g->arena, (size_t)call.n_out + 1, sizeof *f->out);
+    if (f->exit < 0 || !f->out) {
+        st = rt_fail_memory(err, "a plan", 0);
+        goto end;
+    }
+    for (int k = 0; k < b.n_targets; k++) {
+        g->node[f->exit].ctrl[k] = base + b.target[k];
+        if (!pl_add_target(g, base + b.target[k])) {
+            st = rt_fail_memory(err, "a plan", 0);
+            goto end;
+        }
+    }
+    g->node[f->exit].n_ctrl = b.n_targets;
+    if (entry >= 0)
+        g->node[f->exit].ctrl[g->node[f->exit].n_ctrl++] = entry;
+    for (int k = 0; k < call.n_in; k++)
+        if (g->node[call.in[k].node].kind != PL_FEED)
+            g->node[f->exit].ctrl[g->node[f->exit].n_ctrl++] = call.in[k].node;
+    for (int k = 0; k < call.n_out && !st; k++) {
+        f->out[k] = MAP(b.fetch[k]);
+        if (entry >= 0 && (b.fetch[k].node < n_args || g->node[f->out[k].node].effect == RT_PURE))
+            st = wait_for(g, entry, call.name, call.depth, (enum rt_dtype)call.def->out_dtype[k],
+                          &f->out[k], err);
+    }
+#undef MAP
+    g->node[at].kind = PL_GONE;
+    g->node[at].call = NULL;
+end:
+    free(feeds);
+    pl_nodes_clear(&b);
+    return st;
+}
+
+static struct pl_edge follow(const struct forward *f, struct pl_edge e)
+{
+    while (f[e.node].out)
+        e = f[e.node].out[e.out];
+    return e;
+}
+
+static int follow_ctrl(const struct forward *f, int n)
+{
+    while (f[n].out)
+        n = f[n].exit;
+    return n;
+}
+
+enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    struct forward *f = NULL;
+    int room = 0;
+    bool any = false;
+    for (int i = 0, n = g->n; i < n && !st; i++)
+        if (has_functions(&g->node[i]))
+            st = read_arguments(g, i, err);
+    if (st || graph_has_tokens(g))
+        return st;
+    for (int i = 0; i < g->n; i++) {
+        if (!g->node[i].call || g->node[i].kind != PL_OP)
+            continue;
+        const struct rt_graph *body;
+        st = rt_library_instantiate(g->session->library, g->node[i].call, &body, err);
+        if (st)
+            goto end;
+        if (g->n > MAX_NODES || has_tokens(body))
+            continue;
+        while (room <= i) {
+            int more = room ? room * 2 : 256;
+            struct forward *p = realloc(f, (size_t)more * sizeof *f);
+            if (!p) {
+                st = rt_fail_memory(err, "a plan", (size_t)more * sizeof *f);
+                goto end;
+            }
+            memset(p + room, 0, (size_t)(more - room) * sizeof *f);
+            f = p;
+            room = more;
+        }
+        st = inline_call(g, i, body, &f[i], err);
+        if (st)
+            goto end;
+        any = true;
+    }
+    if (!any)
+        goto end;
+    struct forward *p = realloc(f, ((size_t)g->n + 1) * sizeof *f);
+    if (!p) {
+        st = rt_fail_memory(err, "a plan", (size_t)g->n * sizeof *f);
+        goto end;
+    }
+    f = p;
+    if (room < g->n)
+        memset(f + room, 0, (size_t)(g->n - room) * sizeof *f);
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        if (n->kind == PL_GONE)
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            n->in[k] = follow(f, n->in[k]);
+        for (int k = 0; k < n->n_ctrl; k++)
+            n->ctrl[k] = follow_ctrl(f, n->ctrl[k]);
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        g->fetch[k] = follow(f, g->fetch[k]);
+    for (int k = 0; k < g->n_targets; k++)
+        g->target[k] = follow_ctrl(f, g->target[k]);
+end:
+    free(f);
+    return st;
+}

@@ -1,0 +1,191 @@
+/*
+ * Values that are known before a plan runs: by constants, or by shapes alone.
+ *
+ * A fold is one run of a plan of one node. What a model asks for there is bounded, because a few
+ * hundred bytes can name any amount of work (a convolution of two outputs of Fill). Each fold has a
+ * time, all folds of a session together have one, and a node whose fold ended by either is left to
+ * the runs, which have deadlines. The times are processor times of the thread, on which a fold
+ * stays: on a busy machine the same nodes are folded. Up to FREE_NS a fold does not count, so that
+ * the small folds of a session that serves for months never use up the time for all.
+ */
+#include "runtime/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+
+enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
+enum {
+    FREE_NS = 100 * 1000,
+    FOLD_NS = 500 * 1000 * 1000, /* the largest legitimate ones, casts of 16 MiB, take 20 ms */
+    KNOW_NS = 10 * 1000 * 1000,  /* the same of rt_plan_know, whose values are small */
+};
+enum { FOLD_BYTES = 256 << 20 }; /* that one fold may hold at a time */
+
+void rt_info_of(struct rt_info *x, const struct rt_tensor *t)
+{
+    x->dtype = (enum rt_dtype)t->dtype;
+    x->shape.rank = t->rank;
+    memcpy(x->shape.dim, t->dim, sizeof t->dim);
+    x->value = t;
+}
+
+bool rt_shape_is_exact(const struct rt_shape *s)
+{
+    for (int d = 0; d < s->rank; d++)
+        if (s->dim[d] < 0)
+            return false;
+    return s->rank >= 0;
+}
+
+/* ---- folding ---- */
+
+/* A plan of this one node on constants. Takes the arena on success. */
+static enum rt_status plan_of_node(struct rt_session *s, const struct pl_node *n,
+                                   const struct rt_tensor *in, int k_out, struct rt_arena *arena,
+                                   struct rt_plan **out, struct rt_error *err)
+{
+    struct pl_graph g = {.session = s, .arena = arena, .n_fetches = 1};
+    struct pl_edge fetch;
+    uint8_t dtype = n->def->out_dtype[k_out];
+    enum rt_status st = RT_OK;
+    int at = -1;
+    for (int k = 0; k <= n->n_in; k++) {
+        at = pl_add(&g, err);
+        if (at < 0) {
+            st = RT_RESOURCE_EXHAUSTED;
+            goto end;
+        }
+        if (k < n->n_in) {
+            g.node[at].kind = PL_CONST;
+            g.node[at].n_out = 1;
+            g.node[at].name = n->name;
+            rt_tensor_ref(&g.node[at].value, &in[k]);
+        }
+    }
+    struct pl_node *self = &g.node[at];
+    self->kind = PL_OP;
+    self->def = n->def;
+    self->name = n->name;
+    self->n_in = n->n_in;
+    self->n_out = n->n_out;
+    self->in = rt_arena_array(arena, (size_t)n->n_in + 1, sizeof *self->in);
+    if (!self->in) {
+        st = rt_fail_memory(err, n->name, 0);
+        goto end;
+    }
+    for (int k = 0; k < n->n_in; k++)
+        self->in[k] = (struct pl_edge){k, 0};
+    fetch = (struct pl_edge){at, k_out};
+    g.fetch = &fetch;
+    g.fetch_dtype = &dtype;
+    st = pl_finish(&g, out, err);
+end:
+    for (int k = 0; k < g.n; k++)
+        rt_tensor_clear(&g.node[k].value);
+    free(g.node);
+    free(g.target);
+    return st;
+}
+
+/* The memory counts as a run's; what stays counts in the session's `folded`. */
+static enum rt_status run_fold(struct rt_session *s, struct rt_plan *p, int64_t cpu_end_ns,
+                               struct rt_tensor *out, struct rt_error *err)
+{
+    const size_t limit = s->options.run_memory_limit;
+    struct rt_pool *pool = rt_pool_new(limit && limit < FOLD_BYTES ? limit : FOLD_BYTES);
+    if (!pool)
+        return rt_fail_memory(err, "a fold", 0);
+    rt_pool_share(pool, s->options.budget);
+    struct rt_run_shared shared = {
+        .session = s,
+        .pool = pool,
+        .cpu_end_ns = cpu_end_ns,
+        .cancelled = s->options.cancelled ? s->options.cancelled : &s->ends,
+        .alone = true,
+    };
+    struct rt_tensor result = {0};
+    const unsigned before = rt_flush_subnormals(); /* as in a run */
+    enum rt_status st = rt_plan_run(p, &shared, NULL, &result, err);
+    rt_restore_subnormals(before);
+    if (!st && (result.dtype == RT_VARIANT || result.dtype == RT_RESOURCE))
+        st = rt_fail(err, RT_UNIMPLEMENTED, "objects are made in the run");
+    if (!st)
+        st = rt_state_keep(&s->folded, out, &result, NULL, err);
+    rt_tensor_clear(&result);
+    rt_pool_unref(pool);
+    return st;
+}
+
+static enum rt_status fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
+                           int k_out, int64_t most_ns, struct rt_tensor *out, struct rt_error *err)
+{
+    const int64_t begin = rt_thread_cpu_ns(), left = atomic_load(&s->fold_ns);
+    enum rt_status st = rt_session_check(s, err);
+    *out = (struct rt_tensor){0};
+    if (!st && left <= 0)
+        st = rt_fail(err, RT_DEADLINE_EXCEEDED, "the time for all folds ended");
+    if (st)
+        return st;
+    struct rt_arena *arena = rt_arena_new((size_t)1 << 20);
+    struct rt_plan *p = NULL;
+    if (!arena)
+        return rt_fail_memory(err, n->name, 0);
+    st = plan_of_node(s, n, in, k_out, arena, &p, err);
+    if (st) {
+        rt_arena_free(arena);
+        return st;
+    }
+    st = run_fold(s, p, begin + FREE_NS + (left < most_ns ? left : most_ns), out, err);
+    rt_plan_free(p);
+    const int64_t took = rt_thread_cpu_ns() - begin;
+    if (took > FREE_NS)
+        atomic_fetch_sub(&s->fold_ns, took - FREE_NS);
+    return st;
+}
+
+enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
+                            int k_out, struct rt_tensor *out, struct rt_error *err)
+{
+    return fold(s, n, in, k_out, FOLD_NS, out, err);
+}
+
+/* ---- small values ---- */
+
+bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
+                  const struct rt_info *out, struct rt_tensor *result, bool *no_memory)
+{
+    bool by_shape = n->def->op->rows == rt_rows_shape;
+    if (n->n_out != 1 || n->effect != RT_PURE || !rt_dtype_is_plain(out->dtype))
+        return false;
+    if (rt_shape_is_exact(&out->shape) &&
+        rt_count(out->shape.rank, out->shape.dim) > MAX_VALUE_ELEMENTS)
+        return false;
+    for (int k = 0; k < n->n_in; k++) {
+        const struct rt_tensor *v = in[k].value;
+        if (v ? rt_tensor_is_lazy(v) || rt_tensor_count(v) > MAX_READ_ELEMENTS
+              : !by_shape || !rt_shape_is_exact(&in[k].shape))
+            return false;
+    }
+    struct rt_tensor *t = calloc((size_t)n->n_in + 1, sizeof *t);
+    if (!t) {
+        *no_memory = true;
+        return false;
+    }
+    for (int k = 0; k < n->n_in; k++) {
+        if (in[k].value) {
+            t[k] = *in[k].value;
+            continue;
+        }
+        t[k].dtype = (uint8_t)in[k].dtype;
+        t[k].rank = (int8_t)in[k].shape.rank;
+        memcpy(t[k].dim, in[k].shape.dim, sizeof t[k].dim);
+    }
+    struct rt_error err = {0};
+    const enum rt_status st = fold(s, n, t, 0, KNOW_NS, result, &err);
+    free(t);
+    if (st == RT_RESOURCE_EXHAUSTED)
+        *no_memory = true;
+    return st == RT_OK;
+}

@@ -1,0 +1,701 @@
+/*
+ * Loops of TensorFlow 1 that are no layers (fuse_rnn_frame.c) become loops as later versions write
+ * them: a frame's condition and body are copied into graphs of their own, whose feeds are the
+ * loop's variables, and one node (PL_WHILE) takes its place. Inner loops come first, and branches
+ * before loops (raise.c): a body with tokens of its own stays, and so does a frame that is entered,
+ * left or waited for in any other way than tf.while_loop's.
+ *
+ * A round raises the loops that have none inside them. It looks at the graph as it came: what was
+ * understood is copied out of it and a new node appended, and only at its end are all readers
+ * rewired at once. So a loop costs what it has in it, not what the graph has; where loops that
+ * cannot be raised read much of each other, MAX_VISITS ends it, and the frames stay.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/ir/condition.h"
+#include "runtime/ir/region.h"
+
+/* MAX_VISITS: of nodes and edges in a round, for each that there is. */
+enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
+
+/* Where a node of the frame is needed. */
+enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 /* only where the body runs */ };
+
+struct variable {
+    int enter, merge, next, choice; /* the last three of what changes; choice: NONE if unread */
+};
+
+struct member { /* an Enter, or a Merge of a loop, by the name of its frame */
+    struct rt_span frame;
+    int node;
+};
+
+struct loop {
+    struct pl_graph *g;
+    int n; /* nodes of the graph as it came */
+    struct pl_conditions all;
+    struct member *member;
+    int n_members;
+    struct pl_readers *readers;
+    int *turn;           /* per node: its place in the order */
+    bool *kept;          /* per node: fetched, or a target */
+    bool *raised;        /* per node: part of a loop that has been raised in this round */
+    struct pl_edge *end; /* per node: of an Exit, what takes its place */
+    int64_t visits_left;
+
+    /* The loop that is looked at. */
+    int cond, at;
+    struct variable v[MAX_VARIABLES];
+    int n_variables, n_changing; /* those that change come first */
+    uint8_t *mark;               /* per node */
+    int *own, n_own;             /* those that have one */
+    int *variable_of;            /* per node, of a Merge, a Switch or a constant Enter */
+    int *copy;                   /* per node: in the region that is being made */
+    int *used, n_used;           /* free constants that have one */
+    int *stack;
+    struct rt_error *err;
+};
+
+static const struct pl_node *node_of(const struct loop *l, int i)
+{
+    return &l->g->node[i];
+}
+
+static bool visit(struct loop *l, int64_t n)
+{
+    l->visits_left -= n;
+    return l->visits_left >= 0;
+}
+
+static void set_mark(struct loop *l, int i, uint8_t as)
+{
+    if (!l->mark[i])
+        l->own[l->n_own++] = i;
+    l->mark[i] |= as;
+}
+
+/* ---- variables ---- */
+
+static int by_frame(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    if (x->frame.n != y->frame.n)
+        return x->frame.n < y->frame.n ? -1 : 1;
+    const int c = x->frame.n ? memcmp(x->frame.p, y->frame.p, x->frame.n) : 0;
+    return c ? c : x->node - y->node;
+}
+
+static bool add_variable(struct loop *l, struct variable v)
+{
+    if (l->n_variables == MAX_VARIABLES)
+        return false;
+    const int k = l->n_variables++;
+    l->v[k] = v;
+    set_mark(l, v.enter, OF_FRAME);
+    l->variable_of[v.merge == NONE ? v.enter : v.merge] = k;
+    if (v.merge != NONE) {
+        set_mark(l, v.merge, OF_FRAME);
+        set_mark(l, v.next, OF_FRAME);
+    }
+    return true;
+}
+
+/* The Enter and the NextIteration that a Merge joins. */
+static bool parts_of(const struct loop *l, int i, struct variable *v)
+{
+    const struct pl_node *n = node_of(l, i);
+    *v = (struct variable){.merge = i, .choice = NONE};
+    if (n->n_in != 2 || n->n_ctrl)
+        return false;
+    const int first = pl_is(node_of(l, n->in[0].node), "Enter") ? 0 : 1;
+    v->enter = n->in[first].node;
+    v->next = n->in[1 - first].node;
+    return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
+}
+
+/* What else reads its Enter and its NextIteration is found later. */
+static bool add_merge(struct loop *l, int i)
+{
+    struct variable v;
+    return parts_of(l, i, &v) && pl_is(node_of(l, i), "Merge") && !l->mark[v.enter] &&
+           !l->mark[v.next] && add_variable(l, v);
+}
+
+static bool is_entered_well(const struct loop *l, const struct pl_node *enter, bool is_constant)
+{
+    if (rt_attr_bool(enter->def, "is_constant") != is_constant)
+        return false;
+    return is_constant && pl_is(enter, "RefEnter") ? pl_is_free(node_of(l, enter->in[0].node))
+                                                   : !pl_is_ref(l->g, enter->in[0]);
+}
+
+/* The first of the frame that the condition ends; n_members: there is none. */
+static int find_frame(const struct loop *l)
+{
+    struct member sought = {.node = NONE};
+    struct variable v;
+    for (int k = l->readers->first[l->cond]; k < l->readers->first[l->cond + 1] && !sought.frame.p;
+         k++) {
+        const struct pl_node *n = node_of(l, l->readers->of[k].node);
+        if (pl_is(n, "Switch") && n->in[1].node == l->cond &&
+            pl_is_loop_merge(l->g, node_of(l, n->in[0].node)) && parts_of(l, n->in[0].node, &v))
+            sought.frame = rt_attr_str(node_of(l, v.enter)->def, "frame_name");
+    }
+    int low = 0, high = sought.frame.p ? l->n_members : 0;
+    if (!high)
+        return l->n_members;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (by_frame(&l->member[middle], &sought) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_of_frame(const struct loop *l, int at, int first)
+{
+    const struct rt_span a = l->member[first].frame, b = l->member[at].frame;
+    return a.n == b.n && (!a.n || memcmp(a.p, b.p, a.n) == 0);
+}
+
+static bool find_variables(struct loop *l)
+{
+    const int first = find_frame(l);
+    int end = first;
+    while (end < l->n_members && is_of_frame(l, end, first))
+        end++;
+    if (first == end ||
+        !visit(l, end - first + l->readers->first[l->cond + 1] - l->readers->first[l->cond]))
+        return false;
+    for (int k = first; k < end; k++)
+        if (pl_is_merge(node_of(l, l->member[k].node)) && !add_merge(l, l->member[k].node))
+            return false;
+    l->n_changing = l->n_variables;
+    for (int k = first; k < end; k++) {
+        const int i = l->member[k].node;
+        const struct pl_node *n = node_of(l, i);
+        if (pl_is_merge(n))
+            continue;
+        if (!is_entered_well(l, n, l->mark[i] == 0) ||
+            (!l->mark[i] && !add_variable(l, (struct variable){i, NONE, NONE, NONE})))
+            return false;
+    }
+    for (int at = l->readers->first[l->cond]; at < l->readers->first[l->cond + 1]; at++) {
+        const int i = l->readers->of[at].node;
+        const struct pl_node *n = node_of(l, i);
+        if (!pl_is_switch(n) || n->in[1].node != l->cond)
+            continue;
+        const int k = n->in[0].out == 0 ? l->variable_of[n->in[0].node] : NONE;
+        if (!pl_is(n, "Switch") || n->n_ctrl || k < 0 || k >= l->n_changing ||
+            l->v[k].choice != NONE)
+            return false;
+        l->v[k].choice = i;
+        l->variable_of[i] = k;
+        set_mark(l, i, OF_FRAME);
+    }
+    set_mark(l, l->cond, OF_FRAME);
+    return l->n_changing > 0;
+}
+
+/* ---- what belongs to it ---- */
+
+static bool may_move(const struct pl_node *n)
+{
+    return n->kind == PL_CONST || n->region ||
+           (n->kind == PL_OP && (!n->def || !pl_is_token(n->def)));
+}
+
+/* Marks what `from` needs inside the frame. */
+static bool walk(struct loop *l, int from, uint8_t as)
+{
+    int depth = 0;
+    if (from == l->cond)
+        return false;
+    if (pl_is_free(node_of(l, from)) || (l->mark[from] & OF_FRAME))
+        return true;
+    l->stack[depth++] = from;
+    while (depth) {
+        const int i = l->stack[--depth];
+        const struct pl_node *n = node_of(l, i);
+        bool waits = false;
+        if (l->mark[i] & as)
+            continue;
+        if (!may_move(n) || !visit(l, 1 + n->n_in + n->n_ctrl))
+            return false;
+        set_mark(l, i, as);
+        for (int k = 0; k < n->n_in + n->n_ctrl; k++) {
+            const int in = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+            if (pl_is_free(node_of(l, in)))
+                continue;
+            waits = true;
+            if (in == l->cond)
+                return false;
+            if (!(l->mark[in] & (OF_FRAME | as)))
+                l->stack[depth++] = in;
+        }
+        if (!waits) /* it stands outside of the frame */
+            return false;
+    }
+    return true;
+}
+
+/* What a node of the frame may read of its frame. */
+static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
+{
+    const int k = l->variable_of[e.node];
+    if (!(l->mark[e.node] & OF_FRAME))
+        return true;
+    if (k < 0)
+        return false;
+    if (k >= l->n_changing || e.node == l->v[k].merge)
+        return e.out == 0;
+    return e.out == 1 && !(mark & IN_CONDITION);
+}
+
+/* The signal that an iteration has begun, or that a variable is there: of nodes that send one in
+ * every round. */
+static bool waits_well(const struct loop *l, int ctrl)
+{
+    return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Which nodes are dead in the round that ends the loop: behind output 1 of a Switch. */
+static void find_living(struct loop *l)
+{
+    for (int at = 0; at < l->n_own; at++)
+        l->stack[at] = l->turn[l->own[at]];
+    qsort(l->stack, (size_t)l->n_own, sizeof *l->stack, by_number);
+    for (int at = 0; at < l->n_own; at++) {
+        const int i = l->all.order[l->stack[at]];
+        const struct pl_node *n = node_of(l, i);
+        bool lives = false;
+        if (!(l->mark[i] & (IN_BODY | IN_CONDITION)))
+            continue;
+        for (int k = 0; k < n->n_in; k++) {
+            const int v = l->variable_of[n->in[k].node];
+            lives |= (v >= 0 && n->in[k].node == l->v[v].choice && n->in[k].out == 1) ||
+                     (l->mark[n->in[k].node] & LIVES);
+        }
+        for (int k = 0; k < n->n_ctrl; k++)
+            lives |= (l->mark[n->ctrl[k]] & LIVES) != 0;
+        if (lives)
+            l->mark[i] |= LIVES;
+    }
+}
+
+static bool has_effect(const struct pl_node *n)
+{
+    return (n->kind == PL_OP || n->region) && n->effect != RT_PURE;
+}
+
+/* What is needed on both sides is done on both, which only what is pure may be. An effect in the
+ * body is one of the rounds that run it. */
+static bool is_on_one_side(const struct loop *l, int i)
+{
+    const struct pl_node *n = node_of(l, i);
+    const uint8_t mark = l->mark[i];
+    if ((mark & IN_CONDITION) && (mark & LIVES))
+        return false;
+    if (!has_effect(n))
+        return !n->region || (mark & (IN_CONDITION | IN_BODY)) != (IN_CONDITION | IN_BODY);
+    if (mark & IN_CONDITION)
+        return !(mark & IN_BODY);
+    return (mark & LIVES) || n->effect == RT_READS || n->effect == RT_RANDOM;
+}
+
+static bool is_exit(const struct loop *l, const struct pl_node *n)
+{
+    const int k = pl_is(n, "Exit") && n->n_in == 1 ? l->variable_of[n->in[0].node] : NONE;
+    return k >= 0 && k < l->n_changing && n->in[0].node == l->v[k].choice && n->in[0].out == 0 &&
+           n->n_ctrl == 0;
+}
+
+/* Nothing else reads a node of the loop, but for its Exits what the Switches end with. */
+static bool is_read_inside(struct loop *l, int i)
+{
+    if (l->kept[i] || l->raised[i] || !visit(l, l->readers->first[i + 1] - l->readers->first[i]))
+        return false;
+    for (int k = l->readers->first[i]; k < l->readers->first[i + 1]; k++)
+        if (!l->mark[l->readers->of[k].node] && !is_exit(l, node_of(l, l->readers->of[k].node)))
+            return false;
+    return true;
+}
+
+static bool is_closed(struct loop *l)
+{
+    for (int at = 0; at < l->n_own; at++) {
+        const int i = l->own[at];
+        const struct pl_node *n = node_of(l, i);
+        if (!is_read_inside(l, i))
+            return false;
+        if (l->mark[i] & OF_FRAME)
+            continue;
+        if (!is_on_one_side(l, i))
+            return false;
+        for (int k = 0; k < n->n_in; k++)
+            if (!reads_well(l, n->in[k], l->mark[i]))
+                return false;
+        for (int k = 0; k < n->n_ctrl; k++)
+            if (!waits_well(l, n->ctrl[k]))
+                return false;
+    }
+    for (int k = 0; k < l->n_variables; k++) { /* each is read by its own alone */
+        const struct pl_node *enter = node_of(l, l->v[k].enter);
+        if (l->mark[enter->in[0].node])
+            return false;
+        for (int j = 0; j < enter->n_ctrl; j++)
+            if (l->mark[enter->ctrl[j]])
+                return false;
+    }
+    return true;
+}
+
+static bool understood(struct loop *l)
+{
+    if (!find_variables(l) || node_of(l, l->cond)->n_ctrl ||
+        !walk(l, node_of(l, l->cond)->in[0].node, IN_CONDITION))
+        return false;
+    for (int k = 0; k < l->n_changing; k++) {
+        const struct pl_node *next = node_of(l, l->v[k].next);
+        if (!walk(l, next->in[0].node, IN_BODY) || !reads_well(l, next->in[0], IN_BODY))
+            return false;
+        for (int j = 0; j < next->n_ctrl; j++)
+            if (!walk(l, next->ctrl[j], IN_BODY) || !waits_well(l, next->ctrl[j]))
+                return false;
+    }
+    qsort(l->own, (size_t)l->n_own, sizeof *l->own, by_number);
+    find_living(l);
+    return reads_well(l, node_of(l, l->cond)->in[0], IN_CONDITION) && is_closed(l);
+}
+
+/* ---- raising ---- */
+
+static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge e,
+                            struct pl_edge *out)
+{
+    const int k = l->variable_of[e.node];
+    if (k >= 0) {
+        const struct pl_node *enter = node_of(l, l->v[k].enter);
+        *out = (struct pl_edge){k, 0};
+        if (!pl_is(enter, "RefEnter"))
+            return RT_OK;
+        e = enter->in[0]; /* a handle, of which the readers know what to do with it */
+    }
+    if (l->copy[e.node] < 0) { /* a free constant */
+        l->copy[e.node] = pl_region_node(l->g, e.node, false, to, l->err);
+        l->used[l->n_used++] = e.node;
+    }
+    *out = (struct pl_edge){l->copy[e.node], e.out};
+    return l->copy[e.node] < 0 ? RT_RESOURCE_EXHAUSTED : RT_OK;
+}
+
+/* Copies what is marked `as`. A region inside it belongs to one of the two. */
+static enum rt_status copy_nodes(struct loop *l, struct pl_graph *to, uint8_t as)
+{
+    enum rt_status st = RT_OK;
+    while (l->n_used)
+        l->copy[l->used[--l->n_used]] = NONE;
+    for (int at = 0; at < l->n_own; at++) {
+        const int i = l->own[at];
+        l->copy[i] = NONE;
+        if (!(l->mark[i] & as))
+            continue;
+        l->copy[i] = pl_region_node(l->g, i, l->g->node[i].region != NULL, to, l->err);
+        if (l->copy[i] < 0)
+            return RT_RESOURCE_EXHAUSTED;
+        if (has_effect(&to->node[l->copy[i]]) && !pl_add_target(to, l->copy[i]))
+            return rt_fail_memory(l->err, "a plan", 0);
+    }
+    for (int at = 0; at < l->n_own && !st; at++) {
+        const int i = l->own[at];
+        if (!(l->mark[i] & as))
+            continue;
+        const struct pl_node *old = node_of(l, i);
+        struct pl_edge *in = rt_arena_array(l->g->arena, (size_t)old->n_in + 1, sizeof *in);
+        int *ctrl = rt_arena_array(l->g->arena, (size_t)old->n_ctrl + 1, sizeof *ctrl), n_ctrl = 0;
+        if (!in || !ctrl)
+            return rt_fail_memory(l->err, "a plan", 0);
+        for (int k = 0; k < old->n_in && !st; k++)
+            st = place(l, to, old->in[k], &in[k]);
+        for (int k = 0; k < old->n_ctrl; k++)
+            if (l->mark[old->ctrl[k]] & as)
+                ctrl[n_ctrl++] = l->copy[old->ctrl[k]];
+        struct pl_node *n = &to->node[l->copy[i]];
+        n->in = in;
+        n->n_in = old->n_in;
+        n->ctrl = ctrl;
+        n->n_ctrl = n_ctrl;
+    }
+    return st;
+}
+
+static enum rt_status set_fetch_types(struct loop *l, struct pl_graph *to, const uint8_t *dtype)
+{
+    uint8_t *own = rt_arena_array(to->arena, (size_t)to->n_fetches + 1, 1);
+    if (!own)
+        return rt_fail_memory(l->err, "a plan", 0);
+    memcpy(own, dtype, (size_t)to->n_fetches);
+    to->fetch_dtype = own;
+    return RT_OK;
+}
+
+static enum rt_status fill_regions(struct loop *l, const uint8_t *dtype)
+{
+    static const uint8_t truth[] = {RT_BOOL};
+    struct pl_graph *region = l->g->node[l->at].region;
+    const char *name = l->g->node[l->at].name;
+    enum rt_status st = pl_region_begin(l->g, &region[0], l->n_variables, dtype, 1, name, l->err);
+    if (!st)
+        st = pl_region_begin(l->g, &region[1], l->n_variables, dtype, l->n_variables, name, l->err);
+    if (!st)
+        st = copy_nodes(l, &region[0], IN_CONDITION);
+    if (!st)
+        st = place(l, &region[0], node_of(l, l->cond)->in[0], &region[0].fetch[0]);
+    if (!st)
+        st = set_fetch_types(l, &region[0], truth);
+    if (!st)
+        st = copy_nodes(l, &region[1], IN_BODY);
+    for (int k = 0; k < l->n_variables && !st; k++)
+        if (k < l->n_changing)
+            st = place(l, &region[1], node_of(l, l->v[k].next)->in[0], &region[1].fetch[k]);
+        else
+            region[1].fetch[k] = (struct pl_edge){k, 0};
+    return st ? st : set_fetch_types(l, &region[1], dtype);
+}
+
+/* The new node waits for whatever an Enter waits for. */
+static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const uint8_t *dtype)
+{
+    struct pl_graph *g = l->g;
+    int n_ctrl = 0;
+    for (int k = 0; k < l->n_variables; k++)
+        n_ctrl += g->node[l->v[k].enter].n_ctrl;
+    int *ctrl = rt_arena_array(g->arena, (size_t)n_ctrl + 1, sizeof *ctrl);
+    l->at = ctrl ? pl_add(g, l->err) : NONE;
+    if (l->at < 0)
+        return rt_fail_memory(l->err, "a plan", 0);
+    struct pl_node *n = &g->node[l->at];
+    n->name = g->node[l->cond].name;
+    n->depth = g->node[l->cond].depth;
+    for (int k = 0; k < l->n_variables; k++) {
+        const struct pl_node *enter = &g->node[l->v[k].enter];
+        for (int j = 0; j < enter->n_ctrl; j++)
+            ctrl[n->n_ctrl++] = enter->ctrl[j];
+    }
+    n->ctrl = ctrl;
+    const struct pl_regions r = {.kind = PL_WHILE,
+                                 .n_in = l->n_variables,
+                                 .n_out = l->n_variables,
+                                 .in = in,
+                                 .in_dtype = dtype,
+                                 .out_dtype = dtype};
+    return pl_make_regions(g, l->at, &r, l->err);
+}
+
+/* What it takes away stays as it is until the round ends. */
+static void note_end(struct loop *l)
+{
+    for (int k = 0; k < l->n_changing; k++) {
+        const int choice = l->v[k].choice;
+        for (int j = choice < 0 ? 0 : l->readers->first[choice];
+             choice >= 0 && j < l->readers->first[choice + 1]; j++)
+            if (is_exit(l, node_of(l, l->readers->of[j].node)))
+                l->end[l->readers->of[j].node] = (struct pl_edge){l->at, k};
+    }
+    for (int at = 0; at < l->n_own; at++)
+        l->raised[l->own[at]] = true;
+}
+
+static void rewire(struct loop *l)
+{
+    struct pl_graph *g = l->g;
+#define IS_END(i) ((i) < l->n && l->end[i].node != NONE)
+    for (int i = 0; i < l->n; i++)
+        if (l->raised[i] || IS_END(i)) {
+            rt_tensor_clear(&g->node[i].value);
+            g->node[i].kind = PL_GONE;
+        }
+    for (int i = 0; i < g->n; i++) {
+        struct pl_node *n = &g->node[i];
+        for (int k = 0; n->kind != PL_GONE && k < n->n_in; k++)
+            if (IS_END(n->in[k].node))
+                n->in[k] = l->end[n->in[k].node];
+        for (int k = 0; n->kind != PL_GONE && k < n->n_ctrl; k++)
+            if (IS_END(n->ctrl[k]))
+                n->ctrl[k] = l->end[n->ctrl[k]].node;
+    }
+    for (int k = 0; k < g->n_fetches; k++)
+        if (IS_END(g->fetch[k].node))
+            g->fetch[k] = l->end[g->fetch[k].node];
+    for (int k = 0; k < g->n_targets; k++)
+        if (IS_END(g->target[k]))
+            g->target[k] = l->end[g->target[k]].node;
+#undef IS_END
+}
+
+static enum rt_status raise(struct loop *l)
+{
+    struct pl_edge *in = calloc((size_t)l->n_variables + 1, sizeof *in);
+    uint8_t *dtype = calloc((size_t)l->n_variables + 1, 1);
+    enum rt_status st = in && dtype ? RT_OK : rt_fail_memory(l->err, "a plan", 0);
+    for (int k = 0; k < l->n_variables && !st; k++) {
+        in[k] = node_of(l, l->v[k].enter)->in[0];
+        dtype[k] = node_of(l, l->v[k].enter)->def->out_dtype[0];
+    }
+    if (!st)
+        st = add_node(l, in, dtype);
+    if (!st)
+        st = fill_regions(l, dtype);
+    if (!st) {
+        pl_set_region_effect(&l->g->node[l->at]);
+        note_end(l);
+    }
+    free(in);
+    free(dtype);
+    return st;
+}
+
+/* Whether there are loops, and no branches besides. */
+static bool has_only_loops(const struct pl_graph *g)
+{
+    struct pl_edge by;
+    bool any = false;
+    for (int i = 0; i < g->n; i++) {
+        any |= pl_is(&g->node[i], "LoopCond");
+        if (pl_is_choice(g, &g->node[i], &by))
+            return false;
+    }
+    return any;
+}
+
+/* ---- a round ---- */
+
+static bool allocate(struct loop *l)
+{
+    const size_t n = (size_t)l->n + 2;
+    l->member = malloc(n * sizeof *l->member);
+    l->readers = pl_readers_new(l->g, true, NULL);
+    l->turn = malloc(n * sizeof *l->turn);
+    l->kept = calloc(n, sizeof *l->kept);
+    l->raised = calloc(n, sizeof *l->raised);
+    l->end = malloc(n * sizeof *l->end);
+    l->mark = calloc(n, sizeof *l->mark);
+    l->own = malloc(n * sizeof *l->own);
+    l->variable_of = malloc(n * sizeof *l->variable_of);
+    l->copy = malloc(n * sizeof *l->copy);
+    l->used = malloc(n * sizeof *l->used);
+
+    const size_t edges = l->readers ? (size_t)l->readers->first[l->n] : 0;
+    l->stack = malloc((n + edges) * sizeof *l->stack);
+    l->visits_left = MAX_VISITS * ((int64_t)edges + l->n);
+    return l->member && l->readers && l->turn && l->kept && l->raised && l->end && l->mark &&
+           l->own && l->variable_of && l->copy && l->used && l->stack;
+}
+
+static void free_loop(struct loop *l)
+{
+    pl_conditions_clear(&l->all);
+    free(l->member);
+    pl_readers_free(l->readers);
+    free(l->turn);
+    free(l->kept);
+    free(l->raised);
+    free(l->end);
+    free(l->mark);
+    free(l->own);
+    free(l->variable_of);
+    free(l->copy);
+    free(l->used);
+    free(l->stack);
+    free(l);
+}
+
+/* False: a Merge is none of tf.while_loop's. */
+static bool index_graph(struct loop *l)
+{
+    const struct pl_graph *g = l->g;
+    struct variable v;
+    for (int i = 0; i < l->n; i++) {
+        const struct pl_node *n = node_of(l, i);
+        l->variable_of[i] = l->copy[i] = NONE;
+        l->end[i] = (struct pl_edge){NONE, 0};
+        if (n->kind == PL_GONE)
+            continue;
+        const bool merges = pl_is_loop_merge(g, n);
+        if (merges && !parts_of(l, i, &v))
+            return false;
+        if (merges || pl_is_either(n, "Enter", "RefEnter"))
+            l->member[l->n_members++] = (struct member){
+                rt_attr_str(node_of(l, merges ? v.enter : i)->def, "frame_name"), i};
+    }
+    for (int k = 0; k < l->all.n_order; k++)
+        l->turn[l->all.order[k]] = k;
+    for (int k = 0; k < g->n_fetches; k++)
+        l->kept[g->fetch[k].node] = true;
+    for (int k = 0; k < g->n_targets; k++)
+        l->kept[g->target[k]] = true;
+    if (l->n_members)
+        qsort(l->member, (size_t)l->n_members, sizeof *l->member, by_frame);
+    return true;
+}
+
+static void forget(struct loop *l)
+{
+    for (; l->n_own; l->n_own--) {
+        const int i = l->own[l->n_own - 1];
+        l->mark[i] = 0;
+        l->variable_of[i] = l->copy[i] = NONE;
+    }
+    while (l->n_used)
+        l->copy[l->used[--l->n_used]] = NONE;
+    l->n_variables = l->n_changing = 0;
+}
+
+static enum rt_status raise_innermost(struct pl_graph *g, bool *changed, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    struct loop *l = calloc(1, sizeof *l);
+    if (!l)
+        return rt_fail_memory(err, "a plan", sizeof *l);
+    l->g = g;
+    l->n = g->n;
+    l->err = err;
+    if (allocate(l) && pl_conditions_find(&l->all, g) && index_graph(l))
+        for (int i = 0; i < l->n && !st && l->visits_left >= 0; i++) {
+            if (!pl_is(&g->node[i], "LoopCond") || g->node[i].n_in != 1)
+                continue;
+            l->cond = i;
+            if (understood(l)) {
+                *changed = true;
+                st = raise(l);
+            }
+            forget(l);
+        }
+    if (*changed && !st) {
+        rewire(l);
+        pl_prune(g);
+    }
+    free_loop(l);
+    return st;
+}
+
+enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    *changed = false;
+    bool again = has_only_loops(g); /* what is around a loop comes after it */
+    for (int round = 0; again && !st && round < MAX_ROUNDS; round++) {
+        again = false;
+        st = raise_innermost(g, &again, err);
+        *changed |= again;
+    }
+    return st;
+}

@@ -1,0 +1,757 @@
+/*
+ * Proof that requests may be merged along dimension 0: by induction over the plan, each value gets
+ * a dependence (enum rt_dep_kind) that holds for every batch size. The plan is walked with several
+ * batch sizes side by side, shapes exact. Each op's row rule is asked with the shapes of each size,
+ * and must give the same answer.
+ *
+ * What an op takes for its argument (a shape, an axis, a bound) may follow the batch size, so its
+ * value is evaluated at each size. A few sizes cannot tell min(n, 100) from n, but they do tell
+ * polynomials: one of a degree below the number of sizes that is a + b * n at each of them is
+ * a + b * n everywhere. Hence only ops that make polynomials of integers (makes_polynomials) have
+ * a result of RT_DEP_SIZE, and only where no step of them overflows; what any other op makes of the
+ * batch size is not proved.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/passes/row_extremes.h"
+#include "runtime/plan/plan.h"
+
+/* ---- the walk ---- */
+
+/*
+ * The first batch size only checks shapes: what broadcasts or squeezes a dimension of 1 treats a
+ * request of one row otherwise than many. Rules are not asked with it, because they find the rows
+ * by the length of a dimension; the other sizes are lengths that no dimension is likely to have.
+ */
+enum { N_SIZES = 4 };
+static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
+
+struct walk {
+    const struct rt_plan *plan;
+    struct rt_info *info[N_SIZES];    /* per value */
+    struct rt_tensor *value[N_SIZES]; /* per value: what `info` points to, when evaluated here */
+    struct rt_dep *dep;               /* per value: the same for every size */
+    enum rt_extreme *extreme;         /* per value */
+    struct rt_error *why;
+    bool *is_refused; /* a node refuses these inputs for every batch size */
+    bool *no_memory;  /* some memory was refused: what is not proved may be provable */
+};
+
+static bool walk_plan(struct walk *w);
+
+static bool open_walk(struct walk *w)
+{
+    const size_t n = (size_t)w->plan->n_values + 1;
+    struct rt_info *info = calloc(n, N_SIZES * sizeof *info);
+    struct rt_tensor *value = calloc(n, N_SIZES * sizeof *value);
+    w->dep = calloc(n, sizeof *w->dep);
+    w->extreme = calloc(n, sizeof *w->extreme);
+    w->info[0] = info;
+    w->value[0] = value;
+    if (!info || !value || !w->dep || !w->extreme) {
+        *w->no_memory = true;
+        return false;
+    }
+    for (size_t s = 1; s < N_SIZES; s++) {
+        w->info[s] = info + s * n;
+        w->value[s] = value + s * n;
+    }
+    return true;
+}
+
+static void close_walk(struct walk *w)
+{
+    for (int s = 0; s < N_SIZES; s++)
+        for (int v = 0; w->value[s] && v < w->plan->n_values; v++)
+            rt_tensor_clear(&w->value[s][v]);
+    free(w->info[0]);
+    free(w->value[0]);
+    free(w->dep);
+    free(w->extreme);
+}
+
+/* ---- what is known of a value over all batch sizes ---- */
+
+static bool is_same_shape(const struct rt_shape *a, const struct rt_shape *b)
+{
+    return a->rank == b->rank &&
+           (a->rank <= 0 || memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank) == 0);
+}
+
+static bool has_one_shape(const struct walk *w, int v)
+{
+    for (int s = 1; s < N_SIZES; s++)
+        if (!is_same_shape(&w->info[0][v].shape, &w->info[s][v].shape))
+            return false;
+    return true;
+}
+
+/* This axis alone follows the batch: it has as many elements. Of a shape of unknown rank nothing is
+ * seen, and the rule's word is taken for it (has_unknown_rows). */
+static bool has_rows(const struct walk *w, int v, int axis)
+{
+    for (int s = 0; s < N_SIZES; s++) {
+        struct rt_shape shape = w->info[s][v].shape;
+        if (axis < 0)
+            return false;
+        if (shape.rank >= 0) {
+            if (axis >= shape.rank || shape.dim[axis] != batch_size[s])
+                return false;
+            shape.dim[axis] = batch_size[0];
+        }
+        if (!is_same_shape(&shape, &w->info[0][v].shape))
+            return false;
+    }
+    return true;
+}
+
+static int64_t element(const struct walk *w, int s, int v, int64_t i)
+{
+    const struct rt_tensor *t = w->info[s][v].value;
+    return t->dtype == RT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+}
+
+static bool is_constant(const struct walk *w, int v, int64_t i)
+{
+    for (int s = 1; s < N_SIZES; s++)
+        if (element(w, s, v, i) != element(w, 0, v, i))
+            return false;
+    return true;
+}
+
+static bool is_batch_size(const struct walk *w, int v, int64_t i)
+{
+    for (int s = 0; s < N_SIZES; s++)
+        if (element(w, s, v, i) != batch_size[s])
+            return false;
+    return true;
+}
+
+static int64_t count_elements(const struct walk *w, int v)
+{
+    return rt_tensor_count(w->info[0][v].value);
+}
+
+/* How many elements follow the batch size. */
+static int64_t count_varying(const struct walk *w, int v)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < count_elements(w, v); i++)
+        n += !is_constant(w, v, i);
+    return n;
+}
+
+/* Integers, known for every batch size n, each of them a + b * n for integers a and b. */
+static bool is_linear(const struct walk *w, int v)
+{
+    for (int s = 0; s < N_SIZES; s++) {
+        const struct rt_tensor *t = w->info[s][v].value;
+        if (!t || (t->dtype != RT_I32 && t->dtype != RT_I64))
+            return false;
+    }
+    if (!has_one_shape(w, v))
+        return false;
+    for (int64_t i = 0; i < count_elements(w, v); i++) {
+        const int64_t run = batch_size[1] - batch_size[0];
+        const uint64_t at = (uint64_t)element(w, 0, v, i);
+        const int64_t rise = (int64_t)((uint64_t)element(w, 1, v, i) - at);
+        for (int s = 1; s < N_SIZES; s++)
+            if ((uint64_t)element(w, s, v, i) - at !=
+                (uint64_t)(rise / run) * (uint64_t)(batch_size[s] - batch_size[0]))
+                return false;
+    }
+    return true;
+}
+
+/* Whether q * b = a, element by element (or with the only one), for every batch size. */
+static bool is_exact_quotient(const struct walk *w, int q, int a, int b)
+{
+    const int64_t n = count_elements(w, q), n_a = count_elements(w, a), n_b = count_elements(w, b);
+    if ((n_a != n && n_a != 1) || (n_b != n && n_b != 1))
+        return false;
+    for (int s = 0; s < N_SIZES; s++)
+        for (int64_t i = 0; i < n; i++)
+            if ((uint64_t)element(w, s, q, i) * (uint64_t)element(w, s, b, n_b == 1 ? 0 : i) !=
+                (uint64_t)element(w, s, a, n_a == 1 ? 0 : i))
+                return false;
+    return true;
+}
+
+/* ---- one op ---- */
+
+struct visit {
+    struct pl_node *n;
+    const struct rt_op *op;
+    struct rt_info *in[N_SIZES], *out[N_SIZES];
+    struct rt_dep *in_dep, *out_dep, *answer;
+    enum rt_extreme *in_extreme;
+    bool varies;      /* an input depends on the batch */
+    bool has_content; /* and on more than its size */
+};
+
+static bool open_visit(struct walk *w, struct pl_node *n, struct visit *x)
+{
+    const size_t n_in = (size_t)n->n_in + 1;
+    *x = (struct visit){.n = n, .op = n->def->op, .out_dep = &w->dep[n->first_value]};
+    x->in[0] = calloc(n_in, N_SIZES * sizeof *x->in[0]);
+    x->in_dep = calloc(n_in, sizeof *x->in_dep);
+    x->in_extreme = calloc(n_in, sizeof *x->in_extreme);
+    x->answer = calloc((size_t)n->n_out + 1, sizeof *x->answer);
+    if (!x->in[0] || !x->in_dep || !x->in_extreme || !x->answer) {
+        *w->no_memory = true;
+        return false;
+    }
+    for (size_t s = 0; s < N_SIZES; s++) {
+        x->in[s] = x->in[0] + s * n_in;
+        x->out[s] = &w->info[s][n->first_value];
+        for (int k = 0; k < n->n_in; k++) {
+            x->in[s][k] = w->info[s][n->in_value[k]];
+            if (pl_reads_variable(n->def, k, (uint8_t)x->in[s][k].dtype))
+                x->in[s][k] =
+                    (struct rt_info){.dtype = (enum rt_dtype)n->def->in_dtype[k], .shape.rank = -1};
+        }
+        for (int o = 0; o < n->n_out; o++) {
+            x->out[s][o].dtype = (enum rt_dtype)n->def->out_dtype[o];
+            x->out[s][o].shape.rank = -1;
+        }
+    }
+    for (int k = 0; k < n->n_in; k++) {
+        x->in_dep[k] = w->dep[n->in_value[k]];
+        x->in_extreme[k] = w->extreme[n->in_value[k]];
+        x->varies |= x->in_dep[k].kind != RT_DEP_NONE;
+        x->has_content |= x->in_dep[k].kind > RT_DEP_SIZE;
+    }
+    return true;
+}
+
+static void close_visit(struct visit *x)
+{
+    free(x->in[0]);
+    free(x->in_dep);
+    free(x->in_extreme);
+    free(x->answer);
+}
+
+static bool infer(struct walk *w, struct visit *x, int s)
+{
+    struct pl_node *n = x->n;
+    struct rt_error err = {0};
+    struct rt_infer i = {.node = n->def,
+                         .n_in = n->n_in,
+                         .n_out = n->n_out,
+                         .in = x->in[s],
+                         .out = x->out[s],
+                         .err = &err};
+    if (!x->op->infer)
+        return true;
+    for (int k = 0; k < n->n_in; k++) /* infer is promised exact inputs elsewhere; not here */
+        if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
+            x->in[s][k].dtype != RT_VARIANT)
+            return true;
+    i.alias = calloc((size_t)n->n_out + 1, 1);
+    if (!i.alias) {
+        *w->no_memory = true;
+        return false;
+    }
+    const enum rt_status st = rt_infer_shapes(&i);
+    free(i.alias);
+    if (st == RT_OK)
+        return true;
+    if (err.code == RT_RESOURCE_EXHAUSTED)
+        *w->no_memory = true;
+    rt_fail(w->why, RT_FAILED_PRECONDITION, "node '%s' (%s) refuses a batch of %lld: %s", n->name,
+            x->op->name, (long long)batch_size[s], rt_error_text(&err));
+    return false;
+}
+
+static void evaluate(struct walk *w, struct visit *x, int s)
+{
+    const int v = x->n->first_value;
+    if (x->n->n_out == 1 &&
+        rt_plan_know(w->plan->session, x->n, x->in[s], x->out[s], &w->value[s][v], w->no_memory))
+        rt_info_of(&w->info[s][v], &w->value[s][v]);
+}
+
+static bool is_listed(const char *name, const char *const *list)
+{
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list != NULL;
+}
+
+/* Whether each element of the result is a polynomial in the batch size, of a degree below N_SIZES,
+ * if every element of the inputs is a + b * n. A quotient is one if nothing remains (check). */
+static bool makes_polynomials(const struct walk *w, const struct visit *x)
+{
+    static const char *const of_first_input[] = {"Cast",       "DeepCopy",     "EnsureShape",
+                                                 "ExpandDims", "Gather",       "GatherV2",
+                                                 "Identity",   "Neg",          "PreventGradient",
+                                                 "Prod",       "Reshape",      "Reverse",
+                                                 "ReverseV2",  "Slice",        "Snapshot",
+                                                 "Squeeze",    "StopGradient", "StridedSlice",
+                                                 "Sum",        "Transpose",    NULL};
+    static const char *const of_all_inputs[] = {"Add",    "AddN",     "AddV2",    "BroadcastArgs",
+                                                "Concat", "ConcatV2", "FloorDiv", "Mul",
+                                                "Pack",   "Sub",      NULL};
+    const bool of_first = is_listed(x->op->name, of_first_input);
+    if (x->op->rows == rt_rows_shape)
+        return true;
+    if (x->has_content || (!of_first && !is_listed(x->op->name, of_all_inputs)))
+        return false;
+    for (int k = 0; k < x->n->n_in; k++)
+        if (x->in_dep[k].kind == RT_DEP_SIZE &&
+            ((of_first && k > 0) || rt_op_reads_value(x->op, k, x->n->n_in)))
+            return false;
+    return strcmp(x->op->name, "Prod") != 0 || count_varying(w, x->n->in_value[0]) < N_SIZES;
+}
+
+static double magnitude(const struct walk *w, int s, int v, bool multiply)
+{
+    const struct rt_tensor *t = w->info[s][v].value;
+    double m = multiply;
+    if (!t || (t->dtype != RT_I32 && t->dtype != RT_I64))
+        return INFINITY;
+    for (int64_t i = 0; i < rt_tensor_count(t); i++) {
+        const double e = fabs((double)element(w, s, v, i));
+        m = multiply ? m * fmax(e, 1) : fmax(m, e);
+    }
+    return m;
+}
+
+/* Whether the op's arithmetic, if it has any, stays within its type at every batch size. What wraps
+ * around is no polynomial over the integers: n * -2^31 is one value for all odd n. */
+static bool is_within_type(const struct walk *w, const struct visit *x)
+{
+    const char *name = x->op->name;
+    const int *in = x->n->in_value;
+    const double most = x->out[0][0].dtype == RT_I32 ? 0x1p31 : 0x1p62;
+    const bool multiplies = strcmp(name, "Mul") == 0, sums = strcmp(name, "Sum") == 0;
+    const bool adds = strcmp(name, "Add") == 0 || strcmp(name, "AddV2") == 0 ||
+                      strcmp(name, "AddN") == 0 || strcmp(name, "Sub") == 0;
+    const bool takes_one = sums || strcmp(name, "Prod") == 0 || strcmp(name, "Cast") == 0 ||
+                           strcmp(name, "Neg") == 0 || strcmp(name, "FloorDiv") == 0;
+    for (int s = 0; s < N_SIZES && (multiplies || adds || takes_one); s++) {
+        double m = magnitude(w, s, in[0], strcmp(name, "Prod") == 0);
+        for (int k = 1; k < x->n->n_in && !takes_one; k++)
+            m = multiplies ? m * magnitude(w, s, in[k], false) : m + magnitude(w, s, in[k], false);
+        if (sums)
+            m *= (double)rt_tensor_count(w->info[s][in[0]].value);
+        if (!(m < most))
+            return false;
+    }
+    return true;
+}
+
+/* Of what follows the batch size, an op whose rule is asked takes only arguments that infer reads,
+ * and of them only constants and the batch size itself: then the answer is the same for all sizes.
+ */
+static bool takes_sizes(const struct walk *w, const struct visit *x)
+{
+    for (int k = 0; k < x->n->n_in; k++) {
+        const int v = x->n->in_value[k];
+        if (x->in_dep[k].kind != RT_DEP_SIZE)
+            continue;
+        if (!rt_op_reads_value(x->op, k, x->n->n_in))
+            return false;
+        for (int64_t i = 0; i < count_elements(w, v); i++)
+            if (!is_constant(w, v, i) && !is_batch_size(w, v, i))
+                return false;
+    }
+    return true;
+}
+
+/*
+ * An input has its rows along an axis of an unknown rank, as what is gathered from a variable that
+ * is assigned. No rule is asked about it: rules count axes from the last one. Element-wise ops of
+ * one operand need no rank.
+ */
+static bool has_unknown_rows(const struct visit *x)
+{
+    for (int k = 0; k < x->n->n_in && x->op->rows != rt_rows_same; k++)
+        if (x->in_dep[k].kind == RT_DEP_ROWS && x->in[0][k].shape.rank < 0)
+            return true;
+    return false;
+}
+
+/* The rule's answer, where it is the same for every batch size. */
+static void ask_rule(struct visit *x)
+{
+    for (int s = 1; s < N_SIZES; s++) {
+        struct rt_rows r = {.node = x->n->def,
+                            .n_rows = batch_size[s],
+                            .n_in = x->n->n_in,
+                            .n_out = x->n->n_out,
+                            .in = x->in[s],
+                            .out = x->out[s],
+                            .in_dep = x->in_dep,
+                            .out_dep = x->answer};
+        for (int o = 0; o < x->n->n_out; o++)
+            x->answer[o] = (struct rt_dep){.kind = RT_DEP_MIXED};
+        x->op->rows(&r);
+        for (int o = 0; o < x->n->n_out; o++) {
+            const struct rt_dep *a = &x->answer[o];
+            if (s == 1)
+                x->out_dep[o] = *a;
+            else if (a->kind != x->out_dep[o].kind || a->axis != x->out_dep[o].axis)
+                x->out_dep[o].kind = RT_DEP_MIXED;
+        }
+    }
+}
+
+/* What is claimed of an output, by what is seen of it at every batch size. */
+static void check(const struct walk *w, struct visit *x, int o)
+{
+    const int v = x->n->first_value + o, *in = x->n->in_value;
+    struct rt_dep *d = &x->out_dep[o];
+    bool holds = false;
+    switch (d->kind) {
+    case RT_DEP_NONE:
+        holds = has_one_shape(w, v);
+        break;
+    case RT_DEP_SIZE:
+        holds = is_linear(w, v) && is_within_type(w, x) &&
+                (strcmp(x->op->name, "FloorDiv") != 0 || is_exact_quotient(w, v, in[0], in[1]));
+        if (holds && count_varying(w, v) == 0)
+            d->kind = RT_DEP_NONE;
+        break;
+    case RT_DEP_ROWS:
+        holds = has_rows(w, v, d->axis);
+        break;
+    case RT_DEP_MIXED:
+        break;
+    }
+    if (holds)
+        return;
+    d->kind = RT_DEP_MIXED;
+    if (!w->why->code)
+        rt_fail(w->why, RT_FAILED_PRECONDITION, "node '%s' (%s) is not proved row by row",
+                x->n->name, x->op->name);
+}
+
+/* Whether a - b, element by element of two linear values, has one sign for all sizes from 1. */
+static bool has_one_order(const struct walk *w, int a, int b)
+{
+    const int64_t n_a = count_elements(w, a), n_b = count_elements(w, b), limit = INT64_C(1) << 61;
+    for (int64_t i = 0; n_a > 0 && n_b > 0 && (i < n_a || i < n_b); i++) {
+        int64_t d[2];
+        for (int k = 0; k < 2; k++) {
+            const int64_t l = element(w, k * (N_SIZES - 1), a, n_a == 1 ? 0 : i),
+                          r = element(w, k * (N_SIZES - 1), b, n_b == 1 ? 0 : i);
+            if (l > limit || l < -limit || r > limit || r < -limit)
+                return false;
+            d[k] = l - r;
+        }
+        if (d[0] < 0 ? d[1] > d[0] : d[0] > 0 ? d[1] < d[0] : d[1] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* A comparison of lengths whose answer is the same for all batch sizes, as n > 0. */
+static bool compares_sizes(const struct walk *w, const struct visit *x)
+{
+    static const char *const comparisons[] = {"Equal",   "NotEqual",     "Less", "LessEqual",
+                                              "Greater", "GreaterEqual", NULL};
+    const int *in = x->n->in_value;
+    if (x->has_content || !is_listed(x->op->name, comparisons) || !is_linear(w, in[0]) ||
+        !is_linear(w, in[1]))
+        return false;
+    return (count_elements(w, in[0]) == 1 || count_elements(w, in[1]) == 1 ||
+            is_same_shape(&x->in[0][0].shape, &x->in[0][1].shape)) &&
+           has_one_order(w, in[0], in[1]);
+}
+
+static void find_dependence(struct walk *w, struct visit *x)
+{
+    bool is_mixed = false;
+    for (int k = 0; k < x->n->n_in; k++)
+        is_mixed |= x->in_dep[k].kind == RT_DEP_MIXED;
+    for (int o = 0; o < x->n->n_out; o++)
+        x->out_dep[o].kind = RT_DEP_MIXED;
+    if (!is_mixed && makes_polynomials(w, x)) {
+        for (int s = 0; s < N_SIZES; s++)
+            evaluate(w, x, s);
+        for (int o = 0; o < x->n->n_out; o++)
+            x->out_dep[o].kind = RT_DEP_SIZE;
+    } else if (!is_mixed && compares_sizes(w, x)) {
+        for (int s = 0; s < N_SIZES; s++)
+            evaluate(w, x, s);
+        x->out_dep[0].kind = RT_DEP_NONE;
+    } else if (takes_sizes(w, x)) {
+        if (x->op->rows && !has_unknown_rows(x))
+            ask_rule(x);
+        for (int o = 0; o < x->n->n_out; o++)
+            if (x->out_dep[o].kind == RT_DEP_SIZE)
+                x->out_dep[o].kind = RT_DEP_MIXED;
+            else if (x->n->effect == RT_RANDOM && !x->has_content && x->out[0][o].shape.rank > 0)
+                x->out_dep[o] = (struct rt_dep){RT_DEP_ROWS, 0};
+    }
+    for (int o = 0; o < x->n->n_out; o++)
+        check(w, x, o);
+    if (x->n->n_out == 1 && x->out_dep[0].kind == RT_DEP_MIXED)
+        w->extreme[x->n->first_value] =
+            rt_extreme_of_output(x->op, x->n->n_in, x->in[0], x->in_dep, x->in_extreme);
+}
+
+/* What an op does besides its outputs: it fails for a batch just when it fails for a part of it. */
+static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
+{
+    static const char *const prints[] = {"Print", "PrintV2", NULL}; /* nothing */
+    const struct pl_node *n = x->n;
+    if (n->effect != RT_IO || !x->varies || is_listed(x->op->name, prints))
+        return true;
+    bool is_mixed = n->n_out == 0;
+    for (int o = 0; o < n->n_out; o++)
+        is_mixed |= x->out_dep[o].kind == RT_DEP_MIXED;
+    if (strcmp(x->op->name, "Assert") == 0) {
+        is_mixed = x->in_dep[0].kind != RT_DEP_NONE && x->in_extreme[0] != RT_LEAST;
+        for (int k = 1; k < n->n_in; k++)
+            is_mixed |= x->in_dep[k].kind == RT_DEP_MIXED && !x->in_extreme[k];
+    }
+    if (is_mixed)
+        rt_fail(w->why, RT_FAILED_PRECONDITION,
+                "node '%s' (%s) is not proved to fail just when it fails for one of the rows",
+                n->name, x->op->name);
+    return !is_mixed;
+}
+
+static bool walk_op(struct walk *w, struct pl_node *n)
+{
+    struct visit x;
+    bool ok = open_visit(w, n, &x);
+    int n_refused = 0;
+    const int n_walks = x.varies ? N_SIZES : 1;
+    for (int s = 0; s < n_walks && ok; s++)
+        n_refused += !infer(w, &x, s);
+    if (n_refused) {
+        *w->is_refused = n_refused == n_walks;
+        ok = false;
+    }
+    if (ok && x.varies) {
+        find_dependence(w, &x);
+        ok = has_effect_of_parts(w, &x);
+    } else if (ok) {
+        evaluate(w, &x, 0);
+        for (int s = 1; s < N_SIZES; s++)
+            for (int o = 0; o < n->n_out; o++)
+                x.out[s][o] = x.out[0][o];
+    }
+    close_visit(&x);
+    return ok;
+}
+
+/* ---- the plan ---- */
+
+/* The outputs of a call, or of a branch: those of all branches must be alike. */
+static void take_results(struct walk *w, const struct pl_node *n, const struct walk *sub,
+                         bool is_first)
+{
+    for (int o = 0; o < n->n_out; o++) {
+        const int to = n->first_value + o, from = sub->plan->fetch_value[o];
+        struct rt_dep *d = &w->dep[to];
+        const struct rt_dep *e = &sub->dep[from];
+        for (int s = 0; s < N_SIZES; s++) {
+            struct rt_info *x = &w->info[s][to];
+            const struct rt_info *y = &sub->info[s][from];
+            const bool same = is_first || is_same_shape(&x->shape, &y->shape);
+            *x = (struct rt_info){.dtype = y->dtype, .shape = y->shape};
+            if (!same)
+                x->shape.rank = -1;
+        }
+        if (is_first) {
+            *d = *e;
+            w->extreme[to] = sub->extreme[from];
+        } else if (w->extreme[to] != sub->extreme[from]) {
+            w->extreme[to] = RT_NO_EXTREME;
+        }
+        if (d->kind != e->kind || d->axis != e->axis || d->kind == RT_DEP_SIZE)
+            d->kind = RT_DEP_MIXED; /* of sizes the values would have to be known */
+    }
+}
+
+static bool walk_sub(struct walk *w, struct pl_node *n, int k_sub, int skip)
+{
+    struct rt_plan *sub = n->sub[k_sub];
+    struct walk inner = {
+        .plan = sub, .why = w->why, .is_refused = w->is_refused, .no_memory = w->no_memory};
+    bool ok = open_walk(&inner);
+    for (int k = 0; k < sub->n_feeds && ok; k++) {
+        const int to = sub->feed_value[k], from = n->in_value[k + skip];
+        if (to < 0)
+            continue;
+        inner.dep[to] = w->dep[from];
+        inner.extreme[to] = w->extreme[from];
+        for (int s = 0; s < N_SIZES; s++)
+            inner.info[s][to] = w->info[s][from];
+    }
+    ok = ok && walk_plan(&inner);
+    if (ok)
+        take_results(w, n, &inner, k_sub == 0);
+    close_walk(&inner);
+    return ok;
+}
+
+static bool walk_branches(struct walk *w, struct pl_node *n)
+{
+    if (w->dep[n->in_value[0]].kind != RT_DEP_NONE) {
+        rt_fail(w->why, RT_FAILED_PRECONDITION, "the branch that '%s' takes depends on the batch",
+                n->name);
+        return false;
+    }
+    for (int b = 0; b < n->n_sub; b++)
+        if (!walk_sub(w, n, b, 1)) {
+            *w->is_refused = false; /* another branch may be taken */
+            return false;
+        }
+    return true;
+}
+
+static bool walk_loop(struct walk *w, struct pl_node *n)
+{
+    bool varies = false;
+    for (int k = 0; k < n->n_in; k++)
+        varies |= w->dep[n->in_value[k]].kind != RT_DEP_NONE;
+    for (int o = 0; o < n->n_out; o++) {
+        for (int s = 0; s < N_SIZES; s++)
+            w->info[s][n->first_value + o] =
+                (struct rt_info){.dtype = (enum rt_dtype)n->def->out_dtype[o], .shape.rank = -1};
+        w->dep[n->first_value + o].kind = varies ? RT_DEP_MIXED : RT_DEP_NONE;
+    }
+    if (varies && !w->why->code)
+        rt_fail(w->why, RT_FAILED_PRECONDITION, "loop '%s' is not proved row by row", n->name);
+    return !varies || !(n->effects & 1u << RT_IO);
+}
+
+static bool walk_plan(struct walk *w)
+{
+    const struct rt_plan *p = w->plan;
+    if (p->tokens) {
+        rt_fail(w->why, RT_FAILED_PRECONDITION, "its control flow (Switch, Merge) is not proved");
+        return false;
+    }
+    for (int i = 0; i < p->n_nodes; i++) {
+        struct pl_node *n = &p->node[i];
+        if (rt_session_check(p->session, w->why))
+            return false;
+        switch ((enum pl_kind)n->kind) {
+        case PL_CONST:
+            for (int s = 0; s < N_SIZES; s++)
+                rt_info_of(&w->info[s][n->first_value], &n->value);
+            break;
+        case PL_OP:
+            if (n->def && !walk_op(w, n))
+                return false;
+            break;
+        case PL_COPY:
+            for (int s = 0; s < N_SIZES; s++)
+                w->info[s][n->first_value] = w->info[s][n->in_value[0]];
+            w->dep[n->first_value] = w->dep[n->in_value[0]];
+            w->extreme[n->first_value] = w->extreme[n->in_value[0]];
+            break;
+        case PL_CALL:
+            if (!walk_sub(w, n, 0, n->call_skip))
+                return false;
+            break;
+        case PL_IF:
+        case PL_CASE:
+            if (!walk_branches(w, n))
+                return false;
+            break;
+        case PL_WHILE:
+            if (!walk_loop(w, n))
+                return false;
+            break;
+        case PL_FEED:
+        case PL_GONE:
+            break;
+        }
+    }
+    return true;
+}
+
+/* Whether every output is proved to hold its rows along dimension 0. */
+static bool has_rows_in_outputs(const struct walk *w)
+{
+    for (int k = 0; k < w->plan->n_fetches; k++) {
+        const struct rt_dep *d = &w->dep[w->plan->fetch_value[k]];
+        if (d->kind == RT_DEP_ROWS && d->axis == 0)
+            continue;
+        if (d->kind == RT_DEP_ROWS)
+            rt_fail(w->why, RT_FAILED_PRECONDITION, "output %d has its rows along dimension %d", k,
+                    d->axis);
+        else if (d->kind != RT_DEP_MIXED || !w->why->code)
+            rt_fail(w->why, RT_FAILED_PRECONDITION, "output %d does not hold one part per row", k);
+        return false;
+    }
+    return true;
+}
+
+/* `other`: the length of what other dimensions of the feeds are unknown. */
+static bool is_proved_for(const struct rt_plan *p, const struct rt_shape *shapes, int64_t other,
+                          bool *is_refused, struct rt_error *why)
+{
+    bool no_memory = false;
+    struct walk w = {.plan = p, .why = why, .is_refused = is_refused, .no_memory = &no_memory};
+    bool ok = open_walk(&w);
+    why->code = RT_OK;
+    for (int k = 0; k < p->n_feeds && ok; k++) {
+        const int v = p->feed_value[k];
+        if (v < 0)
+            continue;
+        w.dep[v] = (struct rt_dep){RT_DEP_ROWS, 0};
+        for (int s = 0; s < N_SIZES; s++) {
+            struct rt_info *x = &w.info[s][v];
+            *x = (struct rt_info){.dtype = (enum rt_dtype)p->feed_dtype[k], .shape = shapes[k]};
+            x->shape.dim[0] = batch_size[s];
+            for (int d = 1; d < x->shape.rank; d++)
+                if (x->shape.dim[d] < 0)
+                    x->shape.dim[d] = other;
+        }
+    }
+    ok = ok && walk_plan(&w) && has_rows_in_outputs(&w);
+    if (ok) {
+        why->code = RT_OK;
+    } else if (no_memory) {
+        *is_refused = false;
+        rt_fail(why, RT_RESOURCE_EXHAUSTED, "out of memory for the proof of the rows");
+    }
+    close_walk(&w);
+    return ok;
+}
+
+bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
+                        struct rt_error *why)
+{
+    /* Tried one after another for the feeds' other dimensions that are unknown. Lengths that no run
+     * accepts, whatever its batch size, prove nothing and harm nothing. Nothing is proved for any
+     * other length: who relies on it asks with that one. */
+    static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
+    bool has_others = false, proved = false;
+    why->code = RT_OK;
+    for (int k = 0; k < p->n_feeds; k++) {
+        if (shapes[k].rank < 1) {
+            rt_fail(why, RT_FAILED_PRECONDITION, "input %d has %s", k,
+                    shapes[k].rank < 0 ? "an unknown rank" : "no dimension to merge along");
+            return false;
+        }
+        if (shapes[k].dim[0] >= 0) {
+            rt_fail(why, RT_FAILED_PRECONDITION, "input %d has a fixed dimension 0 of %lld", k,
+                    (long long)shapes[k].dim[0]);
+            return false;
+        }
+        for (int d = 1; d < shapes[k].rank; d++)
+            has_others |= shapes[k].dim[d] < 0;
+    }
+    for (size_t i = 0; i < (has_others ? sizeof others / sizeof *others : 1) && p->n_feeds; i++) {
+        bool is_refused = false;
+        if (is_proved_for(p, shapes, others[i], &is_refused, why))
+            proved = true;
+        else if (!is_refused)
+            return false;
+    }
+    if (proved)
+        why->code = RT_OK;
+    return proved;
+}

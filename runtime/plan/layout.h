@@ -1,0 +1,143 @@
+/*
+ * Tier 1: a segment of a plan's order, compiled for exact shapes.
+ *
+ *   specialise.c  the walk over the nodes: shapes, values, kernels, who needs a tensor of its own
+ *   layout.c      where everything lies in one block of memory
+ *   frame.c       a layout bound to the memory of a context, and running it
+ *   segment.c     which layouts a plan has, which are wanted, how many are kept
+ *   portions.c     many rows, a few at a time
+ *
+ * A segment is [begin, end) of the order. Its layout is right for the exact types and shapes of
+ * what is live at `begin`. It ends behind the first node whose output shapes are known only when it
+ * has run. Values that depend on what is fed are never part of it: a node whose infer reads one
+ * ends the segment.
+ *
+ * Three kinds of values. One in the block is bytes at an offset, shared with others at other times;
+ * its tensors have no buffer. One in a slot is a tensor of its own in rt_context.value, as tier 0
+ * has them all: what is fetched, lives on behind the segment, is read by a node that the segment
+ * does not run itself, or might be kept by a view. A constant is the plan's, or the layout's when
+ * it follows from the shapes.
+ *
+ * Threads: a layout is immutable once made, and shared by reference counting. A frame is its
+ * context's.
+ */
+#ifndef RT_LAYOUT_H
+#define RT_LAYOUT_H
+
+#include "runtime/plan/plan.h"
+
+/* ---- memory of a block ---- */
+
+/* Bytes that are in use from one step to another, both included. */
+struct rt_extent {
+    size_t bytes;
+    int first, last;
+    size_t offset; /* set by rt_layout_place; a multiple of 64 */
+};
+/* Two that are in use at one step do not overlap. The size of the whole; SIZE_MAX: no memory, or
+ * too large. */
+size_t rt_layout_place(struct rt_extent *e, int n);
+
+/* ---- a layout ---- */
+
+enum rt_step_kind {
+    RT_STEP_KERNEL, /* a kernel on tensors whose shapes are known */
+    RT_STEP_NODE,   /* rt_exec_node, on slots */
+    RT_STEP_REF,    /* a slot becomes a reference to its only input: a view, or a known value */
+};
+
+enum rt_arg_kind { RT_ARG_CONST, RT_ARG_BLOCK, RT_ARG_SLOT };
+
+/* Bytes of the slot of value `value` become those of argument `arg`. */
+struct rt_patch {
+    int value, arg;
+};
+
+struct rt_step {
+    uint8_t kind;
+    bool check;   /* much was done since the deadline was last looked at */
+    bool is_view; /* a kernel that makes its own outputs */
+    int node;
+    struct rt_prepared *prepared;
+    int in, out;        /* first of its arguments */
+    int scratch;        /* its extent, -1: none */
+    uint64_t last_use;  /* of RT_STEP_NODE */
+    int patch, n_patch; /* what its outputs are handed to */
+    int clear, n_clear; /* slots that nobody reads any more */
+};
+
+struct rt_live {
+    int value;
+    uint8_t dtype;
+    struct rt_shape shape; /* rank -1: of a type without shapes */
+    int patch, n_patch;
+};
+
+struct rt_layout {
+    struct rt_layout *next; /* of its segment; guarded by layout_mu, until it is taken out */
+    struct rt_plan *plan;
+    int begin, end;
+    int64_t portion; /* > 0: it has no steps, so many rows at a time are run by another layout */
+    atomic_int refs;
+    atomic_bool retired;
+    _Atomic int64_t used; /* a stamp, to find the least used */
+    int n_live;
+    struct rt_live *live;
+    int n_steps;
+    struct rt_step *step;
+    int n_args;
+    struct rt_tensor *arg; /* in the block: `data` is the index of an extent; constants: whole */
+    uint8_t *arg_kind;
+    int n_patches;
+    struct rt_patch *patch;
+    int n_clears;
+    int *clear;
+    int n_extents;
+    struct rt_extent *extent;
+    size_t block_bytes;
+    size_t slot_bytes; /* of tensors that kernels are given besides */
+    int n_known;
+    struct rt_tensor *known; /* values that follow from the shapes */
+    size_t bytes;            /* of the layout itself */
+};
+
+/* The layout of the segment that begins at `begin`, for these live values (with room for their
+ * patches, which it fills in). *out has one reference. */
+enum rt_status rt_layout_new(struct rt_plan *p, int begin, const struct rt_live *live, int n_live,
+                             struct rt_layout **out, struct rt_error *err);
+void rt_layout_unref(struct rt_layout *l); /* NULL is fine */
+
+/* ---- portions ---- */
+
+/* How many rows of a layout's feeds are better run at a time; 0: all. */
+int64_t rt_portions_rows(const struct rt_layout *l);
+/* The layouts for that: *whole takes the place of `l`, *portion runs so many rows. */
+enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
+                               struct rt_layout **portion, struct rt_error *err);
+/* A run of `l`, which has `portion`; fetches are in their values afterwards. */
+enum rt_status rt_portions_run(struct rt_context *c, const struct rt_layout *l,
+                               struct rt_error *err);
+
+/* ---- a frame ---- */
+
+struct rt_frame;
+/* The frame of this context for the segment at `begin` and the live values' shapes; NULL: there is
+ * no layout, or no memory for it. */
+struct rt_frame *rt_frame_find(struct rt_context *c, int begin);
+enum rt_status rt_frame_run(struct rt_context *c, struct rt_frame *f, struct rt_error *err);
+int rt_frame_end(const struct rt_frame *f);
+void rt_frames_free(struct rt_context *c);
+/* Those of layouts that are no longer kept go to the front of *list, for rt_frames_free_list. */
+void rt_frames_take_retired(struct rt_context *c, struct rt_frame **list);
+void rt_frames_free_list(struct rt_frame *list); /* of no context; NULL is fine */
+
+/* ---- the layouts of a plan ---- */
+
+/* A layout whose live values are as in this context, with a reference; NULL: there is none, and it
+ * is wanted if it was missed before. */
+struct rt_layout *rt_segment_layout(struct rt_context *c, int begin);
+/* The one that was asked for last, with a reference; NULL: there is none. */
+struct rt_layout *rt_segment_last(struct rt_plan *p, int begin);
+bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c);
+
+#endif

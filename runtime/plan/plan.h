@@ -1,0 +1,540 @@
+/*
+ * Plans, inside the runtime. A plan is how one set of feeds and fetches is computed: nodes in an
+ * order that works, values by index, constants in place. Built in stages (rt_plan_build, in
+ * finish.c), each in a file of its own:
+ *
+ *   cut.c            feeds cut the graph, what the fetches do not reach is left out
+ *   inline.c         function calls become their bodies         \
+ *   resolve.c        handles become the session's resources      | again and again, until
+ *   simplify.c       folding, identities, equal nodes, branches  | nothing changes
+ *   untaken.c        branches of TensorFlow 1 that no run takes  |
+ *   freeze.c         reads of what nobody writes are constants  /
+ *   raise.c          branches of TensorFlow 1 become branches with graphs of their own (region.h)
+ *   raise_loop.c     the same of its loops, but for those that are recurrent layers
+ *   fuse_rnn_frame.c loops of Enter and Exit that are recurrent layers (cell.c knows the cells)
+ *   fuse_rnn_while.c and those of While
+ *   finish.c         plans of the functions that are left (pl_sub_plans)
+ *   fuse.c           nodes that one kernel does better together (fuse_*.c, one pass each)
+ *   place.c          devices, copies where a tensor crosses
+ *   finish.c         order, value indexes, last uses: the struct rt_plan
+ *
+ * And then, while it is used: context.c runs it, node by node (exec_order.c, exec_token.c,
+ * exec_node.c, with what prepared.c and choose.c know) or as compiled for exact shapes (layout.h).
+ *
+ * The stages work on a pl_graph, which is thrown away; the plan is immutable and shared by any
+ * number of contexts, but for its cache of prepared kernels (prepared.c) and of idle contexts,
+ * which lock.
+ */
+#ifndef RT_PLAN_H
+#define RT_PLAN_H
+
+#include "runtime/base/arena.h"
+#include "runtime/base/map.h"
+#include "runtime/base/thread.h"
+#include "runtime/session/keep.h"
+#include "runtime/core/op.h"
+#include "runtime/exec/alias.h"
+#include "runtime/passes/row_proofs.h"
+#include "runtime/session/session.h"
+#include "runtime/session/state.h"
+
+struct rt_plan;
+
+enum pl_kind {
+    PL_GONE, /* removed by a stage */
+    PL_OP,
+    PL_CONST, /* `value` */
+    PL_FEED,  /* output 0 is feed number `feed` */
+    PL_CALL,  /* a function too large to inline: sub[0] */
+    PL_IF,    /* sub[0] when true, sub[1] when false; input 0 is the condition */
+    PL_CASE,  /* sub[input 0], the last one when out of range */
+    PL_WHILE, /* sub[0] the condition, sub[1] the body */
+    PL_COPY,  /* input 0, on another device */
+};
+
+struct pl_edge {
+    int node, out; /* node -1: none */
+};
+
+struct pl_graph;
+struct pl_node {
+    uint8_t kind;
+    uint8_t effect;            /* enum rt_effect of the op */
+    uint8_t effects;           /* of a node with sub-plans: bit k: an op of effect k is inside */
+    uint8_t device;            /* index into the session's devices; 0 is the CPU */
+    bool frozen;               /* a PL_CONST that was a variable */
+    bool unfoldable;           /* folding it was tried, and is not tried again */
+    const struct rt_node *def; /* attributes and types; NULL for PL_COPY and pivots */
+    const char *name;          /* with the names of the calls around it */
+    int depth;                 /* of the calls around it */
+    int n_in, n_out, n_ctrl;
+    struct pl_edge *in;
+    int *ctrl;
+    const struct rt_func_ref *call; /* a call not inlined yet: of this function, with its inputs */
+    int call_skip;                  /* from this one on (1: it was a branch) */
+    struct pl_graph *region;        /* of a PL_IF or PL_WHILE that was nodes of this graph: what its
+                                       sub-plans are made of */
+    struct rt_tensor value;
+    int feed;
+    uint8_t feed_dtype; /* PL_FEED: the type of what is fed: enum rt_dtype */
+    uint8_t copy_dtype; /* of PL_COPY */
+    struct rt_plan **sub;
+    int n_sub;
+    /* set by finish.c */
+    int first_value;   /* index of output 0 */
+    int *in_value;     /* per input */
+    uint64_t last_use; /* bit k: input k is not read later by anybody (order executor) */
+    int n_release;     /* values that are not read after this node */
+    int *release;
+    const struct rt_kernel **kernels; /* candidates for its device and types */
+    int n_kernels;
+    bool lazy;         /* every candidate takes lazy inputs as they are */
+    uint64_t const_in; /* bit k: input k is the same in every run: a PL_CONST, and no variable that
+                          the node reads through it */
+    struct rt_prepared_cache *prepared;
+};
+
+/* ---- while it is built ---- */
+
+struct pl_graph {
+    struct rt_session *session;
+    struct rt_arena *arena; /* of the plan to be */
+    struct pl_node *node;
+    int n, room;
+    int n_feeds, n_fetches;
+    struct pl_edge *fetch; /* whether of a feed or a node */
+    const uint8_t *fetch_dtype;
+    int *target; /* nodes that must run */
+    int n_targets, target_room;
+    bool serving; /* after init: reads may be frozen */
+    /* By pl_mark_written: */
+    bool writes_fed; /* a variable whose handle is fed may be written */
+    struct rt_variable *
+        *handed_out; /* of a plan inside another: the fetches that are handles may be
+                        handles of these, or fed; some stand there more than once */
+    int n_handed_out;
+    bool is_load; /* see rt_call_spec */
+    int depth;    /* of sub-plans around this one */
+    int64_t *nodes_left;
+};
+
+struct pl_request {
+    const struct rt_graph *graph;
+    const struct rt_edge *feeds, *fetches;
+    const int *targets;
+    int n_feeds, n_fetches, n_targets;
+    /* A function's body: nodes with effects run though nothing reaches them. */
+    bool is_body;
+    /* Per feed: a value that is known whenever the plan runs, or NULL. May be NULL itself. */
+    const struct rt_tensor *const *known;
+    int64_t *nodes_left; /* of this plan and all inside it; NULL: the outermost */
+    bool is_load;        /* see rt_call_spec */
+};
+
+int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node, -1: no memory */
+/*
+ * Makes node `at` an op of the runtime's own (rt_op.own), or one of TensorFlow's whose inputs are
+ * single tensors: kind, def, effect, inputs and outputs; name and depth are left alone. `attr`: all
+ * of them by the schema's index, copied (what they point to is not).
+ * Types and edges are copied; old control inputs stay. NOT_FOUND: no such op is registered.
+ */
+struct pl_own {
+    const char *op;
+    int n_in, n_out;
+    const struct pl_edge *in;
+    const uint8_t *in_dtype, *out_dtype;
+    const struct rt_attr *attr;
+};
+enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o,
+                           struct rt_error *err);
+/* The same for an identity of `from`. */
+enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
+                                struct pl_edge from, struct rt_error *err);
+/* Makes node[0] this op, which does what all n of them did: the others are gone. */
+enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const struct pl_own *by,
+                          struct rt_error *err);
+bool pl_add_target(struct pl_graph *g, int node);
+
+enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
+enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
+/* Sets the effect of nodes whose ops have none: RT_READS where an input is a variable (a ref of
+ * TensorFlow 1) whose value the node reads, RT_PURE elsewhere. For after inputs have changed. */
+void pl_mark_reads(struct pl_graph *g);
+enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
+/* Switch and Merge whose predicate is a constant. */
+enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* What is served and writes makes its variables mutable, so nobody freezes them: those whose
+ * handles are known, and where it is known in the run only, all that it may be. After
+ * pl_sub_plans. */
+enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
+/* Switch and Merge whose predicate is known only in the run. */
+enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* Where no such Switch is left: frames that are recurrent layers, and the others. */
+enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
+/* Before pl_sub_plans, which makes plans of the loops that are left. */
+enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
+/* On the CPU only. */
+enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err);
+/* The nodes of a function of node `node`'s, as they would be when a plan is made of them. *out:
+ * pl_graph_clear it; on failure nothing is held. */
+enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
+                              bool is_body, struct pl_graph *out, struct rt_error *err);
+void pl_graph_clear(struct pl_graph *g);
+/* The same where the arena is another's: the tensors, plans and regions of the nodes, and their
+ * room. */
+void pl_nodes_clear(struct pl_graph *g);
+enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
+void pl_prune(struct pl_graph *g);
+/* A condition's truth as TensorFlow sees it: scalars by value, strings and others by having
+ * something in them. False: a type that has none. `t` is loaded. */
+bool pl_truth(const struct rt_tensor *t, bool *truth);
+bool pl_is(const struct pl_node *n, const char *op); /* it is a PL_OP of this name */
+/* Switch, Merge, Enter, Exit, NextIteration, LoopCond and their Ref forms. */
+bool pl_is_token(const struct rt_node *n);
+/* Input k of `n` wants what its ref points to, when it is given a ref. */
+static inline bool pl_follows_refs(const struct rt_node *n, int k)
+{
+    return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
+}
+/* Input k of `n`, a tensor of type `dtype`, is the handle of a variable whose value `n` reads when
+ * it runs. Neither the value nor its shape is known before: nothing that outlives a run may hold
+ * it. */
+static inline bool pl_reads_variable(const struct rt_node *n, int k, uint8_t dtype)
+{
+    return dtype == RT_RESOURCE && pl_follows_refs(n, k);
+}
+/* Input k of `n` may be a variable's value instead of its handle: that is how it is frozen. */
+static inline bool pl_takes_value(const struct rt_node *n, int k)
+{
+    return k == 0 && (strcmp(n->schema->name, "ResourceGather") == 0 ||
+                      strcmp(n->schema->name, "ResourceGatherNd") == 0);
+}
+
+/* ---- the plan ---- */
+
+struct rt_plan {
+    struct rt_session *session;
+    struct rt_arena *arena;
+    int n_nodes; /* in order: a node stands after what it reads (token plans: any order) */
+    struct pl_node *node;
+    int n_values;
+    const struct rt_tensor **constant; /* per value: what it always is, else NULL */
+    int n_feeds, n_fetches;
+    int *feed_value;  /* -1: nobody reads it */
+    int *fetch_value; /* index of the value */
+    uint8_t *feed_dtype, *fetch_dtype;
+    uint8_t effects; /* bit k: a node of enum rt_effect k is inside */
+    bool tokens;     /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
+    struct rt_token_plan *token; /* exec_token.c's, when `tokens` */
+    int max_in, max_out;
+    /* Per node, and one more: the segment that begins there, if one does (segment.c); NULL when
+     * nothing of this plan is ever compiled. A pointer is set once, atomically; what it points to
+     * is guarded by the session's layout_mu. */
+    _Atomic(struct rt_segment *) *segment;
+    _Atomic uint64_t *compiled; /* of a callable's plan: bit per number of rows of its feeds */
+    bool loops;                 /* a PL_WHILE is inside */
+    bool writes_fed;            /* as pl_graph's, and so are these */
+    struct rt_variable **handed_out;
+    int n_handed_out;
+    struct rt_mutex mu;
+    struct rt_context *idle; /* the last used first; guarded by mu */
+    struct rt_keeper keeper; /* of them */
+};
+
+/* A plan in use: freed when retired and nobody runs it any more. */
+struct rt_plan_box {
+    struct rt_plan *plan;
+    int generation;
+    /* Both guarded by the callable's mu. */
+    struct rt_row_proofs proofs;
+    int64_t ask_again_ns; /* not before: there was no memory for a proof; 0: now */
+    atomic_int refs;
+};
+struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
+void rt_plan_box_unref(struct rt_plan_box *b); /* NULL is fine */
+
+/*
+ * Output k_out of one node on constants, while a plan is built. `in` is borrowed. A failure is no
+ * fault of the model: the node is left to the runs. DEADLINE_EXCEEDED: the fold, or all folds of
+ * the session together, took too long (known.c). CANCELLED: as by rt_session_check.
+ */
+enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
+                            int k_out, struct rt_tensor *out, struct rt_error *err);
+/* The plan that a pl_graph has become: order, value indexes, last uses. Takes g's nodes. */
+enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
+enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
+                             struct rt_plan **out, struct rt_error *err);
+void rt_plan_free(struct rt_plan *p);
+
+/* ---- running ---- */
+
+/* What all contexts of one request share. */
+struct rt_run_shared {
+    struct rt_session *session;
+    struct rt_plan_box *box; /* of the outermost plan; NULL: what runs is not worth compiling */
+    struct rt_pool *pool;
+    int64_t deadline_ns;
+    int64_t cpu_end_ns; /* the same in the time of rt_thread_cpu_ns, of a run that is `alone`; 0:
+                           none */
+    const _Atomic bool *cancelled;
+    const _Atomic bool *const *all_cancelled; /* as in rt_run_options */
+    int n_all_cancelled;
+    int depth;   /* of sub-plan calls */
+    bool alone;  /* stays on its thread */
+    bool moving; /* the next plan's feeds are held by its caller alone and may be taken */
+    int64_t nodes_run;
+    struct rt_aliases aliases;
+    struct rt_trace *trace; /* NULL: nobody wants the times of nodes */
+};
+
+/* Memory of one run of one plan. One thread at a time. */
+struct rt_context {
+    struct rt_context *next; /* while idle */
+    const struct rt_plan *plan;
+    struct rt_run_shared *shared; /* NULL: idle */
+    size_t kept;                  /* bytes that it has room for in the session's keep, idle */
+    struct rt_tensor *value;      /* n_values */
+    struct rt_tensor *in, *out;
+    struct rt_tensor *temp; /* dereferenced and loaded inputs to drop after the node */
+    int64_t *key;
+    int key_room;
+    void *scratch;
+    size_t scratch_room;
+    void *extra; /* rt_scratch */
+    size_t extra_room;
+    void *block; /* of frames: what lies in it lives for one segment of one run */
+    size_t block_room;
+    struct rt_frame *frames;   /* the last used first */
+    size_t frame_bytes;        /* of them */
+    int retirements;           /* of the session, when frames were last looked through */
+    struct rt_tensor *loop;    /* 2 * max_in, when the plan loops */
+    struct rt_stream **stream; /* per device of the session, NULL entries */
+};
+
+/* A plan's idle contexts (context.c): before its first run, after its last, and when layouts that
+ * their frames may hold were retired (under layout_mu: what was theirs goes to *list). */
+void rt_contexts_begin(struct rt_plan *p);
+void rt_contexts_end(struct rt_plan *p);
+void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list);
+/* *room bytes at *p, one of the context's, become at least `bytes`; what was there is not kept. It
+ * counts as the run's, like a tensor. */
+enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
+                                  const char *what, struct rt_error *err);
+void rt_context_drop_scratch(struct rt_context *c); /* all such */
+/* For free(): 64-byte aligned; what is large is mapped in large pages, if the system has them. */
+void *rt_large_alloc(size_t bytes);
+/*
+ * A context for several runs of one plan, one after the other: what a loop's iterations are.
+ * NULL: no memory. Given back, others may use it.
+ */
+struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shared);
+void rt_context_give(struct rt_context *c);
+enum rt_status rt_context_run(struct rt_context *c, const struct rt_tensor *feeds,
+                              struct rt_tensor *fetches, struct rt_error *err);
+/* feeds and fetches as rt_callable_run. */
+enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
+                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
+                           struct rt_error *err);
+/* The feeds are in their values already. */
+enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err);
+/* As rt_exec_order: what is fetched is in its value afterwards. A dead fetch is refused. */
+enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
+enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err); /* once, when made */
+/*
+ * Runs node i on `in` (its n_in inputs, refs still handles where deref says so; borrowed unless
+ * their bit in last_use is set, when the node may take them and leaves the struct zeroed). `out`:
+ * n_out zeroed tensors, filled. Errors carry " [[{{node NAME}}]]".
+ */
+enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
+                            struct rt_tensor *out, struct rt_error *err);
+
+/* The same on the context's values: inputs taken from there, outputs put there. */
+enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
+                                struct rt_error *err);
+/* Adds " [[{{node NAME}}]]" if there is none. */
+enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err);
+
+enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);
+/*
+ * TensorFlow computes with subnormal numbers flushed to zero (both as results and as operands), and
+ * so do we: some loops are ten times slower on them. Only for the time of a run.
+ */
+unsigned rt_flush_subnormals(void);
+void rt_restore_subnormals(unsigned before);
+/* A tensor in the memory of device `d`, which is not the host. */
+enum rt_status rt_device_tensor(struct rt_device *d, struct rt_stream *s, struct rt_tensor *t,
+                                enum rt_dtype dtype, int rank, const int64_t *dim,
+                                struct rt_error *err);
+
+/* ---- prepared kernels of a node (prepared.c) ---- */
+
+struct rt_prepared {
+    struct rt_prepared *next;
+    const struct rt_kernel *kernel;
+    void *state;
+    void (*release)(void *state);
+    size_t scratch_bytes;
+    uint64_t packed; /* bit k: input k is used in packed form, its plain bytes are not needed */
+    const char *why; /* this kernel */
+    struct pl_trial *trial; /* not NULL: made to be tried, its packed forms are made up */
+    size_t packed_bytes;
+    int n_key;
+    int64_t *key;
+    bool is_cached;
+    int8_t *alias;
+    int8_t *rank; /* per output: -1 not known before the run */
+    int64_t (*dim)[RT_MAX_RANK];
+    void *blocks; /* memory of rt_prep_alloc, a chain */
+    size_t bytes; /* of those */
+    struct rt_plan *plan;
+    struct pl_node *node;
+};
+struct rt_prepared_cache;
+struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
+void rt_prepared_cache_clear(struct rt_prepared_cache *c);
+/* The state for these inputs, made if it is not there. Not is_cached: rt_prepared_free it. */
+enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
+                               struct rt_prepared **out, struct rt_error *err);
+void rt_prepared_free(struct rt_prepared *p);
+/* Bytes of output o, whose shape is known; false: more than there can be. */
+bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
+/* The op's infer, which it has; then what it says must be shapes that may exist (rt_shape_check, of
+ * the dimensions that are known), so that the next op's infer may multiply them. */
+enum rt_status rt_infer_shapes(struct rt_infer *x);
+/*
+ * In two halves, from what is known of the inputs: the shapes, and then the kernel. `info`: n_in
+ * inputs, with values as rt_infer (for the second half: as rt_prep) may see them, then n_out
+ * outputs, which are filled in.
+ */
+enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, int n_key,
+                                 const int64_t *key, struct rt_info *info, struct rt_prepared **out,
+                                 struct rt_error *err);
+enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
+                                  struct rt_error *err);
+/* Chooses among the candidates and prepares the choice: kernel, state, release and scratch_bytes
+ * of prep->self (choose.c). */
+enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels,
+                                int n);
+struct pl_chooser;                       /* what a session's choices share */
+struct pl_chooser *pl_chooser_new(void); /* NULL: out of memory */
+void pl_chooser_free(struct pl_chooser *c);
+void pl_chooser_seal(struct rt_session *s); /* from now on by rule, or as before */
+bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
+/* The state that was made last; NULL: none was. */
+const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
+
+/* ---- small values that are known before a run (known.c) ---- */
+
+void rt_info_of(struct rt_info *x, const struct rt_tensor *t); /* shape and value */
+bool rt_shape_is_exact(const struct rt_shape *s);
+/* Evaluates a pure node of one small plain output, if its inputs are known or only their shapes
+ * matter. *no_memory is set, never cleared, where memory was refused: then it is not known. */
+bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
+                  const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
+
+/* ---- layouts (layout.h), as far as sessions and plans see them ---- */
+
+enum { RT_COMPILED_ROWS = 1024 }; /* more are not told of */
+/* rt_callable_want of a plan: the layout of its first segment. */
+void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes);
+void rt_segments_free(struct rt_plan *p);
+void rt_wants_free(struct rt_session *s);
+/* ---- trials (trial.c) ---- */
+
+struct rt_pack {
+    void *data;
+    size_t bytes;
+    struct rt_pack *next; /* of a trial */
+};
+/*
+ * The index of the best of a node's kernels, the first of which is the rule's; -1: it cannot be
+ * tried. What it takes is taken from *left_ns. ns: what each took, at the batch given; -1: it did
+ * not run. *packs: made-up constants, NULL at first, kept from one trial to the next.
+ */
+int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
+             struct rt_pack **packs, int64_t *left_ns, int64_t *ns);
+void pl_trial_packs_free(struct rt_pack *packs); /* NULL is fine */
+/* rt_prep_pack of a trial. */
+enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes,
+                             const struct rt_pack **out);
+void rt_packs_clear(struct rt_map *packs);
+
+/* ---- the session's, for the stages ---- */
+
+enum { RT_SESSION_LAYOUTS = 256 }; /* that a session keeps at most */
+
+struct rt_session {
+    struct rt_session_options options;
+    struct rt_library *library;
+    struct rt_device *const *devices; /* [0] is the CPU */
+    int n_devices;
+    struct rt_mutex mu;
+    struct rt_map slots;       /* key -> struct rt_object; guarded by mu */
+    struct rt_map node_states; /* guarded by mu */
+    struct rt_map aside;       /* node_states that rt_session_set_aside keeps; guarded by mu */
+    struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
+    struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
+    bool serving;              /* guarded by mu, changed while nothing else runs */
+    _Atomic int generation;    /* raised when a frozen variable was written */
+    _Atomic int64_t runs, nodes_run, packed_bytes;
+    atomic_size_t prepared_bytes; /* of what nodes keep for tier 0 */
+    struct pl_chooser *chooser;
+    struct rt_keep *keep; /* options.keep, or its own */
+    struct rt_mutex pool_mu;
+    struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
+    int n_pools;
+    struct rt_keeper keeper; /* of them */
+    struct rt_state state;   /* what runs left in `slots` */
+    struct rt_state folded;  /* what folding left in plans */
+    _Atomic int64_t fold_ns; /* what is left of the time for all folds */
+    uint64_t entropy;
+    struct rt_mutex layout_mu; /* guards what follows, and every segment of every plan */
+    struct rt_layout *layout[RT_SESSION_LAYOUTS];
+    int n_layouts;
+    size_t layout_bytes;
+    struct rt_want *wanted, **wanted_end;
+    int n_wanted;                    /* in the list, or about to be put there */
+    bool is_loading;                 /* rt_session_loading, or compiles_inline */
+    atomic_bool ends;                /* nothing more is worth compiling */
+    struct rt_session *next_wanting; /* of the compiler, as what follows */
+    bool is_wanting;
+    atomic_int retirements; /* of layouts: contexts drop theirs when it has changed */
+};
+
+/* A pool for one run, and back. NULL: out of memory. */
+struct rt_pool *rt_session_pool(struct rt_session *s);
+void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
+void rt_callable_free(struct rt_callable *c); /* with its session */
+
+/* The resource of a handle-making node, made on first use from its inputs; *out gets a reference.
+ */
+enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
+                               const struct rt_tensor *in, struct rt_object **out,
+                               struct rt_error *err);
+
+/* As rt_callable_is_rowwise. Only reads the plan; beside runs of it. */
+bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
+                        struct rt_error *why);
+
+/* ---- what could not run (missing.c) ---- */
+struct rt_missing_list {
+    struct rt_arena *arena;
+    struct rt_missing *items;
+    int n, room;
+    struct rt_map seen; /* bodies and (op, reason) pairs */
+};
+enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
+                               struct rt_missing_list *list, struct rt_error *err);
+/* INVALID_ARGUMENT, for calls, branches and loops at `node` that are nested more than `most` deep
+ * where `body` is to be put: the text says whether `body` calls itself. */
+enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,
+                                int most, struct rt_error *err);
+
+/* Ops that the runtime itself runs: calls, branches, loops, placeholders, constants (control.c). */
+bool rt_register_control(struct rt_registry *r);
+
+#endif

@@ -1,0 +1,330 @@
+/*
+ * Which of a node's kernels runs it at these shapes. By rule: the one whose `can` is the highest.
+ * Where that one and others are RT_K_TIMED, until the session is sealed: what is remembered of such
+ * a node (autotune.h), else what is found by running them (trial.c), as long as the time for that
+ * lasts.
+ *
+ * A choice made before the session is sealed holds for every later shape of the same constant, so
+ * that its bytes are packed in one form. What is chosen later is chosen by rule alone, and holds
+ * for one shape: it does not depend on what was asked before.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/select/autotune.h"
+#include "runtime/base/log.h"
+#include "runtime/select/candidate.h"
+#include "runtime/plan/plan.h"
+
+enum { TRIAL_MS = 300, TOLD_BYTES = 1 << 20 };
+
+struct pl_chooser {
+    struct rt_mutex mu;
+    struct rt_map held; /* constant and op -> const struct rt_kernel; guarded by mu */
+    struct rt_map told; /* the same -> why, in the arena; guarded by mu */
+    struct rt_arena *arena;
+    struct rt_pack *packs; /* of trials, while none is using them; guarded by mu */
+    bool sealed;           /* guarded by mu */
+    int64_t left_ns;       /* that trials may still take; guarded by mu */
+    int trials;            /* guarded by mu */
+    int remembered;        /* nodes; guarded by mu */
+    int untimed;           /* nodes for which no time was left; guarded by mu */
+};
+
+struct pl_chooser *pl_chooser_new(void)
+{
+    struct pl_chooser *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    rt_mutex_init(&c->mu);
+    rt_map_init(&c->held);
+    rt_map_init(&c->told);
+    c->arena = rt_arena_new(TOLD_BYTES); /* NULL: less is told */
+    c->left_ns = TRIAL_MS * INT64_C(1000000);
+    return c;
+}
+
+void pl_chooser_free(struct pl_chooser *c)
+{
+    if (!c)
+        return;
+    rt_map_clear(&c->held);
+    rt_map_clear(&c->told);
+    rt_arena_free(c->arena);
+    pl_trial_packs_free(c->packs);
+    rt_mutex_clear(&c->mu);
+    free(c);
+}
+
+void pl_chooser_seal(struct rt_session *s)
+{
+    struct rt_error err = {.arena = NULL};
+
+    rt_mutex_lock(&s->chooser->mu);
+    s->chooser->sealed = true;
+    pl_trial_packs_free(s->chooser->packs);
+    s->chooser->packs = NULL;
+    rt_mutex_unlock(&s->chooser->mu);
+    if (s->options.autotune && !s->options.tuning.no_autotune &&
+        rt_autotune_save(s->options.autotune, &err))
+        RT_LOG(RT_LOG_WARNING, "autotune_cache: what timing found is not kept: %s",
+               rt_error_text(&err));
+}
+
+struct rt_autotune_took rt_autotune_took(struct rt_session *s)
+{
+    rt_mutex_lock(&s->chooser->mu);
+    const struct rt_autotune_took took = {.timed = s->chooser->trials,
+                                          .remembered = s->chooser->remembered,
+                                          .untimed = s->chooser->untimed,
+                                          .ns = TRIAL_MS * INT64_C(1000000) - s->chooser->left_ns};
+    rt_mutex_unlock(&s->chooser->mu);
+    return took;
+}
+
+/* ---- candidates ---- */
+
+struct candidates {
+    int n, n_timed; /* the first n_timed are RT_K_TIMED when the best one is */
+    const struct rt_kernel *kernel[PL_MOST_KERNELS];
+    int rank[PL_MOST_KERNELS];
+};
+
+static void add_sorted(struct candidates *c, const struct rt_kernel *k, int rank)
+{
+    int at = c->n++;
+    for (; at > 0 && c->rank[at - 1] < rank; at--) {
+        c->kernel[at] = c->kernel[at - 1];
+        c->rank[at] = c->rank[at - 1];
+    }
+    c->kernel[at] = k;
+    c->rank[at] = rank;
+}
+
+/* Best first; equal ones as they stand in the table. */
+static void find_candidates(struct candidates *c, const struct rt_prep *prep,
+                            const struct rt_kernel *const *kernels, int n)
+{
+    struct candidates all = {0};
+
+    assert(n <= PL_MOST_KERNELS);
+    for (int k = 0; k < n; k++) {
+        const int rank = kernels[k]->can ? kernels[k]->can(prep) : 1;
+        if (rank > 0)
+            add_sorted(&all, kernels[k], rank);
+    }
+    const bool timed = all.n && (all.kernel[0]->flags & RT_K_TIMED);
+    *c = (struct candidates){0};
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < all.n; k++)
+            if (!(timed && (all.kernel[k]->flags & RT_K_TIMED)) == (pass == 1)) {
+                c->n_timed += pass == 0;
+                c->rank[c->n] = all.rank[k];
+                c->kernel[c->n++] = all.kernel[k];
+            }
+}
+
+static void put_first(struct candidates *c, int k)
+{
+    const struct rt_kernel *best = c->kernel[k];
+    memmove(c->kernel + 1, c->kernel, (size_t)k * sizeof *c->kernel);
+    c->kernel[0] = best;
+}
+
+/* False: none of them. */
+static bool prefer(struct candidates *c, const struct rt_kernel *kernel, const char *name)
+{
+    for (int k = 0; k < c->n_timed; k++)
+        if (c->kernel[k] == kernel || (name && strcmp(c->kernel[k]->name, name) == 0)) {
+            put_first(c, k);
+            return true;
+        }
+    return false;
+}
+
+/* ---- what holds ---- */
+
+struct held_key {
+    const struct rt_buffer *buf;
+    const struct rt_op *op;
+};
+
+/* The choice belongs to the largest constant: what is packed. False: there is none. */
+static bool held_key(const struct rt_prep *prep, struct held_key *key)
+{
+    const struct pl_node *n = prep->self->node;
+    size_t most = 0;
+
+    memset(key, 0, sizeof *key); /* compared as bytes */
+    key->op = prep->node->op;
+    for (int k = 0; k < prep->n_in && k < 64; k++) {
+        const struct rt_tensor *t = prep->in[k].value;
+        if ((n->const_in >> k & 1) && t && t->buf && rt_tensor_bytes(t) > most) {
+            most = rt_tensor_bytes(t);
+            key->buf = t->buf;
+        }
+    }
+    return key->buf != NULL;
+}
+
+/* ---- by timing ---- */
+
+/* The shape that was tried: of the first input that is no constant. */
+static const char *tried_shape(const struct rt_prep *prep, char *room, size_t n)
+{
+    for (int k = 0; k < prep->n_in && k < 64; k++)
+        if (!(prep->self->node->const_in >> k & 1) && prep->in[k].shape.rank >= 0)
+            return rt_shape_text(room, n, prep->in[k].shape.rank, prep->in[k].shape.dim);
+    return "";
+}
+
+/* What the trial found, the best one first. Under mu. */
+static const char *tell(struct pl_chooser *chooser, const struct rt_prep *prep,
+                        const struct candidates *c, int best, const int64_t *ns)
+{
+    static const char plain[] = "by timing";
+    char room[256];
+    const char *shape = tried_shape(prep, room, sizeof room), *text = plain;
+    for (int k = 0; k < c->n_timed && chooser->arena; k++) {
+        const int j = k == 0 ? best : k <= best ? k - 1 : k;
+        if (ns[j] < 0)
+            continue;
+        text = text != plain ? rt_arena_printf(chooser->arena, "%s, %s %.4f ms", text,
+                                               c->kernel[j]->name, (double)ns[j] / 1e6)
+                             : rt_arena_printf(chooser->arena, "%s%s%s: %s %.4f ms", plain,
+                                               *shape ? " at " : "", shape, c->kernel[j]->name,
+                                               (double)ns[j] / 1e6);
+        if (!text)
+            return plain;
+    }
+    return text;
+}
+
+static const char *by_timing(struct rt_prep *prep, struct candidates *c)
+{
+    struct rt_session *s = prep->self->plan->session;
+    struct rt_autotune *a = s->options.autotune;
+    char key[RT_AUTOTUNE_KEY], name[RT_AUTOTUNE_NAME] = "";
+    const char *names[PL_MOST_KERNELS];
+    const char *told = "";
+    int64_t ns[PL_MOST_KERNELS];
+    int best = -1;
+
+    for (int k = 0; k < c->n_timed; k++)
+        names[k] = c->kernel[k]->name;
+    const bool has_key = rt_autotune_key(prep, names, c->n_timed, key);
+    if (a && has_key) {
+        rt_autotune_find(a, key, name);
+        if (*name && prefer(c, NULL, name)) {
+            rt_mutex_lock(&s->chooser->mu);
+            s->chooser->remembered++;
+            rt_mutex_unlock(&s->chooser->mu);
+            return "remembered";
+        }
+    }
+    rt_mutex_lock(&s->chooser->mu);
+    int64_t left = s->chooser->left_ns;
+    s->chooser->untimed += left <= 0;
+    struct rt_pack *packs = left > 0 ? s->chooser->packs : NULL;
+    if (packs)
+        s->chooser->packs = NULL;
+    rt_mutex_unlock(&s->chooser->mu);
+    if (left <= 0)
+        return "by rule, the time for trials is over";
+    const int64_t before = left;
+    best = pl_trial(prep, c->kernel, c->n_timed, &packs, &left, ns);
+    rt_mutex_lock(&s->chooser->mu);
+    if (!s->chooser->packs && !s->chooser->sealed) {
+        s->chooser->packs = packs;
+        packs = NULL;
+    }
+    s->chooser->left_ns -= before - left;
+    s->chooser->trials++;
+    if (best >= 0)
+        told = tell(s->chooser, prep, c, best, ns);
+    rt_mutex_unlock(&s->chooser->mu);
+    pl_trial_packs_free(packs);
+    RT_LOG(RT_LOG_DEBUG, "autotune: %s: %s, in %lld us", key,
+           best < 0 ? "cannot be tried" : c->kernel[best]->name, (long long)(before - left) / 1000);
+    if (best < 0)
+        return "by rule, it cannot be tried";
+    put_first(c, best);
+    if (a && has_key)
+        rt_autotune_put(a, key, c->kernel[0]->name);
+    return told;
+}
+
+/* ---- the choice ---- */
+
+enum rt_status pl_try_kernel(struct rt_prep *prep, const struct rt_kernel *k)
+{
+    struct rt_prepared *p = prep->self;
+
+    p->kernel = k;
+    p->state = NULL;
+    p->release = NULL;
+    prep->scratch_bytes = 0;
+    prep->release = NULL;
+    const enum rt_status st = k->prepare ? k->prepare(prep, &p->state) : RT_OK;
+    if (!st) {
+        p->release = prep->release;
+    } else if (p->state) {
+        if (prep->release)
+            prep->release(p->state);
+        p->state = NULL;
+    }
+    p->scratch_bytes = prep->scratch_bytes;
+    return st;
+}
+
+enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels, int n)
+{
+    struct pl_chooser *chooser = prep->self->plan->session->chooser;
+    const struct rt_kernel *held = NULL;
+    const char *told = NULL;
+    struct held_key key;
+    struct candidates c;
+    bool holds = false;
+    enum rt_status st = RT_OK;
+
+    find_candidates(&c, prep, kernels, n);
+    if (!c.n)
+        return rt_fail(prep->err, RT_UNIMPLEMENTED, "no kernel of %s takes these inputs (T=%s)",
+                       prep->node->op->name,
+                       prep->n_in ? rt_dtype_name(prep->in[0].dtype) : "none");
+    prep->self->why = c.n > 1 ? "by rule" : "the only one";
+    if (c.n_timed > 1) {
+        holds = held_key(prep, &key);
+        rt_mutex_lock(&chooser->mu);
+        const bool sealed = chooser->sealed;
+        if (holds)
+            held = rt_map_getn(&chooser->held, (const char *)&key, sizeof key);
+        if (held)
+            told = rt_map_getn(&chooser->told, (const char *)&key, sizeof key);
+        rt_mutex_unlock(&chooser->mu);
+        holds = holds && !held && !sealed;
+        if (held && prefer(&c, held, NULL))
+            prep->self->why = told ? told : "its constant is held so";
+        else if (!sealed && !prep->tuning->no_autotune)
+            prep->self->why = by_timing(prep, &c);
+    }
+    for (int k = 0; k < c.n; k++) {
+        st = pl_try_kernel(prep, c.kernel[k]);
+        /* Its sums may be too inexact for this constant, or its library does not have the shape. */
+        if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
+            break;
+        prep->self->why = "another refuses";
+    }
+    if (!st && holds) {
+        rt_mutex_lock(&chooser->mu);
+        if (!chooser->sealed) { /* it may have been since */
+            rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
+                        (void *)(uintptr_t)prep->self->kernel);
+            rt_map_putn(&chooser->told, (const char *)&key, sizeof key,
+                        (void *)(uintptr_t)prep->self->why);
+        }
+        rt_mutex_unlock(&chooser->mu);
+    }
+    return st;
+}

@@ -1,0 +1,144 @@
+#include "runtime/session/keep.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/clock.h"
+
+/* What comes seldomer than ten times a second may wait for the pages of fresh memory. */
+enum { UNUSED_NS = 100000000 };
+
+struct rt_keep *rt_keep_new(size_t idle_bytes, size_t layout_bytes)
+{
+    struct rt_keep *k = calloc(1, sizeof *k);
+    if (!k)
+        return NULL;
+    k->idle.limit = idle_bytes;
+    k->layouts.limit = layout_bytes;
+    k->clock = rt_now_ns;
+    rt_mutex_init(&k->mu);
+    return k;
+}
+
+void rt_keep_free(struct rt_keep *k)
+{
+    if (!k)
+        return;
+    rt_mutex_clear(&k->mu);
+    free(k);
+}
+
+void rt_keep_join(struct rt_keep *k, struct rt_keeper *who)
+{
+    rt_mutex_lock(&k->mu);
+    who->before = NULL;
+    who->next = k->first;
+    if (k->first)
+        k->first->before = who;
+    k->first = who;
+    rt_mutex_unlock(&k->mu);
+}
+
+void rt_keep_leave(struct rt_keep *k, struct rt_keeper *who)
+{
+    rt_mutex_lock(&k->mu);
+    if (who->next)
+        who->next->before = who->before;
+    if (who->before)
+        who->before->next = who->next;
+    else
+        k->first = who->next;
+    rt_mutex_unlock(&k->mu);
+}
+
+/* Who gives something up for `who`; NULL: nobody. Under mu. */
+static struct rt_keeper *victim_for(const struct rt_keep *k, const struct rt_keeper *who,
+                                    int64_t now_ns)
+{
+    struct rt_keeper *unused = NULL, *large = NULL;
+    int64_t oldest = now_ns - UNUSED_NS;
+    size_t most = 0;
+    for (struct rt_keeper *x = k->first; x; x = x->next) {
+        const int n = atomic_load_explicit(&x->n, memory_order_relaxed);
+        const size_t bytes = atomic_load_explicit(&x->bytes, memory_order_relaxed);
+        const unsigned uses = atomic_load_explicit(&x->uses, memory_order_relaxed);
+        if (uses != x->seen_uses) {
+            x->seen_uses = uses;
+            x->seen_ns = now_ns;
+        }
+        if (x == who || !bytes)
+            continue;
+        if (n > 0 && x->seen_ns <= oldest) {
+            oldest = x->seen_ns;
+            unused = x;
+        }
+        if (n > 1 && bytes > most) {
+            most = bytes;
+            large = x;
+        }
+    }
+    if (unused)
+        return unused;
+    return atomic_load_explicit(&who->n, memory_order_relaxed) > 0 ? NULL : large;
+}
+
+bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t *kept, size_t bytes)
+{
+    struct rt_keeper *victim;
+    if (*kept == bytes)
+        return true;
+    if (*kept)
+        rt_keep_give(k, *kept);
+    *kept = 0;
+    bool taken = rt_budget_take(&k->idle, bytes);
+    if (!taken && bytes <= k->idle.limit) {
+        const int64_t now_ns = k->clock();
+        rt_mutex_lock(&k->mu);
+        while (!(taken = rt_budget_take(&k->idle, bytes)) && (victim = victim_for(k, who, now_ns)))
+            victim->drop(victim);
+        rt_mutex_unlock(&k->mu);
+    }
+    if (taken)
+        *kept = bytes;
+    return taken;
+}
+
+void rt_keep_give(struct rt_keep *k, size_t bytes)
+{
+    rt_budget_give(&k->idle, bytes);
+}
+
+size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s)
+{
+    size_t sum = 0;
+    rt_mutex_lock(&k->mu);
+    for (const struct rt_keeper *x = k->first; x; x = x->next)
+        if (x->session == s)
+            sum += atomic_load_explicit(&x->bytes, memory_order_relaxed);
+    rt_mutex_unlock(&k->mu);
+    return sum;
+}
+
+/* ---- layouts ---- */
+
+bool rt_keep_fits_layout(const struct rt_keep *k, size_t bytes)
+{
+    const size_t used = atomic_load(&k->layouts.used);
+    return used <= k->layouts.limit && bytes <= k->layouts.limit - used;
+}
+
+int rt_keep_layouts(const struct rt_keep *k)
+{
+    return atomic_load(&k->n_layouts);
+}
+
+void rt_keep_take_layout(struct rt_keep *k, size_t bytes)
+{
+    atomic_fetch_add(&k->n_layouts, 1);
+    atomic_fetch_add(&k->layouts.used, bytes);
+}
+
+void rt_keep_give_layout(struct rt_keep *k, size_t bytes)
+{
+    rt_budget_give(&k->layouts, bytes);
+    atomic_fetch_sub(&k->n_layouts, 1);
+}

@@ -1,0 +1,264 @@
+#include "runtime/session/resource.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/thread.h"
+#include "runtime/session/state.h"
+
+struct rt_variable {
+    struct rt_object object;
+    char *name;
+    enum rt_dtype dtype;
+    struct rt_shape shape;
+    struct rt_mutex mu;
+    struct rt_tensor value; /* guarded by mu, as all below; dtype RT_NO_DTYPE: no value */
+    uint32_t storage;       /* raised where TensorFlow would allocate another buffer */
+    bool is_mutable, is_frozen;
+    void (*on_write)(void *arg);
+    void *on_write_arg;
+};
+
+static void variable_free(struct rt_object *o)
+{
+    struct rt_variable *v = (struct rt_variable *)o;
+    rt_tensor_clear(&v->value);
+    rt_mutex_clear(&v->mu);
+    free(v->name);
+    free(v);
+}
+
+const struct rt_object_type rt_variable_type = {.name = "variable", .free = variable_free};
+
+struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
+                                    const struct rt_shape *shape)
+{
+    struct rt_variable *v = calloc(1, sizeof *v);
+    if (!v)
+        return NULL;
+    v->name = strdup(name);
+    if (!v->name) {
+        free(v);
+        return NULL;
+    }
+    rt_object_init(&v->object, &rt_variable_type);
+    rt_mutex_init(&v->mu);
+    v->dtype = dtype;
+    if (shape)
+        v->shape = *shape;
+    else
+        v->shape.rank = -1;
+    return v;
+}
+
+struct rt_variable *rt_variable_of(const struct rt_tensor *handle)
+{
+    if (handle->dtype != RT_RESOURCE || rt_tensor_count(handle) != 1)
+        return NULL;
+    struct rt_object *o = rt_tensor_handle(handle);
+    return o && o->type == &rt_variable_type ? (struct rt_variable *)o : NULL;
+}
+
+enum rt_dtype rt_variable_dtype(const struct rt_variable *v)
+{
+    return v->dtype;
+}
+
+const struct rt_shape *rt_variable_shape(const struct rt_variable *v)
+{
+    return &v->shape;
+}
+
+bool rt_variable_is_initialized(struct rt_variable *v)
+{
+    rt_mutex_lock(&v->mu);
+    bool yes = v->value.dtype != RT_NO_DTYPE;
+    rt_mutex_unlock(&v->mu);
+    return yes;
+}
+
+static enum rt_status fail_uninitialized(const struct rt_variable *v, bool is_ref,
+                                         struct rt_error *err)
+{
+    if (is_ref)
+        return rt_fail(err, RT_FAILED_PRECONDITION, "Attempting to use uninitialized value %s",
+                       v->name);
+    return rt_fail(err, RT_FAILED_PRECONDITION,
+                   "Could not find variable %s. This could mean that the variable has been "
+                   "deleted. In TF1, it can also mean the variable is uninitialized. Debug info: "
+                   "container=localhost, status error message=Resource localhost/%s/"
+                   "N10tensorflow3VarE does not exist.",
+                   v->name, v->name);
+}
+
+enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
+                                struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    rt_mutex_lock(&v->mu);
+    if (v->value.dtype) {
+        rt_tensor_ref(out, &v->value);
+        out->storage = v->storage;
+    } else
+        st = fail_uninitialized(v, is_ref, err);
+    rt_mutex_unlock(&v->mu);
+    return st;
+}
+
+void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
+{
+    struct rt_buffer *old = NULL;
+    rt_mutex_lock(&v->mu);
+    const struct rt_tensor *now = &v->value;
+    if (now->dtype && v->storage == t->storage && now->buf != t->buf && now->buf && t->buf) {
+        const size_t bytes = rt_tensor_bytes(t), all = rt_tensor_bytes(now);
+        const char *first = atomic_load(&t->buf->data);
+        /* Of a whole value its place in its buffer does not matter; it may be lazy. */
+        const size_t at = bytes == all ? 0 : (size_t)((const char *)t->data - first);
+        if (at <= all && bytes <= all - at) {
+            old = t->buf;
+            t->buf = rt_buffer_ref(now->buf);
+            t->data = now->data ? (char *)now->data + at : NULL;
+        }
+    }
+    rt_mutex_unlock(&v->mu);
+    rt_buffer_unref(old);
+}
+
+/* Marks a write; true when a plan had frozen the value and must hear of it. A plan that asked
+ * whether the variable is mutable just before it became so may freeze it all the same, so being
+ * mutable is no reason to keep silent. */
+static bool note_write(struct rt_variable *v)
+{
+    bool tell = v->is_frozen;
+    v->is_mutable = v->is_mutable || v->is_frozen;
+    v->is_frozen = false;
+    return tell;
+}
+
+enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
+                                  const struct rt_state *state, struct rt_error *err)
+{
+    struct rt_tensor next, old;
+    struct rt_error why = {0};
+    if (t->dtype != v->dtype)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Trying to assign variable with wrong dtype. Expected %s got %s",
+                       rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
+    enum rt_status st = rt_state_keep(state, &next, t, NULL, &why);
+    rt_mutex_lock(&v->mu);
+    if (st == RT_RESOURCE_EXHAUSTED) { /* unless what it replaces makes room */
+        why = (struct rt_error){0};
+        st = rt_state_keep(state, &next, t, &v->value, &why);
+    }
+    if (st) {
+        rt_mutex_unlock(&v->mu);
+        rt_error_copy(err, &why);
+        return st;
+    }
+    old = v->value;
+    v->value = next;
+    if (!old.dtype || rt_tensor_count(&old) != rt_tensor_count(&next))
+        v->storage++;
+    bool tell = note_write(v);
+    rt_mutex_unlock(&v->mu);
+    rt_state_replaced(state, &old);
+    rt_tensor_clear(&old);
+    if (tell && v->on_write)
+        v->on_write(v->on_write_arg);
+    return RT_OK;
+}
+
+enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
+                                  enum rt_status (*change)(void *arg, struct rt_tensor *value,
+                                                           struct rt_error *err),
+                                  void *arg, const struct rt_state *state, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    bool tell = false;
+    rt_mutex_lock(&v->mu);
+    if (!v->value.dtype)
+        st = fail_uninitialized(v, is_ref, err);
+    if (!st)
+        st = rt_tensor_load(&v->value, err);
+    if (!st && !rt_tensor_is_sole(&v->value)) {
+        struct rt_tensor own;
+        st = rt_tensor_copy(&own, &v->value, state ? state->pool : NULL, err);
+        if (!st) {
+            rt_tensor_clear(&v->value);
+            v->value = own;
+        }
+    }
+    if (!st) {
+        tell = note_write(v);
+        st = change(arg, &v->value, err);
+    }
+    rt_mutex_unlock(&v->mu);
+    if (tell && v->on_write)
+        v->on_write(v->on_write_arg);
+    return st;
+}
+
+bool rt_variable_is_mutable(struct rt_variable *v)
+{
+    rt_mutex_lock(&v->mu);
+    bool yes = v->is_mutable;
+    rt_mutex_unlock(&v->mu);
+    return yes;
+}
+
+void rt_variable_set_mutable(struct rt_variable *v)
+{
+    rt_mutex_lock(&v->mu);
+    bool tell = v->is_frozen;
+    v->is_mutable = true;
+    v->is_frozen = false;
+    rt_mutex_unlock(&v->mu);
+    if (tell && v->on_write)
+        v->on_write(v->on_write_arg);
+}
+
+enum rt_status rt_variable_freeze(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
+                                  struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    rt_mutex_lock(&v->mu);
+    if (!v->value.dtype)
+        st = fail_uninitialized(v, is_ref, err);
+    else {
+        rt_tensor_ref(out, &v->value);
+        v->is_frozen = true;
+    }
+    rt_mutex_unlock(&v->mu);
+    return st;
+}
+
+void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *arg)
+{
+    v->on_write = fn;
+    v->on_write_arg = arg;
+}
+
+enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    rt_mutex_lock(&v->mu);
+    if (v->value.dtype)
+        st = rt_tensor_load(&v->value, err);
+    rt_mutex_unlock(&v->mu);
+    return st;
+}
+
+void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state)
+{
+    rt_mutex_lock(&v->mu);
+    struct rt_tensor old = v->value;
+    v->value = (struct rt_tensor){0};
+    v->storage++;
+    bool tell = note_write(v);
+    rt_mutex_unlock(&v->mu);
+    rt_state_replaced(state, &old);
+    rt_tensor_clear(&old);
+    if (tell && v->on_write)
+        v->on_write(v->on_write_arg);
+}

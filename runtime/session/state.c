@@ -1,0 +1,168 @@
+#include "runtime/session/state.h"
+
+bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag)
+{
+    *s = (struct rt_state){.pool = rt_pool_new_plain(limit_bytes, flag)};
+    return s->pool;
+}
+
+void rt_state_clear(struct rt_state *s)
+{
+    rt_pool_unref(s->pool);
+    *s = (struct rt_state){0};
+}
+
+void rt_state_serve(struct rt_state *s, size_t more)
+{
+    size_t limit = 0;
+    if (more && __builtin_add_overflow(rt_pool_in_use(s->pool), more, &limit))
+        limit = 0;
+    rt_pool_set_limit(s->pool, limit, "--state_memory_limit_bytes");
+    s->is_serving = true;
+}
+
+/* ---- what will be freed ---- */
+
+static bool is_sole(const struct rt_buffer *b)
+{
+    return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
+}
+
+static struct rt_text *text_of(const struct rt_str *s)
+{
+    return s->n < sizeof s->u.in ? NULL : s->u.out;
+}
+
+/* Of texts that nobody but these strings holds; of one that several share, neighbours do. */
+size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
+{
+    size_t bytes = 0;
+    for (int64_t i = 0, next; i < n; i = next) {
+        struct rt_text *text = text_of(&s[i]);
+        for (next = i + 1; next < n && text && text_of(&s[next]) == text; next++)
+            ;
+        if (text && atomic_load(&text->pool) == pool &&
+            atomic_load(&text->refs) == (size_t)(next - i))
+            bytes += text->room;
+    }
+    return bytes;
+}
+
+static size_t tensor_credit(const struct rt_pool *pool, const struct rt_tensor *t)
+{
+    const struct rt_buffer *b = t->buf;
+    if (!b || b->kind != RT_BUF_HEAP || atomic_load(&b->pool) != pool || !is_sole(b))
+        return 0;
+    const size_t texts =
+        t->dtype == RT_STRING ? rt_state_strings(pool, rt_strs(t), rt_tensor_count(t)) : 0;
+    return rt_buffer_room(b) + texts;
+}
+
+/* ---- keeping ---- */
+
+static enum rt_status move_strings(struct rt_pool *pool, const struct rt_str *s, int64_t n,
+                                   size_t credit, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    for (int64_t i = 0; i < n && !st; i++)
+        if (text_of(&s[i]))
+            st = rt_text_move(text_of(&s[i]), pool, credit, err);
+    return st;
+}
+
+enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
+                                     const struct rt_str *old, size_t credit, struct rt_error *err)
+{
+    if (!pool)
+        return RT_OK;
+    struct rt_error why = {0};
+    enum rt_status st = move_strings(pool, str, n, credit, &why);
+    /* What `old` takes is looked at only where it matters: that takes a while. */
+    const size_t more = st && old ? rt_state_strings(pool, old, n) : 0;
+    if (more) {
+        why = (struct rt_error){0};
+        st = move_strings(pool, str, n, credit + more, &why);
+    }
+    if (st && err)
+        rt_error_copy(err, &why);
+    return st;
+}
+
+/* What a model brings along: before it serves, whatever no run allocated. */
+static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
+{
+    return !s || (!s->is_serving && (b->kind != RT_BUF_HEAP || !atomic_load(&b->pool)));
+}
+
+/* Memory that some run allocated, or that is in a state already; a small part of a buffer would
+ * keep all of it. A value begins where its buffer does, which rt_variable_follow relies on. */
+static bool may_move(const struct rt_tensor *t)
+{
+    const struct rt_buffer *b = t->buf;
+    return b->kind == RT_BUF_HEAP && !b->device && atomic_load(&b->pool) &&
+           t->data == atomic_load(&b->data) && rt_tensor_bytes(t) >= b->size / 2;
+}
+
+static enum rt_status keep(const struct rt_state *s, struct rt_tensor *out,
+                           const struct rt_tensor *t, size_t credit, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    if (t->buf ? is_of_model(s, t->buf) : !t->data) {
+        rt_tensor_ref(out, t);
+        out->alias_of = 0;
+        return RT_OK;
+    }
+    if (t->buf && may_move(t)) {
+        rt_tensor_ref(out, t);
+        out->alias_of = 0;
+    } else /* only what moves may exceed the limit by the credit */
+        st = rt_tensor_copy(out, t, s && !credit ? s->pool : NULL, err);
+    if (!st && s && out->buf)
+        st = rt_buffer_move(out->buf, s->pool, credit, err);
+    if (!st && s && out->dtype == RT_STRING)
+        st = move_strings(s->pool, rt_strs(out), rt_tensor_count(out), credit, err);
+    if (st)
+        rt_tensor_clear(out);
+    return st;
+}
+
+/*
+ * Objects are not kept. A handle in a variable could be the variable's own, and never be freed; and
+ * stacks, TensorArrays and lists, which a run makes and which count as the run's, could grow from
+ * run to run. TensorFlow keeps handles, but what they mean ends with the run there too.
+ */
+static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error *err)
+{
+    if ((t->dtype != RT_RESOURCE && t->dtype != RT_VARIANT) || !rt_tensor_count(t))
+        return RT_OK;
+    return rt_fail(err, RT_UNIMPLEMENTED, "a variable of %s: objects are not kept between runs",
+                   rt_dtype_name((enum rt_dtype)t->dtype));
+}
+
+enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
+                             const struct rt_tensor *t, const struct rt_tensor *old,
+                             struct rt_error *err)
+{
+    struct rt_error why = {0};
+    enum rt_status st = refuse_objects(t, err);
+
+    if (st)
+        return st;
+    st = keep(s, out, t, 0, &why);
+    /* What `old` takes is looked at only where it matters: that takes a while. */
+    const size_t credit = st == RT_RESOURCE_EXHAUSTED && s && old ? tensor_credit(s->pool, old) : 0;
+    if (credit) {
+        why = (struct rt_error){0};
+        st = keep(s, out, t, credit, &why);
+    }
+    if (st && err)
+        rt_error_copy(err, &why);
+    return st;
+}
+
+void rt_state_replaced(const struct rt_state *s, const struct rt_tensor *old)
+{
+    const struct rt_buffer *b = old->buf;
+    if (s && s->is_serving && b && b->kind == RT_BUF_LAZY && is_sole(b))
+        rt_pool_raise_limit(s->pool, b->size);
+}

@@ -1,0 +1,90 @@
+#include "server/base/budget.h"
+
+bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes)
+{
+    if (bytes > (size_t)b->limit) /* and so is an int64_t, whose sum with others is one */
+        return false;
+    int64_t n = (int64_t)bytes;
+    if (atomic_fetch_add_explicit(&b->held, n, memory_order_relaxed) + n > b->limit) {
+        atomic_fetch_sub_explicit(&b->held, n, memory_order_relaxed);
+        return false;
+    }
+    *own += bytes;
+    return true;
+}
+
+void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes)
+{
+    if (bytes)
+        atomic_fetch_sub_explicit(&b->held, (int64_t)bytes, memory_order_relaxed);
+    *own -= bytes;
+}
+
+size_t srv_budget_left(const struct srv_budget *b)
+{
+    int64_t left = b->limit - atomic_load_explicit(&b->held, memory_order_relaxed);
+    return left > 0 ? (size_t)left : 0;
+}
+
+enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes)
+{
+    size_t limit = (size_t)b->limit;
+    return own > limit || bytes > limit - own ? RT_RESOURCE_EXHAUSTED : RT_UNAVAILABLE;
+}
+
+enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,
+                                  const char *what, struct rt_error *err)
+{
+    if (srv_budget_code(b, own, bytes) == RT_RESOURCE_EXHAUSTED)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "%s is larger than --max_bytes_in_flight, %lld bytes, allows: it takes at "
+                       "least %zu with what the request holds",
+                       what, (long long)b->limit, own + bytes);
+    return rt_fail(err, RT_UNAVAILABLE,
+                   "%s does not fit beside the requests in flight, %lld bytes by "
+                   "--max_bytes_in_flight",
+                   what, (long long)b->limit);
+}
+
+enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_error *err)
+{
+    enum rt_status st = g ? srv_wanted_status(&g->wanted, err) : RT_OK;
+    const size_t more = bytes > SRV_FREE_BYTES ? bytes - SRV_FREE_BYTES : 0;
+
+    if (st)
+        return st;
+    if (bytes > SRV_MESSAGE_MOST)
+        return rt_fail(
+            err, RT_RESOURCE_EXHAUSTED,
+            "the response takes more than %d bytes, the most that a protobuf message may",
+            SRV_MESSAGE_MOST);
+    if (g && more && !srv_budget_take(g->budget, g->own, more))
+        return srv_budget_refused(g->budget, *g->own, more, "the response", err);
+    return RT_OK;
+}
+
+enum rt_status srv_growth_failed(const struct srv_growth *g, size_t bytes, struct rt_error *err)
+{
+    enum rt_status st = g ? srv_wanted_status(&g->wanted, err) : RT_OK;
+    return st ? st : rt_fail_memory(err, "a response", bytes);
+}
+
+enum rt_status srv_growth_open(struct srv_growth *g, struct rt_bytes *b, size_t bytes,
+                               struct rt_error *err)
+{
+    enum rt_status st = srv_growth_take(g, bytes, err);
+
+    rt_bytes_init(b, SRV_MESSAGE_MOST);
+    return st || rt_bytes_reserve(b, bytes) ? st : srv_growth_failed(g, bytes, err);
+}
+
+enum rt_status srv_growth_close(const struct srv_growth *g, struct rt_bytes *b, unsigned char **out,
+                                size_t *n, struct rt_error *err)
+{
+    const bool failed = b->failed || (g && g->wanted.over);
+    const size_t bytes = b->n;
+
+    *out = failed ? NULL : (unsigned char *)rt_bytes_take(b, n);
+    rt_bytes_clear(b);
+    return failed ? srv_growth_failed(g, bytes, err) : RT_OK;
+}

@@ -1,0 +1,63 @@
+#include "server/base/map.h"
+
+#include "server/protocol/tfs/model_spec.h"
+
+/* As strcmp orders them; a name with a NUL inside equals none. */
+static int compare(struct rt_span name, const char *s)
+{
+    size_t n = strlen(s), common = name.n < n ? name.n : n;
+    int order = common ? memcmp(name.p, s, common) : 0;
+    return order ? order : (name.n > n) - (name.n < n);
+}
+
+const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_span name)
+{
+    int lo = 0, hi = map->n_models;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        int order = compare(name, map->models[mid].name);
+        if (order == 0)
+            return &map->models[mid];
+        if (order < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return NULL;
+}
+
+enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
+                            struct srv_version **out, struct rt_error *err)
+{
+    const struct srv_map_model *m = srv_map_model(map, spec->name);
+    int name_n = (int)(spec->name.n < 4096 ? spec->name.n : 4096);
+    const char *name = (const char *)spec->name.p;
+    bool has_version = spec->has_version;
+    int64_t version = spec->version;
+
+    *out = NULL;
+    if (!has_version && spec->label.p) {
+        for (int i = 0; m && i < m->n_labels && !has_version; i++) {
+            has_version = compare(spec->label, m->labels[i].label) == 0;
+            version = m->labels[i].version;
+        }
+        if (!has_version)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Unrecognized servable version label: %.*s",
+                           (int)(spec->label.n < 4096 ? spec->label.n : 4096),
+                           (const char *)spec->label.p);
+    }
+    if (!has_version) {
+        if (!m || !m->n_versions)
+            return rt_fail(err, RT_NOT_FOUND, "Servable not found for request: Latest(%.*s)",
+                           name_n, name);
+        *out = m->versions[0];
+        return RT_OK;
+    }
+    for (int i = 0; m && i < m->n_versions; i++)
+        if (m->versions[i]->version == version) {
+            *out = m->versions[i];
+            return RT_OK;
+        }
+    return rt_fail(err, RT_NOT_FOUND, "Servable not found for request: Specific(%.*s, %lld)",
+                   name_n, name, (long long)version);
+}

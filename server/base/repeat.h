@@ -1,0 +1,23 @@
+/* Memory filled with one element. */
+#ifndef SRV_REPEAT_H
+#define SRV_REPEAT_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* The first of the `n` elements at p, of `size` bytes each, at most 64 KiB, becomes all of them.
+ * 64 KiB at a time, which the cache holds: 256 MiB of one float take 0.1 s so, and 0.3 s float by
+ * float. */
+static inline void srv_repeat(void *p, int64_t n, size_t size)
+{
+    const size_t most = 64 << 10, bytes = (size_t)n * size;
+
+    for (size_t have = size, k; have < bytes; have += k) {
+        k = have < most ? have : most / size * size;
+        if (k > bytes - have)
+            k = bytes - have;
+        memcpy((char *)p + have, p, k);
+    }
+}
+
+#endif

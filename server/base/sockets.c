@@ -1,0 +1,87 @@
+#include "server/base/sockets.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "server/base/number.h"
+
+static int option_of(int fd, int option)
+{
+    int value = -1;
+    socklen_t n = sizeof value;
+
+    return getsockopt(fd, SOL_SOCKET, option, &value, &n) ? -1 : value;
+}
+
+int srv_sockets(int *fds, int room)
+{
+    DIR *all = opendir("/proc/self/fd");
+    const struct dirent *e;
+    int n = 0;
+
+    while (all && n < room && (e = readdir(all))) {
+        int64_t number;
+        if (!srv_parse_int64(e->d_name, strlen(e->d_name), &number))
+            continue; /* "." */
+        int fd = (int)number;
+        if (fd != dirfd(all) && option_of(fd, SO_TYPE) == SOCK_STREAM &&
+            option_of(fd, SO_ACCEPTCONN) == 0) {
+            if (fds)
+                fds[n] = fd;
+            n++;
+        }
+    }
+    if (all)
+        closedir(all);
+    return all ? n : -1;
+}
+
+bool srv_socket_has_unread(int fd)
+{
+    int n = 0;
+
+    return ioctl(fd, FIONREAD, &n) == 0 && n > 0;
+}
+
+bool srv_socket_acked(int fd, uint64_t *bytes)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n))
+        return false;
+    *bytes = info.tcpi_bytes_acked;
+    return true;
+}
+
+void srv_socket_peer(int fd, char *out, size_t room)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at = {.any.sa_family = AF_UNSPEC};
+    socklen_t n = sizeof at;
+    char ip[INET6_ADDRSTRLEN] = "";
+
+    *out = '\0';
+    if (getpeername(fd, &at.any, &n))
+        return;
+    if (at.any.sa_family == AF_UNIX) {
+        snprintf(out, room, "unix:");
+    } else if (at.any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &at.v4.sin_addr, ip, sizeof ip);
+        snprintf(out, room, "ipv4:%s:%d", ip, ntohs(at.v4.sin_port));
+    } else if (at.any.sa_family == AF_INET6) {
+        bool mapped = IN6_IS_ADDR_V4MAPPED(&at.v6.sin6_addr);
+        inet_ntop(mapped ? AF_INET : AF_INET6, &at.v6.sin6_addr.s6_addr[mapped ? 12 : 0], ip,
+                  sizeof ip);
+        snprintf(out, room, mapped ? "ipv4:%s:%d" : "ipv6:[%s]:%d", ip, ntohs(at.v6.sin6_port));
+    }
+}

@@ -1,0 +1,315 @@
+#include "server/batching/batch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "server/base/repeat.h"
+
+enum { MAX_PADDED_RANK = 6 };
+
+static bool is_data_error(enum rt_status st)
+{
+    switch (st) {
+    case RT_INVALID_ARGUMENT:
+    case RT_OUT_OF_RANGE:
+    case RT_NOT_FOUND:
+    case RT_FAILED_PRECONDITION:
+    case RT_DATA_LOSS:
+    case RT_UNKNOWN:
+    case RT_RESOURCE_EXHAUSTED: /* a smaller run may fit */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_of(const struct rt_tensor_spec *spec, const struct rt_tensor *t)
+{
+    bool same = spec->shape.rank < 0 || spec->shape.rank == t->rank;
+    for (int d = 0; d < spec->shape.rank && same; d++)
+        same = spec->shape.dim[d] < 0 || spec->shape.dim[d] == t->dim[d];
+    return same;
+}
+
+/* The graph's own words name its nodes. Who asked knows the signature's inputs: the first that has
+ * not its shape is named behind them. */
+static void name_input(struct srv_job *job)
+{
+    const struct rt_signature *def = job->signature->def;
+    char was[sizeof job->err.msg], wants[160], has[160];
+
+    if (job->status != RT_INVALID_ARGUMENT || job->signature->is_adhoc || job->err.long_msg)
+        return;
+    for (int k = 0; k < def->n_inputs && k < job->n_feeds; k++) {
+        const struct rt_tensor_spec *spec = &def->inputs[k];
+        const struct rt_tensor *t = &job->feeds[k];
+        if (is_of(spec, t))
+            continue;
+        snprintf(was, sizeof was, "%s", rt_error_text(&job->err));
+        rt_fail(&job->err, job->status,
+                "%s\n\t Input '%s' has shape %s, the signature '%s' takes %s", was, spec->alias,
+                rt_shape_text(has, sizeof has, t->rank, t->dim), def->name,
+                rt_shape_text(wants, sizeof wants, spec->shape.rank, spec->shape.dim));
+        return;
+    }
+}
+
+void srv_batch_run_job(struct srv_job *job)
+{
+    struct rt_run_options options = {
+        .deadline_ns = job->deadline_ns, .cancelled = srv_job_cancelled(job), .trace = job->trace};
+
+    if (job->prepare) {
+        job->status = job->prepare(job);
+        return;
+    }
+    job->batch_rows = (int)(job->n_rows > 0 && job->n_rows < INT32_MAX ? job->n_rows : 1);
+    job->status =
+        rt_callable_run(job->signature->call, job->feeds, job->fetches, &options, &job->err);
+    name_input(job);
+}
+
+/* ---- merging ---- */
+
+bool srv_batch_can_pad(const struct rt_tensor *t)
+{
+    return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
+}
+
+static void fill(enum rt_dtype dtype, char *dst, const void *value, int64_t n)
+{
+    size_t size = rt_dtype_size(dtype);
+
+    if (rt_dtype_is_plain(dtype)) {
+        memcpy(dst, value, size);
+        srv_repeat(dst, n, size);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        rt_copy_elements(dtype, dst + (size_t)i * size, value, 1);
+}
+
+/* Copies t into the corner of dst, whose dimensions >= 1 are dim's, over what was filled there. */
+static void copy_corner(const struct rt_tensor *t, char *dst, const int64_t *dim)
+{
+    enum rt_dtype dtype = (enum rt_dtype)t->dtype;
+    size_t size = rt_dtype_size(dtype);
+    int last = t->rank - 1;
+    int64_t at[RT_MAX_RANK] = {0}, line = t->dim[last], n_lines = rt_tensor_count(t) / line;
+    const char *src = t->data;
+
+    for (int64_t k = 0; k < n_lines; k++, src += (size_t)line * size) {
+        int64_t to = 0;
+        for (int d = 0; d <= last; d++)
+            to = to * (d ? dim[d] : 1) + at[d];
+        rt_copy_elements(dtype, dst + (size_t)to * size, src, line);
+        for (int d = last - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
+            at[d] = 0;
+    }
+}
+
+static bool same_inner(const struct rt_tensor *t, const int64_t *dim)
+{
+    for (int d = 1; d < t->rank; d++)
+        if (t->dim[d] != dim[d])
+            return false;
+    return true;
+}
+
+static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_tensor *out,
+                                 struct rt_error *err)
+{
+    const struct rt_tensor *like = &b->first->feeds[i];
+    enum rt_dtype dtype = (enum rt_dtype)like->dtype;
+    int64_t dim[RT_MAX_RANK] = {b->run_rows}, inner, at = 0, last = 0;
+    enum rt_status st;
+
+    for (const struct srv_job *j = b->first; j; j = j->next)
+        for (int d = 1; d < like->rank; d++)
+            dim[d] = j->feeds[i].dim[d] > dim[d] ? j->feeds[i].dim[d] : dim[d];
+    st = rt_tensor_new(out, b->pool, dtype, like->rank, dim, err);
+    if (st || !rt_tensor_count(out))
+        return st;
+    inner = rt_tensor_count(out) / b->run_rows;
+    size_t row_bytes = (size_t)inner * rt_dtype_size(dtype);
+    for (const struct srv_job *j = b->first; j; j = j->next) {
+        const struct rt_tensor *t = &j->feeds[i];
+        char *to = (char *)out->data + (size_t)at * row_bytes;
+        last = at;
+        at += j->n_rows;
+        if (same_inner(t, dim)) {
+            rt_copy_elements(dtype, to, t->data, j->n_rows * inner);
+            continue;
+        }
+        fill(dtype, to, t->data, j->n_rows * inner);
+        copy_corner(t, to, dim);
+    }
+    for (; at < b->run_rows; at++) /* the last job's first row */
+        rt_copy_elements(dtype, (char *)out->data + (size_t)at * row_bytes,
+                         (char *)out->data + (size_t)last * row_bytes, inner);
+    return RT_OK;
+}
+
+/* ---- running ---- */
+
+/* Gives each job its rows of `all`, as views. */
+static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
+{
+    int64_t at = 0;
+    for (struct srv_job *j = b->first; j; j = j->next) {
+        for (int i = 0; i < n; i++) {
+            struct rt_tensor *t = &j->fetches[i];
+            rt_tensor_ref(t, &all[i]);
+            t->dim[0] = j->n_rows;
+            if (t->data)
+                t->data = (char *)t->data +
+                          (size_t)at * (rt_tensor_bytes(&all[i]) / (size_t)all[i].dim[0]);
+        }
+        at += j->n_rows;
+    }
+}
+
+/* NOT_PROVED: rows of these lengths are not proved independent, or there was no memory to prove it;
+ * others may be, or later. */
+enum outcome { RAN, FAILED, NOT_PROVED, DOES_NOT_FOLLOW_ROWS };
+
+/* Runs the batch as one. FAILED: *err says why; no job was given anything. */
+static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
+{
+    const struct rt_model_signature *sig = b->first->signature;
+    int n_in = b->first->n_feeds, n_out = b->first->n_fetches;
+    struct rt_run_options options = {.is_merged = b->is_proved};
+    struct rt_tensor *in = rt_arena_array(b->arena, (size_t)n_in + 1, sizeof *in);
+    struct rt_tensor *out = rt_arena_array(b->arena, (size_t)n_out + 1, sizeof *out);
+    const _Atomic bool **gone = rt_arena_array(b->arena, (size_t)b->n_jobs, sizeof *gone);
+    enum rt_status st = RT_OK;
+    enum outcome outcome = RAN;
+
+    if (!in || !out || !gone) {
+        rt_fail_memory(err, "a batch", 0);
+        return FAILED;
+    }
+    /* It goes on for the member that has most time left, and as long as one still wants it. */
+    options.all_cancelled = gone;
+    for (const struct srv_job *j = b->first; j; j = j->next) {
+        if (j->deadline_ns > options.deadline_ns)
+            options.deadline_ns = j->deadline_ns;
+        gone[options.n_all_cancelled++] = srv_job_cancelled(j);
+    }
+    for (int i = 0; i < n_in && !st; i++)
+        st = merge_feed(b, i, &in[i], err);
+    if (!st)
+        st = rt_callable_run(sig->call, in, out, &options, err);
+    if (st == RT_ABORTED)
+        outcome = DOES_NOT_FOLLOW_ROWS;
+    else if (st == RT_UNAVAILABLE)
+        outcome = NOT_PROVED;
+    for (int i = 0; i < n_in; i++)
+        rt_tensor_clear(&in[i]);
+    for (int i = 0; i < n_out && !st; i++)
+        st = rt_tensor_load(&out[i], err);
+    if (st && outcome == RAN)
+        outcome = FAILED;
+    for (int i = 0; i < n_out && outcome == RAN; i++)
+        if (out[i].rank < 1 || out[i].dim[0] != b->run_rows)
+            outcome = DOES_NOT_FOLLOW_ROWS;
+    if (outcome == RAN) {
+        split(b, out, n_out);
+        for (struct srv_job *j = b->first; j; j = j->next) {
+            j->status = RT_OK;
+            j->batch_rows = (int)(b->rows < INT32_MAX ? b->rows : INT32_MAX);
+        }
+    }
+    for (int i = 0; i < n_out; i++)
+        rt_tensor_clear(&out[i]);
+    return outcome;
+}
+
+static void run_singly(const struct srv_batch *b)
+{
+    for (struct srv_job *j = b->first; j; j = j->next)
+        srv_batch_run_job(j);
+}
+
+static void fail_all(const struct srv_batch *b, const struct rt_error *err)
+{
+    for (struct srv_job *j = b->first; j; j = j->next) {
+        rt_error_copy(&j->err, err);
+        j->status = err->code;
+    }
+}
+
+/* Runs a batch that failed as a whole in halves, so that only those at fault fail. */
+static void bisect(const struct srv_batch *b)
+{
+    struct srv_batch half[2] = {{.first = b->first}, {.n_jobs = 0}};
+    struct srv_job **at = &half[0].first;
+
+    for (int i = 0; i < b->n_jobs; i++) {
+        struct srv_batch *h = &half[i >= b->n_jobs / 2];
+        if (i == b->n_jobs / 2)
+            half[1].first = *at;
+        h->n_jobs++;
+        h->rows += (*at)->n_rows;
+        at = &(*at)->next;
+    }
+    at = &half[0].first;
+    for (int i = 0; i < half[0].n_jobs; i++)
+        at = &(*at)->next;
+    *at = NULL; /* cut for now */
+    for (int i = 0; i < 2; i++) {
+        struct srv_batch *h = &half[i];
+        struct rt_error err = {.arena = b->arena};
+        h->run_rows = h->rows;
+        h->is_proved = b->is_proved;
+        h->arena = b->arena;
+        h->pool = b->pool;
+        if (h->n_jobs == 1) {
+            srv_batch_run_job(h->first);
+            continue;
+        }
+        switch (run_merged(h, &err)) {
+        case RAN:
+            break;
+        case NOT_PROVED:
+        case DOES_NOT_FOLLOW_ROWS:
+            run_singly(h);
+            break;
+        case FAILED:
+            if (is_data_error(err.code))
+                bisect(h);
+            else
+                fail_all(h, &err);
+        }
+    }
+    *at = half[1].first;
+}
+
+struct srv_batch_verdict srv_batch_run(struct srv_batch *b)
+{
+    struct rt_error err = {.arena = b->arena};
+
+    if (b->n_jobs == 1 && b->run_rows == b->rows) {
+        srv_batch_run_job(b->first);
+        return (struct srv_batch_verdict){.learn = b->first->status == RT_OK};
+    }
+    switch (run_merged(b, &err)) {
+    case RAN:
+        return (struct srv_batch_verdict){.learn = true};
+    case NOT_PROVED:
+        run_singly(b);
+        return (struct srv_batch_verdict){0};
+    case DOES_NOT_FOLLOW_ROWS:
+        run_singly(b);
+        return (struct srv_batch_verdict){.never_merge = true};
+    case FAILED:
+        break;
+    }
+    if (is_data_error(err.code) && b->n_jobs > 1) {
+        bisect(b);
+        return (struct srv_batch_verdict){.halve_limit = err.code == RT_RESOURCE_EXHAUSTED};
+    }
+    fail_all(b, &err);
+    return (struct srv_batch_verdict){0};
+}

@@ -1,0 +1,86 @@
+#include "server/batching/job.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+#include "server/batching/net.h"
+#include "server/batching/scheduler.h"
+
+/* Dimension 0 of all feeds, when they have the same. Calls by names of tensors have none that
+ * counts, unless they are proved to go row by row: nobody promised that they do. */
+static int64_t rows_of(const struct srv_job *job)
+{
+    if (job->trace || (job->signature->is_adhoc && !job->signature->rowwise))
+        return 0;
+    if (!job->n_feeds || !job->feeds[0].rank)
+        return 0;
+    for (int i = 1; i < job->n_feeds; i++)
+        if (!job->feeds[i].rank || job->feeds[i].dim[0] != job->feeds[0].dim[0])
+            return 0;
+    return job->feeds[0].dim[0];
+}
+
+/* What a job whose signature and feeds are there needs before it is queued. */
+static enum rt_status make_ready(struct srv_job *job)
+{
+    job->n_rows = rows_of(job);
+    if (!job->fetches) {
+        job->n_fetches = job->signature->def->n_outputs;
+        job->fetches = rt_arena_array(job->arena, (size_t)job->n_fetches + 1, sizeof *job->fetches);
+        if (!job->fetches) {
+            job->n_fetches = 0;
+            return rt_fail_memory(&job->err, "a request's outputs", 0);
+        }
+    }
+    return job->signature->is_adhoc ? RT_OK : srv_scheduler_admit(job->net->server->scheduler, job);
+}
+
+/* A worker has done what the job needed first, or could not. */
+static void prepared(struct srv_job *job)
+{
+    job->done = job->then;
+    if (!job->status)
+        job->status = make_ready(job);
+    if (job->status) {
+        job->done(job);
+        return;
+    }
+    job->finished_ns = 0;
+    job->next = NULL;
+    srv_scheduler_submit(job->net->server->scheduler, job);
+}
+
+void srv_job_submit(struct srv_job *job)
+{
+    static const struct rt_signature nothing = {.name = "", .method_name = ""};
+    static const struct rt_model_signature unknown = {.def = &nothing, .is_adhoc = true};
+    struct srv_net *net = job->net;
+
+    job->queued_ns = rt_now_ns();
+    job->err.arena = job->arena;
+    if (job->prepare) {
+        if (!job->signature)
+            job->signature = &unknown;
+        job->then = job->done;
+        job->done = prepared;
+        job->n_rows = 0;
+    } else {
+        job->status = make_ready(job);
+        if (job->status) {
+            job->done(job);
+            return;
+        }
+        if (srv_scheduler_run_inline(net->server->scheduler, job))
+            return;
+    }
+    job->next = NULL;
+    *net->turn_end = job;
+    net->turn_end = &job->next;
+}
+
+void srv_job_clear(struct srv_job *job)
+{
+    for (int i = 0; job->feeds && i < job->n_feeds; i++)
+        rt_tensor_clear(&job->feeds[i]);
+    for (int i = 0; job->fetches && i < job->n_fetches; i++)
+        rt_tensor_clear(&job->fetches[i]);
+}

@@ -1,0 +1,878 @@
+#include "server/batching/scheduler.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/map.h"
+#include "runtime/base/thread.h"
+#include "server/batching/batch.h"
+#include "server/config/batching.h"
+#include "server/metrics/metrics.h"
+#include "server/batching/net.h"
+#include "server/batching/pieces.h"
+
+enum {
+    INLINE_PER_TURN_NS = 500000, /* a network thread has other connections to read */
+    TINY_NS = 10000,             /* what costs less is not worth merging */
+    PATIENCE_NS = 1000000000,
+    TOTAL_FACTOR = 4,          /* all queues together hold as much as this many full ones */
+    SPARE_AFTER_NS = 20000000, /* no worker has taken a batch for so long */
+    SMALL_BYTES = 1 << 20,
+    MAX_IDLE_BUCKETS = 64,
+    MAX_WANTED_SIZES = 32,
+    RUNS_BEFORE_LARGER = 256,
+};
+
+struct feed_key { /* of one feed: what must be the same in all jobs of a bucket */
+    uint8_t dtype;
+    int8_t rank;
+    int64_t inner[RT_MAX_RANK];
+};
+
+/* Of one call, under whatever names signatures know it. */
+struct queue {
+    struct srv_core_queue core;
+    struct queue *next; /* of the lane */
+    const struct rt_callable *call;
+    bool rowwise;
+    bool never_merge; /* its outputs turned out not to follow the rows, or are not proved to */
+};
+
+struct bucket {
+    struct srv_core_bucket core; /* first */
+    uint64_t hash;
+    struct queue *queue; /* NULL: of the lane's writers */
+    bool has_rows;
+    int since_halved; /* runs that went well since core.max_rows was set */
+    int n_feeds;
+    struct feed_key feeds[];
+};
+
+struct srv_lane {
+    struct srv_core_lane core;
+    struct srv_scheduler *scheduler;
+    struct srv_version *version;
+    int n_buckets;        /* guarded by mu */
+    struct queue *queues; /* likewise */
+    struct srv_batching batching;
+    struct srv_core_policy policy;
+};
+
+struct worker {
+    struct srv_scheduler *s;
+    int index;
+    pthread_t thread;
+    struct rt_arena *arena; /* of the batch that it runs */
+};
+
+struct srv_scheduler {
+    struct srv_server *server;
+    struct srv_batching batching; /* set at start, then read-only */
+    struct rt_mutex mu;
+    struct rt_cond work, time, spare;
+    struct srv_core core; /* guarded by mu, as all that follows */
+    int n_idle;           /* workers that wait */
+    int n_woken;          /* of these, those that were signalled */
+    int64_t timer_ns;     /* when the timer thread looks by itself */
+    int64_t taken_ns;     /* when a worker last took a batch */
+    int64_t spare_ns;     /* when the spare worker looks by itself; 0: it runs */
+    bool stopping;
+    struct rt_pool *pool;
+    _Atomic int n_jobs; /* queued and running */
+    int n_workers;      /* the spare one, the last of worker[], is not counted */
+    pthread_t timer;
+    struct worker worker[];
+};
+
+static struct srv_job *job_of(struct srv_core_job *j)
+{
+    return (struct srv_job *)((char *)j - offsetof(struct srv_job, sched));
+}
+
+/* ---- answers: never under the lock ---- */
+
+/* Nothing of the job's version may be touched afterwards: its last handle may be gone. */
+static void answer(struct srv_scheduler *s, struct srv_job *job)
+{
+    if (!job->finished_ns)
+        job->finished_ns = rt_now_ns();
+    job->done(job);
+    atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);
+}
+
+static bool is_as_tensorflow(const struct srv_job *job)
+{
+    return job->version->lane->batching.mode == SRV_BATCHING_ALL && !job->signature->writes;
+}
+
+static void answer_late(struct srv_scheduler *s, struct srv_core_job *list)
+{
+    for (struct srv_core_job *next; list; list = next) {
+        struct srv_job *job = job_of(list);
+        next = list->next;
+        job->status = is_as_tensorflow(job)
+                          ? rt_fail(&job->err, RT_RESOURCE_EXHAUSTED,
+                                    "Run() timeout exceeded while waiting in batching queue")
+                          : rt_fail(&job->err, RT_DEADLINE_EXCEEDED,
+                                    "Timed out waiting for notification: the deadline came while "
+                                    "the request was queued");
+        answer(s, job);
+    }
+}
+
+static enum rt_status fail_full(struct srv_job *job)
+{
+    const struct srv_options *o = &job->net->server->options;
+    const struct srv_core_lane *l = &job->version->lane->core;
+    const long long version = job->version->version;
+    char limits[160];
+    snprintf(
+        limits, sizeof limits,
+        "%lld requests, %zu bytes (--max_queue_jobs=%lld, --max_queue_bytes=%lld, all versions "
+        "together %d times as much)",
+        (long long)l->n_jobs, l->n_bytes, (long long)o->max_queue_jobs,
+        (long long)o->max_queue_bytes, TOTAL_FACTOR);
+    return is_as_tensorflow(job)
+               ? rt_fail(&job->err, RT_UNAVAILABLE,
+                         "The batch scheduling queue to which this task was submitted is full; "
+                         "queued for model %s version %lld are %s",
+                         job->version->model, version, limits)
+               : rt_fail(&job->err, RT_UNAVAILABLE,
+                         "the server is overloaded: the queue of model %s version %lld is full "
+                         "with %s",
+                         job->version->model, version, limits);
+}
+
+static enum rt_status fail_full_batches(struct srv_job *job, const struct bucket *b)
+{
+    /* An empty batch is counted there too. */
+    long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
+    const struct srv_batching *p = &job->version->lane->batching;
+    if (!p->cuts)
+        return rt_fail(&job->err, RT_UNAVAILABLE,
+                       "The batch scheduling queue to which this task was submitted is full; "
+                       "currently %lld batches enqueued and max_enqueued_batches is %lld",
+                       n, (long long)p->max_enqueued_batches);
+    return rt_fail(&job->err, RT_UNAVAILABLE,
+                   "The batch scheduling queue to which this task was submitted is full; task size "
+                   "is %lld but scheduling capacity is only %lld (num_enqueued_batches=%lld, "
+                   "max_enqueued_batches=%lld, open_batch_size=%lld, "
+                   "max_execution_batch_size=%lld)",
+                   (long long)job->n_rows, (long long)srv_core_room(&b->core), n,
+                   (long long)p->max_enqueued_batches, (long long)b->core.open_rows,
+                   (long long)p->max_execution_batch_size);
+}
+
+/* ---- running ---- */
+
+static void stop_merging(struct srv_scheduler *s, struct srv_lane *l, struct queue *q)
+    RT_REQUIRES(s->mu)
+{
+    (void)s;
+    q->never_merge = true;
+    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next)
+        if (((struct bucket *)o)->queue == q)
+            o->merges = false;
+}
+
+static void tell_never_merged(const struct srv_job *job)
+{
+    RT_LOG(
+        RT_LOG_WARNING,
+        "signature %s of model %s version %lld is not batched any more: its outputs do not follow "
+        "the rows of its inputs",
+        job->signature->def->name, job->version->model, (long long)job->version->version);
+}
+
+/* The lock is held; before any job of the batch is answered, since then its lane may go. */
+static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch, int64_t run_ns,
+                      const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
+{
+    struct bucket *b = (struct bucket *)batch->bucket;
+
+    srv_core_done(&s->core, batch, run_ns, v->learn);
+    if (v->halve_limit) {
+        b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
+        b->since_halved = 0;
+    } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
+        /* It may have been other runs that took the memory. */
+        b->since_halved = 0;
+        b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
+    }
+    if (v->never_merge)
+        stop_merging(s, (struct srv_lane *)b->core.lane, b->queue);
+}
+
+/* A worker to signal, once the lock is open. */
+static bool should_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
+{
+    if (s->n_idle <= s->n_woken || !srv_core_is_ready(&s->core, now))
+        return false;
+    s->n_woken++;
+    return true;
+}
+
+/* Runs what was taken and answers it. The lock is not held. worker: for the metrics. */
+static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
+                      const struct srv_core_batch *batch)
+{
+    struct srv_job *dropped = NULL;
+    struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
+    struct srv_job **end = &g.first;
+    struct srv_batch_verdict verdict = {0};
+    /* Inline it was queued just now. */
+    int64_t start = w ? rt_now_ns() : job_of(batch->jobs)->queued_ns, finish;
+
+    for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
+        struct srv_job *job = job_of(j);
+        next = j->next;
+        job->next = NULL;
+        job->started_ns = start;
+        if (atomic_load_explicit(srv_job_cancelled(job), memory_order_relaxed)) {
+            job->status = rt_fail(&job->err, RT_CANCELLED, "the client has gone");
+            job->next = dropped;
+            dropped = job;
+            continue;
+        }
+        *end = job;
+        end = &job->next;
+        g.is_proved = job->version->lane->batching.mode == SRV_BATCHING_PROVED;
+        g.n_jobs++;
+        g.rows += job->n_rows;
+    }
+    g.run_rows = g.n_jobs && g.rows == batch->rows ? batch->run_rows : g.rows;
+    if (g.n_jobs)
+        verdict = srv_batch_run(&g);
+    finish = rt_now_ns();
+    if (g.n_jobs)
+        srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, g.run_rows,
+                          finish - start);
+    if (verdict.never_merge)
+        tell_never_merged(g.first);
+    rt_mutex_lock(&s->mu);
+    if (g.n_jobs && g.rows != batch->rows)
+        verdict.learn = false; /* another number of rows than was counted */
+    end_batch(s, batch, finish - start, &verdict);
+    /* Inline, or beside the workers: what waited for this run to end needs a worker; a worker looks
+     * for itself. */
+    bool wake = (!w || w->index == s->n_workers) && s->core.n_jobs && should_wake(s, finish);
+    rt_mutex_unlock(&s->mu);
+    if (wake)
+        rt_cond_signal(&s->work);
+    *end = dropped;
+    for (struct srv_job *job = g.first, *next; job; job = next) {
+        next = job->next;
+        job->finished_ns = finish;
+        answer(s, job);
+    }
+    if (w)
+        rt_arena_reset(w->arena);
+}
+
+/* When the spare worker should look for a batch. */
+static int64_t spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu)
+{
+    return s->core.n_jobs && !s->n_idle ? s->taken_ns + SPARE_AFTER_NS : RT_NEVER;
+}
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct srv_scheduler *s = w->s;
+
+    rt_mutex_lock(&s->mu);
+    for (;;) {
+        struct srv_core_batch batch;
+        struct srv_core_job *late = NULL;
+        int64_t now = rt_now_ns();
+        bool got = srv_core_next(&s->core, now, 1 + s->n_idle, &batch, &late);
+        if (got)
+            s->taken_ns = now;
+        if (!got && !late) {
+            if (s->stopping)
+                break;
+            s->n_idle++;
+            rt_cond_wait(&s->work, &s->mu);
+            s->n_idle--;
+            if (s->n_woken)
+                s->n_woken--;
+            continue;
+        }
+        /* Each worker wakes the next while there is more to run. */
+        bool wake = should_wake(s, now), wake_spare = spare_at(s) < s->spare_ns;
+        rt_mutex_unlock(&s->mu);
+        if (wake)
+            rt_cond_signal(&s->work);
+        if (wake_spare)
+            rt_cond_signal(&s->spare);
+        answer_late(s, late);
+        if (got)
+            run_batch(s, w, w->index, &batch);
+        rt_mutex_lock(&s->mu);
+    }
+    rt_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+/*
+ * The spare worker: large requests, or slow models, do not make small requests wait for seconds
+ * when all workers are at them. It runs small batches alone, and only while no worker takes any.
+ */
+static void *work_spare(void *arg)
+{
+    struct worker *w = arg;
+    struct srv_scheduler *s = w->s;
+
+    rt_mutex_lock(&s->mu);
+    while (!s->stopping) {
+        struct srv_core_batch batch;
+        struct srv_core_job *late = NULL;
+        int64_t now = rt_now_ns(), at = spare_at(s);
+        bool got = now >= at && srv_core_next_small(&s->core, now, &batch, &late);
+        if (!got && !late) {
+            s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
+            rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);
+            s->spare_ns = 0;
+            continue;
+        }
+        rt_mutex_unlock(&s->mu);
+        answer_late(s, late);
+        if (got)
+            run_batch(s, w, w->index, &batch);
+        rt_mutex_lock(&s->mu);
+    }
+    rt_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+/* Answers what expires while all workers run, and starts batches whose waiting is over. */
+static void *keep_time(void *arg)
+{
+    struct srv_scheduler *s = arg;
+
+    rt_mutex_lock(&s->mu);
+    while (!s->stopping) {
+        int64_t now = rt_now_ns();
+        struct srv_core_job *late = srv_core_expired(&s->core, now);
+        bool wake = should_wake(s, now);
+        if (late || wake) {
+            rt_mutex_unlock(&s->mu);
+            if (wake)
+                rt_cond_signal(&s->work);
+            answer_late(s, late);
+            rt_mutex_lock(&s->mu);
+            continue;
+        }
+        s->timer_ns = srv_core_next_timer(&s->core);
+        if (s->timer_ns <= now) /* due, but no worker is free to take it */
+            s->timer_ns = now + 1000000;
+        rt_cond_wait_until(&s->time, &s->mu, s->timer_ns);
+    }
+    rt_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+/* ---- submitting ---- */
+
+static bool may_merge(const struct srv_lane *l, const struct queue *q, const struct srv_job *job)
+{
+    return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
+           (l->batching.mode == SRV_BATCHING_ALL ||
+            (l->batching.mode == SRV_BATCHING_PROVED && q->rowwise)) &&
+           (l->policy.max_rows > 1 || l->policy.n_sizes);
+}
+
+/* What the spare worker may run, if its runs turn out to be short. */
+static bool is_small(const struct srv_job *job)
+{
+    return !job->prepare && job->body_bytes < SMALL_BYTES;
+}
+
+/* `pads`: lengths of dimensions that padding can make equal do not count. */
+static struct feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
+{
+    struct feed_key k = {.dtype = t->dtype, .rank = t->rank};
+    for (int d = has_rows; d < t->rank; d++)
+        k.inner[d] = has_rows && pads && srv_batch_can_pad(t) ? -1 : t->dim[d];
+    return k;
+}
+
+static uint64_t hash_of(const struct srv_job *job)
+{
+    bool has_rows = job->n_rows > 0, pads = job->version->lane->batching.pads;
+    uint64_t h = (uintptr_t)job->signature->call ^ (uint64_t)has_rows;
+    if (job->signature->writes)
+        return 0;
+    for (int i = 0; i < job->n_feeds; i++) {
+        struct feed_key k = key_of(&job->feeds[i], has_rows, pads);
+        h = (h ^ k.dtype ^ ((uint64_t)k.rank << 8)) * UINT64_C(0x9e3779b97f4a7c15);
+        for (int d = 0; d < k.rank; d++)
+            h = ((h ^ (uint64_t)k.inner[d]) * UINT64_C(0x9e3779b97f4a7c15)) ^ (h >> 29);
+    }
+    return h;
+}
+
+static bool fits(const struct bucket *b, const struct srv_job *job)
+{
+    const struct rt_model_signature *sig = job->signature;
+    bool pads = job->version->lane->batching.pads;
+    if (!b->queue)
+        return sig->writes;
+    if (sig->writes || b->core.is_small != is_small(job) || b->queue->call != sig->call ||
+        b->queue->rowwise != sig->rowwise || b->has_rows != (job->n_rows > 0) ||
+        b->n_feeds != job->n_feeds)
+        return false;
+    for (int i = 0; i < b->n_feeds; i++) {
+        struct feed_key k = key_of(&job->feeds[i], b->has_rows, pads);
+        if (k.dtype != b->feeds[i].dtype || k.rank != b->feeds[i].rank ||
+            memcmp(k.inner, b->feeds[i].inner, sizeof k.inner) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The queue of the signature's call, made if need be. NULL: out of memory. */
+static struct queue *queue_of(struct srv_scheduler *s, struct srv_lane *l,
+                              const struct rt_model_signature *sig) RT_REQUIRES(s->mu)
+{
+    (void)s;
+    for (struct queue *q = l->queues; q; q = q->next)
+        if (q->call == sig->call && q->rowwise == sig->rowwise)
+            return q;
+    struct queue *q = calloc(1, sizeof *q);
+    if (!q)
+        return NULL;
+    *q = (struct queue){.next = l->queues, .call = sig->call, .rowwise = sig->rowwise};
+    l->queues = q;
+    return q;
+}
+
+static void forget_oldest(struct srv_lane *l)
+{
+    struct srv_core_bucket *oldest = NULL;
+    for (struct srv_core_bucket *b = l->core.buckets; b; b = b->next)
+        if (!b->head && !b->running && (!oldest || b->used_ns < oldest->used_ns))
+            oldest = b;
+    if (!oldest)
+        return;
+    srv_core_bucket_remove(oldest);
+    l->n_buckets--;
+    free(oldest);
+}
+
+/* Of the bucket's calls, which all are one. */
+static bool is_compiled(const void *call, int64_t rows)
+{
+    return rt_callable_is_compiled(call, rows);
+}
+
+/* The job's bucket, made if need be. NULL: out of memory. */
+static struct bucket *bucket_of(struct srv_scheduler *s, struct srv_job *job) RT_REQUIRES(s->mu)
+{
+    struct srv_lane *l = job->version->lane;
+    uint64_t hash = hash_of(job);
+    int n_feeds = job->signature->writes ? 0 : job->n_feeds;
+
+    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next) {
+        struct bucket *b = (struct bucket *)o;
+        if (b->hash == hash && fits(b, job))
+            return b;
+    }
+    if (l->n_buckets >= MAX_IDLE_BUCKETS)
+        forget_oldest(l);
+    struct queue *q = job->signature->writes ? NULL : queue_of(s, l, job->signature);
+    struct bucket *b = calloc(1, sizeof *b + (size_t)n_feeds * sizeof b->feeds[0]);
+    if (!b || (!q && !job->signature->writes)) {
+        free(b);
+        return NULL;
+    }
+    srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
+                         job->signature->writes);
+    b->core.is_small = q && is_small(job);
+    b->core.prefers = is_compiled;
+    b->core.of = job->signature->call;
+    b->hash = hash;
+    b->queue = q;
+    b->has_rows = job->n_rows > 0;
+    b->n_feeds = n_feeds;
+    for (int i = 0; i < n_feeds; i++)
+        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, l->batching.pads);
+    l->n_buckets++;
+    return b;
+}
+
+static void describe(struct srv_job *job)
+{
+    job->sched = (struct srv_core_job){
+        .rows = job->n_rows, .bytes = job->body_bytes, .deadline_ns = job->deadline_ns};
+}
+
+bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
+{
+    int64_t max_ns = s->server->options.inline_max_us * 1000;
+    struct srv_net *net = job->net;
+    struct srv_core_batch batch;
+    struct bucket *b;
+    bool may;
+
+    if (max_ns <= 0 || net->inline_ns >= INLINE_PER_TURN_NS || job->deadline_ns <= job->queued_ns)
+        return false;
+    describe(job);
+    rt_mutex_lock(&s->mu);
+    b = bucket_of(s, job);
+    /* The second of a turn and those after it are likely to be several: merged they cost less. */
+    if (b && b->core.merges && net->inline_ns > 0)
+        max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
+    may = b && (!b->core.merges || job->n_rows <= job->version->lane->policy.max_rows) &&
+          srv_core_begin_inline(&s->core, &b->core, &job->sched, s->n_workers, max_ns, &batch);
+    rt_mutex_unlock(&s->mu);
+    if (!may)
+        return false;
+    atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
+    int64_t start = job->queued_ns;
+    run_batch(s, NULL, -1 - net->index, &batch); /* a batch of one */
+    net->inline_ns += rt_now_ns() - start;
+    return true;
+}
+
+enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
+{
+    const struct srv_batching *b = &job->version->lane->batching;
+
+    (void)s;
+    if (!is_as_tensorflow(job))
+        return RT_OK;
+    if (!job->n_feeds)
+        return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                       "Batching Run() must have at least one input tensor");
+    for (int i = 0; i < job->n_feeds; i++)
+        if (!job->feeds[i].rank)
+            return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                           "Batching Run() input tensors must have at least one dimension");
+    for (int i = 1; i < job->n_feeds; i++)
+        if (job->feeds[i].dim[0] != job->feeds[0].dim[0])
+            return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                           "Batching Run() input tensors must have equal 0th-dimension size");
+    if (job->n_rows > b->max_batch_size && !b->cuts)
+        return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                       "Task size %lld is larger than maximum input batch size %lld",
+                       (long long)job->n_rows, (long long)b->max_batch_size);
+    return RT_OK;
+}
+
+/* A request that was cut is over. */
+static void answer_whole(struct srv_job *whole, bool follows_rows)
+{
+    struct srv_scheduler *s = whole->net->server->scheduler;
+    struct srv_lane *l = whole->version->lane;
+    if (!follows_rows) {
+        rt_mutex_lock(&s->mu);
+        struct queue *q = queue_of(s, l, whole->signature);
+        if (q)
+            stop_merging(s, l, q);
+        rt_mutex_unlock(&s->mu);
+        tell_never_merged(whole);
+    }
+    answer(s, whole);
+}
+
+struct turn { /* what of a turn's jobs must be answered once the lock is open */
+    struct srv_job *refused;
+    struct srv_core_job *late;
+};
+
+static void refuse(struct turn *t, struct srv_job *job, enum rt_status st)
+{
+    job->status = st;
+    job->next = t->refused;
+    t->refused = job;
+}
+
+static void submit_one(struct srv_scheduler *s, struct bucket *b, struct srv_job *job, int64_t now,
+                       struct turn *t) RT_REQUIRES(s->mu)
+{
+    atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
+    describe(job);
+    switch (srv_core_submit(&s->core, &b->core, &job->sched, now)) {
+    case SRV_CORE_QUEUED:
+        break;
+    case SRV_CORE_EXPIRED:
+        job->sched.next = t->late;
+        t->late = &job->sched;
+        break;
+    case SRV_CORE_FULL:
+        refuse(t, job, fail_full(job));
+        break;
+    case SRV_CORE_FULL_BATCHES:
+        refuse(t, job, fail_full_batches(job, b));
+        break;
+    }
+}
+
+/* Submits a job that is too large for a batch, in pieces: all of them, or none. */
+static void submit_pieces(struct srv_scheduler *s, struct bucket *b, struct srv_job *job,
+                          int64_t now, struct turn *t) RT_REQUIRES(s->mu)
+{
+    int64_t most = job->version->lane->policy.max_rows, room = srv_core_open_room(&b->core);
+    struct srv_job *piece = NULL, *next;
+    enum rt_status st = RT_OK;
+
+    atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
+    if (job->n_rows > srv_core_room(&b->core))
+        st = fail_full_batches(job, b);
+    if (!st)
+        st = srv_pieces_cut(job, room, most, s->pool, answer_whole, &piece);
+    if (st) {
+        refuse(t, job, st);
+        return;
+    }
+    for (; piece; piece = next) {
+        next = piece->next;
+        submit_one(s, b, piece, now, t);
+    }
+}
+
+void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
+{
+    struct turn t = {0};
+    struct srv_job *next;
+    int64_t now = rt_now_ns();
+    bool wake, wake_timer, wake_spare;
+
+    rt_mutex_lock(&s->mu);
+    for (struct srv_job *job = first; job; job = next) {
+        next = job->next;
+        struct bucket *b = bucket_of(s, job);
+        if (!b) {
+            atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
+            refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
+        } else if (b->core.merges && job->n_rows > job->version->lane->policy.max_rows &&
+                   job->version->lane->batching.cuts) {
+            submit_pieces(s, b, job, now, &t);
+        } else {
+            submit_one(s, b, job, now, &t);
+        }
+    }
+    wake = should_wake(s, now);
+    wake_timer = srv_core_next_timer(&s->core) < s->timer_ns;
+    wake_spare = spare_at(s) < s->spare_ns;
+    rt_mutex_unlock(&s->mu);
+    if (wake_spare)
+        rt_cond_signal(&s->spare);
+    if (wake)
+        rt_cond_signal(&s->work);
+    if (wake_timer)
+        rt_cond_signal(&s->time);
+    answer_late(s, t.late);
+    for (; t.refused; t.refused = next) {
+        next = t.refused->next;
+        answer(s, t.refused);
+    }
+}
+
+void srv_scheduler_hurry(struct srv_scheduler *s)
+{
+    rt_mutex_lock(&s->mu);
+    s->core.hurries = true;
+    bool wake = should_wake(s, rt_now_ns());
+    rt_mutex_unlock(&s->mu);
+    if (wake)
+        rt_cond_signal(&s->work);
+}
+
+void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text)
+{
+    rt_mutex_lock(&s->mu);
+    struct srv_core_job *all = srv_core_take_all(&s->core);
+    rt_mutex_unlock(&s->mu);
+    for (struct srv_core_job *next; all; all = next) {
+        struct srv_job *job = job_of(all);
+        next = all->next;
+        job->status = rt_fail(&job->err, code, "%s", text);
+        answer(s, job);
+    }
+}
+
+int srv_lane_jobs(struct srv_lane *l)
+{
+    rt_mutex_lock(&l->scheduler->mu);
+    int n = l->core.n_jobs;
+    rt_mutex_unlock(&l->scheduler->mu);
+    return n;
+}
+
+int srv_scheduler_jobs(struct srv_scheduler *s)
+{
+    return atomic_load_explicit(&s->n_jobs, memory_order_acquire);
+}
+
+/* ---- life ---- */
+
+static struct srv_core_settings settings_of(const struct srv_options *o,
+                                            const struct srv_batching *b)
+{
+    return (struct srv_core_settings){
+        .max_running = b->num_batch_threads < INT_MAX ? (int)b->num_batch_threads : INT_MAX,
+        .patience_ns = PATIENCE_NS,
+        .max_lane_jobs = o->max_queue_jobs,
+        .max_jobs = o->max_queue_jobs > INT64_MAX / TOTAL_FACTOR ? INT64_MAX
+                                                                 : o->max_queue_jobs * TOTAL_FACTOR,
+        .max_lane_bytes = (size_t)o->max_queue_bytes,
+        .max_bytes = o->max_queue_bytes > INT64_MAX / TOTAL_FACTOR
+                         ? SIZE_MAX
+                         : (size_t)o->max_queue_bytes * TOTAL_FACTOR,
+    };
+}
+
+static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
+{
+    rt_mutex_lock(&s->mu);
+    s->stopping = true;
+    rt_mutex_unlock(&s->mu);
+    rt_cond_broadcast(&s->work);
+    rt_cond_broadcast(&s->time);
+    rt_cond_broadcast(&s->spare);
+    for (int i = 0; i < n_started; i++)
+        pthread_join(s->worker[i].thread, NULL);
+    if (has_timer)
+        pthread_join(s->timer, NULL);
+    for (int i = 0; i <= s->n_workers; i++)
+        rt_arena_free(s->worker[i].arena);
+    if (s->pool)
+        rt_pool_unref(s->pool);
+    rt_cond_clear(&s->work);
+    rt_cond_clear(&s->time);
+    rt_cond_clear(&s->spare);
+    rt_mutex_clear(&s->mu);
+    free(s);
+}
+
+enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
+                                 struct srv_scheduler **out, struct rt_error *err)
+{
+    struct srv_scheduler *s;
+    bool ok;
+    int n = 0;
+
+    if (n_workers < 1)
+        n_workers = 1;
+    s = calloc(1, sizeof *s + ((size_t)n_workers + 1) * sizeof s->worker[0]);
+    if (!s)
+        return rt_fail_memory(err, "the scheduler", sizeof *s);
+    enum rt_status st = srv_batching_of_server(&s->batching, &server->options, err);
+    if (st) {
+        free(s);
+        return st;
+    }
+    struct srv_core_settings settings = settings_of(&server->options, &s->batching);
+    s->server = server;
+    s->n_workers = n_workers;
+    s->timer_ns = RT_NEVER;
+    rt_mutex_init(&s->mu);
+    rt_cond_init(&s->work);
+    rt_cond_init(&s->time);
+    rt_cond_init(&s->spare);
+    srv_core_init(&s->core, &settings);
+    s->pool = rt_pool_new(0);
+    ok = s->pool;
+    if (ok && server->run_memory.limit)
+        rt_pool_share(s->pool, &server->run_memory);
+    for (; ok && n <= n_workers; n++) {
+        struct worker *w = &s->worker[n];
+        *w = (struct worker){.s = s, .index = n, .arena = rt_arena_new(SIZE_MAX)};
+        if (!w->arena || rt_thread_start(&w->thread, n < n_workers ? "slip-worker" : "slip-spare",
+                                         n < n_workers ? work : work_spare, w) != 0) {
+            ok = false;
+            break;
+        }
+    }
+    if (s->batching.num_batch_threads > n_workers)
+        RT_LOG(RT_LOG_INFO,
+               "num_batch_threads is %lld, but %d batches run at a time: one per worker "
+               "(--num_workers)",
+               (long long)s->batching.num_batch_threads, n_workers);
+    if (!ok || rt_thread_start(&s->timer, "slip-timer", keep_time, s) != 0) {
+        stop(s, n, false);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the workers could not be started");
+    }
+    *out = s;
+    return RT_OK;
+}
+
+void srv_scheduler_free(struct srv_scheduler *s)
+{
+    if (!s)
+        return;
+    srv_scheduler_refuse_all(s, RT_UNAVAILABLE, "the server is stopping");
+    stop(s, s->n_workers + 1, true);
+}
+
+/* Batches are padded to these sizes, so their shapes are known before the first comes. */
+static void want_sizes(const struct srv_lane *l, const struct rt_model *m)
+{
+    for (int i = 0; i < m->n_signatures; i++) {
+        const struct rt_model_signature *sig = &m->signatures[i];
+        const bool merges = l->batching.mode == SRV_BATCHING_ALL ||
+                            (l->batching.mode == SRV_BATCHING_PROVED && sig->rowwise);
+        struct rt_shape *shapes = sig->call && merges && l->policy.n_sizes
+                                      ? calloc((size_t)sig->def->n_inputs + 1, sizeof *shapes)
+                                      : NULL;
+        bool known = shapes != NULL;
+        for (int k = 0; known && k < sig->def->n_inputs; k++) {
+            shapes[k] = sig->def->inputs[k].shape;
+            known = shapes[k].rank >= 1;
+            for (int d = 1; d < shapes[k].rank; d++)
+                known = known && shapes[k].dim[d] >= 0;
+        }
+        for (int n = 0; known && n < l->policy.n_sizes && n < MAX_WANTED_SIZES; n++) {
+            for (int k = 0; k < sig->def->n_inputs; k++)
+                shapes[k].dim[0] = l->policy.sizes[n];
+            rt_callable_want(sig->call, shapes);
+        }
+        free(shapes);
+    }
+}
+
+enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, struct srv_lane **out,
+                            struct rt_error *err)
+{
+    const struct rt_saved_model *files = v->loaded->saved_model;
+    struct srv_lane *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return rt_fail_memory(err, "a version's queue", sizeof *l);
+    enum rt_status st = srv_batching_of_version(&l->batching, &s->batching, &s->server->options,
+                                                files ? files->dir : "", err);
+    if (st) {
+        free(l);
+        return st;
+    }
+    srv_batching_policy(&l->batching, &l->policy);
+    want_sizes(l, v->loaded);
+    l->scheduler = s;
+    l->version = v;
+    rt_mutex_lock(&s->mu);
+    srv_core_lane_init(&s->core, &l->core, &l->policy);
+    rt_mutex_unlock(&s->mu);
+    *out = l;
+    return RT_OK;
+}
+
+void srv_lane_free(struct srv_lane *l)
+{
+    if (!l)
+        return;
+    for (struct srv_core_bucket *b = l->core.buckets, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    for (struct queue *q = l->queues, *next; q; q = next) {
+        next = q->next;
+        free(q);
+    }
+    free(l);
+}

@@ -1,0 +1,527 @@
+#include "server/batching/scheduler_core.h"
+
+#include "runtime/base/clock.h"
+
+enum {
+    SWEEP_NS = 1000000,  /* deadlines are swept at most this often */
+    SMALL_NS = 20000000, /* a batch that costs more is not small */
+};
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* a + b without passing the end of time; a, b >= 0. */
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+/* ---- cost ---- */
+
+void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
+{
+    const double keep = 0.85;
+    double x = (double)max64(rows, 1), y = (double)max64(ns, 1);
+
+    c->w = c->w * keep + 1;
+    c->x = c->x * keep + x;
+    c->y = c->y * keep + y;
+    c->xx = c->xx * keep + x * x;
+    c->xy = c->xy * keep + x * y;
+    c->fastest = c->runs == 0 || y < c->fastest ? y : c->fastest * 1.05;
+    if (c->fastest > y)
+        c->fastest = y;
+    c->runs++;
+}
+
+/* Least squares over the weighted runs; no slope or start below zero. */
+static void line(const struct srv_cost *c, double *a, double *b)
+{
+    double spread = c->w * c->xx - c->x * c->x;
+    *b = spread > 1e-6 * c->xx * c->w ? (c->w * c->xy - c->x * c->y) / spread : 0;
+    if (*b < 0)
+        *b = 0;
+    *a = c->w > 0 ? (c->y - *b * c->x) / c->w : 0;
+    if (*a < 0) {
+        *a = 0;
+        *b = c->x > 0 ? c->y / c->x : 0;
+    }
+}
+
+int64_t srv_cost_of(const struct srv_cost *c, int64_t rows)
+{
+    double a, b;
+    if (!c->runs)
+        return 0;
+    line(c, &a, &b);
+    double ns = a + b * (double)max64(rows, 1);
+    return ns < 1 ? 1 : ns > 1e18 ? INT64_C(1000000000000000000) : (int64_t)ns;
+}
+
+/* ---- queues ---- */
+
+void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings)
+{
+    *c = (struct srv_core){.settings = *settings, .soonest_ns = RT_NEVER};
+}
+
+void srv_core_lane_init(struct srv_core *c, struct srv_core_lane *l,
+                        const struct srv_core_policy *policy)
+{
+    *l = (struct srv_core_lane){.policy = policy, .virtual_ns = c->virtual_ns};
+}
+
+void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l,
+                          struct srv_core_queue *queue, bool merges, bool alone)
+{
+    *b = (struct srv_core_bucket){
+        .lane = l, .queue = queue, .next = l->buckets, .merges = merges && !alone, .alone = alone};
+    l->buckets = b;
+}
+
+void srv_core_bucket_remove(struct srv_core_bucket *b)
+{
+    struct srv_core_bucket **at = &b->lane->buckets;
+    while (*at != b)
+        at = &(*at)->next;
+    *at = b->next;
+}
+
+static void activate(struct srv_core *c, struct srv_core_lane *l)
+{
+    /* One that was idle saved nothing up. */
+    l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
+    l->prev = NULL;
+    l->next = c->active;
+    if (c->active)
+        c->active->prev = l;
+    c->active = l;
+}
+
+static void deactivate(struct srv_core *c, struct srv_core_lane *l)
+{
+    if (l->prev)
+        l->prev->next = l->next;
+    else
+        c->active = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+}
+
+static void insert(struct srv_core_bucket *b, struct srv_core_job *j)
+{
+    struct srv_core_job *after = b->tail;
+    while (after && after->due_ns > j->due_ns)
+        after = after->prev;
+    j->prev = after;
+    j->next = after ? after->next : b->head;
+    if (j->prev)
+        j->prev->next = j;
+    else
+        b->head = j;
+    if (j->next)
+        j->next->prev = j;
+    else
+        b->tail = j;
+}
+
+static int64_t row_limit(const struct srv_core_bucket *b)
+{
+    int64_t limit = max64(b->lane->policy->max_rows, 1);
+    return b->max_rows ? min64(limit, b->max_rows) : limit;
+}
+
+/* ---- how many batches wait: counted as the jobs came, each batch filled before the next ---- */
+
+static void set_batches(struct srv_core_bucket *b, int64_t n, int64_t open_rows)
+{
+    if (b->queue)
+        b->queue->n_batches += n - b->n_batches;
+    b->n_batches = n;
+    b->open_rows = open_rows;
+}
+
+static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
+{
+    return !b->n_batches || rows > row_limit(b) - b->open_rows;
+}
+
+/* Jobs that run singly make no batches: only their number and bytes are limited. */
+static void count_in(struct srv_core_bucket *b, int64_t rows)
+{
+    if (!b->merges)
+        return;
+    if (needs_another_batch(b, rows))
+        set_batches(b, b->n_batches + 1, rows);
+    else
+        b->open_rows += rows;
+}
+
+/* A batch was taken. */
+static void count_out(struct srv_core_bucket *b)
+{
+    if (b->n_jobs && b->n_batches > 1)
+        set_batches(b, b->n_batches - 1, b->n_batches == 2 ? b->n_rows : b->open_rows);
+    else if (b->n_jobs)
+        b->open_rows = b->n_rows;
+}
+
+static bool has_room(const struct srv_core_bucket *b, int64_t rows)
+{
+    int64_t most = b->lane->policy->max_queue_batches;
+    return !most || !b->queue || !b->merges || b->queue->n_batches < most ||
+           !needs_another_batch(b, rows);
+}
+
+int64_t srv_core_open_room(const struct srv_core_bucket *b)
+{
+    return b->n_batches ? max64(row_limit(b) - b->open_rows, 0) : 0;
+}
+
+int64_t srv_core_room(const struct srv_core_bucket *b)
+{
+    int64_t most = b->lane->policy->max_queue_batches, limit = row_limit(b);
+    if (!most || !b->queue)
+        return INT64_MAX;
+    int64_t more = max64(most - b->queue->n_batches, 0);
+    return more > (INT64_MAX - limit) / limit ? INT64_MAX : more * limit + srv_core_open_room(b);
+}
+
+static void unlink_job(struct srv_core *c, struct srv_core_job *j)
+{
+    struct srv_core_bucket *b = j->bucket;
+    struct srv_core_lane *l = b->lane;
+
+    if (j->prev)
+        j->prev->next = j->next;
+    else
+        b->head = j->next;
+    if (j->next)
+        j->next->prev = j->prev;
+    else
+        b->tail = j->prev;
+    j->next = j->prev = NULL;
+    b->n_jobs--;
+    b->n_rows -= j->rows;
+    if (b->n_jobs == 0)
+        set_batches(b, 0, 0);
+    l->n_bytes -= j->bytes;
+    c->n_jobs--;
+    c->n_bytes -= j->bytes;
+    if (--l->n_jobs == 0)
+        deactivate(c, l);
+}
+
+enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
+                                     struct srv_core_job *j, int64_t now)
+{
+    const struct srv_core_settings *s = &c->settings;
+    struct srv_core_lane *l = b->lane;
+
+    if (j->deadline_ns <= now)
+        return SRV_CORE_EXPIRED;
+    /* An empty queue takes one job of any size: it would be refused for ever otherwise. */
+    if ((l->n_jobs && (l->n_jobs >= s->max_lane_jobs || j->bytes > s->max_lane_bytes ||
+                       l->n_bytes > s->max_lane_bytes - j->bytes)) ||
+        (c->n_jobs && (c->n_jobs >= s->max_jobs || j->bytes > s->max_bytes ||
+                       c->n_bytes > s->max_bytes - j->bytes)))
+        return SRV_CORE_FULL;
+    if (!has_room(b, j->rows))
+        return SRV_CORE_FULL_BATCHES;
+    if (l->n_jobs++ == 0)
+        activate(c, l);
+    j->bucket = b;
+    j->queued_ns = now;
+    j->due_ns = later(now, s->patience_ns);
+    if (!b->alone)
+        j->due_ns = min64(j->due_ns, j->deadline_ns);
+    insert(b, j);
+    count_in(b, j->rows);
+    b->used_ns = now;
+    b->n_jobs++;
+    b->n_rows += j->rows;
+    l->n_bytes += j->bytes;
+    c->n_jobs++;
+    c->n_bytes += j->bytes;
+    c->soonest_ns = min64(c->soonest_ns, j->deadline_ns);
+    return SRV_CORE_QUEUED;
+}
+
+/* ---- choice ---- */
+
+/* When a batch of `b`, which has jobs, may start. */
+static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
+{
+    const struct srv_core_policy *p = b->lane->policy;
+    int64_t oldest = RT_NEVER;
+
+    if (!p->timeout_ns || c->hurries || !b->merges || b->n_rows >= row_limit(b) || b->n_batches > 1)
+        return INT64_MIN;
+    for (const struct srv_core_job *j = b->head; j; j = j->next)
+        oldest = min64(oldest, j->queued_ns);
+    return later(oldest, p->timeout_ns);
+}
+
+static bool is_small(const struct srv_core_bucket *b)
+{
+    return b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS;
+}
+
+/* The bucket of `l` that is due first. NULL: none is ready, or it must wait for a run to end. */
+static struct srv_core_bucket *choose(const struct srv_core *c, const struct srv_core_lane *l,
+                                      int64_t now, bool small_only)
+{
+    struct srv_core_bucket *best = NULL;
+
+    if (l->alone_running)
+        return NULL;
+    for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
+        if (b->head && (!best || b->head->due_ns < best->head->due_ns) &&
+            (!small_only || is_small(b)) && ready_at(c, b) <= now)
+            best = b;
+    return best && best->alone && l->running ? NULL : best;
+}
+
+/* A deadline too near even for the fastest run seen. The memory of that fades with every job that
+ * is given up, so that one slow run can't shut a bucket for good. */
+static bool is_late(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
+{
+    if (j->deadline_ns <= now)
+        return true;
+    if (b->lane->policy->fixed || !b->cost.runs ||
+        (double)(j->deadline_ns - now) >= b->cost.fastest)
+        return false;
+    b->cost.fastest *= 0.9;
+    return true;
+}
+
+static int64_t padded(const struct srv_core_policy *p, int64_t rows)
+{
+    for (int i = 0; i < p->n_sizes; i++)
+        if (p->sizes[i] >= rows)
+            return p->sizes[i];
+    return rows;
+}
+
+static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_batch *out)
+{
+    struct srv_core_lane *l = b->lane;
+
+    out->bucket = b;
+    out->run_rows = b->merges && out->rows ? padded(l->policy, out->rows) : out->rows;
+    out->charged_ns = srv_cost_of(&b->cost, out->run_rows);
+    b->running++;
+    l->running++;
+    c->running++;
+    l->alone_running = b->alone;
+    c->virtual_ns = max64(c->virtual_ns, l->virtual_ns);
+    l->virtual_ns = later(l->virtual_ns, out->charged_ns);
+}
+
+/* Where a few rows less make a number that is preferred, that number: the rest runs next. */
+static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
+{
+    int64_t rows = 0, best = 0;
+    for (const struct srv_core_job *j = b->head; j && j->rows && rows + j->rows <= limit;
+         j = j->next) {
+        rows += j->rows;
+        if (b->prefers(b->of, rows))
+            best = rows;
+    }
+    return best && best < rows && best >= rows - rows / 4 ? best : limit;
+}
+
+/* Moves jobs of `b` from its queue into the batch, as many as should run together. */
+static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
+                 struct srv_core_batch *out, struct srv_core_job **late)
+{
+    int64_t limit = row_limit(b), soonest = RT_NEVER;
+    bool fixed = b->lane->policy->fixed;
+    struct srv_core_job **end = &out->jobs;
+    double start, per_row;
+
+    if (free_workers > 1 && b->cost.runs && !fixed) {
+        int64_t share = (b->n_rows + free_workers - 1) / free_workers;
+        line(&b->cost, &start, &per_row);
+        if (share < limit && per_row * (double)share > start)
+            limit = max64(share, 1);
+    }
+    if (b->prefers && b->merges && !fixed && !b->lane->policy->n_sizes)
+        limit = preferred(b, limit);
+    for (struct srv_core_job *j = b->head, *next; j; j = next) {
+        next = j->next;
+        if (is_late(b, j, now)) {
+            unlink_job(c, j);
+            j->next = *late;
+            *late = j;
+            continue;
+        }
+        if (out->n_jobs) {
+            int64_t rows = out->rows + j->rows, until = min64(soonest, j->deadline_ns);
+            if (!b->merges || !out->rows || !j->rows || rows > limit ||
+                (!fixed && until != RT_NEVER && later(now, srv_cost_of(&b->cost, rows)) > until))
+                break;
+        }
+        unlink_job(c, j);
+        *end = j;
+        end = &j->next;
+        out->n_jobs++;
+        out->rows += j->rows;
+        soonest = min64(soonest, j->deadline_ns);
+    }
+    count_out(b);
+}
+
+static bool may_start(const struct srv_core *c)
+{
+    return !c->settings.max_running || c->running < c->settings.max_running;
+}
+
+static bool next(struct srv_core *c, int64_t now, int free_workers, bool small_only,
+                 struct srv_core_batch *out, struct srv_core_job **late)
+{
+    for (;;) {
+        struct srv_core_bucket *best = NULL;
+        for (struct srv_core_lane *l = c->active; l; l = l->next) {
+            if (best && best->lane->virtual_ns <= l->virtual_ns)
+                continue;
+            struct srv_core_bucket *b = choose(c, l, now, small_only);
+            if (b)
+                best = b;
+        }
+        if (!best)
+            return false;
+        take(c, best, now, free_workers, out, late);
+        if (out->n_jobs) {
+            begin(c, best, out);
+            return true;
+        }
+    }
+}
+
+bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
+                   struct srv_core_job **late)
+{
+    *out = (struct srv_core_batch){0};
+    return may_start(c) && next(c, now, free_workers, false, out, late);
+}
+
+bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch *out,
+                         struct srv_core_job **late)
+{
+    *out = (struct srv_core_batch){0};
+    return next(c, now, 1, true, out, late);
+}
+
+bool srv_core_is_ready(const struct srv_core *c, int64_t now)
+{
+    if (!may_start(c))
+        return false;
+    for (const struct srv_core_lane *l = c->active; l; l = l->next)
+        if (choose(c, l, now, false))
+            return true;
+    return false;
+}
+
+void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,
+                   bool learn)
+{
+    struct srv_core_bucket *b = batch->bucket;
+    struct srv_core_lane *l = b->lane;
+
+    b->running--;
+    l->running--;
+    c->running--;
+    if (b->alone)
+        l->alone_running = false;
+    l->virtual_ns = later(l->virtual_ns - batch->charged_ns, max64(run_ns, 1));
+    if (learn)
+        srv_cost_learn(&b->cost, batch->run_rows, run_ns);
+}
+
+bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
+                           int n_workers, int64_t max_ns, struct srv_core_batch *out)
+{
+    enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape tell little */
+    struct srv_core_lane *l = b->lane;
+
+    if (b->head || c->running >= n_workers || !may_start(c) || l->alone_running ||
+        (b->alone && l->running) || b->cost.runs < ENOUGH_RUNS ||
+        srv_cost_of(&b->cost, j->rows) > max_ns ||
+        (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
+        return false;
+    /* A writer of this lane that waits goes first. */
+    for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
+        if (o->alone && o->head)
+            return false;
+    j->bucket = b;
+    j->next = j->prev = NULL;
+    *out = (struct srv_core_batch){.jobs = j, .n_jobs = 1, .rows = j->rows};
+    begin(c, b, out);
+    return true;
+}
+
+/* ---- time ---- */
+
+struct srv_core_job *srv_core_expired(struct srv_core *c, int64_t now)
+{
+    struct srv_core_job *gone = NULL;
+
+    if (c->soonest_ns > now)
+        return NULL;
+    c->soonest_ns = RT_NEVER;
+    c->swept_ns = now;
+    for (struct srv_core_lane *l = c->active, *next_lane; l; l = next_lane) {
+        next_lane = l->next;
+        for (struct srv_core_bucket *b = l->buckets; b; b = b->next) {
+            for (struct srv_core_job *j = b->head, *next; j; j = next) {
+                next = j->next;
+                if (j->deadline_ns > now) {
+                    c->soonest_ns = min64(c->soonest_ns, j->deadline_ns);
+                    continue;
+                }
+                unlink_job(c, j);
+                j->next = gone;
+                gone = j;
+            }
+        }
+    }
+    return gone;
+}
+
+int64_t srv_core_next_timer(const struct srv_core *c)
+{
+    int64_t at = c->soonest_ns;
+
+    if (at != RT_NEVER)
+        at = max64(at, c->swept_ns + SWEEP_NS);
+    for (const struct srv_core_lane *l = c->active; l; l = l->next)
+        for (const struct srv_core_bucket *b = l->policy->timeout_ns ? l->buckets : NULL; b;
+             b = b->next)
+            if (b->head)
+                at = min64(at, ready_at(c, b));
+    return at;
+}
+
+struct srv_core_job *srv_core_take_all(struct srv_core *c)
+{
+    struct srv_core_job *all = NULL;
+
+    while (c->active)
+        for (struct srv_core_bucket *b = c->active->buckets; b; b = b->next)
+            if (b->head) {
+                struct srv_core_job *j = b->head;
+                unlink_job(c, j);
+                j->next = all;
+                all = j;
+                break;
+            }
+    return all;
+}

@@ -1,0 +1,280 @@
+#include "server/commands/command.h"
+
+#include <string.h>
+
+#include "runtime/select/autotune.h"
+#include "server/config/batching.h"
+#include "server/grpc/grpc.h"
+#include "server/http/rest_tls.h"
+#include "server/config/settings.h"
+#include "server/versions/source.h"
+
+static const char usage[] =
+    "usage: slipway check-config [--kind=KIND] [flags as serve takes them] [FILE]\n"
+    "  Reads a configuration without serving it: prints what would be served, or the error.\n"
+    "  KIND of FILE: models (if not said), platform, session, batching, monitoring, threads, ssl\n"
+    "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
+
+static const struct kind {
+    const char *name, *flag, *more; /* `more`: a flag without which the file does not count */
+} kinds[] = {
+    {"models", "model_config_file", NULL},
+    {"platform", "platform_config_file", NULL},
+    {"session", "tensorflow_session_config_file", NULL},
+    {"batching", "batching_parameters_file", "--enable_batching=true"},
+    {"monitoring", "monitoring_config_file", NULL},
+    {"threads", "thread_pool_factory_config_file", NULL},
+    {"ssl", "ssl_config_file", NULL},
+};
+
+static const struct kind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+struct check {
+    struct rt_arena *arena;
+    struct srv_options options;
+    const struct kind *kind;
+};
+
+/* -1: go on; else the exit status. */
+static int parse_args(struct check *c, int argc, const char *const *argv)
+{
+    struct srv_args a = {.argc = argc, .argv = argv};
+    const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
+    const char *file = NULL, *name = "models", *v;
+    bool wants_value = false; /* "--flag" came: its value may be the next argument */
+    int n = 0;
+    if (!flags)
+        return SRV_EXIT_FAILED;
+    flags[n++] = "check-config";
+    for (a.i = 1; a.i < argc; a.i++) {
+        if (argv[a.i][0] != '-' && !wants_value && !file) {
+            file = argv[a.i];
+            continue;
+        }
+        if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
+            fputs(usage, stdout);
+            return SRV_EXIT_OK;
+        }
+        if ((v = srv_args_value(&a, "--kind"))) {
+            name = v;
+        } else if (!a.missing) {
+            flags[n++] = argv[a.i];
+            wants_value = strncmp(argv[a.i], "--", 2) == 0 && !strchr(argv[a.i], '=');
+        }
+    }
+    c->kind = find_kind(name);
+    if (a.missing || !c->kind || argc == 1) {
+        fputs("slipway check-config: ", stderr);
+        if (a.missing)
+            fputs("--kind wants a value\n", stderr);
+        else if (c->kind)
+            fputs("no file and no flag is given\n", stderr);
+        else
+            fprintf(stderr, "there is no kind %s, only those below\n", name);
+        fputs(usage, stderr);
+        return SRV_EXIT_USAGE;
+    }
+    if (file) {
+        flags[n++] = rt_arena_printf(c->arena, "--%s=%s", c->kind->flag, file);
+        if (!flags[n - 1])
+            return SRV_EXIT_FAILED;
+        if (c->kind->more)
+            flags[n++] = c->kind->more;
+    }
+    switch (srv_options_parse(&c->options, false, n, flags, stderr)) {
+    case SRV_PARSE_RUN:
+        return -1;
+    case SRV_PARSE_EXIT_0:
+        return SRV_EXIT_OK;
+    case SRV_PARSE_EXIT_USAGE:
+        break;
+    }
+    return SRV_EXIT_USAGE;
+}
+
+/* ---- models ---- */
+
+static void print_policy(const struct srv_model_config *m)
+{
+    switch (m->policy) {
+    case SRV_POLICY_LATEST:
+        printf("latest %lld", (long long)m->n_latest);
+        break;
+    case SRV_POLICY_ALL:
+        printf("all");
+        break;
+    case SRV_POLICY_SPECIFIC:
+        printf("specific");
+        for (int i = 0; i < m->n_specific; i++)
+            printf(" %lld", (long long)m->specific[i]);
+        break;
+    }
+}
+
+static bool is_there(const struct srv_scan *scan, int64_t version)
+{
+    for (int i = 0; i < scan->n; i++)
+        if (scan->found[i].version == version)
+            return true;
+    return false;
+}
+
+static void print_model(struct check *c, const struct srv_model_config *m)
+{
+    struct srv_scan scan;
+    struct rt_error err = {.arena = c->arena};
+    bool readable = !srv_source_scan(m, c->arena, &scan, &err);
+    printf("model %s\n  path      %s\n  policy    ", m->name, m->base_path);
+    print_policy(m);
+    printf("\n  versions  ");
+    for (int i = 0; readable && i < scan.n; i++)
+        printf("%s%lld", i ? ", " : "", (long long)scan.found[i].version);
+    printf("%s\n", !readable ? "none: the path cannot be read" : scan.n ? "" : "none is there");
+    for (int i = 0; i < m->n_labels; i++)
+        printf("  label     %s is %lld%s\n", m->labels[i].label, (long long)m->labels[i].version,
+               readable && is_there(&scan, m->labels[i].version) ? "" : ", which is not there");
+    if (m->n_labels &&
+        !srv_options_is_given(&c->options, "allow_version_labels_for_unavailable_models"))
+        printf("  note      tensorflow_model_server refuses labels at its start without "
+               "--allow_version_labels_for_unavailable_models\n");
+    if (m->bf16)
+        printf("  precision %s\n", m->bf16 == SRV_YES ? "bf16" : "float32");
+    if (m->logging)
+        printf("  logging   %g of the requests to %s\n", m->logging->sampling_rate,
+               *m->logging->filename_prefix ? m->logging->filename_prefix : "nowhere");
+    if (!readable)
+        printf("  warning   %s\n", rt_error_text(&err));
+    else if (scan.warning)
+        printf("  warning   %s\n", scan.warning);
+}
+
+/* At its start nothing is available, so that the server takes either every label or none. */
+static enum rt_status check_labels(const struct srv_options *o, const struct srv_config *config,
+                                   struct rt_error *err)
+{
+    for (int i = 0; i < config->n_models && !o->allow_version_labels_for_unavailable_models; i++) {
+        const struct srv_model_config *m = &config->models[i];
+        if (m->n_labels)
+            return rt_fail(err, RT_FAILED_PRECONDITION, SRV_LABEL_UNAVAILABLE,
+                           (long long)m->labels[0].version, m->name);
+    }
+    return RT_OK;
+}
+
+static enum rt_status check_models(struct check *c, struct rt_error *err)
+{
+    const struct srv_options *o = &c->options;
+    struct srv_config *base = NULL, *folder = NULL;
+    enum rt_status st = srv_config_from_options(o, &base, err);
+    if (!st)
+        st = check_labels(o, base, err);
+    if (!st)
+        st = srv_config_check_platforms(NULL, base, err);
+    if (!st && *o->models)
+        st = srv_config_from_folder(o->models, &folder, err);
+    for (int i = 0; !st && i < base->n_models; i++)
+        print_model(c, &base->models[i]);
+    for (int i = 0; !st && folder && i < folder->n_models; i++)
+        print_model(c, &folder->models[i]);
+    if (!st && !base->n_models && (!folder || !folder->n_models))
+        printf("no models\n");
+    srv_config_free(folder);
+    srv_config_free(base);
+    return st;
+}
+
+/* ---- the rest ---- */
+
+/* What the transports would refuse: certificates and keys, tokens, addresses, arguments. */
+static enum rt_status check_transports(const struct srv_options *o, struct rt_error *err)
+{
+    struct srv_rest_tls tls = {0};
+    enum rt_status st = srv_settings_check_address(o, err);
+    if (!st && srv_settings_wants_rest(o))
+        st = srv_rest_tls_read(&tls, o, err);
+    srv_rest_tls_clear(&tls);
+    if (!st && srv_settings_wants_grpc(o))
+        st = srv_grpc_check(o, err);
+    return st;
+}
+
+static enum rt_status check_autotune(const struct srv_options *o, struct rt_error *err)
+{
+    struct rt_error why = {.arena = NULL};
+    const enum rt_status st = rt_autotune_check_file(o->autotune_cache, &why);
+
+    if (st == RT_INVALID_ARGUMENT)
+        return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
+    if (st)
+        printf("warning: autotune_cache: %s\n", rt_error_text(&why));
+    return RT_OK;
+}
+
+static void print_batching(const struct srv_batching *b)
+{
+    static const char *const modes[] = {"off", "where it is proved harmless",
+                                        "every signature that writes nothing"};
+    printf("batching: %s\n", modes[b->mode]);
+    if (b->mode != SRV_BATCHING_ALL)
+        return;
+    printf("  max_batch_size %lld, batch_timeout_micros %lld, max_enqueued_batches %lld\n",
+           (long long)b->max_batch_size, (long long)b->batch_timeout_micros,
+           (long long)b->max_enqueued_batches);
+    if (b->num_batch_threads)
+        printf("  num_batch_threads %lld\n", (long long)b->num_batch_threads);
+    if (b->cuts)
+        printf("  enable_large_batch_splitting, max_execution_batch_size %lld\n",
+               (long long)b->max_execution_batch_size);
+    if (b->pads)
+        printf("  pad_variable_length_inputs\n");
+    for (int i = 0; i < b->n_sizes; i++)
+        printf("%s%lld", i ? ", " : "  allowed_batch_sizes ", (long long)b->sizes[i]);
+    printf("%s", b->n_sizes ? "\n" : "");
+}
+
+static enum rt_status check(struct check *c, struct rt_error *err)
+{
+    struct srv_options *o = &c->options;
+    struct srv_batching batching;
+    const bool has_models = *o->model_config_file || *o->model_base_path || *o->models;
+    enum rt_status st = srv_settings_resolve(o, c->arena, err);
+    if (!st)
+        st = has_models ? srv_settings_check(o, err) : srv_settings_check_batching(o, err);
+    if (!st)
+        st = srv_batching_of_server(&batching, o, err);
+    if (!st)
+        st = check_transports(o, err);
+    if (!st)
+        st = check_autotune(o, err);
+    if (!st && has_models)
+        st = check_models(c, err);
+    if (st)
+        return st;
+    if (*o->platform_config_file || *o->batching_parameters_file || o->enable_batching)
+        print_batching(&batching);
+    if (*o->platform_config_file || *o->tensorflow_session_config_file || o->num_workers)
+        printf(o->num_workers ? "threads that run models: %lld\n"
+                              : "threads that run models: one per usable core\n",
+               (long long)o->num_workers);
+    if (*o->monitoring_config_file)
+        printf("Prometheus page: %s\n", *o->prometheus_path ? o->prometheus_path : "none");
+    return RT_OK;
+}
+
+int srv_command_check_config(int argc, const char *const *argv, const struct rt_registry *registry)
+{
+    (void)registry;
+    struct check c = {.arena = rt_arena_new(SIZE_MAX)};
+    struct rt_error err = {.arena = c.arena};
+    int code = c.arena ? parse_args(&c, argc, argv) : SRV_EXIT_FAILED;
+    if (code < 0)
+        code = check(&c, &err) ? srv_command_failed("check-config", &err) : SRV_EXIT_OK;
+    rt_arena_free(c.arena);
+    return code;
+}

@@ -1,0 +1,225 @@
+/* `slipway health`, the image's health check: asks the server on this machine whether it is ready.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "server/commands/command.h"
+
+/* --NAME=N or --NAME N, the last one counts. */
+static void take_port(int64_t *port, const char *name, const char *arg, const char *next)
+{
+    size_t n = strlen(name);
+    const char *value = NULL;
+    char *end;
+
+    if (strncmp(arg, name, n) != 0)
+        return;
+    if (arg[n] == '=')
+        value = arg + n + 1;
+    else if (arg[n] == '\0')
+        value = next;
+    if (!value)
+        return;
+    long long v = strtoll(value, &end, 10);
+    if (end != value && *end == '\0' && v >= 0 && v <= 65535)
+        *port = v;
+}
+
+/* --rest_tls_cert_file=PATH or --rest_tls_cert_file PATH. */
+static void take_tls(bool *tls, const char *arg, const char *next)
+{
+    static const char name[] = "--rest_tls_cert_file";
+    const size_t n = sizeof name - 1;
+
+    if (strncmp(arg, name, n) != 0)
+        return;
+    if (arg[n] == '=')
+        *tls = arg[n + 1] != '\0';
+    else if (arg[n] == '\0' && next)
+        *tls = *next != '\0';
+}
+
+struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
+{
+    struct srv_health_ports p = {.rest = 8501, .grpc = 8500};
+
+    for (size_t at = 0; at < n;) {
+        size_t length = strnlen(cmdline + at, n - at);
+        size_t next = at + length + 1;
+        if (at + length == n)
+            break; /* cut off */
+        const char *after =
+            next < n && memchr(cmdline + next, '\0', n - next) ? cmdline + next : NULL;
+        take_port(&p.rest, "--rest_api_port", cmdline + at, after);
+        take_port(&p.grpc, "--port", cmdline + at, after);
+        take_tls(&p.tls, cmdline + at, after);
+        at = next;
+    }
+    return p;
+}
+
+static int connect_to(int64_t port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval patience = {.tv_sec = 4};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -1;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) ||
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) ||
+        connect(fd, (const struct sockaddr *)&to, sizeof to)) {
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n"
+                              "Connection: close\r\n\r\n";
+
+/* The code of a status line; 0: it is none. */
+static int status_code(const char *answer)
+{
+    int major, minor, code;
+    return sscanf(answer, "HTTP/%1d.%1d %3d", &major, &minor, &code) == 3 ? code : 0;
+}
+
+/* The status line's code; 0: no HTTP came back. */
+static int ask_plain(int fd)
+{
+    char answer[64];
+    size_t n = 0;
+
+    if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) != (ssize_t)sizeof request - 1)
+        return 0;
+    while (n < sizeof answer - 1) {
+        ssize_t got = recv(fd, answer + n, sizeof answer - 1 - n, 0);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    answer[n] = '\0';
+    return status_code(answer);
+}
+
+static int talk_tls(gnutls_session_t s)
+{
+    char answer[64];
+    size_t n = 0;
+    ssize_t got;
+    int tries = 3; /* what is not fatal is a timeout, or news between the records */
+
+    do
+        got = gnutls_handshake(s);
+    while (got < 0 && !gnutls_error_is_fatal((int)got) && --tries);
+    if (got >= 0)
+        got = gnutls_record_send(s, request, sizeof request - 1);
+    while (n < sizeof answer - 1 && (got >= 0 || (!gnutls_error_is_fatal((int)got) && --tries))) {
+        got = gnutls_record_recv(s, answer + n, sizeof answer - 1 - n);
+        if (got == 0)
+            break;
+        if (got > 0)
+            n += (size_t)got;
+    }
+    answer[n] = '\0';
+    /* It wants a certificate of its clients, and this one has none: it serves, more is not told. */
+    if (!n && gnutls_certificate_client_get_request_status(s))
+        return 200;
+    return status_code(answer);
+}
+
+/* The same by TLS. Whose certificate it is does not matter: nothing secret is said. */
+static int ask_tls(int fd)
+{
+    gnutls_certificate_credentials_t none;
+    gnutls_session_t s;
+    int code = 0;
+
+    if (gnutls_certificate_allocate_credentials(&none) < 0)
+        return 0;
+    /* A server that refuses the handshake may have closed the connection by the first write. */
+    if (gnutls_init(&s, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) >= 0) {
+        if (gnutls_set_default_priority(s) >= 0 &&
+            gnutls_credentials_set(s, GNUTLS_CRD_CERTIFICATE, none) >= 0) {
+            gnutls_transport_set_int(s, fd);
+            gnutls_handshake_set_timeout(s, 4000);
+            code = talk_tls(s);
+        }
+        gnutls_deinit(s);
+    }
+    gnutls_certificate_free_credentials(none);
+    return code;
+}
+
+static size_t read_cmdline(char *to, size_t size)
+{
+    FILE *f = fopen("/proc/1/cmdline", "re");
+    size_t n = f ? fread(to, 1, size, f) : 0;
+
+    if (f)
+        fclose(f);
+    return n;
+}
+
+int srv_command_health(int argc, const char *const *argv, const struct rt_registry *registry)
+{
+    static char cmdline[64 << 10];
+    (void)registry;
+    struct srv_health_ports p = srv_health_ports(cmdline, read_cmdline(cmdline, sizeof cmdline));
+
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--rest_api_port", 15) != 0 && strncmp(argv[i], "--port", 6) != 0 &&
+            strncmp(argv[i], "--rest_tls_cert_file=", 21) != 0) {
+            const bool help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+            if (!help)
+                fprintf(stderr,
+                        "slipway health: cannot use argument %s: it takes the flags below\n",
+                        argv[i]);
+            fprintf(help ? stdout : stderr,
+                    "usage: slipway health [--rest_api_port=N] [--port=N] "
+                    "[--rest_tls_cert_file=FILE]\n"
+                    "Exit status 0: the server on this machine is ready. What is not "
+                    "given is taken from process 1's flags, ports else 8501 and 8500; with "
+                    "a certificate REST is asked by TLS.\n");
+            return help ? 0 : 255;
+        }
+        take_port(&p.rest, "--rest_api_port", argv[i], NULL);
+        take_port(&p.grpc, "--port", argv[i], NULL);
+        take_tls(&p.tls, argv[i], NULL);
+    }
+    /* Without REST: the gRPC port is only open once every model has loaded. */
+    int64_t port = p.rest ? p.rest : p.grpc;
+    if (!port) {
+        fprintf(stderr, "there is no port to ask\n");
+        return 1;
+    }
+    int fd = connect_to(port);
+    if (fd < 0) {
+        fprintf(stderr, "port %lld: %s\n", (long long)port, strerror(errno));
+        return 1;
+    }
+    int code = !p.rest ? 200 : p.tls ? ask_tls(fd) : ask_plain(fd);
+    close(fd);
+    if (code == 200) {
+        printf("ready\n");
+        return 0;
+    }
+    if (code)
+        fprintf(stderr, "/readyz answers %d\n", code);
+    else
+        fprintf(stderr, "port %lld answers no HTTP%s\n", (long long)port,
+                p.tls && p.rest ? " by TLS" : "");
+    return 1;
+}

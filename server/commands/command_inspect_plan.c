@@ -1,0 +1,256 @@
+/* `slipway inspect --plan`: the compiled plan of a signature, node by node. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/api/describe.h"
+#include "server/commands/command_run.h"
+
+enum { RUNS = 2 }; /* the first meets the shapes, the second runs what was compiled for them */
+
+struct told {
+    const struct srv_run *run;
+    struct rt_described_plan plan;
+    struct rt_session_stats stats;
+};
+
+static const char *where_name(enum rt_where w)
+{
+    switch (w) {
+    case RT_WHERE_CONSTANT:
+        return "constant";
+    case RT_WHERE_FEED:
+        return "feed";
+    case RT_WHERE_BLOCK:
+        return "block";
+    case RT_WHERE_IN_PLACE:
+        return "in place";
+    case RT_WHERE_OWN:
+        return "own";
+    case RT_WHERE_VIEW:
+        return "view";
+    case RT_WHERE_UNKNOWN:
+        break;
+    }
+    return "pool";
+}
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void print_values(const struct rt_described_value *v, int n, bool is_out)
+{
+    char room[256];
+    for (int k = 0; k < n; k++) {
+        printf("%s%s", k ? ", " : "", rt_dtype_name(v[k].dtype));
+        printf("%s", v[k].shape.rank < 0
+                         ? "[?]"
+                         : rt_shape_text(room, sizeof room, v[k].shape.rank, v[k].shape.dim));
+        if (!is_out && v[k].from)
+            printf(" %s", srv_run_short_name(v[k].from));
+        if (!is_out)
+            continue;
+        printf(" %s", where_name(v[k].where));
+        if (v[k].where == RT_WHERE_BLOCK || v[k].where == RT_WHERE_IN_PLACE)
+            printf(" at %zu", v[k].offset);
+    }
+}
+
+/* Those of the other kernels that `why` does not tell the time of. */
+static void print_others(const struct rt_described_node *d)
+{
+    const char *before = "; not ";
+    for (const char *p = d->others; *p;) {
+        const size_t n = strcspn(p, " ");
+        bool told = false;
+        for (const char *q = d->why; q && (q = strstr(q, " ")) && !told;)
+            told = strncmp(++q, p, n) == 0 && q[n] == ' ';
+        if (!told)
+            printf("%s%.*s", before, (int)n, p);
+        before = told ? before : " ";
+        p += n + (p[n] == ' ');
+    }
+}
+
+static void print_flops(double flops)
+{
+    if (flops >= 1e8)
+        printf("; %.3f GFLOP", flops / 1e9);
+    else if (flops >= 1e5)
+        printf("; %.3f MFLOP", flops / 1e6);
+    else if (flops > 0)
+        printf("; %.0f FLOP", flops);
+}
+
+static void print_node(const struct rt_described_node *d)
+{
+    const int indent = 2 + 2 * d->depth;
+    printf("%*s%s%s%s%s  %s\n", indent, "", d->op, *d->fused ? " [" : "", d->fused,
+           *d->fused ? "]" : "", srv_run_short_name(d->name));
+    if (d->kernel) {
+        printf("%*skernel %s", indent + 4, "", d->kernel);
+        if (d->why)
+            printf(", %s", d->why);
+        print_others(d);
+        if (d->packed_bytes)
+            printf("; packed %zu bytes from %zu", d->packed_bytes, d->plain_bytes);
+        if (d->scratch_bytes)
+            printf("; scratch %zu bytes", d->scratch_bytes);
+        print_flops(d->flops);
+        printf("\n");
+    }
+    if (d->n_in) {
+        printf("%*sfrom ", indent + 4, "");
+        print_values(d->in, d->n_in, false);
+        printf("\n");
+    }
+    if (d->n_out) {
+        printf("%*sto   ", indent + 4, "");
+        print_values(d->out, d->n_out, true);
+        printf("%s\n", d->segment < 0 ? " (not compiled)" : "");
+    }
+}
+
+/* Each node is one of these. */
+struct counts {
+    int steps, inputs, constants, views, rest;
+};
+
+static struct counts count(const struct told *t)
+{
+    struct counts c = {0};
+    for (int i = 0; i < t->plan.n_nodes; i++) {
+        const struct rt_described_node *d = &t->plan.node[i];
+        const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
+        if (d->is_step)
+            c.steps++;
+        else if (where == RT_WHERE_FEED && d->depth == 0) /* others are a branch's or a loop's */
+            c.inputs++;
+        else if (where == RT_WHERE_CONSTANT)
+            c.constants++;
+        else if (where == RT_WHERE_VIEW)
+            c.views++;
+        else
+            c.rest++;
+    }
+    return c;
+}
+
+static void print_text(const struct told *t)
+{
+    const struct counts c = count(t);
+    printf("plan of %s, %s\n", t->run->dir, t->run->s->def->name);
+    for (int i = 0; i < t->run->s->def->n_inputs; i++) {
+        const struct rt_tensor *f = &t->run->feeds[i];
+        char room[256];
+        printf("  input %s: %s%s\n", t->run->s->def->inputs[i].alias,
+               rt_dtype_name((enum rt_dtype)f->dtype),
+               rt_shape_text(room, sizeof room, f->rank, f->dim));
+    }
+    printf("  %d node%s: %d that run%s, %d input%s, %d constant%s (%zu bytes, %lld packed), %d "
+           "view%s, "
+           "%d known from the shapes or with nothing to do\n",
+           t->plan.n_nodes, plural(t->plan.n_nodes), c.steps, c.steps == 1 ? "s" : "", c.inputs,
+           plural(c.inputs), c.constants, plural(c.constants), t->plan.constant_bytes,
+           (long long)t->stats.packed_bytes, c.views, plural(c.views), c.rest);
+    if (t->plan.n_segments)
+        printf("  %d compiled segment%s, the largest block %zu bytes\n", t->plan.n_segments,
+               plural(t->plan.n_segments), t->plan.block_bytes);
+    else
+        printf("  nothing is compiled\n");
+    printf("  FLOP: of a run at the shapes beside them; ms: of a trial, at the shape it names\n\n");
+    for (int i = 0; i < t->plan.n_nodes; i++)
+        if (t->plan.node[i].is_step)
+            print_node(&t->plan.node[i]);
+}
+
+/* ---- as JSON ---- */
+
+static json_t *json_values(const struct rt_described_value *v, int n, bool is_out)
+{
+    json_t *a = json_array();
+    for (int k = 0; k < n; k++) {
+        json_t *shape = v[k].shape.rank < 0 ? json_null() : json_array();
+        for (int d = 0; d < v[k].shape.rank; d++)
+            json_array_append_new(shape, json_integer(v[k].shape.dim[d]));
+        json_t *o = json_pack("{s:s, s:o, s:s?, s:s}", "dtype", rt_dtype_name(v[k].dtype), "shape",
+                              shape, "from", v[k].from, "where", where_name(v[k].where));
+        if (is_out && (v[k].where == RT_WHERE_BLOCK || v[k].where == RT_WHERE_IN_PLACE))
+            json_object_set_new(o, "offset", json_integer((json_int_t)v[k].offset));
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
+static json_t *json_node(const struct rt_described_node *d)
+{
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:b, s:s?, s:s?, s:s, s:o, s:o, s:I, s:I, s:I, s:f}", "name",
+        d->name, "op", d->op, "fused", d->fused, "depth", d->depth, "segment", d->segment, "runs",
+        d->is_step, "kernel", d->kernel, "why", d->why, "others", d->others, "inputs",
+        json_values(d->in, d->n_in, false), "outputs", json_values(d->out, d->n_out, true),
+        "plain_bytes", (json_int_t)d->plain_bytes, "packed_bytes", (json_int_t)d->packed_bytes,
+        "scratch_bytes", (json_int_t)d->scratch_bytes, "flops", d->flops);
+}
+
+static enum rt_status print_json(const struct told *t, struct rt_error *err)
+{
+    json_t *nodes = json_array();
+    for (int i = 0; i < t->plan.n_nodes; i++)
+        json_array_append_new(nodes, json_node(&t->plan.node[i]));
+    json_t *o = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o}", "dir", t->run->dir, "signature",
+                          t->run->s->def->name, "segments", t->plan.n_segments, "block_bytes",
+                          (json_int_t)t->plan.block_bytes, "constant_bytes",
+                          (json_int_t)t->plan.constant_bytes, "packed_bytes",
+                          (json_int_t)t->stats.packed_bytes, "nodes", nodes);
+    if (!o)
+        return rt_fail_memory(err, "the plan as JSON", 0);
+    json_dumpf(o, stdout, JSON_INDENT(1));
+    putchar('\n');
+    json_decref(o);
+    return RT_OK;
+}
+
+/* The plan does not know what shapes the signature's inputs had; this run does. */
+static void name_feeds(struct told *t)
+{
+    for (int i = 0; i < t->plan.n_nodes; i++) {
+        const struct rt_described_node *d = &t->plan.node[i];
+        for (int k = 0; k < d->n_in + d->n_out && !d->depth; k++) {
+            struct rt_described_value *v = k < d->n_in ? &d->in[k] : &d->out[k - d->n_in];
+            if (v->where != RT_WHERE_FEED || v->shape.rank >= 0 ||
+                v->feed >= t->run->s->def->n_inputs)
+                continue;
+            const struct rt_tensor *f = &t->run->feeds[v->feed];
+            v->dtype = (enum rt_dtype)f->dtype;
+            v->shape.rank = f->rank;
+            for (int a = 0; a < f->rank; a++)
+                v->shape.dim[a] = f->dim[a];
+        }
+    }
+}
+
+enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
+{
+    struct told t = {.run = r};
+    const int n_out = r->s->def->n_outputs;
+    struct rt_tensor *fetches = rt_arena_array(r->arena, (size_t)n_out + 1, sizeof *fetches);
+    enum rt_status st = fetches ? RT_OK : rt_fail_memory(err, "fetches", 0);
+    for (int i = 0; i < RUNS && !st; i++) {
+        st = rt_callable_run(r->s->call, r->feeds, fetches, NULL, err);
+        for (int k = 0; k < n_out; k++)
+            rt_tensor_clear(&fetches[k]);
+    }
+    if (!st)
+        st = rt_callable_describe(r->s->call, r->arena, &t.plan, err);
+    if (st)
+        return st;
+    name_feeds(&t);
+    rt_session_stats(r->model->session, &t.stats);
+    if (r->json)
+        return print_json(&t, err);
+    print_text(&t);
+    return RT_OK;
+}

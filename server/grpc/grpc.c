@@ -1,0 +1,463 @@
+#include "server/grpc/grpc.h"
+
+#include <dlfcn.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
+#include <grpc/support/time.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/thread.h"
+#include "server/grpc/grpc_arguments.h"
+#include "server/grpc/grpc_frames.h"
+#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_tls.h"
+#include "server/base/number.h"
+
+enum {
+    POSTED = 16, /* calls that wait for a request, per loop and kind */
+    EVENTS_PER_TURN = 256,
+    QUOTA_EXTRA = 256 << 20, /* of connections, beside their messages */
+    WATCH_NS = 500000000,    /* how often watched services and stalls are looked at */
+    CLOSING_NS = 2000000,    /* the longest turn of a loop that is closing */
+};
+
+/* What the core says, mostly of connections that fail: a line of ours instead of its own. */
+static void log_of_grpc(gpr_log_func_args *args)
+{
+    enum rt_log_level level =
+        args->severity == GPR_LOG_SEVERITY_ERROR ? RT_LOG_WARNING : RT_LOG_DEBUG;
+    RT_LOG(level, "gRPC: %s", args->message);
+}
+
+/* ---- the loop ---- */
+
+static void post_calls(struct srv_net *net, struct srv_mail *mail)
+{
+    (void)mail;
+    struct srv_grpc_loop *loop = net->loop;
+    struct srv_grpc *g = loop->grpc;
+
+    for (int i = 0; i < POSTED; i++) {
+        for (int k = 0; k < g->n_ports; k++)
+            srv_grpc_post(loop, &g->ports[k], NULL);
+        for (int k = 0; k < g->methods->n; k++)
+            if (g->registered[k])
+                srv_grpc_post(loop, &g->ports[0], &g->methods->row[k]);
+    }
+}
+
+/* Inside a turn. */
+static void look_around(struct srv_grpc_loop *loop)
+{
+    bool ending = atomic_load(&loop->grpc->quiesced);
+    int64_t now = rt_now_ns();
+
+    if (!ending && now - loop->watched_ns < loop->watch_ns)
+        return;
+    loop->watched_ns = now;
+    srv_grpc_cut_stalled(loop, now);
+    for (struct srv_call *c = loop->watchers, *next; c; c = next) {
+        next = c->next;
+        c->stream.look(c, ending);
+    }
+}
+
+/*
+ * Any thread. The core has no way to enqueue an event of one's own; a watch of a channel that never
+ * connects, with a deadline that has passed, comes near it. It happens rarely: for mail only.
+ */
+static void wake(struct srv_net *net)
+{
+    struct srv_grpc_loop *loop = net->loop;
+    grpc_channel_watch_connectivity_state(loop->grpc->nowhere, GRPC_CHANNEL_IDLE,
+                                          gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
+}
+
+/* Handling one may add others. */
+static void take_at_once(struct srv_grpc_loop *loop)
+{
+    for (int i = 0; i < loop->n_at_once; i++)
+        srv_grpc_on_event(loop, &loop->at_once[i]);
+    loop->n_at_once = 0;
+}
+
+static void *run_loop(void *arg)
+{
+    struct srv_grpc_loop *loop = arg;
+    srv_grpc_this_loop = loop;
+    const gpr_timespec zero = gpr_time_0(GPR_CLOCK_MONOTONIC);
+
+    for (;;) {
+        int64_t longest = loop->n_at_once            ? 0
+                          : loop->closing.is_closing ? CLOSING_NS
+                                                     : loop->watch_ns;
+        gpr_timespec until =
+            gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(longest, GPR_TIMESPAN));
+        grpc_event e = grpc_completion_queue_next(loop->cq, until, NULL);
+        if (e.type == GRPC_QUEUE_SHUTDOWN)
+            break;
+        srv_net_begin(&loop->net);
+        take_at_once(loop);
+        for (int i = 0; e.type == GRPC_OP_COMPLETE; i++) {
+            srv_grpc_on_event(loop, &e);
+            take_at_once(loop);
+            if (i == EVENTS_PER_TURN)
+                break;
+            e = grpc_completion_queue_next(loop->cq, zero, NULL);
+        }
+        look_around(loop);
+        if (loop->n_unposted)
+            srv_grpc_post_again(loop);
+        srv_net_end(&loop->net); /* what runs inline is answered here */
+        if (loop->closing.is_closing)
+            srv_grpc_close_turn(loop);
+        if (e.type == GRPC_QUEUE_SHUTDOWN)
+            break;
+    }
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+/*
+ * The core's mutexes are abseil's, and Debian builds that library with its search for lock cycles:
+ * each lock of a second mutex looks into one process-wide graph, a sixth of the instructions of a
+ * small call. It is a debugging aid that can be switched off at run time, by a function of C++
+ * whose name is that of Debian's build; elsewhere there is none, or nothing to switch off.
+ */
+static void stop_lock_graph(void)
+{
+    enum { IGNORE = 0 }; /* absl::OnDeadlockCycle::kIgnore */
+    static const char *const name =
+        "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE";
+    void (*set_mode)(int) = NULL;
+
+    *(void **)&set_mode = dlsym(RTLD_DEFAULT, name);
+    if (set_mode)
+        set_mode(IGNORE);
+}
+
+static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
+{
+    const struct srv_options *o = &g->server->options;
+    struct rt_arena *arena = rt_arena_new(1 << 20);
+    grpc_resource_quota *quota = grpc_resource_quota_create("messages");
+    grpc_channel_args args;
+    enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
+                              : rt_fail_memory(err, "the arguments of gRPC", 0);
+
+    /* What is not whole yet is not in server->in_flight. */
+    grpc_resource_quota_resize(quota, (size_t)o->max_bytes_in_flight + QUOTA_EXTRA);
+    g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
+    for (int i = 0; i < g->n_ports && !st; i++) {
+        struct srv_grpc_port *port = &g->ports[i];
+        port->is_admin = i == 1;
+        port->on_shutdown.kind = SRV_EV_SHUTDOWN;
+        port->core = grpc_server_create(&args, NULL);
+        if (!port->core)
+            st = rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
+    }
+    if (!st)
+        srv_grpc_frames_start(g->server->metrics, &args);
+    grpc_resource_quota_unref(quota);
+    rt_arena_free(arena);
+    return st;
+}
+
+static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
+{
+    for (int i = 0; i < g->methods->n; i++) {
+        const struct srv_grpc_method *m = &g->methods->row[i];
+        /* One that is off is found by its path, and refused. */
+        if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
+            continue;
+        g->registered[i] =
+            grpc_server_register_method(g->ports[0].core, m->path, NULL, GRPC_SRM_PAYLOAD_NONE, 0);
+        if (!g->registered[i])
+            return rt_fail(err, RT_INTERNAL, "gRPC's core takes no method");
+    }
+    return RT_OK;
+}
+
+static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
+{
+    enum rt_status st = make_ports(g, err);
+
+    if (!st)
+        st = register_methods(g, err);
+    if (!st)
+        st = srv_grpc_credentials(&g->server->options, &g->credentials, err);
+    if (!st)
+        st = srv_grpc_start_admin(&g->server->options, err);
+    if (st)
+        return st;
+    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
+    g->nowhere = grpc_channel_create("unix:/nowhere", plain, NULL);
+    grpc_channel_credentials_release(plain);
+    return g->nowhere ? RT_OK : rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a channel");
+}
+
+enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_methods *methods,
+                              struct srv_grpc **out, struct rt_error *err)
+{
+    int n = (int)server->options.num_grpc_threads;
+    struct srv_grpc *g = calloc(1, sizeof *g);
+    enum rt_status st;
+
+    if (n < 1)
+        n = 1;
+    if (!g)
+        return rt_fail_memory(err, "the gRPC server", sizeof *g);
+    g->server = server;
+    g->methods = methods;
+    srv_listener_init(&g->listener, server);
+    g->loops = calloc((size_t)n, sizeof *g->loops);
+    if (!g->loops || server->n_nets + n > SRV_MAX_NETS) {
+        free(g->loops);
+        free(g);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%d gRPC threads are too many", n);
+    }
+    gpr_set_log_function(log_of_grpc);
+    stop_lock_graph();
+    grpc_init();
+    st = make_core(g, err);
+    if (!st)
+        st = srv_grpc_aside_start(&g->aside, err);
+    for (int i = 0; i < n && !st; i++) {
+        struct srv_grpc_loop *loop = &g->loops[i];
+        loop->grpc = g;
+        loop->on_wake.kind = SRV_EV_WAKE;
+        loop->cq = grpc_completion_queue_create_for_next(NULL);
+        for (int k = 0; k < g->n_ports; k++)
+            grpc_server_register_completion_queue(g->ports[k].core, loop->cq, NULL);
+        srv_net_init(&loop->net, server, "GRPC", wake, loop);
+        srv_list_init(&loop->calls);
+        rt_map_init(&loop->sockets);
+        loop->watch_ns = srv_grpc_stall_limit_ns(server) / 4;
+        if (loop->watch_ns > WATCH_NS)
+            loop->watch_ns = WATCH_NS;
+        loop->net.index = server->n_nets;
+        g->n_loops++;
+        if (rt_thread_start(&loop->thread, "grpc-loop", run_loop, loop) == 0) {
+            loop->is_running = true;
+            server->nets[server->n_nets++] = &loop->net;
+        } else {
+            st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "cannot start a gRPC thread");
+        }
+    }
+    if (st)
+        srv_grpc_stop(g);
+    else
+        *out = g;
+    return st;
+}
+
+static enum rt_status listen_tcp(struct srv_grpc *g, grpc_server *core, const char *address,
+                                 int port, int *bound, struct rt_error *err)
+{
+    const struct srv_options *o = &g->server->options;
+    char at[300];
+
+    if (!srv_grpc_is_secure(o))
+        return srv_listen_tcp(&g->listener, core, address, port, bound, err);
+    snprintf(at, sizeof at, strchr(address, ':') ? "[%s]:%d" : "%s:%d", address, port);
+    *bound = grpc_server_add_http2_port(core, at, g->credentials);
+    if (*bound)
+        return RT_OK;
+    return rt_fail(err, RT_UNAVAILABLE, "cannot listen on %s for gRPC: is it in use?", at);
+}
+
+/* --admin_address=HOST:PORT, an IPv6 address in brackets. */
+static enum rt_status parse_admin_address(const char *whole, char *host, size_t room, int64_t *port,
+                                          struct rt_error *err)
+{
+    const char *given = whole;
+    const char *colon = strrchr(given, ':');
+    size_t n = colon ? (size_t)(colon - given) : 0;
+
+    if (n >= 2 && given[0] == '[' && given[n - 1] == ']') {
+        given++;
+        n -= 2;
+    }
+    if (!n || n >= room || !srv_parse_int64(colon + 1, strlen(colon + 1), port) || *port < 0 ||
+        *port > 65535)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--admin_address=%s is not ADDRESS:PORT", whole);
+    memcpy(host, given, n);
+    host[n] = '\0';
+    return RT_OK;
+}
+
+static enum rt_status listen_admin(struct srv_grpc *g, struct rt_error *err)
+{
+    const char *given = g->server->options.admin_address;
+    char host[256];
+    int64_t port = 0;
+    int bound;
+
+    if (!*given)
+        return RT_OK;
+    enum rt_status st = parse_admin_address(given, host, sizeof host, &port, err);
+    if (!st)
+        st = listen_tcp(g, g->ports[1].core, host, (int)port, &bound, err);
+    if (!st)
+        RT_LOG(RT_LOG_INFO, "admin actions at %s:%d", host, bound);
+    return st;
+}
+
+enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err)
+{
+    struct rt_arena *arena = rt_arena_new(1 << 20);
+    grpc_server_credentials *credentials = NULL;
+    grpc_channel_args args;
+    char host[256];
+    int64_t port;
+    enum rt_status st = arena ? srv_grpc_arguments(o, NULL, arena, &args, err)
+                              : rt_fail_memory(err, "the arguments of gRPC", 0);
+
+    gpr_set_log_function(log_of_grpc);
+    grpc_init();
+    if (!st)
+        st = srv_grpc_credentials(o, &credentials, err);
+    if (credentials)
+        grpc_server_credentials_release(credentials);
+    if (!st)
+        st = srv_grpc_check_admin_files(o, err);
+    if (!st && *o->admin_address)
+        st = parse_admin_address(o->admin_address, host, sizeof host, &port, err);
+    grpc_shutdown();
+    rt_arena_free(arena);
+    return st;
+}
+
+static enum rt_status listen_sockets(struct srv_grpc *g, struct rt_error *err)
+{
+    const struct srv_options *o = &g->server->options;
+    enum rt_status st = RT_OK;
+
+    if (*o->grpc_socket_path)
+        st = srv_listen_unix(&g->listener, g->ports[0].core, o->grpc_socket_path, 0,
+                             "grpc_socket_path", err);
+    if (!st && *o->grpc_socket_path)
+        RT_LOG(RT_LOG_INFO, "Running gRPC ModelServer at UNIX socket %s ...", o->grpc_socket_path);
+    if (!st && *o->admin_socket)
+        st = srv_listen_unix(&g->listener, g->ports[1].core, o->admin_socket, 0600, "admin_socket",
+                             err);
+    return st ? st : srv_listener_start(&g->listener, err);
+}
+
+enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port, int *bound,
+                               struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    *bound = 0;
+    if (port)
+        st = listen_tcp(g, g->ports[0].core, address, port, bound, err);
+    if (!st && g->n_ports > 1)
+        st = listen_admin(g, err);
+    if (st)
+        return st;
+    for (int i = 0; i < g->n_ports; i++)
+        grpc_server_start(g->ports[i].core);
+    for (int i = 0; i < g->n_loops; i++) {
+        g->loops[i].begin.open = post_calls;
+        srv_mail_post(&g->loops[i].net, &g->loops[i].begin);
+    }
+    return listen_sockets(g, err);
+}
+
+static void open_close(struct srv_net *net, struct srv_mail *mail)
+{
+    struct srv_grpc_loop *loop = net->loop;
+
+    (void)mail;
+    loop->closing.n_new = 0;
+    loop->closing.since_ns = rt_now_ns();
+    loop->closing.is_closing = true;
+}
+
+void srv_grpc_shut_down(struct srv_grpc *g)
+{
+    if (atomic_exchange(&g->is_shut_down, true))
+        return;
+    for (int i = 0; i < g->n_ports; i++) {
+        struct srv_grpc_port *port = &g->ports[i];
+        if (port->core)
+            grpc_server_shutdown_and_notify(port->core, g->loops[0].cq, &port->on_shutdown);
+    }
+}
+
+/* The loops' mail also wakes them: streams of Watch end. */
+void srv_grpc_quiesce(struct srv_grpc *g)
+{
+    if (atomic_exchange(&g->quiesced, true))
+        return;
+    srv_listener_close(&g->listener);
+    for (int i = 0; i < g->n_loops; i++) {
+        g->loops[i].close.open = open_close;
+        srv_mail_post(&g->loops[i].net, &g->loops[i].close);
+    }
+}
+
+int srv_grpc_in_flight(struct srv_grpc *g)
+{
+    /* Until the core is shut down there may be something to read yet. */
+    bool open = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
+    return open + atomic_load(&g->server->grpc_requests);
+}
+
+void srv_grpc_cancel_all(struct srv_grpc *g)
+{
+    for (int i = 0; i < g->n_ports; i++)
+        grpc_server_cancel_all_calls(g->ports[i].core);
+}
+
+void srv_grpc_stop(struct srv_grpc *g)
+{
+    if (!g)
+        return;
+    bool runs = g->n_loops && g->loops[0].is_running;
+    if (g->n_loops) {
+        srv_grpc_quiesce(g);
+        srv_grpc_shut_down(g);
+        srv_grpc_cancel_all(g);
+    }
+    /* A call ends when its job has been answered; jobs still run on workers. */
+    while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
+        usleep(1000);
+    srv_grpc_aside_stop(&g->aside);
+    for (int i = 0; i < g->n_loops; i++)
+        grpc_completion_queue_shutdown(g->loops[i].cq);
+    for (int i = 0; i < g->n_loops; i++) {
+        struct srv_grpc_loop *loop = &g->loops[i];
+        if (loop->is_running)
+            pthread_join(loop->thread, NULL);
+        else
+            while (grpc_completion_queue_next(loop->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL)
+                       .type != GRPC_QUEUE_SHUTDOWN)
+                ;
+    }
+    for (int i = 0; i < g->n_ports; i++)
+        if (g->ports[i].core)
+            grpc_server_destroy(g->ports[i].core);
+    if (g->nowhere)
+        grpc_channel_destroy(g->nowhere);
+    if (g->credentials)
+        grpc_server_credentials_release(g->credentials);
+    for (int i = 0; i < g->n_loops; i++) {
+        grpc_completion_queue_destroy(g->loops[i].cq);
+        for (struct srv_call *c = g->loops[i].free, *next; c; c = next) {
+            next = c->next;
+            srv_grpc_free_call(c);
+        }
+        srv_grpc_forget_sockets(&g->loops[i]);
+    }
+    grpc_shutdown();
+    free(g->loops);
+    free(g);
+}

@@ -1,0 +1,72 @@
+/*
+ * Threads beside the loops for what may take long and is no inference: admin actions, inflating
+ * messages. The other calls of a loop do not wait for it, nor does one kind for another: a client's
+ * large message delays no small one of another client, and neither delays an operator.
+ */
+#include "server/grpc/grpc_parts.h"
+
+static void *run_lane(void *arg)
+{
+    struct srv_aside_lane *l = arg;
+
+    rt_mutex_lock(&l->mu);
+    while (!l->stopping || l->first) {
+        struct srv_call *c = l->first;
+        if (!c) {
+            rt_cond_wait(&l->more, &l->mu);
+            continue;
+        }
+        l->first = c->next;
+        rt_mutex_unlock(&l->mu);
+        c->aside(c); /* the call may be gone when this returns */
+        rt_mutex_lock(&l->mu);
+    }
+    rt_mutex_unlock(&l->mu);
+    return NULL;
+}
+
+enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err)
+{
+    for (int i = 0; i < SRV_N_ASIDES; i++) {
+        struct srv_aside_lane *l = &a->lane[i];
+        rt_mutex_init(&l->mu);
+        rt_cond_init(&l->more);
+        l->is_running = rt_thread_start(&l->thread, "grpc-aside", run_lane, l) == 0;
+        if (!l->is_running)
+            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "cannot start a gRPC thread");
+    }
+    return RT_OK;
+}
+
+void srv_grpc_aside_stop(struct srv_grpc_aside *a)
+{
+    for (int i = 0; i < SRV_N_ASIDES; i++) {
+        struct srv_aside_lane *l = &a->lane[i];
+        if (!l->is_running)
+            continue;
+        rt_mutex_lock(&l->mu);
+        l->stopping = true;
+        rt_cond_signal(&l->more);
+        rt_mutex_unlock(&l->mu);
+        pthread_join(l->thread, NULL);
+        rt_mutex_clear(&l->mu);
+        rt_cond_clear(&l->more);
+        l->is_running = false;
+    }
+}
+
+void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c))
+{
+    struct srv_aside_lane *l = &c->loop->grpc->aside.lane[kind];
+
+    c->aside = work;
+    c->next = NULL;
+    rt_mutex_lock(&l->mu);
+    if (l->first)
+        l->last->next = c;
+    else
+        l->first = c;
+    l->last = c;
+    rt_cond_signal(&l->more);
+    rt_mutex_unlock(&l->mu);
+}

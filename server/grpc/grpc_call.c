@@ -1,0 +1,672 @@
+#include "server/grpc/grpc_call.h"
+
+#include <grpc/byte_buffer.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/telemetry/access_log.h"
+#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_tls.h"
+#include "server/versions/manager.h"
+#include "server/metrics/metrics.h"
+#include "server/base/sockets.h"
+
+_Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
+
+enum {
+    ERROR_TEXT = 1024, /* longer ones are cut, as TensorFlow Serving does */
+    CALL_ARENA = 16 << 20,
+    MAX_STREAMS = 1000,             /* per loop */
+    KEEP_FREE = 512,                /* calls that a loop keeps for the next ones, 6 KiB each */
+    INFLATE_HERE_BYTES = 4 << 10,   /* compressed: some 4 MB, or a few milliseconds, at the most */
+    INFLATE_SMALL_BYTES = 64 << 10, /* some 64 MB, or 60 ms; what is larger never delays these */
+};
+
+/* ---- calls ---- */
+
+static struct srv_call *new_call(struct srv_grpc_loop *loop)
+{
+    struct srv_call *c = loop->free;
+
+    if (c) {
+        loop->free = c->next;
+        loop->n_free--;
+        return c;
+    }
+    c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->arena = rt_arena_new(CALL_ARENA);
+    if (!c->arena) {
+        free(c);
+        return NULL;
+    }
+    c->loop = loop;
+    c->net = &loop->net;
+    c->server = loop->net.server;
+    c->on_call = (struct srv_grpc_event){SRV_EV_CALL, c};
+    c->on_close = (struct srv_grpc_event){SRV_EV_CLOSE, c};
+    c->on_message = (struct srv_grpc_event){SRV_EV_MESSAGE, c};
+    c->on_sent = (struct srv_grpc_event){SRV_EV_SENT, c};
+    return c;
+}
+
+void srv_grpc_free_call(struct srv_call *c)
+{
+    rt_arena_free(c->arena);
+    free(c);
+}
+
+void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
+                   const struct srv_grpc_method *method)
+{
+    struct srv_grpc *g = loop->grpc;
+    struct srv_call *c = new_call(loop);
+    grpc_call_error e;
+
+    if (!c) {
+        if (!loop->n_unposted++)
+            RT_LOG(RT_LOG_ERROR, "gRPC: out of memory for a call");
+        loop->unposted[method ? SRV_GRPC_MAX_PORTS + (method - g->methods->row)
+                              : port - g->ports]++;
+        return;
+    }
+    c->port = port;
+    c->posted_as = method;
+    c->call = NULL;
+    c->payload = NULL;
+    grpc_metadata_array_init(&c->metadata);
+    if (method) {
+        e = grpc_server_request_registered_call(port->core, g->registered[method - g->methods->row],
+                                                &c->call, &c->deadline, &c->metadata, NULL,
+                                                loop->cq, loop->cq, &c->on_call);
+    } else {
+        grpc_call_details_init(&c->details);
+        e = grpc_server_request_call(port->core, &c->call, &c->details, &c->metadata, loop->cq,
+                                     loop->cq, &c->on_call);
+    }
+    if (e != GRPC_CALL_OK) {
+        RT_LOG(RT_LOG_ERROR, "gRPC: cannot ask for a call: %s", grpc_call_error_to_string(e));
+        grpc_metadata_array_destroy(&c->metadata);
+        srv_grpc_free_call(c);
+    }
+}
+
+void srv_grpc_post_again(struct srv_grpc_loop *loop)
+{
+    const int n_slots = (int)(sizeof loop->unposted / sizeof *loop->unposted);
+
+    for (int i = 0; i < n_slots && loop->n_unposted; i++) {
+        bool by_method = i >= SRV_GRPC_MAX_PORTS;
+        int n = loop->unposted[i];
+        loop->unposted[i] = 0;
+        loop->n_unposted -= n;
+        while (n-- > 0)
+            srv_grpc_post(loop, &loop->grpc->ports[by_method ? 0 : i],
+                          by_method ? &loop->grpc->methods->row[i - SRV_GRPC_MAX_PORTS] : NULL);
+    }
+}
+
+static void uncount(struct srv_call *c)
+{
+    if (c->counted)
+        atomic_fetch_sub(&c->server->grpc_requests, 1);
+    c->counted = false;
+}
+
+static void tell_metrics(struct srv_call *c)
+{
+    int api = c->method ? c->method->api : SRV_OTHER;
+    struct rt_span model = c->method ? c->model : rt_span_str("");
+    int64_t ns = c->job.version ? rt_now_ns() - c->received_ns : 0;
+
+    if (c->is_told || api == SRV_NOT_COUNTED)
+        return;
+    c->is_told = true;
+    if (c->job.version)
+        srv_metrics_request(c->net, &c->job, rt_span_str(c->job.version->model), (enum srv_api)api,
+                            c->code, ns);
+    else
+        srv_metrics_request(c->net, NULL, model, (enum srv_api)api, c->code, ns);
+}
+
+static void log_access(struct srv_call *c)
+{
+    const struct srv_access a = {
+        .entry = "GRPC",
+        .api = c->method && c->method->api != SRV_NOT_COUNTED ? (enum srv_api)c->method->api
+                                                              : SRV_OTHER,
+        .path = c->method ? rt_span_str(c->method->path) : srv_call_text(c, c->details.method),
+        .code = c->code,
+        .bytes_in = c->n_in,
+        .bytes_out = c->n_out,
+        .ns = rt_now_ns() - c->received_ns,
+        .id = srv_call_metadata(c, "x-request-id"),
+        .peer = rt_span_str(c->peer),
+        .model = c->model,
+        .version = c->job.version,
+    };
+    srv_access_log(&a);
+}
+
+/* No event of the call can come any more. */
+static void end_call(struct srv_call *c)
+{
+    struct srv_grpc_loop *loop = c->loop;
+
+    srv_list_remove(&c->link);
+    srv_call_forget_socket(c);
+    if (c->call) {
+        tell_metrics(c);
+        if (c->server->options.access_log)
+            log_access(c);
+        if (c->stream.has_begun)
+            loop->n_streams--;
+    }
+    if (c->job.version) {
+        srv_job_clear(&c->job);
+        srv_release(c->net, c->job.version);
+    }
+    c->job = (struct srv_job){.next = NULL};
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
+    uncount(c);
+    srv_call_drop_payload(c);
+    grpc_metadata_array_destroy(&c->metadata);
+    if (!c->posted_as)
+        grpc_call_details_destroy(&c->details);
+    if (c->call) {
+        grpc_call_unref(c->call);
+        srv_call_close_share(c);
+    }
+    c->call = NULL;
+    if (loop->n_free >= KEEP_FREE) {
+        srv_grpc_free_call(c);
+        atomic_fetch_add_explicit(&loop->net.server->n_calls_freed, 1, memory_order_relaxed);
+        return;
+    }
+    c->err = (struct rt_error){.arena = NULL};
+    c->stream = (struct srv_stream){.is_open = false};
+    rt_arena_reset(c->arena);
+    c->next = loop->free;
+    loop->free = c;
+    loop->n_free++;
+}
+
+static void unpend(struct srv_call *c)
+{
+    if (--c->pending == 0)
+        end_call(c);
+}
+
+static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
+                        struct srv_grpc_event *event)
+{
+    grpc_call *call = c->call;
+    struct srv_grpc_loop *loop = srv_grpc_this_loop;
+    bool here = loop && loop->n_at_once < SRV_GRPC_AT_ONCE;
+    grpc_event done = {.type = GRPC_OP_COMPLETE};
+
+    atomic_store_explicit(&c->handed, 1, memory_order_release);
+    if (here)
+        grpc_completion_queue_thread_local_cache_init(loop->cq);
+    grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
+    if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
+        loop->at_once[loop->n_at_once++] = done;
+    /* Only a wrong use of the core is answered so, and then no event would come. */
+    if (e != GRPC_CALL_OK) {
+        RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
+        abort();
+    }
+}
+
+/* ---- answers ---- */
+
+static grpc_op op_close(struct srv_call *c)
+{
+    c->cancelled = 0;
+    return (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                     .data.recv_close_on_server.cancelled = &c->cancelled};
+}
+
+/* Loop thread: hears of the client's going while the call is worked on. */
+static void start_close(struct srv_call *c)
+{
+    grpc_op op = op_close(c);
+    c->close_started = true;
+    c->pending++;
+    start_batch(c, &op, 1, &c->on_close);
+}
+
+/* `cut`: where a text that is too long for the wire is shortened. */
+static grpc_slice details_of(const char *text)
+{
+    static const char cut[] = "...TRUNCATED";
+    char room[ERROR_TEXT + sizeof cut];
+
+    if (strlen(text) <= ERROR_TEXT)
+        return grpc_slice_from_copied_string(text);
+    memcpy(room, text, ERROR_TEXT);
+    memcpy(room + ERROR_TEXT, cut, sizeof cut);
+    return grpc_slice_from_copied_string(room);
+}
+
+static grpc_op op_status(enum rt_status code, grpc_slice *details)
+{
+    grpc_op op = {.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
+    op.data.send_status_from_server.status = (grpc_status_code)code;
+    op.data.send_status_from_server.status_details = code ? details : NULL;
+    return op;
+}
+
+/* The message's memory is given to the core. */
+static grpc_byte_buffer *message_of(void *p, size_t n)
+{
+    grpc_slice body = p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice();
+    grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&body, 1);
+    grpc_slice_unref(body);
+    return message;
+}
+
+/* Any thread. Takes `p`; without a code it is the message. The event is SRV_EV_SENT, counted by
+ * the caller. */
+static void send_answer(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
+                        const char *text)
+{
+    grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
+    grpc_byte_buffer *message = code ? NULL : message_of(p, n_bytes);
+    grpc_slice details = code ? details_of(text) : grpc_empty_slice();
+    size_t n = 1;
+
+    c->code = code;
+    c->n_out = code ? 0 : n_bytes;
+    if (message)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
+    else
+        free(p);
+    ops[n++] = op_status(code, &details);
+    if (c->may_send_close)
+        ops[n++] = op_close(c);
+    srv_call_awaits(c, SRV_AWAITS_SENT);
+    start_batch(c, ops, n, &c->on_sent);
+    if (message)
+        grpc_byte_buffer_destroy(message);
+    grpc_slice_unref(details);
+}
+
+/* Loop thread, before anything else was started on the call. */
+static void answer_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                        const char *text)
+{
+    c->code = code;
+    if (!c->job.version)
+        tell_metrics(c);
+    c->may_send_close = !c->close_started;
+    c->pending++;
+    send_answer(c, p, n, code, text);
+    c->may_send_close = false;
+}
+
+void srv_call_fail(struct srv_call *c, enum rt_status code)
+{
+    answer_here(c, NULL, 0, code, rt_error_text(&c->err));
+}
+
+void srv_call_answer(struct srv_call *c, struct rt_bytes *message)
+{
+    size_t n = 0;
+
+    if (message->failed) {
+        rt_bytes_clear(message);
+        srv_call_fail(c, rt_fail_memory(&c->err, "the response", message->limit));
+        return;
+    }
+    char *p = rt_bytes_take(message, &n);
+    answer_here(c, p, n, RT_OK, NULL);
+}
+
+void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
+{
+    struct srv_job *job = &c->job;
+
+    job->net = c->net;
+    job->arena = c->arena;
+    job->owner = c;
+    job->done = done;
+    job->err.arena = c->arena;
+    job->received_ns = c->received_ns;
+    int64_t own = job->deadline_ns;
+    job->deadline_ns = srv_call_deadline_ns(c);
+    if (own && own < job->deadline_ns)
+        job->deadline_ns = own;
+    /* A job that runs right here takes RECV_CLOSE along with its answer: one batch less. */
+    c->may_send_close = !c->close_started;
+    c->pending++; /* for SRV_EV_SENT */
+    struct srv_job **end = c->net->turn_end;
+    srv_job_submit(job);
+    if (c->net->turn_end != end) { /* queued */
+        c->may_send_close = false;
+        if (!c->close_started)
+            start_close(c);
+    }
+}
+
+void srv_call_expect(struct srv_call *c, bool patient)
+{
+    c->pending++;
+    if (!c->close_started)
+        start_close(c);
+    if (patient)
+        uncount(c);
+}
+
+void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                              const char *text)
+{
+    send_answer(c, p, n, code, text);
+}
+
+/* ---- streams ---- */
+
+bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
+                      void (*closed)(struct srv_call *c))
+{
+    if (c->is_closed) {
+        srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has gone"));
+        return false;
+    }
+    if (c->loop->n_streams >= MAX_STREAMS) {
+        srv_call_fail(c, rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                                 "%s: %d of such streams are open already", c->method->path,
+                                 MAX_STREAMS));
+        return false;
+    }
+    uncount(c); /* it would hold up draining */
+    c->loop->n_streams++;
+    c->stream =
+        (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
+    return true;
+}
+
+void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending))
+{
+    c->stream.look = look;
+    c->next = c->loop->watchers;
+    c->loop->watchers = c;
+}
+
+static void unwatch(struct srv_call *c)
+{
+    struct srv_call **at = &c->loop->watchers;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+}
+
+bool srv_call_is_ending(const struct srv_call *c)
+{
+    return atomic_load(&c->loop->grpc->quiesced);
+}
+
+static void stream_batch(struct srv_call *c, const grpc_op *ops, size_t n)
+{
+    c->stream.is_sending = true;
+    c->pending++;
+    srv_call_awaits(c, SRV_AWAITS_SENT);
+    start_batch(c, ops, n, &c->on_sent);
+}
+
+void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
+{
+    grpc_op ops[2];
+    size_t n = 0, len = 0;
+
+    if (message->failed) { /* no message, rather than an empty one */
+        rt_bytes_clear(message);
+        rt_fail_memory(&c->err, "the response", message->limit);
+        srv_stream_end(c, c->err.code, rt_error_text(&c->err));
+        return;
+    }
+    char *p = rt_bytes_take(message, &len);
+    grpc_byte_buffer *buffer = message_of(p, len);
+    c->n_out += len;
+    if (!c->stream.has_sent)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+    ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = buffer};
+    c->stream.has_sent = true;
+    stream_batch(c, ops, n);
+    grpc_byte_buffer_destroy(buffer);
+}
+
+void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text)
+{
+    grpc_slice details = code ? details_of(text) : grpc_empty_slice();
+    grpc_op ops[2];
+    size_t n = 0;
+
+    if (!c->stream.has_sent)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+    ops[n++] = op_status(code, &details);
+    c->code = code;
+    c->stream.has_sent = c->stream.is_ended = true;
+    stream_batch(c, ops, n);
+    grpc_slice_unref(details);
+}
+
+static void read_message(struct srv_call *c, enum srv_awaited what)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &c->payload};
+    c->pending++;
+    srv_call_awaits(c, what);
+    start_batch(c, &op, 1, &c->on_message);
+}
+
+void srv_stream_read(struct srv_call *c)
+{
+    srv_call_drop_payload(c);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
+    rt_arena_reset(c->arena);
+    c->err = (struct rt_error){.arena = c->arena};
+    /* A client may have nothing to ask for as long as it likes. The core tells nothing of a message
+     * before it is whole; half a one of a stream is bounded by MAX_STREAMS and the core's quota. */
+    read_message(c, SRV_AWAITS_NOTHING);
+}
+
+/* ---- events ---- */
+
+/* Who calls. */
+static void note_peer(struct srv_call *c)
+{
+    char *peer = c->socket < 0 ? grpc_call_get_peer(c->call) : NULL;
+
+    if (c->socket >= 0)
+        srv_socket_peer(c->socket, c->peer, sizeof c->peer);
+    else
+        snprintf(c->peer, sizeof c->peer, "%s", peer ? peer : "");
+    gpr_free(peer);
+}
+
+/* Nothing was started on the call: the core sends the status, and forgets the stream. */
+static void refuse(struct srv_call *c)
+{
+    c->code = RT_RESOURCE_EXHAUSTED;
+    srv_metrics_event(c->server->metrics, "grpc_call_refused");
+    grpc_call_cancel_with_status(c->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                                 "too many calls are open: --max_grpc_calls, and of these the "
+                                 "connection's share",
+                                 NULL);
+    end_call(c);
+}
+
+static const struct srv_grpc_method *find_method(const struct srv_grpc_methods *m, grpc_slice path)
+{
+    for (int i = 0; i < m->n; i++)
+        if (grpc_slice_str_cmp(path, m->row[i].path) == 0)
+            return &m->row[i];
+    return NULL;
+}
+
+/* A path that is in no row, or whose method is off. */
+static void refuse_unknown(struct srv_call *c, const struct srv_grpc_methods *m)
+{
+    const struct rt_span path = srv_call_text(c, c->details.method);
+    const char *why = c->method ? c->method->off(&c->server->options) : m->why_unknown(path);
+
+    c->method = NULL;
+    srv_call_fail(c, rt_fail(&c->err, RT_UNIMPLEMENTED, "%.*s: %s",
+                             (int)(path.n < 300 ? path.n : 300), (const char *)path.p, why));
+}
+
+static void on_call(struct srv_call *c, bool ok)
+{
+    struct srv_grpc_loop *loop = c->loop;
+    struct srv_grpc *g = loop->grpc;
+
+    if (!ok) { /* shutting down */
+        c->call = NULL;
+        end_call(c);
+        return;
+    }
+    srv_grpc_post(loop, c->port, c->posted_as);
+    srv_list_append(&loop->calls, &c->link);
+    loop->closing.n_new++;
+    atomic_fetch_add(&g->server->grpc_requests, 1);
+    bool has_share = srv_call_open_share(c);
+    c->counted = true;
+    c->is_told = false;
+    c->pending = 0;
+    c->charged = c->n_in = c->n_out = 0;
+    c->cancelled = 0;
+    c->close_started = c->is_closed = c->may_send_close = c->was_cut = false;
+    atomic_store_explicit(&c->awaited, SRV_AWAITS_NOTHING, memory_order_relaxed);
+    c->seen_awaited = SRV_AWAITS_NOTHING;
+    c->code = RT_OK;
+    c->err = (struct rt_error){.arena = c->arena};
+    c->state = NULL;
+    c->model = rt_span_of(NULL, 0);
+    c->job = (struct srv_job){.next = NULL};
+    c->stream = (struct srv_stream){.is_open = false};
+    c->received_ns = rt_now_ns();
+    if (c->server->options.access_log)
+        note_peer(c);
+    if (srv_grpc_is_secure(&c->server->options)) /* the core tells nothing when it accepts */
+        srv_manager_expect_close(c->server);
+    c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);
+    if (!has_share) {
+        refuse(c);
+        return;
+    }
+    if (c->posted_as) {
+        read_message(c, SRV_AWAITS_MESSAGE);
+        return;
+    }
+    c->deadline = c->details.deadline;
+    if (!c->method || (c->method->off && c->method->off(&c->server->options))) {
+        refuse_unknown(c, g->methods);
+        return;
+    }
+    read_message(c, SRV_AWAITS_MESSAGE);
+    start_close(c);
+}
+
+/* Back from inflating. */
+static void open_inflated(struct srv_net *net, struct srv_mail *mail)
+{
+    struct srv_call *c =
+        (struct srv_call *)(void *)((char *)mail - offsetof(struct srv_call, mail));
+
+    (void)net;
+    c->method->handle(c);
+    unpend(c);
+}
+
+static void inflate_aside(struct srv_call *c)
+{
+    srv_call_inflate(c);
+    c->mail.open = open_inflated;
+    srv_mail_post(c->net, &c->mail);
+}
+
+/* By what it takes at the most: deflate makes up to some 1,000 bytes of one, at some 1 GB/s. */
+static enum srv_aside inflate_as(const struct srv_call *c)
+{
+    return c->payload->data.raw.slice_buffer.length <= INFLATE_SMALL_BYTES ? SRV_ASIDE_SMALL
+                                                                           : SRV_ASIDE_LARGE;
+}
+
+static void on_message(struct srv_call *c)
+{
+    if (c->was_cut) { /* and answered */
+        unpend(c);
+        return;
+    }
+    srv_call_awaits(c, SRV_AWAITS_NOTHING);
+    if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
+        c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
+        srv_call_aside(c, inflate_as(c), inflate_aside);
+        return;
+    }
+    c->method->handle(c);
+    unpend(c);
+}
+
+static void on_close(struct srv_call *c)
+{
+    struct srv_stream *s = &c->stream;
+
+    c->is_closed = true;
+    if (c->cancelled)
+        atomic_store_explicit(&c->job.cancelled, true, memory_order_relaxed);
+    if (s->is_open) {
+        s->is_open = false;
+        if (s->look)
+            unwatch(c);
+        if (s->closed)
+            s->closed(c);
+    }
+    unpend(c);
+}
+
+static void on_sent(struct srv_call *c)
+{
+    struct srv_stream *s = &c->stream;
+
+    srv_call_awaits(c, SRV_AWAITS_NOTHING);
+    if (s->is_sending) {
+        s->is_sending = false;
+        if (s->is_open && !s->is_ended && s->sent)
+            s->sent(c);
+    }
+    unpend(c);
+}
+
+void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e)
+{
+    struct srv_grpc_event *event = e->tag;
+
+    if (event->call)
+        atomic_load_explicit(&event->call->handed, memory_order_acquire);
+    switch (event->kind) {
+    case SRV_EV_CALL:
+        on_call(event->call, e->success);
+        break;
+    case SRV_EV_CLOSE:
+        on_close(event->call);
+        break;
+    case SRV_EV_MESSAGE:
+        on_message(event->call);
+        break;
+    case SRV_EV_SENT:
+        on_sent(event->call);
+        break;
+    case SRV_EV_WAKE:
+        break;
+    case SRV_EV_SHUTDOWN:
+        atomic_fetch_add(&loop->grpc->n_shut_down, 1);
+        break;
+    }
+}

@@ -1,0 +1,232 @@
+#include "server/grpc/grpc_frames.h"
+
+#include <dlfcn.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sanitizer.h"
+#include "server/grpc/h2_frames.h"
+#include "server/metrics/metrics.h"
+#include "server/grpc/send_hook.h"
+
+enum {
+    BLOCK_EXTRA = 1024, /* of a header block: padding, priority, updates of the table's size */
+    LARGEST_LIST = 1 << 30,
+    LOG_EVERY_MS = 1000,
+};
+
+#if RT_HAS_SANITIZER /* its interceptors, which these stand before, have to be called */
+ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
+int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
+#define REAL_RECVMSG(fd, message, flags)    __interceptor_recvmsg(fd, message, flags)
+#define REAL_ACCEPT4(fd, address, n, flags) __interceptor_accept4(fd, address, n, flags)
+#else
+#define REAL_RECVMSG(fd, message, flags) syscall(SYS_recvmsg, fd, message, flags)
+#define REAL_ACCEPT4(fd, address, n, flags)                                                        \
+    (int)syscall(SYS_accept4, fd, (address).__sockaddr__, n, flags)
+#endif
+
+static struct {
+    struct srv_metrics *metrics;
+    uint32_t max_block;
+    _Atomic int64_t logged_ms;
+} watch;
+
+/* The core's own threads read one connection one after the other, which orders them; is_watched
+ * says so where the thread sanitizer can see it. */
+struct watched {
+    _Atomic bool is_watched;
+    struct srv_h2_frames frames;
+};
+
+static int64_t now_ms(void)
+{
+    return rt_now_ns() / 1000000;
+}
+
+void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args *args)
+{
+    int list = 0;
+
+    for (size_t i = 0; i < args->num_args; i++) {
+        const grpc_arg *a = &args->args[i];
+        if (a->type == GRPC_ARG_INTEGER && strcmp(a->key, GRPC_ARG_MAX_METADATA_SIZE) == 0)
+            list = a->value.integer;
+    }
+    if (list < 0 || list > LARGEST_LIST)
+        list = LARGEST_LIST;
+    watch.metrics = metrics;
+    /* A list is counted with 32 bytes for each header, so that its block is never larger than it.
+     * Up to twice the limit the core refuses the call alone, and says why. */
+    watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
+}
+
+/* Told once a second: a client that is cut off may come again at once. */
+static void report(enum srv_h2_verdict v)
+{
+    static const struct {
+        const char *event, *text;
+    } of[] = {
+        [SRV_H2_LARGE_BLOCK] = {"grpc_headers_cut_off", "sent headers of more than twice "
+                                                        "--max_header_bytes"},
+        [SRV_H2_UNSETTLED] = {"grpc_unsettled_cut_off", "opened many calls and did not acknowledge "
+                                                        "the settings"},
+        [SRV_H2_FLOOD] = {"grpc_flood_cut_off", "flooded the server with frames that ask for "
+                                                "nothing"},
+    };
+    int64_t now = now_ms(), last = atomic_load(&watch.logged_ms);
+
+    srv_metrics_event(watch.metrics, of[v].event);
+    if ((!last || now - last >= LOG_EVERY_MS) &&
+        atomic_compare_exchange_strong(&watch.logged_ms, &last, now))
+        RT_LOG(RT_LOG_WARNING, "gRPC: cut off a connection that %s", of[v].text);
+}
+
+/* ---- plain ---- */
+
+/* 9 MB, of which only pages in use are there. */
+static struct watched plain[SRV_GRPC_MAX_FD];
+
+void srv_grpc_frames_begin(int fd)
+{
+    uint64_t sent = 0;
+
+    srv_socket_sent(fd, &sent);
+    srv_h2_frames_init(&plain[fd].frames, watch.max_block, now_ms(), sent);
+    atomic_store_explicit(&plain[fd].is_watched, true, memory_order_release);
+}
+
+int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
+{
+    int got = REAL_ACCEPT4(fd, address, n, flags);
+
+    if (got >= 0 && got < SRV_GRPC_MAX_FD)
+        atomic_store_explicit(&plain[got].is_watched, false, memory_order_release);
+    return got;
+}
+
+static enum srv_h2_verdict look_at_message(struct srv_h2_frames *f, const struct msghdr *message,
+                                           size_t n)
+{
+    enum srv_h2_verdict v = SRV_H2_GOES_ON;
+
+    for (size_t i = 0; i < message->msg_iovlen && n && !v; i++) {
+        const struct iovec *part = &message->msg_iov[i];
+        size_t k = part->iov_len < n ? part->iov_len : n;
+        v = srv_h2_frames_take(f, part->iov_base, k);
+        n -= k;
+    }
+    return v;
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    ssize_t n = REAL_RECVMSG(fd, message, flags);
+    struct watched *w = n > 0 && fd < SRV_GRPC_MAX_FD && !flags ? &plain[fd] : NULL;
+    uint64_t sent = 0;
+
+    if (!w || !atomic_load_explicit(&w->is_watched, memory_order_acquire))
+        return n;
+    srv_socket_sent(fd, &sent);
+    srv_h2_frames_fill(&w->frames, now_ms(), sent);
+    enum srv_h2_verdict v = look_at_message(&w->frames, message, (size_t)n);
+    atomic_store_explicit(&w->is_watched, !v, memory_order_release);
+    if (!v)
+        return n;
+    report(v);
+    shutdown(fd, SHUT_RDWR);
+    return 0;
+}
+
+/* ---- TLS ---- */
+
+/* What a server's end of TLS has as its data. The core holds a lock while it reads or writes. */
+struct watched_tls {
+    struct watched w; /* is_watched: false once it was cut off */
+    _Atomic uint64_t sent;
+};
+
+static int (*real_read)(SSL *tls, void *p, int n);
+static int (*real_write)(SSL *tls, const void *p, int n);
+static int tls_index = -1;
+static pthread_once_t tls_once = PTHREAD_ONCE_INIT;
+
+static void free_tls(void *parent, void *p, CRYPTO_EX_DATA *data, int index, long l, void *arg)
+{
+    struct watched_tls *t = p;
+
+    (void)parent, (void)data, (void)index, (void)l, (void)arg;
+    if (t)
+        atomic_load_explicit(&t->w.is_watched, memory_order_acquire);
+    free(t);
+}
+
+static void find_tls(void)
+{
+    *(void **)&real_read = dlsym(RTLD_NEXT, "SSL_read");
+    *(void **)&real_write = dlsym(RTLD_NEXT, "SSL_write");
+    tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
+}
+
+/* NULL: out of memory. */
+static struct watched_tls *tls_of(SSL *tls)
+{
+    struct watched_tls *t = SSL_get_ex_data(tls, tls_index);
+
+    if (t)
+        return t;
+    t = calloc(1, sizeof *t);
+    if (!t || !SSL_set_ex_data(tls, tls_index, t)) {
+        free(t);
+        return NULL;
+    }
+    srv_h2_frames_init(&t->w.frames, watch.max_block, now_ms(), 0);
+    atomic_store_explicit(&t->w.is_watched, true, memory_order_release);
+    return t;
+}
+
+static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
+{
+    if (!t || !atomic_load_explicit(&t->w.is_watched, memory_order_acquire))
+        return false;
+    srv_h2_frames_fill(&t->w.frames, now_ms(),
+                       atomic_load_explicit(&t->sent, memory_order_relaxed));
+    enum srv_h2_verdict v = srv_h2_frames_take(&t->w.frames, p, n);
+    atomic_store_explicit(&t->w.is_watched, !v, memory_order_release);
+    if (v)
+        report(v);
+    return !v;
+}
+
+int SSL_read(SSL *tls, void *p, int n)
+{
+    pthread_once(&tls_once, find_tls);
+    int got = real_read(tls, p, n);
+
+    /* The program's own clients use this, too. */
+    if (got <= 0 || !watch.metrics || !SSL_is_server(tls) ||
+        look_at_tls(tls_of(tls), p, (size_t)got))
+        return got;
+    ERR_raise_data(ERR_LIB_USER, ERR_R_OPERATION_FAIL, "the connection was cut off");
+    return -1;
+}
+
+int SSL_write(SSL *tls, const void *p, int n)
+{
+    pthread_once(&tls_once, find_tls);
+    int put = real_write(tls, p, n);
+    struct watched_tls *t = put > 0 ? SSL_get_ex_data(tls, tls_index) : NULL;
+
+    if (t)
+        atomic_fetch_add_explicit(&t->sent, (uint64_t)put, memory_order_relaxed);
+    return put;
+}

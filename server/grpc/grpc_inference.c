@@ -1,0 +1,152 @@
+/* Every method that runs a model: Predict, Classify, Regress, MultiInference, SessionRun. */
+#include "runtime/base/clock.h"
+#include "server/grpc/grpc_call.h"
+#include "server/inference/inference.h"
+#include "server/telemetry/request_log.h"
+
+enum {
+    TENSOR_FACTOR = 2, /* a request's tensors may take so many times the largest body */
+    /* Larger messages, and tensors that are larger in memory, are read by a worker: that takes
+     * longer than the way there and back, and 41 bytes may be 256 MiB of a tensor. */
+    HERE_BYTES = 256 << 10,
+};
+
+struct request {
+    struct srv_inference inf; /* first */
+    /* Of the job, while a worker reads its tensors. */
+    const struct rt_model_signature *signature;
+    enum rt_status (*prepare)(struct srv_job *job);
+};
+
+/* Any thread. The outputs are written where they were made, on the worker. */
+static void done(struct srv_job *job)
+{
+    struct srv_call *c = job->owner;
+    struct srv_inference *inf = c->state; /* a request's first member */
+    enum rt_status st = job->status;
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_wanted(job)};
+
+    inf->growth = &growth; /* given back at the call's end, when the answer is sent */
+    if (!st)
+        st = srv_inference_finish(inf, &job->err);
+    if (!st)
+        st = srv_inference_write(inf, &bytes, &n, &job->err);
+    if (!st && srv_request_log_wants(job))
+        srv_request_log_add(inf, rt_span_of(bytes, n));
+    /* Before the answer: the loop may end the call as soon as that is sent. */
+    srv_inference_clear(inf);
+    srv_call_answer_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
+}
+
+static size_t most_tensor_bytes(const struct srv_call *c)
+{
+    return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
+}
+
+/* From here on the request is its tensors, of `bytes`. */
+static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
+{
+    srv_call_drop_payload(c);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
+    c->job.body_bytes = bytes;
+    return srv_call_charge(c, bytes, "the request as tensors");
+}
+
+/* On a worker. */
+static enum rt_status prepare(struct srv_job *job)
+{
+    struct srv_call *c = job->owner;
+    struct request *r = c->state;
+    size_t bytes;
+
+    job->signature = r->signature;
+    job->prepare = r->prepare;
+    enum rt_status st = srv_inference_bind(&r->inf, most_tensor_bytes(c), &bytes, &c->err);
+    if (!st)
+        st = hold_tensors(c, bytes);
+    if (st)
+        rt_error_copy(&job->err, &c->err);
+    return st || !job->prepare ? st : job->prepare(job);
+}
+
+/* The scheduler's statistics of the signature are of its runs alone. */
+static void bind_on_worker(struct srv_call *c, struct request *r)
+{
+    struct srv_job *job = &c->job;
+
+    r->signature = job->signature;
+    r->prepare = job->prepare;
+    job->signature = NULL;
+    job->prepare = prepare;
+    job->body_bytes = c->charged;
+}
+
+static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
+{
+    size_t most = most_tensor_bytes(c), bytes = 0;
+    enum rt_status st = RT_RESOURCE_EXHAUSTED;
+
+    if (c->charged <= HERE_BYTES)
+        st = srv_inference_bind(&r->inf, most < HERE_BYTES ? most : HERE_BYTES, &bytes, &c->err);
+    if (!st)
+        return hold_tensors(c, bytes);
+    if (st != RT_RESOURCE_EXHAUSTED)
+        return st;
+    for (int i = 0; i < c->job.n_feeds; i++)
+        rt_tensor_clear(&c->job.feeds[i]);
+    c->err = (struct rt_error){.arena = c->arena};
+    bind_on_worker(c, r);
+    return RT_OK;
+}
+
+/* The request as a job, its version held. */
+static enum rt_status admit(struct srv_call *c, struct request *r)
+{
+    struct srv_inference *inf = &r->inf;
+    struct srv_cursor message;
+    enum rt_status st = srv_call_open(c, &message);
+
+    if (!st)
+        st = srv_inference_read(inf, message, &c->err);
+    c->model = inf->spec.name;
+    if (!st)
+        st = srv_inference_find(inf, c->net->map, &c->err);
+    if (st)
+        return st;
+    srv_hold(c->net, c->job.version); /* until the call is over */
+    if (inf->timeout_ms > 0 &&
+        (__builtin_mul_overflow(inf->timeout_ms, 1000000, &c->job.deadline_ns) ||
+         __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))
+        c->job.deadline_ns = RT_NEVER;
+    st = srv_inference_resolve(inf, &c->err);
+    return st ? st : bind_here_or_there(c, r);
+}
+
+const char *srv_grpc_session_off(const struct srv_options *o)
+{
+    return o->enable_session_service
+               ? NULL
+               : "the service lets a client run any node of a model, so it is off unless "
+                 "--enable_session_service";
+}
+
+void srv_grpc_inference(struct srv_call *c)
+{
+    struct request *r = rt_arena_alloc(c->arena, sizeof *r);
+    enum rt_status st;
+
+    if (!r) {
+        srv_call_fail(c, rt_fail_memory(&c->err, "a request", sizeof *r));
+        return;
+    }
+    c->state = r;
+    srv_inference_init(&r->inf, (enum srv_api)c->method->api, SRV_ENTRY_GRPC, &c->server->options,
+                       c->arena, &c->job);
+    st = admit(c, r);
+    if (st)
+        srv_call_fail(c, st);
+    else
+        srv_call_submit(c, done);
+}

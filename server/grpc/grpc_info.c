@@ -1,0 +1,216 @@
+/* What is asked about models, not of them. */
+#include "server/grpc/grpc_call.h"
+#include "server/versions/status.h"
+
+struct info_call {
+    struct srv_server *server;
+    const struct srv_map *map;
+    struct srv_cursor request;
+    struct rt_arena *arena;
+    struct rt_span model; /* set: the name asked for, for the metrics */
+    struct rt_bytes out;
+    struct rt_error *err;
+};
+
+/* A request whose field 1 is a ModelSpec; field 2, if `fields` is not NULL, a list of strings. */
+static enum rt_status read_request(struct info_call *c, struct srv_model_spec *spec,
+                                   struct rt_span *fields, int room, int *n_fields)
+{
+    struct srv_cursor at = c->request;
+    struct srv_field f;
+    bool has_spec = false;
+    enum rt_status st = RT_OK;
+    int got;
+
+    *spec = (struct srv_model_spec){.has_version = false};
+    while (!st && (got = srv_field_next(&at, &f)) > 0) {
+        if (f.type != SRV_BYTES)
+            continue;
+        if (f.number == 1) {
+            has_spec = true;
+            st = srv_model_spec_read(f.body, spec, c->arena, c->err);
+        } else if (f.number == 2 && fields) {
+            if (*n_fields == room)
+                return rt_fail(c->err, RT_INVALID_ARGUMENT, "more than %d metadata_fields", room);
+            st = srv_field_span(&f, &fields[(*n_fields)++], c->arena, c->err);
+        }
+    }
+    if (st)
+        return st;
+    if (got < 0)
+        return srv_wire_malformed(c->err,
+                                  fields ? "GetModelMetadataRequest" : "GetModelStatusRequest");
+    c->model = spec->name;
+    if (!has_spec)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT, "Missing ModelSpec");
+    return RT_OK;
+}
+
+/* ---- GetModelMetadata ---- */
+
+static void put_shape(struct rt_bytes *out, struct rt_bytes *room, const struct rt_shape *shape)
+{
+    if (shape->rank < 0)
+        srv_put_int(room, 3, 1);
+    for (int i = 0; i < shape->rank; i++) {
+        struct rt_bytes dim;
+        rt_bytes_init(&dim, 64);
+        srv_put_int(&dim, 1, (uint64_t)shape->dim[i]);
+        srv_put_message(room, 2, &dim);
+        rt_bytes_clear(&dim);
+    }
+    srv_put_message(out, 3, room);
+}
+
+/* One entry of a map<string, message>. */
+static void put_entry(struct rt_bytes *out, uint32_t number, const char *key,
+                      struct rt_bytes *value)
+{
+    struct rt_bytes entry;
+    rt_bytes_init(&entry, value->limit);
+    srv_put_bytes(&entry, 1, key, strlen(key));
+    srv_put_message(&entry, 2, value);
+    srv_put_message(out, number, &entry);
+    rt_bytes_clear(&entry);
+}
+
+static void put_specs(struct rt_bytes *out, uint32_t number, const struct rt_tensor_spec *specs,
+                      int n)
+{
+    struct rt_bytes info, shape;
+    rt_bytes_init(&info, out->limit);
+    rt_bytes_init(&shape, out->limit);
+    for (int i = 0; i < n; i++) {
+        srv_put_text(&info, 1, specs[i].name);
+        srv_put_int(&info, 2, specs[i].dtype);
+        put_shape(&info, &shape, &specs[i].shape);
+        put_entry(out, number, specs[i].alias, &info);
+    }
+    rt_bytes_clear(&info);
+    rt_bytes_clear(&shape);
+}
+
+static void put_signature(struct rt_bytes *out, const struct rt_signature *sig)
+{
+    struct rt_bytes value;
+    rt_bytes_init(&value, out->limit);
+    put_specs(out, 1, sig->inputs, sig->n_inputs);
+    put_specs(out, 2, sig->outputs, sig->n_outputs);
+    srv_put_text(out, 3, sig->method_name);
+    for (int i = 0; i < sig->n_inputs; i++)
+        if (sig->inputs[i].default_value) {
+            const struct rt_tensor *t = sig->inputs[i].default_value;
+            const struct srv_tensor_layout l = srv_tensor_lay_out(t, false, NULL);
+            srv_tensor_write(&value, t, &l, NULL);
+            put_entry(out, 4, sig->inputs[i].alias, &value);
+        }
+    rt_bytes_clear(&value);
+}
+
+static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
+{
+    static const char type[] = "type.googleapis.com/tensorflow.serving.SignatureDefMap";
+    const struct rt_meta_graph *g = v->loaded->meta_graph;
+    struct rt_bytes map, item;
+
+    rt_bytes_init(&map, out->limit);
+    rt_bytes_init(&item, out->limit);
+    for (int i = 0; i <= g->n_signatures; i++) {
+        const struct rt_signature *s = i < g->n_signatures ? &g->signatures[i] : g->init_signature;
+        if (!s)
+            break;
+        put_signature(&item, s);
+        put_entry(&map, 1, s->name, &item);
+    }
+    srv_model_echo_put(out, &(struct srv_model_echo){v->model, "", v->version}, 1);
+    srv_put_text(&item, 1, type);
+    srv_put_message(&item, 2, &map);
+    put_entry(out, 2, "signature_def", &item);
+    rt_bytes_clear(&map);
+    rt_bytes_clear(&item);
+}
+
+static enum rt_status write_metadata(struct info_call *c)
+{
+    enum { ROOM = 16 };
+    struct rt_span fields[ROOM];
+    struct srv_model_spec spec;
+    struct srv_version *version;
+    int n_fields = 0;
+    enum rt_status st = read_request(c, &spec, fields, ROOM, &n_fields);
+
+    if (st)
+        return st;
+    if (!n_fields)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT,
+                       "GetModelMetadataRequest must specify at least one metadata_field");
+    for (int i = 0; i < n_fields; i++)
+        if (!rt_span_is(fields[i], "signature_def"))
+            return rt_fail(c->err, RT_INVALID_ARGUMENT, "Metadata field %.*s is not supported",
+                           (int)(fields[i].n < 200 ? fields[i].n : 200), (const char *)fields[i].p);
+    if (!spec.name.n)
+        return rt_fail(c->err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
+    st = srv_map_find(c->map, &spec, &version, c->err);
+    if (!st)
+        put_metadata(&c->out, version);
+    return st;
+}
+
+/* ---- GetModelStatus ---- */
+
+static enum rt_status write_status(struct info_call *c)
+{
+    struct srv_model_spec spec;
+    struct srv_version_status *versions;
+    int n;
+    enum rt_status st = read_request(c, &spec, NULL, 0, NULL);
+
+    if (st)
+        return st;
+    /* As there, a label is not looked at, and no name is that of a model without versions. */
+    st = srv_status_of(c->server->manager, spec.name, spec.has_version, spec.version, c->arena,
+                       &versions, &n, c->err);
+    struct rt_bytes one, status;
+    rt_bytes_init(&one, 1 << 20);
+    rt_bytes_init(&status, 1 << 20);
+    for (int i = 0; i < n && !st; i++) {
+        srv_put_int(&status, 1, (uint64_t)versions[i].code);
+        srv_put_text(&status, 2, versions[i].message);
+        srv_put_int(&one, 1, (uint64_t)versions[i].version);
+        srv_put_int(&one, 2, (uint64_t)versions[i].state);
+        srv_put_message(&one, 3, &status);
+        srv_put_message(&c->out, 1, &one);
+    }
+    rt_bytes_clear(&one);
+    rt_bytes_clear(&status);
+    return st;
+}
+
+/* ---- the calls ---- */
+
+static void answer(struct srv_call *c, enum rt_status (*write)(struct info_call *))
+{
+    struct info_call info = {
+        .server = c->server, .map = c->net->map, .arena = c->arena, .err = &c->err};
+    enum rt_status st = srv_call_open(c, &info.request);
+
+    rt_bytes_init(&info.out, 64 << 20);
+    if (!st)
+        st = write(&info);
+    c->model = info.model;
+    if (st)
+        srv_call_fail(c, st);
+    else
+        srv_call_answer(c, &info.out);
+    rt_bytes_clear(&info.out);
+}
+
+void srv_grpc_get_model_metadata(struct srv_call *c)
+{
+    answer(c, write_metadata);
+}
+
+void srv_grpc_get_model_status(struct srv_call *c)
+{
+    answer(c, write_status);
+}

@@ -1,0 +1,246 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <grpc/grpc_posix.h>
+#include <grpc/grpc_security.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/thread.h"
+#include "server/grpc/grpc_frames.h"
+#include "server/grpc/grpc_parts.h"
+#include "server/versions/manager.h"
+
+enum {
+    KEEP_FILES = 64, /* descriptors that clients leave to the loading of models */
+    PAUSE_US = 100000,
+};
+
+/* ---- accepting ---- */
+
+static void give_to_core(grpc_server *core, int fd)
+{
+    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
+    int one = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* not for UNIX: no harm */
+    srv_grpc_frames_begin(fd);
+    grpc_server_add_channel_from_fd(core, fd, plain);
+    grpc_server_credentials_release(plain);
+}
+
+/* All that wait. False: there are no descriptors for more. */
+static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd)
+{
+    for (;;) {
+        int fd = accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0)
+            return errno == EAGAIN;
+        if (fd >= max_fd) {
+            close(fd);
+            return false;
+        }
+        atomic_fetch_add_explicit(&l->server->n_accepted, 1, memory_order_relaxed);
+        srv_manager_expect_close(l->server);
+        give_to_core(at->core, fd);
+    }
+}
+
+static int most_fds(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > SRV_GRPC_MAX_FD)
+        return SRV_GRPC_MAX_FD;
+    /* Of few, a half. */
+    return (int)(limit.rlim_cur > 2 * KEEP_FILES ? limit.rlim_cur - KEEP_FILES
+                                                 : limit.rlim_cur / 2);
+}
+
+static void *accept_all(void *arg)
+{
+    struct srv_listener *l = arg;
+    struct pollfd fds[SRV_MAX_LISTEN + 1];
+    int max_fd = most_fds();
+    bool warned = false, stopping = false;
+
+    for (int i = 0; i < l->n; i++)
+        fds[i] = (struct pollfd){.fd = l->at[i].fd, .events = POLLIN};
+    fds[l->n] = (struct pollfd){.fd = l->stop_fd, .events = POLLIN};
+    while (!stopping) {
+        bool room = true;
+        if (poll(fds, (nfds_t)l->n + 1, -1) < 0 && errno != EINTR)
+            break;
+        stopping = fds[l->n].revents != 0; /* who waits already is let in first */
+        for (int i = 0; i < l->n; i++)
+            room &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
+        if (room || stopping)
+            continue;
+        if (!warned)
+            RT_LOG(RT_LOG_WARNING, "gRPC: too many connections for the limit of open files; "
+                                   "no more are taken until others close");
+        warned = true;
+        usleep(PAUSE_US);
+    }
+    return NULL;
+}
+
+void srv_listener_init(struct srv_listener *l, struct srv_server *server)
+{
+    *l = (struct srv_listener){.server = server, .stop_fd = -1};
+}
+
+enum rt_status srv_listener_start(struct srv_listener *l, struct rt_error *err)
+{
+    if (!l->n)
+        return RT_OK;
+    l->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (l->stop_fd < 0 || rt_thread_start(&l->thread, "grpc-accept", accept_all, l))
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "cannot start a thread that accepts");
+    l->is_running = true;
+    return RT_OK;
+}
+
+void srv_listener_close(struct srv_listener *l)
+{
+    struct stat now;
+    uint64_t one = 1;
+
+    if (l->is_running && write(l->stop_fd, &one, sizeof one) == (ssize_t)sizeof one)
+        pthread_join(l->thread, NULL);
+    for (int i = 0; i < l->n; i++) {
+        struct srv_listen_fd *at = &l->at[i];
+        close(at->fd);
+        /* Another server may have taken the path over. */
+        if (*at->path && stat(at->path, &now) == 0 && now.st_ino == at->made.st_ino &&
+            now.st_dev == at->made.st_dev)
+            unlink(at->path);
+    }
+    if (l->stop_fd >= 0)
+        close(l->stop_fd);
+    srv_listener_init(l, l->server);
+}
+
+/* ---- TCP ---- */
+
+static int bind_tcp(const struct addrinfo *a)
+{
+    int one = 1, zero = 0;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a->ai_family == AF_INET6) /* "::" is every address, also of IPv4 */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    int e = errno;
+    close(fd);
+    errno = e;
+    return -1;
+}
+
+static int port_of(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at;
+    socklen_t n = sizeof at;
+
+    if (getsockname(fd, &at.any, &n))
+        return 0;
+    return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
+}
+
+/* Every address that the name has, on one port. One that this machine does not have is left out,
+ * one that is in use is an error. */
+enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
+                              int port, int *bound, struct rt_error *err)
+{
+    struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *found = NULL;
+    char service[16];
+    int saved = 0;
+
+    errno = 0;
+    *bound = 0;
+    snprintf(service, sizeof service, "%d", port);
+    int e = getaddrinfo(address, service, &want, &found);
+    for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
+        int fd = *bound && !port ? -1 : bind_tcp(a); /* of any port one address is enough */
+        if (fd < 0) {
+            saved = saved == EADDRINUSE ? saved : errno;
+            continue;
+        }
+        l->at[l->n++] = (struct srv_listen_fd){.fd = fd, .core = core};
+        *bound = port_of(fd);
+    }
+    if (!e)
+        freeaddrinfo(found);
+    if (*bound && saved != EADDRINUSE)
+        return RT_OK;
+    return rt_fail(err, RT_UNAVAILABLE,
+                   strchr(address, ':') ? "cannot listen on [%s]:%d for gRPC: %s"
+                                        : "cannot listen on %s:%d for gRPC: %s",
+                   address, port, e ? gai_strerror(e) : strerror(saved));
+}
+
+/* ---- UNIX sockets ---- */
+
+static enum rt_status check_path(const char *path, const char *flag, struct rt_error *err)
+{
+    struct stat there;
+
+    if (lstat(path, &there) == 0 && !S_ISSOCK(there.st_mode))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--%s=%s is there and is not a socket", flag,
+                       path);
+    return RT_OK;
+}
+
+/* The core's own listener would take a live server's path over and remove it when it ends. Ours is
+ * bound beside and renamed into place, so that the path always names a socket that listens. */
+enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
+                               int mode, const char *flag, struct rt_error *err)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char beside[sizeof at.sun_path];
+    int n = snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
+    enum rt_status st = check_path(path, flag, err);
+
+    if (st)
+        return st;
+    if (l->n == SRV_MAX_LISTEN)
+        return rt_fail(err, RT_INTERNAL, "too many listeners");
+    if (n < 0 || (size_t)n >= sizeof beside)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--%s=%s is too long for a socket", flag, path);
+    struct srv_listen_fd *made = &l->at[l->n];
+    *made = (struct srv_listen_fd){.core = core};
+    memcpy(at.sun_path, beside, (size_t)n + 1);
+    snprintf(made->path, sizeof made->path, "%s", path);
+    unlink(beside); /* left by a process of our number that died */
+    made->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (made->fd < 0 || bind(made->fd, (const struct sockaddr *)&at, sizeof at) ||
+        (mode && chmod(beside, (mode_t)mode)) || listen(made->fd, SOMAXCONN) ||
+        stat(beside, &made->made) || rename(beside, path)) {
+        int e = errno;
+        unlink(beside);
+        if (made->fd >= 0)
+            close(made->fd);
+        return rt_fail(err, RT_UNAVAILABLE, "cannot listen on UNIX socket %s: %s", path,
+                       strerror(e));
+    }
+    l->n++;
+    return RT_OK;
+}

@@ -1,0 +1,160 @@
+/* ModelService.HandleReloadConfigRequest: blocks its caller, and nobody else, until each new model
+ * is available or has failed. */
+#include <stdlib.h>
+
+#include "runtime/base/log.h"
+#include "server/grpc/grpc_call.h"
+#include "server/versions/manager.h"
+#include "server/metrics/metrics.h"
+#include "server/telemetry/metrics_page.h"
+#include "server/telemetry/metrics_total.h"
+
+enum { MAX_METRICS = 1000, MAX_PAGE = 64 << 20 };
+
+struct metric {
+    struct rt_span name;
+    int64_t before;
+};
+
+/* Of one call, in its arena. */
+struct reload {
+    struct rt_span config;
+    int n_metrics;
+    struct metric *metrics;
+};
+
+static bool has_metric(const struct reload *r, struct rt_span name)
+{
+    for (int i = 0; i < r->n_metrics; i++)
+        if (rt_span_eq(r->metrics[i].name, name))
+            return true;
+    return false;
+}
+
+static enum rt_status add_metric(struct srv_call *c, struct reload *r, const struct srv_field *f)
+{
+    struct rt_span name;
+    enum rt_status st = srv_field_span(f, &name, c->arena, &c->err);
+
+    if (st || has_metric(r, name))
+        return st;
+    if (r->n_metrics == MAX_METRICS)
+        return rt_fail(&c->err, RT_INVALID_ARGUMENT,
+                       "ReloadConfigRequest.metric_names has more than %d names", MAX_METRICS);
+    r->metrics[r->n_metrics++].name = name;
+    return RT_OK;
+}
+
+/* Spans of the payload, which stays until the call ends. */
+static enum rt_status read_reload(struct srv_call *c, struct reload *r)
+{
+    struct srv_cursor at;
+    struct srv_field f;
+    enum rt_status st = srv_call_open(c, &at);
+    int got = 0;
+
+    r->metrics = rt_arena_array(c->arena, MAX_METRICS, sizeof *r->metrics);
+    if (!st && !r->metrics)
+        st = rt_fail_memory(&c->err, "a reload", 0);
+    while (!st && (got = srv_field_next(&at, &f)) > 0) {
+        if (f.type == SRV_BYTES && f.number == 1)
+            st = srv_field_span(&f, &r->config, c->arena, &c->err);
+        else if (f.type == SRV_BYTES && f.number == 2)
+            st = add_metric(c, r, &f);
+    }
+    if (!st && got < 0)
+        st = srv_wire_malformed(&c->err, "ReloadConfigRequest");
+    return st;
+}
+
+/* The counters as they stand. `out`: as many as there are names. */
+static void read_metrics(struct srv_server *server, const struct reload *r, int64_t *out)
+{
+    struct rt_bytes page;
+
+    if (!r->n_metrics)
+        return;
+    rt_bytes_init(&page, MAX_PAGE);
+    srv_metrics_page(server, NULL, &page);
+    for (int i = 0; i < r->n_metrics; i++)
+        out[i] = srv_metrics_total(rt_span_of(page.p, page.n), r->metrics[i].name);
+    rt_bytes_clear(&page);
+}
+
+/* Of a oneof: written also when it is 0. */
+static void put_increase(struct rt_bytes *out, uint64_t v)
+{
+    unsigned char room[16];
+    unsigned char *end = srv_write_varint(srv_write_tag(room, 2, SRV_VARINT), v);
+
+    rt_bytes_add(out, room, (size_t)(end - room));
+}
+
+static void write_answer(struct srv_server *server, const struct reload *r, struct rt_bytes *out)
+{
+    int64_t now[MAX_METRICS];
+    struct rt_bytes one;
+
+    read_metrics(server, r, now);
+    rt_bytes_init(&one, 1 << 20);
+    srv_put_bytes(out, 1, "", 0); /* status: OK */
+    for (int i = 0; i < r->n_metrics; i++) {
+        srv_put_bytes(&one, 1, r->metrics[i].name.p, r->metrics[i].name.n);
+        put_increase(&one, (uint64_t)(now[i] - r->metrics[i].before));
+        srv_put_message(out, 2, &one);
+    }
+    rt_bytes_clear(&one);
+}
+
+/* The manager's thread. */
+static void done(void *arg, enum rt_status st, const struct rt_error *err)
+{
+    struct srv_call *c = arg;
+    struct rt_bytes out;
+    struct rt_error none = {0};
+    size_t n = 0;
+
+    rt_bytes_init(&out, 1 << 20);
+    if (!st) {
+        write_answer(c->server, c->state, &out);
+        if (out.failed) {
+            st = rt_fail_memory(&none, "the response", out.limit);
+            err = &none;
+        }
+    }
+    if (st)
+        RT_LOG(RT_LOG_ERROR, "ReloadConfig failed: %s", rt_error_text(err));
+    char *p = st ? NULL : rt_bytes_take(&out, &n);
+    rt_bytes_clear(&out);
+    srv_call_answer_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
+}
+
+/* Aside: the message may be large, and counters are looked up in a page of all of them. */
+static void reload(struct srv_call *c)
+{
+    struct reload *r = rt_arena_alloc(c->arena, sizeof *r);
+    enum rt_status st = r ? srv_grpc_check_admin(c) : rt_fail_memory(&c->err, "a reload", 0);
+
+    c->state = r;
+    if (st) {
+        srv_call_answer_expected(c, NULL, 0, st, rt_error_text(&c->err));
+        return;
+    }
+    st = read_reload(c, r);
+    if (!st) {
+        RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
+        int64_t before[MAX_METRICS];
+        read_metrics(c->server, r, before);
+        for (int i = 0; i < r->n_metrics; i++)
+            r->metrics[i].before = before[i];
+        st = srv_manager_reload(c->server->manager, r->config, &c->job.cancelled, done, c, &c->err);
+    }
+    if (st)
+        done(c, st, &c->err);
+}
+
+void srv_grpc_reload_config(struct srv_call *c)
+{
+    srv_call_expect(c, true);
+    srv_call_aside(c, SRV_ASIDE_ADMIN, reload);
+}

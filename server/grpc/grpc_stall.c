@@ -1,0 +1,254 @@
+/*
+ * Peers that stall: who sends half a request, or does not take its answer, is cut off, so that what
+ * the call holds comes back. The limit is that of REST, --request_read_timeout_ms: for a request to
+ * arrive whole, and for 64 KiB of each large answer to be taken. While the server drains, requests
+ * have DRAIN_GRACE_NS to arrive whole, in all and from when the drain began: one that has not was
+ * not begun, and can be asked again elsewhere (UNAVAILABLE).
+ *
+ * The core tells when a message has been taken whole, and nothing before. How much a connection's
+ * peer takes is told by the kernel (TCP), or by what the core could write (UNIX sockets). As much
+ * as 64 KiB for each of its large answers is progress of all of them, which costs a peer the same
+ * whether it takes one after the other or all at once.
+ */
+#include <grpc/support/alloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "server/grpc/grpc_parts.h"
+#include "server/metrics/metrics.h"
+#include "server/grpc/send_hook.h"
+#include "server/base/sockets.h"
+
+enum { LEAST_TAKEN = 64 << 10, MAX_SOCKETS = 1 << 17, DRAIN_GRACE_NS = 2000000000 };
+
+void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
+{
+    uint32_t was = atomic_load_explicit(&c->awaited, memory_order_relaxed);
+
+    /* Counted, so that a look can tell one wait from the next of its kind. */
+    atomic_store_explicit(&c->awaited, ((was | SRV_AWAITED_MASK) + 1) | what, memory_order_release);
+}
+
+/* ---- connections ---- */
+
+/* How many large answers the connection `fd` has to take; NULL: no memory to count, or no fd. */
+static int *large_of(struct srv_grpc_loop *loop, int fd)
+{
+    if (fd >= loop->n_large_room) {
+        int room = fd + 256;
+        int *p = realloc(loop->n_large, (size_t)room * sizeof *p);
+        if (!p)
+            return NULL;
+        memset(p + loop->n_large_room, 0, (size_t)(room - loop->n_large_room) * sizeof *p);
+        loop->n_large = p;
+        loop->n_large_room = room;
+    }
+    return fd >= 0 ? &loop->n_large[fd] : NULL;
+}
+
+void srv_call_forget_socket(struct srv_call *c)
+{
+    if (c->is_large)
+        c->loop->n_large[c->socket]--;
+    c->is_large = false;
+}
+
+void srv_grpc_forget_sockets(struct srv_grpc_loop *loop)
+{
+    free(loop->n_large);
+    rt_map_clear(&loop->sockets);
+}
+
+/* As srv_socket_peer writes it: the core escapes the brackets of an address. */
+static void unescape(char *peer)
+{
+    char *to = peer;
+
+    for (const char *from = peer; *from; from++) {
+        bool open = strncmp(from, "%5B", 3) == 0, close = strncmp(from, "%5D", 3) == 0;
+        *to++ = open ? '[' : close ? ']' : *from;
+        from += open || close ? 2 : 0;
+    }
+    *to = '\0';
+}
+
+static void list_sockets(struct srv_grpc_loop *loop)
+{
+    int *fds = malloc(MAX_SOCKETS * sizeof *fds);
+    int n = fds ? srv_sockets(fds, MAX_SOCKETS) : 0;
+    char name[80];
+
+    rt_map_clear(&loop->sockets);
+    rt_map_init(&loop->sockets);
+    for (int i = 0; i < n; i++) {
+        srv_socket_peer(fds[i], name, sizeof name);
+        if (!rt_map_put(&loop->sockets, name, (void *)(intptr_t)(fds[i] + 1)))
+            break; /* those that are not in it are not known */
+    }
+    free(fds);
+}
+
+/* -1: not known. */
+static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
+{
+    int fd = (int)(intptr_t)rt_map_get(&loop->sockets, peer) - 1;
+    char name[80];
+
+    if (fd < 0)
+        return -1;
+    srv_socket_peer(fd, name, sizeof name); /* it may be another's by now */
+    return strcmp(name, peer) == 0 ? fd : -1;
+}
+
+/* The connection that the core has accepted (TLS) is searched among all of the process's, which are
+ * listed once per look at the most. */
+static void find_socket(struct srv_call *c, int64_t now)
+{
+    struct srv_grpc_loop *loop = c->loop;
+    char *peer = c->socket < 0 ? grpc_call_get_peer(c->call) : NULL;
+
+    if (!peer)
+        return;
+    unescape(peer);
+    c->socket = listed_socket(loop, peer);
+    if (c->socket < 0 && loop->listed_ns != now) {
+        list_sockets(loop);
+        loop->listed_ns = now;
+        c->socket = listed_socket(loop, peer);
+    }
+    gpr_free(peer);
+}
+
+/* ---- the limit ---- */
+
+static bool has_large(const struct srv_call *c, uint32_t awaited)
+{
+    return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
+}
+
+/* Bytes, from any beginning. What the core wrote is ahead of what the peer took by what the kernel
+ * holds, some 200 KB. */
+static bool taken_of(int fd, uint64_t *bytes)
+{
+    return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);
+}
+
+static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
+{
+    int *n;
+
+    srv_call_forget_socket(c);
+    c->seen_awaited = awaited;
+    c->seen_ns = now;
+    if (!has_large(c, awaited))
+        return;
+    find_socket(c, now);
+    n = large_of(c->loop, c->socket);
+    if (!n || !taken_of(c->socket, &c->seen_taken))
+        return;
+    ++*n;
+    c->is_large = true;
+}
+
+/* Of a large answer whose connection is not known: it has the time in all that the slowest peer may
+ * take. */
+static bool has_time(const struct srv_call *c, int64_t now, int64_t limit)
+{
+    return (now - c->seen_ns) / limit < (int64_t)(c->n_out / LEAST_TAKEN);
+}
+
+static bool goes_on(struct srv_call *c, int64_t now, int64_t limit)
+{
+    uint64_t taken = 0;
+
+    if (!has_large(c, c->seen_awaited))
+        return false;
+    if (!c->is_large || !taken_of(c->socket, &taken))
+        return has_time(c, now, limit);
+    if (taken - c->seen_taken < (uint64_t)LEAST_TAKEN * (uint64_t)c->loop->n_large[c->socket])
+        return false;
+    c->seen_taken = taken;
+    c->seen_ns = now;
+    return true;
+}
+
+static void cut_answer(struct srv_call *c)
+{
+    static const char text[] = "the answer was not taken within --request_read_timeout_ms";
+
+    /* Counted first: whoever hears of the end finds it counted. */
+    srv_metrics_event(c->server->metrics, "slow_answer_cut_off");
+    c->code = RT_DEADLINE_EXCEEDED;
+    grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
+}
+
+static void cut_request(struct srv_call *c, bool drains)
+{
+    static const char late[] = "the request did not arrive whole within --request_read_timeout_ms";
+    static const char drain[] = "the server is shutting down, and the request did not arrive whole";
+    enum rt_status st = rt_fail(&c->err, drains ? RT_UNAVAILABLE : RT_DEADLINE_EXCEEDED, "%s",
+                                drains ? drain : late);
+
+    srv_metrics_event(c->server->metrics,
+                      drains ? "drain_request_cut_off" : "slow_request_cut_off");
+    c->was_cut = true;
+    if (c->stream.has_begun)
+        srv_stream_end(c, st, rt_error_text(&c->err));
+    else
+        srv_call_fail(c, st);
+}
+
+/* The loop drains, and the request had the time that it has then. */
+static bool is_late_to_drain(const struct srv_call *c, enum srv_awaited what, int64_t now)
+{
+    int64_t since = c->loop->closing.since_ns;
+
+    return what == SRV_AWAITS_MESSAGE && since && now - since >= DRAIN_GRACE_NS &&
+           now - c->seen_ns >= DRAIN_GRACE_NS;
+}
+
+int64_t srv_grpc_stall_limit_ns(const struct srv_server *server)
+{
+    return server->options.request_read_timeout_ms * 1000000;
+}
+
+void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
+{
+    struct srv_server *server = loop->net.server;
+    int64_t limit = srv_grpc_stall_limit_ns(server);
+    int n_requests = 0, n_answers = 0, n_drained = 0;
+
+    for (struct srv_link *at = loop->calls.next, *next; at != &loop->calls; at = next) {
+        struct srv_call *c = (struct srv_call *)(void *)at; /* the link is its first member */
+        uint32_t awaited = atomic_load_explicit(&c->awaited, memory_order_acquire);
+        enum srv_awaited what = awaited & SRV_AWAITED_MASK;
+        next = at->next;
+        if (what == SRV_AWAITS_NOTHING)
+            continue;
+        if (awaited != c->seen_awaited) {
+            begin_look(c, awaited, now);
+        } else if (is_late_to_drain(c, what, now)) {
+            cut_request(c, true);
+            n_drained++;
+        } else if (now - c->seen_ns >= limit && !goes_on(c, now, limit)) {
+            c->seen_ns = now;
+            if (what == SRV_AWAITS_SENT)
+                cut_answer(c);
+            else
+                cut_request(c, false);
+            n_answers += what == SRV_AWAITS_SENT;
+            n_requests += what == SRV_AWAITS_MESSAGE;
+        }
+    }
+    if (n_requests || n_answers)
+        RT_LOG(RT_LOG_WARNING,
+               "gRPC: cut off after --request_read_timeout_ms: %d calls whose request did not "
+               "arrive whole, %d whose answer was not taken",
+               n_requests, n_answers);
+    if (n_drained)
+        RT_LOG(RT_LOG_WARNING,
+               "gRPC: %d calls whose request did not arrive whole were refused: the server ends",
+               n_drained);
+}

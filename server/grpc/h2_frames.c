@@ -1,0 +1,126 @@
+#include "server/grpc/h2_frames.h"
+
+#include <string.h>
+
+enum {
+    PREFACE_BYTES = 24,
+    DATA = 0,
+    HEADERS = 1,
+    RST_STREAM = 3,
+    SETTINGS = 4,
+    CONTINUATION = 9,
+    ACK = 1, /* a flag */
+
+    PER_MS = 5,
+    PER_STREAM = 8,
+    RESET_COST = 13,
+    SENT_UNIT = 256,
+    DATA_UNIT = 1024,
+    BLOCK_UNIT = 4096,
+    OTHER_UNIT = 64,
+};
+
+void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent)
+{
+    *f = (struct srv_h2_frames){.filled_ms = now_ms,
+                                .filled_sent = sent,
+                                .budget = SRV_H2_BUDGET,
+                                .max_block = max_block,
+                                .skip = PREFACE_BYTES};
+}
+
+static void earn(struct srv_h2_frames *f, uint64_t n)
+{
+    uint64_t room = (uint64_t)(SRV_H2_BUDGET - f->budget);
+
+    f->budget += (int32_t)(n < room ? n : room);
+}
+
+static bool spend(struct srv_h2_frames *f, uint32_t n)
+{
+    f->budget -= (int32_t)n; /* of a frame of 16 MiB: 2^18 */
+    return f->budget >= 0;
+}
+
+void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent)
+{
+    uint64_t units = (sent - f->filled_sent) / SENT_UNIT;
+
+    earn(f, units);
+    f->filled_sent += units * SENT_UNIT;
+    if (now_ms <= f->filled_ms)
+        return;
+    earn(f, (uint64_t)(now_ms - f->filled_ms) * PER_MS);
+    f->filled_ms = now_ms;
+}
+
+static enum srv_h2_verdict take_headers(struct srv_h2_frames *f, uint32_t stream)
+{
+    f->block = f->skip;
+    if (f->block > f->max_block)
+        return SRV_H2_LARGE_BLOCK;
+    if (!f->is_settled && ++f->n_streams > SRV_H2_UNSETTLED_STREAMS)
+        return SRV_H2_UNSETTLED;
+    if (stream <= f->last_stream)
+        return spend(f, 1) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
+    f->last_stream = stream;
+    earn(f, PER_STREAM);
+    return SRV_H2_GOES_ON;
+}
+
+static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
+{
+    uint32_t cost = 1 + f->block / BLOCK_UNIT;
+
+    f->block += f->skip; /* max_block and 2^24 at the most */
+    if (f->block > f->max_block)
+        return SRV_H2_LARGE_BLOCK;
+    return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
+}
+
+/* A frame begins. */
+static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
+{
+    const uint8_t *p = f->frame;
+    uint32_t stream =
+        ((uint32_t)p[5] & 0x7f) << 24 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 8 | (uint32_t)p[8];
+    uint32_t cost;
+
+    f->n_frame = 0;
+    f->skip = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+    if (p[3] == HEADERS)
+        return take_headers(f, stream);
+    if (p[3] == CONTINUATION)
+        return take_continuation(f);
+    f->block = 0;
+    if (p[3] == DATA) {
+        cost = 1;
+        earn(f, f->skip / DATA_UNIT);
+    } else {
+        cost = p[3] == RST_STREAM ? RESET_COST : 1 + f->skip / OTHER_UNIT;
+        f->is_settled |= p[3] == SETTINGS && p[4] & ACK;
+    }
+    return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
+}
+
+enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    enum srv_h2_verdict v = spend(f, f->block / BLOCK_UNIT) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
+
+    while (n && !v) {
+        size_t k = f->skip ? f->skip : (size_t)SRV_H2_FRAME_BYTES - f->n_frame;
+        k = k < n ? k : n;
+        if (f->skip) {
+            f->skip -= (uint32_t)k;
+        } else {
+            memcpy(f->frame + f->n_frame, p, k);
+            f->n_frame += (uint8_t)k;
+            if (f->n_frame == SRV_H2_FRAME_BYTES)
+                v = take_frame(f);
+        }
+        p += k;
+        n -= k;
+    }
+    return v;
+}

@@ -1,0 +1,383 @@
+#include "server/http/rest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/machine.h"
+#include "server/http/recv_hook.h"
+#include "server/http/rest_parts.h"
+
+/* ---- the loop ---- */
+
+static int wait_ms(struct srv_rest_loop *l)
+{
+    int64_t until = RT_NEVER, now = l->now_ns; /* what a turn takes does not matter here */
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (l->again)
+        return 0;
+    if (l->daemon && MHD_get_timeout(l->daemon, &ms) == MHD_YES) {
+        if (ms == 0)
+            return 0;
+        until = now + (ms < 3600000 ? (int64_t)ms : 3600000) * 1000000;
+    }
+    srv_rest_next_look(l, &until, now);
+    if (until == RT_NEVER)
+        return -1;
+    if (until <= now)
+        return 0;
+    return (int)((until - now + 999999) / 1000000);
+}
+
+static void read_events(struct srv_rest_loop *l, const struct epoll_event *events, int n)
+{
+    for (int i = 0; i < n; i++) {
+        void *what = events[i].data.ptr;
+        if (what == &l->wake_fd) {
+            uint64_t count;
+            if (read(l->wake_fd, &count, sizeof count) < 0)
+                continue;
+        } else if (what == &l->listen_fd) {
+            srv_rest_accept(l);
+        } else if (what != &l->daemon) {
+            struct srv_rest_conn *c = what;
+            srv_rest_resume_handshake(l, c);
+            if (!(events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+                continue;
+            c->quiet_ns = l->now_ns;
+            srv_list_append(&l->ended, &c->end);
+            if (c->req && c->req->overdue)
+                srv_rest_cancel_if_ended(c->req);
+        }
+    }
+}
+
+/* After a turn of the end. What had come before it was told is read and answered like the rest. */
+static void close_down(struct srv_rest_loop *l)
+{
+    if (l->closing_turn > 2)
+        return;
+    l->again = true;
+    if (l->closing_turn == 0)
+        srv_rest_hurry_reading(l);
+    if (l->closing_turn == 1) { /* who was waiting to be accepted is */
+        while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
+            ;
+        srv_rest_accept_close(l);
+        srv_rest_hang_up_idle(l);
+    } else if (l->closing_turn == 2) {
+        atomic_fetch_add(&l->rest->n_closed, 1);
+    }
+    l->closing_turn++;
+}
+
+static void run_daemon(struct srv_rest_loop *l)
+{
+    srv_recv_hook = srv_rest_read;
+    MHD_run(l->daemon);
+    srv_recv_hook = NULL;
+    srv_rest_suspend_handshakes(l);
+}
+
+static void *loop_main(void *arg)
+{
+    struct srv_rest_loop *l = arg;
+    srv_rest_this_loop = l;
+    l->now_ns = rt_now_ns();
+    while (!l->stopping) {
+        struct epoll_event events[32];
+        int n = epoll_wait(l->epoll, events, 32, wait_ms(l));
+        l->now_ns = rt_now_ns();
+        l->again = false;
+        read_events(l, events, n);
+        srv_net_begin(&l->net);
+        if (l->daemon)
+            run_daemon(l);
+        if (l->closing)
+            close_down(l);
+        srv_net_end(&l->net);
+        srv_rest_accept_again(l);
+        srv_rest_end_connections(l);
+        srv_rest_expire(l, &l->handshakes, l->now_ns);
+        srv_rest_expire(l, &l->reading, l->now_ns);
+        srv_rest_expire(l, &l->idle, l->now_ns);
+        srv_rest_watch_sending(l, l->now_ns);
+        srv_rest_watch(l, l->now_ns);
+    }
+    /* Every job has been answered; what is still suspended must be resumed before the end. */
+    for (struct srv_link *list = &l->waiting;; list = &l->overdue) {
+        while (list->next != list)
+            srv_rest_resume((struct srv_rest_call *)(void *)list->next);
+        if (list == &l->overdue)
+            break;
+    }
+    if (l->daemon) {
+        run_daemon(l);
+        srv_rest_resume_handshakes(l);
+        MHD_stop_daemon(l->daemon);
+    }
+    srv_rest_free_calls(l);
+    return NULL;
+}
+
+static void wake(struct srv_net *net)
+{
+    struct srv_rest_loop *l = net->loop;
+    uint64_t one = 1;
+    if (write(l->wake_fd, &one, sizeof one) < 0)
+        return; /* the counter is full: it is awake */
+}
+
+/* ---- orders to a loop, by mail ---- */
+
+static void log_daemon(void *arg, const char *fmt, va_list ap) RT_PRINTF(2, 0);
+static void log_daemon(void *arg, const char *fmt, va_list ap) RT_PRINTF(2, 0);
+static void log_daemon(void *arg, const char *fmt, va_list ap)
+{
+    (void)arg;
+    char text[256];
+    vsnprintf(text, sizeof text, fmt, ap);
+    size_t n = strlen(text);
+    while (n && text[n - 1] == '\n')
+        text[--n] = '\0';
+    RT_LOG(RT_LOG_DEBUG, "event=http detail=\"%s\"", text);
+}
+
+/* Of GnuTLS: its own choice, without the protocols that are given up. */
+static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
+
+static bool start_daemon(struct srv_rest_loop *l)
+{
+    const struct srv_options *o = &l->net.server->options;
+    int64_t connections = o->max_connections / l->rest->n_loops;
+    l->most_open = connections < 1 ? 1 : connections < INT_MAX ? (int)connections : INT_MAX;
+    /* Of a connection, for its headers, theirs, and a piece of the body. It is cleared for every
+     * request, so that size is time. */
+    size_t memory = (size_t)o->max_header_bytes + (8 << 10);
+    const struct srv_rest_tls *tls = &l->rest->tls;
+    struct MHD_OptionItem secure[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, tls->cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, tls->key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, priorities},
+        {tls->client_ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, tls->client_ca},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    if (!tls->cert)
+        secure[0].option = MHD_OPTION_END;
+    /* No time limit of its own, for which it would ask for the time with every system call: the
+     * lists have them. */
+    l->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
+            MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),
+        0, NULL, NULL, srv_rest_on_request, l, MHD_OPTION_EXTERNAL_LOGGER, log_daemon, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, srv_rest_on_uri, l, MHD_OPTION_NOTIFY_COMPLETED,
+        srv_rest_on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, srv_rest_on_connection, l,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)l->most_open, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        memory, MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
+    if (!l->daemon)
+        return false;
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(l->daemon, MHD_DAEMON_INFO_EPOLL_FD_LINUX_ONLY);
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->daemon};
+    return info && epoll_ctl(l->epoll, EPOLL_CTL_ADD, info->epoll_fd, &ev) == 0 &&
+           srv_rest_accept_open(l);
+}
+
+static void open_listen(struct srv_net *net, struct srv_mail *mail)
+{
+    (void)mail;
+    struct srv_rest_loop *l = net->loop;
+    struct srv_rest *r = l->rest;
+    bool good = start_daemon(l);
+    rt_mutex_lock(&r->mu);
+    r->n_answered++;
+    r->n_failed += !good;
+    rt_cond_signal(&r->answered);
+    rt_mutex_unlock(&r->mu);
+}
+
+static void open_quiesce(struct srv_net *net, struct srv_mail *mail)
+{
+    (void)mail;
+    struct srv_rest_loop *l = net->loop;
+    l->closing = true;
+}
+
+static void open_stop(struct srv_net *net, struct srv_mail *mail)
+{
+    (void)mail;
+    struct srv_rest_loop *l = net->loop;
+    l->stopping = true;
+}
+
+/* ---- start and stop ---- */
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+static void free_rest(struct srv_rest *r)
+{
+    for (int i = 0; i < r->n_loops; i++) {
+        close_fd(r->loops[i].epoll);
+        close_fd(r->loops[i].wake_fd);
+        close_fd(r->loops[i].listen_fd);
+        srv_rest_wire_clear(&r->loops[i]);
+    }
+    srv_rest_tls_clear(&r->tls);
+    rt_mutex_clear(&r->mu);
+    rt_cond_clear(&r->answered);
+    free(r->loops);
+    free(r);
+}
+
+static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, int index,
+                                 struct rt_error *err)
+{
+    struct srv_server *server = r->server;
+    srv_net_init(&l->net, server, "REST", wake, l);
+    l->net.index = index;
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->wake_fd};
+    if (l->epoll < 0 || l->wake_fd < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake_fd, &ev) < 0)
+        return rt_fail(err, RT_INTERNAL, "a REST loop cannot start: %s", strerror(errno));
+    srv_list_init(&l->handshakes);
+    srv_list_init(&l->handshakes_resumed);
+    srv_list_init(&l->handshakes_suspended);
+    srv_list_init(&l->reading);
+    srv_list_init(&l->idle);
+    srv_list_init(&l->sending);
+    srv_list_init(&l->waiting);
+    srv_list_init(&l->overdue);
+    srv_list_init(&l->ended);
+    if (!srv_rest_wire_init(l))
+        return rt_fail_memory(err, "a REST loop", 0);
+    char name[32];
+    snprintf(name, sizeof name, "rest %d", index);
+    int e = rt_thread_start(&l->thread, name, loop_main, l);
+    if (e)
+        return rt_fail(err, RT_INTERNAL, "a REST thread cannot start: %s", strerror(e));
+    l->running = true;
+    return RT_OK;
+}
+
+enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handle,
+                              struct srv_rest **out, struct rt_error *err)
+{
+    int64_t n = server->options.num_rest_threads;
+    if (n <= 0)
+        n = (rt_machine_cores() + 3) / 4;
+    if (n > SRV_MAX_NETS - server->n_nets)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%lld network threads, %d are possible",
+                       (long long)n, SRV_MAX_NETS - server->n_nets);
+    struct srv_rest *r = calloc(1, sizeof *r);
+    struct srv_rest_loop *loops = calloc((size_t)n, sizeof *loops);
+    if (!r || !loops) {
+        free(r);
+        free(loops);
+        return rt_fail_memory(err, "the REST server", (size_t)n * sizeof *loops);
+    }
+    r->server = server;
+    r->handle = handle;
+    r->loops = loops;
+    r->n_loops = (int)n;
+    r->id_seed = (uint64_t)rt_wall_ns() << 8;
+    rt_mutex_init(&r->mu);
+    rt_cond_init(&r->answered);
+    for (int i = 0; i < r->n_loops; i++) {
+        loops[i].rest = r;
+        loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
+    }
+    enum rt_status st = srv_rest_tls_read(&r->tls, &server->options, err);
+    if (st) {
+        free_rest(r);
+        return st;
+    }
+    for (int i = 0; i < r->n_loops; i++) {
+        st = start_loop(r, &loops[i], server->n_nets, err);
+        if (st) {
+            srv_rest_stop(r);
+            return st;
+        }
+        server->nets[server->n_nets++] = &loops[i].net;
+    }
+    *out = r;
+    return RT_OK;
+}
+
+enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port, int *bound,
+                               struct rt_error *err)
+{
+    int fd = -1;
+    enum rt_status st = srv_rest_bind(address, port, &fd, err);
+    if (st)
+        return st;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } name = {0};
+    socklen_t n = sizeof name;
+    if (bound && getsockname(fd, &name.any, &n) == 0)
+        *bound = ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
+    /* Each loop has a descriptor of its own; the socket is one. */
+    for (int i = 0; i < r->n_loops; i++) {
+        struct srv_rest_loop *l = &r->loops[i];
+        l->listen_fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        l->listen_mail.open = open_listen;
+        srv_mail_post(&l->net, &l->listen_mail);
+    }
+    rt_mutex_lock(&r->mu);
+    while (r->n_answered < r->n_loops)
+        rt_cond_wait(&r->answered, &r->mu);
+    int failed = r->n_failed;
+    rt_mutex_unlock(&r->mu);
+    if (failed)
+        return rt_fail(err, RT_UNAVAILABLE, "the REST server cannot start at port %d", port);
+    return RT_OK;
+}
+
+void srv_rest_quiesce(struct srv_rest *r)
+{
+    if (atomic_exchange(&r->quiescing, true))
+        return;
+    for (int i = 0; i < r->n_loops; i++) {
+        r->loops[i].quiesce_mail.open = open_quiesce;
+        srv_mail_post(&r->loops[i].net, &r->loops[i].quiesce_mail);
+    }
+}
+
+int srv_rest_in_flight(struct srv_rest *r)
+{
+    /* A loop that has not seen that it is to close may have something to read yet. */
+    int open = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
+    return open + atomic_load(&r->server->rest_requests);
+}
+
+void srv_rest_stop(struct srv_rest *r)
+{
+    if (!r)
+        return;
+    for (int i = 0; i < r->n_loops; i++)
+        if (r->loops[i].running) {
+            r->loops[i].stop_mail.open = open_stop;
+            srv_mail_post(&r->loops[i].net, &r->loops[i].stop_mail);
+        }
+    for (int i = 0; i < r->n_loops; i++)
+        if (r->loops[i].running)
+            pthread_join(r->loops[i].thread, NULL);
+    free_rest(r);
+}

@@ -1,0 +1,84 @@
+/*
+ * Connections are accepted here and given to libmicrohttpd. When its own accept meets the limit of
+ * open files, it takes no connection more until one of those that it has ends: clients that keep
+ * theirs, as proxies do, would then shut all others out for as long as they stay, long after
+ * there are descriptors again.
+ */
+#include "server/http/rest_parts.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+
+enum {
+    BURST = 16, /* connections that are accepted in a turn, so that those that are open go on */
+    RETRY_MS = 100,
+};
+
+static bool listen_event(struct srv_rest_loop *l, int op, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = &l->listen_fd};
+    return epoll_ctl(l->epoll, op, l->listen_fd, &ev) == 0;
+}
+
+bool srv_rest_accept_open(struct srv_rest_loop *l)
+{
+    l->accepts = l->listen_fd >= 0 && listen_event(l, EPOLL_CTL_ADD, EPOLLIN);
+    return l->accepts;
+}
+
+/* The other loops have descriptors of the same socket, so that closing one of them ends no event.
+ */
+void srv_rest_accept_close(struct srv_rest_loop *l)
+{
+    if (l->listen_fd < 0)
+        return;
+    listen_event(l, EPOLL_CTL_DEL, 0);
+    close(l->listen_fd);
+    l->listen_fd = -1;
+    l->accepts = false;
+}
+
+/* For want of descriptors or memory, which may come back without any event. */
+static void pause_accepting(struct srv_rest_loop *l, int why)
+{
+    if (l->accept_at_ns == 0)
+        RT_LOG(RT_LOG_WARNING, "REST: cannot accept a connection: %s; tried again every %d ms",
+               strerror(why), RETRY_MS);
+    l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
+}
+
+bool srv_rest_accept(struct srv_rest_loop *l)
+{
+    int left = BURST;
+    while (left > 0 && l->n_open < l->most_open) {
+        struct sockaddr_storage from;
+        socklen_t n = sizeof from;
+        int fd = accept4(l->listen_fd, (struct sockaddr *)(void *)&from, &n,
+                         SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+            pause_accepting(l, errno);
+        if (fd < 0)
+            return false;
+        left--;
+        l->accept_at_ns = 0;
+        /* It closes the descriptor where it cannot take the connection. */
+        MHD_add_connection(l->daemon, fd, (struct sockaddr *)(void *)&from, n);
+    }
+    return left == 0;
+}
+
+void srv_rest_accept_again(struct srv_rest_loop *l)
+{
+    bool may = l->n_open < l->most_open && l->accept_at_ns <= l->now_ns;
+    if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* the descriptor comes before it */
+        return;
+    if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
+        l->accepts = may;
+}

@@ -1,0 +1,174 @@
+#include "server/http/rest_parts.h"
+
+#include <stdio.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/telemetry/access_log.h"
+#include "server/metrics/metrics.h"
+
+/* ---- answers ---- */
+
+bool srv_rest_charge(struct srv_rest_request *r, size_t bytes)
+{
+    return srv_budget_take(&r->server->in_flight, &r->charged, bytes);
+}
+
+enum rt_status srv_rest_no_room(struct srv_rest_request *r, size_t bytes, const char *what)
+{
+    return srv_budget_refused(&r->server->in_flight, r->charged, bytes, what, &r->err);
+}
+
+void srv_rest_discharge(struct srv_rest_request *r)
+{
+    srv_budget_give(&r->server->in_flight, &r->charged, r->charged);
+}
+
+/*
+ * Small answers are free: so there is always room for the text of a refusal. So is what the
+ * server tells of itself: that is wanted most when memory is short.
+ */
+bool srv_rest_may_grow(void *arg, size_t room, size_t wanted)
+{
+    struct srv_rest_request *r = arg;
+    bool infers =
+        r->route.api == SRV_PREDICT || r->route.api == SRV_CLASSIFY || r->route.api == SRV_REGRESS;
+    if (wanted <= SRV_REST_KEEP_BYTES || !infers)
+        return true;
+    size_t more = wanted - (room > SRV_REST_KEEP_BYTES ? room : SRV_REST_KEEP_BYTES);
+    bool fits = srv_rest_charge(r, more);
+    r->no_room = fits ? 0 : more;
+    return fits;
+}
+
+void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
+{
+    if (r->out.failed) {
+        srv_rest_fail(r, rt_fail_memory(&r->err, "the response", r->out.n));
+        return;
+    }
+    r->code = RT_OK;
+    r->http = 200;
+    r->content_type = content_type;
+}
+
+void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
+{
+    if (r->no_room) /* for the text that was being written */
+        code = srv_rest_no_room(r, r->no_room, "the response");
+    r->no_room = 0;
+    r->code = code;
+    r->http = rt_status_http(code);
+    r->content_type = "application/json";
+    if (r->out.failed)
+        rt_bytes_clear(&r->out);
+    r->out.n = 0;
+    srv_json_error(&r->out, rt_error_text(&r->err));
+}
+
+/* A refusal of HTTP itself, whose number is not the status's. */
+void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http)
+{
+    srv_rest_fail(&req->pub, code);
+    req->pub.http = http;
+}
+
+/* ---- the answer on its way out ---- */
+
+static void log_access(const struct srv_rest_call *req, int64_t total_ns)
+{
+    const struct srv_rest_request *r = &req->pub;
+    const struct srv_access a = {
+        .entry = "REST",
+        .api = r->route.api,
+        .method = rt_span_str(r->method),
+        .path = r->uri,
+        .http = r->http,
+        .code = r->code,
+        .bytes_in = r->body.n,
+        .bytes_out = r->out.n,
+        .ns = total_ns,
+        .id = rt_span_str(r->id),
+        .model = r->route.spec.name,
+        .version = r->job.version,
+    };
+    srv_access_log(&a);
+}
+
+static void response_over(void *arg)
+{
+    srv_rest_unref(arg);
+}
+
+static void count_and_log(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    int64_t total_ns = rt_now_ns() - r->received_ns;
+    if (r->route.target == SRV_TO_MODEL)
+        srv_metrics_request(r->net, r->job.done ? &r->job : NULL, r->route.spec.name, r->route.api,
+                            r->code, total_ns);
+    if (r->server->options.access_log)
+        log_access(req, total_ns);
+    if (r->job.version)
+        srv_release(r->net, r->job.version);
+    r->job.version = NULL;
+}
+
+static bool add(struct MHD_Response *answer, const char *name, const char *value)
+{
+    return MHD_add_response_header(answer, name, value) == MHD_YES;
+}
+
+/* False: no memory. An answer without one of its headers is another answer: compressed bytes that
+ * nobody is told of. */
+static bool add_headers(const struct srv_rest_call *req, struct MHD_Response *answer)
+{
+    const struct srv_rest_request *r = &req->pub;
+    bool good = true;
+    if (r->content_type)
+        good &= add(answer, "Content-Type", r->content_type);
+    if (req->deflated) {
+        good &= add(answer, "Content-Encoding", "gzip");
+        good &= add(answer, "Vary", "Accept-Encoding");
+    }
+    if (req->tells_id)
+        good &= add(answer, "X-Request-Id", r->id);
+    if (r->http == 429 || r->http == 503)
+        good &= add(answer, "Retry-After", "1");
+    if (req->close || req->loop->closing)
+        good &= add(answer, "Connection", "close");
+    if (r->server->options.rest_api_enable_cors_support) {
+        good &= add(answer, "Access-Control-Allow-Origin", "*");
+        good &= add(answer, "Access-Control-Allow-Methods", "POST, GET");
+        good &= add(answer, "Access-Control-Allow-Headers", "Content-Type");
+    }
+    return good;
+}
+
+/* Hands the answer to libmicrohttpd. */
+enum MHD_Result srv_rest_send(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    srv_rest_deflate(req);
+    count_and_log(req);
+    req->stage = STAGE_SENT;
+    if (r->out.failed) /* no memory for the text of an error either */
+        return MHD_NO;
+    struct MHD_Response *answer =
+        r->out.n ? MHD_create_response_from_buffer_with_free_callback_cls(r->out.n, r->out.p,
+                                                                          response_over, req)
+                 : MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (!answer)
+        return MHD_NO;
+    if (r->out.n)
+        req->refs++; /* response_over */
+    if (!add_headers(req, answer)) {
+        MHD_destroy_response(answer);
+        return MHD_NO;
+    }
+    srv_rest_begin_sending(req->loop, req->conn, r->out.n > SRV_REST_KEEP_BYTES);
+    enum MHD_Result result = MHD_queue_response(req->mhd, (unsigned)r->http, answer);
+    MHD_destroy_response(answer);
+    return result;
+}

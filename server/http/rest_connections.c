@@ -1,0 +1,256 @@
+#include "server/http/rest_parts.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "runtime/base/log.h"
+#include "server/versions/manager.h"
+#include "server/metrics/metrics.h"
+#include "server/base/sockets.h"
+
+_Thread_local struct srv_rest_loop *srv_rest_this_loop;
+
+enum {
+    LINGER_MS = 100,        /* after the peer's end, between two requests */
+    WATCH_AFTER_MS = 20,    /* a job that takes longer is cancelled by a hang-up */
+    LEAST_TAKEN = 64 << 10, /* of a large answer, in the time that a request may take to arrive */
+    DRAIN_GRACE_MS = 2000,  /* for requests to arrive whole while the server drains, as in gRPC */
+};
+
+/* Of a request, from now on. */
+static int64_t reading_deadline(const struct srv_rest_loop *l)
+{
+    int64_t ms = l->net.server->options.request_read_timeout_ms;
+
+    if (l->closing && ms > DRAIN_GRACE_MS)
+        ms = DRAIN_GRACE_MS;
+    return l->now_ns + ms * 1000000;
+}
+
+void srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op)
+{
+    uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
+    struct epoll_event ev = {.events = events, .data.ptr = c};
+
+    epoll_ctl(l->epoll, op, c->fd, &ev);
+}
+
+void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    c->deadline_ns = reading_deadline(l);
+    srv_list_append(&l->reading, &c->link);
+}
+
+void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
+                            enum MHD_ConnectionNotificationCode what)
+{
+    struct srv_rest_loop *l = arg;
+    struct srv_rest_conn *c = *context;
+    l->n_open += what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        c = calloc(1, sizeof *c);
+        if (c) {
+            c->fd = info->connect_fd;
+            c->mhd = mhd;
+        }
+        if (!c || !srv_rest_wire_add(l, c)) {
+            shutdown(info->connect_fd, SHUT_RDWR); /* nothing would limit its time */
+            free(c);
+            return;
+        }
+        if (l->rest->tls.client_ca) {
+            info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+            if (info)
+                srv_rest_tls_ask_client(info->tls_session);
+            else
+                shutdown(c->fd, SHUT_RDWR);
+        }
+        if (l->rest->tls.cert)
+            srv_rest_begin_handshake(l, c);
+        else
+            srv_rest_expect_request(l, c);
+        srv_rest_watch_socket(l, c, EPOLL_CTL_ADD);
+        *context = c;
+        atomic_fetch_add_explicit(&l->net.server->n_accepted, 1, memory_order_relaxed);
+        srv_manager_expect_close(l->net.server);
+    } else if (c) {
+        /* Closing the descriptor does not end the events while anything else refers to the open
+         * file: a system call of another thread that looks at it, or a process that was forked. */
+        epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+        srv_list_remove(&c->link);
+        srv_list_remove(&c->turn);
+        srv_list_remove(&c->end);
+        srv_rest_wire_remove(l, c);
+        free(c);
+        *context = NULL;
+    }
+}
+
+void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    if (c->is_reading)
+        return;
+    c->is_reading = true;
+    c->deadline_ns = reading_deadline(l);
+    srv_list_append(&l->reading, &c->link);
+}
+
+void srv_rest_hurry_reading(struct srv_rest_loop *l)
+{
+    int64_t most = reading_deadline(l);
+
+    for (struct srv_link *at = l->reading.next; at != &l->reading; at = at->next) {
+        struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
+        if (c->deadline_ns > most)
+            c->deadline_ns = most;
+    }
+}
+
+/* libmicrohttpd has no call to end a connection: its socket reports the end instead. */
+void srv_rest_hang_up(struct srv_rest_conn *c)
+{
+    srv_list_remove(&c->link);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+void srv_rest_hang_up_idle(struct srv_rest_loop *l)
+{
+    for (struct srv_link *at = l->idle.next, *next; at != &l->idle; at = next) {
+        struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
+        char byte;
+        next = at->next;
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* else a request has come */
+            srv_rest_hang_up(c);
+    }
+}
+
+void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now)
+{
+    struct srv_metrics *metrics = l->net.server->metrics;
+    int n_drained = 0;
+
+    while (list->next != list) {
+        struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)list->next;
+        if (c->deadline_ns > now)
+            break;
+        if (c->is_handshake)
+            srv_metrics_event(metrics, "slow_handshake_cut_off");
+        else if (c->is_reading)
+            srv_metrics_event(metrics,
+                              l->closing ? "drain_request_cut_off" : "slow_request_cut_off");
+        n_drained += c->is_reading && l->closing;
+        srv_rest_hang_up(c);
+    }
+    if (n_drained)
+        RT_LOG(RT_LOG_WARNING,
+               "REST: %d requests that did not arrive whole were cut off: the server ends",
+               n_drained);
+}
+
+/*
+ * The peer has ended its side. libmicrohttpd does not see that while a job waits, nor when the end
+ * came with the last bytes that it read. A request that cannot become whole any more is dropped;
+ * one that waits is cancelled, but not at once: who ends only its own side may still read the
+ * answer.
+ */
+void srv_rest_end_connections(struct srv_rest_loop *l)
+{
+    for (struct srv_link *at = l->ended.next, *next; at != &l->ended; at = next) {
+        struct srv_rest_conn *c =
+            (struct srv_rest_conn *)(void *)((char *)at - offsetof(struct srv_rest_conn, end));
+        char byte;
+        next = at->next;
+        if (c->req && (c->req->stage == STAGE_WAITING || c->req->stage == STAGE_SENT))
+            continue;
+        if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
+            continue; /* more requests may lie in libmicrohttpd's buffer */
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+            continue; /* to be read first */
+        srv_list_remove(&c->end);
+        srv_rest_hang_up(c);
+    }
+}
+
+void srv_rest_cancel_if_ended(struct srv_rest_call *req)
+{
+    if (req->conn->end.next)
+        atomic_store(&req->pub.job.cancelled, true);
+}
+
+void srv_rest_watch(struct srv_rest_loop *l, int64_t now)
+{
+    while (l->waiting.next != &l->waiting) {
+        struct srv_rest_call *req = (struct srv_rest_call *)(void *)l->waiting.next;
+        if (now - req->waiting_since < WATCH_AFTER_MS * 1000000)
+            break;
+        srv_list_append(&l->overdue, &req->link);
+        req->overdue = true;
+        srv_rest_cancel_if_ended(req);
+    }
+}
+
+static uint64_t acked_of(const struct srv_rest_conn *c)
+{
+    uint64_t bytes = 0;
+
+    return srv_socket_acked(c->fd, &bytes) ? bytes : 0; /* always known: REST is TCP */
+}
+
+static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, uint64_t acked)
+{
+    c->acked = acked;
+    c->deadline_ns = l->now_ns + l->net.server->options.request_read_timeout_ms * 1000000;
+    srv_list_append(&l->sending, &c->link);
+}
+
+/* A small one is seldom looked at: it costs no system call now, but one more wait then. */
+void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
+{
+    if (is_large)
+        expect_progress(l, c, acked_of(c));
+    else if (!c->link.next) /* else the limit for reading goes on */
+        expect_progress(l, c, 0);
+}
+
+void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
+{
+    while (l->sending.next != &l->sending) {
+        struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)l->sending.next;
+        if (c->deadline_ns > now)
+            break;
+        uint64_t before = c->acked;
+        expect_progress(l, c, acked_of(c)); /* to the end of the list */
+        if (c->acked - before < LEAST_TAKEN) {
+            srv_metrics_event(l->net.server->metrics, "slow_answer_cut_off");
+            srv_rest_hang_up(c);
+        }
+    }
+}
+
+static void sooner(int64_t *until, int64_t at)
+{
+    if (at < *until)
+        *until = at;
+}
+
+void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t now)
+{
+    if (l->handshakes.next != &l->handshakes)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->handshakes.next)->deadline_ns);
+    if (l->reading.next != &l->reading)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->reading.next)->deadline_ns);
+    if (l->idle.next != &l->idle)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->idle.next)->deadline_ns);
+    if (l->sending.next != &l->sending)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->sending.next)->deadline_ns);
+    if (l->ended.next != &l->ended)
+        sooner(until, now + LINGER_MS * 1000000);
+    if (l->accept_at_ns > now && l->listen_fd >= 0)
+        sooner(until, l->accept_at_ns);
+    if (l->waiting.next != &l->waiting)
+        sooner(until, ((struct srv_rest_call *)(void *)l->waiting.next)->waiting_since +
+                          WATCH_AFTER_MS * 1000000);
+}

@@ -1,0 +1,113 @@
+/* Compressed bodies, both ways. */
+#include "server/http/rest_parts.h"
+
+#include <zlib.h>
+
+enum {
+    LEAST_BYTES = 1024,        /* smaller answers are sent as they are */
+    LEVEL = 1,                 /* numbers as text hardly get smaller by more effort */
+    PIECE = 256 << 10,         /* compressed between two questions: some milliseconds */
+    COST = 16,                 /* of a byte that is compressed, as bytes that are copied */
+    MOST_INFLATED = 100 << 20, /* as in TensorFlow Serving */
+};
+
+enum rt_status srv_rest_inflate(struct srv_rest_request *r)
+{
+    struct rt_bytes out;
+    z_stream z = {0};
+    enum rt_status st = RT_OK;
+    int zr = Z_OK;
+    r->gzip = false;
+    rt_bytes_init(&out, r->body.limit < MOST_INFLATED ? r->body.limit : MOST_INFLATED);
+    if (r->body.n > UINT32_MAX || inflateInit2(&z, 15 + 32) != Z_OK)
+        return rt_fail_memory(&r->err, "a compressed body", r->body.n);
+    z.next_in = (Bytef *)r->body.p;
+    z.avail_in = (uInt)r->body.n;
+    while (zr == Z_OK) {
+        size_t before = out.room, step = out.room ? out.room : 4096;
+        if (step > out.limit - out.n)
+            step = out.limit - out.n;
+        if (step == 0) { /* it is larger than a body may be */
+            zr = Z_BUF_ERROR;
+            break;
+        }
+        if (!rt_bytes_reserve(&out, step)) {
+            st = rt_fail_memory(&r->err, "the request's body, inflated,", out.n + step);
+            break;
+        }
+        if (out.room > before && !srv_rest_charge(r, out.room - before)) {
+            st = srv_rest_no_room(r, out.room - before, "the request's body, inflated,");
+            break;
+        }
+        size_t room = out.room - out.n - 1;
+        if (room > out.limit - out.n)
+            room = out.limit - out.n;
+        z.next_out = (Bytef *)(out.p + out.n);
+        z.avail_out = room > UINT32_MAX ? UINT32_MAX : (uInt)room;
+        uInt had = z.avail_out;
+        zr = inflate(&z, Z_NO_FLUSH); /* allocates its window when it is called first */
+        if (zr == Z_MEM_ERROR)
+            st = rt_fail_memory(&r->err, "a compressed body", r->body.n);
+        out.n += had - z.avail_out;
+    }
+    inflateEnd(&z);
+    if (zr != Z_STREAM_END)
+        out.n = 0;
+    out.limit = r->body.limit;
+    rt_bytes_clear(&r->body);
+    r->body = out;
+    return st;
+}
+
+void srv_rest_deflate(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    struct rt_bytes out;
+    z_stream z = {0};
+    int zr = Z_OK;
+    if (!req->accepts_gzip || req->deflated || !r->server->options.rest_api_enable_compression ||
+        r->out.failed || r->out.n < LEAST_BYTES || r->out.n > UINT32_MAX ||
+        deflateInit2(&z, LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return;
+    /* What does not get smaller, does not fit into the budget, or would not be whole before the
+     * deadline goes out as it is. */
+    struct srv_wanted wanted =
+        r->job.done ? srv_job_wanted(&r->job) : (struct srv_wanted){.deadline_ns = RT_NEVER};
+    size_t left = r->out.n;
+    rt_bytes_init(&out, r->out.n);
+    out.may_grow = srv_rest_may_grow;
+    out.grow_arg = r;
+    z.next_in = (Bytef *)r->out.p;
+    while (zr == Z_OK) {
+        if (!z.avail_in) {
+            z.avail_in = (uInt)(left < PIECE ? left : PIECE);
+            left -= z.avail_in;
+            if (!srv_still_wanted(&wanted, (size_t)z.avail_in * COST))
+                break;
+        }
+        if (out.room <= out.n + 1) {
+            size_t step = out.room ? out.room : r->out.n / 4;
+            if (step > out.limit - out.n)
+                step = out.limit - out.n;
+            if (step == 0 || !rt_bytes_reserve(&out, step))
+                break;
+        }
+        const uInt room = (uInt)(out.room - out.n - 1);
+        z.next_out = (Bytef *)(out.p + out.n);
+        z.avail_out = room;
+        zr = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
+        out.n += room - z.avail_out;
+        if (zr == Z_BUF_ERROR)
+            zr = Z_OK; /* more room */
+    }
+    deflateEnd(&z);
+    r->no_room = 0;
+    if (zr == Z_STREAM_END) {
+        out.limit = r->out.limit;
+        rt_bytes_clear(&r->out);
+        r->out = out;
+        req->deflated = true;
+    } else {
+        rt_bytes_clear(&out);
+    }
+}

@@ -1,0 +1,243 @@
+#include "server/http/rest_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+
+enum {
+    KEEP_REQUESTS = 512,    /* per loop */
+    ARENA_BYTES = 64 << 20, /* of one request, tensors not counted */
+    MAX_RESPONSE_BYTES = 2047 << 20,
+};
+
+/* ---- requests, used again and again ---- */
+
+static struct srv_rest_call *request_new(struct srv_rest_loop *l)
+{
+    struct srv_rest_call *req = l->free_requests;
+    if (req) {
+        l->free_requests = req->next_free;
+        l->n_free--;
+        return req;
+    }
+    req = calloc(1, sizeof *req);
+    struct rt_arena *arena = req ? rt_arena_new(ARENA_BYTES) : NULL;
+    if (!arena) {
+        free(req);
+        return NULL;
+    }
+    req->loop = l;
+    req->pub.server = l->net.server;
+    req->pub.net = &l->net;
+    req->pub.arena = arena;
+    rt_bytes_init(&req->pub.body, (size_t)l->net.server->options.max_body_bytes);
+    int64_t most = l->net.server->options.max_bytes_in_flight;
+    rt_bytes_init(&req->pub.out, most < MAX_RESPONSE_BYTES ? (size_t)most : MAX_RESPONSE_BYTES);
+    req->pub.out.may_grow = srv_rest_may_grow;
+    req->pub.out.grow_arg = &req->pub;
+    return req;
+}
+
+static void request_free(struct srv_rest_call *req)
+{
+    rt_bytes_clear(&req->pub.body);
+    rt_bytes_clear(&req->pub.out);
+    rt_arena_free(req->pub.arena);
+    free(req);
+}
+
+static void bytes_rewind(struct rt_bytes *b)
+{
+    if (b->room > SRV_REST_KEEP_BYTES || b->failed)
+        rt_bytes_clear(b);
+    b->n = 0;
+}
+
+void srv_rest_unref(struct srv_rest_call *req)
+{
+    struct srv_rest_loop *l = req->loop;
+    if (--req->refs)
+        return;
+    srv_rest_discharge(&req->pub);
+    if (l->n_free >= KEEP_REQUESTS || rt_arena_used(req->pub.arena) > SRV_REST_KEEP_BYTES) {
+        request_free(req);
+        return;
+    }
+    rt_arena_reset(req->pub.arena);
+    bytes_rewind(&req->pub.body);
+    bytes_rewind(&req->pub.out);
+    req->next_free = l->free_requests;
+    l->free_requests = req;
+    l->n_free++;
+}
+
+void srv_rest_free_calls(struct srv_rest_loop *l)
+{
+    while (l->free_requests) {
+        struct srv_rest_call *req = l->free_requests;
+        l->free_requests = req->next_free;
+        request_free(req);
+    }
+}
+
+/* ---- jobs ---- */
+
+/* Loop thread: the handler is called again and sends the answer. */
+void srv_rest_resume(struct srv_rest_call *req)
+{
+    srv_list_remove(&req->link);
+    req->overdue = false;
+    req->loop->again = true;
+    MHD_resume_connection(req->mhd);
+}
+
+static void open_finished(struct srv_net *net, struct srv_mail *mail)
+{
+    (void)net;
+    struct srv_rest_call *req =
+        (struct srv_rest_call *)(void *)((char *)mail - offsetof(struct srv_rest_call, mail));
+    req->finished = true;
+    srv_rest_resume(req);
+}
+
+void srv_rest_finished(struct srv_rest_request *r)
+{
+    struct srv_rest_call *req =
+        (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
+    if (srv_rest_this_loop != req->loop) {
+        srv_rest_deflate(req); /* here, not where every other request waits */
+        req->mail.open = open_finished;
+        srv_mail_post(&req->loop->net, &req->mail);
+        return;
+    }
+    req->finished = true;
+    if (!req->in_handler)
+        srv_rest_resume(req);
+}
+
+/* ---- the handler ---- */
+
+/* The request is whole: answer it, or make a job of it and wait. */
+static enum MHD_Result handle(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    srv_list_remove(&req->conn->link);
+    if (srv_rest_is_refused(req)) /* in the middle of its body */
+        return srv_rest_send(req);
+    req->in_handler = true;
+    bool is_job = req->loop->rest->handle(r, req->browser);
+    req->in_handler = false;
+    if (!is_job || req->finished)
+        return srv_rest_send(req);
+    req->stage = STAGE_WAITING;
+    req->waiting_since = req->loop->now_ns;
+    srv_list_append(&req->loop->waiting, &req->link);
+    MHD_suspend_connection(req->mhd);
+    return MHD_YES;
+}
+
+enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const char *url,
+                                    const char *method, const char *version, const char *data,
+                                    size_t *n_data, void **state)
+{
+    (void)arg;
+    (void)mhd;
+    (void)url;
+    (void)version;
+    struct srv_rest_call *req = *state;
+    if (!req)
+        return MHD_NO; /* no memory for it */
+    switch (req->stage) {
+    case STAGE_NEW:
+        return srv_rest_open(req, method) ? srv_rest_send(req) : MHD_YES;
+    case STAGE_READING:
+    case STAGE_REFUSED:
+        if (*n_data) {
+            enum MHD_Result result = srv_rest_take_body(req, data, *n_data);
+            *n_data = 0;
+            return result;
+        }
+        return req->stage == STAGE_READING ? handle(req) : srv_rest_send(req);
+    case STAGE_WAITING:
+        return req->finished ? srv_rest_send(req) : MHD_YES;
+    case STAGE_SENT:
+        break;
+    }
+    return MHD_YES;
+}
+
+/* The request line has been read: the raw URI, before it is cut and unescaped in place. */
+void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
+{
+    struct srv_rest_loop *l = arg;
+    struct srv_rest_call *req = request_new(l);
+    if (!req)
+        return NULL;
+    struct srv_rest_request *r = &req->pub;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    size_t n = strlen(uri);
+    char *copy = rt_arena_strndup(r->arena, uri, n);
+    req->refs = 1;
+    if (!copy || !info || !info->socket_context) {
+        srv_rest_unref(req);
+        return NULL;
+    }
+    req->conn = info->socket_context;
+    req->mhd = mhd;
+    req->stage = STAGE_NEW;
+    req->in_handler = req->finished = req->overdue = false;
+    r->gzip = req->close = req->browser = req->expects = false;
+    req->accepts_gzip = req->deflated = false;
+    req->tells_id = r->server->options.access_log;
+    req->n_pieces = 0;
+    req->length = req->swallowed = 0;
+    r->uri = rt_span_of(copy, n);
+    r->method = "?";
+    r->id[0] = '\0';
+    r->code = RT_OK;
+    r->http = 500;
+    r->content_type = NULL;
+    r->charged = 0;
+    r->no_room = 0;
+    r->job.version = NULL;
+    r->job.done = NULL;
+    r->err.code = RT_OK;
+    r->err.msg[0] = '\0';
+    r->err.long_msg = NULL;
+    r->err.arena = r->arena;
+    memset(&r->route, 0, sizeof r->route);
+    r->route.api = SRV_OTHER;
+    r->received_ns = l->now_ns;
+    req->conn->req = req;
+    req->conn->n_requests++;
+    srv_rest_begin_reading(l, req->conn);
+    atomic_fetch_add_explicit(&l->net.server->rest_requests, 1, memory_order_relaxed);
+    return req;
+}
+
+void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
+                           enum MHD_RequestTerminationCode why)
+{
+    (void)mhd;
+    (void)why;
+    struct srv_rest_loop *l = arg;
+    struct srv_rest_call *req = *state;
+    if (!req)
+        return;
+    *state = NULL;
+    req->conn->req = NULL;
+    req->conn->quiet_ns = l->now_ns;
+    req->conn->deadline_ns = l->now_ns + SRV_REST_IDLE_SECONDS * INT64_C(1000000000);
+    srv_list_append(&l->idle, &req->conn->link);
+    req->conn->is_reading = false;
+    if (srv_http_stream_is_inside(&req->conn->stream)) /* the next one has begun to come */
+        srv_rest_begin_reading(l, req->conn);
+    atomic_fetch_sub_explicit(&l->net.server->rest_requests, 1, memory_order_relaxed);
+    if (req->pub.job.version) /* over without an answer */
+        srv_release(&l->net, req->pub.job.version);
+    req->pub.job.version = NULL;
+    srv_rest_unref(req);
+}

@@ -1,0 +1,60 @@
+/*
+ * TLS handshakes. libmicrohttpd (0.9.75) keeps a connection whose handshake waits for the peer on
+ * its list of ready connections, and therefore asks to run again at once: one byte from a client
+ * would occupy a core. So a connection is suspended after each turn in which its handshake did not
+ * end, and resumed when its socket reports anything. A handshake has ended when libmicrohttpd reads
+ * the session's first record.
+ */
+#include <sys/epoll.h>
+
+#include "server/http/rest_parts.h"
+
+enum { HANDSHAKE_MS = 10000 }; /* as in server/grpc/grpc_arguments.c */
+
+static struct srv_rest_conn *conn_of(struct srv_link *turn)
+{
+    return (struct srv_rest_conn *)(void *)((char *)turn - offsetof(struct srv_rest_conn, turn));
+}
+
+void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    int64_t ms = l->net.server->options.request_read_timeout_ms;
+
+    c->is_handshake = true;
+    c->deadline_ns = l->now_ns + (ms < HANDSHAKE_MS ? ms : HANDSHAKE_MS) * 1000000;
+    srv_list_append(&l->handshakes, &c->link);
+    srv_list_append(&l->handshakes_resumed, &c->turn);
+}
+
+void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    c->is_handshake = false;
+    srv_list_remove(&c->turn);
+    srv_rest_watch_socket(l, c, EPOLL_CTL_MOD);
+    srv_rest_expect_request(l, c);
+}
+
+void srv_rest_suspend_handshakes(struct srv_rest_loop *l)
+{
+    while (l->handshakes_resumed.next != &l->handshakes_resumed) {
+        struct srv_rest_conn *c = conn_of(l->handshakes_resumed.next);
+        srv_list_append(&l->handshakes_suspended, &c->turn);
+        c->is_suspended = true;
+        MHD_suspend_connection(c->mhd);
+    }
+}
+
+void srv_rest_resume_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    if (!c->is_suspended)
+        return;
+    c->is_suspended = false;
+    srv_list_append(&l->handshakes_resumed, &c->turn);
+    MHD_resume_connection(c->mhd);
+}
+
+void srv_rest_resume_handshakes(struct srv_rest_loop *l)
+{
+    while (l->handshakes_suspended.next != &l->handshakes_suspended)
+        srv_rest_resume_handshake(l, conn_of(l->handshakes_suspended.next));
+}

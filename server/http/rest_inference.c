@@ -1,0 +1,95 @@
+/* What the REST handlers of inferences share: from a model's name to a held version, and from a
+ * body to a job. */
+#include "runtime/base/clock.h"
+#include "server/telemetry/request_log.h"
+#include "server/http/rest_request.h"
+
+/* Bodies from here on are decoded by a worker: it takes longer than the way there and back. */
+enum { LONG_BODY = 256 << 10, LONG_GZIP = 4 << 10 };
+
+static bool is_long(const struct srv_rest_request *r)
+{
+    return r->body.n >= (size_t)(r->gzip ? LONG_GZIP : LONG_BODY);
+}
+
+static int64_t deadline_of(const struct srv_rest_request *r)
+{
+    const int64_t limit_ms = r->server->options.rest_api_timeout_in_ms;
+    int64_t at;
+    if (limit_ms <= 0 || __builtin_mul_overflow(limit_ms, 1000000, &at) ||
+        __builtin_add_overflow(at, r->received_ns, &at))
+        return RT_NEVER;
+    return at;
+}
+
+static enum rt_status read_body(struct srv_rest_request *r)
+{
+    const enum rt_status st = r->gzip && r->body.n ? srv_rest_inflate(r) : RT_OK;
+    return st ? st : r->decode(r);
+}
+
+/* On a worker. */
+static enum rt_status prepare(struct srv_job *job)
+{
+    struct srv_rest_request *r = job->owner;
+    const enum rt_status st = read_body(r);
+    job->prepare = NULL;
+    if (st)
+        rt_error_copy(&job->err, &r->err);
+    return st;
+}
+
+bool srv_rest_inference(struct srv_rest_request *r,
+                        enum rt_status (*decode)(struct srv_rest_request *r),
+                        void (*done)(struct srv_job *job))
+{
+    struct srv_inference *inf = &r->inference;
+    struct srv_job *job = &r->job;
+    enum rt_status st;
+
+    srv_inference_init(inf, r->route.api, SRV_ENTRY_REST, &r->server->options, r->arena, job);
+    inf->spec = r->route.spec;
+    job->net = r->net;
+    job->owner = r;
+    job->done = done;
+    job->received_ns = r->received_ns;
+    job->deadline_ns = deadline_of(r);
+    r->decode = decode;
+    r->found = srv_inference_find(inf, r->net->map, &r->err);
+    if (!r->found)
+        srv_hold(r->net, job->version); /* until it has been answered */
+    if (is_long(r) && !r->found) {
+        job->prepare = prepare;
+        job->body_bytes = r->charged;
+        srv_job_submit(job);
+        return true;
+    }
+    st = is_long(r) ? r->found : read_body(r); /* nobody reads much for a model that is not there */
+    if (st) {
+        srv_inference_clear(inf);
+        srv_rest_fail(r, st);
+        return false;
+    }
+    srv_job_submit(job);
+    return true;
+}
+
+void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st)
+{
+    const struct srv_options *o = &r->server->options;
+    if (st == RT_DEADLINE_EXCEEDED)
+        rt_fail(&r->err, st, "%s (--rest_api_timeout_in_ms=%lld)", rt_error_text(&r->job.err),
+                (long long)o->rest_api_timeout_in_ms);
+    else if (st)
+        rt_error_copy(&r->err, &r->job.err);
+    if (st)
+        srv_rest_fail(r, st);
+    else
+        srv_rest_ok(r, "application/json");
+    struct srv_growth growth = {&r->server->in_flight, &r->charged, srv_job_wanted(&r->job)};
+    r->inference.growth = &growth;
+    if (!st && srv_request_log_wants(&r->job))
+        srv_request_log_write_and_add(&r->inference);
+    srv_inference_clear(&r->inference);
+    srv_rest_finished(r);
+}

@@ -1,0 +1,371 @@
+/* What is asked about models, not of them: status, metadata, health, readiness, metrics. */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "server/json/json_number.h"
+#include "server/metrics/metrics.h"
+#include "server/telemetry/metrics_page.h"
+#include "server/http/rest_request.h"
+#include "server/versions/status.h"
+
+/* ---- protobuf's JSON: one space a level, "key": value, empty lists and maps on one line ---- */
+
+static void indent(struct rt_bytes *out, int depth)
+{
+    static const char spaces[] = "                                ";
+    rt_bytes_addc(out, '\n');
+    rt_bytes_add(out, spaces, (size_t)depth < sizeof spaces ? (size_t)depth : sizeof spaces - 1);
+}
+
+/* Strings as protobuf escapes them: RapidJSON's set, and < and >. */
+static void quote(struct rt_bytes *out, const char *s)
+{
+    size_t n = strcspn(s, "<>");
+    if (!s[n]) {
+        srv_json_quote(out, s, n);
+        return;
+    }
+    rt_bytes_addc(out, '"');
+    while (*s) {
+        n = strcspn(s, "<>");
+        if (n) { /* without the quotes around it */
+            size_t from = out->n;
+            srv_json_quote(out, s, n);
+            if (out->failed)
+                return;
+            memmove(out->p + from, out->p + from + 1, out->n - from - 2);
+            out->n -= 2;
+        }
+        s += n;
+        if (*s)
+            rt_bytes_adds(out, *s++ == '<' ? "\\u003c" : "\\u003e");
+    }
+    rt_bytes_addc(out, '"');
+}
+
+/* "key":_ at this depth, a comma before it unless it is the first. */
+static void key(struct rt_bytes *out, int depth, bool first, const char *name)
+{
+    if (!first)
+        rt_bytes_addc(out, ',');
+    indent(out, depth);
+    quote(out, name);
+    rt_bytes_adds(out, ": ");
+}
+
+static void key_text(struct rt_bytes *out, int depth, bool first, const char *name,
+                     const char *text)
+{
+    key(out, depth, first, name);
+    quote(out, text);
+}
+
+static void close_at(struct rt_bytes *out, int depth, char bracket)
+{
+    indent(out, depth);
+    rt_bytes_addc(out, bracket);
+}
+
+static void write_int64(struct rt_bytes *out, int64_t x)
+{
+    rt_bytes_addf(out, "\"%lld\"", (long long)x);
+}
+
+/* ---- metadata ---- */
+
+static void write_shape(struct rt_bytes *out, int depth, int rank, const int64_t *dim)
+{
+    rt_bytes_addc(out, '{');
+    key(out, depth + 1, true, "dim");
+    rt_bytes_addc(out, '[');
+    for (int i = 0; i < rank; i++) {
+        if (i)
+            rt_bytes_addc(out, ',');
+        indent(out, depth + 2);
+        rt_bytes_addc(out, '{');
+        key(out, depth + 3, true, "size");
+        write_int64(out, dim[i]);
+        key_text(out, depth + 3, false, "name", "");
+        close_at(out, depth + 2, '}');
+    }
+    if (rank > 0)
+        close_at(out, depth + 1, ']');
+    else
+        rt_bytes_addc(out, ']');
+    key(out, depth + 1, false, "unknown_rank");
+    rt_bytes_adds(out, rank < 0 ? "true" : "false");
+    close_at(out, depth, '}');
+}
+
+static void write_specs(struct rt_bytes *out, int depth, const struct rt_tensor_spec *specs, int n)
+{
+    rt_bytes_addc(out, '{');
+    for (int i = 0; i < n; i++) {
+        key(out, depth + 1, i == 0, specs[i].alias);
+        rt_bytes_addc(out, '{');
+        key_text(out, depth + 2, true, "dtype", rt_dtype_proto_name(specs[i].dtype));
+        key(out, depth + 2, false, "tensor_shape");
+        write_shape(out, depth + 2, specs[i].shape.rank, specs[i].shape.dim);
+        key_text(out, depth + 2, false, "name", specs[i].name);
+        close_at(out, depth + 1, '}');
+    }
+    if (n)
+        close_at(out, depth, '}');
+    else
+        rt_bytes_addc(out, '}');
+}
+
+/* The elements of a default value, in the field that TensorFlow keeps its type in. */
+static void write_elements(struct rt_bytes *out, int depth, const struct rt_tensor *t)
+{
+    int64_t n = rt_tensor_count(t);
+    const unsigned char *p = t->data;
+    char room[SRV_NUMBER_ROOM];
+    rt_bytes_addc(out, '[');
+    for (int64_t i = 0; i < n && !out->failed; i++) {
+        if (i)
+            rt_bytes_addc(out, ',');
+        indent(out, depth + 1);
+        switch ((enum rt_dtype)t->dtype) {
+        case RT_F32: {
+            float x = ((const float *)(const void *)p)[i];
+            size_t len = srv_float_write(room, x);
+            bool odd = room[len - 1] == 'N' || room[len - 1] == 'y';
+            rt_bytes_addf(out, odd ? "\"%.*s\"" : "%.*s", (int)len, room);
+            break;
+        }
+        case RT_F64: {
+            double x = ((const double *)(const void *)p)[i];
+            size_t len = srv_double_write(room, x);
+            bool odd = room[len - 1] == 'N' || room[len - 1] == 'y';
+            rt_bytes_addf(out, odd ? "\"%.*s\"" : "%.*s", (int)len, room);
+            break;
+        }
+        case RT_I32:
+            rt_bytes_addf(out, "%d", ((const int32_t *)(const void *)p)[i]);
+            break;
+        case RT_I16:
+            rt_bytes_addf(out, "%d", ((const int16_t *)(const void *)p)[i]);
+            break;
+        case RT_I8:
+            rt_bytes_addf(out, "%d", ((const int8_t *)p)[i]);
+            break;
+        case RT_U8:
+            rt_bytes_addf(out, "%d", p[i]);
+            break;
+        case RT_U16:
+        case RT_F16:
+        case RT_BF16:
+            rt_bytes_addf(out, "%d", ((const uint16_t *)(const void *)p)[i]);
+            break;
+        case RT_U32:
+            rt_bytes_addf(out, "%u", ((const uint32_t *)(const void *)p)[i]);
+            break;
+        case RT_I64:
+            write_int64(out, ((const int64_t *)(const void *)p)[i]);
+            break;
+        case RT_U64:
+            rt_bytes_addf(out, "\"%llu\"",
+                          (unsigned long long)((const uint64_t *)(const void *)p)[i]);
+            break;
+        case RT_BOOL:
+            rt_bytes_adds(out, p[i] ? "true" : "false");
+            break;
+        case RT_STRING: {
+            const struct rt_str *s = &rt_strs(t)[i];
+            srv_json_base64(out, rt_str_data(s), s->n);
+            break;
+        }
+        default:
+            rt_bytes_adds(out, "null");
+        }
+    }
+    if (n)
+        close_at(out, depth, ']');
+    else
+        rt_bytes_addc(out, ']');
+}
+
+static void write_default(struct rt_bytes *out, int depth, const struct rt_tensor *t)
+{
+    static const struct {
+        const char *name;
+        uint64_t types;
+    } fields[] = {
+        {"half_val", RT_T(RT_F16) | RT_T(RT_BF16)},
+        {"float_val", RT_T(RT_F32)},
+        {"double_val", RT_T(RT_F64)},
+        {"int_val", RT_T(RT_I32) | RT_T(RT_I16) | RT_T(RT_I8) | RT_T(RT_U8) | RT_T(RT_U16)},
+        {"string_val", RT_T(RT_STRING)},
+        {"scomplex_val", 0},
+        {"int64_val", RT_T(RT_I64)},
+        {"bool_val", RT_T(RT_BOOL)},
+        {"dcomplex_val", 0},
+        {"resource_handle_val", 0},
+        {"variant_val", 0},
+        {"uint32_val", RT_T(RT_U32)},
+        {"uint64_val", RT_T(RT_U64)},
+    };
+    rt_bytes_addc(out, '{');
+    key_text(out, depth + 1, true, "dtype", rt_dtype_proto_name((enum rt_dtype)t->dtype));
+    key(out, depth + 1, false, "tensor_shape");
+    write_shape(out, depth + 1, t->rank, t->dim);
+    key(out, depth + 1, false, "version_number");
+    rt_bytes_addc(out, '0');
+    key_text(out, depth + 1, false, "tensor_content", "");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        key(out, depth + 1, false, fields[i].name);
+        if (fields[i].types >> t->dtype & 1)
+            write_elements(out, depth + 1, t);
+        else
+            rt_bytes_adds(out, "[]");
+    }
+    close_at(out, depth, '}');
+}
+
+static void write_defaults(struct rt_bytes *out, int depth, const struct rt_signature *s)
+{
+    bool any = false;
+    rt_bytes_addc(out, '{');
+    for (int i = 0; i < s->n_inputs; i++) {
+        if (!s->inputs[i].default_value)
+            continue;
+        key(out, depth + 1, !any, s->inputs[i].alias);
+        write_default(out, depth + 1, s->inputs[i].default_value);
+        any = true;
+    }
+    if (any)
+        close_at(out, depth, '}');
+    else
+        rt_bytes_addc(out, '}');
+}
+
+void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t version,
+                             const struct rt_meta_graph *graph)
+{
+    rt_bytes_adds(out, "{\n\"model_spec\":{");
+    key_text(out, 1, true, "name", model);
+    key_text(out, 1, false, "signature_name", "");
+    key(out, 1, false, "version");
+    write_int64(out, version);
+    rt_bytes_adds(out, "\n}\n,\n\"metadata\": {\"signature_def\": {");
+    key(out, 1, true, "signature_def");
+    rt_bytes_addc(out, '{');
+    for (int i = 0; i <= graph->n_signatures; i++) {
+        const struct rt_signature *s =
+            i < graph->n_signatures ? &graph->signatures[i] : graph->init_signature;
+        if (!s)
+            break;
+        key(out, 2, i == 0, s->name);
+        rt_bytes_addc(out, '{');
+        key(out, 3, true, "inputs");
+        write_specs(out, 3, s->inputs, s->n_inputs);
+        key(out, 3, false, "outputs");
+        write_specs(out, 3, s->outputs, s->n_outputs);
+        key_text(out, 3, false, "method_name", s->method_name);
+        key(out, 3, false, "defaults");
+        write_defaults(out, 3, s);
+        close_at(out, 2, '}');
+    }
+    if (graph->n_signatures || graph->init_signature)
+        close_at(out, 1, '}');
+    else
+        rt_bytes_addc(out, '}');
+    rt_bytes_adds(out, "\n}\n}\n}\n");
+}
+
+bool srv_rest_metadata(struct srv_rest_request *r)
+{
+    struct srv_version *version;
+    enum rt_status st = srv_map_find(r->net->map, &r->route.spec, &version, &r->err);
+    if (st) {
+        srv_rest_fail(r, st);
+        return false;
+    }
+    srv_rest_write_metadata(&r->out, version->model, version->version, version->loaded->meta_graph);
+    srv_rest_ok(r, "application/json");
+    return false;
+}
+
+/* ---- status ---- */
+
+void srv_rest_write_status(struct rt_bytes *out, const struct srv_version_status *versions, int n)
+{
+    rt_bytes_addc(out, '{');
+    key(out, 1, true, "model_version_status");
+    rt_bytes_addc(out, '[');
+    for (int i = 0; i < n; i++) {
+        const struct srv_version_status *v = &versions[i];
+        if (i)
+            rt_bytes_addc(out, ',');
+        indent(out, 2);
+        rt_bytes_addc(out, '{');
+        key(out, 3, true, "version");
+        write_int64(out, v->version);
+        key_text(out, 3, false, "state", srv_state_name(v->state));
+        key(out, 3, false, "status");
+        rt_bytes_addc(out, '{');
+        key_text(out, 4, true, "error_code", rt_status_name(v->code));
+        key_text(out, 4, false, "error_message", v->message ? v->message : "");
+        close_at(out, 3, '}');
+        close_at(out, 2, '}');
+    }
+    if (n)
+        close_at(out, 1, ']');
+    else
+        rt_bytes_addc(out, ']');
+    rt_bytes_adds(out, "\n}\n");
+}
+
+bool srv_rest_status(struct srv_rest_request *r)
+{
+    struct srv_version_status *versions;
+    int n;
+    const struct srv_model_spec *spec = &r->route.spec; /* a label is not looked at, as there */
+    enum rt_status st = srv_status_of(r->server->manager, spec->name, spec->has_version,
+                                      spec->version, r->arena, &versions, &n, &r->err);
+    if (st) {
+        srv_rest_fail(r, st);
+        return false;
+    }
+    srv_rest_write_status(&r->out, versions, n);
+    srv_rest_ok(r, "application/json");
+    return false;
+}
+
+/* ---- health ---- */
+
+bool srv_rest_health(struct srv_rest_request *r)
+{
+    rt_bytes_adds(&r->out, "ok\n");
+    srv_rest_ok(r, "text/plain");
+    return false;
+}
+
+bool srv_rest_ready(struct srv_rest_request *r)
+{
+    struct rt_span name = r->route.spec.name;
+    if (atomic_load(&r->server->draining)) {
+        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the server is shutting down"));
+        return false;
+    }
+    if (name.p ? !srv_model_is_ready(r->server->manager, name)
+               : !srv_is_ready(r->server->manager)) {
+        enum rt_status st = name.p ? rt_fail(&r->err, RT_UNAVAILABLE, "model %.*s is not ready",
+                                             (int)name.n, (const char *)name.p)
+                                   : rt_fail(&r->err, RT_UNAVAILABLE, "the models are not ready");
+        srv_rest_fail(r, st);
+        return false;
+    }
+    rt_bytes_adds(&r->out, "ready\n");
+    srv_rest_ok(r, "text/plain");
+    return false;
+}
+
+bool srv_rest_metrics(struct srv_rest_request *r)
+{
+    srv_metrics_page(r->server, r->net->map, &r->out);
+    srv_rest_ok(r, "text/plain");
+    return false;
+}

@@ -1,0 +1,52 @@
+#include "server/http/rest_parts.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int bind_one(const struct addrinfo *a)
+{
+    int one = 1, zero = 0;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    int e = errno;
+    close(fd);
+    errno = e;
+    return -1;
+}
+
+/* address NULL or "": every interface, IPv6 and IPv4, or IPv4 alone where there is no IPv6. */
+enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_error *err)
+{
+    struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *found;
+    const char *const any[] = {"::", "0.0.0.0"};
+    bool all = !address || !*address;
+    char service[16];
+    int fd = -1, e = 0;
+    snprintf(service, sizeof service, "%d", port);
+    for (int i = 0; i < (all ? 2 : 1) && fd < 0; i++) {
+        e = getaddrinfo(all ? any[i] : address, service, &want, &found);
+        if (e)
+            continue;
+        for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
+            fd = bind_one(a);
+        int saved = errno;
+        freeaddrinfo(found);
+        errno = saved;
+    }
+    if (fd < 0)
+        return rt_fail(err, RT_UNAVAILABLE, "cannot listen for REST at %s:%d: %s",
+                       all ? "[::]" : address, port, e ? gai_strerror(e) : strerror(errno));
+    *out = fd;
+    return RT_OK;
+}

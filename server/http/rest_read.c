@@ -1,0 +1,196 @@
+#include "server/http/rest_parts.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "runtime/base/arena.h"
+#include "server/http/http_header.h"
+#include "server/metrics/metrics.h"
+
+enum {
+    FIRST_BODY_BYTES = 64 << 10, /* a body's buffer starts with no more */
+    MAX_PIECES = 65536,          /* that a body may come in, when they are smaller, in the mean, */
+    MIN_PIECE_BYTES = 8,         /* than this */
+};
+
+/* ---- reading ---- */
+
+static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *key, size_t n_key,
+                                 const char *value, size_t n_value)
+{
+    (void)kind;
+    struct srv_rest_call *req = arg;
+    struct srv_rest_request *r = &req->pub;
+    (void)n_value;
+    if (!value)
+        value = "";
+    switch (n_key) {
+    case 6:
+        if (strcasecmp(key, "Origin") == 0)
+            req->browser = strstr(value, "http://") || strstr(value, "https://");
+        else if (strcasecmp(key, "Expect") == 0)
+            req->expects = true;
+        break;
+    case 12:
+        if (strcasecmp(key, "X-Request-Id") == 0) {
+            size_t n = 0;
+            req->tells_id = true;
+            while (value[n] > ' ' && value[n] < 0x7f && n < SRV_REST_ID_ROOM)
+                n++;
+            if (n > 0 && n < SRV_REST_ID_ROOM && !value[n])
+                memcpy(r->id, value, n + 1);
+        }
+        break;
+    case 14:
+        if (strcasecmp(key, "Content-Length") == 0)
+            srv_http_length(value, &req->length);
+        break;
+    case 15:
+        if (strcasecmp(key, "Accept-Encoding") == 0)
+            req->accepts_gzip |= srv_http_accepts_gzip(value);
+        break;
+    case 16:
+        if (strcasecmp(key, "Content-Encoding") == 0)
+            r->gzip = strstr(value, "gzip") != NULL;
+        break;
+    case 17:
+        if (strcasecmp(key, "Transfer-Encoding") == 0)
+            req->length = UINT64_MAX; /* chunked: the stream lets nothing else pass */
+        break;
+    default:
+        break;
+    }
+    return MHD_YES;
+}
+
+static void make_id(struct srv_rest_call *req)
+{
+    static const char hex[] = "0123456789abcdef";
+    struct srv_rest_loop *l = req->loop;
+    uint64_t x = l->rest->id_seed + ((uint64_t)l->net.index << 56) + l->next_id++;
+    for (int i = 15; i >= 0; i--, x >>= 4)
+        req->pub.id[i] = hex[x & 15];
+    req->pub.id[16] = '\0';
+}
+
+bool srv_rest_is_refused(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    const struct srv_http_stream *s = &req->conn->stream;
+    enum rt_status code = s->http == 501 ? RT_UNIMPLEMENTED : RT_INVALID_ARGUMENT;
+
+    if (!s->refused || s->refused != req->conn->n_requests)
+        return false;
+    if (s->http == 431 || s->http == 414)
+        rt_fail(&r->err, code, "%s, %lld bytes", s->why,
+                (long long)r->server->options.max_header_bytes);
+    else
+        rt_fail(&r->err, code, "%s", s->why);
+    srv_rest_refuse(req, code, s->http);
+    srv_metrics_event(r->server->metrics, "smuggling_refused");
+    req->close = true;
+    return true;
+}
+
+static enum rt_status too_large(struct srv_rest_request *r)
+{
+    return rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                   "the request's body is larger than %lld bytes, the limit set by "
+                   "--max_body_bytes",
+                   (long long)r->server->options.max_body_bytes);
+}
+
+/* The first call of the handler: headers only. True: refused so that no body is read. */
+bool srv_rest_open(struct srv_rest_call *req, const char *method)
+{
+    struct srv_rest_request *r = &req->pub;
+    req->stage = STAGE_READING;
+    /* MHD's own spelling outlives the request; it is ours to keep only until the answer. */
+    r->method = rt_arena_strdup(r->arena, method);
+    if (!r->method) {
+        r->method = "?";
+        srv_rest_fail(r, rt_fail_memory(&r->err, "a request", strlen(method)));
+        req->close = true;
+        return true;
+    }
+    MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_header, req);
+    if (req->tells_id && !r->id[0])
+        make_id(req);
+    if (srv_rest_is_refused(req))
+        return true;
+    enum rt_status st = srv_route(&r->route, r->method, r->uri, r->server->options.prometheus_path,
+                                  r->arena, &r->err);
+    if (st) {
+        srv_rest_fail(r, st);
+        req->stage = STAGE_REFUSED;
+    } else if (req->length != UINT64_MAX &&
+               req->length > (uint64_t)r->server->options.max_body_bytes) {
+        srv_rest_refuse(req, too_large(r), 413);
+        req->stage = STAGE_REFUSED;
+    } else if (req->length != UINT64_MAX && req->length > srv_budget_left(&r->server->in_flight)) {
+        srv_rest_fail(r, srv_rest_no_room(r, (size_t)req->length, "the request's body"));
+        req->stage = STAGE_REFUSED;
+    }
+    /* A small body is read before the refusal is sent, which keeps the connection; a client that
+     * would send a large one, or waits for 100-continue, is answered now. */
+    if (req->stage == STAGE_REFUSED && req->length != UINT64_MAX && req->length > 0 &&
+        (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
+        req->close = true;
+        return true;
+    }
+    return false;
+}
+
+/* Room for n more bytes of the body, charged. */
+static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
+{
+    struct srv_rest_request *r = &req->pub;
+    size_t before = r->body.room;
+    if (n > r->body.limit - r->body.n)
+        return too_large(r);
+    if (r->body.n == 0) {
+        size_t first = req->length < FIRST_BODY_BYTES ? (size_t)req->length : FIRST_BODY_BYTES;
+        if (first > n && first <= r->body.limit)
+            n = first;
+        before = 0;
+    }
+    if (!rt_bytes_reserve(&r->body, n))
+        return rt_fail_memory(&r->err, "the request's body", r->body.n + n);
+    size_t more = r->body.room > before ? r->body.room - before : 0;
+    if (more && !srv_rest_charge(r, more))
+        return srv_rest_no_room(r, more, "the request's body");
+    return RT_OK;
+}
+
+/* Each piece costs as much as many bytes: a body of very many tiny chunks is refused. */
+static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
+{
+    struct srv_rest_request *r = &req->pub;
+    if (++req->n_pieces <= MAX_PIECES || r->body.n + n >= req->n_pieces * MIN_PIECE_BYTES)
+        return RT_OK;
+    return rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                   "the request's body comes in more than %d chunks of less than %d bytes",
+                   MAX_PIECES, MIN_PIECE_BYTES);
+}
+
+enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n)
+{
+    struct srv_rest_request *r = &req->pub;
+    if (req->stage == STAGE_READING) {
+        enum rt_status st = check_pieces(req, n);
+        if (!st)
+            st = grow_body(req, n);
+        if (!st) {
+            rt_bytes_add(&r->body, data, n);
+            return MHD_YES;
+        }
+        srv_rest_refuse(req, st, st == RT_INVALID_ARGUMENT ? 413 : rt_status_http(st));
+        req->stage = STAGE_REFUSED;
+        req->close = true;
+        rt_bytes_clear(&r->body);
+        srv_rest_discharge(r);
+    }
+    /* No answer can be queued in the middle of an upload: swallow a little, else hang up. */
+    req->swallowed += n;
+    return req->swallowed > SRV_REST_SWALLOW_BYTES ? MHD_NO : MHD_YES;
+}

@@ -1,0 +1,87 @@
+#include "server/http/rest_tls.h"
+
+#include <gnutls/gnutls.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/files/file.h"
+
+enum { MAX_FILE = 1 << 20 };
+
+/* A whole file, with a NUL behind it. An empty path is none. */
+static enum rt_status read_file(const char *flag, const char *path, char **out,
+                                struct rt_error *err)
+{
+    if (!*path)
+        return RT_OK;
+    size_t n;
+    struct rt_error why = {0};
+    enum rt_status st = rt_file_read(path, MAX_FILE, out, &n, &why);
+    return st ? rt_fail(err, st, "--%s: %s", flag, why.msg) : RT_OK;
+}
+
+static gnutls_datum_t datum(char *text)
+{
+    return (gnutls_datum_t){(unsigned char *)text, (unsigned)strlen(text)};
+}
+
+/* Lets GnuTLS take them, as it will in each daemon. */
+static enum rt_status try_out(const struct srv_rest_tls *tls, const struct srv_options *o,
+                              struct rt_error *err)
+{
+    gnutls_certificate_credentials_t all;
+    enum rt_status st = RT_OK;
+    if (gnutls_certificate_allocate_credentials(&all) < 0)
+        return rt_fail_memory(err, "TLS", 0);
+    gnutls_datum_t cert = datum(tls->cert), key = datum(tls->key);
+    int e = gnutls_certificate_set_x509_key_mem(all, &cert, &key, GNUTLS_X509_FMT_PEM);
+    if (e < 0)
+        st = rt_fail(err, RT_INVALID_ARGUMENT,
+                     "--rest_tls_cert_file=%s and --rest_tls_key_file=%s are not a certificate and "
+                     "its key in PEM: %s",
+                     o->rest_tls_cert_file, o->rest_tls_key_file, gnutls_strerror(e));
+    if (!st && tls->client_ca) {
+        gnutls_datum_t ca = datum(tls->client_ca);
+        e = gnutls_certificate_set_x509_trust_mem(all, &ca, GNUTLS_X509_FMT_PEM);
+        if (e <= 0)
+            st = rt_fail(err, RT_INVALID_ARGUMENT,
+                         "--rest_tls_client_ca_file=%s holds no certificate in PEM: %s",
+                         o->rest_tls_client_ca_file, gnutls_strerror(e));
+    }
+    gnutls_certificate_free_credentials(all);
+    return st;
+}
+
+enum rt_status srv_rest_tls_read(struct srv_rest_tls *out, const struct srv_options *o,
+                                 struct rt_error *err)
+{
+    *out = (struct srv_rest_tls){NULL, NULL, NULL};
+    if (!*o->rest_tls_cert_file && !*o->rest_tls_key_file && !*o->rest_tls_client_ca_file)
+        return RT_OK;
+    if (!*o->rest_tls_cert_file || !*o->rest_tls_key_file)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "TLS for REST needs both --rest_tls_cert_file and --rest_tls_key_file");
+    enum rt_status st = read_file("rest_tls_cert_file", o->rest_tls_cert_file, &out->cert, err);
+    if (!st)
+        st = read_file("rest_tls_key_file", o->rest_tls_key_file, &out->key, err);
+    if (!st)
+        st = read_file("rest_tls_client_ca_file", o->rest_tls_client_ca_file, &out->client_ca, err);
+    return st ? st : try_out(out, o, err);
+}
+
+void srv_rest_tls_clear(struct srv_rest_tls *tls)
+{
+    if (tls->key)
+        explicit_bzero(tls->key, strlen(tls->key));
+    free(tls->cert);
+    free(tls->key);
+    free(tls->client_ca);
+    *tls = (struct srv_rest_tls){NULL, NULL, NULL};
+}
+
+void srv_rest_tls_ask_client(void *session)
+{
+    gnutls_session_t s = session;
+    gnutls_certificate_server_set_request(s, GNUTLS_CERT_REQUIRE);
+    gnutls_session_set_verify_cert(s, NULL, 0);
+}

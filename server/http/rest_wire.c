@@ -1,0 +1,183 @@
+/*
+ * How libmicrohttpd reads: while a loop runs its daemon, all that it reads comes by srv_rest_read
+ * (server/http/recv_hook.h), which puts server/http/http_stream.h between a connection and it.
+ */
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/http/recv_hook.h"
+#include "server/http/rest_parts.h"
+
+enum {
+    PIECE_BYTES = 64 << 10,  /* read at once */
+    PAST_BYTES = 16 << 10,   /* of a body: so much, or more, is read straight to its place */
+    DRAINED_BYTES = 1 << 20, /* behind what was refused: unread, they would reset the connection */
+};
+
+/* A connection's bytes as they come: of a socket, or of a TLS session if that is not NULL. */
+struct source {
+    int fd;
+    gnutls_session_t session;
+};
+
+/* As recv, but that a session's error is a negative code of GnuTLS. */
+static ssize_t read_source(const struct source *from, void *p, size_t n)
+{
+    return srv_recv_unhooked(from->fd, from->session, p, n);
+}
+
+static ssize_t nothing_yet(const struct source *from)
+{
+    errno = EAGAIN;
+    return from->session ? GNUTLS_E_AGAIN : -1;
+}
+
+static ssize_t no_memory(const struct source *from)
+{
+    errno = ECONNRESET;
+    return from->session ? GNUTLS_E_MEMORY_ERROR : -1;
+}
+
+bool srv_rest_wire_init(struct srv_rest_loop *l)
+{
+    size_t head = (size_t)l->net.server->options.max_header_bytes;
+
+    l->raw = malloc(PIECE_BYTES);
+    rt_bytes_init(&l->clean, head + PIECE_BYTES + 1024);
+    return l->raw != NULL;
+}
+
+void srv_rest_wire_clear(struct srv_rest_loop *l)
+{
+    free(l->raw);
+    free(l->conns);
+    rt_bytes_clear(&l->clean);
+    l->raw = NULL;
+    l->conns = NULL;
+    l->n_conns = 0;
+}
+
+bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    if (c->fd >= l->n_conns) {
+        int n = c->fd + 256;
+        struct srv_rest_conn **conns = realloc(l->conns, (size_t)n * sizeof *conns);
+        if (!conns)
+            return false;
+        memset(conns + l->n_conns, 0, (size_t)(n - l->n_conns) * sizeof *conns);
+        l->conns = conns;
+        l->n_conns = n;
+    }
+    l->conns[c->fd] = c;
+    size_t head = (size_t)l->net.server->options.max_header_bytes;
+    srv_http_stream_init(&c->stream, head);
+    rt_bytes_init(&c->ready, head + PIECE_BYTES + 1024);
+    return true;
+}
+
+void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    if (c->fd < l->n_conns && l->conns[c->fd] == c)
+        l->conns[c->fd] = NULL;
+    srv_http_stream_clear(&c->stream);
+    rt_bytes_clear(&c->ready);
+}
+
+/* What was judged before and had no room. */
+static size_t take_ready(struct srv_rest_conn *c, char *p, size_t room)
+{
+    size_t n = c->ready.n - c->taken < room ? c->ready.n - c->taken : room;
+
+    if (!n)
+        return 0;
+    memcpy(p, c->ready.p + c->taken, n);
+    c->taken += n;
+    if (c->taken == c->ready.n) {
+        rt_bytes_clear(&c->ready);
+        c->ready.n = c->taken = 0;
+    }
+    return n;
+}
+
+/* Through the stream. The bytes that came out at p; -1: no memory. */
+static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
+                    size_t room)
+{
+    l->clean.n = 0;
+    if (!srv_http_stream_feed(&c->stream, l->raw, n, &l->clean))
+        return -1;
+    size_t k = l->clean.n < room ? l->clean.n : room;
+    if (k)
+        memcpy(p, l->clean.p, k);
+    rt_bytes_add(&c->ready, l->clean.p + k, l->clean.n - k);
+    if (srv_http_stream_is_inside(&c->stream) && !c->req)
+        srv_rest_begin_reading(l, c);
+    return c->ready.failed ? -1 : (ssize_t)k;
+}
+
+/* Unread bytes would make the kernel reset the connection before the refusal has been read. */
+static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct source *from)
+{
+    ssize_t n = 1;
+
+    while (n > 0 && c->drained < DRAINED_BYTES) {
+        n = read_source(from, l->raw, PIECE_BYTES);
+        c->drained += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/*
+ * Less than `room` means, to libmicrohttpd, that the socket is empty: so it goes on until `room` is
+ * filled or the source gave less than it was asked for.
+ */
+static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
+                           const struct source *from, char *p, size_t room)
+{
+    size_t have = take_ready(c, p, room);
+    ssize_t n = 1;
+
+    while (have < room) {
+        uint64_t body = srv_http_stream_body(&c->stream);
+        size_t ask = room - have;
+        bool past = body >= PAST_BYTES;
+        if (c->stream.stage == SRV_HTTP_OVER) {
+            drain(l, c, from);
+            n = nothing_yet(from);
+            break;
+        }
+        if (past && body < ask)
+            ask = (size_t)body;
+        if (!past && ask > PIECE_BYTES)
+            ask = PIECE_BYTES;
+        n = read_source(from, past ? p + have : l->raw, ask);
+        if (n <= 0)
+            break;
+        bool is_short = (size_t)n < ask;
+        if (past)
+            srv_http_stream_passed(&c->stream, (uint64_t)n);
+        else
+            n = feed(l, c, (size_t)n, p + have, room - have);
+        if (n < 0)
+            return no_memory(from);
+        have += (size_t)n;
+        if (is_short) {
+            n = nothing_yet(from);
+            break;
+        }
+    }
+    return have ? (ssize_t)have : n;
+}
+
+ssize_t srv_rest_read(int fd, void *session, void *p, size_t n)
+{
+    struct srv_rest_loop *l = srv_rest_this_loop;
+    const struct source from = {.fd = fd, .session = session};
+
+    if (fd < 0 || fd >= l->n_conns || !l->conns[fd])
+        return no_memory(&from);
+    if (l->conns[fd]->is_handshake)
+        srv_rest_end_handshake(l, l->conns[fd]);
+    return read_stream(l, l->conns[fd], &from, p, n);
+}

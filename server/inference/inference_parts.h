@@ -1,0 +1,39 @@
+/*
+ * What the files of an inference share: inference.c takes the steps, and asks the API's own file
+ * for what differs (inference_predict.c, inference_examples.c, inference_session.c).
+ */
+#ifndef SRV_INFERENCE_PARTS_H
+#define SRV_INFERENCE_PARTS_H
+
+#include "server/inference/inference.h"
+
+struct srv_inference_ops {
+    enum rt_status (*read)(struct srv_inference *inf, struct srv_cursor message,
+                           struct rt_error *err);
+    /* Sets job->signature. */
+    enum rt_status (*resolve)(struct srv_inference *inf, struct rt_error *err);
+    enum rt_status (*bind)(struct srv_inference *inf, size_t budget, struct rt_error *err);
+    enum rt_status (*finish)(struct srv_inference *inf, struct rt_error *err);
+    enum rt_status (*write)(const struct srv_inference *inf, unsigned char **out, size_t *n,
+                            struct rt_error *err);
+    void (*write_request)(const struct srv_inference *inf, struct rt_bytes *out);
+};
+extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops,
+    srv_session_ops;
+
+/* srv_find_signature, in the inference's version. */
+enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
+                                       const struct rt_model_signature **out, enum rt_status code,
+                                       const char *unknown, struct rt_error *err);
+
+/* Sorts the names and drops doubles, so that one set of tensors is one call. How many are left. */
+int srv_sort_names(const char **names, int n);
+/* Of a name among such; -1: it is none of them. */
+int srv_place_of(const char *const *names, int n, const char *name);
+
+/* A call by names of tensors: one that the model has, or job->adhoc asks for it. `spec` and
+ * `shapes` (as of rt_model_make_adhoc) live as long as the request. */
+enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_call_spec *spec,
+                                   const struct rt_shape *shapes, struct rt_error *err);
+
+#endif

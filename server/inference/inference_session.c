@@ -1,0 +1,209 @@
+/* SessionRun: any tensors of the graph in and out, by name. */
+#include <string.h>
+
+#include "runtime/base/arena.h"
+#include "server/inference/inference_parts.h"
+
+struct srv_session_call {
+    int *feed;  /* per feed of the request: which of the call's it is */
+    int *fetch; /* per fetch */
+    struct rt_call_spec spec;
+    struct rt_trace trace;
+};
+
+static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
+                           struct rt_error *err)
+{
+    struct srv_session_request *r = &inf->request.session;
+    enum rt_status st = srv_session_read(message, r, inf->arena, err);
+
+    inf->has_spec = r->has_spec;
+    inf->spec = r->spec;
+    inf->timeout_ms = r->timeout_ms > 0 ? r->timeout_ms : 0;
+    return st;
+}
+
+/* ---- names ---- */
+
+/* The tensor's name with its output: "x" is "x:0". NULL: out of memory. */
+static const char *whole_name(struct srv_inference *inf, const char *name)
+{
+    return strchr(name, ':') ? name : rt_arena_printf(inf->arena, "%s:0", name);
+}
+
+/* The name in the graph, when the request's are a signature's. */
+static enum rt_status graph_name(struct srv_inference *inf, const struct rt_signature *sig,
+                                 bool is_feed, const char *name, const char **out,
+                                 struct rt_error *err)
+{
+    if (sig) {
+        const struct rt_tensor_spec *spec =
+            is_feed ? rt_signature_input(sig, name) : rt_signature_output(sig, name);
+        if (!spec)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "signature \"%s\" has no %s \"%s\"", sig->name,
+                           is_feed ? "input" : "output", name);
+        name = spec->name;
+    }
+    *out = whole_name(inf, name);
+    return *out ? RT_OK : rt_fail_memory(err, "the name of a tensor", 0);
+}
+
+/* ---- the call ---- */
+
+static enum rt_status name_feeds(struct srv_inference *inf, const struct rt_signature *sig,
+                                 struct srv_session_call *call, struct rt_error *err)
+{
+    const struct srv_session_request *r = &inf->request.session;
+    const char **names = rt_arena_array(inf->arena, (size_t)r->n_feeds + 1, sizeof *names);
+    const char **sorted = rt_arena_array(inf->arena, (size_t)r->n_feeds + 1, sizeof *names);
+    bool *fed = rt_arena_array(inf->arena, (size_t)r->n_feeds + 1, sizeof *fed);
+    enum rt_status st = RT_OK;
+
+    call->feed = rt_arena_array(inf->arena, (size_t)r->n_feeds + 1, sizeof *call->feed);
+    if (!names || !sorted || !fed || !call->feed)
+        return rt_fail_memory(err, "a request", 0);
+    for (int i = 0; i < r->n_feeds && !st; i++) {
+        st = graph_name(inf, sig, true, r->feeds[i].name, &names[i], err);
+        sorted[i] = names[i];
+    }
+    if (st)
+        return st;
+    int n = srv_sort_names(sorted, r->n_feeds);
+    for (int i = 0; i < r->n_feeds; i++) {
+        call->feed[i] = srv_place_of(sorted, n, names[i]);
+        if (fed[call->feed[i]])
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Endpoint \"%s\" fed more than once.",
+                           names[i]);
+        fed[call->feed[i]] = true;
+    }
+    call->spec.feeds = sorted;
+    call->spec.n_feeds = n;
+    return RT_OK;
+}
+
+static enum rt_status name_fetches(struct srv_inference *inf, const struct rt_signature *sig,
+                                   struct srv_session_call *call, struct rt_error *err)
+{
+    const struct srv_session_request *r = &inf->request.session;
+    const char **names = rt_arena_array(inf->arena, (size_t)r->n_fetches + 1, sizeof *names);
+    const char **sorted = rt_arena_array(inf->arena, (size_t)r->n_fetches + 1, sizeof *names);
+    const char **targets = rt_arena_array(inf->arena, (size_t)r->n_targets + 1, sizeof *targets);
+    enum rt_status st = RT_OK;
+
+    call->fetch = rt_arena_array(inf->arena, (size_t)r->n_fetches + 1, sizeof *call->fetch);
+    if (!names || !sorted || !targets || !call->fetch)
+        return rt_fail_memory(err, "a request", 0);
+    for (int i = 0; i < r->n_fetches && !st; i++) {
+        st = graph_name(inf, sig, false, r->fetches[i], &names[i], err);
+        sorted[i] = names[i];
+    }
+    if (st)
+        return st;
+    call->spec.fetches = sorted;
+    call->spec.n_fetches = srv_sort_names(sorted, r->n_fetches);
+    for (int i = 0; i < r->n_fetches; i++)
+        call->fetch[i] = srv_place_of(sorted, call->spec.n_fetches, names[i]);
+    for (int i = 0; i < r->n_targets; i++)
+        targets[i] = r->targets[i];
+    call->spec.targets = targets;
+    call->spec.n_targets = srv_sort_names(targets, r->n_targets);
+    return RT_OK;
+}
+
+static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
+{
+    const struct srv_session_request *r = &inf->request.session;
+    struct srv_session_call *call = rt_arena_alloc(inf->arena, sizeof *call);
+    const struct rt_model_signature *sig = NULL;
+    enum rt_status st = RT_OK;
+
+    if (!call)
+        return rt_fail_memory(err, "a request", sizeof *call);
+    if (r->names_are_aliases)
+        st = srv_inference_signature(inf, inf->spec.signature, &sig, RT_INVALID_ARGUMENT,
+                                     "No signature was found with the name: %s", err);
+    if (!st)
+        st = name_feeds(inf, sig ? sig->def : NULL, call, err);
+    if (!st)
+        st = name_fetches(inf, sig ? sig->def : NULL, call, err);
+    if (st)
+        return st;
+    inf->session = call;
+    if (r->wants_times || r->wants_graph) {
+        call->trace = (struct rt_trace){
+            .arena = inf->arena, .wants_times = r->wants_times, .wants_graph = r->wants_graph};
+        inf->job->trace = &call->trace;
+    }
+    return srv_inference_adhoc(inf, &call->spec, NULL, err);
+}
+
+static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)
+{
+    const struct srv_session_request *r = &inf->request.session;
+    const struct rt_callable *call = inf->job->signature->call; /* NULL: has yet to be made */
+    enum rt_status st = RT_OK;
+
+    for (int i = 0; i < r->n_feeds && !st; i++) {
+        const int k = inf->session->feed[i];
+        const enum rt_dtype dtype = call ? rt_callable_feed_dtype(call, k) : RT_NO_DTYPE;
+        st = srv_tensor_read(r->feeds[i].tensor, dtype, &inf->job->feeds[k], &budget, err);
+        if (st == RT_INVALID_ARGUMENT)
+            rt_fail_prefix(err, "tensor parsing error: %s: ", r->feeds[i].name);
+    }
+    return !st && call ? rt_callable_check_feeds(call, inf->job->feeds, err) : st;
+}
+
+/* The tensors in the request's order. */
+static const struct rt_tensor **in_order(const struct srv_inference *inf,
+                                         const struct rt_tensor *tensors, const int *place, int n)
+{
+    const struct rt_tensor **out = rt_arena_array(inf->arena, (size_t)n + 1, sizeof *out);
+    for (int i = 0; out && i < n; i++)
+        out[i] = &tensors[place[i]];
+    return out;
+}
+
+/* No signature has run. */
+static struct srv_model_echo echo_of(const struct srv_inference *inf)
+{
+    const struct srv_version *v = inf->job->version;
+    return (struct srv_model_echo){v->model, "", v->version};
+}
+
+static enum rt_status write(const struct srv_inference *inf, unsigned char **out, size_t *n,
+                            struct rt_error *err)
+{
+    const struct srv_session_request *r = &inf->request.session;
+    const struct srv_session_response response = {
+        .echo = echo_of(inf),
+        .n = r->n_fetches,
+        .names = r->fetches,
+        .tensors = in_order(inf, inf->job->fetches, inf->session->fetch, r->n_fetches),
+        .trace = inf->job->trace,
+        .growth = inf->growth,
+    };
+    if (!response.tensors)
+        return rt_fail_memory(err, "a response", 0);
+    return srv_session_write(&response, out, n, err);
+}
+
+static void write_request(const struct srv_inference *inf, struct rt_bytes *out)
+{
+    const struct srv_session_request *r = &inf->request.session;
+    const struct srv_model_echo echo = echo_of(inf);
+    const struct rt_tensor **tensors =
+        in_order(inf, inf->job->feeds, inf->session->feed, r->n_feeds);
+
+    if (tensors)
+        srv_session_write_request(r, &echo, tensors, out);
+    else
+        out->failed = true;
+}
+
+const struct srv_inference_ops srv_session_ops = {
+    .read = read,
+    .resolve = resolve,
+    .bind = bind,
+    .write = write,
+    .write_request = write_request,
+};

@@ -1,0 +1,314 @@
+#include "server/inference/warmup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "proto/prediction_log.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/regular_file.h"
+#include "runtime/base/tfrecord.h"
+#include "runtime/base/thread.h"
+#include "server/metrics/metrics.h"
+
+enum { LIMIT_S = 600 }; /* as long as a model's init op may take */
+
+struct playback {
+    const struct srv_playback *p;
+    int64_t deadline_ns;
+    size_t max_record;
+    struct rt_mutex mu;
+    struct rt_tfrecord *file; /* guarded by mu, as is what follows */
+    int64_t n_read;
+    bool ended; /* no thread takes another record */
+    enum rt_status status;
+    struct rt_error err; /* of the first that failed */
+};
+
+/* One thread's memory, used again for each record. */
+struct player {
+    struct playback *all;
+    struct rt_bytes record;
+    struct rt_arena *arena;
+};
+
+static enum srv_api api_of(enum pb_log_type type)
+{
+    switch (type) {
+    case PB_LOG_CLASSIFY:
+        return SRV_CLASSIFY;
+    case PB_LOG_REGRESS:
+        return SRV_REGRESS;
+    case PB_LOG_MULTI_INFERENCE:
+        return SRV_MULTI_INFERENCE;
+    case PB_LOG_SESSION_RUN:
+        return SRV_SESSION_RUN;
+    case PB_LOG_PREDICT:
+        return SRV_PREDICT;
+    default:
+        return SRV_OTHER;
+    }
+}
+
+/* ---- one record ---- */
+
+static enum rt_status perform(const struct player *player, const struct srv_recorded *record,
+                              struct rt_error *err)
+{
+    const struct srv_playback *p = player->all->p;
+    const struct rt_run_options run = {.deadline_ns = player->all->deadline_ns,
+                                       .cancelled = p->cancelled};
+    struct srv_inference inf;
+    struct srv_job job;
+    unsigned char *answer = NULL;
+    size_t n = 0;
+
+    rt_arena_reset(player->arena);
+    srv_inference_init(&inf, record->api, SRV_ENTRY_GRPC, p->options, player->arena, &job);
+    enum rt_status st =
+        srv_inference_perform(&inf, srv_cursor_of(&record->request, record->request.n), p->version,
+                              &run, &answer, &n, err);
+    srv_inference_clear(&inf);
+    if (!st && p->check)
+        st = p->check(p->arg, record, rt_span_of(answer, n), err);
+    free(answer);
+    return st;
+}
+
+/* Small requests do not ask while they run. */
+static enum rt_status may_go_on(const struct playback *all, struct rt_error *err)
+{
+    const _Atomic bool *cancelled = all->p->cancelled;
+
+    if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
+        return rt_fail(err, RT_CANCELLED, "it was cancelled");
+    if (rt_now_ns() >= all->deadline_ns)
+        return rt_fail(err, RT_DEADLINE_EXCEEDED, "all of them took more than %d s", LIMIT_S);
+    return RT_OK;
+}
+
+static enum rt_status play_record(const struct player *player, int64_t index, struct rt_error *err)
+{
+    const struct srv_playback *p = player->all->p;
+    struct pb_prediction_log log;
+    enum rt_status st = RT_OK;
+
+    if (!pb_prediction_log_read(rt_span_of(player->record.p, player->record.n), &log))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Failed to parse %s record: record %lld (%zu bytes) from %s", p->what,
+                       (long long)index, player->record.n, p->path);
+    if (log.type == PB_LOG_NONE)
+        return RT_OK;
+    if (log.type == PB_LOG_PREDICT_STREAMED)
+        return rt_fail(err, RT_UNIMPLEMENTED, "Unsupported log_type for %s: %d (record %lld of %s)",
+                       p->what, (int)log.type, (long long)index, p->path);
+    /* A request of no bytes is still one: it has nothing set. */
+    const struct srv_recorded record = {.index = index,
+                                        .api = api_of(log.type),
+                                        .request = log.request.p ? log.request : rt_span_str(""),
+                                        .response = log.response};
+    for (int64_t i = 0; i < p->n_iterations && !st; i++) {
+        st = may_go_on(player->all, err);
+        if (!st)
+            st = perform(player, &record, err);
+    }
+    if (st)
+        rt_fail_prefix(err, "%s record %lld of %s: ", p->what, (long long)index, p->path);
+    return st;
+}
+
+/* ---- all of them ---- */
+
+static enum rt_status next_record(struct playback *all, struct player *player, int64_t *index,
+                                  bool *at_end, struct rt_error *err) RT_REQUIRES(all->mu)
+{
+    const struct srv_playback *p = all->p;
+    struct rt_span record;
+    enum rt_status st = rt_tfrecord_next(all->file, &record, err);
+
+    *at_end = st == RT_OUT_OF_RANGE;
+    if (*at_end)
+        return RT_OK;
+    if (st == RT_DATA_LOSS) {
+        const struct rt_error why = *err;
+        return rt_fail(err, st, "%s: %s. Please verify your %s data is in TFRecord format.",
+                       p->path, rt_error_text(&why), p->what);
+    }
+    if (st)
+        return st;
+    if (all->n_read == SRV_MAX_WARMUP_RECORDS)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Number of %s records exceeds the maximum (%d) at %s", p->what,
+                       SRV_MAX_WARMUP_RECORDS, p->path);
+    player->record.n = 0;
+    rt_bytes_add(&player->record, record.p, record.n);
+    if (player->record.failed)
+        return rt_fail_memory(err, "a record", record.n);
+    *index = all->n_read++;
+    return RT_OK;
+}
+
+static void fail_locked(struct playback *all, const struct rt_error *err) RT_REQUIRES(all->mu)
+{
+    all->ended = true;
+    if (all->status)
+        return;
+    rt_error_copy(&all->err, err);
+    all->status = err->code;
+}
+
+static void fail(struct playback *all, const struct rt_error *err)
+{
+    rt_mutex_lock(&all->mu);
+    fail_locked(all, err);
+    rt_mutex_unlock(&all->mu);
+}
+
+/* False: there is no more for anyone. */
+static bool take_record(struct playback *all, struct player *player, int64_t *index)
+{
+    struct rt_error err = {0};
+
+    rt_mutex_lock(&all->mu);
+    if (!all->ended) {
+        bool at_end;
+        if (next_record(all, player, index, &at_end, &err))
+            fail_locked(all, &err);
+        else
+            all->ended = at_end;
+    }
+    bool more = !all->ended;
+    rt_mutex_unlock(&all->mu);
+    return more;
+}
+
+static void *play(void *arg)
+{
+    struct playback *all = arg;
+    struct player player = {.all = all, .arena = rt_arena_new(SIZE_MAX)};
+    int64_t index = 0;
+
+    rt_bytes_init(&player.record, all->max_record);
+    if (!player.arena) {
+        struct rt_error err = {0};
+        rt_fail_memory(&err, "playing records", 0);
+        fail(all, &err);
+    }
+    while (take_record(all, &player, &index)) {
+        struct rt_error err = {0};
+        if (play_record(&player, index, &err))
+            fail(all, &err); /* the others end after the record that they are at */
+    }
+    rt_bytes_clear(&player.record);
+    rt_arena_free(player.arena);
+    return NULL;
+}
+
+static void *play_thread(void *arg)
+{
+    rt_thread_low_priority();
+    return play(arg);
+}
+
+static void play_in_threads(struct playback *all)
+{
+    pthread_t threads[SRV_MAX_WARMUP_THREADS];
+    int n = 0;
+
+    /* This one is the first. */
+    while (n < SRV_MAX_WARMUP_THREADS && n + 1 < all->p->n_threads &&
+           !rt_thread_start(&threads[n], "warmup", play_thread, all))
+        n++;
+    play(all);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
+
+enum rt_status srv_playback_run(const struct srv_playback *p, int64_t *n_records,
+                                struct rt_error *err)
+{
+    /* A request may be as large as one may come, and its answer is in the record too. */
+    size_t limit = (size_t)p->options->max_body_bytes;
+    struct playback all = {.p = p,
+                           .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),
+                           .max_record = limit > SIZE_MAX / 4 ? SIZE_MAX / 2 : 2 * limit};
+    enum rt_status st = rt_tfrecord_open(&all.file, p->path, all.max_record, err);
+
+    *n_records = 0;
+    if (st)
+        return st;
+    rt_mutex_init(&all.mu);
+    play_in_threads(&all);
+    rt_mutex_clear(&all.mu);
+    rt_tfrecord_close(all.file);
+    *n_records = all.n_read;
+    if (all.status)
+        rt_error_copy(err, &all.err);
+    return all.status;
+}
+
+enum rt_status srv_playback_find(const char *dir, const char *name, char **path,
+                                 struct rt_error *err)
+{
+    size_t n = strlen(dir) + strlen(name) + 2;
+    struct stat s;
+
+    *path = malloc(n);
+    if (!*path)
+        return rt_fail_memory(err, "a path", n);
+    snprintf(*path, n, "%s/%s", dir, name);
+    if (stat(*path, &s) == 0)
+        return RT_OK;
+    int reason = errno;
+    if (!rt_errno_is_absence(reason))
+        rt_fail(err, RT_UNAVAILABLE, "%s: %s", *path, strerror(reason));
+    free(*path);
+    *path = NULL;
+    return rt_errno_is_absence(reason) ? RT_OK : RT_UNAVAILABLE;
+}
+
+/* ---- a version's own warm-up ---- */
+
+bool srv_warmup_is_there(const char *dir)
+{
+    char *path;
+    bool is = srv_playback_find(dir, SRV_WARMUP_FILE, &path, NULL) || path;
+    free(path);
+    return is;
+}
+
+enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const char *dir,
+                              const _Atomic bool *cancelled, struct rt_error *err)
+{
+    const struct srv_options *o = &s->options;
+    int64_t start = rt_now_ns(), n = 0;
+    char *path = NULL;
+    enum rt_status st = RT_OK;
+
+    if (o->enable_model_warmup)
+        st = srv_playback_find(dir, SRV_WARMUP_FILE, &path, err);
+    if (!path)
+        return st;
+    const struct srv_playback p = {
+        .path = path,
+        .what = "warmup",
+        .version = v,
+        .options = o,
+        .cancelled = cancelled,
+        .n_threads = o->num_model_warmup_threads,
+        .n_iterations =
+            o->num_request_iterations_for_warmup > 0 ? o->num_request_iterations_for_warmup : 1,
+    };
+    st = srv_playback_run(&p, &n, err);
+    int64_t ns = rt_now_ns() - start;
+    srv_metrics_warmup(s->metrics, dir, st, n, ns);
+    if (!st)
+        RT_LOG(RT_LOG_INFO, "model %s version %lld: warmed up with %lld records in %.1f ms",
+               v->model, (long long)v->version, (long long)n, (double)ns / 1e6);
+    free(path);
+    return st;
+}

@@ -1,0 +1,415 @@
+/* Whether a text is JSON, and what is wrong with it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/json/json.h"
+#include "server/json/json_number.h"
+#include "server/json/json_parts.h"
+
+static const char empty_text[] = "The document is empty.";
+static const char value_text[] = "Invalid value.";
+static const char name_text[] = "Missing a name for object member.";
+static const char colon_text[] = "Missing a colon after a name of object member.";
+static const char member_text[] = "Missing a comma or } after an object member.";
+static const char element_text[] = "Missing a comma or ] after an array element.";
+static const char hex_text[] = "Incorrect hex digit after \\u escape in string.";
+static const char surrogate_text[] = "The surrogate pair in string is invalid.";
+static const char escape_text[] = "Invalid escape character in string.";
+static const char quote_text[] = "Missing a closing quotation mark in string.";
+static const char big_text[] = "Number too big to be stored in double.";
+static const char fraction_text[] = "Miss fraction part in number.";
+static const char exponent_text[] = "Miss exponent in number.";
+
+struct check {
+    const unsigned char *p, *end;
+    const char *why;         /* set: refused ... */
+    const unsigned char *at; /* ... here */
+};
+
+static bool refuse(struct check *c, const char *why, const unsigned char *at)
+{
+    c->why = why;
+    c->at = at;
+    return false;
+}
+
+/* The byte at p; 0 at the end, as a NUL in the text ends it too. */
+static unsigned char peek(const struct check *c, const unsigned char *p)
+{
+    return p < c->end ? *p : 0;
+}
+
+/* Four hex digits at *p. */
+static bool check_hex(struct check *c, const unsigned char **p, const unsigned char *escape,
+                      unsigned *out)
+{
+    unsigned u = 0;
+    for (int i = 0; i < 4; i++) {
+        int h = srv_json_hex(peek(c, *p));
+        if (h < 0)
+            return refuse(c, hex_text, escape);
+        u = u << 4 | (unsigned)h;
+        ++*p;
+    }
+    *out = u;
+    return true;
+}
+
+/* c->p is at the opening quote. */
+static bool check_string(struct check *c)
+{
+    const unsigned char *p = c->p + 1;
+    for (;;) {
+        p = srv_json_plain(p, c->end);
+        unsigned char ch = peek(c, p);
+        if (ch == '"') {
+            c->p = p + 1;
+            return true;
+        }
+        if (ch != '\\')
+            return refuse(c, ch ? escape_text : quote_text, p);
+        const unsigned char *escape = p++;
+        switch (peek(c, p)) {
+        case '"':
+        case '\\':
+        case '/':
+        case 'b':
+        case 'f':
+        case 'n':
+        case 'r':
+        case 't':
+            p++;
+            break;
+        case 'u': {
+            unsigned u, low;
+            p++;
+            if (!check_hex(c, &p, escape, &u))
+                return false;
+            if (u < 0xd800 || u > 0xdbff)
+                break;
+            if (peek(c, p) != '\\' || peek(c, p + 1) != 'u')
+                return refuse(c, surrogate_text, escape);
+            p += 2;
+            if (!check_hex(c, &p, escape, &low))
+                return false;
+            if (low < 0xdc00 || low > 0xdfff)
+                return refuse(c, surrogate_text, escape);
+            break;
+        }
+        default:
+            return refuse(c, escape_text, escape);
+        }
+    }
+}
+
+static bool is_digit(unsigned char c)
+{
+    return (unsigned)c - '0' < 10;
+}
+
+/* Matches `word` byte by byte; the offset of a refusal is the first that differs. */
+static bool check_word(struct check *c, const char *word)
+{
+    const unsigned char *p = c->p;
+    for (; *word; word++, p++)
+        if (peek(c, p) != (unsigned char)*word)
+            return refuse(c, value_text, p);
+    c->p = p;
+    return true;
+}
+
+/* The first byte from p on that is no digit. */
+static const unsigned char *after_digits(const unsigned char *p, const unsigned char *end)
+{
+    uint64_t w;
+    while (end - p >= 8) {
+        memcpy(&w, p, 8);
+        uint64_t odd = ((w ^ UINT64_C(0x3030303030303030)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
+                       ((w + UINT64_C(0x0606060606060606)) & UINT64_C(0x4040404040404040));
+        if (!odd) {
+            p += 8;
+            continue;
+        }
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        /* No byte below the first odd one carries into it. */
+        return p + (__builtin_ctzll(odd) >> 3);
+#else
+        break;
+#endif
+    }
+    while (p < end && is_digit(*p))
+        p++;
+    return p;
+}
+
+static bool check_number(struct check *c)
+{
+    const unsigned char *start = c->p, *p = start, *end = c->end;
+    if (p < end && *p == '-')
+        p++;
+    unsigned char first = peek(c, p);
+    const unsigned char *digits = p;
+    if (first == '0') {
+        p++;
+    } else if (is_digit(first)) {
+        p = after_digits(p, end);
+    } else if (first == 'N' || first == 'I') {
+        c->p = p;
+        if (first == 'N')
+            return check_word(c, "NaN");
+        if (!check_word(c, "Inf"))
+            return false;
+        return peek(c, c->p) != 'i' || check_word(c, "inity");
+    } else {
+        return refuse(c, value_text, p);
+    }
+    bool may_be_big = p - digits > 308;
+    int64_t fraction = 0;
+    if (p < end && *p == '.') {
+        p++;
+        if (!is_digit(peek(c, p)))
+            return refuse(c, fraction_text, p);
+        const unsigned char *from = p;
+        p = after_digits(p, end);
+        fraction = p - from < 17 ? p - from : 17;
+    }
+    if (p < end && (*p | 0x20) == 'e') {
+        p++;
+        bool minus = false;
+        if (p < end && (*p == '+' || *p == '-'))
+            minus = *p++ == '-';
+        if (!is_digit(peek(c, p)))
+            return refuse(c, exponent_text, p);
+        int64_t exponent = 0;
+        for (; p < end && is_digit(*p); p++)
+            if (exponent < 1000000)
+                exponent = exponent * 10 + (*p - '0');
+        if (!minus && exponent > 308 + fraction)
+            return refuse(c, big_text, start);
+    }
+    if (may_be_big) {
+        double d;
+        if (!srv_double_read(digits, p, &d) || d > 1.7976931348623157e308)
+            return refuse(c, big_text, start);
+    }
+    c->p = p;
+    return true;
+}
+
+/* Which containers are open: a bit each (1: object). Grows with the text, so it is bounded by it.
+ */
+struct nest {
+    uint64_t few[8], *bits;
+    size_t depth, room; /* in bits */
+};
+
+static bool nest_push(struct nest *n, bool object)
+{
+    if (n->depth == n->room) {
+        size_t room = n->room * 2;
+        uint64_t *bits = malloc(room / 8);
+        if (!bits)
+            return false;
+        memcpy(bits, n->bits, n->room / 8);
+        if (n->bits != n->few)
+            free(n->bits);
+        n->bits = bits;
+        n->room = room;
+    }
+    uint64_t bit = UINT64_C(1) << (n->depth & 63), *w = &n->bits[n->depth >> 6];
+    *w = object ? *w | bit : *w & ~bit;
+    n->depth++;
+    return true;
+}
+
+static bool nest_is_object(const struct nest *n)
+{
+    size_t i = n->depth - 1;
+    return n->bits[i >> 6] >> (i & 63) & 1;
+}
+
+/* Notes the value of a top-level member that somebody will ask for. */
+static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span token)
+{
+    static const struct {
+        const char *name;
+        size_t n, offset;
+    } keys[] = {
+        {"signature_name", 14, offsetof(struct srv_json_doc, signature_name)},
+        {"instances", 9, offsetof(struct srv_json_doc, instances)},
+        {"inputs", 6, offsetof(struct srv_json_doc, inputs)},
+        {"examples", 8, offsetof(struct srv_json_doc, examples)},
+        {"context", 7, offsetof(struct srv_json_doc, context)},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (srv_json_token_is(token, keys[i].name, keys[i].n)) {
+            void *slot = (char *)doc + keys[i].offset;
+            return slot;
+        }
+    return NULL;
+}
+
+/* ---- the document ---- */
+
+struct document {
+    struct srv_json_doc *doc;
+    struct nest nest;
+    int64_t count; /* elements of the array at depth 2 */
+    bool counting; /* ... which is `instances` */
+    bool no_memory;
+};
+
+/* What is at c->p, white space skipped. */
+enum place {
+    AT_VALUE,
+    AT_NAME,
+    AT_CLOSE, /* the bracket of what is open */
+    BEHIND_VALUE,
+    AT_END, /* of the document */
+    REFUSED,
+};
+
+static void skip(struct check *c, size_t n)
+{
+    c->p = srv_json_space(c->p + n, c->end);
+}
+
+static enum place refuse_place(struct check *c, const char *why)
+{
+    refuse(c, why, c->p);
+    return REFUSED;
+}
+
+static enum place open_container(struct document *d, struct check *c, bool is_object)
+{
+    if (!nest_push(&d->nest, is_object)) {
+        d->no_memory = true;
+        return REFUSED;
+    }
+    skip(c, 1);
+    bool is_empty = peek(c, c->p) == (is_object ? '}' : ']');
+    if (!is_object && d->nest.depth == 2)
+        d->count = !is_empty;
+    return is_empty ? AT_CLOSE : is_object ? AT_NAME : AT_VALUE;
+}
+
+static enum place take_value(struct document *d, struct check *c)
+{
+    bool passes;
+    switch (peek(c, c->p)) {
+    case '{':
+        return open_container(d, c, true);
+    case '[':
+        return open_container(d, c, false);
+    case '"':
+        passes = check_string(c);
+        break;
+    case 't':
+        passes = check_word(c, "true");
+        break;
+    case 'f':
+        passes = check_word(c, "false");
+        break;
+    case 'n':
+        passes = check_word(c, "null");
+        break;
+    default:
+        passes = check_number(c);
+    }
+    return passes ? BEHIND_VALUE : REFUSED;
+}
+
+static enum place after_value(struct document *d, struct check *c)
+{
+    if (d->nest.depth == 0)
+        return AT_END;
+    skip(c, 0);
+    unsigned char ch = peek(c, c->p);
+    bool in_object = nest_is_object(&d->nest);
+    if (ch == (in_object ? '}' : ']'))
+        return AT_CLOSE;
+    if (ch != ',')
+        return refuse_place(c, in_object ? member_text : element_text);
+    d->count += !in_object && d->nest.depth == 2;
+    skip(c, 1);
+    return in_object ? AT_NAME : AT_VALUE;
+}
+
+static enum place close_container(struct document *d, struct check *c)
+{
+    c->p++;
+    if (d->nest.depth == 2 && d->counting) {
+        d->doc->n_instances = d->count;
+        d->counting = false;
+    }
+    d->nest.depth--;
+    return BEHIND_VALUE;
+}
+
+static enum place take_name(struct document *d, struct check *c)
+{
+    const unsigned char *from = c->p;
+    if (peek(c, from) != '"')
+        return refuse_place(c, name_text);
+    if (!check_string(c))
+        return REFUSED;
+    struct rt_span token = rt_span_of(from, (size_t)(c->p - from));
+    skip(c, 0);
+    if (peek(c, c->p) != ':')
+        return refuse_place(c, colon_text);
+    skip(c, 1);
+    struct srv_json *slot = d->nest.depth == 1 ? member_slot(d->doc, token) : NULL;
+    if (slot && !slot->p) {
+        *slot = (struct srv_json){c->p, c->end};
+        d->counting = slot == &d->doc->instances && peek(c, c->p) == '[';
+    }
+    return AT_VALUE;
+}
+
+/* False: refused, or out of memory. */
+static bool check_document(struct document *d, struct check *c)
+{
+    enum place place = AT_VALUE;
+    skip(c, 0);
+    d->doc->top = (struct srv_json){c->p, c->end};
+    unsigned char ch = peek(c, c->p);
+    if (ch == 0 || ch == ',' || ch == ':' || ch == ']' || ch == '}')
+        place = refuse_place(c, empty_text);
+    while (place < AT_END) {
+        if (place == AT_VALUE)
+            place = take_value(d, c);
+        else if (place == AT_NAME)
+            place = take_name(d, c);
+        if (place == AT_CLOSE)
+            place = close_container(d, c);
+        if (place == BEHIND_VALUE)
+            place = after_value(d, c);
+    }
+    return place == AT_END;
+}
+
+enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, struct rt_error *err)
+{
+    memset(doc, 0, sizeof *doc);
+    if (text.n == 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Parse error: The document is empty");
+    struct check c = {.p = text.p, .end = text.p + text.n};
+    struct document d = {.doc = doc, .nest = {.room = 512}};
+    d.nest.bits = d.nest.few;
+    if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0)
+        c.p += 3;
+    bool passed = check_document(&d, &c);
+    if (d.nest.bits != d.nest.few)
+        free(d.nest.bits);
+    if (d.no_memory)
+        return rt_fail_memory(err, "the nesting of a JSON text", text.n / 8);
+    if (!passed)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Parse error: %s at offset: %zu", c.why,
+                       (size_t)(c.at - text.p));
+    if (*doc->top.p != '{') {
+        char shown[SRV_JSON_SHOWN];
+        return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Value: %s Is not object",
+                       srv_json_show(shown, sizeof shown, doc->top));
+    }
+    return RT_OK;
+}

@@ -1,0 +1,170 @@
+/*
+ * The counters behind metrics.h, for metrics.c (which counts) and the pages (which print).
+ *
+ * Threads: a cell has one writer, a network thread or a worker, and is read by anybody; what says
+ * "guarded" has any number of writers.
+ */
+#ifndef SRV_METRICS_CELLS_H
+#define SRV_METRICS_CELLS_H
+
+#include <stdatomic.h>
+
+#include "runtime/base/map.h"
+#include "runtime/base/thread.h"
+#include "server/batching/job.h"
+
+enum {
+    SRV_N_TIMES = 34, /* as srv_scale_time */
+    SRV_N_SIZES = 15, /* as srv_scale_rows */
+    SRV_N_CODES = 17,
+    SRV_MAX_BUCKETS = 53,
+    SRV_MAX_PADDINGS = 32,  /* sizes of batches that are told apart */
+    SRV_MAX_STRANGERS = 64, /* names of models that there are not, told apart */
+    SRV_MAX_PATHS = 256,    /* versions that were loaded, told apart by their folders */
+};
+
+/* The upper ends of a histogram's buckets, as TensorFlow makes them: first, first x factor, ...
+ * (n of them), and what is at least the last. A value that is an upper end lies above it. */
+struct srv_scale {
+    double first, factor;
+    int n;
+};
+extern const struct srv_scale srv_scale_time;     /* us: 10 x 1.8^i, 33 (20 minutes) */
+extern const struct srv_scale srv_scale_queuing;  /* us: 100 x 1.2^i, 52 (1 second) */
+extern const struct srv_scale srv_scale_graph;    /* us: 1000 x 2^i, 20 */
+extern const struct srv_scale srv_scale_bytes;    /* 4^i, 14 */
+extern const struct srv_scale srv_scale_rows;     /* 2^i, 14 */
+extern const struct srv_scale srv_scale_examples; /* 2^i, 15 */
+
+struct srv_times {
+    _Atomic uint64_t n[SRV_N_TIMES];
+    _Atomic uint64_t sum_ns;
+};
+
+struct srv_histogram { /* of whole numbers, on some scale */
+    _Atomic uint64_t n[SRV_MAX_BUCKETS];
+    _Atomic uint64_t sum;
+};
+
+struct srv_request_cells { /* of one signature on one network thread */
+    _Atomic uint64_t codes[SRV_N_JOB_APIS][SRV_N_CODES];
+    struct srv_times latency[SRV_N_JOB_APIS];
+};
+
+struct srv_run_cells { /* of one version on one worker (or network thread that runs inline) */
+    struct srv_times queue, run;
+    _Atomic uint64_t sizes[SRV_N_SIZES]; /* an upper end lies in its bucket */
+    _Atomic uint64_t rows, jobs;
+};
+
+/* What TensorFlow counts for the process and not by model: on one worker or network thread. */
+struct srv_thread_cells {
+    _Atomic uint64_t run_ns;
+    struct srv_histogram runs, in_bytes, out_bytes; /* runs: microseconds */
+    struct srv_histogram queuing, request_rows, batch_rows;
+    struct srv_padding {
+        _Atomic int64_t size; /* of the batch as it ran; 0: not used yet. The last: all others */
+        struct srv_histogram rows;
+    } padding[SRV_MAX_PADDINGS];
+};
+
+struct srv_model_net { /* of one model on one network thread */
+    /* Requests that never became a job. */
+    _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
+    /* From the queue to the end of the run, of requests answered OK. */
+    struct srv_times runtime[SRV_N_JOB_APIS];
+    struct srv_histogram examples;
+    struct srv_times gets; /* over REST, of those answered OK */
+    /* What versions that are gone have counted. */
+    struct srv_request_cells gone;
+};
+
+struct srv_model_metrics {
+    struct srv_model_metrics *next;
+    const char *name;
+    struct srv_model_net *nets;
+    _Atomic uint64_t loads_ok, loads_failed; /* guarded, as all below */
+    struct srv_times load;
+    _Atomic uint64_t logged[SRV_N_CODES];
+};
+
+struct srv_path_metrics { /* of one version's folder; guarded */
+    char *path;           /* for free() */
+    const char *model;    /* set: its assets name the version in an ML Metadata store */
+    uint64_t loads_ok, loads_failed, load_us;
+    uint64_t warmed[SRV_N_CODES], warm_records[SRV_N_CODES];
+    struct srv_times warming[SRV_N_CODES];
+};
+
+struct srv_stranger {
+    char *name; /* for free() */
+    uint64_t codes[SRV_N_CODES];
+};
+
+struct srv_version_metrics {
+    struct srv_version_metrics *next;
+    struct srv_model_metrics *model;
+    int64_t version;
+    int n_signatures;
+    const char **signatures;
+    struct srv_request_cells *requests; /* [net * (n_signatures + 1) + signature]; last: unknown */
+    struct srv_run_cells *runs;         /* [n_workers + n_nets] */
+    struct rt_arena *arena;
+};
+
+struct srv_metrics {
+    int n_nets, n_workers;
+    int64_t started_s;                /* since 1970 */
+    struct srv_thread_cells *threads; /* [n_workers + n_nets] */
+    struct rt_mutex mu; /* guards the lists, events, paths, and what is said to be guarded */
+    struct srv_model_metrics *models;
+    struct srv_version_metrics *versions;
+    struct srv_model_metrics unknown;              /* models that there are not, all of them */
+    struct rt_map events;                          /* name: pointer to uint64_t */
+    struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* NULL: not used yet */
+    int next_path;                                 /* the oldest, when all are used */
+    struct rt_arena *arena;
+    struct rt_mutex strangers_mu; /* held for moments: network threads wait for it */
+    struct srv_stranger strangers[SRV_MAX_STRANGERS];
+};
+
+static inline uint64_t srv_count_of(const _Atomic uint64_t *c)
+{
+    return atomic_load_explicit(c, memory_order_relaxed);
+}
+/* One writer: no locked instruction is needed. */
+static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
+{
+    atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);
+}
+
+/* Sums of cells: `to` is the caller's alone, or guarded. */
+static inline void srv_times_add(struct srv_times *to, const struct srv_times *from)
+{
+    for (int i = 0; i < SRV_N_TIMES; i++)
+        srv_count_add(&to->n[i], srv_count_of(&from->n[i]));
+    srv_count_add(&to->sum_ns, srv_count_of(&from->sum_ns));
+}
+static inline bool srv_times_any(const struct srv_times *t)
+{
+    for (int i = 0; i < SRV_N_TIMES; i++)
+        if (srv_count_of(&t->n[i]))
+            return true;
+    return false;
+}
+
+/* ---- for the page ---- */
+
+struct srv_server;
+struct rt_bytes;
+/* "REST", "GRPC", or "" where no thread of that number runs. */
+const char *srv_metrics_entrypoint(const struct srv_server *server, int net);
+bool srv_metrics_same_entrypoint(const struct srv_server *server, int net, int other);
+/* Network threads of one entrypoint are summed: the first of them stands for all. */
+bool srv_metrics_is_first(const struct srv_server *server, int net);
+/* Whether TensorFlow Serving counts such a request: three calls over gRPC, everything over REST. */
+bool srv_metrics_serving_counts(const struct srv_net *net, enum srv_api api);
+/* TensorFlow's families, sorted by name, all of them even when empty. The lock is held. */
+void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out);
+
+#endif

@@ -1,0 +1,346 @@
+#include "server/protocol/tfs/json_examples.h"
+
+#include <string.h>
+
+#include "server/json/json_number.h"
+#include "server/protocol/tfs/wire.h"
+
+/* A Feature's lists by their field numbers, which are also the kinds. */
+enum kind { UNSET = 0, BYTES_LIST = 1, FLOAT_LIST = 2, INT64_LIST = 3 };
+
+struct feature {
+    enum kind kind;
+    char name[256]; /* for errors; cut */
+    struct rt_bytes values;
+};
+
+/* ---- one value ---- */
+
+static enum rt_status unexpected_type(const struct feature *f, struct srv_json v,
+                                      struct rt_error *err)
+{
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Feature: %s has element with unexpected JSON type: %s", f->name,
+                   srv_json_type_name(v));
+}
+
+/* The first value decides the feature's kind. */
+static enum rt_status take_kind(struct feature *f, enum kind kind, struct rt_error *err)
+{
+    static const char *const names[] = {"UNKNOWN", "bytes", "float", "int64"};
+
+    if (f->kind && f->kind != kind)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Unexpected element type in feature: %s expecting type: %s", f->name,
+                       names[f->kind]);
+    f->kind = kind;
+    return RT_OK;
+}
+
+static enum rt_status add_text(struct feature *f, struct rt_span token, struct rt_error *err)
+{
+    size_t n = srv_json_unquote(NULL, token);
+    enum rt_status st = take_kind(f, BYTES_LIST, err);
+
+    if (st)
+        return st;
+    srv_put_head(&f->values, 1, n);
+    if (rt_bytes_reserve(&f->values, n)) {
+        srv_json_unquote(f->values.p + f->values.n, token);
+        f->values.n += n;
+    }
+    return RT_OK;
+}
+
+static enum rt_status add_b64(struct feature *f, struct rt_span token, struct rt_error *err)
+{
+    size_t n = 0;
+    enum rt_status st = take_kind(f, BYTES_LIST, err);
+
+    if (st)
+        return st;
+    if (!srv_json_unbase64(NULL, &n, token))
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Unable to base64 decode");
+    srv_put_head(&f->values, 1, n);
+    if (rt_bytes_reserve(&f->values, n)) {
+        srv_json_unbase64(f->values.p + f->values.n, &n, token);
+        f->values.n += n;
+    }
+    return RT_OK;
+}
+
+/* Packed: the bytes of the list's one field. */
+static void add_varint(struct feature *f, int64_t v)
+{
+    unsigned char room[10];
+    rt_bytes_add(&f->values, room, (size_t)(srv_write_varint(room, (uint64_t)v) - room));
+}
+
+static enum rt_status add_number(struct feature *f, struct srv_json v, struct rt_error *err)
+{
+    struct srv_number number;
+    enum rt_status st;
+
+    srv_number_read(v.p, v.end, &number);
+    if (number.kind == SRV_NUMBER_DOUBLE) {
+        float value = (float)number.d;
+        st = take_kind(f, FLOAT_LIST, err);
+        if (!st)
+            rt_bytes_add(&f->values, &value, sizeof value);
+        return st;
+    }
+    st = take_kind(f, INT64_LIST, err);
+    if (st)
+        return st;
+    if (number.kind == SRV_NUMBER_UINT)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Feature: %s has uint64_t element. Only int64_t is supported.", f->name);
+    add_varint(f, number.i);
+    return RT_OK;
+}
+
+static enum rt_status add_value(struct feature *f, struct srv_json v, struct rt_error *err)
+{
+    struct rt_span token;
+    enum rt_status st;
+
+    switch (srv_json_type(v)) {
+    case SRV_JSON_TRUE:
+    case SRV_JSON_FALSE:
+        st = take_kind(f, INT64_LIST, err);
+        if (!st)
+            add_varint(f, srv_json_type(v) == SRV_JSON_TRUE);
+        return st;
+    case SRV_JSON_STRING:
+        return add_text(f, srv_json_token(v), err);
+    case SRV_JSON_NUMBER:
+        return add_number(f, v, err);
+    case SRV_JSON_OBJECT:
+        if (srv_json_is_b64(v, &token))
+            return add_b64(f, token, err);
+        break;
+    default:
+        break;
+    }
+    return unexpected_type(f, v, err);
+}
+
+/* ---- an example ---- */
+
+/* Appends an entry of Features: the name and the Feature around f->values. */
+static void put_feature(struct rt_bytes *features, const struct feature *f, const char *name,
+                        size_t n_name)
+{
+    size_t n = f->values.n;
+    size_t list = f->kind == BYTES_LIST ? n : srv_bytes_size(1, n);
+    size_t feature = f->kind ? srv_bytes_size(f->kind, list) : 0;
+
+    srv_put_head(features, 1, srv_bytes_size(1, n_name) + srv_bytes_size(2, feature));
+    srv_put_bytes(features, 1, name, n_name);
+    srv_put_head(features, 2, feature);
+    if (!f->kind)
+        return;
+    srv_put_head(features, f->kind, list);
+    if (f->kind != BYTES_LIST)
+        srv_put_head(features, 1, n);
+    rt_bytes_add(features, f->values.p, n);
+}
+
+static enum rt_status add_feature(struct rt_bytes *features, struct feature *f, struct rt_span key,
+                                  struct srv_json value, struct rt_bytes *name,
+                                  struct rt_error *err)
+{
+    size_t n = srv_json_unquote(NULL, key), shown;
+    enum rt_status st = RT_OK;
+
+    name->n = 0;
+    if (!rt_bytes_reserve(name, n + 1))
+        return rt_fail_memory(err, "the name of a feature", n);
+    srv_json_unquote(name->p, key);
+    name->p[n] = '\0';
+    n = strlen(name->p); /* a name ends at a NUL in it, as TensorFlow Serving's do */
+    shown = n < sizeof f->name ? n : sizeof f->name - 1;
+    memcpy(f->name, name->p, shown);
+    f->name[shown] = '\0';
+    f->kind = UNSET;
+    f->values.n = 0;
+    if (srv_json_type(value) == SRV_JSON_ARRAY) {
+        struct srv_json element = {.end = value.end};
+        const unsigned char *at = srv_json_first(value);
+        while (!st && srv_json_next(&at, value.end, &element))
+            st = add_value(f, element, err);
+    } else {
+        st = add_value(f, value, err);
+    }
+    if (!st)
+        put_feature(features, f, name->p, n);
+    return st;
+}
+
+struct scratch {
+    struct feature feature;
+    struct rt_bytes name, features;
+};
+
+/* Leaves the Features in s->features: the Example is that as its field 1. */
+static enum rt_status read_example(struct scratch *s, struct srv_json v, struct rt_error *err)
+{
+    struct srv_json value = {.end = v.end};
+    struct rt_span key;
+    enum rt_status st = RT_OK;
+
+    if (srv_json_type(v) != SRV_JSON_OBJECT)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Example must be JSON object but got JSON %s",
+                       srv_json_type_name(v));
+    s->features.n = 0;
+    const unsigned char *at = srv_json_first(v);
+    while (!st && srv_json_member(&at, v.end, &key, &value))
+        st = add_feature(&s->features, &s->feature, key, value, &s->name, err);
+    if (!st && (s->features.failed || s->feature.values.failed || s->name.failed))
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "the examples take more memory than there is");
+    return st;
+}
+
+static void put_example(struct rt_bytes *out, const struct scratch *s)
+{
+    if (s->features.n)
+        srv_put_bytes(out, 1, s->features.p, s->features.n);
+}
+
+/* ---- the request ---- */
+
+static enum rt_status badly_formed(const struct srv_json_doc *doc, const char *what,
+                                   struct rt_error *err)
+{
+    char text[SRV_JSON_SHOWN];
+    return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Value: %s %s",
+                   srv_json_show(text, sizeof text, doc->top), what);
+}
+
+static enum rt_status check_list(const struct srv_json_doc *doc, struct rt_error *err)
+{
+    if (!doc->examples.p)
+        return badly_formed(
+            doc, "When method is classify, key 'examples' is expected and was not found", err);
+    if (srv_json_type(doc->examples) != SRV_JSON_ARRAY)
+        return badly_formed(doc, "Expecting 'examples' value to be an list/array", err);
+    if (!srv_json_count(doc->examples))
+        return badly_formed(doc, "'examples' value is an empty array", err);
+    return RT_OK;
+}
+
+static enum rt_status read_examples(const struct srv_json_doc *doc, struct scratch *s,
+                                    const struct rt_bytes *context, size_t max_bytes,
+                                    struct rt_tensor *out, struct rt_error *err)
+{
+    int64_t n = srv_json_count(doc->examples), i = 0;
+    struct srv_json v = {.end = doc->examples.end};
+    const unsigned char *at = srv_json_first(doc->examples);
+    size_t left = max_bytes;
+    enum rt_status st =
+        (size_t)n > max_bytes / sizeof(struct rt_str)
+            ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "%lld examples are too many", (long long)n)
+            : rt_tensor_new(out, NULL, RT_STRING, 1, &n, err);
+
+    while (!st && i < n && srv_json_next(&at, doc->examples.end, &v)) {
+        st = read_example(s, v, err);
+        if (st)
+            break;
+        size_t own = s->features.n ? srv_bytes_size(1, s->features.n) : 0;
+        size_t need = context->n + own;
+        if (need > left) {
+            st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                         "the examples take more than the %zu bytes that are left for requests by "
+                         "--max_bytes_in_flight",
+                         max_bytes);
+            break;
+        }
+        left -= need;
+        unsigned char *to =
+            (unsigned char *)rt_str_resize((struct rt_str *)out->data + i++, NULL, need, err);
+        if (!to) {
+            st = err->code;
+            break;
+        }
+        if (context->n)
+            memcpy(to, context->p, context->n);
+        if (s->features.n)
+            srv_write_bytes(to + context->n, 1, s->features.p, s->features.n);
+    }
+    if (st)
+        rt_tensor_clear(out);
+    return st;
+}
+
+enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
+                                        struct rt_tensor *out, struct rt_error *err)
+{
+    struct scratch s;
+    struct rt_bytes context;
+    enum rt_status st = RT_OK;
+
+    *out = (struct rt_tensor){.dtype = 0};
+    rt_bytes_init(&s.feature.values, max_bytes);
+    rt_bytes_init(&s.name, max_bytes);
+    rt_bytes_init(&s.features, max_bytes);
+    rt_bytes_init(&context, max_bytes);
+    if (doc->context.p) {
+        st = read_example(&s, doc->context, err);
+        if (!st)
+            put_example(&context, &s);
+    }
+    if (!st)
+        st = check_list(doc, err);
+    if (!st)
+        st = read_examples(doc, &s, &context, max_bytes, out, err);
+    rt_bytes_clear(&s.feature.values);
+    rt_bytes_clear(&s.name);
+    rt_bytes_clear(&s.features);
+    rt_bytes_clear(&context);
+    return st;
+}
+
+/* ---- results ---- */
+
+enum { SCORE_COST = 64 }; /* as bytes of text that are copied */
+
+static void put_score(struct rt_bytes *out, float score)
+{
+    char room[SRV_NUMBER_ROOM];
+    rt_bytes_add(out, room, srv_float_write(room, score));
+}
+
+enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_scoring *s,
+                                      const struct rt_tensor *fetches, int64_t n,
+                                      struct srv_wanted *wanted, struct rt_error *err)
+{
+    bool classify = s->api == SRV_CLASSIFY;
+    int64_t width = n ? srv_scoring_width(s, fetches) : 0;
+
+    if (!n)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Cannot convert empty %s to JSON",
+                       classify ? "ClassificationResults" : "RegressionResults");
+    rt_bytes_adds(out, "{\n    \"results\": [");
+    for (int64_t i = 0; i < n && !out->failed && srv_still_wanted(wanted, SCORE_COST); i++) {
+        if (i)
+            rt_bytes_adds(out, ", ");
+        if (!classify) {
+            put_score(out, srv_scoring_score(s, fetches, i, 0));
+            continue;
+        }
+        rt_bytes_addc(out, '[');
+        for (int64_t k = 0; k < width && !out->failed && srv_still_wanted(wanted, SCORE_COST);
+             k++) {
+            struct rt_span label = srv_scoring_label(s, fetches, i, k);
+            rt_bytes_adds(out, k ? ", [" : "[");
+            srv_json_quote_long(out, label.p, label.n, wanted);
+            rt_bytes_adds(out, ", ");
+            put_score(out, srv_scoring_score(s, fetches, i, k));
+            rt_bytes_addc(out, ']');
+        }
+        rt_bytes_addc(out, ']');
+    }
+    rt_bytes_adds(out, classify ? "\n    ]\n}" : "]\n}");
+    const enum rt_status st = srv_wanted_status(wanted, err);
+    return !st && out->failed ? rt_fail_memory(err, "a response", out->n) : st;
+}

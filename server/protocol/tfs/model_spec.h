@@ -1,0 +1,38 @@
+/*
+ * ModelSpec on the wire: which model, version or label, and signature a request names, and what
+ * each answer echoes.
+ *
+ * Source: tensorflow_serving/apis/model.proto.
+ */
+#ifndef SRV_MODEL_SPEC_H
+#define SRV_MODEL_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/arena.h"
+#include "server/protocol/tfs/wire.h"
+
+/* Which version and signature a request wants. Spans point into the request. */
+struct srv_model_spec {
+    struct rt_span name, label, signature; /* p NULL: not given */
+    bool has_version;
+    int64_t version;
+};
+
+/* Merges a ModelSpec into *out. Spans point into the message, or into the arena. */
+enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,
+                                   struct rt_arena *arena, struct rt_error *err);
+
+/* What an answer says: the version by its number, never the label, and the signature that ran. */
+struct srv_model_echo {
+    const char *model, *signature;
+    int64_t version;
+};
+/* As a field of the message around it. */
+size_t srv_model_echo_size(const struct srv_model_echo *echo, uint32_t number);
+unsigned char *srv_model_echo_write(unsigned char *p, const struct srv_model_echo *echo,
+                                    uint32_t number);
+void srv_model_echo_put(struct rt_bytes *out, const struct srv_model_echo *echo, uint32_t number);
+
+#endif

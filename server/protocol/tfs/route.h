@@ -1,0 +1,43 @@
+/*
+ * From a method and a raw URI (not yet percent-decoded) to what is asked. Pure: the patterns are
+ * TensorFlow Serving's, with our own paths beside them.
+ */
+#ifndef SRV_ROUTE_H
+#define SRV_ROUTE_H
+
+#include "server/batching/job.h"
+#include "server/protocol/tfs/model_spec.h"
+
+enum srv_method { /* of HTTP */
+                  SRV_GET,
+                  SRV_POST,
+                  SRV_OPTIONS,
+                  SRV_HEAD,
+                  SRV_OTHER_METHOD,
+};
+enum srv_method srv_method_of(const char *name);
+
+enum srv_target {
+    SRV_TO_NOWHERE, /* not under /v1/ and none of ours: 404 */
+    SRV_TO_MODEL,   /* `api` tells what of it */
+    SRV_TO_OPTIONS, /* a browser's question before the request */
+    SRV_TO_HEALTH,
+    SRV_TO_READY, /* with spec.name set: of that model */
+    SRV_TO_METRICS,
+};
+
+struct srv_route {
+    enum srv_target target;
+    enum srv_api api;
+    struct srv_model_spec spec; /* spans into the arena, or into the URI */
+};
+
+/*
+ * INVALID_ARGUMENT with TensorFlow Serving's texts: "Malformed request: METHOD PATH", "Missing
+ * model name in request.", "Failed to convert version: N to numeric."; NOT_FOUND outside /v1/.
+ * `uri` holds the query too, as there. `metrics_path`: of the Prometheus page, "": there is none.
+ */
+enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_span uri,
+                         const char *metrics_path, struct rt_arena *arena, struct rt_error *err);
+
+#endif

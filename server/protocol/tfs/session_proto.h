@@ -1,0 +1,53 @@
+/*
+ * SessionRun's messages: tensors by their names in the graph.
+ *
+ * Source: tensorflow_serving/apis/session_service.proto, tensorflow/core/protobuf/config.proto
+ * (RunOptions, RunMetadata), tensorflow/core/framework/{step_stats,graph,node_def}.proto.
+ * Threads: pure; the caller's arena.
+ */
+#ifndef SRV_SESSION_PROTO_H
+#define SRV_SESSION_PROTO_H
+
+#include "runtime/exec/trace.h"
+#include "server/base/budget.h"
+#include "server/protocol/tfs/model_spec.h"
+#include "server/protocol/tfs/tensor_wire.h"
+
+struct srv_session_feed {
+    const char *name;
+    struct srv_cursor tensor; /* a TensorProto */
+};
+
+struct srv_session_request {
+    bool has_spec;
+    struct srv_model_spec spec;
+    int n_feeds, n_fetches, n_targets; /* in the order of the message */
+    struct srv_session_feed *feeds;
+    const char **fetches, **targets;
+    bool names_are_aliases; /* of the signature */
+    int64_t timeout_ms;     /* RunOptions; 0: none */
+    bool wants_times, wants_graph;
+};
+
+/* Finds the parts; names are copied into `arena`. */
+enum rt_status srv_session_read(struct srv_cursor message, struct srv_session_request *out,
+                                struct rt_arena *arena, struct rt_error *err);
+
+struct srv_session_response {
+    struct srv_model_echo echo;
+    int n;
+    const char *const *names;
+    const struct rt_tensor *const *tensors; /* per name */
+    const struct rt_trace *trace;           /* NULL: no RunMetadata */
+    struct srv_growth *growth;              /* NULL: the bytes are not counted */
+};
+/* The bytes, from malloc. Fails for types that have no form on the wire. */
+enum rt_status srv_session_write(const struct srv_session_response *r, unsigned char **out,
+                                 size_t *n, struct rt_error *err);
+
+/* Appends a request made anew. `tensors`: per feed of `r`. */
+void srv_session_write_request(const struct srv_session_request *r,
+                               const struct srv_model_echo *echo,
+                               const struct rt_tensor *const *tensors, struct rt_bytes *out);
+
+#endif

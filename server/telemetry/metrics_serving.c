@@ -1,0 +1,430 @@
+/*
+ * The families of TensorFlow and TensorFlow Serving, by their names, labels and buckets, sorted as
+ * they print them; a family without cells has its TYPE line. No HELP, and braces always.
+ *
+ * Different on purpose: sums and counts have all their digits (theirs have six, so that a rate of a
+ * large one is wrong), and a line break in a label is escaped.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/metrics/metrics_cells.h"
+#include "server/telemetry/metrics_text.h"
+#include "server/batching/net.h"
+#include "server/server.h"
+
+struct page {
+    const struct srv_server *server;
+    struct srv_metrics *m;
+    struct rt_bytes *out;
+    struct rt_bytes labels; /* of the sample being written */
+    int n_threads;
+};
+
+static void start(struct page *p, const char *key, const char *value)
+{
+    srv_text_begin_labels(&p->labels);
+    srv_text_label(&p->labels, true, key, value);
+}
+
+static void more(struct page *p, const char *key, const char *value)
+{
+    srv_text_label(&p->labels, false, key, value);
+}
+
+static const char *labels_of(const struct page *p)
+{
+    return srv_text_labels(&p->labels, p->out);
+}
+
+static void sample(struct page *p, const char *name, uint64_t value)
+{
+    rt_bytes_addf(p->out, "%s{%s} %" PRIu64 "\n", name, labels_of(p), value);
+}
+
+static void type(struct page *p, const char *name, const char *kind)
+{
+    srv_text_family(p->out, name, kind, NULL);
+}
+
+static void times(struct page *p, const char *name, const struct srv_times *t)
+{
+    srv_text_histogram(p->out, name, labels_of(p), &srv_scale_time, 1, t->n,
+                       (double)srv_count_of(&t->sum_ns) / 1e3);
+}
+
+static uint64_t add_histogram(struct srv_histogram *to, const struct srv_histogram *from)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < SRV_MAX_BUCKETS; i++) {
+        n += srv_count_of(&from->n[i]);
+        srv_count_add(&to->n[i], srv_count_of(&from->n[i]));
+    }
+    srv_count_add(&to->sum, srv_count_of(&from->sum));
+    return n;
+}
+
+/* ---- by folder ---- */
+
+static void loads(struct page *p)
+{
+    static const char *const attempts = ":tensorflow:cc:saved_model:load_attempt_count";
+    static const char *const latency = ":tensorflow:cc:saved_model:load_latency";
+
+    type(p, attempts, "counter");
+    for (int i = 0; i < SRV_MAX_PATHS && p->m->paths[i]; i++) {
+        const struct srv_path_metrics *path = p->m->paths[i];
+        for (int failed = 0; failed < 2; failed++) {
+            uint64_t n = failed ? path->loads_failed : path->loads_ok;
+            start(p, "model_path", path->path);
+            more(p, "status", failed ? "fail" : "success");
+            if (n)
+                sample(p, attempts, n);
+        }
+    }
+    type(p, latency, "counter");
+    for (int i = 0; i < SRV_MAX_PATHS && p->m->paths[i]; i++) {
+        start(p, "model_path", p->m->paths[i]->path);
+        if (p->m->paths[i]->loads_ok)
+            sample(p, latency, p->m->paths[i]->load_us);
+    }
+    type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
+}
+
+/* A gauge of texts there, which its page prints as 0: the labels are what it tells. */
+static void mlmd_map(struct page *p)
+{
+    static const char *const name = ":tensorflow:serving:mlmd_map";
+
+    type(p, name, "gauge");
+    for (int i = 0; i < SRV_MAX_PATHS && p->m->paths[i]; i++) {
+        const struct srv_path_metrics *path = p->m->paths[i];
+        const char *slash = strrchr(path->path, '/');
+        if (!path->model)
+            continue;
+        start(p, "model_name", path->model);
+        srv_text_label_int(&p->labels, "version", slash ? strtoll(slash + 1, NULL, 10) : 0);
+        sample(p, name, 0);
+    }
+}
+
+static void warmups(struct page *p)
+{
+    static const char *const latency = ":tensorflow:serving:model_warmup_latency";
+    static const char *const records = ":tensorflow:serving:model_warmup_records_read";
+
+    for (int which = 0; which < 2; which++) {
+        type(p, which ? records : latency, which ? "counter" : "histogram");
+        for (int i = 0; i < SRV_MAX_PATHS && p->m->paths[i]; i++) {
+            const struct srv_path_metrics *path = p->m->paths[i];
+            for (int c = 0; c < SRV_N_CODES; c++) {
+                if (!path->warmed[c])
+                    continue;
+                start(p, "model_path", path->path);
+                more(p, "status", rt_status_name((enum rt_status)c));
+                if (which)
+                    sample(p, records, path->warm_records[c]);
+                else
+                    times(p, latency, &path->warming[c]);
+            }
+        }
+    }
+}
+
+/* ---- of the process ---- */
+
+static void of_threads(struct page *p, const char *name, size_t member,
+                       const struct srv_scale *scale, const char *label)
+{
+    struct srv_histogram sum = {0};
+    uint64_t n = 0;
+
+    for (int i = 0; i < p->n_threads; i++)
+        n += add_histogram(&sum, (const void *)((const char *)&p->m->threads[i] + member));
+    type(p, name, "histogram");
+    srv_text_begin_labels(&p->labels);
+    if (label)
+        srv_text_label(&p->labels, true, label, "");
+    if (n)
+        srv_text_histogram(p->out, name, labels_of(p), scale, 1, sum.n,
+                           (double)srv_count_of(&sum.sum));
+}
+
+static uint64_t n_runs(const struct page *p)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < p->n_threads; i++)
+        for (int k = 0; k < SRV_MAX_BUCKETS; k++)
+            n += srv_count_of(&p->m->threads[i].runs.n[k]);
+    return n;
+}
+
+static void count_of_process(struct page *p, const char *name, uint64_t value)
+{
+    type(p, name, "counter");
+    rt_bytes_addf(p->out, "%s{} %" PRIu64 "\n", name, value);
+}
+
+static void graph(struct page *p)
+{
+    uint64_t ns = 0;
+
+    for (int i = 0; i < p->n_threads; i++)
+        ns += srv_count_of(&p->m->threads[i].run_ns);
+    count_of_process(p, ":tensorflow:core:direct_session_runs", n_runs(p));
+    type(p, ":tensorflow:core:graph_optimization_usecs", "counter");
+    type(p, ":tensorflow:core:graph_pending_queue_length_histogram", "histogram");
+    of_threads(p, ":tensorflow:core:graph_run_input_tensor_bytes",
+               offsetof(struct srv_thread_cells, in_bytes), &srv_scale_bytes, NULL);
+    of_threads(p, ":tensorflow:core:graph_run_output_tensor_bytes",
+               offsetof(struct srv_thread_cells, out_bytes), &srv_scale_bytes, NULL);
+    count_of_process(p, ":tensorflow:core:graph_run_time_usecs", ns / 1000);
+    of_threads(p, ":tensorflow:core:graph_run_time_usecs_histogram",
+               offsetof(struct srv_thread_cells, runs), &srv_scale_graph, NULL);
+    count_of_process(p, ":tensorflow:core:graph_runs", n_runs(p));
+}
+
+static void padding(struct page *p)
+{
+    static const char *const name = ":tensorflow:serving:batching_session:padding_size";
+    int64_t done[SRV_MAX_PADDINGS * 2];
+    int n_done = 0;
+
+    type(p, name, "histogram");
+    for (int i = 0; i < p->n_threads; i++)
+        for (int k = 0; k < SRV_MAX_PADDINGS; k++) {
+            bool is_rest = k == SRV_MAX_PADDINGS - 1;
+            int64_t size = is_rest ? -1 : atomic_load(&p->m->threads[i].padding[k].size);
+            struct srv_histogram sum = {0};
+            char text[24] = "other";
+            uint64_t n = 0;
+            int d = 0;
+            while (d < n_done && done[d] != size)
+                d++;
+            if (!size || d < n_done || n_done == SRV_MAX_PADDINGS * 2)
+                continue;
+            done[n_done++] = size;
+            for (int t = 0; t < p->n_threads; t++)
+                for (int l = 0; l < SRV_MAX_PADDINGS; l++) {
+                    const struct srv_padding *from = &p->m->threads[t].padding[l];
+                    if (is_rest ? l == SRV_MAX_PADDINGS - 1 : atomic_load(&from->size) == size)
+                        n += add_histogram(&sum, &from->rows);
+                }
+            if (!n)
+                continue;
+            if (!is_rest)
+                snprintf(text, sizeof text, "%" PRId64, size);
+            start(p, "execution_batch_size", text);
+            srv_text_histogram(p->out, name, labels_of(p), &srv_scale_rows, 1, sum.n,
+                               (double)srv_count_of(&sum.sum));
+        }
+}
+
+static void batching(struct page *p)
+{
+    of_threads(p, ":tensorflow:serving:batching_session:input_batch_size",
+               offsetof(struct srv_thread_cells, request_rows), &srv_scale_rows, NULL);
+    padding(p);
+    of_threads(p, ":tensorflow:serving:batching_session:processed_batch_size",
+               offsetof(struct srv_thread_cells, batch_rows), &srv_scale_rows, NULL);
+    of_threads(p, ":tensorflow:serving:batching_session:queuing_latency",
+               offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing,
+               "thread_pool_name"); /* "", whatever the batching parameters say: batching.h */
+    count_of_process(p, ":tensorflow:serving:batching_session:wrapped_run_count", n_runs(p));
+}
+
+/* ---- by model ---- */
+
+static uint64_t made(const struct page *p, const struct srv_model_metrics *model, int net, int api,
+                     int c)
+{
+    uint64_t n = srv_count_of(&model->nets[net].gone.codes[api][c]);
+    for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
+        for (int s = 0; v->model == model && s <= v->n_signatures; s++)
+            n += srv_count_of(&v->requests[net * (v->n_signatures + 1) + s].codes[api][c]);
+    return n;
+}
+
+static uint64_t requests_of(const struct page *p, const struct srv_model_metrics *model, int c)
+{
+    uint64_t n = 0;
+
+    for (int net = 0; net < p->m->n_nets; net++)
+        for (int api = 0; p->server->nets[net] && api < SRV_N_APIS; api++) {
+            if (!srv_metrics_serving_counts(p->server->nets[net], (enum srv_api)api))
+                continue;
+            n += srv_count_of(&model->nets[net].unmade[api][c]);
+            if (api < SRV_N_JOB_APIS)
+                n += made(p, model, net, api, c);
+        }
+    return n;
+}
+
+static void request_count(struct page *p)
+{
+    static const char *const name = ":tensorflow:serving:request_count";
+    uint64_t unknown[SRV_N_CODES];
+
+    type(p, name, "counter");
+    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
+        for (int c = 0; c < SRV_N_CODES; c++) {
+            uint64_t n = requests_of(p, model, c);
+            start(p, "model_name", model->name);
+            more(p, "status", rt_status_name((enum rt_status)c));
+            if (n)
+                sample(p, name, n);
+        }
+    rt_mutex_lock(&p->m->strangers_mu);
+    /* After the lock: whoever is told apart below may not be counted here yet, never twice. */
+    for (int c = 0; c < SRV_N_CODES; c++)
+        unknown[c] = requests_of(p, &p->m->unknown, c);
+    for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
+        const struct srv_stranger *s = &p->m->strangers[i];
+        bool is_known = false; /* meanwhile */
+        for (const struct srv_model_metrics *m = p->m->models; m && !is_known; m = m->next)
+            is_known = strcmp(m->name, s->name) == 0;
+        for (int c = 0; c < SRV_N_CODES && !is_known; c++) {
+            start(p, "model_name", s->name);
+            more(p, "status", rt_status_name((enum rt_status)c));
+            if (s->codes[c])
+                sample(p, name, s->codes[c]);
+            unknown[c] -= s->codes[c] < unknown[c] ? s->codes[c] : unknown[c];
+        }
+    }
+    rt_mutex_unlock(&p->m->strangers_mu);
+    for (int c = 0; c < SRV_N_CODES; c++) {
+        start(p, "model_name", "");
+        more(p, "status", rt_status_name((enum rt_status)c));
+        if (unknown[c])
+            sample(p, name, unknown[c]);
+    }
+}
+
+static void examples(struct page *p)
+{
+    static const char *const total = ":tensorflow:serving:request_example_count_total";
+    static const char *const counts = ":tensorflow:serving:request_example_counts";
+
+    for (int which = 0; which < 2; which++) {
+        type(p, which ? counts : total, which ? "histogram" : "counter");
+        for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
+            struct srv_histogram sum = {0};
+            uint64_t n = 0;
+            for (int net = 0; net < p->m->n_nets; net++)
+                n += add_histogram(&sum, &model->nets[net].examples);
+            start(p, "model", model->name);
+            if (n && which)
+                srv_text_histogram(p->out, counts, labels_of(p), &srv_scale_examples, 1, sum.n,
+                                   (double)srv_count_of(&sum.sum));
+            else if (n)
+                sample(p, total, srv_count_of(&sum.sum));
+        }
+    }
+}
+
+static void latency_of(struct page *p, const char *name, const struct srv_model_metrics *model,
+                       int net, int api)
+{
+    const char *entrypoint = srv_metrics_entrypoint(p->server, net);
+    struct srv_times sum = {0};
+
+    for (int k = net; k < p->m->n_nets; k++) {
+        if (!srv_metrics_same_entrypoint(p->server, k, net))
+            continue;
+        srv_times_add(&sum, &model->nets[k].gone.latency[api]);
+        for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
+            for (int s = 0; v->model == model && s <= v->n_signatures; s++)
+                srv_times_add(&sum, &v->requests[k * (v->n_signatures + 1) + s].latency[api]);
+    }
+    if (!srv_times_any(&sum))
+        return;
+    start(p, "model_name", model->name);
+    more(p, "API",
+         strcmp(entrypoint, "REST") == 0 ? srv_api_verb((enum srv_api)api)
+                                         : srv_api_method((enum srv_api)api));
+    more(p, "entrypoint", entrypoint);
+    times(p, name, &sum);
+}
+
+/* What is read about a model, with no API's name. */
+static void latency_of_gets(struct page *p, const char *name, const struct srv_model_metrics *model)
+{
+    struct srv_times sum = {0};
+
+    for (int net = 0; net < p->m->n_nets; net++)
+        srv_times_add(&sum, &model->nets[net].gets);
+    if (!srv_times_any(&sum))
+        return;
+    start(p, "model_name", model->name);
+    more(p, "API", "");
+    more(p, "entrypoint", "REST");
+    times(p, name, &sum);
+}
+
+static void request_latency(struct page *p)
+{
+    static const char *const name = ":tensorflow:serving:request_latency";
+
+    type(p, name, "histogram");
+    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
+        latency_of_gets(p, name, model);
+        for (int net = 0; net < p->m->n_nets; net++)
+            for (int api = 0; srv_metrics_is_first(p->server, net) && api < SRV_N_JOB_APIS; api++)
+                latency_of(p, name, model, net, api);
+    }
+}
+
+static void request_log_count(struct page *p)
+{
+    static const char *const name = ":tensorflow:serving:request_log_count";
+
+    type(p, name, "counter");
+    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
+        for (int c = 0; c < SRV_N_CODES; c++) {
+            start(p, "model_name", model->name);
+            more(p, "status_code", rt_status_name((enum rt_status)c));
+            if (srv_count_of(&model->logged[c]))
+                sample(p, name, srv_count_of(&model->logged[c]));
+        }
+}
+
+static void runtime_latency(struct page *p)
+{
+    static const char *const name = ":tensorflow:serving:runtime_latency";
+
+    type(p, name, "histogram");
+    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
+        for (int api = 0; api < SRV_N_JOB_APIS; api++) {
+            struct srv_times sum = {0};
+            for (int net = 0; net < p->m->n_nets; net++)
+                srv_times_add(&sum, &model->nets[net].runtime[api]);
+            if (!srv_times_any(&sum))
+                continue;
+            start(p, "model_name", model->name);
+            more(p, "API", srv_api_method((enum srv_api)api));
+            more(p, "runtime", "TF1");
+            times(p, name, &sum);
+        }
+}
+
+void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out)
+{
+    struct page p = {.server = server,
+                     .m = server->metrics,
+                     .out = out,
+                     .n_threads = server->metrics->n_workers + server->metrics->n_nets};
+
+    rt_bytes_init(&p.labels, 64 << 10);
+    loads(&p);
+    graph(&p);
+    batching(&p);
+    mlmd_map(&p);
+    warmups(&p);
+    request_count(&p);
+    examples(&p);
+    request_latency(&p);
+    request_log_count(&p);
+    runtime_latency(&p);
+    rt_bytes_clear(&p.labels);
+}

@@ -1,0 +1,90 @@
+#include "server/telemetry/metrics_text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void srv_text_family(struct rt_bytes *out, const char *name, const char *type, const char *help)
+{
+    if (help)
+        rt_bytes_addf(out, "# HELP %s %s\n", name, help);
+    rt_bytes_addf(out, "# TYPE %s %s\n", name, type);
+}
+
+/* How many bytes the UTF-8 character at p takes; 0: there is none. */
+static int utf8_length(const unsigned char *p)
+{
+    int n = p[0] < 0x80   ? 1
+            : p[0] < 0xc2 ? 0
+            : p[0] < 0xe0 ? 2
+            : p[0] < 0xf0 ? 3
+            : p[0] < 0xf5 ? 4
+                          : 0;
+
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) /* the NUL at the end, too */
+            return 0;
+    /* Longer than needed, half of a pair, beyond the last. */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+void srv_text_label(struct rt_bytes *out, bool first, const char *key, const char *value)
+{
+    const unsigned char *p = (const unsigned char *)value;
+
+    rt_bytes_addf(out, "%s%s=\"", first ? "" : ",", key);
+    while (*p) {
+        int n = utf8_length(p);
+        if (*p == '\n') {
+            rt_bytes_adds(out, "\\n");
+        } else if (!n) {
+            rt_bytes_add_utf8(out, 0xfffd);
+        } else {
+            if (*p == '"' || *p == '\\')
+                rt_bytes_addc(out, '\\');
+            rt_bytes_add(out, p, (size_t)n);
+        }
+        p += n ? n : 1;
+    }
+    rt_bytes_addc(out, '"');
+}
+
+void srv_text_label_int(struct rt_bytes *out, const char *key, int64_t value)
+{
+    rt_bytes_addf(out, ",%s=\"%" PRId64 "\"", key, value);
+}
+
+void srv_text_begin_labels(struct rt_bytes *labels)
+{
+    labels->n = 0;
+    labels->failed = labels->no_memory = false;
+}
+
+const char *srv_text_labels(const struct rt_bytes *labels, struct rt_bytes *out)
+{
+    if (labels->no_memory)
+        rt_bytes_no_memory(out);
+    return labels->n && !labels->failed ? labels->p : "";
+}
+
+void srv_text_histogram(struct rt_bytes *out, const char *name, const char *labels,
+                        const struct srv_scale *scale, double unit, const _Atomic uint64_t *n,
+                        double sum)
+{
+    const char *comma = *labels ? "," : "";
+    double bound = scale->first;
+    uint64_t total = 0;
+
+    for (int i = 0; i < scale->n; i++) {
+        total += srv_count_of(&n[i]);
+        rt_bytes_addf(out, "%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", name, labels, comma,
+                      bound * unit, total);
+        bound *= scale->factor;
+    }
+    total += srv_count_of(&n[scale->n]);
+    rt_bytes_addf(
+        out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n%s_sum{%s} %.15g\n%s_count{%s} %" PRIu64 "\n",
+        name, labels, comma, total, name, labels, sum * unit, name, labels, total);
+}

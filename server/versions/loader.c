@@ -1,0 +1,402 @@
+#include "server/versions/loader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/select/autotune.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/machine.h"
+#include "runtime/base/thread.h"
+
+enum { MAX_THREADS = 256, BASE_BYTES = 8 << 20 };
+
+struct srv_loader {
+    struct srv_server *server;
+    const struct srv_model_calls *calls;
+    const char *const *tags;
+    int n_tags;
+    void (*done)(void *arg, struct srv_load *load);
+    void *arg;
+    int n_places;                   /* loads that may go on, but for those that left theirs */
+    int n_threads;                  /* the manager's thread's */
+    pthread_t threads[MAX_THREADS]; /* likewise */
+    struct rt_mutex mu;
+    struct rt_cond wake;
+    struct srv_load *first, **end; /* guarded by mu */
+    struct srv_load *running;      /* guarded by mu, by `next`: newest first */
+    int n_running, n_taken;        /* guarded by mu: how many these are; places of n_places */
+    int64_t begun_ns;              /* guarded by mu: when a load last took a place */
+    int64_t reserved;              /* guarded by mu: estimates of the loads that run */
+    int64_t held;                  /* guarded by mu: estimates of those and of what is loaded */
+    bool stopping;                 /* guarded by mu */
+};
+
+int64_t srv_loader_estimate(int64_t weight_bytes)
+{
+    /* Packed forms are larger than the weights, and one run's memory comes on top. */
+    return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
+}
+
+static int64_t sum(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t need)
+{
+    int64_t limit = l->server->options.total_model_memory_limit_bytes;
+    rt_mutex_lock(&l->mu);
+    int64_t held = l->held;
+    if (limit && sum(held, need) > limit) {
+        rt_mutex_unlock(&l->mu);
+        load->no_room = true;
+        return rt_fail(
+            &load->err, RT_RESOURCE_EXHAUSTED,
+            "Insufficient resources to load servable {name: %s version: %lld}: it needs "
+            "about %lld bytes, others hold %lld of --total_model_memory_limit_bytes=%lld",
+            load->model, (long long)load->version, (long long)need, (long long)held,
+            (long long)limit);
+    }
+    int64_t room = l->calls->free_memory() - l->reserved;
+    bool fits = need <= room;
+    if (fits) {
+        l->reserved += need;
+        l->held = sum(l->held, need);
+        load->held = need;
+    }
+    rt_mutex_unlock(&l->mu);
+    if (fits)
+        return RT_OK;
+    load->no_room = true;
+    return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED,
+                   "model %s version %lld: loading needs about %lld bytes of memory, %lld are free",
+                   load->model, (long long)load->version, (long long)need,
+                   (long long)(room > 0 ? room : 0));
+}
+
+/* The load has ended: free memory counts from now on what it took. */
+static void end_reservation(struct srv_loader *l, int64_t need)
+{
+    rt_mutex_lock(&l->mu);
+    l->reserved -= need;
+    rt_mutex_unlock(&l->mu);
+}
+
+void srv_loader_release(struct srv_loader *l, int64_t held)
+{
+    rt_mutex_lock(&l->mu);
+    l->held -= held;
+    rt_mutex_unlock(&l->mu);
+}
+
+/* The request was made up: zeros, 1 for every unknown dimension. That a model refuses these is
+ * natural (an empty tf.Example lacks its features), but whatever it has too little memory or time
+ * for, it will have too little for again. */
+static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
+{
+    const struct srv_load *load = arg;
+    const char *why = rt_error_text(err);
+    const int n = (int)strcspn(why, "\n"); /* then the node: no second line in the log */
+    if (err->code == RT_RESOURCE_EXHAUSTED || err->code == RT_DEADLINE_EXCEEDED)
+        RT_LOG(RT_LOG_WARNING,
+               "model %s version %lld: warm-up of signature \"%s\" failed, requests may: %.*s",
+               load->model, (long long)load->version, signature, n, why);
+    else
+        RT_LOG(err->code == RT_INVALID_ARGUMENT ? RT_LOG_DEBUG : RT_LOG_INFO,
+               "model %s version %lld: signature \"%s\" is not warmed up, zeros of shapes of 1 "
+               "fail: %.*s",
+               load->model, (long long)load->version, signature, n, why);
+}
+
+static void tell_timing(const struct srv_load *load, struct rt_session *session)
+{
+    const struct rt_autotune_took s = rt_autotune_took(session);
+
+    if (s.timed || s.remembered)
+        RT_LOG(RT_LOG_INFO,
+               "model %s: autotune: the kernels of %d node%s were timed in %lld ms, those of %d "
+               "were known already",
+               load->model, s.timed, s.timed == 1 ? "" : "s", (long long)(s.ns / 1000000),
+               s.remembered);
+    if (s.untimed)
+        RT_LOG(RT_LOG_INFO,
+               "model %s: autotune: the time for trials ended before the kernels of %d node%s were "
+               "timed: they are chosen by rule (with --autotune_cache a later start times them)",
+               load->model, s.untimed, s.untimed == 1 ? "" : "s");
+}
+
+/* Requests of its own before those of anybody else; a version that fails them is none. */
+static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
+{
+    struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
+
+    struct rt_session *session = l->calls->prove ? load->loaded->session : NULL;
+    if (session) {
+        tell_timing(load, session);
+        /* The shapes of its own requests are worth it. */
+        rt_session_loading(session, true, &load->cancelled);
+    }
+    enum rt_status st =
+        l->calls->prove ? l->calls->prove(l->server, &v, load->dir, &load->cancelled, &load->err)
+                        : RT_OK;
+    if (session) {
+        if (!st)
+            rt_session_compile(session);
+        rt_session_loading(session, false, NULL);
+    }
+    if (st) {
+        l->calls->free(load->loaded);
+        load->loaded = NULL;
+    }
+    return st;
+}
+
+/* --allow_unsupported_signatures: nobody should learn it from a refused request alone. */
+static void tell_left_out(const struct srv_load *load)
+{
+    for (int i = 0; i < load->loaded->n_signatures; i++) {
+        const struct rt_model_signature *s = &load->loaded->signatures[i];
+        if (s->unsupported)
+            RT_LOG(
+                RT_LOG_WARNING,
+                "model %s version %lld is served without its signature \"%s\", which cannot run: "
+                "%s",
+                load->model, (long long)load->version, s->def->name, s->unsupported);
+    }
+}
+
+static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
+{
+    if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
+        return false;
+    static atomic_bool told; /* it is the machine's lack, not the model's: once is enough */
+    if (!rt_machine_has_bf16() && !atomic_exchange(&told, true))
+        RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);
+    return true;
+}
+
+static bool has_warmup(const struct srv_loader *l, const struct srv_load *load)
+{
+    return l->calls->has_warmup && l->calls->has_warmup(load->dir);
+}
+
+static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
+{
+    const struct srv_options *o = &l->server->options;
+    struct rt_model_options options = {
+        .session = {.registry = l->server->registry,
+                    .run_memory_limit = (size_t)o->run_memory_limit_bytes,
+                    .state_memory_limit = (size_t)o->state_memory_limit_bytes,
+                    .budget = &l->server->run_memory,
+                    .keep = l->server->keep,
+                    .parallel = l->server->parallel,
+                    .compiler = l->server->compiler,
+                    .tuning = {.no_fusion = !o->fusion,
+                               .no_winograd = !o->winograd,
+                               .no_autotune = !o->autotune,
+                               .no_specialise = !o->specialise,
+                               .bf16 = wants_bf16(o, load)},
+                    .autotune = l->server->autotune,
+                    .log_device_placement = o->log_device_placement,
+                    .cancelled = &load->cancelled},
+        .tags = l->tags,
+        .n_tags = l->n_tags,
+        .allow_unsupported_signatures = o->allow_unsupported_signatures,
+        .load_all_variables = o->enable_session_service,
+        .warm_up = o->enable_model_warmup && !has_warmup(l, load),
+        .on_warm_up_failure = warm_up_failed,
+        .arg = load,
+    };
+    int64_t weight_bytes = 0;
+    enum rt_status st =
+        l->calls->is_complete(load->dir, l->tags, l->n_tags, &weight_bytes, &load->err);
+    if (st)
+        return st;
+    int64_t need = srv_loader_estimate(weight_bytes);
+    st = admit(l, load, need);
+    if (st)
+        return st;
+    st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
+    if (!st)
+        st = prove(l, load);
+    if (!st)
+        tell_left_out(load);
+    end_reservation(l, need);
+    return st;
+}
+
+static bool has_changed(const struct srv_load *load)
+{
+    struct srv_fingerprint after;
+    struct rt_error ignored = {0};
+    return srv_source_fingerprint(load->dir, &after, &ignored) ||
+           !srv_fingerprint_eq(&after, &load->before);
+}
+
+/* What was loaded goes, and what was said. */
+static void start_over(struct srv_loader *l, struct srv_load *load)
+{
+    if (load->loaded)
+        l->calls->free(load->loaded);
+    load->loaded = NULL;
+    load->err = (struct rt_error){0};
+}
+
+static void run(struct srv_loader *l, struct srv_load *load)
+{
+    int64_t start = rt_now_ns();
+    if (!atomic_load(&load->cancelled))
+        load->status = read_model(l, load);
+    /* Also after a failure: these explain it. */
+    if (atomic_load(&load->cancelled)) {
+        start_over(l, load);
+        load->status = RT_CANCELLED;
+    } else if (has_changed(load)) {
+        start_over(l, load);
+        load->changed = true;
+        load->status = rt_fail(&load->err, RT_ABORTED,
+                               "%s changed while it was being loaded; it is loaded again when it "
+                               "has come to rest",
+                               load->dir);
+    }
+    if (!load->loaded && load->held) {
+        srv_loader_release(l, load->held);
+        load->held = 0;
+    }
+    load->ns = rt_now_ns() - start;
+}
+
+static void take_place_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
+{
+    l->first = load->next;
+    if (!l->first)
+        l->end = &l->first;
+    load->next = l->running;
+    l->running = load;
+    l->n_running++;
+    l->n_taken++;
+    l->begun_ns = rt_now_ns();
+}
+
+static void end_locked(struct srv_loader *l, const struct srv_load *load) RT_REQUIRES(l->mu)
+{
+    struct srv_load **p = &l->running;
+    while (*p != load)
+        p = &(*p)->next;
+    *p = load->next;
+    l->n_running--;
+    l->n_taken -= !load->left_place;
+}
+
+static void *load_thread(void *arg)
+{
+    struct srv_loader *l = arg;
+    rt_thread_low_priority();
+    rt_mutex_lock(&l->mu);
+    for (;;) {
+        while (!l->stopping && !(l->first && l->n_taken < l->n_places))
+            rt_cond_wait(&l->wake, &l->mu);
+        struct srv_load *load = l->first;
+        if (!load)
+            break;
+        take_place_locked(l, load);
+        rt_mutex_unlock(&l->mu);
+        run(l, load);
+        rt_mutex_lock(&l->mu);
+        end_locked(l, load);
+        rt_mutex_unlock(&l->mu);
+        l->done(l->arg, load);
+        rt_mutex_lock(&l->mu);
+    }
+    rt_mutex_unlock(&l->mu);
+    return NULL;
+}
+
+static bool start_thread(struct srv_loader *l)
+{
+    if (l->n_threads == MAX_THREADS ||
+        rt_thread_start(&l->threads[l->n_threads], "load", load_thread, l))
+        return false;
+    l->n_threads++;
+    return true;
+}
+
+int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns)
+{
+    rt_mutex_lock(&l->mu);
+    const bool waits = l->first && l->n_taken >= l->n_places;
+    const int64_t due_ns = l->begun_ns + SRV_LOAD_PATIENCE_NS;
+    const int n_running = l->n_running;
+    rt_mutex_unlock(&l->mu);
+    if (!waits)
+        return RT_NEVER;
+    if (now_ns < due_ns)
+        return due_ns;
+    if (n_running == l->n_threads && !start_thread(l))
+        return now_ns + SRV_LOAD_PATIENCE_NS;
+    struct srv_load *oldest = NULL;
+    rt_mutex_lock(&l->mu);
+    for (struct srv_load *r = l->running; r; r = r->next)
+        oldest = r->left_place ? oldest : r;
+    if (oldest) {
+        oldest->left_place = true;
+        l->n_taken--;
+        RT_LOG(RT_LOG_WARNING,
+               "model %s version %lld takes long to load: it goes on, beside the others that wait",
+               oldest->model, (long long)oldest->version);
+    }
+    rt_cond_signal(&l->wake);
+    rt_mutex_unlock(&l->mu);
+    return now_ns + SRV_LOAD_PATIENCE_NS;
+}
+
+struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_model_calls *calls,
+                                  int n_threads, const char *const *tags, int n_tags,
+                                  void (*done)(void *arg, struct srv_load *load), void *arg)
+{
+    struct srv_loader *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->server = server;
+    l->calls = calls;
+    l->tags = tags;
+    l->n_tags = n_tags;
+    l->done = done;
+    l->arg = arg;
+    l->end = &l->first;
+    rt_mutex_init(&l->mu);
+    rt_cond_init(&l->wake);
+    while (l->n_threads < n_threads && start_thread(l))
+        l->n_places++;
+    if (!l->n_threads) {
+        srv_loader_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void srv_loader_submit(struct srv_loader *l, struct srv_load *load)
+{
+    load->next = NULL;
+    rt_mutex_lock(&l->mu);
+    *l->end = load;
+    l->end = &load->next;
+    rt_cond_signal(&l->wake);
+    rt_mutex_unlock(&l->mu);
+}
+
+void srv_loader_free(struct srv_loader *l)
+{
+    if (!l)
+        return;
+    rt_mutex_lock(&l->mu);
+    l->stopping = true;
+    rt_cond_broadcast(&l->wake);
+    rt_mutex_unlock(&l->mu);
+    for (int i = 0; i < l->n_threads; i++)
+        pthread_join(l->threads[i], NULL);
+    rt_cond_clear(&l->wake);
+    rt_mutex_clear(&l->mu);
+    free(l);
+}

@@ -1,0 +1,534 @@
+#include "server/versions/manager.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/core/heap.h"
+#include "server/versions/manager_parts.h"
+#include "server/versions/policy.h"
+#include "server/config/settings.h"
+#include "server/base/sockets.h"
+
+/* ---- the loop ---- */
+
+static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now)
+{
+    struct srv_version_view *views = calloc((size_t)model->n_entries + 1, sizeof *views);
+    if (!views) {
+        srv_mgr_try_again(m);
+        return;
+    }
+    for (;;) {
+        for (int i = 0; i < model->n_entries; i++) {
+            const struct srv_managed_version *e = model->entries[i];
+            views[i] = (struct srv_version_view){
+                .version = e->version,
+                .state = e->state,
+                .wanted = e->wanted,
+                .may_load = e->stable && e->seen_since && now >= e->retry_at,
+            };
+        }
+        struct srv_decision d = srv_policy_decide(views, model->n_entries, m->frees_first);
+        if (d.move == SRV_MOVE_NONE)
+            break;
+        struct srv_managed_version *e = model->entries[d.index];
+        enum srv_state before = e->state;
+        if (d.move == SRV_MOVE_LOAD)
+            srv_mgr_start_load(m, model, e);
+        else
+            srv_mgr_unload(m, model, e);
+        if (e->state == before)
+            break; /* out of memory: later */
+    }
+    free(views);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Reads the config file again when it is time, or when somebody asked for it. */
+static void look_at_config(struct srv_manager *m, int64_t now)
+{
+    const struct srv_options *o = &m->server->options;
+    rt_mutex_lock(&m->mu);
+    bool asked = m->reread;
+    m->reread = false;
+    rt_mutex_unlock(&m->mu);
+    if (!asked && now < m->next_config)
+        return;
+    if (m->next_config != RT_NEVER) {
+        int64_t wait = earlier(o->model_config_file_poll_wait_seconds, INT32_MAX);
+        m->next_config = now + wait * SECOND;
+    }
+    if (*o->model_config_file)
+        srv_mgr_poll_config_file(m);
+    else if (asked)
+        RT_LOG(RT_LOG_WARNING, "there is no --model_config_file to read again");
+    m->next_poll = now;
+}
+
+static void poll_everything(struct srv_manager *m, int64_t now)
+{
+    const struct srv_options *o = &m->server->options;
+    if (*o->models)
+        srv_mgr_poll_folder(m);
+    for (int i = 0; i < m->n_models; i++)
+        srv_mgr_scan_model(m, m->models[i]);
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++)
+            srv_mgr_look_at_entry(m, m->models[i], m->models[i]->entries[k], now);
+}
+
+/* Looks again at what is not stable yet, or is due for another try. Returns when to look next. */
+static int64_t look_at_new(struct srv_manager *m, int64_t now)
+{
+    int64_t next = RT_NEVER;
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++) {
+            struct srv_managed_version *e = m->models[i]->entries[k];
+            if (!e->wanted)
+                continue;
+            bool due = (e->state == SRV_START && !e->stable) ||
+                       (e->state == SRV_END && e->code && now >= e->retry_at);
+            if (due)
+                srv_mgr_look_at_entry(m, m->models[i], e, now);
+            int64_t at = RT_NEVER;
+            if (e->state == SRV_START && !e->stable)
+                at = now + (int64_t)RECHECK_MS * MILLION;
+            else if (e->state == SRV_START || (e->state == SRV_END && e->code))
+                at = e->retry_at > now ? e->retry_at : RT_NEVER;
+            next = at < next ? at : next;
+        }
+    return next;
+}
+
+static void sleep_until(struct srv_manager *m, int64_t until)
+{
+    struct pollfd fds[2] = {{.fd = m->event_fd, .events = POLLIN},
+                            {.fd = m->inotify_fd, .events = POLLIN}};
+    int64_t wait = until == RT_NEVER ? -1 : (until - rt_now_ns() + MILLION - 1) / MILLION;
+    if (until != RT_NEVER && wait < 0)
+        wait = 0;
+    poll(fds, m->inotify_fd >= 0 ? 2 : 1, wait > INT32_MAX ? INT32_MAX : (int)wait);
+    uint64_t count;
+    if (fds[0].revents)
+        while (read(m->event_fd, &count, sizeof count) > 0)
+            ;
+    if (m->inotify_fd >= 0 && fds[1].revents) {
+        char events[4096] __attribute__((aligned(8)));
+        while (read(m->inotify_fd, events, sizeof events) > 0)
+            ;
+        /* A burst of changes is one reason to look, and not more often than this. */
+        int64_t soon = rt_now_ns() + (int64_t)20 * MILLION;
+        if (m->next_poll > soon && m->server->options.file_system_poll_wait_seconds > 0)
+            m->next_poll = soon;
+    }
+}
+
+static void take_mail(struct srv_manager *m)
+{
+    rt_mutex_lock(&m->mu);
+    struct srv_load *load = m->loaded;
+    struct srv_grace *g = m->answered;
+    struct srv_grace *freed = m->freed;
+    m->loaded = NULL;
+    m->answered = NULL;
+    m->freed = NULL;
+    rt_mutex_unlock(&m->mu);
+    for (struct srv_grace *next; freed; freed = next) {
+        next = freed->next;
+        srv_mgr_end_unload(m, freed);
+    }
+    for (struct srv_grace *next; g; g = next) {
+        next = g->next;
+        srv_mgr_end_grace(m, g);
+    }
+    for (struct srv_load *next; load; load = next) {
+        next = load->next;
+        srv_mgr_end_load(m, load);
+    }
+}
+
+/* Runs that made very many strings leave their memory in the heap. While others of their kind come
+ * they use it again. */
+static void look_at_bursts(struct srv_manager *m)
+{
+    const size_t n = rt_heap_bursts();
+
+    m->trim_wanted |= m->bursts_wait && n == m->n_bursts;
+    m->bursts_wait = n != m->n_bursts;
+    m->n_bursts = n;
+}
+
+/*
+ * What many connections held lies scattered in the heap when they have closed: some 29 KB each. Of
+ * gRPC's the core alone knows when they close: they are as many as were accepted, less those by
+ * which more are open than before. A burst of calls on one connection leaves as much behind.
+ * Without any connection there is nothing to look for until one comes, but for one more look: at
+ * the calls of the last ones.
+ */
+static void count_closed(struct srv_manager *m, int64_t now)
+{
+    m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
+    atomic_store(&m->server->has_connections, false); /* who comes from here on says so again */
+    int64_t n_accepted = atomic_load_explicit(&m->server->n_accepted, memory_order_relaxed);
+    int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
+
+    if (n_open + m->n_inherited < 0)
+        return; /* not known: that is no reason to take any for closed */
+    n_open = n_open > 0 ? n_open : 0;
+    int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
+    m->n_closed += closed > 0 ? closed : 0;
+    m->n_accepted = n_accepted;
+    bool is_last = !n_open && !m->n_open && !m->bursts_wait;
+    m->n_open = n_open;
+    if (is_last)
+        m->next_count = RT_NEVER;
+    int64_t n_freed = atomic_load_explicit(&m->server->n_calls_freed, memory_order_relaxed);
+    if (m->n_closed < TRIM_AFTER_CLOSED && n_freed - m->n_calls_freed < TRIM_AFTER_FREED)
+        return;
+    m->n_closed = 0;
+    m->n_calls_freed = n_freed;
+    m->trim_wanted = true;
+}
+
+void srv_manager_expect_close(struct srv_server *server)
+{
+    if (atomic_load_explicit(&server->has_connections, memory_order_relaxed) ||
+        atomic_exchange(&server->has_connections, true))
+        return;
+    srv_mgr_wake(server->manager);
+}
+
+static int64_t trim(struct srv_manager *m, int64_t now)
+{
+    if (m->next_count == RT_NEVER && atomic_load(&m->server->has_connections))
+        m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
+    if (now >= m->next_count) {
+        look_at_bursts(m);
+        count_closed(m, now);
+    }
+    if (!m->trim_wanted)
+        return m->next_count;
+    if (now < m->next_trim)
+        return m->next_trim;
+    malloc_trim(0);
+    m->trim_wanted = false;
+    m->next_trim = now + (int64_t)TRIM_EVERY_MS * MILLION;
+    return m->next_count;
+}
+
+/* What had no memory, in its order. */
+static void again(struct srv_manager *m, int64_t now)
+{
+    m->again_at = RT_NEVER;
+    m->next_poll = now;
+    srv_mgr_point_models(m);
+    srv_mgr_publish(m, NULL, NULL);
+}
+
+static void serve(struct srv_manager *m)
+{
+    const struct srv_options *o = &m->server->options;
+    for (;;) {
+        rt_mutex_lock(&m->mu);
+        bool stopping = m->stopping;
+        rt_mutex_unlock(&m->mu);
+        if (stopping)
+            return;
+        take_mail(m);
+        srv_mgr_take_reload(m);
+        int64_t now = rt_now_ns();
+        look_at_config(m, now);
+        if (now >= m->again_at)
+            again(m, now);
+        if (now >= m->next_poll) {
+            poll_everything(m, now);
+            int64_t wait = o->file_system_poll_wait_seconds;
+            m->next_poll = wait > 0 ? rt_now_ns() + earlier(wait, INT32_MAX) * SECOND : RT_NEVER;
+            rt_mutex_lock(&m->mu);
+            m->first_poll_done = true;
+            rt_cond_broadcast(&m->changed);
+            rt_mutex_unlock(&m->mu);
+        }
+        now = rt_now_ns();
+        int64_t next = look_at_new(m, now);
+        for (int i = 0; i < m->n_models; i++)
+            decide(m, m->models[i], now);
+        srv_mgr_check_reload(m);
+        if (m->reload)
+            next = earlier(next, now + SECOND);
+        next = earlier(next, srv_loader_relieve(m->loader, now));
+        next = earlier(earlier(next, m->next_config), m->again_at);
+        sleep_until(m, earlier(earlier(next, m->next_poll), trim(m, now)));
+    }
+}
+
+static void unload_everything(struct srv_manager *m)
+{
+    const useconds_t pause_us = AGAIN_MS * 1000; /* out of memory: there is no end without a map */
+    if (m->reload) {
+        struct rt_error err = {0};
+        srv_mgr_end_reload(m->reload, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"),
+                           &err);
+        m->reload = NULL;
+    }
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++)
+            if (m->models[i]->entries[k]->load)
+                atomic_store(&m->models[i]->entries[k]->load->cancelled, true);
+    srv_loader_free(m->loader);
+    m->loader = NULL;
+    take_mail(m);
+    while (m->again_at != RT_NEVER && !srv_mgr_publish(m, NULL, NULL))
+        usleep(pause_us);
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++)
+            while (m->models[i]->entries[k]->state == SRV_AVAILABLE &&
+                   !srv_mgr_unload(m, m->models[i], m->models[i]->entries[k]))
+                usleep(pause_us);
+    struct srv_grace *last;
+    while (!(last = srv_mgr_grace_new(m)))
+        usleep(pause_us);
+    srv_mgr_swap_map(m, last, NULL);
+    while (m->n_graces || m->n_freeing) {
+        sleep_until(m, rt_now_ns() + SECOND);
+        take_mail(m);
+    }
+}
+
+static void *manager_thread(void *arg)
+{
+    struct srv_manager *m = arg;
+    serve(m);
+    unload_everything(m);
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+void srv_manager_free(struct srv_manager *m)
+{
+    if (!m)
+        return;
+    srv_mgr_free_published(m->published);
+    srv_loader_free(m->loader);
+    srv_mgr_unloader_free(m->unloader);
+    for (int i = 0; i < m->n_models; i++)
+        srv_mgr_free_model(m->models[i]);
+    free(m->models);
+    srv_config_free(m->base);
+    srv_config_free(m->folder);
+    free(m->tags_text);
+    free(m->folder_trouble);
+    free(m->config_trouble);
+    if (m->event_fd >= 0)
+        close(m->event_fd);
+    if (m->inotify_fd >= 0)
+        close(m->inotify_fd);
+    rt_cond_clear(&m->changed);
+    rt_mutex_clear(&m->mu);
+    free(m);
+}
+
+static enum rt_status split_tags(struct srv_manager *m, struct rt_error *err)
+{
+    char *p = m->tags_text = strdup(m->server->options.saved_model_tags);
+    if (!p)
+        return rt_fail_memory(err, "tags", 0);
+    for (char *comma; p; p = comma) {
+        comma = strchr(p, ',');
+        if (comma)
+            *comma++ = '\0';
+        if (m->n_tags == MAX_TAGS)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "--saved_model_tags: more than %d tags",
+                           MAX_TAGS);
+        if (*p)
+            m->tags[m->n_tags++] = p;
+    }
+    return RT_OK;
+}
+
+enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
+                                 struct srv_manager **out, struct rt_error *err)
+{
+    const struct srv_options *o = &server->options;
+    enum rt_status st = srv_settings_check(o, err);
+    if (st)
+        return st;
+    struct srv_manager *m = calloc(1, sizeof *m);
+    if (!m)
+        return rt_fail_memory(err, "the manager", sizeof *m);
+    m->server = server;
+    m->calls = calls;
+    m->folder_watch = -1;
+    m->again_at = m->next_count = RT_NEVER;
+    const int n_sockets = srv_sockets(NULL, INT32_MAX);
+    m->n_inherited = n_sockets > 0 ? n_sockets : 0; /* such as a standard output */
+    m->frees_first = strcmp(o->version_transition, "resource_preserving") == 0;
+    rt_mutex_init(&m->mu);
+    rt_cond_init(&m->changed);
+    m->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    m->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    struct srv_config *base = NULL, *folder = NULL;
+    st = m->event_fd < 0 ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "eventfd: %s", strerror(errno))
+                         : split_tags(m, err);
+    if (!st)
+        st = srv_config_from_options(o, &base, err);
+    if (!st)
+        st = srv_mgr_check_labels(m, base, err);
+    if (!st)
+        st = srv_config_check_platforms(NULL, base, err);
+    if (!st && *o->models)
+        st = srv_config_from_folder(o->models, &folder, err);
+    if (st) {
+        srv_config_free(base);
+        goto fail;
+    }
+    if (base->n_models)
+        srv_mgr_tell_config(base);
+    srv_mgr_take_configs(m, base, folder);
+    for (int i = 0; i < m->n_models; i++)
+        m->models[i]->is_initial = true;
+    m->unloader =
+        srv_mgr_unloader_new(m, o->num_unload_threads > 0 ? (int)o->num_unload_threads : 1);
+    int64_t n_threads = o->num_load_threads > 0 ? o->num_load_threads : 2;
+    m->loader =
+        srv_loader_new(server, calls, (int)n_threads, m->tags, m->n_tags, srv_mgr_load_done, m);
+    if (!m->unloader || !m->loader || m->again_at != RT_NEVER || !srv_mgr_publish(m, NULL, NULL)) {
+        st = rt_fail_memory(err, "the manager", sizeof *m);
+        goto fail;
+    }
+    server->manager = m;
+    m->next_poll = o->file_system_poll_wait_seconds < 0 ? RT_NEVER : 0;
+    m->next_config = RT_NEVER;
+    if (*o->model_config_file && o->model_config_file_poll_wait_seconds > 0)
+        m->next_config =
+            rt_now_ns() + earlier(o->model_config_file_poll_wait_seconds, INT32_MAX) * SECOND;
+    if (rt_thread_start(&m->thread, "manager", manager_thread, m)) {
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "the manager's thread could not be started");
+        server->manager = NULL;
+        unload_everything(m);
+        goto fail;
+    }
+    *out = m;
+    return RT_OK;
+
+fail:
+    srv_manager_free(m);
+    return st;
+}
+
+/* The ports are closed meanwhile, so that nothing but the log can tell. */
+static void tell_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
+{
+    const long long limit = (long long)m->server->options.model_wait_seconds;
+    char most[80] = "";
+    if (limit)
+        snprintf(most, sizeof most,
+                 "; for at most %lld s while none is loaded (--model_wait_seconds)", limit);
+    RT_LOG(RT_LOG_INFO, "the ports stay closed until every model serves; waiting for %s%s",
+           awaited->text, most);
+}
+
+enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    int64_t tell_at = 0;
+    rt_mutex_lock(&m->mu);
+    for (;;) {
+        struct srv_unavailable list = {0}, awaited = {0};
+        char missing[4300];
+        st = RT_OK;
+        for (int i = 0; i < m->n_models; i++) {
+            const struct srv_managed *model = m->models[i];
+            const struct srv_managed_version *why = NULL;
+            if (!model->is_initial || !model->config)
+                continue;
+            switch (srv_mgr_settled(m, model, true, &why)) {
+            case SRV_WAITING:
+                srv_mgr_add_awaited(&awaited, model);
+                break;
+            case SRV_SERVES:
+                break;
+            case SRV_FAILED:
+                srv_mgr_add_unavailable(&list, model->name, why, "");
+                break;
+            case SRV_MISSING:
+                snprintf(missing, sizeof missing,
+                         "no version was found under %s, or none came to rest, in %lld seconds",
+                         model->config->base_path,
+                         (long long)m->server->options.model_wait_seconds);
+                srv_mgr_add_unavailable(&list, model->name, NULL, missing);
+                break;
+            }
+        }
+        if (list.n)
+            st = rt_fail(err, RT_UNKNOWN, "%d servable(s) did not become available: {%s}", list.n,
+                         list.text);
+        if (st || m->stopping || (!awaited.n && m->first_poll_done))
+            break;
+        if (awaited.n && m->first_poll_done && rt_now_ns() >= tell_at) {
+            tell_awaited(m, &awaited);
+            tell_at = rt_now_ns() + AWAITED_TOLD_EVERY_S * SECOND;
+        }
+        rt_cond_wait_until(&m->changed, &m->mu, rt_now_ns() + SECOND);
+    }
+    if (!st && m->stopping)
+        st = rt_fail(err, RT_CANCELLED, "the server is stopping");
+    rt_mutex_unlock(&m->mu);
+    return st;
+}
+
+bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
+                      void *arg)
+{
+    bool found = false;
+    /* What is AVAILABLE under the lock is not freed while it is held: it leaves that state first.
+     */
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models && !found; i++)
+        for (int k = 0; k < m->models[i]->n_entries && !found; k++) {
+            const struct srv_managed_version *e = m->models[i]->entries[k];
+            found = e->state == SRV_AVAILABLE && e->live && look(arg, e->live);
+        }
+    rt_mutex_unlock(&m->mu);
+    return found;
+}
+
+void srv_manager_reread(struct srv_manager *m)
+{
+    rt_mutex_lock(&m->mu);
+    m->reread = true;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_wake(m);
+}
+
+void srv_manager_stop(struct srv_manager *m)
+{
+    if (!m)
+        return;
+    rt_mutex_lock(&m->mu);
+    m->stopping = true;
+    rt_cond_broadcast(&m->changed);
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_wake(m);
+    pthread_join(m->thread, NULL);
+    for (struct srv_reload *r = m->new_reloads, *next; r; r = next) {
+        struct rt_error err = {0};
+        next = r->next;
+        srv_mgr_end_reload(r, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"), &err);
+    }
+    m->new_reloads = NULL;
+}

@@ -1,0 +1,358 @@
+#include "server/versions/manager_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+
+#include "proto/unpack.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/versions/model_root.h"
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
+
+static void point_models_at_locked(struct srv_manager *m, const struct srv_config *config)
+{
+    for (int i = 0; config && i < config->n_models; i++) {
+        const struct srv_model_config *c = &config->models[i];
+        struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
+        if (model && !model->config) /* the flags' models come before the folder's */
+            model->config = c;
+    }
+}
+
+void srv_mgr_point_models(struct srv_manager *m)
+{
+    const bool base_listed = srv_mgr_add_models(m, m->base);
+    const bool folder_listed = srv_mgr_add_models(m, m->folder);
+    if (!base_listed || !folder_listed)
+        srv_mgr_try_again(m);
+    rt_mutex_lock(&m->mu);
+    point_models_at_locked(m, m->base);
+    point_models_at_locked(m, m->folder);
+    rt_mutex_unlock(&m->mu);
+}
+
+/* Takes the configs that are not NULL in place of the old ones. Both are the manager's then. */
+void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct srv_config *folder)
+{
+    struct srv_config *old_base = base ? m->base : NULL;
+    struct srv_config *old_folder = folder ? m->folder : NULL;
+    m->base = base ? base : m->base;
+    m->folder = folder ? folder : m->folder;
+    for (int i = 0; i < m->n_models; i++) {
+        struct srv_managed *model = m->models[i];
+        if (model->watch >= 0)
+            inotify_rm_watch(m->inotify_fd, model->watch); /* its path may be another now */
+        model->watch = -1;
+    }
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models; i++)
+        m->models[i]->config = NULL;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_point_models(m);
+    srv_config_free(old_base);
+    srv_config_free(old_folder);
+    if (base && m->calls->configure)
+        m->calls->configure(m->server, base);
+    srv_mgr_forget_gone_models(m);
+}
+
+/* A label may point only at what is available, unless the flag allows it: for labels that are new
+ * or that stay, never for one that moves. */
+enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
+                                    struct rt_error *err)
+{
+    const struct srv_options *o = &m->server->options;
+    for (int i = 0; i < config->n_models; i++) {
+        const struct srv_model_config *c = &config->models[i];
+        const struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
+        for (int k = 0; k < c->n_labels; k++) {
+            const struct srv_managed_version *e =
+                model ? srv_mgr_find_entry(model, c->labels[k].version) : NULL;
+            if (e && e->state == SRV_AVAILABLE)
+                continue;
+            const struct srv_label *old =
+                model ? srv_config_find_label(model->config, c->labels[k].label) : NULL;
+            if (o->allow_version_labels_for_unavailable_models &&
+                (!old || old->version == c->labels[k].version))
+                continue;
+            return rt_fail(err, RT_FAILED_PRECONDITION, SRV_LABEL_UNAVAILABLE,
+                           (long long)c->labels[k].version, c->name);
+        }
+    }
+    return RT_OK;
+}
+
+static bool same_labels(const struct srv_model_config *a, const struct srv_model_config *b)
+{
+    if (a->n_labels != b->n_labels)
+        return false;
+    for (int i = 0; i < a->n_labels; i++) {
+        const struct srv_label *other = srv_config_find_label(b, a->labels[i].label);
+        if (!other || other->version != a->labels[i].version)
+            return false;
+    }
+    return true;
+}
+
+/* Labels are part of the map. */
+static bool labels_differ(const struct srv_config *a, const struct srv_config *b)
+{
+    if (a->n_models != b->n_models)
+        return true;
+    for (int i = 0; i < a->n_models; i++)
+        if (strcmp(a->models[i].name, b->models[i].name) != 0 ||
+            !same_labels(&a->models[i], &b->models[i]))
+            return true;
+    return false;
+}
+
+/* What of a list of models is worth a line of the log. */
+void srv_mgr_tell_config(const struct srv_config *config)
+{
+    RT_LOG(RT_LOG_INFO, "Adding/updating models.");
+    for (int i = 0; i < config->n_models; i++) {
+        const struct srv_model_config *c = &config->models[i];
+        RT_LOG(RT_LOG_INFO, " (Re-)adding model: %s", c->name);
+    }
+}
+
+/* Checks and takes a new list of models; `config` is the manager's only on success. */
+static enum rt_status change_config(struct srv_manager *m, struct srv_config *config,
+                                    struct rt_error *err)
+{
+    enum rt_status st = srv_config_check_transition(m->base, config, err);
+    if (st)
+        return st;
+    if (!config->is_list) {
+        RT_LOG(RT_LOG_INFO, "Taking no action for empty config.");
+        srv_config_free(config);
+        return RT_OK;
+    }
+    st = srv_config_check_platforms(m->base, config, err);
+    if (!st)
+        st = srv_mgr_check_labels(m, config, err);
+    if (st)
+        return st;
+    srv_mgr_tell_config(config);
+    bool publish_now = labels_differ(m->base, config);
+    srv_mgr_take_configs(m, config, NULL);
+    if (publish_now)
+        srv_mgr_publish(m, NULL, NULL);
+    return RT_OK;
+}
+
+void srv_mgr_poll_config_file(struct srv_manager *m)
+{
+    struct srv_config *config = NULL;
+    struct rt_error err = {0};
+    enum rt_status st = srv_config_from_options(&m->server->options, &config, &err);
+    if (!st && srv_config_eq(m->base, config)) {
+        srv_config_free(config);
+        srv_mgr_tell_once(&m->config_trouble, NULL);
+        return;
+    }
+    if (!st)
+        st = change_config(m, config, &err);
+    if (!st) {
+        srv_mgr_tell_once(&m->config_trouble, NULL);
+        return;
+    }
+    char text[1024];
+    snprintf(text, sizeof text, "%s is ignored: %s: %s", m->server->options.model_config_file,
+             rt_status_name(st), rt_error_text(&err));
+    srv_mgr_tell_once(&m->config_trouble, text);
+    srv_config_free(config);
+}
+
+static bool same_folder(const struct srv_config *a, const struct srv_config *b)
+{
+    if (!a || a->n_models != b->n_models)
+        return false;
+    for (int i = 0; i < a->n_models; i++)
+        if (strcmp(a->models[i].base_path, b->models[i].base_path) != 0)
+            return false;
+    return true;
+}
+
+void srv_mgr_poll_folder(struct srv_manager *m)
+{
+    struct srv_config *config;
+    struct rt_error err = {0};
+    const char *dir = m->server->options.models;
+    srv_mgr_watch_folder(m, dir, &m->folder_watch);
+    if (srv_config_from_folder(dir, &config, &err)) {
+        srv_mgr_tell_once(&m->folder_trouble, rt_error_text(&err));
+        m->folder_watch = -1;
+        return;
+    }
+    srv_mgr_tell_once(&m->folder_trouble, NULL);
+    if (same_folder(m->folder, config))
+        srv_config_free(config);
+    else
+        srv_mgr_take_configs(m, NULL, config);
+}
+
+/* ---- reload requests ---- */
+
+static void free_reload(struct srv_reload *r)
+{
+    srv_config_free(r->config);
+    rt_arena_free(r->arena);
+    free(r);
+}
+
+/* Answers `r` and frees it. */
+void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struct rt_error *err)
+{
+    r->done(r->arg, status, err);
+    free_reload(r);
+}
+
+void srv_mgr_check_reload(struct srv_manager *m)
+{
+    struct srv_reload *r = m->reload;
+    if (!r || m->again_at != RT_NEVER) /* its models and labels may not be taken yet */
+        return;
+    struct rt_error err = {0};
+    struct srv_unavailable list = {0};
+    for (int i = 0; i < r->n_new; i++) {
+        const struct srv_managed *model =
+            srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
+        const struct srv_managed_version *why = NULL;
+        if (!model || !model->config) { /* by a later config file */
+            srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
+                                    "the model was taken out of the configuration");
+            continue;
+        }
+        enum srv_settled s = srv_mgr_settled(m, model, false, &why);
+        if (s == SRV_WAITING)
+            return;
+        if (s != SRV_SERVES)
+            srv_mgr_add_unavailable(&list, r->new_models[i], why,
+                                    model->trouble ? model->trouble
+                                                   : "no version was found, or none came to rest");
+    }
+    enum rt_status st = RT_OK;
+    if (list.n)
+        st = rt_fail(&err, RT_UNKNOWN, "%d model(s) did not become available: {%s}", list.n,
+                     list.text);
+    m->reload = NULL;
+    srv_mgr_end_reload(r, st, &err);
+}
+
+/* Notes which models of the reload are not configured yet. */
+static enum rt_status note_new_models(const struct srv_manager *m, struct srv_reload *r,
+                                      struct rt_error *err)
+{
+    const struct srv_config *config = r->config;
+    r->arena = rt_arena_new(SIZE_MAX);
+    if (r->arena)
+        r->new_models =
+            rt_arena_array(r->arena, (size_t)config->n_models + 1, sizeof *r->new_models);
+    if (!r->new_models)
+        return rt_fail_memory(err, "a reload", 0);
+    for (int i = 0; i < config->n_models; i++) {
+        const char *name = config->models[i].name;
+        const struct srv_managed *model = srv_mgr_find_model(m, name, strlen(name));
+        if (model && model->config)
+            continue;
+        r->new_models[r->n_new] = rt_arena_strdup(r->arena, name);
+        if (!r->new_models[r->n_new++])
+            return rt_fail_memory(err, "a reload", 0);
+    }
+    return RT_OK;
+}
+
+/* A log that the operator's own file names is not new, even where an earlier reload took it out. */
+static enum rt_status check_logs(const struct srv_manager *m, const struct srv_config *config,
+                                 struct rt_error *err)
+{
+    const char *root = m->server->options.model_root;
+    struct srv_config *file = NULL;
+    struct rt_error ignored = {0};
+    if (!srv_model_root_check_logs(root, m->base, NULL, config, &ignored))
+        return RT_OK;
+    if (srv_config_from_options(&m->server->options, &file, &ignored))
+        file = NULL;
+    enum rt_status st = srv_model_root_check_logs(root, m->base, file, config, err);
+    srv_config_free(file);
+    return st;
+}
+
+void srv_mgr_take_reload(struct srv_manager *m)
+{
+    if (m->reload)
+        return; /* one after the other */
+    rt_mutex_lock(&m->mu);
+    struct srv_reload **last = &m->new_reloads; /* the oldest is last */
+    while (*last && (*last)->next)
+        last = &(*last)->next;
+    struct srv_reload *r = *last;
+    *last = NULL;
+    rt_mutex_unlock(&m->mu);
+    if (!r)
+        return;
+    struct rt_error err = {0};
+    const char *root = m->server->options.model_root;
+    enum rt_status st = RT_OK;
+    if (r->cancelled && atomic_load(r->cancelled))
+        st = rt_fail(&err, RT_CANCELLED, "the client gave up before the reload's turn came");
+    if (!st)
+        st = note_new_models(m, r, &err);
+    if (!st)
+        st = srv_model_root_check(root, r->config, &err);
+    if (!st)
+        st = check_logs(m, r->config, &err);
+    if (!st)
+        st = change_config(m, r->config, &err);
+    if (st) {
+        srv_mgr_end_reload(r, st, &err);
+        return;
+    }
+    r->config = NULL;
+    m->reload = r;
+    m->next_poll = 0;
+}
+
+enum rt_status
+srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,
+                   void (*done)(void *arg, enum rt_status status, const struct rt_error *err),
+                   void *arg, struct rt_error *err)
+{
+    Tensorflow__Serving__ModelServerConfig *config =
+        pb_unpack(&tensorflow__serving__model_server_config__descriptor, message, "config", err);
+    if (!config)
+        return pb_unpack_failed(err, RT_INVALID_ARGUMENT);
+    struct srv_reload *r = calloc(1, sizeof *r);
+    enum rt_status st = r ? RT_OK : rt_fail_memory(err, "a reload", sizeof *r);
+    if (!st &&
+        config->config_case != TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST)
+        st = rt_fail(err, RT_INVALID_ARGUMENT,
+                     "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
+                     "ModelConfigList is currently supported");
+    if (!st)
+        st = srv_config_from_message(config, &r->config, err);
+    pb_free(config);
+    if (st) {
+        free(r);
+        return st;
+    }
+    r->cancelled = cancelled;
+    r->done = done;
+    r->arg = arg;
+    rt_mutex_lock(&m->mu);
+    bool stopping = m->stopping;
+    if (!stopping) {
+        r->next = m->new_reloads;
+        m->new_reloads = r;
+    }
+    rt_mutex_unlock(&m->mu);
+    if (stopping) {
+        free_reload(r);
+        return rt_fail(err, RT_UNAVAILABLE, "the server is stopping");
+    }
+    srv_mgr_wake(m);
+    return RT_OK;
+}

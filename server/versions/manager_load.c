@@ -1,0 +1,170 @@
+#include "server/versions/manager_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+void srv_mgr_load_done(void *arg, struct srv_load *load)
+{
+    struct srv_manager *m = arg;
+    rt_mutex_lock(&m->mu);
+    load->next = m->loaded;
+    m->loaded = load;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_wake(m);
+}
+
+void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
+                        struct srv_managed_version *e)
+{
+    struct srv_load *load = calloc(1, sizeof *load);
+    if (load)
+        load->dir = strdup(e->dir);
+    if (!load || !load->dir) {
+        free(load);
+        e->retry_at = rt_now_ns() + SECOND;
+        return;
+    }
+    load->owner = e;
+    e->load = load;
+    load->model = model->name;
+    load->version = e->version;
+    load->before = e->seen;
+    load->bf16 = model->config ? model->config->bf16 : SRV_UNSAID;
+    srv_mgr_set_state(m, e, SRV_LOADING, RT_OK, NULL);
+    if (e->n_failures)
+        RT_LOG(RT_LOG_INFO, "Retrying of Loading servable: {name: %s version: %lld} retry: %d",
+               model->name, (long long)e->version, e->n_failures);
+    RT_LOG(RT_LOG_INFO, "Loading servable version {name: %s version: %lld}", model->name,
+           (long long)e->version);
+    m->n_loading++;
+    srv_loader_submit(m->loader, load);
+}
+
+/* The reason lies in the files: the same files give the same answer. */
+static bool is_final(enum rt_status st)
+{
+    return st == RT_UNIMPLEMENTED || st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION;
+}
+
+static void load_failed(struct srv_manager *m, struct srv_managed *model,
+                        struct srv_managed_version *e, const struct srv_load *load)
+{
+    const struct srv_options *o = &m->server->options;
+    const char *text = rt_error_text(&load->err);
+    e->at_load = load->before;
+    e->n_failures++;
+    bool final = is_final(load->status) || e->n_failures > o->max_num_load_retries;
+    rt_mutex_lock(&m->mu);
+    e->final = final;
+    rt_mutex_unlock(&m->mu);
+    int64_t pause = o->load_retry_interval_micros > 0 ? o->load_retry_interval_micros : 0;
+    e->retry_at = final || pause > INT64_MAX / 2000 ? RT_NEVER : rt_now_ns() + pause * 1000;
+    srv_mgr_set_state(m, e, SRV_END, load->status, text);
+    RT_LOG(RT_LOG_ERROR, "Loading servable: {name: %s version: %lld} failed: %s: %s", model->name,
+           (long long)e->version, rt_status_name(load->status), text);
+}
+
+/* Back to START without counting a failure: the files changed, or memory comes back soon. */
+static void load_again(struct srv_manager *m, struct srv_managed *model,
+                       struct srv_managed_version *e, const struct srv_load *load)
+{
+    RT_LOG(RT_LOG_INFO, "{name: %s version: %lld}: %s", model->name, (long long)e->version,
+           rt_error_text(&load->err));
+    srv_mgr_set_state(m, e, SRV_END, load->status, rt_error_text(&load->err));
+    srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
+    if (load->changed)
+        e->seen_since = 0;
+    e->retry_at = rt_now_ns() + SECOND / 2;
+}
+
+static bool is_unloading(const struct srv_manager *m)
+{
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++)
+            if (m->models[i]->entries[k]->state == SRV_UNLOADING)
+                return true;
+    return false;
+}
+
+static enum rt_status make_version(struct srv_manager *m, struct srv_managed *model,
+                                   struct srv_managed_version *e, struct srv_load *load)
+{
+    uint32_t slot = 0;
+    while (slot < SRV_MAX_VERSIONS && m->by_slot[slot])
+        slot++;
+    if (slot == SRV_MAX_VERSIONS)
+        return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED, "%d versions are loaded, no more can be",
+                       (int)SRV_MAX_VERSIONS);
+    struct srv_version *v = calloc(1, sizeof *v);
+    char *name = strdup(model->name);
+    if (!v || !name) {
+        free(v);
+        free(name);
+        return rt_fail_memory(&load->err, "a version", sizeof *v);
+    }
+    v->model = name;
+    v->version = e->version;
+    v->loaded = load->loaded;
+    v->slot = slot;
+    v->held = load->held;
+    enum rt_status st = m->calls->attach(m->server, v, &load->err);
+    if (st) {
+        free(v);
+        free(name);
+        return st;
+    }
+    load->loaded = NULL;
+    m->by_slot[slot] = v;
+    e->live = v;
+    return RT_OK;
+}
+
+void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
+{
+    struct srv_managed_version *e = load->owner;
+    struct srv_managed *model = srv_mgr_find_model(m, load->model, strlen(load->model));
+    rt_mutex_lock(&m->mu);
+    bool stopping = m->stopping;
+    rt_mutex_unlock(&m->mu);
+    m->n_loading--;
+    e->load = NULL;
+    /* What has failed by itself tells of that. */
+    const bool ends = (stopping || atomic_load(&load->cancelled)) &&
+                      (!load->status || load->status == RT_CANCELLED);
+    if (ends)
+        load->status = rt_fail(&load->err, RT_CANCELLED,
+                               stopping ? "the server is stopping"
+                                        : "this version was not wanted any more while it was "
+                                          "loaded");
+    if (!load->status)
+        load->status = make_version(m, model, e, load);
+    if (load->loaded) {
+        m->calls->free(load->loaded);
+        if (m->loader)
+            srv_loader_release(m->loader, load->held);
+        m->trim_wanted = true;
+    }
+    if (!ends && !load->changed)
+        m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);
+    if (!load->status) {
+        e->at_load = load->before;
+        e->overwritten = false;
+        e->n_failures = 0;
+        srv_mgr_publish(m, NULL, NULL);
+    } else if (ends) {
+        srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
+        RT_LOG(RT_LOG_INFO, "Loading of servable version {name: %s version: %lld} has ended: %s",
+               model->name, (long long)e->version, rt_error_text(&load->err));
+        if (e->wanted && !stopping) /* again: it went, and came back while the load ended */
+            srv_mgr_restart(m, e);
+    } else if (load->changed || (load->no_room && is_unloading(m))) {
+        load_again(m, model, e, load);
+    } else {
+        load_failed(m, model, e, load);
+    }
+    free(load->dir);
+    free(load);
+}

@@ -1,0 +1,168 @@
+#include "server/versions/manager_parts.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+void srv_mgr_try_again(struct srv_manager *m)
+{
+    int64_t at = rt_now_ns() + (int64_t)AGAIN_MS * MILLION;
+    m->again_at = at < m->again_at ? at : m->again_at;
+}
+
+void srv_mgr_free_published(const struct srv_published *p)
+{
+    if (p)
+        rt_arena_free(p->arena);
+}
+
+/* `leaving` (may be NULL) is left out. */
+static const struct srv_published *make_map(struct srv_manager *m,
+                                            const struct srv_managed_version *leaving)
+{
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    struct srv_published *p = arena ? rt_arena_alloc(arena, sizeof *p) : NULL;
+    struct srv_map_model *models =
+        p ? rt_arena_array(arena, (size_t)m->n_models + 1, sizeof *models) : NULL;
+    if (!models) {
+        rt_arena_free(arena);
+        return NULL;
+    }
+    p->arena = arena;
+    p->map.models = models;
+    for (int i = 0; i < m->n_models; i++) {
+        const struct srv_managed *model = m->models[i];
+        int n_labels = model->config ? model->config->n_labels : 0;
+        struct srv_version **versions =
+            rt_arena_array(arena, (size_t)model->n_entries + 1, sizeof(*versions));
+        struct srv_label *labels = rt_arena_array(arena, (size_t)n_labels + 1, sizeof *labels);
+        struct srv_map_model *to = &models[p->map.n_models];
+        to->name = rt_arena_strdup(arena, model->name);
+        if (!versions || !labels || !to->name)
+            goto no_memory;
+        to->versions = versions;
+        to->labels = labels;
+        for (int k = 0; k < model->n_entries; k++) {
+            const struct srv_managed_version *e = model->entries[k];
+            if (e->live && e != leaving && (e->state == SRV_AVAILABLE || e->state == SRV_LOADING))
+                versions[to->n_versions++] = e->live;
+        }
+        for (; to->n_labels < n_labels; to->n_labels++) {
+            const struct srv_label *from = &model->config->labels[to->n_labels];
+            labels[to->n_labels].version = from->version;
+            labels[to->n_labels].label = rt_arena_strdup(arena, from->label);
+            if (!labels[to->n_labels].label)
+                goto no_memory;
+        }
+        if (to->n_versions || to->n_labels)
+            p->map.n_models++;
+    }
+    return p;
+
+no_memory:
+    rt_arena_free(arena);
+    return NULL;
+}
+
+static void grace_ended(struct srv_grace *g)
+{
+    struct srv_manager *m = g->manager;
+    rt_mutex_lock(&m->mu);
+    g->next = m->answered;
+    m->answered = g;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_wake(m);
+}
+
+static void net_answered(struct srv_retirement *r)
+{
+    struct srv_grace *g = r->arg;
+    if (atomic_fetch_sub(&g->pending, 1) == 1)
+        grace_ended(g);
+}
+
+struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
+{
+    size_t n = (size_t)m->server->n_nets;
+    return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
+}
+
+/* Puts `p` (NULL: nothing, for good) in place of the published map. */
+void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
+{
+    static const struct srv_map nothing;
+    struct srv_server *s = m->server;
+    g->manager = m;
+    g->before = m->published;
+    atomic_init(&g->pending, s->n_nets + 1);
+    m->published = p;
+    atomic_store(&s->map, p ? &p->map : &nothing);
+    m->n_graces++;
+    for (int i = 0; i < s->n_nets; i++) {
+        g->mails[i].mail.open = srv_retirement_open;
+        g->mails[i].version = g->version;
+        g->mails[i].answer = net_answered;
+        g->mails[i].arg = g;
+        srv_mail_post(s->nets[i], &g->mails[i].mail);
+    }
+    if (atomic_fetch_sub(&g->pending, 1) == 1)
+        grace_ended(g);
+}
+
+/* What was loaded and is in the published map: only now can a request find it. */
+static void tell_available(struct srv_manager *m)
+{
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++) {
+            struct srv_managed_version *e = m->models[i]->entries[k];
+            if (!e->live || e->state != SRV_LOADING)
+                continue;
+            srv_mgr_set_state(m, e, SRV_AVAILABLE, RT_OK, NULL);
+            RT_LOG(RT_LOG_INFO, "Successfully loaded servable version {name: %s version: %lld}",
+                   m->models[i]->name, (long long)e->version);
+        }
+}
+
+/* Publishes what is loaded now, which makes it AVAILABLE. `entry` (may be NULL) leaves the map: it
+ * is UNLOADING from here on, and ends when all nets have done with it. False: out of memory,
+ * nothing has changed, and the loop tries again. */
+bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
+                     struct srv_managed_version *entry)
+{
+    struct srv_grace *g = srv_mgr_grace_new(m);
+    const struct srv_published *p = g ? make_map(m, entry) : NULL;
+    if (!p) {
+        free(g);
+        RT_LOG(RT_LOG_ERROR, "out of memory for a new serving map");
+        srv_mgr_try_again(m);
+        return false;
+    }
+    g->model = model;
+    g->entry = entry;
+    g->version = entry ? entry->live : NULL;
+    if (entry)
+        srv_mgr_set_state(m, entry, SRV_UNLOADING, RT_OK, NULL);
+    srv_mgr_swap_map(m, g, p);
+    tell_available(m);
+    return true;
+}
+
+void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g)
+{
+    m->n_graces--;
+    srv_mgr_free_published(g->before);
+    if (g->entry)
+        srv_mgr_free_later(m, g);
+    else
+        free(g);
+}
+
+bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_managed_version *e)
+{
+    if (!srv_mgr_publish(m, model, e))
+        return false;
+    RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,
+           (long long)e->version);
+    return true;
+}

@@ -1,0 +1,236 @@
+#include "server/versions/manager_parts.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/versions/policy.h"
+
+void srv_mgr_wake(struct srv_manager *m)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(m->event_fd, &one, sizeof one);
+    (void)ignored;
+}
+
+/* Tells a problem once, until it changes or goes. */
+void srv_mgr_tell_once(char **last, const char *text)
+{
+    if (text && (!*last || strcmp(*last, text) != 0))
+        RT_LOG(RT_LOG_WARNING, "%s", text);
+    if (!text && !*last)
+        return;
+    free(*last);
+    *last = text ? strdup(text) : NULL;
+}
+
+const char *srv_mgr_state_text(const struct srv_managed_version *e)
+{
+    return e->message ? e->message : e->no_message ? "(there was no memory for the reason)" : "";
+}
+
+void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
+                             const struct srv_managed_version *why, const char *text)
+{
+    size_t used = strlen(list->text), room = sizeof list->text - used;
+    list->n++;
+    if (why)
+        snprintf(list->text + used, room, "{{name: %s version: %lld} due to error: %s: %s}, ",
+                 model, (long long)why->version, rt_status_name(why->code),
+                 srv_mgr_state_text(why));
+    else
+        snprintf(list->text + used, room, "{{name: %s} due to error: %s}, ", model, text);
+}
+
+void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
+                       enum rt_status code, const char *text)
+{
+    if (e->state == to && to != SRV_END)
+        return;
+    assert(e->state == to || srv_state_may_become(e->state, to));
+    const bool tells = text && *text;
+    char *copy = tells ? strdup(text) : NULL;
+    rt_mutex_lock(&m->mu);
+    free(e->message);
+    e->message = copy;
+    e->no_message = tells && !copy;
+    e->code = code;
+    e->state = to;
+    rt_cond_broadcast(&m->changed);
+    rt_mutex_unlock(&m->mu);
+}
+
+struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n)
+{
+    int low = 0, high = m->n_models;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        const char *other = m->models[mid]->name;
+        size_t k = strlen(other);
+        int c = n ? memcmp(name, other, n < k ? n : k) : 0; /* no name may be NULL */
+        if (c == 0)
+            c = n < k ? -1 : n > k;
+        if (c == 0)
+            return m->models[mid];
+        if (c < 0)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return NULL;
+}
+
+static struct srv_managed *model_new(const char *name)
+{
+    struct srv_managed *model = calloc(1, sizeof *model);
+    if (model)
+        model->name = strdup(name);
+    if (!model || !model->name) {
+        free(model);
+        return NULL;
+    }
+    model->watch = -1;
+    model->since = rt_now_ns();
+    return model;
+}
+
+bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config)
+{
+    const int n_config = config ? config->n_models : 0;
+    int n = 0, k = 0, n_new = 0;
+    for (int i = 0; i < n_config; i++)
+        n_new += !srv_mgr_find_model(m, config->models[i].name, strlen(config->models[i].name));
+    if (!n_new)
+        return true;
+    struct srv_managed **all = calloc((size_t)m->n_models + (size_t)n_new, sizeof(*all));
+    bool ok = all != NULL;
+    for (int i = 0; ok && i < n_config; i++) {
+        const char *name = config->models[i].name;
+        while (k < m->n_models && strcmp(m->models[k]->name, name) < 0)
+            all[n++] = m->models[k++];
+        if (k < m->n_models && strcmp(m->models[k]->name, name) == 0)
+            continue;
+        struct srv_managed *model = model_new(name);
+        ok = model != NULL;
+        if (ok)
+            all[n++] = model;
+    }
+    while (ok && k < m->n_models)
+        all[n++] = m->models[k++];
+    if (!ok) {
+        for (int i = 0; i < n; i++) /* the old ones stay in m->models */
+            if (!srv_mgr_find_model(m, all[i]->name, strlen(all[i]->name)))
+                srv_mgr_free_model(all[i]);
+        free(all);
+        return false;
+    }
+    struct srv_managed **before = m->models;
+    rt_mutex_lock(&m->mu);
+    m->models = all;
+    m->n_models = n;
+    rt_mutex_unlock(&m->mu);
+    free(before);
+    return true;
+}
+
+static void free_entry(struct srv_managed_version *e)
+{
+    free(e->message);
+    free(e->dir);
+    free(e);
+}
+
+void srv_mgr_free_model(struct srv_managed *model)
+{
+    for (int i = 0; i < model->n_entries; i++)
+        free_entry(model->entries[i]);
+    free(model->entries);
+    free(model->trouble);
+    free(model->name);
+    free(model);
+}
+
+struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version)
+{
+    for (int i = 0; i < model->n_entries; i++)
+        if (model->entries[i]->version == version)
+            return model->entries[i];
+    return NULL;
+}
+
+struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
+                                              int64_t version)
+{
+    struct srv_managed_version *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->version = version;
+    e->state = SRV_START;
+    rt_mutex_lock(&m->mu);
+    if (model->n_entries == model->room) {
+        int room = model->room ? model->room * 2 : 8;
+        struct srv_managed_version **grown = realloc(model->entries, (size_t)room * sizeof(*grown));
+        if (!grown) {
+            rt_mutex_unlock(&m->mu);
+            free(e);
+            return NULL;
+        }
+        model->entries = grown;
+        model->room = room;
+    }
+    int i = model->n_entries++;
+    for (; i > 0 && model->entries[i - 1]->version < version; i--)
+        model->entries[i] = model->entries[i - 1];
+    model->entries[i] = e;
+    rt_cond_broadcast(&m->changed);
+    rt_mutex_unlock(&m->mu);
+    return e;
+}
+
+/* Keeps the list of ended versions bounded: the lowest ones are forgotten first. */
+void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model)
+{
+    int n_ended = 0;
+    for (int i = 0; i < model->n_entries; i++) {
+        struct srv_managed_version *e = model->entries[i];
+        if (e->wanted || e->state != SRV_END || ++n_ended <= MAX_ENDED)
+            continue;
+        rt_mutex_lock(&m->mu);
+        model->n_entries--;
+        memmove(&model->entries[i], &model->entries[i + 1],
+                (size_t)(model->n_entries - i) * sizeof(struct srv_managed_version *));
+        rt_mutex_unlock(&m->mu);
+        free_entry(e);
+        i--;
+    }
+}
+
+static bool is_gone(const struct srv_managed *model)
+{
+    bool gone = !model->config;
+    for (int k = 0; k < model->n_entries; k++)
+        gone = gone && model->entries[k]->state == SRV_END;
+    return gone;
+}
+
+void srv_mgr_forget_gone_models(struct srv_manager *m)
+{
+    const int n = m->n_models;
+    int n_gone = 0, n_kept = 0;
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < n; i++) {
+        struct srv_managed *model = m->models[i];
+        if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
+            continue;
+        m->models[i] = m->models[n_kept]; /* what is forgotten gathers behind what is kept */
+        m->models[n_kept++] = model;
+    }
+    m->n_models = n_kept;
+    rt_mutex_unlock(&m->mu);
+    for (int i = n_kept; i < n; i++)
+        srv_mgr_free_model(m->models[i]);
+}

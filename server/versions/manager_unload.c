@@ -1,0 +1,112 @@
+#include "server/versions/manager_parts.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/log.h"
+
+enum { MAX_THREADS = 256 };
+
+struct srv_unloader {
+    struct srv_manager *manager;
+    int n_threads;
+    pthread_t threads[MAX_THREADS];
+    struct rt_mutex mu;
+    struct rt_cond wake;
+    struct srv_grace *first, **end; /* guarded by mu */
+    bool stopping;                  /* guarded by mu */
+};
+
+static void *unload_thread(void *arg)
+{
+    struct srv_unloader *u = arg;
+    struct srv_manager *m = u->manager;
+    rt_thread_low_priority();
+    rt_mutex_lock(&u->mu);
+    for (;;) {
+        while (!u->first && !u->stopping)
+            rt_cond_wait(&u->wake, &u->mu);
+        struct srv_grace *g = u->first;
+        if (!g)
+            break;
+        u->first = g->next;
+        if (!u->first)
+            u->end = &u->first;
+        rt_mutex_unlock(&u->mu);
+        m->calls->free(g->version->loaded);
+        rt_mutex_lock(&m->mu);
+        g->next = m->freed;
+        m->freed = g;
+        rt_mutex_unlock(&m->mu);
+        srv_mgr_wake(m);
+        rt_mutex_lock(&u->mu);
+    }
+    rt_mutex_unlock(&u->mu);
+    return NULL;
+}
+
+struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads)
+{
+    struct srv_unloader *u = calloc(1, sizeof *u);
+    if (!u)
+        return NULL;
+    u->manager = m;
+    u->end = &u->first;
+    rt_mutex_init(&u->mu);
+    rt_cond_init(&u->wake);
+    while (u->n_threads < n_threads && u->n_threads < MAX_THREADS &&
+           !rt_thread_start(&u->threads[u->n_threads], "unload", unload_thread, u))
+        u->n_threads++;
+    if (!u->n_threads) {
+        srv_mgr_unloader_free(u);
+        return NULL;
+    }
+    return u;
+}
+
+void srv_mgr_unloader_free(struct srv_unloader *u)
+{
+    if (!u)
+        return;
+    rt_mutex_lock(&u->mu);
+    u->stopping = true;
+    rt_cond_broadcast(&u->wake);
+    rt_mutex_unlock(&u->mu);
+    for (int i = 0; i < u->n_threads; i++)
+        pthread_join(u->threads[i], NULL);
+    rt_cond_clear(&u->wake);
+    rt_mutex_clear(&u->mu);
+    free(u);
+}
+
+/* No request can reach the version of `g` any more. Its lane and metrics go at once, its memory on
+ * an unload thread. */
+void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
+{
+    struct srv_unloader *u = m->unloader;
+    m->calls->detach(m->server, g->version);
+    m->n_freeing++;
+    g->next = NULL;
+    rt_mutex_lock(&u->mu);
+    *u->end = g;
+    u->end = &g->next;
+    rt_cond_signal(&u->wake);
+    rt_mutex_unlock(&u->mu);
+}
+
+/* The memory has been given back. */
+void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
+{
+    struct srv_version *v = g->version;
+    m->n_freeing--;
+    if (m->loader)
+        srv_loader_release(m->loader, v->held);
+    m->by_slot[v->slot] = NULL;
+    free((void *)(uintptr_t)v->model);
+    free(v);
+    m->trim_wanted = true;
+    g->entry->live = NULL;
+    srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, NULL);
+    RT_LOG(RT_LOG_INFO, "Done unloading servable version {name: %s version: %lld}", g->model->name,
+           (long long)g->entry->version);
+    free(g);
+}

@@ -1,0 +1,261 @@
+#include "server/versions/manager_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/inotify.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
+{
+    rt_mutex_lock(&m->mu);
+    e->final = false;
+    rt_mutex_unlock(&m->mu);
+    e->n_failures = 0;
+    e->retry_at = 0;
+    e->seen_since = 0;
+    e->stable = false;
+    e->look_at = 0;
+    e->start_since = 0;
+    e->missing_since = 0;
+    e->told_unrest = false;
+    srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
+}
+
+/* Why the directory cannot be taken is its version's reason not to be loaded; another listing that
+ * succeeds leads to another try. */
+static void cannot_take(struct srv_manager *m, const struct srv_managed *model,
+                        struct srv_managed_version *e, int64_t now, const struct rt_error *err)
+{
+    e->seen_since = 0;
+    e->stable = false;
+    if (err->code == RT_NOT_FOUND) { /* the next scan tells whether it is still wanted */
+        if (!e->missing_since)
+            e->missing_since = now;
+        if (now - e->missing_since < SECOND)
+            return;
+    }
+    e->at_load = (struct srv_fingerprint){0};
+    e->retry_at = RT_NEVER;
+    rt_mutex_lock(&m->mu);
+    e->final = true;
+    rt_mutex_unlock(&m->mu);
+    srv_mgr_set_state(m, e, SRV_END, err->code, rt_error_text(err));
+    RT_LOG(RT_LOG_ERROR, "{name: %s version: %lld} cannot be loaded: %s: %s", model->name,
+           (long long)e->version, rt_status_name(err->code), rt_error_text(err));
+}
+
+static void look_at_start(const struct srv_managed *model, struct srv_managed_version *e,
+                          const struct srv_fingerprint *f, int64_t now)
+{
+    if (!e->seen_since || !srv_fingerprint_eq(f, &e->seen)) {
+        e->seen = *f;
+        e->seen_since = now;
+    }
+    e->stable = srv_source_is_stable(f, e->seen_since, now, rt_wall_ns());
+    if (!e->stable && !e->told_unrest && now - e->start_since > UNREST_TOLD_S * SECOND) {
+        RT_LOG(RT_LOG_WARNING,
+               "{name: %s version: %lld} is not loaded yet: files in %s are still changing",
+               model->name, (long long)e->version, e->dir);
+        e->told_unrest = true;
+    }
+}
+
+/* Lists the version's directory, unless that was done a moment ago for its cost. */
+static bool list_entry(struct srv_managed_version *e, int64_t now, struct srv_fingerprint *f,
+                       enum rt_status *st, struct rt_error *err)
+{
+    if (now < e->look_at)
+        return false;
+    int64_t cost = rt_thread_cpu_ns();
+    *st = srv_source_fingerprint(e->dir, f, err);
+    cost = rt_thread_cpu_ns() - cost;
+    bool is_new = e->state == SRV_START && !*st;
+    int64_t pause = cost * (is_new ? LOOK_SHARE_NEW : LOOK_SHARE);
+    e->look_at = now + (pause < LOOK_MAX_S * SECOND ? pause : LOOK_MAX_S * SECOND);
+    return true;
+}
+
+void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
+                           struct srv_managed_version *e, int64_t now)
+{
+    struct srv_fingerprint f;
+    struct rt_error err = {0};
+    enum rt_status st;
+
+    if (!e->wanted || e->state == SRV_LOADING || e->state == SRV_UNLOADING)
+        return;
+    if (e->state == SRV_END && now >= e->retry_at) {
+        srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
+        e->retry_at = 0;
+    }
+    if (e->state != SRV_START)
+        e->start_since = 0;
+    else if (!e->start_since)
+        e->start_since = now;
+    if (!list_entry(e, now, &f, &st, &err))
+        return;
+    if (!st)
+        e->missing_since = 0;
+    else if (e->state == SRV_START)
+        cannot_take(m, model, e, now, &err);
+    if (st)
+        return; /* what serves goes on, what has failed has its reason */
+    switch (e->state) {
+    case SRV_START:
+        look_at_start(model, e, &f, now);
+        break;
+    case SRV_END:
+        if (srv_fingerprint_eq(&f, &e->at_load))
+            break;
+        RT_LOG(RT_LOG_INFO, "{name: %s version: %lld} has changed, it is tried again", model->name,
+               (long long)e->version);
+        srv_mgr_restart(m, e);
+        e->seen = f;
+        e->seen_since = now;
+        break;
+    case SRV_AVAILABLE:
+        if (!srv_fingerprint_eq(&f, &e->at_load) && !e->overwritten) {
+            RT_LOG(RT_LOG_WARNING,
+                   "%s was changed while it is being served; what was loaded goes on. Put new "
+                   "files into a new version",
+                   e->dir);
+            m->calls->count_event(m->server, "overwritten_while_serving");
+            e->overwritten = true;
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static void set_wanted(struct srv_manager *m, struct srv_managed_version *e, bool wanted)
+{
+    rt_mutex_lock(&m->mu);
+    e->wanted = wanted;
+    rt_mutex_unlock(&m->mu);
+    if (!wanted && e->load)
+        atomic_store(&e->load->cancelled, true);
+}
+
+static void want(struct srv_manager *m, struct srv_managed *model, const struct srv_found *found)
+{
+    struct srv_managed_version *e = srv_mgr_find_entry(model, found->version);
+    if (!e)
+        e = srv_mgr_add_entry(m, model, found->version);
+    if (!e) {
+        srv_mgr_try_again(m);
+        return;
+    }
+    size_t room = strlen(model->config->base_path) + strlen(found->name) + 2;
+    char *dir = malloc(room);
+    if (dir) {
+        snprintf(dir, room, "%s/%s", model->config->base_path, found->name);
+        free(e->dir);
+        e->dir = dir;
+    }
+    if (!e->dir) {
+        srv_mgr_try_again(m);
+        return;
+    }
+    bool was_wanted = e->wanted;
+    set_wanted(m, e, true);
+    if (e->state == SRV_END && !was_wanted)
+        srv_mgr_restart(m, e);
+}
+
+/* Why a version that was wanted a moment ago ends without ever having been loaded. */
+static const char *why_not_loaded(const struct srv_managed *model, const struct srv_scan *scan,
+                                  int64_t version)
+{
+    if (!scan)
+        return "the model was taken out of the configuration before this version was loaded";
+    if (model->config->policy == SRV_POLICY_LATEST && scan->n && scan->found[0].version > version)
+        return "a higher version came before this one was loaded";
+    return "this version is not wanted any more; it was never loaded";
+}
+
+static void want_nothing_else(struct srv_manager *m, struct srv_managed *model,
+                              const struct srv_scan *scan)
+{
+    for (int i = 0; i < model->n_entries; i++) {
+        struct srv_managed_version *e = model->entries[i];
+        bool found = false;
+        for (int k = 0; scan && k < scan->n; k++)
+            found = found || scan->found[k].version == e->version;
+        if (found)
+            continue;
+        set_wanted(m, e, false);
+        if (e->state == SRV_START)
+            srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, why_not_loaded(model, scan, e->version));
+    }
+    srv_mgr_forget_old_entries(m, model);
+}
+
+void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
+{
+    if (m->inotify_fd >= 0 && *watch < 0)
+        *watch = inotify_add_watch(m->inotify_fd, path,
+                                   IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
+                                       IN_ONLYDIR);
+}
+
+/* The base path is a version's directory: one level too deep for a base path, two for a folder. */
+static void tell_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
+{
+    const char *slash = strrchr(c->base_path, '/'), *above = slash;
+    bool of_folder = m->folder && srv_config_find(m->folder, c->name) == c;
+    while (of_folder && above && above > c->base_path && *--above != '/')
+        ;
+    int model = slash > c->base_path ? (int)(slash - c->base_path) : 1;
+    int folder = above > c->base_path ? (int)(above - c->base_path) : 1;
+    if (!of_folder)
+        RT_LOG(RT_LOG_WARNING,
+               "%s is itself a version of a model: give the directory above it as base path: %.*s",
+               c->base_path, model, c->base_path);
+    else
+        RT_LOG(RT_LOG_WARNING,
+               "%s is itself a version of a model: --models wants the directory that holds the "
+               "models' directories, here %.*s; for this model alone give --model_base_path=%.*s",
+               c->base_path, folder, c->base_path, model, c->base_path);
+}
+
+void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
+{
+    if (!model->config) {
+        want_nothing_else(m, model, NULL);
+        if (model->watch >= 0)
+            inotify_rm_watch(m->inotify_fd, model->watch);
+        model->watch = -1;
+        return;
+    }
+    struct rt_arena *arena = rt_arena_new((size_t)64 << 20);
+    struct rt_error err = {.arena = arena};
+    struct srv_scan scan;
+    srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
+    if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
+        /* What cannot be read is not empty: what is served goes on. */
+        srv_mgr_tell_once(&model->trouble, arena ? rt_error_text(&err) : "out of memory");
+        model->watch = -1;
+        rt_arena_free(arena);
+        return;
+    }
+    srv_mgr_tell_once(&model->trouble, scan.warning);
+    for (int i = 0; i < scan.n; i++)
+        want(m, model, &scan.found[i]);
+    want_nothing_else(m, model, &scan);
+    char file[4096];
+    snprintf(file, sizeof file, "%s/saved_model.pb", model->config->base_path);
+    if (scan.n_there == 0 && !model->told_empty && access(file, F_OK) == 0)
+        tell_version_as_model(m, model->config);
+    else if (scan.n_there == 0 && !model->told_empty)
+        RT_LOG(RT_LOG_WARNING,
+               "No versions of servable %s found under base path %s. Did you forget to name your "
+               "leaf directory as a number (eg. '/1/')?",
+               model->name, model->config->base_path);
+    model->told_empty = scan.n_there == 0;
+    rt_arena_free(arena);
+}

@@ -1,0 +1,180 @@
+#include "server/versions/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "server/versions/manager_parts.h"
+
+/* The model has had --model_wait_seconds since it was configured. */
+static bool is_overdue(const struct srv_manager *m, const struct srv_managed *model)
+{
+    int64_t wait = m->server->options.model_wait_seconds;
+    return wait && rt_now_ns() - model->since > wait * SECOND;
+}
+
+enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
+                                 bool final, const struct srv_managed_version **why)
+{
+    int n_wanted = 0, n_failed = 0, n_loading = 0;
+    for (int i = 0; i < model->n_entries; i++) {
+        const struct srv_managed_version *e = model->entries[i];
+        if (e->state == SRV_AVAILABLE)
+            return SRV_SERVES;
+        n_wanted += e->wanted;
+        n_loading += e->state == SRV_LOADING;
+        if (e->wanted && e->state == SRV_END && e->code && (e->final || !final)) {
+            n_failed++;
+            if (!*why)
+                *why = e;
+        }
+    }
+    if (n_wanted && n_failed == n_wanted)
+        return SRV_FAILED;
+    /* A load takes its time; files that do not appear, or do not come to rest, are given up. */
+    return !n_loading && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
+}
+
+/* Of a model that is waited for: its version that has come furthest, the highest of equals. */
+static const struct srv_managed_version *furthest(const struct srv_managed *model)
+{
+    const struct srv_managed_version *best = NULL;
+    for (int i = 0; i < model->n_entries; i++) {
+        const struct srv_managed_version *e = model->entries[i];
+        if (e->wanted && (!best || (e->state == SRV_LOADING && best->state != SRV_LOADING)))
+            best = e;
+    }
+    return best;
+}
+
+void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model)
+{
+    const struct srv_managed_version *e = furthest(model);
+    const size_t used = strlen(list->text), room = sizeof list->text - used;
+    const char *comma = list->n++ ? ", " : "";
+    if (!e)
+        snprintf(list->text + used, room, "%s%s (no version under %s)", comma, model->name,
+                 model->config->base_path);
+    else
+        snprintf(list->text + used, room, "%s%s (version %lld %s%s)", comma, model->name,
+                 (long long)e->version,
+                 e->state == SRV_LOADING ? "is being loaded"
+                 : e->state == SRV_START ? "is not whole yet, changes, or waits for its turn"
+                                         : "will be tried again: ",
+                 e->state == SRV_END ? srv_mgr_state_text(e) : "");
+}
+
+const char *srv_state_name(enum srv_state s)
+{
+    switch (s) {
+    case SRV_START:
+        return "START";
+    case SRV_LOADING:
+        return "LOADING";
+    case SRV_AVAILABLE:
+        return "AVAILABLE";
+    case SRV_UNLOADING:
+        return "UNLOADING";
+    case SRV_END:
+        return "END";
+    case SRV_STATE_UNKNOWN:
+        break;
+    }
+    return "UNKNOWN";
+}
+
+static enum rt_status copy_status(const struct srv_managed *model, bool has_version,
+                                  int64_t version, struct rt_arena *arena,
+                                  struct srv_version_status **out, int *n, struct rt_error *err)
+{
+    struct srv_version_status *s =
+        rt_arena_array(arena, (size_t)(model ? model->n_entries : 0) + 1, sizeof *s);
+    if (!s)
+        return rt_fail_memory(err, "a status", 0);
+    *n = 0;
+    for (int i = 0; model && i < model->n_entries; i++) {
+        const struct srv_managed_version *e = model->entries[i];
+        if (has_version && e->version != version)
+            continue;
+        s[*n] = (struct srv_version_status){e->version, e->state, e->code,
+                                            rt_arena_strdup(arena, srv_mgr_state_text(e))};
+        if (!s[(*n)++].message)
+            return rt_fail_memory(err, "a status", 0);
+    }
+    *out = s;
+    return RT_OK;
+}
+
+enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
+                             int64_t version, struct rt_arena *arena,
+                             struct srv_version_status **out, int *n, struct rt_error *err)
+{
+    int found = 0;
+    rt_mutex_lock(&m->mu);
+    enum rt_status st = copy_status(srv_mgr_find_model(m, (const char *)model.p, model.n),
+                                    has_version, version, arena, out, &found, err);
+    rt_mutex_unlock(&m->mu);
+    if (st)
+        return st;
+    *n = found;
+    if (found)
+        return RT_OK;
+    if (has_version)
+        return rt_fail(err, RT_NOT_FOUND, "Could not find version %lld of model %.*s",
+                       (long long)version, (int)model.n, (const char *)model.p);
+    return rt_fail(err, RT_NOT_FOUND, "Could not find any versions of model %.*s", (int)model.n,
+                   (const char *)model.p);
+}
+
+enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
+                                 const char *const **out, int *n)
+{
+    rt_mutex_lock(&m->mu);
+    const char **names = rt_arena_array(arena, (size_t)m->n_models + 1, sizeof *names);
+    int k = 0;
+    for (; names && k < m->n_models; k++) {
+        names[k] = rt_arena_strdup(arena, m->models[k]->name);
+        if (!names[k])
+            names = NULL;
+    }
+    rt_mutex_unlock(&m->mu);
+    if (!names)
+        return RT_RESOURCE_EXHAUSTED;
+    *out = names;
+    *n = k;
+    return RT_OK;
+}
+
+static bool serves(const struct srv_managed *model)
+{
+    for (int i = 0; model && i < model->n_entries; i++)
+        if (model->entries[i]->state == SRV_AVAILABLE)
+            return true;
+    return false;
+}
+
+bool srv_is_ready(struct srv_manager *m)
+{
+    int n_waiting = 0, n_serving = 0, n_wanted = 0;
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models; i++) {
+        const struct srv_managed_version *why = NULL;
+        const struct srv_managed *model = m->models[i];
+        bool serving = serves(model);
+        n_serving += serving;
+        n_wanted += model->config != NULL;
+        n_waiting += model->is_initial && model->config && !serving && !is_overdue(m, model) &&
+                     srv_mgr_settled(m, model, false, &why) == SRV_WAITING;
+    }
+    bool ready = m->first_poll_done && !m->stopping && !n_waiting && (n_serving || !n_wanted);
+    rt_mutex_unlock(&m->mu);
+    return ready;
+}
+
+bool srv_model_is_ready(struct srv_manager *m, struct rt_span model)
+{
+    rt_mutex_lock(&m->mu);
+    bool ready = serves(srv_mgr_find_model(m, (const char *)model.p, model.n));
+    rt_mutex_unlock(&m->mu);
+    return ready;
+}

@@ -1,0 +1,215 @@
+"""Models of a few hundred bytes whose constants alone take minutes, or gigabytes, to compute: a load
+ends soon, also when the model is removed or the server stops, and no good model waits for it."""
+import os
+import shutil
+import signal
+import time
+
+import small_models
+from test_bad_trees import cpu_seconds
+from support import SLOW, Case, Server, wait_for
+
+
+def ints(n, key, *values):
+    n.attr[key].list.i.extend(values)
+
+
+def fill(g, name, *dims, value=1.0):
+    """`dims` ones that no file holds."""
+    g.const(name + "_dims", "int32", [len(dims)], int_val=dims)
+    g.const(name + "_one", "float", [], float_val=[value])
+    g.node(name, "Fill", name + "_dims", name + "_one", T="float", index_type="int32")
+
+
+def window(g, op, *inputs, **lists):
+    n = g.node("costly", op, *inputs, T="float")
+    n.attr["padding"].s = b"SAME"
+    for key, values in lists.items():
+        ints(n, key, *values)
+    return n
+
+
+def convolution(g):
+    fill(g, "a", 1, 1000, 1000, 1)
+    fill(g, "b", 1000, 1000, 1, 1)
+    window(g, "Conv2D", "a", "b", strides=[1] * 4)
+
+
+def dilation(g):
+    fill(g, "a", 1, 1000, 1000, 1)
+    fill(g, "b", 1000, 1000, 1)
+    window(g, "Dilation2D", "a", "b", strides=[1] * 4, rates=[1] * 4)
+
+
+def pool(g):
+    fill(g, "a", 1, 1400, 1400, 2)
+    window(g, "MaxPool", "a", ksize=[1, 1400, 1400, 1], strides=[1] * 4)
+
+
+def normalization(g):
+    fill(g, "a", 1, 1, 4, 1000000)
+    g.node("costly", "LRN", "a", T="float").attr["depth_radius"].i = 1000000
+
+
+def suppression(g):
+    fill(g, "boxes", 500000, 4)
+    fill(g, "scores", 500000)
+    g.const("most", "int32", [], int_val=[500000])
+    g.const("overlap", "float", [], float_val=[1])
+    g.node("kept", "NonMaxSuppressionV3", "boxes", "scores", "most", "overlap", "overlap",
+           T="float", T_threshold="float")
+    g.node("costly", "Cast", "kept", SrcT="int32", DstT="float")
+
+
+def segments(g):
+    """240 MB, computed for each of its uses."""
+    fill(g, "a", 1)
+    g.const("ids", "int32", [1], int_val=[59999999])
+    g.const("axis", "int32", [], int_val=[0])
+    for i in range(20):
+        g.node(f"s{i}", "SegmentSum", "a", "ids", T="float", Tindices="int32")
+        g.node(f"sum{i}", "Sum", f"s{i}", "axis", T="float", Tidx="int32").attr["keep_dims"].b = False
+    n = g.node("costly", "AddN", *(f"sum{i}" for i in range(20)), T="float")
+    n.attr["N"].i = 20
+
+
+def chain(g):
+    """Cheap nodes, each on 16 MB."""
+    fill(g, "a", 2048, 2048)
+    last = "a"
+    for i in range(2000):
+        g.node(f"c{i}", "Exp", last, T="float")
+        last = f"c{i}"
+    g.node("costly", "Exp", last, T="float")
+
+
+def matrices(g):
+    fill(g, "a", 2000, 2000)
+    last = "a"
+    for i in range(200):
+        g.node(f"m{i}", "MatMul", last, "a", T="float")
+        last = f"m{i}"
+    g.node("costly", "Tanh", last, T="float")
+
+
+def memory(g):
+    """4.8 GB of constants at a time."""
+    for i in range(300):
+        fill(g, f"f{i}", 2048, 2048, value=float(i))
+    n = g.node("costly", "AddN", *(f"f{i}" for i in range(300)), T="float")
+    n.attr["N"].i = 300
+
+
+FAMILY = {f.__name__: f for f in (convolution, dilation, pool, normalization, suppression, segments,
+                                  chain, matrices, memory)}
+
+
+def write(folder, costly):
+    def build(g):
+        g.placeholder("x", "float")
+        costly(g)
+        g.node("y", "AddV2", "x", "costly", T="float")
+    small_models.write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})},
+                       build)
+
+
+def peak_bytes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
+
+
+class CostlyLoads(Case):
+    def put_costly(self, model):
+        write(self.path(".aside", model, "1"), FAMILY[model])
+        os.makedirs(self.path("models"), exist_ok=True)
+        os.rename(self.path(".aside", model), self.path("models", model))
+
+    def serve(self, *flags):
+        self.put("models/good/1")
+        return Server(f"--models={self.path('models')}", "--run_memory_limit_bytes=1G",
+                      "--model_wait_seconds=1", *flags)
+
+    def seconds_until(self, condition, what):
+        start = time.monotonic()
+        wait_for(condition, what)
+        return time.monotonic() - start
+
+    def test_a_load_ends_soon_when_its_model_is_removed(self):
+        with self.serve() as server:
+            for model in FAMILY:
+                self.put_costly(model)
+                wait_for(lambda m=model: server.state(m, 1) in ("LOADING", "AVAILABLE"), model)
+                time.sleep(0.5)
+                shutil.rmtree(self.path("models", model))
+                took = self.seconds_until(lambda m=model: server.state(m, 1) in ("END", ""), model)
+                print(f"{model}: {took:.2f} s until it is gone")
+                self.assertLess(took, 1.5 * SLOW, model)
+
+    def test_a_server_ends_soon(self):
+        for model in FAMILY:
+            self.put_costly(model)
+        with self.serve() as server:
+            wait_for(lambda: sum(server.state(m, 1) == "LOADING" for m in FAMILY) > 1, "the loads")
+            time.sleep(1)
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(30 * SLOW), 0)
+            self.assertLess(time.monotonic() - start, 2 * SLOW)
+
+    def test_loads_are_bounded_and_no_good_model_waits(self):
+        """Without a warm-up, which is bounded by itself. Loads have a low priority: what they took
+        is told by the processor's time."""
+        with self.serve("--enable_model_warmup=false") as server:
+            for model in FAMILY:
+                before = cpu_seconds(server.process.pid)
+                self.put_costly(model)
+                wait_for(lambda m=model: server.state(m, 1) in ("LOADING", "AVAILABLE"), model)
+                self.put(f"models/late_{model}/1")
+                late = self.seconds_until(
+                    lambda m=model: server.state("late_" + m, 1) == "AVAILABLE", model)
+                wait_for(lambda m=model: server.state(m, 1) == "AVAILABLE", model)
+                took = cpu_seconds(server.process.pid) - before
+                peak = peak_bytes(server.process.pid)
+                print(f"{model}: {took:.2f} s of a core, a good model {late:.2f} s, peak {peak >> 20} MiB")
+                self.assertLess(late, 4 * SLOW, model)
+                self.assertLess(took, 8 * SLOW, model)
+                shutil.rmtree(self.path("models", model))
+            if SLOW == 1:
+                self.assertLess(peak, 2 << 30)
+
+
+class ManySignatures(Case):
+    N = 4000
+
+    def load(self, output_of):
+        """Seconds until the model of N nodes and N signatures has come to an end, and that."""
+        def build(g):
+            g.placeholder("x", "float")
+            last = "x"
+            for i in range(self.N):
+                g.node(f"n{i}", "Exp" if i % 2 else "Neg", last, T="float")
+                last = f"n{i}"
+        signatures = {f"s{i}": ({"x": ("x", "float")}, {"y": (output_of(i), "float")})
+                      for i in range(self.N)}
+        small_models.write(self.path("m/1"), signatures, build)
+        with Server("--model_name=m", f"--model_base_path={self.path('m')}", wait=False) as server:
+            start = time.monotonic()
+            wait_for(lambda: server.state("m", 1) in ("AVAILABLE", "END"), "the end of the load")
+            took = time.monotonic() - start
+            answer = server.post("/v1/models/m:predict",
+                                 {"signature_name": "s3999", "inputs": {"x": [0.0]}})
+            return took, server.states("m")[1], answer
+
+    def test_signatures_of_the_same_tensors_share_what_a_load_makes(self):
+        took, state, answer = self.load(lambda i: "n9")
+        print(f"{took:.2f} s")
+        self.assertEqual(state, ("AVAILABLE", ""))
+        self.assertEqual(answer[0], 200, answer)
+        self.assertLess(took, 3 * SLOW)
+
+    def test_too_many_different_ones_are_refused_before_the_work(self):
+        took, state, _ = self.load(lambda i: f"n{i}")
+        print(f"{took:.2f} s")
+        self.assertEqual(state[0], "END")
+        self.assertIn("the model has 4000 signatures; more than 256 of them name different", state[1])
+        self.assertLess(took, 3 * SLOW)

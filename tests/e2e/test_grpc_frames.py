@@ -1,0 +1,286 @@
+"""gRPC clients that flood the server with frames or headers: they are cut off, at a bounded cost of
+memory, while others are answered. Clients that have much to say are not."""
+import contextlib
+import os
+import re
+import shutil
+import struct
+import subprocess
+import threading
+import time
+import unittest
+
+import grpc
+import http2
+from http2 import field, integer
+from support import MODELS, SLOW, Case, Server, wait_for
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from test_grpc_services import by_tls
+from test_grpc_stall import PREDICT, fill, half_plus_two, save
+
+MEBI = 1 << 20
+CONTINUATION, PRIORITY, UNKNOWN = 9, 2, 0x77
+ONE = [("grpc.use_local_subchannel_pool", 1)]
+MUCH = 64 * MEBI  # which none of the floods gets to send
+BEGUN = b"".join(field(*f) for f in (
+    (":method", "POST"), (":scheme", "http"), (":path", PREDICT), (":authority", "t"),
+    ("content-type", "application/grpc"), ("te", "trailers")))
+
+
+def streams(c, n):
+    first, c.next_stream = c.next_stream, c.next_stream + 2 * n
+    return range(first, c.next_stream, 2)
+
+
+class Flood:
+    """One method per kind: the next bytes of it, some 10 KiB or more."""
+
+    def __init__(self, c):
+        self.c, self.stream = c, 0
+
+    def first(self, frame):
+        """`frame`, the first time."""
+        if self.stream:
+            return b""
+        self.stream, = streams(self.c, 1)
+        return frame(self.stream)
+
+    def block(self, fields):
+        return self.first(lambda s: self.c.frame(http2.HEADERS, 0, s, BEGUN + fields))
+
+    def continuations(self):
+        """A value of 256 MiB."""
+        begun = self.block(b"\0\1a" + integer(1 << 28, 7))
+        return begun + self.c.frame(CONTINUATION, 0, self.stream, b"y" * 16384)
+
+    def empty_continuations(self):
+        begun = self.block(b"")
+        return begun + self.c.frame(CONTINUATION, 0, self.stream) * 2000
+
+    def lengths_without_end(self):
+        begun = self.block(b"\0\x7f")
+        return begun + self.c.frame(CONTINUATION, 0, self.stream, b"\x80" * 100) * 100
+
+    def lists(self):
+        """100 KB of headers each."""
+        stream, = streams(self.c, 1)
+        return (self.c.frame(http2.HEADERS, 0, stream, BEGUN + b"\0\1a" + integer(6 << 14, 7)) +
+                self.c.frame(CONTINUATION, 0, stream, b"y" * 16384) * 6 +
+                self.c.frame(CONTINUATION, http2.END_HEADERS, stream))
+
+    def settings(self):
+        return self.c.frame(http2.SETTINGS, 0, 0) * 1000
+
+    def acknowledgements(self):
+        return self.c.frame(http2.SETTINGS, http2.ACK, 0) * 1000
+
+    def pings(self):
+        return self.c.frame(http2.PING, http2.ACK, 0, b"12345678") * 1000
+
+    def priorities(self):
+        return self.c.frame(PRIORITY, 0, 1, b"\0\0\0\0\1") * 1000
+
+    def windows(self):
+        return self.c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)) * 1000
+
+    def unknown_frames(self):
+        return self.c.frame(UNKNOWN, 0, 0) * 1000
+
+    def empty_data(self):
+        begun = self.first(lambda s: self.c.headers_of(PREDICT, s))
+        return begun + self.c.frame(http2.DATA, 0, self.stream) * 1000
+
+    def resets(self):
+        return b"".join(self.c.headers_of(PREDICT, s) +
+                        self.c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8))
+                        for s in streams(self.c, 100))
+
+
+LISTS = ("continuations", "lengths_without_end", "lists")
+# With a sanitizer a cancelled call takes longer than what it costs of the budget comes back in.
+OTHERS = ("first", "block") + (("resets",) if SLOW > 1 else ())
+KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
+
+
+class Beside(contextlib.AbstractContextManager):
+    """A steady client: how long the slowest of its calls took."""
+
+    def __init__(self, channel):
+        self.stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        self.request = predict_pb2.PredictRequest.FromString(half_plus_two())
+        self.slowest, self.n, self.error = 0, 0, None
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.stub.Predict(self.request, timeout=60 * SLOW)
+
+    def run(self):
+        while not self.over.is_set() and not self.error:
+            start = time.monotonic()
+            try:
+                self.stub.Predict(self.request, timeout=60 * SLOW)
+            except grpc.RpcError as error:
+                self.error = error
+            self.slowest = max(self.slowest, time.monotonic() - start)
+            self.n += 1
+            time.sleep(0.002)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def memory(server, what="VmHWM"):
+    with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+        return int(re.search(what + r":\s+(\d+)", file.read())[1]) << 10
+
+
+class Frames(Case):
+    @staticmethod
+    def serve(*flags):
+        return Server(f"--models={MODELS}", "--num_grpc_threads=1", *flags)
+
+    @staticmethod
+    def cut(server):
+        """{kind: how many connections were cut off}."""
+        return {kind: n for kind in ("headers", "flood", "unsettled") if (n := int(server.metric(
+            f'slipway_events_total{{event="grpc_{kind}_cut_off"}}')))}
+
+    @staticmethod
+    def settle(c):
+        wait_for(lambda: c.read(0.1) and c.status(c.ask(PREDICT, half_plus_two()), 60 * SLOW) == 0,
+                 "the first answer")
+
+    def flood(self, c, kind):
+        """Until it is cut off: the bytes sent; None: it never was."""
+        flood, sent, end = Flood(c), 0, time.monotonic() + 30 * SLOW
+        while sent < MUCH and time.monotonic() < end:
+            data = getattr(flood, kind)()
+            try:
+                c.send(data)
+                if not c.read(0.0001):
+                    return sent
+            except OSError:
+                return sent
+            sent += len(data)
+        return None
+
+    def floods_are_cut_off(self, context, channel_of, *flags):
+        with self.serve(*flags) as server, channel_of(server) as channel:
+            for kind in KINDS:
+                with self.subTest(kind), http2.Connection(server.grpc_port, tls=context) as c, \
+                        Beside(channel) as beside:
+                    self.settle(c)
+                    before, peak = self.cut(server), memory(server)
+                    sent = self.flood(c, kind)
+                    what = "headers" if kind in LISTS else "flood"
+                    self.assertIsNotNone(sent, (kind, beside.slowest, memory(server) - peak))
+                    self.assertEqual(self.cut(server), before | {what: before.get(what, 0) + 1})
+                    if SLOW == 1:  # a sanitizer keeps memory
+                        self.assertLess(memory(server), peak + 64 * MEBI)
+                self.assertIsNone(beside.error)
+                self.assertLess(beside.slowest, 2 * SLOW)
+            self.assertIn("gRPC: cut off a connection that", server.log())
+            start = time.monotonic()
+            self.assertEqual(server.stop(), 0)
+            self.assertLess(time.monotonic() - start, 10 * SLOW)
+
+    def test_floods_are_cut_off(self):
+        self.floods_are_cut_off(None, lambda server: grpc.insecure_channel(
+            f"127.0.0.1:{server.grpc_port}", ONE))
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_floods_by_tls_are_cut_off(self):
+        flag, context = by_tls(self.folder)
+        with open(self.path("server.crt"), "rb") as file:
+            credentials = grpc.ssl_channel_credentials(file.read())
+        self.floods_are_cut_off(context, lambda server: grpc.secure_channel(
+            f"localhost:{server.grpc_port}", credentials, ONE), flag)
+
+    @contextlib.contextmanager
+    def by_both(self):
+        """A server and two connections: by a UNIX socket, plain, and by TLS."""
+        flag, context = by_tls(self.folder)
+        save(self.path("models", "m", "1"))
+        self.put("models/half_plus_two/1")
+        with Server(f"--models={self.path('models')}", flag,
+                    "--grpc_socket_path=" + self.path("s")) as server, \
+                http2.Connection(self.path("s")) as plain, \
+                http2.Connection(server.grpc_port, tls=context) as tls:
+            self.settle(plain)
+            self.settle(tls)
+            yield server, (plain, tls)
+            self.assertEqual(self.cut(server), {})
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_who_gives_many_windows_for_large_answers_is_not_cut_off(self):
+        """24 for each 32 KiB, which are more than time alone would allow."""
+        def on_frame(c, kind, flags, stream, body):
+            if kind == http2.DATA and body:
+                c.taken += len(body)
+                if c.taken >= 32768:
+                    granted = struct.pack(">I", c.taken // 12 + 1)
+                    c.send(b"".join(c.frame(http2.WINDOW_UPDATE, 0, s, granted)
+                                    for s in (0, stream)) * 12)
+                    c.windows, c.taken = c.windows + 24, 0
+            else:
+                http2.Connection.on_frame(c, kind, flags, stream, body)
+
+        with self.by_both() as (_, connections):
+            for c in connections:
+                c.windows, c.taken = 0, 0
+                c.on_frame = lambda *frame, c=c: on_frame(c, *frame)
+                while c.windows < 60000 / SLOW:
+                    self.assertEqual(c.status(c.ask(PREDICT, fill(8 * MEBI)), 60 * SLOW), 0)
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_who_cancels_many_calls_is_not_cut_off(self):
+        with self.by_both() as (server, connections):
+            for _ in range(100):  # 10,000 calls, 500 a second on each connection
+                for c in connections:
+                    c.send(b"".join(c.headers_of(PREDICT, s) +
+                                    c.data_of(s, http2.message(half_plus_two())) +
+                                    c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8))
+                                    for s in streams(c, 50)))
+                    self.assertTrue(c.read(0.05))
+            for c in connections:
+                self.settle(c)
+            wait_for(lambda: server.metric('slipway_requests_in_flight{entrypoint="GRPC"}') == 0,
+                     "the calls")
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_records_of_tls_are_no_frames(self):
+        """Also on a descriptor that a plain connection had before."""
+        flag, context = by_tls(self.folder)
+        with Server(f"--models={MODELS}", flag, "--grpc_socket_path=" + self.path("s")) as server:
+            with contextlib.ExitStack() as stack:
+                for _ in range(20):
+                    self.settle(stack.enter_context(http2.Connection(self.path("s"))))
+            files = f"/proc/{server.process.pid}/fd"
+            wait_for(lambda: len(os.listdir(files)) < 40, "the end of the connections")
+            with contextlib.ExitStack() as stack:
+                for _ in range(20):
+                    c = stack.enter_context(http2.Connection(server.grpc_port, tls=context))
+                    self.settle(c)
+            self.assertEqual(self.cut(server), {})
+
+    @unittest.skipUnless(shutil.which("h2load"), "h2load is not there")
+    def test_who_asks_much_is_not_cut_off(self):
+        self.put("models/half_plus_two/1")
+        with open(self.path("body"), "wb") as file:
+            file.write(http2.message(half_plus_two()))
+        with Server(f"--models={self.path('models')}") as server:
+            said = subprocess.run(
+                ["h2load", "-c16", "-m100", "-D3", "-d", self.path("body"),
+                 "-H", "content-type: application/grpc", "-H", "te: trailers",
+                 f"http://127.0.0.1:{server.grpc_port}{PREDICT}"],
+                check=True, capture_output=True, text=True, timeout=60 * SLOW).stdout
+            self.assertRegex(said, r"[1-9]\d* succeeded, 0 failed, 0 errored")
+            self.assertEqual(self.cut(server), {})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,44 @@
+/* The verdict on an HTTP/2 connection is the same however its bytes come, and the state afterwards.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/grpc/h2_frames.h"
+#include "tests/fuzz/cost.h"
+
+enum { MAX_BLOCK = 4000 }; /* below 4 KiB: pieces of a block cost nothing */
+
+const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
+
+/* Each piece in memory of its own, so that a read beyond it is found. */
+static enum srv_h2_verdict feed(struct srv_h2_frames *f, const uint8_t *p, size_t n, size_t step)
+{
+    enum srv_h2_verdict v = SRV_H2_GOES_ON;
+
+    srv_h2_frames_init(f, MAX_BLOCK, 0, 0);
+    for (size_t at = 0; at < n && !v; at += step) {
+        size_t k = step < n - at ? step : n - at;
+        uint8_t *piece = malloc(k);
+        if (!piece)
+            abort();
+        memcpy(piece, p + at, k);
+        v = srv_h2_frames_take(f, piece, k);
+        free(piece);
+        if (f->budget > SRV_H2_BUDGET || (!v && (f->budget < 0 || f->block > MAX_BLOCK)))
+            abort();
+    }
+    return v;
+}
+
+void fuzz_one(const uint8_t *data, size_t size)
+{
+    struct srv_h2_frames whole, pieces;
+    enum srv_h2_verdict v = feed(&whole, data, size, size ? size : 1);
+
+    for (size_t step = 1; step < 16; step = 2 * step + 1)
+        if (feed(&pieces, data, size, step) != v || pieces.budget != whole.budget ||
+            (!v && (pieces.skip != whole.skip || pieces.n_frame != whole.n_frame ||
+                    pieces.is_settled != whole.is_settled)))
+            abort();
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Holds the folders of a layer apart: python3 tests/lint/links.py BUILD_FOLDER
+
+Which object needs which is read from their symbols with nm. The folders of each layer in LAYERS must
+form no cycle, so that each can be understood with those below it alone; and no more than 4 objects
+may need each other in a cycle. What stands in a layer's root joins its folders and is above them.
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+LAYERS = ("server",)
+MOST_OBJECTS = 4  # of one cycle
+# The program's own functions in front of those of libraries (server/grpc/grpc_frames.h): callers
+# mean the library's.
+STANDING_BEFORE = {"accept4", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
+
+
+def read_objects(root):
+    """{object: the symbols that it needs}, {symbol: the object that has it}; objects by their sources' paths."""
+    needs, home = {}, {}
+    for folder, _, files in os.walk(root):
+        for name in files:
+            if not name.endswith(".o"):
+                continue
+            path = os.path.join(folder, name)
+            source = os.path.relpath(path, root)[:-2]
+            if not os.path.exists(os.path.join(os.path.basename(root), source)):
+                continue  # of a source that has gone
+            done = subprocess.run(["nm", "-P", path], text=True, check=True, stdout=subprocess.PIPE)
+            needs[source] = set()
+            for symbol, kind in re.findall(r"^(\S+) (\w)", done.stdout, flags=re.M):
+                if kind == "U":
+                    needs[source].add(symbol)
+                elif kind.isupper() and symbol not in STANDING_BEFORE:
+                    home[symbol] = source
+    return needs, home
+
+
+def cycles(graph):
+    """The strongly connected components of more than one node (Tarjan's algorithm)."""
+    index, low, stack, inside, found = {}, {}, [], set(), []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        inside.add(node)
+        for other in sorted(graph[node]):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in inside:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            members = []
+            while not members or members[-1] != node:
+                members.append(stack.pop())
+                inside.discard(members[-1])
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def check(build, layer):
+    needs, home = read_objects(os.path.join(build, "CMakeFiles", f"{layer}.dir", layer))
+    objects, folders, why = {o: set() for o in needs}, collections.defaultdict(set), {}
+    for source, symbols in needs.items():
+        for symbol in symbols & home.keys():
+            target = home[symbol]
+            if target == source:
+                continue
+            objects[source].add(target)
+            a, b = os.path.dirname(source), os.path.dirname(target)
+            if a != b:
+                folders[a].add(b)
+                folders[b] |= set()
+                why.setdefault((a, b), f"{source} needs {symbol} of {target}")
+    problems = []
+    for members in cycles(folders):
+        problems.append(f"{layer}: folders in a cycle: {', '.join(members)}")
+        problems += [f"    {why[a, b]}" for a in members for b in members if (a, b) in why]
+    for members in cycles(objects):
+        if len(members) > MOST_OBJECTS:
+            problems.append(f"{layer}: {len(members)} objects in a cycle, at most {MOST_OBJECTS}: {', '.join(members)}")
+    return problems, f"{layer}: {len(objects)} objects in {len(folders)} folders"
+
+
+def main():
+    problems, told = [], []
+    for layer in LAYERS:
+        found, text = check(os.path.abspath(sys.argv[1]), layer)
+        problems += found
+        told.append(text)
+    print("\n".join(problems or told))
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+/*
+ * Reads the files that scripts of tests/conformance record with TensorFlow: the number of bytes
+ * (int64), then these, compressed with zlib. Inside, numbers are little-endian and a text is
+ * preceded by its length (int64).
+ */
+#ifndef TESTS_SUPPORT_RECORDED_H
+#define TESTS_SUPPORT_RECORDED_H
+
+#include "tests/support/test.h"
+
+#include "runtime/base/span.h"
+
+struct recorded_reader {
+    const char *at, *end;
+};
+
+/* The bytes, which the caller frees; r: at their beginning. */
+char *recorded_open(const char *path, struct recorded_reader *r);
+const char *recorded_take(struct recorded_reader *r, size_t n);
+int32_t recorded_int(struct recorded_reader *r);
+int64_t recorded_long(struct recorded_reader *r);
+struct rt_span recorded_text(struct recorded_reader *r);
+/* A copy, which the caller frees. */
+char *recorded_name(struct recorded_reader *r);
+
+#endif

@@ -1,0 +1,710 @@
+#include "tests/support/test.h"
+
+#include "runtime/base/clock.h"
+#include "server/batching/scheduler_core.h"
+
+enum { N = 64 };
+
+struct world {
+    struct srv_core core;
+    struct srv_core_policy policy;
+    struct srv_core_queue queue[3]; /* one per lane */
+    struct srv_core_lane lane[3];
+    struct srv_core_bucket bucket[6]; /* two per lane */
+    struct srv_core_job job[N];
+    int n;
+};
+
+static struct srv_core_settings usual(void)
+{
+    return (struct srv_core_settings){.patience_ns = 1000,
+                                      .max_lane_jobs = 20,
+                                      .max_jobs = 40,
+                                      .max_lane_bytes = 1000,
+                                      .max_bytes = 1500};
+}
+
+static void begin(struct world *w, struct srv_core_settings s)
+{
+    memset(w, 0, sizeof *w);
+    srv_core_init(&w->core, &s);
+    w->policy.max_rows = 8;
+    for (int i = 0; i < 3; i++)
+        srv_core_lane_init(&w->core, &w->lane[i], &w->policy);
+    for (int i = 0; i < 6; i++)
+        srv_core_bucket_init(&w->bucket[i], &w->lane[i / 2], &w->queue[i / 2], true, false);
+}
+
+static enum srv_core_answer put(struct world *w, int bucket, int64_t rows, int64_t deadline,
+                                int64_t now)
+{
+    struct srv_core_job *j = &w->job[w->n++];
+    *j = (struct srv_core_job){.rows = rows, .bytes = 10, .deadline_ns = deadline};
+    return srv_core_submit(&w->core, &w->bucket[bucket], j, now);
+}
+
+static int at(const struct world *w, const struct srv_core_job *j)
+{
+    return j ? (int)(j - w->job) : -1;
+}
+
+/* Takes one batch, which must be of `bucket` with `n_jobs`. */
+static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int n_jobs)
+{
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    assert_true(srv_core_next(&w->core, now, 1, &b, &late));
+    assert_null(late);
+    assert_int_equal(b.bucket - w->bucket, bucket);
+    assert_int_equal(b.n_jobs, n_jobs);
+    return b;
+}
+
+static void take_none(struct world *w, int64_t now)
+{
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    assert_false(srv_core_next(&w->core, now, 1, &b, &late));
+    assert_null(late);
+}
+
+static bool is_even(const void *of, int64_t rows)
+{
+    (void)of;
+    return rows % 2 == 0;
+}
+
+static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.bucket[0].prefers = is_even;
+    for (int i = 0; i < 5; i++)
+        put(&w, 0, 1, RT_NEVER, 10);
+    take(&w, 10, 0, 4);
+    take(&w, 10, 0, 1); /* none less: as it is */
+    put(&w, 0, 1, RT_NEVER, 10);
+    put(&w, 0, 2, RT_NEVER, 10);
+    take(&w, 10, 0, 2); /* one would be preferred never, three are too few to cut */
+    for (int i = 0; i < 9; i++)
+        put(&w, 0, 1, RT_NEVER, 10);
+    take(&w, 10, 0, 8);
+}
+
+static void a_lone_job_starts_at_once(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    assert_int_equal(put(&w, 0, 1, RT_NEVER, 5), SRV_CORE_QUEUED);
+    struct srv_core_batch b = take(&w, 5, 0, 1);
+    assert_int_equal(b.rows, 1);
+    assert_int_equal(w.core.running, 1);
+    srv_core_done(&w.core, &b, 100, true);
+    assert_int_equal(w.core.running, 0);
+    take_none(&w, 6);
+}
+
+static void what_queued_meanwhile_runs_together_in_order_up_to_the_row_limit(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    for (int i = 0; i < 5; i++)
+        put(&w, 0, 3, RT_NEVER, i);
+    struct srv_core_batch b = take(&w, 10, 0, 2); /* 3 + 3, a third would make 9 */
+    assert_int_equal(b.rows, 6);
+    assert_int_equal(at(&w, b.jobs), 0);
+    assert_int_equal(at(&w, b.jobs->next), 1);
+    take(&w, 10, 0, 2);
+    take(&w, 10, 0, 1);
+    take_none(&w, 10);
+}
+
+static void a_job_larger_than_the_limit_runs_by_itself(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    put(&w, 0, 100, RT_NEVER, 0);
+    put(&w, 0, 1, RT_NEVER, 1);
+    assert_int_equal(take(&w, 2, 0, 1).rows, 100);
+    assert_int_equal(take(&w, 2, 0, 1).rows, 1);
+}
+
+static void jobs_without_rows_and_buckets_that_do_not_merge_run_singly(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    put(&w, 0, 0, RT_NEVER, 0);
+    put(&w, 0, 0, RT_NEVER, 0);
+    take(&w, 1, 0, 1);
+    take(&w, 1, 0, 1);
+    w.bucket[2].merges = false;
+    put(&w, 2, 1, RT_NEVER, 0);
+    put(&w, 2, 1, RT_NEVER, 0);
+    take(&w, 1, 2, 1);
+    take(&w, 1, 2, 1);
+}
+
+static void buckets_never_mix(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    put(&w, 0, 1, RT_NEVER, 0);
+    put(&w, 1, 1, RT_NEVER, 1);
+    put(&w, 0, 1, RT_NEVER, 2);
+    take(&w, 3, 0, 2);
+    take(&w, 3, 1, 1);
+}
+
+static void the_bucket_with_the_earliest_deadline_goes_first(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    put(&w, 0, 1, 900, 0);
+    put(&w, 1, 1, 500, 1);
+    take(&w, 3, 1, 1);
+    take(&w, 3, 0, 1);
+}
+
+static void jobs_without_a_deadline_are_not_starved_by_those_with_one(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    put(&w, 0, 1, RT_NEVER, 0); /* due at 1000 by patience */
+    put(&w, 1, 1, 1200, 600);
+    take(&w, 700, 0, 1);
+}
+
+static void within_a_bucket_the_earlier_deadline_goes_first(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    put(&w, 0, 5, 900, 0);
+    put(&w, 0, 5, 400, 1);
+    assert_int_equal(at(&w, take(&w, 2, 0, 1).jobs), 1);
+}
+
+static void an_expired_job_is_given_back_and_not_run(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    begin(&w, usual());
+    assert_int_equal(put(&w, 0, 1, 7, 7), SRV_CORE_EXPIRED);
+    put(&w, 0, 1, 50, 0);
+    put(&w, 0, 1, 500, 0);
+    assert_true(srv_core_next(&w.core, 60, 1, &b, &late));
+    assert_int_equal(at(&w, late), 1);
+    assert_null(late->next);
+    assert_int_equal(b.n_jobs, 1);
+    assert_int_equal(at(&w, b.jobs), 2);
+}
+
+static void when_all_that_is_queued_has_expired_nothing_runs(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    begin(&w, usual());
+    put(&w, 0, 1, 50, 0);
+    assert_false(srv_core_next(&w.core, 60, 1, &b, &late));
+    assert_int_equal(at(&w, late), 0);
+    assert_int_equal(w.core.n_jobs, 0);
+    assert_null(w.core.active);
+}
+
+static void a_job_that_cannot_make_its_deadline_is_given_up_before_it_runs(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    begin(&w, usual());
+    for (int i = 0; i < 5; i++)
+        srv_cost_learn(&w.bucket[0].cost, 1, 1000);
+    put(&w, 0, 1, 500, 0);
+    assert_false(srv_core_next(&w.core, 1, 1, &b, &late));
+    assert_int_equal(at(&w, late), 0);
+}
+
+static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* one slow first run */
+    for (int i = 0; i < N; i++) {
+        struct srv_core_batch b;
+        struct srv_core_job *late = NULL;
+        put(&w, 0, 1, 300000, 0);
+        if (srv_core_next(&w.core, 1, 1, &b, &late))
+            return;
+    }
+    fail_msg("never tried again");
+}
+
+static void a_batch_stops_growing_where_a_member_would_miss_its_deadline(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    for (int i = 1; i <= 8; i++)
+        srv_cost_learn(&w.bucket[0].cost, i, 100 * i);
+    for (int i = 0; i < 6; i++)
+        put(&w, 0, 1, 350, 0);
+    assert_int_equal(take(&w, 0, 0, 3).rows, 3); /* 400 for four */
+}
+
+static void a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_start(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    begin(&w, usual());
+    for (int i = 1; i <= 8; i++)
+        srv_cost_learn(&w.bucket[0].cost, i, 10 + 100 * i);
+    for (int i = 0; i < 8; i++)
+        put(&w, 0, 1, RT_NEVER, 0);
+    assert_true(srv_core_next(&w.core, 1, 2, &b, &late));
+    assert_int_equal(b.n_jobs, 4);
+    assert_true(srv_core_next(&w.core, 1, 1, &b, &late));
+    assert_int_equal(b.n_jobs, 4);
+    /* Where the start is what costs, one run takes all. */
+    for (int i = 1; i <= 8; i++)
+        srv_cost_learn(&w.bucket[2].cost, i, 10000 + i);
+    for (int i = 0; i < 8; i++)
+        put(&w, 2, 1, RT_NEVER, 0);
+    assert_true(srv_core_next(&w.core, 1, 2, &b, &late));
+    assert_int_equal(b.n_jobs, 8);
+}
+
+static void
+a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_settings s = usual();
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    s.max_running = 1;
+    begin(&w, s);
+    put(&w, 0, 1, RT_NEVER, 0);
+    take(&w, 5, 0, 1); /* holds the only place */
+    for (int i = 1; i < 4; i++)
+        put(&w, i, 1, RT_NEVER, 5);
+    w.bucket[2].is_small = w.bucket[3].is_small = true;
+    srv_cost_learn(&w.bucket[1].cost, 1, 1000);
+    srv_cost_learn(&w.bucket[2].cost, 1, 1000000000);
+    assert_false(srv_core_next_small(&w.core, 5, &b, &late));
+    srv_cost_learn(&w.bucket[3].cost, 1, 1000);
+    assert_true(srv_core_next_small(&w.core, 5, &b, &late));
+    assert_ptr_equal(b.bucket, &w.bucket[3]);
+    assert_false(srv_core_next_small(&w.core, 5, &b, &late));
+    assert_null(late);
+    assert_int_equal(w.core.n_jobs, 2);
+}
+
+static void lanes_share_by_time_used(void **state)
+{
+    (void)state;
+    struct world w;
+    int runs[2] = {0};
+    begin(&w, usual());
+    for (int i = 0; i < 20; i++) {
+        put(&w, 0, 8, RT_NEVER, 0); /* slow: 300 each */
+        put(&w, 2, 8, RT_NEVER, 0); /* fast: 100 each */
+    }
+    for (int i = 0; i < 20; i++) {
+        struct srv_core_batch b;
+        struct srv_core_job *late = NULL;
+        assert_true(srv_core_next(&w.core, 1, 1, &b, &late));
+        bool slow = b.bucket == &w.bucket[0];
+        runs[!slow]++;
+        srv_core_done(&w.core, &b, slow ? 300 : 100, true);
+    }
+    assert_in_range(runs[0], 4, 6);
+    assert_in_range(runs[1], 14, 16);
+}
+
+static void a_lane_that_was_idle_does_not_claim_the_past(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    for (int i = 0; i < 10; i++) {
+        put(&w, 0, 1, RT_NEVER, i);
+        struct srv_core_batch b = take(&w, i, 0, 1);
+        srv_core_done(&w.core, &b, 1000, true);
+    }
+    put(&w, 0, 1, RT_NEVER, 20);
+    for (int i = 0; i < 8; i++)
+        put(&w, 2, 8, RT_NEVER, 20);
+    int first = 0;
+    for (int i = 0; i < 3; i++) {
+        struct srv_core_batch b;
+        struct srv_core_job *late = NULL;
+        assert_true(srv_core_next(&w.core, 21, 1, &b, &late));
+        first += b.bucket == &w.bucket[0];
+        srv_core_done(&w.core, &b, 1000, true);
+    }
+    assert_int_equal(first, 1); /* one of the first three is the busy lane's */
+}
+
+static void a_writer_runs_alone_and_in_order(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.bucket[1].alone = true;
+    w.bucket[1].merges = false;
+    put(&w, 0, 1, RT_NEVER, 0);
+    struct srv_core_batch reader = take(&w, 1, 0, 1);
+    put(&w, 1, 1, 900, 2);
+    put(&w, 1, 1, 800, 3); /* an earlier deadline does not overtake a write */
+    take_none(&w, 4);      /* a reader still runs */
+    put(&w, 0, 1, RT_NEVER, 5);
+    take_none(&w, 5); /* and later readers do not pass the writer by */
+    srv_core_done(&w.core, &reader, 10, true);
+    struct srv_core_batch writer = take(&w, 6, 1, 1);
+    assert_int_equal(at(&w, writer.jobs), 1);
+    take_none(&w, 7);
+    srv_core_done(&w.core, &writer, 10, true);
+    writer = take(&w, 8, 1, 1);
+    assert_int_equal(at(&w, writer.jobs), 2);
+    srv_core_done(&w.core, &writer, 10, true);
+    take(&w, 9, 0, 1);
+}
+
+static void a_writer_holds_no_other_lane(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.bucket[0].alone = true;
+    put(&w, 0, 1, RT_NEVER, 0);
+    take(&w, 1, 0, 1);
+    put(&w, 2, 1, RT_NEVER, 2);
+    take(&w, 3, 2, 1);
+}
+
+static void full_queues_refuse_at_once(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL); /* the lane's limit */
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(put(&w, 2, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 4, 1, RT_NEVER, 0), SRV_CORE_FULL); /* all in all */
+    assert_int_equal(w.core.n_jobs, 40);
+    assert_int_equal(w.core.n_bytes, 400);
+}
+
+static void bytes_are_limited_but_a_single_large_job_is_taken(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    struct srv_core_job huge = {.rows = 1, .bytes = 5000, .deadline_ns = RT_NEVER};
+    assert_int_equal(srv_core_submit(&w.core, &w.bucket[0], &huge, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL);
+    take(&w, 1, 0, 1);
+    assert_int_equal(w.core.n_bytes, 0);
+    assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
+}
+
+static void with_a_timeout_a_batch_waits_until_it_is_full_or_due(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.timeout_ns = 100;
+    put(&w, 0, 4, RT_NEVER, 10);
+    take_none(&w, 50);
+    assert_int_equal(srv_core_next_timer(&w.core), 110);
+    take(&w, 110, 0, 1);
+    put(&w, 0, 4, RT_NEVER, 200);
+    put(&w, 0, 4, RT_NEVER, 201);
+    take(&w, 202, 0, 2); /* full */
+    assert_int_equal(srv_core_next_timer(&w.core), RT_NEVER);
+}
+
+static void a_batch_is_padded_to_an_allowed_size(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.n_sizes = 2;
+    w.policy.sizes[0] = 4;
+    w.policy.sizes[1] = 8;
+    put(&w, 0, 1, RT_NEVER, 0);
+    struct srv_core_batch b = take(&w, 1, 0, 1);
+    assert_int_equal(b.rows, 1);
+    assert_int_equal(b.run_rows, 4);
+    put(&w, 0, 5, RT_NEVER, 0);
+    assert_int_equal(take(&w, 1, 0, 1).run_rows, 8);
+    put(&w, 0, 9, RT_NEVER, 0);
+    assert_int_equal(take(&w, 1, 0, 1).run_rows, 9);
+}
+
+static void when_nothing_more_comes_no_batch_waits(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.timeout_ns = 100;
+    put(&w, 0, 4, RT_NEVER, 10);
+    take_none(&w, 50);
+    w.core.hurries = true;
+    take(&w, 51, 0, 1);
+}
+
+static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.timeout_ns = 100;
+    put(&w, 0, 4, RT_NEVER, 10);
+    put(&w, 0, 3, RT_NEVER, 11);
+    take_none(&w, 12);
+    put(&w, 0, 2, RT_NEVER, 13); /* opens another batch */
+    take(&w, 14, 0, 2);
+    take_none(&w, 15);
+    assert_int_equal(srv_core_next_timer(&w.core), 113);
+    take(&w, 113, 0, 1);
+}
+
+static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 2;
+    assert_int_equal(srv_core_room(&w.bucket[0]), 16);
+    assert_int_equal(srv_core_open_room(&w.bucket[0]), 0);
+    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(srv_core_open_room(&w.bucket[0]), 3);
+    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED); /* the second batch */
+    assert_int_equal(w.queue[0].n_batches, 2);
+    assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED); /* fits the open one */
+    assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(srv_core_room(&w.bucket[0]), 0);
+    take(&w, 1, 0, 1);
+    assert_int_equal(w.queue[0].n_batches, 1);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 2), SRV_CORE_QUEUED);
+    take(&w, 3, 0, 2);
+    take(&w, 3, 0, 1);
+    assert_int_equal(w.queue[0].n_batches, 0);
+    assert_int_equal(srv_core_room(&w.bucket[0]), 16);
+}
+
+static void the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_other(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 2;
+    assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(put(&w, 1, 7, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 2, 8, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 2, 8, RT_NEVER, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 2, 8, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
+    srv_core_take_all(&w.core);
+    assert_int_equal(w.queue[0].n_batches, 0);
+    assert_int_equal(w.queue[1].n_batches, 0);
+}
+
+static void jobs_that_run_singly_make_no_batches(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 1;
+    w.bucket[0].merges = false;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(put(&w, 0, 8, RT_NEVER, i), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 1, 8, RT_NEVER, 5), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 1, 8, RT_NEVER, 5), SRV_CORE_FULL_BATCHES);
+    for (int i = 0; i < 5; i++)
+        take(&w, 6, 0, 1);
+    take(&w, 6, 1, 1);
+    assert_int_equal(w.queue[0].n_batches, 0);
+}
+
+static void what_expires_frees_its_batch(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queue_batches = 1;
+    assert_int_equal(put(&w, 0, 8, 5000000, 0), SRV_CORE_QUEUED);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 1), SRV_CORE_FULL_BATCHES);
+    assert_int_equal(at(&w, srv_core_expired(&w.core, 6000000)), 0);
+    assert_int_equal(put(&w, 0, 8, RT_NEVER, 6000001), SRV_CORE_QUEUED);
+}
+
+static void no_more_batches_run_than_threads_are_asked_for(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_settings s = usual();
+    struct srv_core_batch b, inline_batch;
+    s.max_running = 1;
+    begin(&w, s);
+    put(&w, 0, 1, RT_NEVER, 0);
+    put(&w, 2, 1, RT_NEVER, 0);
+    struct srv_core_job *late = NULL;
+    assert_true(srv_core_next(&w.core, 1, 4, &b, &late));
+    assert_false(srv_core_is_ready(&w.core, 1));
+    take_none(&w, 1);
+    for (int i = 0; i < 5; i++)
+        srv_cost_learn(&w.bucket[4].cost, 1, 10);
+    w.job[w.n] = (struct srv_core_job){.rows = 1, .deadline_ns = RT_NEVER};
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[4], &w.job[w.n], 4, 100, &inline_batch));
+    srv_core_done(&w.core, &b, 5, true);
+    assert_true(srv_core_is_ready(&w.core, 2));
+}
+
+static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.fixed = true;
+    for (int i = 0; i < 20; i++)
+        srv_cost_learn(&w.bucket[0].cost, i % 4 + 1, 10 + 1000 * (i % 4 + 1));
+    put(&w, 0, 2, 1500, 1000); /* could not be done in time */
+    put(&w, 0, 2, RT_NEVER, 1000);
+    put(&w, 0, 2, RT_NEVER, 1000);
+    struct srv_core_batch b;
+    struct srv_core_job *late = NULL;
+    assert_true(srv_core_next(&w.core, 1001, 4, &b, &late));
+    assert_null(late);
+    assert_int_equal(b.n_jobs, 3);
+}
+
+static void the_timer_is_the_soonest_deadline(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    assert_int_equal(srv_core_next_timer(&w.core), RT_NEVER);
+    put(&w, 0, 1, 5000000, 0);
+    put(&w, 2, 1, 3000000, 0);
+    assert_int_equal(srv_core_next_timer(&w.core), 3000000);
+    assert_null(srv_core_expired(&w.core, 2999999));
+    struct srv_core_job *gone = srv_core_expired(&w.core, 3000000);
+    assert_int_equal(at(&w, gone), 1);
+    assert_null(gone->next);
+    assert_int_equal(srv_core_next_timer(&w.core), 5000000);
+}
+
+static void a_cheap_job_of_an_idle_bucket_may_run_where_it_is(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_batch b;
+    begin(&w, usual());
+    struct srv_core_job j = {.rows = 1, .deadline_ns = RT_NEVER};
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b)); /* unknown cost */
+    for (int i = 0; i < 3; i++)
+        srv_cost_learn(&w.bucket[0].cost, 1, 20);
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 10, &b)); /* too dear */
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 0, 40, &b)); /* no core */
+    assert_true(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
+    assert_int_equal(w.core.running, 1);
+    srv_core_done(&w.core, &b, 20, true);
+    put(&w, 0, 1, RT_NEVER, 0);
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b)); /* a queue */
+}
+
+static void the_cost_of_a_row_and_of_a_start_are_told_apart(void **state)
+{
+    (void)state;
+    struct srv_cost c = {0};
+    assert_int_equal(srv_cost_of(&c, 10), 0);
+    srv_cost_learn(&c, 1, 500);
+    assert_int_equal(srv_cost_of(&c, 1), 500);
+    for (int i = 0; i < 50; i++)
+        srv_cost_learn(&c, 1 + i % 4, 1000 + 50 * (1 + i % 4));
+    assert_in_range(srv_cost_of(&c, 1), 1040, 1060);
+    assert_in_range(srv_cost_of(&c, 100), 5900, 6100);
+}
+
+static void what_is_taken_all_is_linked_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct world w;
+    int n = 0;
+    begin(&w, usual());
+    for (int i = 0; i < 12; i++)
+        put(&w, i % 6, 1, RT_NEVER, 0);
+    for (struct srv_core_job *j = srv_core_take_all(&w.core); j; j = j->next)
+        n++;
+    assert_int_equal(n, 12);
+    assert_int_equal(w.core.n_jobs, 0);
+    assert_int_equal(w.core.n_bytes, 0);
+    assert_null(w.core.active);
+    take_none(&w, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lone_job_starts_at_once),
+        cmocka_unit_test(a_number_of_rows_that_is_preferred_is_made_with_few_less),
+        cmocka_unit_test(what_queued_meanwhile_runs_together_in_order_up_to_the_row_limit),
+        cmocka_unit_test(a_job_larger_than_the_limit_runs_by_itself),
+        cmocka_unit_test(jobs_without_rows_and_buckets_that_do_not_merge_run_singly),
+        cmocka_unit_test(buckets_never_mix),
+        cmocka_unit_test(the_bucket_with_the_earliest_deadline_goes_first),
+        cmocka_unit_test(jobs_without_a_deadline_are_not_starved_by_those_with_one),
+        cmocka_unit_test(within_a_bucket_the_earlier_deadline_goes_first),
+        cmocka_unit_test(an_expired_job_is_given_back_and_not_run),
+        cmocka_unit_test(when_all_that_is_queued_has_expired_nothing_runs),
+        cmocka_unit_test(a_job_that_cannot_make_its_deadline_is_given_up_before_it_runs),
+        cmocka_unit_test(giving_jobs_up_does_not_shut_a_bucket_for_good),
+        cmocka_unit_test(a_batch_stops_growing_where_a_member_would_miss_its_deadline),
+        cmocka_unit_test(a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_start),
+        cmocka_unit_test(
+            a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short),
+        cmocka_unit_test(lanes_share_by_time_used),
+        cmocka_unit_test(a_lane_that_was_idle_does_not_claim_the_past),
+        cmocka_unit_test(a_writer_runs_alone_and_in_order),
+        cmocka_unit_test(a_writer_holds_no_other_lane),
+        cmocka_unit_test(full_queues_refuse_at_once),
+        cmocka_unit_test(bytes_are_limited_but_a_single_large_job_is_taken),
+        cmocka_unit_test(with_a_timeout_a_batch_waits_until_it_is_full_or_due),
+        cmocka_unit_test(a_batch_is_padded_to_an_allowed_size),
+        cmocka_unit_test(when_nothing_more_comes_no_batch_waits),
+        cmocka_unit_test(a_batch_that_the_next_job_does_not_fit_waits_no_longer),
+        cmocka_unit_test(batches_that_wait_are_limited_and_an_open_one_is_filled),
+        cmocka_unit_test(the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_other),
+        cmocka_unit_test(jobs_that_run_singly_make_no_batches),
+        cmocka_unit_test(what_expires_frees_its_batch),
+        cmocka_unit_test(no_more_batches_run_than_threads_are_asked_for),
+        cmocka_unit_test(fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned),
+        cmocka_unit_test(the_timer_is_the_soonest_deadline),
+        cmocka_unit_test(a_cheap_job_of_an_idle_bucket_may_run_where_it_is),
+        cmocka_unit_test(the_cost_of_a_row_and_of_a_start_are_told_apart),
+        cmocka_unit_test(what_is_taken_all_is_linked_and_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

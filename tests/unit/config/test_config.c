@@ -1,0 +1,289 @@
+#include "tests/support/test.h"
+
+#include "server/config/config.h"
+#include "tests/support/folder.h"
+
+static struct srv_config *config;
+static struct rt_error err;
+
+static enum rt_status parse(const char *text)
+{
+    srv_config_free(config);
+    config = NULL;
+    err = (struct rt_error){0};
+    return srv_config_from_text(rt_span_str(text), "models.config", &config, &err);
+}
+
+#define MODEL(name, rest)                                                                          \
+    "config { name: '" name "' base_path: '/m' model_platform: 'tensorflow' " rest " } "
+#define LIST(models) "model_config_list { " models " }"
+
+static void a_list_of_models_is_read(void **state)
+{
+    (void)state;
+    assert_ok(parse("model_config_list: {\n"
+                    "  config: { name: \"b\", base_path: '/b///'; model_platform: 'tensorflow',\n"
+                    "    model_version_policy { specific { versions: 42 versions: 7 } }\n"
+                    "    version_labels { key: 'stable' value: 7 }\n"
+                    "    version_labels { key: 'canary' value: 42 } }\n"
+                    "  config { name: 'a' base_path: 'file:///a' model_type: TENSORFLOW\n"
+                    "    model_version_policy: { latest { num_versions: 3 } } }\n"
+                    "  config { name: 'c' base_path: '/c' model_platform: 'tensorflow'\n"
+                    "    model_version_policy { all {} } }\n"
+                    "}\n"),
+              &err);
+    assert_int_equal(config->n_models, 3);
+    const struct srv_model_config *a = &config->models[0], *b = &config->models[1];
+    assert_string_equal(a->name, "a");
+    assert_string_equal(a->base_path, "/a");
+    assert_int_equal(a->policy, SRV_POLICY_LATEST);
+    assert_int_equal(a->n_latest, 3);
+    assert_string_equal(b->base_path, "/b");
+    assert_int_equal(b->policy, SRV_POLICY_SPECIFIC);
+    assert_int_equal(b->n_specific, 2);
+    assert_int_equal(b->specific[1], 7);
+    assert_int_equal(b->n_labels, 2);
+    assert_string_equal(b->labels[1].label, "canary");
+    assert_int_equal(b->labels[1].version, 42);
+    assert_int_equal(config->models[2].policy, SRV_POLICY_ALL);
+}
+
+static void without_a_policy_the_latest_version_is_wanted(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("m", ""))), &err);
+    assert_int_equal(config->models[0].policy, SRV_POLICY_LATEST);
+    assert_int_equal(config->models[0].n_latest, 1);
+    assert_ok(parse(LIST(MODEL("m", "model_version_policy { latest {} }"))), &err);
+    assert_int_equal(config->models[0].n_latest, 1);
+}
+
+static void a_model_may_have_a_precision_of_its_own(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("a", "precision: 'bf16'") MODEL("b", "precision: 'float32'")
+                             MODEL("c", ""))),
+              &err);
+    assert_int_equal(config->models[0].bf16, SRV_YES);
+    assert_int_equal(config->models[1].bf16, SRV_NO);
+    assert_int_equal(config->models[2].bf16, SRV_UNSAID);
+    assert_fails(parse(LIST(MODEL("a", "precision: 'int8'"))), RT_INVALID_ARGUMENT, &err,
+                 "model a: precision is \"float32\" or \"bf16\", not \"int8\"");
+}
+
+static void an_empty_file_is_a_server_without_models(void **state)
+{
+    (void)state;
+    assert_ok(parse(""), &err);
+    assert_int_equal(config->n_models, 0);
+    assert_ok(parse("# nothing\nmodel_config_list {}"), &err);
+    assert_int_equal(config->n_models, 0);
+}
+
+static void what_tensorflow_serving_refuses_is_refused(void **state)
+{
+    (void)state;
+    assert_fails(parse(LIST(MODEL("m", "") MODEL("m", ""))), RT_INVALID_ARGUMENT, &err,
+                 "Illegal to list model m multiple times in config list");
+    assert_fails(parse(LIST("config { name: 'm' base_path: 'x' model_platform: 'tensorflow' }")),
+                 RT_INVALID_ARGUMENT, &err,
+                 "Expected model m to have an absolute path or URI; got base_path()=x");
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' }")), RT_INVALID_ARGUMENT, &err,
+                 "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
+                 "ModelServerConfig::model_platform");
+    assert_fails(parse(LIST(MODEL("m", "model_type: TENSORFLOW"))), RT_INVALID_ARGUMENT, &err,
+                 "Illegal setting both");
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' model_type: OTHER }")),
+                 RT_INVALID_ARGUMENT, &err,
+                 "ModelServerConfig::model_type choice 2 not supported.");
+    assert_fails(parse("custom_model_config { type_url: 'a/b' }"), RT_INVALID_ARGUMENT, &err,
+                 "Only ModelConfigList is currently supported");
+    assert_fails(parse(LIST(MODEL("m", "logging_config { sampling_config { sampling_rate: 2 } }"))),
+                 RT_INVALID_ARGUMENT, &err, "sampling_rate 2 is not between 0 and 1");
+    assert_fails(parse(LIST("config { base_path: '/m' model_platform: 'tensorflow' }")),
+                 RT_INVALID_ARGUMENT, &err, "has no name");
+    assert_fails(parse("model_config_list { confg {} }"), RT_INVALID_ARGUMENT, &err,
+                 "Invalid protobuf file: 'models.config': 1:27: Message type");
+    /* Names come before platforms. */
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' } " MODEL("m", ""))),
+                 RT_INVALID_ARGUMENT, &err, "Illegal to list model m multiple times");
+}
+
+static void a_platform_must_be_tensorflow_and_stay_it(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST("config { name: 'm' base_path: '/m' model_platform: 'caffe' }")), &err);
+    assert_fails(srv_config_check_platforms(NULL, config, &err), RT_INVALID_ARGUMENT, &err,
+                 "Model m requests unsupported platform caffe");
+    struct srv_config *caffe = config;
+    config = NULL;
+    assert_ok(parse(LIST(MODEL("m", ""))), &err);
+    assert_ok(srv_config_check_platforms(NULL, config, &err), &err);
+    assert_ok(srv_config_check_platforms(config, config, &err), &err);
+    assert_fails(srv_config_check_platforms(config, caffe, &err), RT_INVALID_ARGUMENT, &err,
+                 "Illegal to change a model's platform. For model m platform was tensorflow and "
+                 "new platform requested is caffe");
+    srv_config_free(caffe);
+}
+
+static void an_error_ends_in_its_place_in_the_file(void **state)
+{
+    (void)state;
+    assert_fails(parse("model_config_list {\n  config { name: 'm' base_path: '/m' model_platform: "
+                       "'tensorflow' }\n  config { name: 'n' base_path: 'n' } }"),
+                 RT_INVALID_ARGUMENT, &err, "got base_path()=n (models.config:3:10)");
+    assert_fails(parse("model_config_list {\n config { name: 'm' base_path: '/m' model_platform: "
+                       "'tensorflow' }\n config: < name: 'm' base_path: '/m' > }"),
+                 RT_INVALID_ARGUMENT, &err,
+                 "Illegal to list model m multiple times in config list (models.config:3:10)");
+    assert_fails(parse(LIST("config { name: 'm' base_path: '/m' }")), RT_INVALID_ARGUMENT, &err,
+                 "ModelServerConfig::model_platform. (models.config:1:28)");
+    assert_ok(parse(LIST(MODEL("m", "")) " # x"), &err);
+}
+
+static void an_empty_file_may_not_follow_a_list(void **state)
+{
+    (void)state;
+    assert_ok(parse(""), &err);
+    struct srv_config *nothing = config;
+    assert_false(nothing->is_list);
+    config = NULL;
+    assert_ok(parse(LIST(MODEL("m", ""))), &err);
+    assert_ok(srv_config_check_transition(nothing, config, &err), &err);
+    assert_ok(srv_config_check_transition(nothing, nothing, &err), &err);
+    assert_fails(srv_config_check_transition(config, nothing, &err), RT_FAILED_PRECONDITION, &err,
+                 "Cannot transition to requested config. It is only legal to transition from one "
+                 "ModelConfigList to another.");
+    struct srv_config *list = config;
+    config = NULL;
+    assert_ok(parse("model_config_list {}"), &err); /* says that there are no models */
+    assert_ok(srv_config_check_transition(list, config, &err), &err);
+    srv_config_free(list);
+    srv_config_free(nothing);
+}
+
+static void logging_is_kept(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("m", "logging_config { log_collector_config { type: 'x' "
+                                    "filename_prefix: '/log/m' } sampling_config { "
+                                    "sampling_rate: 0.25 } }") MODEL("n", "logging_config {}")
+                             MODEL("o", ""))),
+              &err);
+    const struct srv_logging_config *l = config->models[0].logging;
+    assert_string_equal(l->type, "x");
+    assert_string_equal(l->filename_prefix, "/log/m");
+    assert_true(l->sampling_rate == 0.25);
+    assert_string_equal(config->models[1].logging->filename_prefix, "");
+    assert_null(config->models[2].logging);
+}
+
+/* Each differs from the first. */
+static void configs_are_the_same_when_they_say_the_same(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        LIST(MODEL("m", "version_labels { key: 'a' value: 1 }")),
+        "model_config_list {}",
+        "",
+        LIST(MODEL("n", "version_labels { key: 'a' value: 1 }")),
+        LIST(MODEL("m", "")),
+        LIST(MODEL("m", "version_labels { key: 'a' value: 2 }")),
+        LIST(MODEL("m", "version_labels { key: 'b' value: 1 }")),
+        LIST(MODEL("m", "version_labels { key: 'a' value: 1 } model_version_policy { all {} }")),
+        LIST(MODEL("m", "version_labels { key: 'a' value: 1 } logging_config {}")),
+        LIST("config { name: 'm' base_path: '/n' model_platform: 'tensorflow' version_labels { "
+             "key: 'a' value: 1 } }")};
+    struct srv_config *first = NULL;
+    assert_ok(parse(texts[0]), &err);
+    first = config;
+    config = NULL;
+    for (size_t i = 0; i < sizeof texts / sizeof(texts[0]); i++) {
+        assert_ok(parse(texts[i]), &err);
+        assert_int_equal(srv_config_eq(first, config), i == 0);
+    }
+    assert_int_equal(srv_config_find(first, "m")->labels[0].version, 1);
+    assert_null(srv_config_find(first, "l"));
+    srv_config_free(first);
+}
+
+static void file_systems_that_are_not_local_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"s3://b/m", "gs://b/m", "hdfs://h/m"};
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 LIST("config { name: 'm' base_path: '%s' model_platform: 'tensorflow' }"),
+                 paths[i]);
+        assert_fails(parse(text), RT_UNIMPLEMENTED, &err, paths[i]);
+    }
+}
+
+static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
+{
+    (void)state;
+    folder_new();
+    folder_make("models/b/1");
+    folder_make("models/a");
+    folder_make("models/.git");
+    folder_make("models/two\nlines");
+    folder_write("models/make_a.py", "");
+    srv_config_free(config);
+    config = NULL;
+    assert_ok(srv_config_from_folder(folder_path("models"), &config, &err), &err);
+    assert_int_equal(config->n_models, 2);
+    assert_string_equal(config->models[0].name, "a");
+    assert_string_equal(config->models[1].name, "b");
+    assert_int_equal(config->models[1].base_path[0], '/');
+    struct srv_config *none = NULL;
+    assert_fails(srv_config_from_folder(folder_path("nothing"), &none, &err), RT_NOT_FOUND, &err,
+                 "nothing");
+    folder_remove();
+}
+
+/* chmod of the folder of models is no removal of them: they would be unloaded. */
+static void a_model_that_may_not_be_looked_at_stays_one(void **state)
+{
+    (void)state;
+    folder_new();
+    folder_make("models/a/1");
+    folder_write("models/make_a.py", "");
+    folder_close("models");
+    srv_config_free(config);
+    config = NULL;
+    enum rt_status st = srv_config_from_folder(folder_path("models"), &config, &err);
+    folder_open_again("models");
+    assert_ok(st, &err);
+    assert_int_equal(config->n_models, 1);
+    assert_string_equal(config->models[0].name, "a");
+    folder_remove();
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    srv_config_free(config);
+    config = NULL;
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_of_models_is_read),
+        cmocka_unit_test(without_a_policy_the_latest_version_is_wanted),
+        cmocka_unit_test(a_model_may_have_a_precision_of_its_own),
+        cmocka_unit_test(an_empty_file_is_a_server_without_models),
+        cmocka_unit_test(what_tensorflow_serving_refuses_is_refused),
+        cmocka_unit_test(a_platform_must_be_tensorflow_and_stay_it),
+        cmocka_unit_test(an_error_ends_in_its_place_in_the_file),
+        cmocka_unit_test(an_empty_file_may_not_follow_a_list),
+        cmocka_unit_test(logging_is_kept),
+        cmocka_unit_test(configs_are_the_same_when_they_say_the_same),
+        cmocka_unit_test(file_systems_that_are_not_local_are_refused_by_name),
+        cmocka_unit_test(every_directory_of_a_folder_is_a_model_but_hidden_ones),
+        cmocka_unit_test(a_model_that_may_not_be_looked_at_stays_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

@@ -1,0 +1,231 @@
+#include "tests/support/test.h"
+
+#include <unistd.h>
+
+#include "runtime/files/file.h"
+#include "runtime/base/bytes.h"
+#include "runtime/files/saved_model.h"
+
+#define FIRST  "tests/goldens/saved_model/first"
+#define SECOND "tests/goldens/saved_model/second"
+
+static struct rt_error err;
+
+static const struct rt_signature *signature(const struct rt_meta_graph *g, const char *name)
+{
+    for (int k = 0; k < g->n_signatures; k++)
+        if (strcmp(g->signatures[k].name, name) == 0)
+            return &g->signatures[k];
+    return NULL;
+}
+
+static void a_model_of_the_second_generation_is_read(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m;
+    const struct rt_meta_graph *g;
+
+    assert_ok(rt_saved_model_read(&m, SECOND, &err), &err);
+    assert_int_equal(m->n_meta_graphs, 1);
+    assert_ok(rt_saved_model_choose(m, NULL, 0, &g, &err), &err);
+    assert_int_equal(g->n_signatures, 1);
+    const struct rt_signature *s = signature(g, "serving_default");
+    assert_non_null(s);
+    assert_null(signature(g, "__saved_model_init_op"));
+    assert_string_equal(s->method_name, "tensorflow/serving/predict");
+    assert_int_equal(s->n_inputs, 1);
+    assert_int_equal(s->n_outputs, 2);
+    assert_string_equal(s->outputs[0].alias, "words");
+    const struct rt_tensor_spec *x = rt_signature_input(s, "x");
+    assert_string_equal(x->name, "serving_default_x:0");
+    assert_int_equal(x->dtype, RT_F32);
+    assert_true(x->shape.rank == 2 && x->shape.dim[0] == -1 && x->shape.dim[1] == 2);
+    assert_null(x->default_value);
+    assert_null(rt_signature_input(s, "y"));
+    assert_string_equal(rt_signature_output(s, "y")->name, "StatefulPartitionedCall:1");
+    assert_int_equal(rt_signature_output(s, "words")->dtype, RT_STRING);
+    assert_string_equal(g->init_op, "NoOp");
+    assert_string_equal(g->init_signature->name, "__saved_model_init_op");
+    assert_string_equal(g->init_signature->outputs[0].name, "NoOp");
+    assert_true(g->init_signature->outputs[0].shape.rank < 0);
+    assert_string_equal(g->restore_op, "StatefulPartitionedCall_2");
+    assert_string_equal(g->filename_tensor, "saver_filename:0");
+    assert_int_equal(g->n_assets, 1);
+    assert_string_equal(g->assets[0].file_name, "words.txt");
+    assert_string_equal(g->assets[0].tensor_name, "asset_path_initializer:0");
+    assert_string_equal(g->tensorflow_version, "2.21.0");
+    assert_true(g->graph_def.n > 100 && g->graph_def.p > (const unsigned char *)m->bytes);
+    rt_saved_model_free(m);
+}
+
+static void a_model_in_text_with_two_tag_sets_is_read(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m;
+    const struct rt_meta_graph *g;
+    static const char *const both[] = {"gpu", "serve"};
+
+    assert_ok(rt_saved_model_read(&m, FIRST, &err), &err);
+    assert_int_equal(m->n_meta_graphs, 2);
+    assert_ok(rt_saved_model_choose(m, NULL, 0, &g, &err), &err);
+    assert_ptr_equal(g, &m->meta_graphs[0]);
+    assert_string_equal(g->init_op, "main");
+    assert_string_equal(g->restore_op, "save/restore_all");
+    assert_int_equal(g->n_signatures, 2);
+    assert_string_equal(g->signatures[0].name, "again");
+    const struct rt_tensor_spec *in = rt_signature_input(signature(g, "serving_default"), "in");
+    assert_non_null(in->default_value);
+    assert_memory_equal(in->default_value->data, ((float[]){1, 2, 3}), 12);
+    assert_true(in->default_value->rank == 2);
+    assert_null(rt_signature_input(&g->signatures[0], "in")->default_value);
+    assert_ok(rt_saved_model_choose(m, both, 2, &g, &err), &err);
+    assert_ptr_equal(g, &m->meta_graphs[1]);
+    assert_string_equal(g->init_op, "main");
+    rt_saved_model_free(m);
+}
+
+static void assets_of_the_first_generation_stand_in_a_collection(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m;
+    static const char text[] =
+        "saved_model_schema_version: 1 meta_graphs { meta_info_def { tags: 'serve' } graph_def { } "
+        "collection_def { key: 'saved_model_assets' value { any_list { value { "
+        "type_url: 'type.googleapis.com/tensorflow.AssetFileDef' "
+        "value: '\\n\\010\\n\\006path:0\\022\\twords.txt' } } } } }";
+
+    assert_ok(rt_saved_model_parse(&m, rt_span_str(text), true, &err), &err);
+    assert_int_equal(m->meta_graphs[0].n_assets, 1);
+    assert_string_equal(m->meta_graphs[0].assets[0].tensor_name, "path:0");
+    assert_string_equal(m->meta_graphs[0].assets[0].file_name, "words.txt");
+    rt_saved_model_free(m);
+}
+
+static void what_is_not_there_is_said_in_tensorflows_words(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m;
+    const struct rt_meta_graph *g;
+    static const char *const tags[] = {"serve", "tpu"};
+
+    assert_fails(rt_saved_model_read(&m, "/nonexistent", &err), RT_NOT_FOUND, &err,
+                 "Could not find SavedModel .pb or .pbtxt at supplied export directory path: "
+                 "/nonexistent");
+    assert_ok(rt_saved_model_read(&m, SECOND, &err), &err);
+    assert_fails(rt_saved_model_choose(m, tags, 2, &g, &err), RT_NOT_FOUND, &err,
+                 "Could not find meta graph def matching supplied tags: { serve tpu }. To inspect "
+                 "available tag-sets in the SavedModel, please use the SavedModel CLI: "
+                 "`saved_model_cli`");
+    assert_int_equal(rt_saved_model_choose(m, tags, 0, &g, &err), RT_NOT_FOUND);
+    rt_saved_model_free(m);
+    assert_fails(rt_saved_model_parse(&m, rt_span_str("name: 1"), true, &err), RT_INVALID_ARGUMENT,
+                 &err, "1:5: ");
+}
+
+static char dir[64];
+
+#define run(...)                                                                                   \
+    do {                                                                                           \
+        char command_[512];                                                                        \
+        snprintf(command_, sizeof command_, __VA_ARGS__);                                          \
+        assert_int_equal(system(command_), 0);                                                     \
+    } while (0)
+
+static void a_directory_is_complete_only_with_all_its_files(void **state)
+{
+    (void)state;
+    int64_t bytes = -1;
+    memcpy(dir, "/tmp/slipway-model-XXXXXX", sizeof "/tmp/slipway-model-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    assert_ok(rt_saved_model_is_complete(SECOND, NULL, 0, &bytes, &err), &err);
+    assert_int_equal(bytes, 8 + 206);
+    assert_ok(rt_saved_model_is_complete(FIRST, NULL, 0, &bytes, &err), &err);
+    assert_int_equal(bytes, 12);
+    run("cp -r " SECOND "/* %s", dir);
+    assert_ok(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), &err);
+
+    run("mv %s/assets/words.txt %s", dir, dir);
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+                 "assets/words.txt");
+    run("mv %s/words.txt %s/assets", dir, dir);
+    run("truncate -s 100 %s/variables/variables.data-00000-of-00001", dir);
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_DATA_LOSS, &err,
+                 "variables.data-00000-of-00001 has 100 bytes");
+    run("rm %s/variables/variables.data-00000-of-00001", dir);
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+                 "variables.data-00000-of-00001");
+    run("truncate -s 100 %s/variables/variables.index", dir);
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_DATA_LOSS, &err,
+                 "variables.index");
+    run("rm -r %s/variables", dir);
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+                 "variables/variables");
+    run("truncate -s 500 %s/saved_model.pb", dir);
+    assert_int_equal(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_DATA_LOSS);
+    run("rm -r %s", dir);
+}
+
+/* Each default is 40 MB by a few bytes: one fits, two do not. */
+static void defaults_share_one_limit(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 2; n++) {
+        struct rt_saved_model *m = NULL;
+        struct rt_bytes text;
+        rt_bytes_init(&text, 1 << 20);
+        rt_bytes_adds(&text, "meta_graphs {");
+        for (int i = 0; i < n; i++)
+            rt_bytes_addf(
+                &text,
+                " signature_def { key: 's%d' value { inputs { key: 'x' value { name: 'x:0'"
+                " dtype: DT_FLOAT } } defaults { key: 'x' value { dtype: DT_FLOAT"
+                " tensor_shape { dim { size: 10000000 } } float_val: 1 } } } }",
+                i);
+        rt_bytes_adds(&text, "}");
+        enum rt_status st = rt_saved_model_parse(&m, rt_span_of(text.p, text.n), true, &err);
+        if (n == 1)
+            assert_ok(st, &err);
+        else
+            assert_fails(st, RT_RESOURCE_EXHAUSTED, &err,
+                         "signature \"s1\": default of input \"x\": ");
+        rt_saved_model_free(m);
+        rt_bytes_clear(&text);
+    }
+}
+
+static void flipped_and_missing_bytes_never_crash(void **state)
+{
+    (void)state;
+    static const char *const files[] = {SECOND "/saved_model.pb", FIRST "/saved_model.pbtxt"};
+    for (int k = 0; k < 2; k++) {
+        char *p;
+        size_t n;
+        assert_ok(rt_file_read(files[k], 1 << 20, &p, &n, &err), &err);
+        for (size_t i = 0; i < n; i += k ? 13 : 1) {
+            struct rt_saved_model *m = NULL;
+            for (int bit = 0; bit < 8; bit += k ? 5 : 1) {
+                p[i] ^= (char)(1 << bit);
+                if (rt_saved_model_parse(&m, rt_span_of(p, n), k, &err) == RT_OK)
+                    rt_saved_model_free(m);
+                p[i] ^= (char)(1 << bit);
+            }
+            if (rt_saved_model_parse(&m, rt_span_of(p, i), k, &err) == RT_OK)
+                rt_saved_model_free(m);
+        }
+        free(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_of_the_second_generation_is_read),
+        cmocka_unit_test(a_model_in_text_with_two_tag_sets_is_read),
+        cmocka_unit_test(assets_of_the_first_generation_stand_in_a_collection),
+        cmocka_unit_test(what_is_not_there_is_said_in_tensorflows_words),
+        cmocka_unit_test(a_directory_is_complete_only_with_all_its_files),
+        cmocka_unit_test(defaults_share_one_limit),
+        cmocka_unit_test(flipped_and_missing_bytes_never_crash),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

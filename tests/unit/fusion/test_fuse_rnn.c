@@ -1,0 +1,415 @@
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "runtime/api/describe.h"
+#include "runtime/exec/parallel.h"
+#include "runtime/session/session.h"
+#include "tests/support/registry.h"
+
+/*
+ * Loops that become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c): what Keras
+ * exports against TensorFlow's answers, other shapes and damaged graphs against the loop run as it
+ * is.
+ */
+
+#define LOOPS "tests/goldens/loops/"
+
+struct golden {
+    char *graph;
+    size_t n_graph;
+    char fetch[200];
+    struct rt_tensor x, y;
+};
+
+static char *read_all(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *p = malloc(1 << 20);
+    assert_non_null(p);
+    *n = fread(p, 1, 1 << 20, f);
+    assert_true(*n > 0 && *n < 1 << 20);
+    fclose(f);
+    return p;
+}
+
+static void read_tensor(FILE *f, struct rt_tensor *t)
+{
+    struct rt_error err;
+    int64_t dim[RT_MAX_RANK];
+    char type;
+    int rank;
+    assert_int_equal(fscanf(f, " %c %d", &type, &rank), 2);
+    assert_true(rank > 0 && rank <= RT_MAX_RANK);
+    for (int i = 0; i < rank; i++)
+        assert_int_equal(fscanf(f, "%" SCNd64, &dim[i]), 1);
+    assert_ok(rt_tensor_new(t, NULL, type == 'i' ? RT_I32 : RT_F32, rank, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(t); i++)
+        if (type == 'i')
+            assert_int_equal(fscanf(f, "%" SCNd32, (int32_t *)t->data + i), 1);
+        else
+            assert_int_equal(fscanf(f, "%f", (float *)t->data + i), 1);
+}
+
+static void read_golden(const char *name, struct golden *g)
+{
+    char path[300];
+    snprintf(path, sizeof path, LOOPS "%s.pb", name);
+    g->graph = read_all(path, &g->n_graph);
+    snprintf(path, sizeof path, LOOPS "%s.txt", name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%199s", g->fetch), 1);
+    read_tensor(f, &g->x);
+    read_tensor(f, &g->y);
+    fclose(f);
+}
+
+static void clear_golden(struct golden *g)
+{
+    free(g->graph);
+    rt_tensor_clear(&g->x);
+    rt_tensor_clear(&g->y);
+}
+
+/* Scratch memory of the plan's layers: each core that works at them has its own. */
+static size_t scratch_of(struct rt_callable *c)
+{
+    struct rt_arena *arena = rt_arena_new(1 << 22);
+    struct rt_described_plan plan;
+    struct rt_error err;
+    size_t bytes = 0;
+    assert_non_null(arena);
+    assert_ok(rt_callable_describe(c, arena, &plan, &err), &err);
+    for (int i = 0; i < plan.n_nodes; i++)
+        if (plan.node[i].kernel && strcmp(plan.node[i].kernel, "rnn") == 0)
+            bytes += plan.node[i].scratch_bytes;
+    rt_arena_free(arena);
+    return bytes;
+}
+
+/* What the graph makes of x on these cores; *scratch: bytes of its layers. */
+static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
+                                struct rt_parallel *cores, struct rt_tensor *y, size_t *scratch,
+                                struct rt_error *err)
+{
+    /* What is chosen by timing need not be the same twice. */
+    const struct rt_session_options options = {
+        .registry = test_registry, .parallel = cores, .tuning = {.no_autotune = true}};
+    const char *feed = "x:0";
+    const struct rt_call_spec spec = {
+        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    *y = (struct rt_tensor){0};
+    *scratch = 0;
+    assert_ok(rt_library_import(&l, graph, test_registry, err), err);
+    assert_ok(rt_session_new(&s, l, &options, err), err);
+    assert_ok(rt_session_prepare(s, &spec, &c, err), err);
+    const enum rt_status st = rt_callable_run(c, x, y, NULL, err);
+    if (!st)
+        *scratch = scratch_of(c);
+    rt_session_free(s);
+    return st;
+}
+
+/* What the graph makes of x; *nodes: how many nodes ran. */
+static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
+                          bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
+{
+    const struct rt_session_options options = {.registry = test_registry,
+                                               .tuning = {.no_fusion = no_fusion}};
+    const char *feed = "x:0";
+    const struct rt_call_spec spec = {
+        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    struct rt_session_stats stats = {0};
+    *y = (struct rt_tensor){0};
+    enum rt_status st = rt_library_import(&l, graph, test_registry, err);
+    if (!st)
+        st = rt_session_new(&s, l, &options, err);
+    if (!st)
+        st = rt_session_prepare(s, &spec, &c, err);
+    if (!st)
+        st = rt_callable_run(c, x, y, NULL, err);
+    if (s)
+        rt_session_stats(s, &stats);
+    *nodes = stats.nodes_run;
+    rt_session_free(s);
+    return st;
+}
+
+/* Both failed, or both gave the same within a tolerance. */
+static void expect_same(enum rt_status a, const struct rt_tensor *x, enum rt_status b,
+                        const struct rt_tensor *y, const char *what)
+{
+    if ((a != 0) != (b != 0))
+        fail_msg("%s: status %d as it is, %d fused", what, (int)a, (int)b);
+    if (a)
+        return;
+    assert_int_equal(x->dtype, y->dtype);
+    assert_int_equal(x->rank, y->rank);
+    assert_memory_equal(x->dim, y->dim, (size_t)x->rank * sizeof *x->dim);
+    for (int64_t i = 0; x->dtype == RT_F32 && i < rt_tensor_count(x); i++) {
+        const float p = ((const float *)x->data)[i], q = ((const float *)y->data)[i];
+        if (!(fabsf(p - q) <= 1e-4f * (1 + fabsf(p))) && !(isnan(p) && isnan(q)) && p != q)
+            fail_msg("%s: element %d is %g, fused %g", what, (int)i, (double)p, (double)q);
+    }
+}
+
+static void each_golden(void (*test)(const char *name, const struct golden *g))
+{
+    DIR *d = opendir(LOOPS);
+    assert_non_null(d);
+    int n = 0;
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        char name[256];
+        const size_t len = strlen(e->d_name);
+        if (len < 4 || strcmp(e->d_name + len - 3, ".pb") != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)(len - 3), e->d_name);
+        struct golden g;
+        read_golden(name, &g);
+        test(name, &g);
+        clear_golden(&g);
+        n++;
+    }
+    closedir(d);
+    assert_true(n >= 80);
+}
+
+static void against_tensorflow(const char *name, const struct golden *g)
+{
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        struct rt_error err;
+        struct rt_tensor y;
+        int64_t nodes;
+        assert_ok(ask((struct rt_span){(unsigned char *)g->graph, g->n_graph}, g->fetch, &g->x,
+                      no_fusion, &y, &nodes, &err),
+                  &err);
+        expect_same(RT_OK, &g->y, RT_OK, &y, name);
+        /* Loops that are left count the nodes of each step. */
+        if (!no_fusion && nodes > 60)
+            fail_msg("%s: %d nodes ran", name, (int)nodes);
+        rt_tensor_clear(&y);
+    }
+}
+
+static void keras_layers_answer_as_in_tensorflow(void **state)
+{
+    (void)state;
+    each_golden(against_tensorflow);
+}
+
+/* ---- other shapes ---- */
+
+/* For the graph, of its type and depth. */
+static void make_input(const struct golden *g, int64_t first, int64_t second, float odd,
+                       struct rt_tensor *x)
+{
+    struct rt_error err;
+    const bool words = g->x.dtype == RT_I32;
+    assert_ok(rt_tensor_new(x, NULL, words ? RT_I32 : RT_F32, words ? 2 : 3,
+                            (int64_t[]){first, second, g->x.dim[2]}, &err),
+              &err);
+    for (int64_t k = 0; k < rt_tensor_count(x); k++)
+        if (words) /* 0 is masked */
+            ((int32_t *)x->data)[k] = (int32_t)((k * 7919 + 13) % 1000 % 3 ? k % 20 : 0);
+        else
+            ((float *)x->data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
+    if (!words && rt_tensor_count(x) > 30)
+        ((float *)x->data)[30] = odd;
+}
+
+static void shaped(const char *name, const struct golden *g)
+{
+    const int64_t dims[][2] = {{0, 4},   {1, 1},   {1, 7}, {2, 0}, {5, 7},
+                               {100, 3}, {1, 200}, {9, 1}, {6, 2}};
+    const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        struct rt_error err;
+        struct rt_tensor x, a, b;
+        int64_t nodes;
+        char what[300];
+        make_input(g, dims[i][0], dims[i][1], i % 2 ? INFINITY : NAN, &x);
+        const enum rt_status p = ask(graph, g->fetch, &x, true, &a, &nodes, &err);
+        const enum rt_status q = ask(graph, g->fetch, &x, false, &b, &nodes, &err);
+        snprintf(what, sizeof what, "%s, batch %d, %d steps", name, (int)dims[i][0],
+                 (int)dims[i][1]);
+        expect_same(p, &a, q, &b, what);
+        rt_tensor_clear(&x);
+        rt_tensor_clear(&a);
+        rt_tensor_clear(&b);
+    }
+}
+
+static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
+{
+    (void)state;
+    each_golden(shaped);
+}
+
+/* ---- several cores ---- */
+
+/* Whether rows of the golden's layers are handed to cores, if they are many. */
+static bool must_be_cut(const char *name)
+{
+    if (strncmp(name, "states_", 7) == 0) /* few units and inputs: too little work */
+        return false;
+    if (strstr(name, "_unroll")) /* no loop, so no layer */
+        return false;
+    /* Their batch is fixed. */
+    return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
+}
+
+static void on_cores(const char *name, const struct golden *g)
+{
+    /* The second for graphs of so many steps. */
+    const int64_t dims[][2] = {{303, 35}, {3001, g->x.dim[1]}};
+    const int widths[] = {2, 5};
+    const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
+    size_t alone, shared;
+    bool ever = false;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims && !ever; i++) {
+        struct rt_error err, other;
+        struct rt_tensor x, one, many;
+        make_input(g, dims[i][0], dims[i][1], NAN, &x);
+        const enum rt_status st = ask_cores(graph, g->fetch, &x, NULL, &one, &alone, &err);
+        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+            struct rt_parallel *p = rt_parallel_new(widths[w], widths[w]);
+            assert_non_null(p);
+            assert_int_equal(ask_cores(graph, g->fetch, &x, p, &many, &shared, &other), st);
+            rt_parallel_free(p);
+            ever = ever || shared > alone;
+            if (st)
+                assert_string_equal(rt_error_text(&other), rt_error_text(&err));
+            else if (rt_tensor_bytes(&many) != rt_tensor_bytes(&one) ||
+                     memcmp(many.data, one.data, rt_tensor_bytes(&one)) != 0)
+                fail_msg("%s, batch %d, %d steps: other bits on %d cores", name, (int)dims[i][0],
+                         (int)dims[i][1], widths[w]);
+            rt_tensor_clear(&many);
+        }
+        rt_tensor_clear(&x);
+        rt_tensor_clear(&one);
+    }
+    if (ever != must_be_cut(name))
+        fail_msg("%s: cut over cores: %d", name, ever);
+}
+
+static void layers_answer_the_same_bits_on_any_number_of_cores(void **state)
+{
+    (void)state;
+    each_golden(on_cores);
+}
+
+/* ---- damaged graphs ---- */
+
+static char *find(char *from, const char *end, const char *text)
+{
+    const size_t n = strlen(text);
+    for (; from + n <= end; from++)
+        if (memcmp(from, text, n) == 0)
+            return from;
+    return NULL;
+}
+
+/* Each op of the first kind becomes one of the second, one at a time. Both are preceded by their
+ * length in the file, so that only names as long as each other can be put in place. */
+static void damaged(const char *name, const struct golden *g)
+{
+    static const char *const change[][2] = {
+        {"\x04Tanh", "\x04Relu"},
+        {"\x03Mul", "\x03Sub"},
+        {"\x07Sigmoid", "\x07Softmax"},
+        {"while_placeholder_2", "while_placeholder_3"},
+        {"while_placeholder_3", "while_placeholder_2"},
+        {"split:output:0", "split:output:1"},
+        {"split:output:2", "split:output:3"},
+        {"mul_2:z:0", "add_1:z:0"},
+        {"mul_1:z:0", "mul_2:z:0"},
+        /* of masks */
+        {"Tile_1:output:0", "Tile_2:output:0"},
+        {"SelectV2:output:0", "SelectV2:output:1"},
+        {"SelectV2_1:output:0", "SelectV2_2:output:0"},
+        {"SelectV2_2:output:0", "SelectV2_1:output:0"},
+        {"while_placeholder_4", "while_placeholder_3"},
+        {"while_placeholder_4", "while_placeholder_2"},
+        /* of frames */
+        {"while/Identity_3", "while/Identity_4"},
+        {"while/Identity_4", "while/Identity_3"},
+        {"while/Identity_1", "while/Identity_2"},
+        {"rnn/Minimum", "rnn/Maximum"},
+        {"\x07Minimum", "\x07Maximum"},
+        {"while/Exit_4", "while/Exit_2"},
+        {"while/Merge_1", "while/Merge_2"},
+        {"rnn/TensorArray_1", "rnn/TensorArray:1"},
+        {"rnn/strided_slice_1", "rnn/strided_slice:0"},
+        {"cell/split:2", "cell/split:1"},
+        /* of rows' lengths, stacks, peepholes and their like */
+        {"while/Select_1", "while/Select_2"},
+        {"while/Select_2", "while/Select_1"},
+        {"\x06Select", "\x06Enter_"},
+        {"\x03Max", "\x03Min"},
+        {"\x07Maximum", "\x07Minimum"},
+        {"\x04Relu", "\x04Tanh"},
+        {"w_f_diag/read", "w_i_diag/read"},
+        {"lstm_cell/add_3", "lstm_cell/add_2"},
+        {"lstm_cell/mul_1", "lstm_cell/mul_4"},
+        {"gru_cell/mul_1", "gru_cell/mul_2"},
+        {"cell/MatMul_1", "cell/BiasAdd_"},
+        {"cell_0/", "cell_1/"},
+        {"while/Exit_3", "while/Exit_4"},
+        {"cell/clip_by_value", "cell/clip_by_valuf"},
+        {"kernel/read", "bias//read"},
+    };
+    if (strstr(name, "both"))
+        return;
+    for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
+        char *graph = malloc(g->n_graph), *at = graph;
+        assert_non_null(graph);
+        for (;; at++) {
+            memcpy(graph, g->graph, g->n_graph);
+            at = find(at, graph + g->n_graph, change[i][0]);
+            if (!at)
+                break;
+            memcpy(at, change[i][1], strlen(change[i][1]));
+            struct rt_error err;
+            struct rt_tensor a, b;
+            int64_t nodes;
+            char what[300];
+            const struct rt_span span = {(unsigned char *)graph, g->n_graph};
+            const enum rt_status p = ask(span, g->fetch, &g->x, true, &a, &nodes, &err);
+            const enum rt_status q = ask(span, g->fetch, &g->x, false, &b, &nodes, &err);
+            snprintf(what, sizeof what, "%s with %s instead of %s at %d", name, change[i][1],
+                     change[i][0], (int)(at - graph));
+            expect_same(p, &a, q, &b, what);
+            rt_tensor_clear(&a);
+            rt_tensor_clear(&b);
+        }
+        free(graph);
+    }
+}
+
+static void graphs_that_differ_in_one_place_answer_as_the_loop_does(void **state)
+{
+    (void)state;
+    each_golden(damaged);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keras_layers_answer_as_in_tensorflow),
+        cmocka_unit_test(other_batches_and_lengths_answer_as_the_loop_does),
+        cmocka_unit_test(layers_answer_the_same_bits_on_any_number_of_cores),
+        cmocka_unit_test(graphs_that_differ_in_one_place_answer_as_the_loop_does),
+    };
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
+}

@@ -1,0 +1,690 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "runtime/session/session.h"
+#include "tests/support/graph_def.h"
+#include "tests/support/registry.h"
+
+/*
+ * Element-wise nodes joined into one (runtime/fusion/fuse_chain.c), against the same graph with
+ * every node by itself: bit for bit.
+ */
+
+enum { FEEDS = 4, MOST_NODES = 40, MOST_NAME = 16 };
+
+static struct rt_error err;
+static uint64_t seed = 4711;
+
+static int64_t below(int64_t n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (int64_t)(seed % (uint64_t)n);
+}
+
+static struct rt_tensor random_tensor(int rank, const int64_t *dim)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f, 0, 1e38f, -1e-38f, 1e-45f};
+    struct rt_tensor t;
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, rank, dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&t); i++)
+        ((float *)t.data)[i] = below(16) ? (float)(below(1 << 20) - (1 << 19)) / (1 << 16)
+                                         : odd[below(sizeof odd / sizeof *odd)];
+    return t;
+}
+
+struct run {
+    struct rt_bytes g;
+    int n_feeds, n_fetches;
+    const char *feeds[FEEDS], *fetches[4];
+    struct rt_tensor in[FEEDS], out[4];
+    int64_t nodes; /* that ran */
+};
+
+static enum rt_status run_with(struct run *x, bool no_fusion)
+{
+    const struct rt_session_options options = {.registry = test_registry,
+                                               .tuning = {.no_fusion = no_fusion}};
+    const struct rt_call_spec spec = {
+        .feeds = x->feeds, .n_feeds = x->n_feeds, .fetches = x->fetches, .n_fetches = x->n_fetches};
+    struct rt_library *l = NULL;
+    struct rt_session *s = NULL;
+    struct rt_callable *c;
+    assert_ok(rt_library_import(&l, gd_span(&x->g), test_registry, &err), &err);
+    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    enum rt_status st = rt_callable_run(c, x->in, x->out, NULL, &err);
+    if (!st) { /* and once more, on memory that was used before */
+        for (int k = 0; k < x->n_fetches; k++)
+            rt_tensor_clear(&x->out[k]);
+        st = rt_callable_run(c, x->in, x->out, NULL, &err);
+    }
+    struct rt_session_stats stats;
+    rt_session_stats(s, &stats);
+    x->nodes = stats.nodes_run;
+    rt_session_free(s);
+    return st;
+}
+
+static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
+{
+    assert_int_equal(a->rank, b->rank);
+    assert_memory_equal(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+    for (int64_t i = 0; i < rt_tensor_count(a); i++) {
+        const float *p = (float *)a->data + i, *q = (float *)b->data + i;
+        if (memcmp(p, q, sizeof *p) != 0 && !(isnan(*p) && isnan(*q)))
+            fail_msg("element %lld: %.9g alone, %.9g joined", (long long)i, (double)*p, (double)*q);
+    }
+}
+
+/* Both ways; the graph must have come down to at most `most` nodes in two runs, if that is > 0. */
+static void compare(struct run *x, int64_t most)
+{
+    struct rt_tensor alone[4];
+    assert_ok(run_with(x, true), &err);
+    const int64_t nodes = x->nodes;
+    memcpy(alone, x->out, sizeof alone);
+    assert_ok(run_with(x, false), &err);
+    assert_true(x->nodes <= nodes);
+    if (most > 0 && x->nodes > most)
+        fail_msg("%lld nodes ran, not %lld", (long long)x->nodes, (long long)most);
+    for (int k = 0; k < x->n_fetches; k++) {
+        expect_same(&alone[k], &x->out[k]);
+        rt_tensor_clear(&alone[k]);
+        rt_tensor_clear(&x->out[k]);
+    }
+}
+
+static void begin(struct run *x, int n_feeds)
+{
+    static const char *const names[FEEDS] = {"x0", "x1", "x2", "x3"};
+    static const char *const edges[FEEDS] = {"x0:0", "x1:0", "x2:0", "x3:0"};
+    *x = (struct run){.n_feeds = n_feeds, .n_fetches = 1, .fetches = {"y:0"}};
+    rt_bytes_init(&x->g, 1 << 24);
+    for (int k = 0; k < n_feeds; k++) {
+        x->feeds[k] = edges[k];
+        gd_node(&x->g, names[k], "Placeholder", "", "dtype=float");
+    }
+}
+
+static void end(struct run *x)
+{
+    for (int k = 0; k < x->n_feeds; k++)
+        rt_tensor_clear(&x->in[k]);
+    rt_bytes_clear(&x->g);
+}
+
+static const char *const unary[] = {
+    "Abs",        "Ceil",    "Elu",  "Erf",      "Erfc",     "Exp",  "Expm1",  "Floor", "Inv",
+    "Log",        "Log1p",   "Neg",  "Relu",     "Relu6",    "Rint", "Round",  "Rsqrt", "Selu",
+    "Reciprocal", "Sigmoid", "Sign", "Softplus", "Softsign", "Sqrt", "Square", "Tanh"};
+static const char *const binary[] = {
+    "Add", "AddV2",    "Div", "DivNoNan", "Maximum",           "Minimum",
+    "Mul", "MulNoNan", "Pow", "RealDiv",  "SquaredDifference", "Sub"};
+
+/* A feed's shape: the whole one with some axes of length 1, and leading ones left out. */
+static struct rt_tensor random_operand(int rank, const int64_t *dim)
+{
+    int64_t own[RT_MAX_RANK];
+    const int skip = below(3) ? 0 : (int)below(rank + 1);
+    const int how = (int)below(3); /* whole, some axes, one axis */
+    const int64_t axis = below(rank + 1);
+    for (int i = skip; i < rank; i++)
+        own[i - skip] = how == 0 || (how == 1 && below(2)) || (how == 2 && i == axis) ? dim[i] : 1;
+    return random_tensor(rank - skip, own);
+}
+
+static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 800; round++) {
+        static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
+        struct run x;
+        int64_t dim[4], count = 1;
+        char name[FEEDS + MOST_NODES][MOST_NAME];
+        const int rank = 1 + (int)below(4);
+        const int n_nodes = 2 + (int)below(round % 10 == 9 ? MOST_NODES - 2 : 8);
+        begin(&x, FEEDS);
+        for (int i = 0; i < rank; i++) {
+            dim[i] = sizes[below(sizeof sizes / sizeof *sizes)];
+            if (count * dim[i] > 30000 || (dim[i] == 1 && below(20) == 0))
+                dim[i] = below(20) ? 1 : 0;
+            count *= dim[i];
+        }
+        for (int k = 0; k < FEEDS; k++) {
+            x.in[k] = random_operand(rank, dim);
+            snprintf(name[k], MOST_NAME, "x%d", k);
+        }
+        for (int i = 0; i < n_nodes; i++) {
+            const int n = FEEDS + i;
+            /* Mostly what was made last, so that there are chains. */
+            const int64_t a = below(3) && i ? n - 1 : below(n), b = below(n);
+            const bool is_unary = below(3) == 0;
+            char in[2 * MOST_NAME + 2];
+            snprintf(name[n], MOST_NAME, i == n_nodes - 1 ? "y" : "n%d", i);
+            snprintf(in, sizeof in, is_unary ? "%s" : "%s %s", name[a], name[b]);
+            gd_node(&x.g, name[n],
+                    is_unary ? unary[below(sizeof unary / sizeof *unary)]
+                             : binary[below(sizeof binary / sizeof *binary)],
+                    in, "T=float");
+        }
+        if (below(4) == 0) { /* a value in between is seen */
+            x.n_fetches = 2;
+            x.fetches[1] = "n0:0";
+        }
+        compare(&x, 0);
+        end(&x);
+    }
+}
+
+/* Of another type, of the shape of a random operand. */
+static struct rt_tensor random_other(enum rt_dtype dtype, int rank, const int64_t *dim)
+{
+    struct rt_tensor shape = random_operand(rank, dim), t;
+    assert_ok(rt_tensor_new(&t, NULL, dtype, shape.rank, shape.dim, &err), &err);
+    for (int64_t i = 0; i < rt_tensor_count(&t); i++)
+        if (dtype == RT_BOOL)
+            ((bool *)t.data)[i] = below(2);
+        else if (dtype == RT_U8)
+            ((uint8_t *)t.data)[i] = (uint8_t)below(256);
+        else if (dtype == RT_I32)
+            ((int32_t *)t.data)[i] = (int32_t)below(INT64_C(1) << 32);
+        else
+            ((int64_t *)t.data)[i] = below(4) ? below(100) - 50 : below(INT64_MAX);
+    rt_tensor_clear(&shape);
+    return t;
+}
+
+/* Comparisons, choices and casts among the rest: feeds are two of floats, one of truths, and one of
+ * integers. */
+static void trees_of_truths_and_numbers_give_the_same(void **state)
+{
+    (void)state;
+    static const char *const truth[] = {"Equal", "Greater",   "GreaterEqual",
+                                        "Less",  "LessEqual", "NotEqual"};
+    static const struct {
+        enum rt_dtype dtype;
+        const char *name;
+    } types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
+    for (int round = 0; round < 600; round++) {
+        static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
+        const int other = (int)below(4), n_nodes = 2 + (int)below(round % 10 == 9 ? 36 : 10);
+        const int rank = 1 + (int)below(4);
+        struct run x = {.n_feeds = 4, .n_fetches = 1, .fetches = {"y:0"}};
+        int64_t dim[4], count = 1;
+        char name[FEEDS + MOST_NODES][MOST_NAME], text[64];
+        int number[FEEDS + MOST_NODES] = {0, 1}, is[FEEDS + MOST_NODES] = {2};
+        int n_numbers = 2, n_truths = 1;
+        rt_bytes_init(&x.g, 1 << 20);
+        for (int i = 0; i < rank; i++) {
+            dim[i] = sizes[below(sizeof sizes / sizeof *sizes)];
+            if (count * dim[i] > 30000)
+                dim[i] = below(20) ? 1 : 0;
+            count *= dim[i];
+        }
+        for (int k = 0; k < FEEDS; k++) {
+            static const char *const edges[FEEDS] = {"x0:0", "x1:0", "x2:0", "x3:0"};
+            snprintf(name[k], MOST_NAME, "x%d", k);
+            x.feeds[k] = edges[k];
+            x.in[k] = k < 2    ? random_operand(rank, dim)
+                      : k == 2 ? random_other(RT_BOOL, rank, dim)
+                               : random_other(types[other].dtype, rank, dim);
+            snprintf(text, sizeof text, "dtype=%s",
+                     k < 2    ? "float"
+                     : k == 2 ? "bool"
+                              : types[other].name);
+            gd_node(&x.g, name[k], "Placeholder", "", text);
+        }
+        for (int i = 0; i < n_nodes; i++) {
+            const int n = FEEDS + i;
+            const bool is_last = i == n_nodes - 1;
+            const char *a = name[number[below(3) ? n_numbers - 1 : below(n_numbers)]];
+            const char *b = name[number[below(n_numbers)]];
+            const char *p = name[is[below(2) ? n_truths - 1 : below(n_truths)]];
+            const char *q = name[is[below(n_truths)]];
+            char in[3 * MOST_NAME + 3];
+            snprintf(name[n], MOST_NAME, is_last ? "y" : "n%d", i);
+            switch (is_last ? 2 + below(5) : below(8)) {
+            case 0:
+            case 7:
+                snprintf(in, sizeof in, "%s %s", a, b);
+                gd_node(&x.g, name[n], truth[below(6)], in, "T=float");
+                is[n_truths++] = n;
+                continue;
+            case 1:
+                snprintf(in, sizeof in, i % 3 ? "%s %s" : "%s", p, q);
+                gd_node(&x.g, name[n],
+                        i % 3 == 0   ? "LogicalNot"
+                        : i % 3 == 1 ? "LogicalAnd"
+                                     : "LogicalOr",
+                        in, "");
+                is[n_truths++] = n;
+                continue;
+            case 2:
+            case 3:
+                snprintf(in, sizeof in, "%s %s %s", p, a, b);
+                gd_node(&x.g, name[n], "SelectV2", in, "T=float");
+                break;
+            case 4:
+                snprintf(text, sizeof text, "SrcT=%s DstT=float",
+                         i % 2 ? "bool" : types[other].name);
+                gd_node(&x.g, name[n], "Cast", i % 2 ? p : name[3], text);
+                break;
+            case 5:
+                gd_node(&x.g, name[n], "LeakyRelu", a, "T=float alpha=0.3f");
+                break;
+            default:
+                snprintf(in, sizeof in, "%s %s", a, b);
+                gd_node(&x.g, name[n], i % 2 ? "Mul" : "Maximum", in, "T=float");
+            }
+            number[n_numbers++] = n;
+        }
+        compare(&x, 0);
+        end(&x);
+    }
+}
+
+static void a_choice_is_one_node(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    x.in[0] = random_tensor(3, (int64_t[]){40, 7, 96});
+    x.in[1] = random_tensor(1, (int64_t[]){96});
+    gd_node(&x.g, "c", "Const", "", "dtype=float value=float<>:0.25");
+    gd_node(&x.g, "l", "LeakyRelu", "x0", "T=float alpha=-0.5f");
+    gd_node(&x.g, "g", "Greater", "l c", "T=float");
+    gd_node(&x.g, "n", "LogicalNot", "g", "");
+    gd_node(&x.g, "k", "Cast", "n", "SrcT=bool DstT=float");
+    gd_node(&x.g, "m", "Mul", "k x1", "T=float");
+    gd_node(&x.g, "y", "SelectV2", "g x0 m", "T=float");
+    compare(&x, 2);
+    end(&x);
+}
+
+/* What TensorFlow 1 chooses by may say whole rows; on a square that has SelectV2's shapes, too. */
+static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *by, *of; /* y is chosen from the latter by whether the former is above 1/4 */
+        int64_t most;
+    } cases[] = {
+        {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* and ZerosLike */
+        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* these stay */
+        {"x0 c", "g x2 m", 0}, {"x0 c", "g x0 s", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int64_t n = 5; n >= 0; n -= 5) {
+            struct run x;
+            begin(&x, 3);
+            x.in[0] = random_tensor(2, (int64_t[]){n, 5});
+            x.in[1] = random_tensor(1, (int64_t[]){n});
+            x.in[2] = random_tensor(2, (int64_t[]){n, 5});
+            gd_node(&x.g, "c", "Const", "", "dtype=float value=float<>:0.25");
+            gd_node(&x.g, "g", "Greater", cases[i].by, "T=float");
+            gd_node(&x.g, "m", "Mul", "c x0", "T=float");
+            gd_node(&x.g, "s", "Add", "x0 x2", "T=float");
+            gd_node(&x.g, "z", "ZerosLike", "x0", "T=float");
+            gd_node(&x.g, "y", "Select", cases[i].of, "T=float");
+            compare(&x, cases[i].most);
+            end(&x);
+        }
+}
+
+static void a_choice_of_tensorflow_1_spreads_nothing(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct run x;
+        begin(&x, 2);
+        x.in[0] = random_tensor(2, (int64_t[]){5, 5});
+        x.in[1] = random_tensor(2, (int64_t[]){1, 5});
+        gd_node(&x.g, "c", "Const", "", "dtype=float value=float<>:0.25");
+        gd_node(&x.g, "g", "Greater", "x0 c", "T=float");
+        gd_node(&x.g, "m", "Mul", "x0 c", "T=float");
+        gd_node(&x.g, "y", "Select", k ? "g x1 m" : "g m c", "T=float");
+        assert_int_equal(run_with(&x, true), RT_INVALID_ARGUMENT);
+        assert_int_equal(run_with(&x, false), RT_INVALID_ARGUMENT);
+        end(&x);
+    }
+}
+
+static void a_gate_and_a_sum_are_one_node(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][4] = {{2, 7, 7, 96}, {1, 1, 1, 5}, {3, 9, 1, 1024}, {0, 4, 4, 8}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int64_t n = shapes[i][0], c = shapes[i][3];
+        struct run x;
+        begin(&x, 4);
+        x.in[0] = random_tensor(4, shapes[i]);
+        x.in[1] = random_tensor(4, (int64_t[]){n, 1, 1, c});
+        x.in[2] = random_tensor(1, &c);
+        x.in[3] = random_tensor(4, shapes[i]);
+        gd_node(&x.g, "g", "Sigmoid", "x1", "T=float");
+        gd_node(&x.g, "m", "Mul", "g x0", "T=float");
+        gd_node(&x.g, "b", "BiasAdd", "m x2", "T=float");
+        gd_node(&x.g, "s", "AddV2", "x3 b", "T=float");
+        gd_node(&x.g, "y", "Relu", "s", "T=float");
+        compare(&x, 2);
+        end(&x);
+    }
+}
+
+static void what_others_see_stays(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    for (int k = 0; k < 2; k++)
+        x.in[k] = random_tensor(2, (int64_t[]){40, 50});
+    gd_node(&x.g, "a", "Exp", "x0", "T=float"); /* read by a node that joins nothing */
+    gd_node(&x.g, "b", "Neg", "a", "T=float");
+    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* something waits for it */
+    gd_node(&x.g, "d", "Tanh", "c", "T=float");
+    gd_node(&x.g, "e", "Sqrt", "x1 ^c", "T=float"); /* waits for something */
+    gd_node(&x.g, "f", "Sub", "d e", "T=float");
+    gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:0");
+    gd_node(&x.g, "t", "Sum", "a axis", "T=float Tidx=int32");
+    gd_node(&x.g, "y", "Add", "f t", "T=float");
+    x.n_fetches = 3;
+    x.fetches[1] = "d:0";
+    x.fetches[2] = "f:0";
+    compare(&x, 0);
+    end(&x);
+}
+
+static void a_bias_is_as_picky_as_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t dim[2];
+        int64_t bias_dim[2];
+        int bias_rank;
+        const char *words;
+    } cases[] = {
+        {1, {5, 0}, {5, 0}, 1, "Input tensor must be at least 2D: [5]"},
+        {2, {3, 5}, {1, 0}, 1, "Must provide as many biases as the last dimension of the input"},
+        {2, {3, 5}, {1, 5}, 2, "Biases must be 1D: [1,5]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run x;
+        begin(&x, 2);
+        x.in[0] = random_tensor(cases[i].rank, cases[i].dim);
+        x.in[1] = random_tensor(cases[i].bias_rank, cases[i].bias_dim);
+        gd_node(&x.g, "b", "BiasAdd", "x0 x1", "T=float");
+        gd_node(&x.g, "y", "Relu", "b", "T=float");
+        assert_fails(run_with(&x, true), RT_INVALID_ARGUMENT, &err, cases[i].words);
+        assert_fails(run_with(&x, false), RT_INVALID_ARGUMENT, &err, cases[i].words);
+        end(&x);
+    }
+}
+
+/* Tensors of other shapes may be said to be unequal, which no chain does. */
+static void unequal_shapes_may_be_unequal(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct run x;
+        begin(&x, 4);
+        x.in[0] = random_tensor(2, (int64_t[]){2, 3});
+        x.in[1] = random_tensor(1, (int64_t[]){4});
+        x.in[2] = random_tensor(2, (int64_t[]){2, 3});
+        x.in[3] = random_tensor(2, (int64_t[]){2, 3});
+        gd_node(&x.g, "c", k ? "NotEqual" : "Equal", "x0 x1",
+                "T=float incompatible_shape_error=false");
+        gd_node(&x.g, "y", "SelectV2", "c x2 x3", "T=float");
+        compare(&x, 0);
+        end(&x);
+    }
+}
+
+/* What a node waits for may fail. */
+static void a_node_that_waits_stays(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 1);
+    x.in[0] = random_tensor(1, (int64_t[]){5});
+    gd_node(&x.g, "no", "Const", "", "dtype=bool value=bool<>:0");
+    gd_node(&x.g, "check", "Assert", "no x0", "T=[float]");
+    gd_node(&x.g, "e", "Exp", "x0 ^check", "T=float");
+    gd_node(&x.g, "y", "Neg", "e", "T=float");
+    for (int fused = 0; fused < 2; fused++)
+        assert_fails(run_with(&x, !fused), RT_INVALID_ARGUMENT, &err, "assertion failed");
+    end(&x);
+}
+
+static void shapes_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    x.in[0] = random_tensor(2, (int64_t[]){3, 4});
+    x.in[1] = random_tensor(2, (int64_t[]){3, 5});
+    gd_node(&x.g, "a", "Neg", "x0", "T=float");
+    gd_node(&x.g, "y", "Mul", "a x1", "T=float");
+    assert_fails(run_with(&x, false), RT_INVALID_ARGUMENT, &err,
+                 "Incompatible shapes: [3,4] vs. [3,5]");
+    end(&x);
+}
+
+/* Thousands of nodes in a line, and a tree that doubles what it reads at each level. */
+static void long_lines_are_cut_into_pieces(void **state)
+{
+    (void)state;
+    enum { LINE = 6000 };
+    struct run x;
+    char name[MOST_NAME], in[2 * MOST_NAME];
+    begin(&x, 1);
+    x.in[0] = random_tensor(1, (int64_t[]){3});
+    for (int i = 0; i < LINE; i++) {
+        snprintf(name, sizeof name, i == LINE - 1 ? "y" : "n%d", i);
+        if (i)
+            snprintf(in, sizeof in, i % 2 ? "n%d" : "n%d n%d", i - 1, i - 1);
+        gd_node(&x.g, name, i && i % 2 == 0 ? "Maximum" : "Neg", i ? in : "x0", "T=float");
+    }
+    compare(&x, 2 * (LINE / 32 + 1));
+    end(&x);
+}
+
+/* Like a DenseNet: each layer joins what came before, scales and cuts it off at zero. Pools stand
+ * for convolutions, which are not exact. */
+static void dense_block(struct run *x, int layers, int axis, const char *also)
+{
+    char name[MOST_NAME], in[64], text[64];
+    const char *last = "x0";
+    static char joined[MOST_NAME];
+    begin(x, 4);
+    snprintf(text, sizeof text, "dtype=int32 value=int32<>:%d", axis);
+    gd_node(&x->g, "axis", "Const", "", text);
+    for (int i = 0; i < layers; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        snprintf(in, sizeof in, "%s x1", last);
+        gd_node(&x->g, name, "Mul", in, "T=float");
+        snprintf(in, sizeof in, "m%d x2", i);
+        snprintf(name, sizeof name, "a%d", i);
+        gd_node(&x->g, name, "AddV2", in, "T=float");
+        snprintf(name, sizeof name, i == layers - 1 ? "y" : "r%d", i);
+        snprintf(in, sizeof in, "a%d", i);
+        gd_node(&x->g, name, "Relu", in, "T=float");
+        if (i == layers - 1)
+            break;
+        snprintf(in, sizeof in, "r%d", i);
+        snprintf(name, sizeof name, "p%d", i);
+        gd_node(&x->g, name, "MaxPool", in,
+                "T=float ksize=[1,3,3,1] strides=[1,1,1,1] padding='SAME' data_format='NHWC'");
+        snprintf(in, sizeof in, "%s p%d axis", last, i);
+        snprintf(joined, sizeof joined, "c%d", i);
+        gd_node(&x->g, joined, "ConcatV2", in, "N=2 T=float Tidx=int32");
+        last = joined;
+    }
+    if (also) {
+        x->n_fetches = 2;
+        x->fetches[1] = also;
+    }
+}
+
+static void what_only_chains_read_is_never_joined(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t dim[4];
+        int layers, axis;
+        int64_t scale; /* 1 long, or as long as all but the joined axis let it be */
+        int64_t most;
+    } cases[] = {
+        {{2, 5, 6, 3}, 2, 3, 1, 6},   {{1, 4, 4, 32}, 4, -1, 1, 14}, {{2, 3, 2, 7}, 3, 1, 7, 10},
+        {{3, 2, 2, 5}, 3, 0, 5, 10},  {{1, 3, 3, 300}, 4, 3, 1, 14}, {{0, 3, 3, 4}, 3, 3, 1, 10},
+        {{1, 2, 2, 64}, 7, 3, 1, 99}, {{2, 3, 5, 4}, 3, 2, 4, 10},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run x;
+        for (int k = 0; k < 3; k++) {
+            static const char *const also[] = {NULL, "c0:0", "m1:0"};
+            dense_block(&x, cases[i].layers, cases[i].axis, also[k]);
+            x.in[0] = random_tensor(4, cases[i].dim);
+            x.in[1] = random_tensor(1, &cases[i].scale);
+            x.in[2] = random_tensor(1, (int64_t[]){1});
+            x.in[3] = random_tensor(1, (int64_t[]){1});
+            compare(&x, k ? 0 : cases[i].most);
+            end(&x);
+        }
+    }
+}
+
+/* Joined along an axis of length 1 that a gate then spreads, and with a chain of smaller steps. */
+static void what_is_joined_may_be_spread(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2][4] = {
+        {{2, 1, 1, 5}, {2, 3, 4, 10}}, {{1, 1, 4, 3}, {2, 3, 4, 6}}, {{2, 3, 4, 5}, {1, 1, 1, 10}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct run x;
+        begin(&x, 3);
+        x.in[0] = random_tensor(4, shapes[i][0]);
+        x.in[1] = random_tensor(4, shapes[i][0]);
+        x.in[2] = random_tensor(4, shapes[i][1]);
+        gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:3");
+        gd_node(&x.g, "c", "ConcatV2", "x0 x1 axis", "N=2 T=float Tidx=int32");
+        gd_node(&x.g, "s", "Sigmoid", "c", "T=float");
+        gd_node(&x.g, "m", "Mul", "x2 s", "T=float");
+        gd_node(&x.g, "d", "Sub", "m c", "T=float");
+        gd_node(&x.g, "y", "Relu", "d", "T=float");
+        compare(&x, 2);
+        end(&x);
+    }
+}
+
+/* Behind another operand of the chain; and joined of what was joined along another axis. */
+static void what_is_joined_stands_anywhere(void **state)
+{
+    (void)state;
+    static const int64_t part[] = {2, 3, 4, 5}, whole[] = {2, 3, 4, 10}, row[] = {2, 3, 1, 10};
+    for (int nested = 0; nested < 2; nested++) {
+        struct run x;
+        begin(&x, 3);
+        x.in[0] = random_tensor(4, part);
+        x.in[1] = random_tensor(4, part);
+        x.in[2] = random_tensor(4, nested ? row : whole);
+        gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:3");
+        gd_node(&x.g, "other", "Const", "", "dtype=int32 value=int32<>:2");
+        gd_node(&x.g, "c", "ConcatV2", "x0 x1 axis", "N=2 T=float Tidx=int32");
+        if (nested) {
+            gd_node(&x.g, "cc", "ConcatV2", "c x2 other", "N=2 T=float Tidx=int32");
+            gd_node(&x.g, "d", "Neg", "cc", "T=float");
+        } else {
+            gd_node(&x.g, "e", "Exp", "x2", "T=float");
+            gd_node(&x.g, "d", "Sub", "e c", "T=float");
+        }
+        gd_node(&x.g, "y", "Relu", "d", "T=float");
+        compare(&x, nested ? 4 : 2);
+        end(&x);
+    }
+}
+
+static void pieces_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    struct run x;
+    begin(&x, 2);
+    x.in[0] = random_tensor(2, (int64_t[]){3, 4});
+    x.in[1] = random_tensor(2, (int64_t[]){2, 4});
+    gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:1");
+    gd_node(&x.g, "c", "ConcatV2", "x0 x1 axis", "N=2 T=float Tidx=int32");
+    gd_node(&x.g, "s", "Neg", "c", "T=float");
+    gd_node(&x.g, "y", "Exp", "s", "T=float");
+    for (int fused = 0; fused < 2; fused++)
+        assert_fails(run_with(&x, !fused), RT_INVALID_ARGUMENT, &err,
+                     "ConcatOp : Dimension 0 in both shapes must be equal: shape[0] = [3,4] vs. "
+                     "shape[1] = [2,4]");
+    end(&x);
+}
+
+static void a_chain_is_proved_row_by_row(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op, *inputs;
+        bool proved;
+    } cases[] = {{"Mul", "a c", true},
+                 {"Mul", "a t", false},
+                 {"Mul", "j two", true},
+                 {"Mul", "j0 c", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run x;
+        const struct rt_shape shape = {2, {-1, 6}};
+        struct rt_library *l = NULL;
+        struct rt_session *s = NULL;
+        struct rt_callable *c;
+        begin(&x, 1);
+        gd_node(&x.g, "a", "Neg", "x0", "T=float");
+        gd_node(&x.g, "c", "Const", "", "dtype=float value=float<6>:1,2,3,4,5,6");
+        gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:0");
+        gd_node(&x.g, "t", "Sum", "x0 axis", "T=float Tidx=int32");
+        gd_node(&x.g, "one", "Const", "", "dtype=int32 value=int32<>:1");
+        gd_node(&x.g, "zero", "Const", "", "dtype=int32 value=int32<>:0");
+        gd_node(&x.g, "two", "Const", "", "dtype=float value=float<>:2");
+        gd_node(&x.g, "j", "ConcatV2", "x0 a one", "N=2 T=float Tidx=int32");
+        gd_node(&x.g, "j0", "ConcatV2", "x0 a zero", "N=2 T=float Tidx=int32");
+        gd_node(&x.g, "m", cases[i].op, cases[i].inputs, "T=float");
+        gd_node(&x.g, "y", "Tanh", "m", "T=float");
+        const struct rt_session_options options = {.registry = test_registry};
+        const struct rt_call_spec spec = {
+            .feeds = x.feeds, .n_feeds = 1, .fetches = x.fetches, .n_fetches = 1};
+        assert_ok(rt_library_import(&l, gd_span(&x.g), test_registry, &err), &err);
+        assert_ok(rt_session_new(&s, l, &options, &err), &err);
+        assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+        assert_int_equal(rt_callable_is_rowwise(c, &shape, &err), cases[i].proved);
+        rt_session_free(s);
+        end(&x);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_trees_give_what_their_nodes_give_one_by_one),
+        cmocka_unit_test(trees_of_truths_and_numbers_give_the_same),
+        cmocka_unit_test(a_choice_is_one_node),
+        cmocka_unit_test(a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape),
+        cmocka_unit_test(a_choice_of_tensorflow_1_spreads_nothing),
+        cmocka_unit_test(a_gate_and_a_sum_are_one_node),
+        cmocka_unit_test(what_others_see_stays),
+        cmocka_unit_test(a_bias_is_as_picky_as_alone),
+        cmocka_unit_test(unequal_shapes_may_be_unequal),
+        cmocka_unit_test(a_node_that_waits_stays),
+        cmocka_unit_test(shapes_that_do_not_fit_are_refused),
+        cmocka_unit_test(long_lines_are_cut_into_pieces),
+        cmocka_unit_test(what_only_chains_read_is_never_joined),
+        cmocka_unit_test(what_is_joined_may_be_spread),
+        cmocka_unit_test(what_is_joined_stands_anywhere),
+        cmocka_unit_test(pieces_that_do_not_fit_are_refused),
+        cmocka_unit_test(a_chain_is_proved_row_by_row),
+    };
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
+}

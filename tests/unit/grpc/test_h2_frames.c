@@ -1,0 +1,272 @@
+/* What a peer may send on an HTTP/2 connection, and what it is cut off for. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/grpc/h2_frames.h"
+
+enum { DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION };
+enum { END_HEADERS = 4, ACK = 1, MAX_BLOCK = 33000, ROOM = 4 << 20 };
+
+/* The bytes of a connection. */
+static uint8_t *text;
+static size_t n_text;
+
+static void begin(void)
+{
+    n_text = 0;
+    memcpy(text, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
+    n_text = 24;
+}
+
+static void add(int kind, int flags, uint32_t stream, uint32_t n)
+{
+    const uint8_t head[] = {
+        (uint8_t)(n >> 16),      (uint8_t)(n >> 8),      (uint8_t)n,
+        (uint8_t)kind,           (uint8_t)flags,         (uint8_t)(stream >> 24),
+        (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
+    assert_true(n_text + sizeof head + n <= ROOM);
+    memcpy(text + n_text, head, sizeof head);
+    memset(text + n_text + sizeof head, 1, n); /* would be frames, if it were read so */
+    n_text += sizeof head + n;
+}
+
+static enum srv_h2_verdict feed(struct srv_h2_frames *f, size_t step)
+{
+    enum srv_h2_verdict v = SRV_H2_GOES_ON;
+
+    srv_h2_frames_init(f, MAX_BLOCK, 0, 0);
+    for (size_t at = 0; at < n_text && !v; at += step)
+        v = srv_h2_frames_take(f, text + at, step < n_text - at ? step : n_text - at);
+    return v;
+}
+
+static void expect(enum srv_h2_verdict want)
+{
+    struct srv_h2_frames f;
+
+    assert_int_equal(feed(&f, n_text), want);
+    for (size_t step = 1; step < 40; step++)
+        assert_int_equal(feed(&f, step), want);
+}
+
+static void a_cut_at_any_place_changes_nothing(void **state)
+{
+    (void)state;
+    struct srv_h2_frames f;
+
+    begin();
+    add(SETTINGS, 0, 0, 12);
+    add(SETTINGS, ACK, 0, 0);
+    add(HEADERS, 0, 1, 90);
+    add(CONTINUATION, END_HEADERS, 1, 30);
+    add(DATA, 1, 1, 100);
+    add(WINDOW, 0, 0, 4);
+    for (size_t cut = 1; cut < n_text; cut++) {
+        srv_h2_frames_init(&f, 100, 0, 0);
+        enum srv_h2_verdict v = srv_h2_frames_take(&f, text, cut);
+        if (!v)
+            v = srv_h2_frames_take(&f, text + cut, n_text - cut);
+        assert_int_equal(v, SRV_H2_LARGE_BLOCK);
+        srv_h2_frames_init(&f, 120, 0, 0);
+        assert_int_equal(srv_h2_frames_take(&f, text, cut), SRV_H2_GOES_ON);
+        assert_int_equal(srv_h2_frames_take(&f, text + cut, n_text - cut), SRV_H2_GOES_ON);
+        assert_true(f.is_settled);
+        assert_int_equal(f.skip + f.n_frame, 0);
+        assert_int_equal(f.last_stream, 1);
+        assert_int_equal(f.budget, SRV_H2_BUDGET - 3); /* CONTINUATION, DATA, WINDOW_UPDATE */
+    }
+}
+
+static void a_block_has_a_limit_with_all_of_its_frames(void **state)
+{
+    (void)state;
+    begin();
+    add(HEADERS, 0, 1, 16384);
+    add(CONTINUATION, 0, 1, 16384);
+    add(CONTINUATION, END_HEADERS, 1, MAX_BLOCK - 2 * 16384);
+    add(HEADERS, END_HEADERS, 3, MAX_BLOCK);
+    struct srv_h2_frames f;
+    assert_int_equal(feed(&f, n_text), SRV_H2_GOES_ON);
+    add(CONTINUATION, 0, 3, 1);
+    assert_int_equal(feed(&f, n_text), SRV_H2_LARGE_BLOCK);
+    begin();
+    add(HEADERS, END_HEADERS, 1, 0xffffff & (MAX_BLOCK + 1));
+    expect(SRV_H2_LARGE_BLOCK);
+}
+
+/* Frames of that kind, until it is a flood. */
+static int most(int kind, int flags, uint32_t stream, uint32_t n)
+{
+    struct srv_h2_frames f;
+    int frames = 0;
+
+    begin();
+    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    enum srv_h2_verdict v = srv_h2_frames_take(&f, text, n_text);
+    for (; !v && frames < 100000; frames++) {
+        n_text = 0;
+        add(kind, flags, stream, n);
+        v = srv_h2_frames_take(&f, text, n_text);
+    }
+    return v == SRV_H2_FLOOD ? frames - 1 : -1;
+}
+
+static void frames_that_ask_for_nothing_have_a_budget(void **state)
+{
+    (void)state;
+    assert_int_equal(most(SETTINGS, 0, 0, 0), SRV_H2_BUDGET);
+    assert_int_equal(most(SETTINGS, ACK, 0, 0), SRV_H2_BUDGET);
+    assert_int_equal(most(SETTINGS, 0, 0, 64 * 99), SRV_H2_BUDGET / 100);
+    assert_int_equal(most(PING, 0, 0, 8), SRV_H2_BUDGET);
+    assert_int_equal(most(PRIORITY, 0, 1, 5), SRV_H2_BUDGET);
+    assert_int_equal(most(WINDOW, 0, 0, 4), SRV_H2_BUDGET);
+    assert_int_equal(most(GOAWAY, 0, 0, 8), SRV_H2_BUDGET);
+    assert_int_equal(most(PUSH, 0, 1, 8), SRV_H2_BUDGET);
+    assert_int_equal(most(0x77, 0xff, 1, 0), SRV_H2_BUDGET);
+    assert_int_equal(most(CONTINUATION, 0, 1, 0), SRV_H2_BUDGET);
+    assert_int_equal(most(RESET, 0, 1, 4), SRV_H2_BUDGET / 13);
+    assert_int_equal(most(DATA, 0, 1, 0), SRV_H2_BUDGET);
+    assert_int_equal(most(DATA, 0, 1, 1000), SRV_H2_BUDGET);
+    assert_int_equal(most(DATA, 0, 1, 1024), -1);
+    assert_int_equal(most(0x77, 0, 1, 0xffff), 9); /* 1 + 65535 / 64 each */
+}
+
+static void a_block_in_small_pieces_is_a_flood(void **state)
+{
+    (void)state;
+    begin();
+    add(HEADERS, 0, 1, 16000);
+    for (int i = 0; i < 2400; i++) /* each may have the 16,000 bytes parsed anew */
+        add(CONTINUATION, 0, 1, 1);
+    struct srv_h2_frames f;
+    assert_int_equal(feed(&f, n_text), SRV_H2_FLOOD);
+
+    begin();
+    add(HEADERS, END_HEADERS, 1, 32000);
+    assert_int_equal(feed(&f, 1460), SRV_H2_GOES_ON); /* a packet each */
+    assert_true(f.budget > SRV_H2_BUDGET - 200);
+    assert_int_equal(feed(&f, 2), SRV_H2_FLOOD);
+}
+
+/* Calls, of which of `of` so many are cancelled: true if they may go on. */
+static bool cancels(int n, int of, int64_t per_second)
+{
+    struct srv_h2_frames f;
+    enum srv_h2_verdict v;
+
+    begin();
+    add(SETTINGS, ACK, 0, 0);
+    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    v = srv_h2_frames_take(&f, text, n_text);
+    for (int64_t i = 0; !v && i < 100000; i++) {
+        n_text = 0;
+        add(HEADERS, END_HEADERS, 2 * (uint32_t)i + 1, 100);
+        if (i % of < n)
+            add(RESET, 0, 2 * (uint32_t)i + 1, 4);
+        srv_h2_frames_fill(&f, 1 + i * 1000 / per_second, 0);
+        v = srv_h2_frames_take(&f, text, n_text);
+    }
+    return !v;
+}
+
+static void calls_may_be_cancelled_but_not_by_a_machine(void **state)
+{
+    (void)state;
+    assert_true(cancels(1, 1, 900));
+    assert_false(cancels(1, 1, 1500));
+    assert_true(cancels(3, 5, INT64_C(1) << 40));
+    assert_false(cancels(4, 5, INT64_C(1) << 40));
+}
+
+static void streams_before_the_settings_are_acknowledged_have_a_limit(void **state)
+{
+    (void)state;
+    begin();
+    for (uint32_t i = 0; i < SRV_H2_UNSETTLED_STREAMS; i++)
+        add(HEADERS, END_HEADERS, 2 * i + 1, 10);
+    size_t n = n_text;
+    struct srv_h2_frames f;
+    assert_int_equal(feed(&f, n_text), SRV_H2_GOES_ON);
+    add(HEADERS, END_HEADERS, 9999, 10);
+    expect(SRV_H2_UNSETTLED);
+    n_text = n;
+    add(SETTINGS, ACK, 0, 0);
+    add(HEADERS, END_HEADERS, 9999, 10);
+    expect(SRV_H2_GOES_ON);
+}
+
+static void what_is_sent_pays_for_windows(void **state)
+{
+    (void)state;
+    struct srv_h2_frames f;
+    uint64_t sent = UINT64_MAX - 5000; /* it may wrap */
+
+    begin();
+    srv_h2_frames_init(&f, MAX_BLOCK, 0, sent);
+    assert_int_equal(srv_h2_frames_take(&f, text, n_text), SRV_H2_GOES_ON);
+    n_text = 0;
+    add(WINDOW, 0, 0, 4);
+    add(WINDOW, 0, 1, 4);
+    for (int i = 0; i < 100000; i++, sent += 512) {
+        srv_h2_frames_fill(&f, 0, sent);
+        assert_int_equal(srv_h2_frames_take(&f, text, n_text), SRV_H2_GOES_ON);
+    }
+    assert_true(f.budget >= SRV_H2_BUDGET - 10);
+}
+
+/* As grpc-go does: a ping for each round trip, and windows at once. */
+static void a_call_pays_for_its_data_a_ping_and_windows(void **state)
+{
+    (void)state;
+    struct srv_h2_frames f;
+
+    begin();
+    add(SETTINGS, ACK, 0, 0);
+    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    assert_int_equal(srv_h2_frames_take(&f, text, n_text), SRV_H2_GOES_ON);
+    for (uint32_t i = 0; i < 100000; i++) {
+        n_text = 0;
+        add(HEADERS, END_HEADERS, 2 * i + 1, 100);
+        add(DATA, 0, 2 * i + 1, 5);
+        add(DATA, 0, 2 * i + 1, 100);
+        add(DATA, 1, 2 * i + 1, 0);
+        add(PING, 0, 0, 8);
+        add(PING, ACK, 0, 8);
+        add(WINDOW, 0, 0, 4);
+        add(WINDOW, 0, 2 * i + 1, 4);
+        assert_int_equal(srv_h2_frames_take(&f, text, n_text), SRV_H2_GOES_ON);
+    }
+}
+
+static void the_budget_has_an_upper_limit(void **state)
+{
+    (void)state;
+    struct srv_h2_frames f;
+
+    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    srv_h2_frames_fill(&f, INT64_MAX / 2, UINT64_MAX);
+    assert_int_equal(f.budget, SRV_H2_BUDGET);
+    srv_h2_frames_fill(&f, 5, 5); /* a clock that goes back gives nothing */
+    assert_int_equal(f.budget, SRV_H2_BUDGET);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cut_at_any_place_changes_nothing),
+        cmocka_unit_test(a_block_has_a_limit_with_all_of_its_frames),
+        cmocka_unit_test(frames_that_ask_for_nothing_have_a_budget),
+        cmocka_unit_test(a_block_in_small_pieces_is_a_flood),
+        cmocka_unit_test(calls_may_be_cancelled_but_not_by_a_machine),
+        cmocka_unit_test(streams_before_the_settings_are_acknowledged_have_a_limit),
+        cmocka_unit_test(what_is_sent_pays_for_windows),
+        cmocka_unit_test(a_call_pays_for_its_data_a_ping_and_windows),
+        cmocka_unit_test(the_budget_has_an_upper_limit),
+    };
+    text = malloc(ROOM);
+    int failed = text ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    free(text);
+    return failed;
+}

@@ -1,0 +1,55 @@
+/* Accept-Encoding and Content-Length, as they come and as they should not. */
+#include "tests/support/test.h"
+
+#include "server/http/http_header.h"
+
+static void gzip_is_accepted_by_name_or_by_star(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {
+        "gzip",           "GZip",           "x-gzip",       "*",
+        "br, gzip",       "gzip;q=0.5",     "gzip ; q=1.0", ",,gzip,",
+        "*;q=0, gzip",    "gzip;q=0.001",   "gzip;x=0",     "gzip;",
+        "deflate\t,gzip", "*;q=0.1,br;q=0", "gzip;q=",      "gzip;q=00x"};
+    static const char *const no[] = {
+        "",          ",",     "br",         "gzip;q=0",   "gzip;q=0.", "gzip;q=0.000",
+        "GZIP; Q=0", "*;q=0", "gzip;q=0,*", "*,gzip;q=0", "gzipped",   "identity, deflate",
+        ";q=1",      "gzi p"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        if (!srv_http_accepts_gzip(yes[i]))
+            fail_msg("\"%s\" accepts gzip", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (srv_http_accepts_gzip(no[i]))
+            fail_msg("\"%s\" does not accept gzip", no[i]);
+}
+
+static void a_length_is_digits_that_fit(void **state)
+{
+    (void)state;
+    uint64_t n = 7;
+    assert_true(srv_http_length("0", &n) && n == 0);
+    assert_true(srv_http_length("00013", &n) && n == 13);
+    assert_true(srv_http_length("18446744073709551615", &n) && n == UINT64_MAX);
+    static const char *const bad[] = {"",
+                                      "-1",
+                                      "+1",
+                                      " 1",
+                                      "1 ",
+                                      "1,1",
+                                      "0x1",
+                                      "18446744073709551616",
+                                      "99999999999999999999999"};
+    n = 7;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(srv_http_length(bad[i], &n));
+    assert_int_equal(n, 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gzip_is_accepted_by_name_or_by_star),
+        cmocka_unit_test(a_length_is_digits_that_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* Status and metadata, byte for byte as protobuf prints them for TensorFlow Serving. */
+#include "tests/support/test.h"
+
+#include "server/http/rest_request.h"
+#include "server/versions/status.h"
+
+static void metadata_is_laid_out_as_tensorflow_servings(void **state)
+{
+    (void)state;
+    float two = 2;
+    const struct rt_tensor def = {.dtype = RT_F32, .rank = 1, .dim = {1}, .data = &two};
+    const struct rt_tensor_spec in = {
+        .alias = "x", .name = "x:0", .dtype = RT_F32, .shape = {.rank = 2, .dim = {-1, 1}}};
+    const struct rt_tensor_spec with_default = {
+        .alias = "x", .name = "x:0", .dtype = RT_F32, .default_value = &def};
+    const struct rt_tensor_spec out = {
+        .alias = "y<", .name = "y:0", .dtype = RT_STRING, .shape = {.rank = -1}};
+    const struct rt_signature sigs[] = {
+        {.name = "a",
+         .method_name = "tensorflow/serving/predict",
+         .n_inputs = 1,
+         .n_outputs = 1,
+         .inputs = &in,
+         .outputs = &out},
+        {.name = "b", .method_name = "", .n_inputs = 1, .inputs = &with_default},
+    };
+    const struct rt_meta_graph graph = {.n_signatures = 2, .signatures = sigs};
+    struct rt_bytes text;
+    rt_bytes_init(&text, SIZE_MAX);
+    srv_rest_write_metadata(&text, "m", 123, &graph);
+    static const char want[] = "{\n"
+                               "\"model_spec\":{\n"
+                               " \"name\": \"m\",\n"
+                               " \"signature_name\": \"\",\n"
+                               " \"version\": \"123\"\n"
+                               "}\n"
+                               ",\n"
+                               "\"metadata\": {\"signature_def\": {\n"
+                               " \"signature_def\": {\n"
+                               "  \"a\": {\n"
+                               "   \"inputs\": {\n"
+                               "    \"x\": {\n"
+                               "     \"dtype\": \"DT_FLOAT\",\n"
+                               "     \"tensor_shape\": {\n"
+                               "      \"dim\": [\n"
+                               "       {\n"
+                               "        \"size\": \"-1\",\n"
+                               "        \"name\": \"\"\n"
+                               "       },\n"
+                               "       {\n"
+                               "        \"size\": \"1\",\n"
+                               "        \"name\": \"\"\n"
+                               "       }\n"
+                               "      ],\n"
+                               "      \"unknown_rank\": false\n"
+                               "     },\n"
+                               "     \"name\": \"x:0\"\n"
+                               "    }\n"
+                               "   },\n"
+                               "   \"outputs\": {\n"
+                               "    \"y\\u003c\": {\n"
+                               "     \"dtype\": \"DT_STRING\",\n"
+                               "     \"tensor_shape\": {\n"
+                               "      \"dim\": [],\n"
+                               "      \"unknown_rank\": true\n"
+                               "     },\n"
+                               "     \"name\": \"y:0\"\n"
+                               "    }\n"
+                               "   },\n"
+                               "   \"method_name\": \"tensorflow/serving/predict\",\n"
+                               "   \"defaults\": {}\n"
+                               "  },\n"
+                               "  \"b\": {\n"
+                               "   \"inputs\": {\n"
+                               "    \"x\": {\n"
+                               "     \"dtype\": \"DT_FLOAT\",\n"
+                               "     \"tensor_shape\": {\n"
+                               "      \"dim\": [],\n"
+                               "      \"unknown_rank\": false\n"
+                               "     },\n"
+                               "     \"name\": \"x:0\"\n"
+                               "    }\n"
+                               "   },\n"
+                               "   \"outputs\": {},\n"
+                               "   \"method_name\": \"\",\n"
+                               "   \"defaults\": {\n"
+                               "    \"x\": {\n"
+                               "     \"dtype\": \"DT_FLOAT\",\n"
+                               "     \"tensor_shape\": {\n";
+    assert_true(text.n > sizeof want);
+    assert_memory_equal(text.p, want, sizeof want - 1);
+    assert_non_null(strstr(text.p, "     \"float_val\": [\n      2.0\n     ],\n"));
+    assert_non_null(strstr(text.p, "     \"uint64_val\": []\n    }\n   }\n  }\n }\n}\n}\n}\n"));
+    rt_bytes_clear(&text);
+}
+
+static void status_lists_versions_with_their_errors(void **state)
+{
+    (void)state;
+    const struct srv_version_status versions[] = {
+        {2, SRV_AVAILABLE, RT_OK, ""},
+        {1, SRV_END, RT_NOT_FOUND, "no \"file\""},
+    };
+    struct rt_bytes text;
+    rt_bytes_init(&text, SIZE_MAX);
+    srv_rest_write_status(&text, versions, 2);
+    assert_string_equal(text.p, "{\n"
+                                " \"model_version_status\": [\n"
+                                "  {\n"
+                                "   \"version\": \"2\",\n"
+                                "   \"state\": \"AVAILABLE\",\n"
+                                "   \"status\": {\n"
+                                "    \"error_code\": \"OK\",\n"
+                                "    \"error_message\": \"\"\n"
+                                "   }\n"
+                                "  },\n"
+                                "  {\n"
+                                "   \"version\": \"1\",\n"
+                                "   \"state\": \"END\",\n"
+                                "   \"status\": {\n"
+                                "    \"error_code\": \"NOT_FOUND\",\n"
+                                "    \"error_message\": \"no \\\"file\\\"\"\n"
+                                "   }\n"
+                                "  }\n"
+                                " ]\n"
+                                "}\n");
+    rt_bytes_clear(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(metadata_is_laid_out_as_tensorflow_servings),
+        cmocka_unit_test(status_lists_versions_with_their_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

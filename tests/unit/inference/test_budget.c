@@ -1,0 +1,138 @@
+/* The bytes in flight: what is given, and why not. */
+#include "tests/support/test.h"
+
+#include "server/base/budget.h"
+
+static void what_fits_is_given_and_can_be_given_back(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 1000};
+    size_t a = 0, other = 0;
+    assert_int_equal(srv_budget_left(&b), 1000);
+    assert_true(srv_budget_take(&b, &a, 600));
+    assert_true(srv_budget_take(&b, &other, 400));
+    assert_int_equal(srv_budget_left(&b), 0);
+    assert_false(srv_budget_take(&b, &other, 1));
+    assert_int_equal(other, 400);
+    assert_true(srv_budget_take(&b, &other, 0));
+    srv_budget_give(&b, &a, 100);
+    assert_int_equal(a, 500);
+    assert_int_equal(srv_budget_left(&b), 100);
+    srv_budget_give(&b, &a, a);
+    srv_budget_give(&b, &other, other);
+    assert_int_equal(srv_budget_left(&b), 1000);
+}
+
+static void what_does_not_fit_beside_others_may_be_asked_again(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 1000};
+    struct rt_error err = {0};
+    size_t other = 0, own = 0;
+    assert_true(srv_budget_take(&b, &other, 500));
+    assert_true(srv_budget_take(&b, &own, 100));
+    assert_false(srv_budget_take(&b, &own, 900));
+    assert_fails(srv_budget_refused(&b, own, 900, "the request", &err), RT_UNAVAILABLE, &err,
+                 "the request does not fit beside the requests in flight, 1000 bytes by "
+                 "--max_bytes_in_flight");
+}
+
+static void what_never_fits_is_told_the_flag(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 1000};
+    struct rt_error err = {0};
+    size_t own = 0;
+    const size_t huge[] = {1001, SIZE_MAX, INT64_MAX, (size_t)INT64_MAX + 1};
+    for (int i = 0; i < 4; i++) {
+        assert_false(srv_budget_take(&b, &own, huge[i]));
+        assert_int_equal(srv_budget_left(&b), 1000);
+        assert_int_equal(srv_budget_code(&b, own, huge[i]), RT_RESOURCE_EXHAUSTED);
+    }
+    assert_true(srv_budget_take(&b, &own, 1000)); /* alone, all of it */
+    assert_fails(
+        srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
+        "the response is larger than --max_bytes_in_flight, 1000 bytes, allows: it takes at "
+        "least 1001 with what the request holds");
+    /* a decoder wanted more than was left: alone that is all there will ever be */
+    srv_budget_give(&b, &own, 400);
+    assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_RESOURCE_EXHAUSTED);
+    size_t other = 0;
+    assert_true(srv_budget_take(&b, &other, 1));
+    assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_UNAVAILABLE);
+}
+
+static void an_answer_is_counted_but_for_its_first_bytes(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = 10000};
+    struct rt_error err = {0};
+    size_t own = 0;
+    struct srv_growth g = {&b, &own, {.deadline_ns = RT_NEVER}};
+    assert_ok(srv_growth_take(&g, SRV_FREE_BYTES, &err), &err);
+    assert_int_equal(own, 0);
+    assert_ok(srv_growth_take(&g, SRV_FREE_BYTES + 100, &err), &err);
+    assert_int_equal(own, 100);
+    assert_fails(srv_growth_take(&g, SRV_FREE_BYTES + 9901, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the response is larger than --max_bytes_in_flight, 10000 bytes, allows: it takes "
+                 "at least 10001 with what the request holds");
+    assert_int_equal(own, 100);
+    size_t other = 0;
+    assert_true(srv_budget_take(&b, &other, 1));
+    assert_int_equal(srv_growth_take(&g, SRV_FREE_BYTES + 9900, &err), RT_UNAVAILABLE);
+    assert_int_equal(srv_growth_failed(&g, 7, &err), RT_RESOURCE_EXHAUSTED);
+    assert_null(strstr(rt_error_text(&err), "--max_bytes_in_flight"));
+    assert_int_equal(srv_growth_failed(NULL, 7, &err), RT_RESOURCE_EXHAUSTED);
+}
+
+static void an_answer_beyond_protobufs_limit_is_refused_before_it_is_written(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = INT64_MAX};
+    struct rt_error err = {0};
+    size_t own = 0;
+    struct srv_growth g = {&b, &own, {.deadline_ns = RT_NEVER}};
+    assert_fails(srv_growth_take(&g, (size_t)SRV_MESSAGE_MOST + 1, &err), RT_RESOURCE_EXHAUSTED,
+                 &err, "the response takes more than 2147483647 bytes, the most that a protobuf");
+    assert_fails(srv_growth_take(NULL, (size_t)SRV_MESSAGE_MOST + 1, &err), RT_RESOURCE_EXHAUSTED,
+                 &err, "the response takes more than 2147483647 bytes");
+    assert_ok(srv_growth_take(&g, SRV_MESSAGE_MOST, &err), &err);
+}
+
+static void an_answer_is_wanted_until_its_deadline_or_its_clients_going(void **state)
+{
+    (void)state;
+    struct srv_budget b = {.limit = INT64_MAX};
+    struct rt_error err = {0};
+    _Atomic bool gone = false;
+    size_t own = 0;
+    struct srv_growth g = {&b, &own, {.deadline_ns = 1, .cancelled = &gone}};
+    struct srv_wanted *w = srv_growth_wanted(&g);
+    assert_true(srv_still_wanted(w, SRV_WANTED_BYTES - 1)); /* not looked at yet */
+    assert_ok(srv_growth_take(&g, 1, &err), &err);
+    assert_false(srv_still_wanted(w, 1));
+    assert_false(srv_still_wanted(w, 0)); /* it stays so */
+    assert_fails(srv_growth_take(&g, 1, &err), RT_DEADLINE_EXCEEDED, &err,
+                 "the deadline passed while the answer was written");
+    assert_int_equal(srv_growth_failed(&g, 1, &err), RT_DEADLINE_EXCEEDED);
+    *w = (struct srv_wanted){.deadline_ns = RT_NEVER, .cancelled = &gone};
+    assert_true(srv_still_wanted(w, SRV_WANTED_BYTES));
+    gone = true;
+    assert_true(srv_still_wanted(w, 1));
+    assert_false(srv_still_wanted(w, SRV_WANTED_BYTES));
+    assert_int_equal(srv_growth_failed(&g, 1, &err), RT_CANCELLED);
+    assert_true(srv_still_wanted(NULL, SIZE_MAX));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_fits_is_given_and_can_be_given_back),
+        cmocka_unit_test(what_does_not_fit_beside_others_may_be_asked_again),
+        cmocka_unit_test(what_never_fits_is_told_the_flag),
+        cmocka_unit_test(an_answer_is_counted_but_for_its_first_bytes),
+        cmocka_unit_test(an_answer_beyond_protobufs_limit_is_refused_before_it_is_written),
+        cmocka_unit_test(an_answer_is_wanted_until_its_deadline_or_its_clients_going),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

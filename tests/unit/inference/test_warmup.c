@@ -1,0 +1,200 @@
+/* Recorded requests played against a version that no server has published. */
+#include "tests/support/test.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "kernels/kernels.h"
+#include "runtime/base/tfrecord.h"
+#include "runtime/files/file.h"
+#include "server/inference/warmup.h"
+
+struct world {
+    struct rt_registry *ops;
+    struct srv_version version;
+    struct srv_options options;
+    char path[64];
+};
+
+static int set_up(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct rt_error err = {0};
+    assert_non_null(w);
+    w->ops = rt_registry_new();
+    assert_true(w->ops && kn_register(w->ops));
+    const struct rt_model_options options = {.session = {.registry = w->ops}};
+    assert_ok(rt_model_load(&w->version.loaded, "models/half_plus_two/2", &options, &err), &err);
+    w->version.model = "half_plus_two";
+    w->version.version = 2;
+    w->options.max_body_bytes = 1 << 10;
+    snprintf(w->path, sizeof w->path, "/tmp/slipway-warmup-XXXXXX");
+    close(mkstemp(w->path));
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    rt_model_free(w->version.loaded);
+    rt_registry_free(w->ops);
+    remove(w->path);
+    free(w);
+    return 0;
+}
+
+/* a PredictLog: no model, and x = float [1] of 2; recorded: two bytes */
+#define TENSOR  "\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x04\x00\x00\x00\x40"
+#define PREDICT "\x32\x1b\x0a\x15\x12\x13\x0a\x01x\x12\x0e" TENSOR "\x12\x02ok"
+
+static void write_records(const struct world *w, const char *record, size_t n, int times)
+{
+    struct rt_error err = {0};
+    struct rt_bytes bytes;
+    rt_bytes_init(&bytes, 1 << 20);
+    for (int i = 0; i < times; i++)
+        rt_tfrecord_add(&bytes, record, n);
+    assert_ok(rt_file_write(w->path, bytes.p ? bytes.p : "", bytes.n, &err), &err);
+    rt_bytes_clear(&bytes);
+}
+#define WRITE(w, record, times) write_records(w, record, sizeof(record) - 1, times)
+
+static struct srv_playback playback_of(struct world *w)
+{
+    return (struct srv_playback){.path = w->path,
+                                 .what = "warmup",
+                                 .version = &w->version,
+                                 .options = &w->options,
+                                 .n_threads = 3,
+                                 .n_iterations = 2};
+}
+
+static enum rt_status look(void *arg, const struct srv_recorded *record, struct rt_span answer,
+                           struct rt_error *err)
+{
+    atomic_int *n = arg;
+    (void)err;
+    assert_int_equal(record->api, SRV_PREDICT);
+    assert_true(rt_span_is(record->response, "ok"));
+    assert_true(answer.n > 0);
+    atomic_fetch_add(n, 1);
+    return RT_OK;
+}
+
+static enum rt_status refuse(void *arg, const struct srv_recorded *record, struct rt_span answer,
+                             struct rt_error *err)
+{
+    (void)arg, (void)answer;
+    return record->index == 7 ? rt_fail(err, RT_FAILED_PRECONDITION, "seven") : RT_OK;
+}
+
+static void each_record_is_played_and_its_answer_looked_at(void **state)
+{
+    struct rt_error err = {0};
+    struct srv_playback p = playback_of(*state);
+    atomic_int n_looks = 0;
+    int64_t n;
+    p.check = look;
+    p.arg = &n_looks;
+    WRITE(*state, PREDICT, 100);
+    assert_ok(srv_playback_run(&p, &n, &err), &err);
+    assert_int_equal(n, 100);
+    assert_int_equal(n_looks, 200);
+    WRITE(*state, PREDICT, SRV_MAX_WARMUP_RECORDS);
+    assert_ok(srv_playback_run(&p, &n, &err), &err);
+    WRITE(*state, "", 3);
+    assert_ok(srv_playback_run(&p, &n, &err), &err);
+    assert_int_equal(n, 3);
+}
+
+struct canceller {
+    _Atomic bool cancelled;
+    int n_left;
+};
+
+static enum rt_status cancel(void *arg, const struct srv_recorded *record, struct rt_span answer,
+                             struct rt_error *err)
+{
+    struct canceller *c = arg;
+    (void)record, (void)answer, (void)err;
+    if (--c->n_left == 0)
+        atomic_store(&c->cancelled, true);
+    return RT_OK;
+}
+
+static void it_may_be_cancelled_between_small_requests(void **state)
+{
+    struct rt_error err = {0};
+    struct srv_playback p = playback_of(*state);
+    struct canceller c = {.n_left = 3};
+    int64_t n;
+    WRITE(*state, PREDICT, 2);
+    p.n_threads = 1;
+    p.n_iterations = INT64_MAX;
+    p.check = cancel;
+    p.arg = &c;
+    p.cancelled = &c.cancelled;
+    assert_fails(srv_playback_run(&p, &n, &err), RT_CANCELLED, &err, "warmup record 0 of /tmp/");
+    assert_int_equal(n, 1);
+    assert_int_equal(c.n_left, 0);
+}
+
+static void what_is_wrong_ends_it_with_a_reason(void **state)
+{
+    struct world *w = *state;
+    struct rt_error err = {0};
+    struct srv_playback p = playback_of(w);
+    const _Atomic bool cancelled = true;
+    int64_t n;
+    WRITE(w, PREDICT, 100);
+    p.check = refuse;
+    assert_fails(srv_playback_run(&p, &n, &err), RT_FAILED_PRECONDITION, &err,
+                 "warmup record 7 of /tmp/");
+    assert_true(strstr(rt_error_text(&err), ": seven") && n >= 8 && n < 100);
+    p.check = NULL;
+    p.cancelled = &cancelled;
+    assert_fails(srv_playback_run(&p, &n, &err), RT_CANCELLED, &err, "");
+    p.cancelled = NULL;
+    WRITE(w, "\x32\x05", 1);
+    assert_fails(srv_playback_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err,
+                 "Failed to parse warmup record: record 0 (2 bytes) from /tmp/");
+    WRITE(w, "\x3a\x00", 1);
+    assert_fails(srv_playback_run(&p, &n, &err), RT_UNIMPLEMENTED, &err,
+                 "Unsupported log_type for warmup: 7");
+    WRITE(w, "\x32\x00", 1); /* a request that has nothing */
+    assert_fails(srv_playback_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err, "warmup record 0 of");
+    WRITE(w, PREDICT, SRV_MAX_WARMUP_RECORDS + 1);
+    assert_fails(srv_playback_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err,
+                 "Number of warmup records exceeds the maximum (1000) at /tmp/");
+    static const char big[4096];
+    write_records(w, big, sizeof big, 1);
+    assert_fails(srv_playback_run(&p, &n, &err), RT_RESOURCE_EXHAUSTED, &err, "");
+    assert_ok(rt_file_write(w->path, "what is this? no record of any kind", 35, &err), &err);
+    assert_fails(srv_playback_run(&p, &n, &err), RT_DATA_LOSS, &err,
+                 "Please verify your warmup data is in TFRecord format.");
+}
+
+static void a_file_is_there_or_not(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    char *path;
+    assert_ok(srv_playback_find("models/half_plus_two/2", "saved_model.pb", &path, &err), &err);
+    assert_string_equal(path, "models/half_plus_two/2/saved_model.pb");
+    free(path);
+    assert_ok(srv_playback_find("models/half_plus_two/2", SRV_WARMUP_FILE, &path, &err), &err);
+    assert_null(path);
+    assert_false(srv_warmup_is_there("models/half_plus_two/2"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_record_is_played_and_its_answer_looked_at),
+        cmocka_unit_test(what_is_wrong_ends_it_with_a_reason),
+        cmocka_unit_test(it_may_be_cancelled_between_small_requests),
+        cmocka_unit_test(a_file_is_there_or_not),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,128 @@
+#include "tests/support/test.h"
+
+#include "kernels/conv/conv_cut.h"
+
+/* Cuts of convolutions: whatever the shape, the pieces make every output once, and each reads what
+ * the whole would have read for them. */
+
+static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t co, int64_t size,
+                                  int64_t stride, int64_t dilation)
+{
+    const int64_t reach = (size - 1) * dilation + 1, out = (in + stride - 1) / stride;
+    const int64_t all = (out - 1) * stride + reach - in, pad = all > 0 ? all : 0;
+    const struct kn_axis a = {.in = in,
+                              .out = out,
+                              .size = size,
+                              .stride = stride,
+                              .dilation = dilation,
+                              .lo = pad / 2,
+                              .hi = pad - pad / 2};
+    return (struct kn_conv_shape){
+        .n_spatial = 2, .batch = batch, .ci = ci, .co = co, .groups = 1, .axis = {a, a}};
+}
+
+/* Where the window of output `at`, `rows` from the piece's first, begins in the input. */
+static int64_t start_of(const struct kn_conv_shape *g, int64_t row)
+{
+    return row * g->axis[0].stride - g->axis[0].lo;
+}
+
+static void check(const struct kn_conv_shape *g, const struct kn_conv_cut *cut)
+{
+    const int64_t n = kn_conv_cut_count(g, cut), out_row = kn_conv_image_out(g) / g->axis[0].out;
+    const int64_t in_row = kn_conv_image_in(g) / g->axis[0].in;
+    int64_t dst = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        const struct kn_conv_piece at = kn_conv_cut_piece(g, cut, i);
+        struct kn_conv_shape p;
+        assert_true(kn_conv_cut_shape(g, cut, at.part, &p));
+        assert_int_equal(at.dst_at, dst);
+        dst += p.batch * kn_conv_image_out(&p);
+        /* The first row's window begins where the whole's does, and nothing lies outside. */
+        const int64_t first = at.dst_at / out_row % g->axis[0].out;
+        const int64_t image = at.dst_at / kn_conv_image_out(g);
+        assert_int_equal(at.src_at / in_row - image * g->axis[0].in + start_of(&p, 0),
+                         start_of(g, first));
+        const struct kn_axis *a = &p.axis[0];
+        assert_true(a->in > 0 && a->lo >= 0 && a->hi >= 0);
+        assert_true((a->out - 1) * a->stride + (a->size - 1) * a->dilation + 1 <=
+                    a->lo + a->in + a->hi);
+        assert_true(at.src_at + p.batch * kn_conv_image_in(&p) <= g->batch * kn_conv_image_in(g));
+    }
+    assert_int_equal(dst, g->batch * kn_conv_image_out(g));
+}
+
+static void pieces_make_every_output_once(void **state)
+{
+    static const int64_t batch[] = {1, 2, 7, 64}, in[] = {1, 7, 56, 224}, size[] = {1, 3, 5};
+    (void)state;
+    for (int i = 0; i < 4 * 4 * 3 * 2 * 2 * 2; i++) {
+        const int64_t ci = i / 96 % 2 ? 64 : 3, stride = 1 + i / 48 % 2;
+        const struct kn_conv_shape g =
+            shape(batch[i % 4], in[i / 4 % 4], ci, 96, size[i / 16 % 3], stride, 1 + stride / 2);
+        struct kn_conv_cut cut;
+        for (int after = 0; after < 2; after++) {
+            kn_conv_cut_alone(&g, after, &cut);
+            check(&g, &cut);
+            for (int width = 2; width < 9; width++)
+                if (kn_conv_cut_shared(&g, after, width, &cut))
+                    check(&g, &cut);
+        }
+    }
+}
+
+static void what_is_large_is_cut_into_rows(void **state)
+{
+    const struct kn_conv_shape large = shape(1, 224, 64, 64, 3, 1, 1),
+                               small = shape(1, 7, 8, 8, 3, 1, 1);
+    struct kn_conv_cut cut;
+    (void)state;
+    kn_conv_cut_alone(&large, false, &cut);
+    assert_true(cut.rows > 0 && kn_conv_cut_count(&large, &cut) > 1);
+    kn_conv_cut_alone(&small, false, &cut);
+    assert_int_equal(cut.rows, 0);
+    assert_int_equal(kn_conv_cut_count(&small, &cut), 1);
+    assert_false(kn_conv_cut_shared(&small, false, 4, &cut)); /* not worth a second core */
+    assert_true(kn_conv_cut_shared(&large, false, 4, &cut));
+    assert_true(kn_conv_cut_count(&large, &cut) >= 4);
+}
+
+static void cores_have_as_many_rows_each(void **state)
+{
+    static const int64_t in[] = {7, 14, 35, 73, 112};
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (int width = 2; width < 4; width++) {
+            const struct kn_conv_shape g = shape(1, in[i], 256, 256, 3, 1, 1);
+            struct kn_conv_cut cut;
+            assert_true(kn_conv_cut_shared(&g, false, width, &cut));
+            const int64_t n = kn_conv_cut_count(&g, &cut), each = (n - 1) / width + 1;
+            assert_in_range(each * cut.rows * width, in[i], in[i] + in[i] / 3);
+        }
+}
+
+static void a_transpose_is_cut_by_images_only(void **state)
+{
+    struct kn_conv_shape g = shape(16, 112, 64, 64, 3, 1, 1);
+    struct kn_conv_cut cut;
+    (void)state;
+    g.transposed = true;
+    kn_conv_cut_alone(&g, false, &cut);
+    assert_int_equal(cut.rows, 0);
+    assert_true(cut.images < 16);
+    const struct kn_conv_piece at = kn_conv_cut_piece(&g, &cut, 1);
+    assert_int_equal(at.src_at, cut.images * kn_conv_image_out(&g));
+    assert_int_equal(at.dst_at, cut.images * kn_conv_image_in(&g));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_make_every_output_once),
+        cmocka_unit_test(what_is_large_is_cut_into_rows),
+        cmocka_unit_test(cores_have_as_many_rows_each),
+        cmocka_unit_test(a_transpose_is_cut_by_images_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/*
+ * Resizes of pictures that are cut into pieces (kernels/image/resize.c): pixels with millions of
+ * channels and windows as large as the picture get the answers that small ones do, and a run ends
+ * soon after its deadline.
+ */
+#include "tests/support/test.h"
+
+#include <time.h>
+
+#include "tests/support/op.h"
+
+enum { FEW = 7, MANY = (1 << 22) + 5, WIDE = 700001 };
+
+static const char *const ops[] = {"ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic",
+                                  "ResizeArea"};
+enum { N_OPS = sizeof ops / sizeof *ops };
+
+/* Channel c of each pixel is what channel c % FEW is. */
+static struct rt_tensor picture(int64_t h, int64_t w, int64_t channels)
+{
+    struct rt_tensor t = op_tensor(RT_F32, 4, (int64_t[]){1, h, w, channels}, NULL);
+    for (int64_t i = 0; i < h * w; i++)
+        for (int64_t c = 0; c < channels; c++)
+            ((float *)t.data)[i * channels + c] = (float)((i * FEW + c % FEW) * 7919 % 257) / 3;
+    return t;
+}
+
+static void resize(struct op_call *c, const char *op, struct rt_tensor in, int32_t h, int32_t w)
+{
+    *c = (struct op_call){.op = op, .attrs = "T=float", .n_in = 2, .n_out = 1};
+    c->in[0] = in;
+    c->in[1] = op_ints(2, (int32_t[]){h, w});
+}
+
+static void channels_in_pieces_are_those_of_a_small_pixel(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_OPS; k++)
+        for (int same = 0; same < 2; same++) {
+            struct op_call few, many;
+            resize(&few, ops[k], picture(2, 2, FEW), same ? 2 : 3, 2);
+            resize(&many, ops[k], picture(2, 2, MANY), same ? 2 : 3, 2);
+            assert_ok(op_run(&few), &few.err);
+            assert_ok(op_run(&many), &many.err);
+            const float *a = few.out[0].data, *b = many.out[0].data;
+            for (int64_t i = 0; i < (same ? 4 : 6); i++)
+                for (int64_t c = 0; c < MANY; c++)
+                    if (a[i * FEW + c % FEW] != b[i * MANY + c])
+                        fail_msg("%s: pixel %lld, channel %lld", ops[k], (long long)i,
+                                 (long long)c);
+            op_clear(&few);
+            op_clear(&many);
+        }
+}
+
+/* Columns that are copies of each other: each output column is that of one source column. */
+static void columns_in_pieces_are_those_of_a_narrow_picture(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_OPS; k++) {
+        struct op_call narrow, wide;
+        struct rt_tensor one = picture(3, 1, 2),
+                         all = op_tensor(RT_F32, 4, (int64_t[]){1, 3, WIDE, 2}, NULL);
+        for (int64_t i = 0; i < (int64_t)3 * WIDE * 2; i++)
+            ((float *)all.data)[i] = ((float *)one.data)[i / (2 * WIDE) * 2 + i % 2];
+        resize(&narrow, ops[k], one, 2, 1);
+        resize(&wide, ops[k], all, 2, WIDE);
+        assert_ok(op_run(&narrow), &narrow.err);
+        assert_ok(op_run(&wide), &wide.err);
+        for (int64_t i = 0; i < (int64_t)2 * WIDE * 2; i++) {
+            const float want = ((float *)narrow.out[0].data)[i / (2 * WIDE) * 2 + i % 2];
+            assert_float_equal(((float *)wide.out[0].data)[i], want, 1e-4);
+        }
+        op_clear(&narrow);
+        op_clear(&wide);
+    }
+}
+
+static void an_area_as_large_as_the_picture_is_its_mean(void **state)
+{
+    struct op_call c;
+    (void)state;
+    resize(&c, "ResizeArea", picture(2, WIDE, 1), 1, 1);
+    ((float *)c.in[0].data)[WIDE] = 1e6f;
+    double sum = 0;
+    for (int64_t i = 0; i < 2 * WIDE; i++)
+        sum += ((float *)c.in[0].data)[i];
+    assert_ok(op_run(&c), &c.err);
+    assert_float_equal(*(float *)c.out[0].data, sum / (2 * WIDE),
+                       0.3); /* of floats that are added up */
+    op_clear(&c);
+}
+
+static int64_t cpu_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* One row of the output, of a few pixels or one. */
+static void a_run_ends_long_before_a_row_is_done(void **state)
+{
+    (void)state;
+    for (int k = 0; k <= N_OPS; k++) { /* the last: one window */
+        struct op_call c;
+        const bool is_area = k == N_OPS;
+        int64_t ms[2];
+        resize(&c, ops[is_area ? 3 : k], is_area ? picture(1, 1 << 24, 1) : picture(1, 1, 1 << 24),
+               1, is_area ? 1 : 6);
+        for (int late = 0; late < 2; late++) {
+            c.deadline_ms = late;
+            const int64_t start = cpu_ms();
+            assert_int_equal(op_run(&c), late ? RT_DEADLINE_EXCEEDED : RT_OK);
+            ms[late] = cpu_ms() - start;
+            rt_tensor_clear(&c.out[0]);
+        }
+        if (ms[1] * 2 > ms[0])
+            fail_msg("%s: %lld of %lld ms", c.op, (long long)ms[1], (long long)ms[0]);
+        op_clear(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(channels_in_pieces_are_those_of_a_small_pixel),
+        cmocka_unit_test(columns_in_pieces_are_those_of_a_narrow_picture),
+        cmocka_unit_test(an_area_as_large_as_the_picture_is_its_mean),
+        cmocka_unit_test(a_run_ends_long_before_a_row_is_done),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

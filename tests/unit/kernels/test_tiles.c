@@ -1,0 +1,182 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/conv/tiles.h"
+#include "tests/support/draw.h"
+
+static struct kn_tiles sample(void)
+{
+    return (struct kn_tiles){.batch = 3,
+                             .out_h = 13,
+                             .out_w = 22,
+                             .ci = 32,
+                             .co = 48,
+                             .window_h = 3,
+                             .window_w = 5,
+                             .tile_h = 2,
+                             .tile_w = 4};
+}
+
+static void each_output_is_in_one_tile_of_one_block(void **state)
+{
+    (void)state;
+    for (int cores = 0; cores < 4; cores++) {
+        struct kn_tiles t = sample();
+        char seen[3][13][22] = {{{0}}};
+        t.cores = cores;
+        assert_true(kn_tiles_solve(&t));
+        for (int64_t block = 0; block < kn_tiles_blocks(&t); block++)
+            for (int64_t i = 0; i < kn_tiles_in_block(&t, block); i++) {
+                const struct kn_tile at = kn_tiles_at(&t, block, i);
+                for (int64_t y = at.y; y < at.y + 2 && y < 13; y++)
+                    for (int64_t x = at.x; x < at.x + 4 && x < 22; x++)
+                        seen[at.image][y][x]++;
+            }
+        for (size_t i = 0; i < sizeof seen; i++)
+            assert_int_equal((&seen[0][0][0])[i], 1);
+        if (cores)
+            assert_int_equal(kn_tiles_blocks(&t) % cores, 0);
+    }
+}
+
+/* By blocks where each core has as many or many; one after the other where it is worth it. */
+static void work_is_cut_over_as_many_cores_as_it_is_worth(void **state)
+{
+    (void)state;
+    struct kn_tiles t = sample();
+    t.batch = 40;
+    for (int width = 1; width < 70; width++) {
+        t.cores = width;
+        assert_true(kn_tiles_solve(&t));
+        const struct kn_tiles_share s = kn_tiles_share(&t, width);
+        const int64_t blocks = kn_tiles_blocks(&t);
+        const double work = kn_tiles_work(&t);
+        assert_true(s.slots >= 1 && s.slots <= width);
+        assert_true(s.slots == 1 || work >= (double)s.slots * KN_SHARE);
+        assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARE);
+        assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
+    }
+    /* of one block alone */
+    t.batch = 1;
+    t.cores = 0;
+    t.out_h = t.out_w = 8;
+    t.ci = t.co = 512;
+    assert_true(kn_tiles_solve(&t));
+    assert_int_equal(kn_tiles_blocks(&t), 1);
+    assert_int_equal(kn_tiles_share(&t, 3).slots, 3);
+    assert_false(kn_tiles_share(&t, 3).by_blocks);
+    assert_int_equal(kn_tiles_share(&t, 0).slots, 1);
+    assert_true(kn_tiles_share(&t, 1).by_blocks);
+    t.ci = t.co = 16;
+    assert_true(kn_tiles_solve(&t));
+    assert_int_equal(kn_tiles_share(&t, 3).slots, 1);
+}
+
+/* Of places that are done in two parts, each with weights of its own. */
+static void products_are_those_of_each_place(void **state)
+{
+    (void)state;
+    struct kn_tiles t = sample();
+    assert_true(kn_tiles_solve(&t));
+    assert_int_equal(t.places, 4 * 8);
+    const int64_t tiles = t.block - 1, n = t.ci * t.co;
+    float *weights = draw_floats(t.places * n);
+    float *packed = draw_floats((int64_t)(kn_tiles_pack_bytes(&t) / sizeof(float)));
+    float *room = draw_floats((int64_t)(kn_tiles_room_bytes(&t) / sizeof(float)));
+    for (int64_t i = 0; i < t.places; i++)
+        kn_product_pack(&t.product, weights + i * n, t.co, false, NULL, packed + i * t.pack_step);
+    kn_tiles_multiply(&t, packed, tiles, 7, t.places, 0, t.product.panels, room);
+    for (int64_t i = t.product.panels - 1; i >= 0; i--)
+        kn_tiles_multiply(&t, packed, tiles, 0, 7, i, i + 1, room);
+    for (int64_t i = 0; i < t.places; i++)
+        for (int64_t j = 0; j < tiles * t.co; j++) {
+            double sum = 0;
+            for (int64_t c = 0; c < t.ci; c++)
+                sum += (double)room[i * t.in_step + j / t.co * t.ci + c] *
+                       (double)weights[i * n + c * t.co + j % t.co];
+            assert_true(fabs(sum - (double)room[t.results + i * t.out_step + j]) < 1e-5);
+        }
+    free(weights);
+    free(packed);
+    free(room);
+}
+
+/* What is found for outputs that are the direct sums but for one, which is `add` more. */
+static double found(const struct kn_tiles *one, const float *filter, int64_t pixel, float add)
+{
+    struct kn_tiles_trial trial;
+    const int64_t row = (one->out_w + one->window_w - 1) * one->ci;
+
+    assert_true(kn_tiles_begin(&trial, one, kn_tiles_room_bytes(one)));
+    for (int64_t i = 0; i < one->out_h * one->out_w * one->co; i++) {
+        const int64_t p = i / one->co, y = p / one->out_w, x = p % one->out_w;
+        const int64_t run = one->window_w * one->ci;
+        double sum = 0;
+        for (int64_t k = 0; k < one->window_h * run; k++)
+            sum += (double)trial.x[(y + k / run) * row + x * one->ci + k % run] *
+                   (double)filter[k * one->co + i % one->co];
+        trial.y[i] = (float)(2 * sum);
+    }
+    trial.y[pixel * one->co + 5] += add;
+    float *scale = draw_floats(one->co);
+    for (int64_t i = 0; i < one->co; i++)
+        scale[i] = 2;
+    const double apart = kn_tiles_end(&trial, filter, scale);
+    free(scale);
+    return apart;
+}
+
+static void a_trial_finds_how_far_sums_are_apart(void **state)
+{
+    (void)state;
+    for (int line = 0; line < 2; line++) {
+        struct kn_tiles one = sample();
+        one.batch = 1;
+        one.window_h = line ? 1 : 3;
+        one.tile_h = one.out_h = line ? 1 : 2;
+        one.out_w = 4;
+        assert_true(kn_tiles_solve(&one));
+        assert_int_equal(kn_tiles_blocks(&one), 1);
+        assert_int_equal(kn_tiles_in_block(&one, 0), 1);
+        float *filter = draw_floats(one.window_h * one.window_w * one.ci * one.co);
+        const int64_t last = one.out_h * one.out_w - 1;
+        assert_true(found(&one, filter, 0, 0) < 1e-5);
+        assert_true(found(&one, filter, 0, 1) > 1e-3);
+        assert_true(found(&one, filter, last, -1) > 1e-3);
+        assert_true(isnan(found(&one, filter, last, NAN)));
+        filter[3] = NAN;
+        assert_true(isnan(found(&one, filter, 0, 0)));
+        free(filter);
+    }
+}
+
+static void odd_channels_and_endless_sizes_are_refused(void **state)
+{
+    (void)state;
+    struct kn_tiles t = sample();
+    t.ci = 24;
+    assert_false(kn_tiles_solve(&t));
+    t = sample();
+    t.co = 0;
+    assert_false(kn_tiles_solve(&t));
+    t = sample();
+    t.out_w = 0;
+    assert_false(kn_tiles_solve(&t));
+    t = sample();
+    t.batch = INT64_MAX / 2;
+    assert_false(kn_tiles_solve(&t));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_output_is_in_one_tile_of_one_block),
+        cmocka_unit_test(work_is_cut_over_as_many_cores_as_it_is_worth),
+        cmocka_unit_test(products_are_those_of_each_place),
+        cmocka_unit_test(a_trial_finds_how_far_sums_are_apart),
+        cmocka_unit_test(odd_channels_and_endless_sizes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

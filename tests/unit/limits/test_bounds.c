@@ -1,0 +1,308 @@
+/*
+ * Work is bounded by what there is: dimensions beside one of 0, and numbers that only announce how
+ * much there is, decide nothing. Each case has a deadline that it must not need. What does have
+ * much to do ends soon after its deadline.
+ */
+#include "tests/support/test.h"
+
+#include "kernels/array/hash_set.h"
+#include "runtime/base/clock.h"
+#include "tests/support/op.h"
+
+#define HUGE_DIM (INT64_C(1) << 40)
+#define DIM(...) ((const int64_t[]){__VA_ARGS__})
+#define LONGS(...)                                                                                 \
+    op_tensor(RT_I64, 1, DIM(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
+
+static struct rt_tensor empty(enum rt_dtype dtype, int rank, const int64_t *dim)
+{
+    return op_tensor(dtype, rank, dim, NULL);
+}
+
+static struct rt_tensor text(const char *s)
+{
+    struct rt_tensor t = op_tensor(RT_STRING, 0, NULL, NULL);
+    assert_true(rt_str_set(t.data, NULL, s, strlen(s), NULL));
+    return t;
+}
+
+static struct rt_tensor words(int64_t n)
+{
+    struct rt_tensor t = op_tensor(RT_STRING, 1, &n, NULL);
+    for (int64_t i = 0; i < n; i++)
+        assert_true(rt_str_set((struct rt_str *)t.data + i, NULL, "word", 4, NULL));
+    return t;
+}
+
+/* Answered, or refused, without the deadline. */
+static void at_once(struct op_call c)
+{
+    c.deadline_ms = 3000;
+    c.run_memory_limit = 8 << 20; /* of which a text without elements may be made */
+    const enum rt_status st = op_run(&c);
+    if (st == RT_DEADLINE_EXCEEDED)
+        fail_msg("%s walks what is not there", c.op);
+    op_clear(&c);
+}
+
+static void dimensions_beside_one_of_0_cost_nothing(void **state)
+{
+    (void)state;
+    static const char *const scans[] = {"Cumsum", "Cumprod"};
+    for (int k = 0; k < 2; k++)
+        for (int axis = 0; axis < 3; axis++)
+            at_once((struct op_call){.op = scans[k],
+                                     .attrs = "T=float Tidx=int32",
+                                     .n_in = 2,
+                                     .n_out = 1,
+                                     .in = {empty(RT_F32, 3, DIM(HUGE_DIM, 0, 3)), op_int(axis)}});
+    at_once(
+        (struct op_call){.op = "AddV2",
+                         .attrs = "T=float",
+                         .n_in = 2,
+                         .n_out = 1,
+                         .in = {empty(RT_F32, 2, DIM(HUGE_DIM, 0)), op_floats(1, (float[]){1})}});
+    at_once((struct op_call){
+        .op = "Dilation2D",
+        .attrs = "T=float strides=[1,1,1,1] rates=[1,1,1,1] padding='SAME'",
+        .n_in = 2,
+        .n_out = 1,
+        .in = {empty(RT_F32, 4, DIM(HUGE_DIM, 0, 3, 1)), empty(RT_F32, 3, DIM(2, 2, 1))}});
+    at_once((struct op_call){.op = "SparseReshape",
+                             .attrs = "",
+                             .n_in = 3,
+                             .n_out = 2,
+                             .in = {empty(RT_I64, 2, DIM(HUGE_DIM, 0)), empty(RT_I64, 1, DIM(0)),
+                                    empty(RT_I64, 1, DIM(0))}});
+    for (int all = 0; all < 2; all++)
+        at_once(
+            (struct op_call){.op = "StringFormat",
+                             .attrs = all ? "T=[float] template='{}' placeholder='{}' summarize=-1"
+                                          : "T=[float] template='{}' placeholder='{}' summarize=3",
+                             .n_in = 1,
+                             .n_out = 1,
+                             .in = {empty(RT_F32, 3, DIM(8, HUGE_DIM, 0))}});
+}
+
+static void rows_that_are_only_announced_cost_nothing(void **state)
+{
+    (void)state;
+    struct op_call c = {
+        .op = "SparseCrossV2",
+        .attrs = "N=1 sparse_types=[string] dense_types=[]",
+        .n_in = 4,
+        .n_out = 3,
+        .in = {LONGS(0, 0, HUGE_DIM - 5, 0), words(2), LONGS(HUGE_DIM, 1), text("_")},
+        .deadline_ms = 3000};
+    c.in[0].rank = 2;
+    c.in[0].dim[0] = c.in[0].dim[1] = 2;
+    assert_ok(op_run(&c), &c.err);
+    assert_int_equal(c.out[0].dim[0], 2);
+    assert_int_equal(((const int64_t *)c.out[0].data)[2], HUGE_DIM - 5);
+    op_clear(&c);
+    at_once((struct op_call){
+        .op = "StringNGrams",
+        .attrs = "separator='' ngram_widths=[1000000,3000000] left_pad='' right_pad='' "
+                 "pad_width=-1 preserve_short_sequences=true Tsplits=int64",
+        .n_in = 2,
+        .n_out = 2,
+        .in = {words(2), LONGS(0, 2)}});
+    at_once((struct op_call){.op = "TensorListReserve",
+                             .attrs = "element_dtype=float shape_type=int32",
+                             .n_in = 2,
+                             .n_out = 1,
+                             .in = {op_int(-1), op_int(1 << 24)}});
+}
+
+/* NaNs equal nothing, and complex numbers are many: looking for each costs one look. */
+static void items_do_not_crowd_in_one_slot(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    static const struct {
+        enum rt_dtype dtype;
+        const char *attrs;
+    } kinds[] = {{RT_F32, "T=float out_idx=int32"},
+                 {RT_F64, "T=double out_idx=int32"},
+                 {RT_BF16, "T=bfloat16 out_idx=int32"},
+                 {RT_C64, "T=complex64 out_idx=int32"},
+                 {RT_C128, "T=complex128 out_idx=int32"}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct rt_tensor t = empty(kinds[k].dtype, 1, DIM(N));
+        const bool is_complex = kinds[k].dtype == RT_C64 || kinds[k].dtype == RT_C128;
+        memset(t.data, 0xff, rt_tensor_bytes(&t)); /* NaNs */
+        for (int64_t i = 0; is_complex && i < 2 * N; i++)
+            if (kinds[k].dtype == RT_C64)
+                ((float *)t.data)[i] = (float)i;
+            else
+                ((double *)t.data)[i] = (double)i;
+        struct op_call c = {.op = "Unique",
+                            .attrs = kinds[k].attrs,
+                            .n_in = 1,
+                            .n_out = 2,
+                            .in = {t},
+                            .deadline_ms = 5000};
+        assert_ok(op_run(&c), &c.err);
+        assert_int_equal(c.out[0].dim[0], N);
+        op_clear(&c);
+    }
+}
+
+/* In seconds; generous, for a machine that is busy. */
+static void ends_soon(struct op_call c)
+{
+    enum { LATE_S = 4 };
+    c.deadline_ms = 100;
+    const int64_t before = rt_now_ns();
+    assert_int_equal(op_run(&c), RT_DEADLINE_EXCEEDED);
+    if ((rt_now_ns() - before) / 1000000000 > LATE_S)
+        fail_msg("%s does not look at its deadline", c.op);
+    op_clear(&c);
+}
+
+/*
+ * n integers that an attacker who knew this process's key would send: their hashes crowd in a part
+ * of 1 / 64 of a table of n_slots, so that each passes nearly all that came before it.
+ */
+static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
+{
+    struct rt_tensor t = empty(RT_I64, 1, DIM(n));
+    int64_t *v = t.data;
+    for (int64_t x = 0, found = 0; found < n; x++)
+        if ((kn_hash_elements(RT_I64, &x, 1) & (n_slots - 1)) < n_slots / 64)
+            v[found++] = x;
+    return t;
+}
+
+static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    ends_soon((struct op_call){.op = "Unique",
+                               .attrs = "T=int64 out_idx=int32",
+                               .n_in = 1,
+                               .n_out = 2,
+                               .in = {crowd(N, 2 * N)}});
+    ends_soon((struct op_call){.op = "ListDiff",
+                               .attrs = "T=int64 out_idx=int32",
+                               .n_in = 2,
+                               .n_out = 2,
+                               .in = {LONGS(1), crowd(N, 2 * N)}});
+}
+
+/* What a public multiplicative hash does to an integer's bits, undone: the integer whose hash is v
+ * in a process that has no key of its own. */
+static uint64_t unhashed(uint64_t v)
+{
+    const uint64_t inverse = UINT64_C(0xcfee444d8b59a89b); /* of 0xd6e8feb86659fd93 modulo 2^64 */
+    uint64_t x = v ^ v >> 29 ^ v >> 58;
+    x ^= x >> 32;
+    x *= inverse;
+    x ^= x >> 32;
+    x *= inverse;
+    return x ^ x >> 32;
+}
+
+static void items_that_collide_in_a_hash_without_a_key_do_not_here(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    struct rt_tensor t = empty(RT_I64, 1, DIM(N));
+    for (int64_t i = 0; i < N; i++)
+        ((uint64_t *)t.data)[i] = unhashed((uint64_t)i << 32);
+    struct op_call c = {.op = "Unique",
+                        .attrs = "T=int64 out_idx=int32",
+                        .n_in = 1,
+                        .n_out = 2,
+                        .in = {t},
+                        .deadline_ms = 5000};
+    assert_ok(op_run(&c), &c.err);
+    assert_int_equal(c.out[0].dim[0], N);
+    op_clear(&c);
+}
+
+static void long_work_ends_soon_after_its_deadline(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    struct rt_tensor index = empty(RT_I32, 1, DIM(N)), ids = empty(RT_I32, 1, DIM(N));
+    memset(index.data, 0, rt_tensor_bytes(&index));
+    memset(ids.data, 0, rt_tensor_bytes(&ids));
+    struct rt_tensor row = empty(RT_F32, 2, DIM(1, N));
+    memset(row.data, 0, rt_tensor_bytes(&row));
+    /* 2^40 additions */
+    ends_soon((struct op_call){.op = "SparseSegmentSum",
+                               .attrs = "T=float Tidx=int32 Tsegmentids=int32",
+                               .n_in = 3,
+                               .n_out = 1,
+                               .in = {row, index, ids}});
+    /* 2^36 products of a sparse matrix */
+    struct rt_tensor at = empty(RT_I64, 2, DIM(N, 2)), values = empty(RT_F32, 1, DIM(N));
+    struct rt_tensor b = empty(RT_F32, 2, DIM(1, 1 << 16));
+    memset(at.data, 0, rt_tensor_bytes(&at));
+    memset(values.data, 0, rt_tensor_bytes(&values));
+    memset(b.data, 0, rt_tensor_bytes(&b));
+    ends_soon((struct op_call){.op = "SparseTensorDenseMatMul",
+                               .attrs = "T=float Tindices=int64 adjoint_a=false adjoint_b=false",
+                               .n_in = 4,
+                               .n_out = 1,
+                               .in = {at, values, LONGS(1, 1), b}});
+    /* Each channel from all the others */
+    struct rt_tensor channels = empty(RT_F32, 4, DIM(1, 1, 1, N));
+    memset(channels.data, 0, rt_tensor_bytes(&channels));
+    ends_soon((struct op_call){.op = "LRN",
+                               .attrs = "T=float depth_radius=2000000",
+                               .n_in = 1,
+                               .n_out = 1,
+                               .in = {channels}});
+    /* A picture of 1 by 1 that becomes one of 30,000 by 20,000 */
+    struct rt_tensor picture = empty(RT_F32, 4, DIM(1, 1, 1, 1));
+    *(float *)picture.data = 1;
+    ends_soon((struct op_call){.op = "ResizeBicubic",
+                               .attrs = "T=float align_corners=false half_pixel_centers=false",
+                               .n_in = 2,
+                               .n_out = 1,
+                               .in = {picture, op_ints(2, (int32_t[]){30000, 20000})}});
+}
+
+/* One bag of a million rows of a few numbers, of which each alone is little work; and a list whose
+ * items are a gigabyte. */
+static void many_small_steps_end_soon_after_their_deadline(void **state)
+{
+    (void)state;
+    enum { N = 1 << 22, ROW = 1 << 12 };
+    struct rt_tensor data = empty(RT_F32, 2, DIM(1, ROW));
+    struct rt_tensor index = empty(RT_I32, 1, DIM(N)), ids = empty(RT_I32, 1, DIM(N));
+    memset(data.data, 0, rt_tensor_bytes(&data));
+    memset(index.data, 0, rt_tensor_bytes(&index));
+    memset(ids.data, 0, rt_tensor_bytes(&ids));
+    ends_soon((struct op_call){.op = "SparseSegmentMean",
+                               .attrs = "T=float Tidx=int32 Tsegmentids=int32",
+                               .n_in = 3,
+                               .n_out = 1,
+                               .in = {data, index, ids}});
+    struct op_call list = {.op = "TensorListReserve",
+                           .attrs = "element_dtype=float shape_type=int32",
+                           .n_in = 2,
+                           .n_out = 1,
+                           .in = {op_int(-1), op_int(1 << 24)},
+                           .deadline_ms = 1};
+    const int64_t before = rt_now_ns();
+    assert_int_equal(op_run(&list), RT_DEADLINE_EXCEEDED); /* its items are cleared in pieces */
+    assert_true(rt_now_ns() - before < INT64_C(2000000000));
+    op_clear(&list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dimensions_beside_one_of_0_cost_nothing),
+        cmocka_unit_test(rows_that_are_only_announced_cost_nothing),
+        cmocka_unit_test(items_do_not_crowd_in_one_slot),
+        cmocka_unit_test(a_crowd_in_one_slot_ends_soon_after_its_deadline),
+        cmocka_unit_test(items_that_collide_in_a_hash_without_a_key_do_not_here),
+        cmocka_unit_test(long_work_ends_soon_after_its_deadline),
+        cmocka_unit_test(many_small_steps_end_soon_after_their_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

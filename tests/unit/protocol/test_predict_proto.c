@@ -1,0 +1,380 @@
+#include "tests/support/test.h"
+
+#include "runtime/base/arena.h"
+#include "server/protocol/tfs/predict_proto.h"
+
+struct golden {
+    int dtype;
+    const char *memory;
+    size_t n_memory;
+    const char *request;
+    size_t n_request;
+    const char *request_content;
+    size_t n_request_content;
+    const char *response;
+    size_t n_response;
+    const char *response_content;
+    size_t n_response_content;
+};
+/* clang-format off */
+static const struct golden goldens[] = {
+#include "predict_golden.inc"
+};
+/* clang-format on */
+
+static struct rt_tensor_spec input = {.alias = "x", .name = "x:0"};
+static struct rt_tensor_spec output = {.alias = "y", .name = "y:0"};
+static struct rt_signature sig = {
+    .name = "sig", .n_inputs = 1, .n_outputs = 1, .inputs = &input, .outputs = &output};
+
+/* Cuts the message into slices of `step` bytes. */
+static struct srv_cursor cut(struct rt_arena *a, const void *p, size_t n, size_t step)
+{
+    struct rt_span *s = rt_arena_array(a, n / step + 2, sizeof *s);
+    int k = 0;
+    for (size_t at = 0; at < n; at += step)
+        s[k++] = rt_span_of((const char *)p + at, n - at < step ? n - at : step);
+    return srv_cursor_of(s, n);
+}
+
+static enum rt_status bind(struct srv_cursor c, struct rt_tensor *feed, bool *wanted,
+                           struct rt_arena *a, struct rt_error *err)
+{
+    struct srv_predict_request r;
+    enum rt_status st = srv_predict_read(c, &r, a, err);
+    *feed = (struct rt_tensor){0};
+    if (st)
+        return st;
+    st = srv_predict_bind(&r, &sig, NULL, 1 << 20, feed, wanted, err);
+    if (st)
+        rt_tensor_clear(feed);
+    return st;
+}
+
+static void every_type_is_read_in_both_forms_wherever_the_slices_are_cut(void **state)
+{
+    (void)state;
+    for (size_t g = 0; g < sizeof goldens / sizeof goldens[0]; g++) {
+        const struct golden *x = &goldens[g];
+        for (int form = 0; form < 2; form++)
+            for (size_t step = 1; step < 200; step = step * 2 + 1) {
+                struct rt_arena *a = rt_arena_new(1 << 20);
+                struct rt_error err = {0};
+                struct rt_tensor t;
+                bool wanted[1];
+                assert_ok(bind(cut(a, form ? x->request_content : x->request,
+                                   form ? x->n_request_content : x->n_request, step),
+                               &t, wanted, a, &err),
+                          &err);
+                assert_int_equal(t.dtype, x->dtype);
+                assert_int_equal(t.rank, 3);
+                assert_int_equal(t.dim[0], 2);
+                assert_int_equal(t.dim[1], 1);
+                assert_int_equal(rt_tensor_bytes(&t), x->n_memory);
+                assert_memory_equal(t.data, x->memory, x->n_memory);
+                assert_true(wanted[0]);
+                rt_tensor_clear(&t);
+                rt_arena_free(a);
+            }
+    }
+}
+
+static void every_type_is_written_as_protobuf_would(void **state)
+{
+    (void)state;
+    for (size_t g = 0; g < sizeof goldens / sizeof goldens[0]; g++) {
+        const struct golden *x = &goldens[g];
+        struct rt_error err = {0};
+        struct rt_tensor t;
+        const int64_t dim[3] = {2, 1, 2};
+        bool wanted = true;
+        unsigned char *p;
+        size_t n;
+        assert_ok(rt_tensor_new(&t, NULL, (enum rt_dtype)x->dtype, 3, dim, &err), &err);
+        memcpy(t.data, x->memory, x->n_memory);
+        struct srv_predict_response r = {
+            .echo = {"m", "sig", 7}, .sig = &sig, .fetches = &t, .wanted = &wanted};
+        assert_ok(srv_predict_write(&r, &p, &n, &err), &err);
+        assert_int_equal(n, x->n_response);
+        assert_memory_equal(p, x->response, n);
+        free(p);
+        r.as_content = true;
+        assert_ok(srv_predict_write(&r, &p, &n, &err), &err);
+        assert_int_equal(n, x->n_response_content);
+        assert_memory_equal(p, x->response_content, n);
+        free(p);
+        rt_tensor_clear(&t);
+    }
+}
+
+static enum rt_status read_tensor(const void *p, size_t n, size_t budget, struct rt_tensor *t,
+                                  struct rt_error *err)
+{
+    struct rt_span s = rt_span_of(p, n);
+    return srv_tensor_read(srv_cursor_of(&s, n), RT_NO_DTYPE, t, &budget, err);
+}
+
+#define READ(bytes, budget, t, err) read_tensor(bytes, sizeof(bytes) - 1, budget, t, err)
+
+static void the_last_value_fills_what_is_missing(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    /* float [4] with 1 and 2, unpacked */
+    assert_ok(READ("\x08\x01\x12\x04\x12\x02\x08\x04\x2d\x00\x00\x80\x3f\x2d\x00\x00\x00\x40", 100,
+                   &t, &err),
+              &err);
+    const float want[] = {1, 2, 2, 2};
+    assert_memory_equal(t.data, want, sizeof want);
+    rt_tensor_clear(&t);
+    /* int32 [3] without any */
+    assert_ok(READ("\x08\x03\x12\x04\x12\x02\x08\x03", 100, &t, &err), &err);
+    const int32_t zeros[3] = {0};
+    assert_memory_equal(t.data, zeros, sizeof zeros);
+    rt_tensor_clear(&t);
+    /* more values than elements: cut */
+    assert_ok(READ("\x08\x03\x12\x04\x12\x02\x08\x01\x3a\x03\x05\x06\x07", 100, &t, &err), &err);
+    assert_int_equal(*(int32_t *)t.data, 5);
+    rt_tensor_clear(&t);
+}
+
+static void one_value_fills_a_shape_of_any_size(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    /* double [100003] with 1 and 2; complex128 [100003] with 1+2i */
+    assert_ok(
+        READ("\x08\x02\x12\x06\x12\x04\x08\xa3\x8d\x06\x32\x10\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0"
+             "\0\x40",
+             1 << 20, &t, &err),
+        &err);
+    assert_true(((double *)t.data)[0] == 1);
+    for (int i = 1; i < 100003; i++)
+        assert_true(((double *)t.data)[i] == 2);
+    rt_tensor_clear(&t);
+    assert_ok(
+        READ("\x08\x12\x12\x06\x12\x04\x08\xa3\x8d\x06\x62\x10\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0"
+             "\0\x40",
+             2 << 20, &t, &err),
+        &err);
+    for (int i = 0; i < 100003; i++)
+        assert_true(((double *)t.data)[2 * i] == 1 && ((double *)t.data)[2 * i + 1] == 2);
+    rt_tensor_clear(&t);
+}
+
+static void a_type_that_is_not_wanted_is_not_expanded(void **state)
+{
+    (void)state;
+    static const char many[] = "\x08\x07\x12\x07\x12\x05\x08\x80\xad\xe2\x04\x42\x01"
+                               "a"; /* 10,000,000 strings */
+    struct rt_span s = rt_span_of(many, sizeof many - 1);
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    size_t left = 100;
+    assert_ok(srv_tensor_read(srv_cursor_of(&s, s.n), RT_F32, &t, &left, &err), &err);
+    assert_int_equal(t.dtype, RT_STRING);
+    assert_int_equal(rt_tensor_count(&t), 0);
+    assert_int_equal(left, 100);
+    rt_tensor_clear(&t);
+    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "at most 2 values are given");
+    /* What is wrong with the message itself comes first. */
+    s = rt_span_of("\x08\x01\x12\x04\x12\x02\x08\x02\x22\x03"
+                   "abc",
+                   13);
+    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
+                 RT_INVALID_ARGUMENT, &err, "tensor_content holds 3 bytes");
+}
+
+static void strings_are_read_from_fields_and_from_content(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    assert_ok(READ("\x08\x07\x12\x04\x12\x02\x08\x03\x42\x02hi\x42\x18"
+                   "a string of 24 bytes....",
+                   1000, &t, &err),
+              &err);
+    assert_string_equal(rt_str_data(&rt_strs(&t)[0]), "hi");
+    assert_string_equal(rt_str_data(&rt_strs(&t)[2]), "a string of 24 bytes....");
+    rt_tensor_clear(&t);
+    assert_ok(READ("\x08\x07\x12\x04\x12\x02\x08\x02\x22\x05\x01\x02xyz", 1000, &t, &err), &err);
+    assert_string_equal(rt_str_data(&rt_strs(&t)[1]), "yz");
+    rt_tensor_clear(&t);
+    assert_fails(READ("\x08\x07\x12\x04\x12\x02\x08\x02\x22\x05\x01\x09xyz", 1000, &t, &err),
+                 RT_INVALID_ARGUMENT, &err, "tensor_content of strings");
+}
+
+static void a_small_message_cannot_ask_for_much_memory(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    /* float [2^40] */
+    assert_fails(READ("\x08\x01\x12\x09\x12\x07\x08\x80\x80\x80\x80\x80\x20", 1000, &t, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "[1099511627776]");
+    /* a string of 24 bytes, which a hundred elements share */
+    assert_fails(READ("\x08\x07\x12\x04\x12\x02\x08\x64\x42\x18"
+                      "a string of 24 bytes....",
+                      2448, &t, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "more than the 2448 bytes");
+    assert_ok(READ("\x08\x07\x12\x04\x12\x02\x08\x64\x42\x18"
+                   "a string of 24 bytes....",
+                   2449, &t, &err),
+              &err);
+    assert_ptr_equal(rt_str_data(rt_strs(&t)), rt_str_data(rt_strs(&t) + 99));
+    rt_tensor_clear(&t);
+    /* dimensions whose product overflows */
+    assert_fails(READ("\x08\x01\x12\x18\x12\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x12\x0a\x08"
+                      "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+                      1000, &t, &err),
+                 RT_INVALID_ARGUMENT, &err, "");
+}
+
+static void what_is_no_tensor_is_refused(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    assert_fails(READ("", 100, &t, &err), RT_INVALID_ARGUMENT, &err, "is no value");
+    assert_fails(READ("\x08\x65", 100, &t, &err), RT_INVALID_ARGUMENT, &err, "is no value");
+    assert_fails(READ("\x08\x14", 100, &t, &err), RT_INVALID_ARGUMENT, &err, "resource");
+    assert_fails(
+        READ("\x08\x01\x12\x0d\x12\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 100, &t, &err),
+        RT_INVALID_ARGUMENT, &err, "[");
+    assert_fails(READ("\x08\x01\x22\x03"
+                      "abc",
+                      100, &t, &err),
+                 RT_INVALID_ARGUMENT, &err, "tensor_content holds 3 bytes");
+    assert_fails(READ("\x08\x01\x12\x7f", 100, &t, &err), RT_INVALID_ARGUMENT, &err, "protobuf");
+    assert_fails(READ("\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x03xyz", 100, &t, &err),
+                 RT_INVALID_ARGUMENT, &err, "packed values");
+}
+
+/* ---- binding ---- */
+
+#define X(value)          "\x12\x0a\x0a\x01x\x12\x05\x08\x03\x3a\x01" value
+#define Z(value)          "\x12\x0a\x0a\x01z\x12\x05\x08\x03\x3a\x01" value
+#define SPEC              "\x0a\x03\x0a\x01m"
+#define BIND(bytes, t, w) bind(cut(a, bytes, sizeof(bytes) - 1, 1000), t, w, a, &err)
+
+static void inputs_and_filters_are_checked_with_servings_texts(void **state)
+{
+    (void)state;
+    struct rt_arena *a = rt_arena_new(1 << 20);
+    struct rt_error err = {.arena = a};
+    struct rt_tensor t;
+    bool w[1];
+
+    assert_fails(BIND(SPEC, &t, w), RT_INVALID_ARGUMENT, &err,
+                 "input size does not match signature: 0!=1 len({}) != len({x}). Sent extra: {}. "
+                 "Missing but required: {x}.");
+    assert_fails(BIND(SPEC Z("\x01") X("\x02"), &t, w), RT_INVALID_ARGUMENT, &err,
+                 "2!=1 len({x,z}) != len({x}). Sent extra: {z}. Missing but required: {}.");
+    assert_fails(BIND(SPEC Z("\x01"), &t, w), RT_INVALID_ARGUMENT, &err,
+                 "Signature input alias: x(feed name: x:0) not found in request and no default "
+                 "value provided");
+    assert_fails(BIND(SPEC X("\x01") "\x1a\x01q", &t, w), RT_INVALID_ARGUMENT, &err,
+                 "output tensor alias not found in signature: q Outputs expected to be in the set "
+                 "{y}.");
+    assert_fails(BIND(SPEC X("\x01") "\x1a\x01y\x1a\x01y", &t, w), RT_INVALID_ARGUMENT, &err,
+                 "duplicate output tensor alias: y");
+    assert_fails(BIND(SPEC "\x12\x07\x0a\x01x\x12\x02\x08\x00", &t, w), RT_INVALID_ARGUMENT, &err,
+                 "tensor parsing error: x");
+    assert_ok(BIND(SPEC X("\x01") X("\x02"), &t, w), &err); /* the last of a key counts */
+    assert_int_equal(*(int32_t *)t.data, 2);
+    rt_tensor_clear(&t);
+    rt_arena_free(a);
+}
+
+static void a_missing_input_takes_its_default(void **state)
+{
+    (void)state;
+    struct rt_arena *a = rt_arena_new(1 << 20);
+    struct rt_error err = {.arena = a};
+    struct rt_tensor t, seven;
+    bool w[1];
+
+    assert_ok(rt_tensor_new(&seven, NULL, RT_I32, 0, NULL, &err), &err);
+    *(int32_t *)seven.data = 7;
+    input.default_value = &seven;
+    assert_ok(BIND(SPEC, &t, w), &err);
+    assert_int_equal(*(int32_t *)t.data, 7);
+    rt_tensor_clear(&t);
+    assert_fails(BIND(SPEC Z("\x01"), &t, w), RT_INVALID_ARGUMENT, &err,
+                 "Inputs contains invalid name. Used request inputs: , request input: ");
+    input.default_value = NULL;
+    rt_tensor_clear(&seven);
+    rt_arena_free(a);
+}
+
+static void the_model_spec_is_read(void **state)
+{
+    (void)state;
+    struct rt_arena *a = rt_arena_new(1 << 20);
+    struct rt_error err = {.arena = a};
+    struct srv_predict_request r;
+    const char none[] = "";
+
+    assert_ok(srv_predict_read(cut(a, none, 0, 1), &r, a, &err), &err);
+    assert_false(r.has_spec);
+    const char label[] = "\x0a\x0e\x0a\x01m\x12\x02\x08\x05\x22\x05newer";
+    assert_ok(srv_predict_read(cut(a, label, sizeof label - 1, 3), &r, a, &err), &err);
+    assert_true(r.has_spec);
+    assert_false(r.spec.has_version); /* one of: the last counts */
+    assert_true(rt_span_is(r.spec.label, "newer"));
+    assert_true(rt_span_is(r.spec.name, "m"));
+    const char version[] = "\x0a\x0d\x0a\x01m\x22\x04last\x12\x02\x08\x05";
+    assert_ok(srv_predict_read(cut(a, version, sizeof version - 1, 3), &r, a, &err), &err);
+    assert_true(r.spec.has_version);
+    assert_int_equal(r.spec.version, 5);
+    assert_null(r.spec.label.p);
+    const char bad[] = "\x0a\x20\x0a\x01m";
+    assert_fails(srv_predict_read(cut(a, bad, sizeof bad - 1, 3), &r, a, &err), RT_INVALID_ARGUMENT,
+                 &err, "not well formed protobuf");
+    rt_arena_free(a);
+}
+
+static void string_outputs_are_written(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    const int64_t dim[1] = {2};
+    bool wanted = true;
+    unsigned char *p;
+    size_t n;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, dim, &err), &err);
+    rt_str_set((struct rt_str *)t.data, NULL, "ab", 2, NULL);
+    struct srv_predict_response r = {
+        .echo = {"m", "s", 0}, .sig = &sig, .fetches = &t, .wanted = &wanted};
+    assert_ok(srv_predict_write(&r, &p, &n, &err), &err);
+    const char want[] = "\x0a\x13\x0a\x01y\x12\x0e\x08\x07\x12\x04\x12\x02\x08\x02\x42\x02"
+                        "ab\x42\x00\x12\x08\x0a\x01m\x12\x00\x1a\x01s";
+    assert_int_equal(n, sizeof want - 1);
+    assert_memory_equal(p, want, n);
+    free(p);
+    rt_tensor_clear(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_is_read_in_both_forms_wherever_the_slices_are_cut),
+        cmocka_unit_test(every_type_is_written_as_protobuf_would),
+        cmocka_unit_test(the_last_value_fills_what_is_missing),
+        cmocka_unit_test(one_value_fills_a_shape_of_any_size),
+        cmocka_unit_test(a_type_that_is_not_wanted_is_not_expanded),
+        cmocka_unit_test(strings_are_read_from_fields_and_from_content),
+        cmocka_unit_test(a_small_message_cannot_ask_for_much_memory),
+        cmocka_unit_test(what_is_no_tensor_is_refused),
+        cmocka_unit_test(inputs_and_filters_are_checked_with_servings_texts),
+        cmocka_unit_test(a_missing_input_takes_its_default),
+        cmocka_unit_test(the_model_spec_is_read),
+        cmocka_unit_test(string_outputs_are_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,194 @@
+#include "tests/support/test.h"
+
+#include "kernels/kernels.h"
+#include "runtime/plan/plan.h"
+#include "runtime/session/resource.h"
+#include "runtime/files/saved_model.h"
+
+/* What is in memory when a model has been loaded. */
+
+static struct rt_registry *ops;
+static struct rt_error err;
+
+/* Variables with a value, and those of whose value nothing is in memory. */
+static void count(struct rt_session *s, int *n, int *n_unread)
+{
+    *n = *n_unread = 0;
+    for (size_t i = 0; i < s->slots.n; i++) {
+        struct rt_object *o = s->slots.entry[i].value;
+        struct rt_tensor t;
+        if (o->type != &rt_variable_type || !rt_variable_is_initialized((struct rt_variable *)o))
+            continue;
+        assert_ok(rt_variable_read((struct rt_variable *)o, false, &t, &err), &err);
+        ++*n;
+        *n_unread += rt_tensor_is_lazy(&t);
+        rt_tensor_clear(&t);
+    }
+}
+
+static struct rt_model *load(const char *dir, bool all)
+{
+    struct rt_model *m = NULL;
+    const struct rt_model_options options = {
+        .session = {.registry = ops}, .warm_up = true, .load_all_variables = all};
+    assert_ok(rt_model_load(&m, dir, &options, &err), &err);
+    return m;
+}
+
+static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void **state)
+{
+    (void)state;
+    int n, n_unread;
+    struct rt_session_stats stats;
+    /* Keras writes every variable twice: no signature reaches one of the two, nor the counters of
+     * a seed. Of the others the larger filters and matrices are packed. */
+    struct rt_model *m = load("models/digits/1", false);
+    count(m->session, &n, &n_unread);
+    rt_session_stats(m->session, &stats);
+    assert_true(stats.packed_bytes > 0);
+    assert_int_equal(n, 19);
+    assert_in_range(n_unread, 11, 13);
+    rt_model_free(m);
+}
+
+static void a_server_that_runs_any_node_reads_all(void **state)
+{
+    (void)state;
+    int n, n_unread;
+    struct rt_model *m = load("models/digits/1", true);
+    count(m->session, &n, &n_unread);
+    assert_int_equal(n_unread, 0);
+    rt_model_free(m);
+}
+
+/* ---- a load that nobody wants any more ---- */
+
+static _Atomic bool cancelled;
+static int n_asked, cancel_at; /* of the kernels below; at that time, from 1 on */
+static int n_warnings;
+
+/* No kernel: it is asked whenever one of its op is chosen or tried. */
+static int can_never(const struct rt_prep *p)
+{
+    (void)p;
+    if (++n_asked == cancel_at)
+        atomic_store(&cancelled, true);
+    return 0;
+}
+
+#define ASKED(op_)                                                                                 \
+    {                                                                                              \
+        .op = op_, .device = "CPU", .name = op_ ".never", .can = can_never                         \
+    }
+static const struct rt_kernel asked[] = {ASKED("RestoreV2"), ASKED("AssignVariableOp"),
+                                         ASKED("Conv2D"),    ASKED("MatMul"),
+                                         ASKED("Softmax"),   ASKED("MaxPool")};
+
+static void warm_up_failed(void *arg, const char *signature, const struct rt_error *why)
+{
+    (void)arg, (void)signature, (void)why;
+    n_warnings++;
+}
+
+static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
+{
+    const struct rt_model_options options = {
+        .session = {.registry = all, .cancelled = &cancelled},
+        .warm_up = true,
+        .on_warm_up_failure = warm_up_failed,
+    };
+    n_asked = n_warnings = 0;
+    cancel_at = at;
+    atomic_store(&cancelled, at == 0);
+    err = (struct rt_error){0};
+    *m = NULL;
+    return rt_model_load(m, "models/digits/1", &options, &err);
+}
+
+static struct rt_registry *registry_that_is_asked(void)
+{
+    struct rt_registry *all = rt_registry_new();
+    assert_true(all && kn_register(all));
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
+        assert_true(rt_registry_add_kernel(all, &asked[i]));
+    return all;
+}
+
+static void a_load_may_be_cancelled_at_any_node(void **state)
+{
+    (void)state;
+    struct rt_registry *all = registry_that_is_asked();
+    struct rt_model *m;
+
+    assert_ok(load_until(-1, all, &m), &err);
+    const int n = n_asked;
+    assert_true(n > 20);
+    atomic_store(&cancelled, true); /* it is not asked any more: the model is loaded */
+    assert_ok(rt_session_check(m->session, &err), &err);
+    rt_model_free(m);
+    for (int at = 0; at <= n; at++) {
+        assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
+        assert_null(m);
+        assert_int_equal(n_warnings, 0);
+        assert_in_range(n_asked, at, at + 3); /* and not one of every node's */
+    }
+    rt_registry_free(all);
+}
+
+/* As a server does: the model's own requests, then what they ask for. How much was compiled. */
+static int compile_until(int at, struct rt_model *m)
+{
+    const struct rt_model_signature *s = rt_model_signature(m, "serving_default");
+    rt_session_loading(m->session, true, &cancelled);
+    for (int rows = 2; rows < 5; rows++) {
+        struct rt_shape shape = s->def->inputs[0].shape;
+        shape.dim[0] = rows;
+        rt_callable_want(s->call, &shape);
+    }
+    n_asked = 0;
+    cancel_at = at;
+    return rt_session_compile(m->session);
+}
+
+static void what_is_compiled_before_a_model_is_served_may_be_cancelled(void **state)
+{
+    (void)state;
+    struct rt_registry *all = registry_that_is_asked();
+    struct rt_model *m;
+    assert_ok(load_until(-1, all, &m), &err);
+    assert_int_equal(compile_until(-1, m), 3);
+    const int n = n_asked;
+    assert_true(n > 6);
+    rt_model_free(m);
+    for (int at = 1; at <= n; at++) {
+        struct rt_callable *c;
+        assert_ok(load_until(-1, all, &m), &err);
+        assert_true(compile_until(at, m) <= 3);
+        assert_in_range(n_asked, at, at + 3);
+        assert_int_equal(rt_session_compile(m->session), 0);
+        const char *const name = rt_model_signature(m, "serving_default")->def->inputs[0].name;
+        const struct rt_call_spec spec = {
+            .feeds = &name, .n_feeds = 1, .fetches = &name, .n_fetches = 1};
+        assert_int_equal(rt_session_prepare(m->session, &spec, &c, &err), RT_CANCELLED);
+        rt_session_loading(m->session, false, NULL);
+        assert_ok(rt_session_prepare(m->session, &spec, &c, &err), &err);
+        rt_model_free(m);
+    }
+    rt_registry_free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_held_in_one_form_and_those_of_no_signature_in_none),
+        cmocka_unit_test(a_server_that_runs_any_node_reads_all),
+        cmocka_unit_test(a_load_may_be_cancelled_at_any_node),
+        cmocka_unit_test(what_is_compiled_before_a_model_is_served_may_be_cancelled),
+    };
+    ops = rt_registry_new();
+    if (!ops || !kn_register(ops))
+        return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rt_registry_free(ops);
+    return failed;
+}

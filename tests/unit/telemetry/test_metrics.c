@@ -1,0 +1,357 @@
+#include "tests/support/test.h"
+
+#include "runtime/base/bytes.h"
+#include "server/metrics/metrics.h"
+#include "server/telemetry/metrics_page.h"
+#include "server/batching/net.h"
+#include "server/server.h"
+
+enum { N_NETS = 3, N_WORKERS = 2 };
+
+struct world {
+    struct srv_server server;
+    struct srv_net net[N_NETS]; /* two of REST, one of gRPC */
+    struct rt_model_signature signatures[2];
+    struct rt_registry *ops;
+    struct rt_model loaded; /* with a session of an empty graph */
+    struct srv_version version;
+    struct srv_version *versions[1];
+    struct srv_map_model model;
+    struct srv_map map;
+    struct rt_bytes page;
+};
+
+static const char *const names[2] = {"serving_default", "an \"odd\\ one"};
+
+static void no_wake(struct srv_net *net)
+{
+    (void)net;
+}
+
+static struct world *begin(void)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->loaded = (struct rt_model){.n_signatures = 2, .signatures = w->signatures};
+    w->ops = rt_registry_new();
+    assert_non_null(w->ops);
+    struct rt_error err = {0};
+    struct rt_library *library = NULL;
+    assert_int_equal(rt_library_import(&library, rt_span_of("", 0), w->ops, &err), RT_OK);
+    const struct rt_session_options options = {.registry = w->ops};
+    assert_int_equal(rt_session_new(&w->loaded.session, library, &options, &err), RT_OK);
+    w->version = (struct srv_version){.model = "m", .version = 7, .loaded = &w->loaded};
+    w->versions[0] = &w->version;
+    w->model = (struct srv_map_model){.name = "m", .n_versions = 1, .versions = w->versions};
+    w->map = (struct srv_map){1, &w->model};
+    atomic_store(&w->server.map, &w->map);
+    w->server.metrics = srv_metrics_new(N_NETS, N_WORKERS);
+    assert_non_null(w->server.metrics);
+    for (int i = 0; i < N_NETS; i++) {
+        srv_net_init(&w->net[i], &w->server, i < 2 ? "REST" : "GRPC", no_wake, NULL);
+        w->net[i].index = i;
+        w->server.nets[i] = &w->net[i];
+    }
+    w->server.n_nets = N_NETS;
+    w->version.metrics = srv_metrics_version(w->server.metrics, "m", 7, 2, names);
+    assert_non_null(w->version.metrics);
+    rt_bytes_init(&w->page, 1 << 20);
+    return w;
+}
+
+static void end(struct world *w)
+{
+    if (w->version.metrics)
+        srv_metrics_drop_version(w->server.metrics, w->version.metrics);
+    srv_metrics_free(w->server.metrics);
+    rt_session_free(w->loaded.session);
+    rt_registry_free(w->ops);
+    rt_bytes_clear(&w->page);
+    free(w);
+}
+
+static void count(struct world *w, int net, int signature, enum rt_status code, int64_t ns)
+{
+    struct srv_job job = {.version = &w->version, .signature = &w->signatures[signature]};
+    srv_metrics_request(&w->net[net], &job, rt_span_str("m"), SRV_PREDICT, code, ns);
+}
+
+static void expect(struct world *w, const char *line)
+{
+    rt_bytes_clear(&w->page);
+    srv_metrics_page(&w->server, &w->map, &w->page);
+    assert_false(w->page.failed);
+    if (!strstr(w->page.p, line))
+        fail_msg("no \"%s\" in:\n%s", line, w->page.p);
+}
+
+static void requests_are_summed_over_the_threads_of_an_entrypoint(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 0, RT_OK, 15000);
+    count(w, 1, 0, RT_OK, 15000);
+    count(w, 2, 0, RT_OK, 15000);
+    count(w, 2, 0, RT_INVALID_ARGUMENT, 15000);
+    expect(w, "slipway_requests_total{model=\"m\",version=\"7\",signature=\"serving_default\","
+              "api=\"predict\",entrypoint=\"REST\",code=\"OK\"} 2\n");
+    expect(w, "entrypoint=\"GRPC\",code=\"INVALID_ARGUMENT\"} 1\n");
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 3\n");
+    end(w);
+}
+
+static void latencies_fall_into_servings_buckets_and_add_up(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 0, RT_OK, 9999);  /* le 10 us */
+    count(w, 0, 0, RT_OK, 10000); /* upper ends do not belong: le 18 us */
+    count(w, 0, 0, RT_OK, 3600000000000);
+#define LATENCY ":tensorflow:serving:request_latency"
+#define LABELS  "model_name=\"m\",API=\"predict\",entrypoint=\"REST\""
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"10\"} 1\n");
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"18\"} 2\n");
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"32.4\"} 2\n");
+    expect(w, LATENCY "_bucket{" LABELS ",le=\"+Inf\"} 3\n");
+    expect(w, LATENCY "_count{" LABELS "} 3\n");
+    expect(w, "slipway_request_duration_seconds_bucket{model=\"m\",version=\"7\",signature="
+              "\"serving_default\",api=\"predict\",entrypoint=\"REST\",le=\"1e-05\"} 1\n");
+    end(w);
+}
+
+static void a_few_models_that_there_are_not_are_told_apart(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    static const unsigned char odd[] = {'b', 0xff, '"', '\n', 0xc3, 0xa9};
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "nobody%d", i);
+        srv_metrics_request(&w->net[0], NULL, rt_span_str(name), SRV_PREDICT, RT_NOT_FOUND, 0);
+    }
+    srv_metrics_request(&w->net[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 0);
+    expect(w,
+           ":tensorflow:serving:request_count{model_name=\"nobody63\",status=\"NOT_FOUND\"} 1\n");
+    expect(w, ":tensorflow:serving:request_count{model_name=\"\",status=\"NOT_FOUND\"} 36\n");
+    assert_null(strstr(w->page.p, "nobody64"));
+    assert_null(strstr(w->page.p, "model=\"nobody"));
+    end(w);
+
+    w = begin();
+    srv_metrics_request(&w->net[0], NULL, rt_span_of(odd, sizeof odd), SRV_STATUS, RT_NOT_FOUND, 0);
+    expect(w, "{model_name=\"b\xef\xbf\xbd\\\"\\n\xc3\xa9\",status=\"NOT_FOUND\"} 1\n");
+    srv_metrics_request(&w->net[2], NULL, rt_span_str("not counted"), SRV_STATUS, RT_NOT_FOUND, 0);
+    expect(w, "slipway_requests_total{model=\"\"");
+    assert_null(strstr(w->page.p, "not counted"));
+    end(w);
+}
+
+static void totals_do_not_go_back_when_a_version_goes(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    for (int i = 0; i < 4; i++)
+        count(w, 2, i % 2, RT_OK, 15000);
+    srv_metrics_drop_version(w->server.metrics, w->version.metrics);
+    w->version.metrics = NULL;
+    w->model.n_versions = 0;
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 4\n");
+    expect(w, ":tensorflow:serving:request_latency_count{model_name=\"m\",API=\"Predict\","
+              "entrypoint=\"GRPC\"} 4\n");
+    assert_null(strstr(w->page.p, "version=\"7\""));
+    end(w);
+}
+
+static void labels_are_escaped(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 1, RT_OK, 15000);
+    expect(w, "signature=\"an \\\"odd\\\\ one\"");
+    end(w);
+}
+
+static void batches_loads_and_events_are_counted(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct srv_job b = {.version = &w->version, .started_ns = 5000, .n_rows = 1};
+    struct srv_job a = {.next = &b, .version = &w->version, .started_ns = 5000, .n_rows = 2};
+    srv_metrics_batch(w->server.metrics, 1, &a, 2, 3, 4, 1500000);
+    srv_metrics_batch(w->server.metrics, -1 - 2, &b, 1, 1, 1, 40000); /* inline, on the third net */
+    srv_metrics_load(w->server.metrics, "m", "/models/m/7", true, 1000000);
+    srv_metrics_load(w->server.metrics, "other", "/models/other/1", false, 1000000);
+    srv_metrics_event(w->server.metrics, "smuggling_refused");
+    srv_metrics_event(w->server.metrics, "smuggling_refused");
+    expect(w, "slipway_batch_rows_bucket{model=\"m\",version=\"7\",le=\"1\"} 1\n");
+    expect(w, "slipway_batch_rows_bucket{model=\"m\",version=\"7\",le=\"2\"} 1\n");
+    expect(w, "slipway_batch_rows_bucket{model=\"m\",version=\"7\",le=\"4\"} 2\n");
+    expect(w, "slipway_batch_rows_sum{model=\"m\",version=\"7\"} 4\n");
+    expect(w, "slipway_queue_duration_seconds_count{model=\"m\",version=\"7\"} 3\n");
+    expect(w, "slipway_model_loads_total{model=\"other\",result=\"failed\"} 1\n");
+    expect(w, "slipway_events_total{event=\"smuggling_refused\"} 2\n");
+    end(w);
+}
+
+static void runs_are_counted_by_tensorflows_names(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct srv_job b = {.version = &w->version, .started_ns = 5000000, .n_rows = 1};
+    struct srv_job a = {.next = &b, .version = &w->version, .started_ns = 5000000, .n_rows = 2};
+    srv_metrics_batch(w->server.metrics, 0, &a, 2, 3, 8, 1000000);
+    srv_metrics_batch(w->server.metrics, 1, &b, 1, 1, 1, 999999);
+#define BATCHING ":tensorflow:serving:batching_session:"
+    expect(w, ":tensorflow:core:graph_runs{} 2\n");
+    expect(w, ":tensorflow:core:direct_session_runs{} 2\n");
+    expect(w, ":tensorflow:core:graph_run_time_usecs{} 1999\n");
+    expect(w, ":tensorflow:core:graph_run_time_usecs_histogram_bucket{le=\"1000\"} 1\n");
+    expect(w, ":tensorflow:core:graph_run_time_usecs_histogram_bucket{le=\"2000\"} 2\n");
+    expect(w, ":tensorflow:core:graph_run_time_usecs_histogram_sum{} 1999\n");
+    expect(w, ":tensorflow:core:graph_run_input_tensor_bytes_bucket{le=\"6.71089e+07\"} 2\n");
+    expect(w, BATCHING "wrapped_run_count{} 2\n");
+    expect(w, BATCHING "queuing_latency_bucket{thread_pool_name=\"\",le=\"100\"} 0\n");
+    expect(w, BATCHING "queuing_latency_sum{thread_pool_name=\"\"} 15000\n");
+    expect(w, BATCHING "input_batch_size_bucket{le=\"2\"} 2\n"); /* upper ends lie above */
+    expect(w, BATCHING "input_batch_size_count{} 3\n");
+    expect(w, BATCHING "processed_batch_size_sum{} 9\n");
+    expect(w, BATCHING "padding_size_sum{execution_batch_size=\"8\"} 5\n");
+    expect(w, BATCHING "padding_size_bucket{execution_batch_size=\"1\",le=\"1\"} 1\n");
+    end(w);
+}
+
+static void loads_and_warm_ups_are_counted_by_folder(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    srv_metrics_load(w->server.metrics, "m", "/m/1", true, 1500000);
+    srv_metrics_load(w->server.metrics, "m", "/m/2", false, 1500000);
+    srv_metrics_warmup(w->server.metrics, "/m/1", RT_OK, 7, 2000000);
+    srv_metrics_logged(w->server.metrics, "m", RT_OK);
+#define SAVED_MODEL ":tensorflow:cc:saved_model:"
+    expect(w, SAVED_MODEL "load_attempt_count{model_path=\"/m/1\",status=\"success\"} 1\n");
+    expect(w, SAVED_MODEL "load_attempt_count{model_path=\"/m/2\",status=\"fail\"} 1\n");
+    expect(w, SAVED_MODEL "load_latency{model_path=\"/m/1\"} 1500\n");
+    expect(w, ":tensorflow:serving:model_warmup_records_read{model_path=\"/m/1\","
+              "status=\"OK\"} 7\n");
+    expect(w, ":tensorflow:serving:model_warmup_latency_sum{model_path=\"/m/1\","
+              "status=\"OK\"} 2000\n");
+    expect(w, ":tensorflow:serving:request_log_count{model_name=\"m\",status_code=\"OK\"} 1\n");
+    for (int i = 0; i < 1000; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "/many/%d", i);
+        srv_metrics_load(w->server.metrics, "m", path, true, 1000);
+    }
+    expect(w, "model_path=\"/many/999\"");
+    assert_null(strstr(w->page.p, "\"/m/1\""));
+    end(w);
+}
+
+static void examples_and_run_times_are_counted_by_api(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct srv_job job = {.version = &w->version,
+                          .signature = &w->signatures[0],
+                          .n_rows = 4,
+                          .queued_ns = 1000,
+                          .finished_ns = 21000};
+    srv_metrics_request(&w->net[0], &job, rt_span_str("m"), SRV_CLASSIFY, RT_OK, 30000);
+    srv_metrics_request(&w->net[0], &job, rt_span_str("m"), SRV_PREDICT, RT_OK, 30000);
+    srv_metrics_request(&w->net[0], &job, rt_span_str("m"), SRV_PREDICT, RT_INTERNAL, 30000);
+    srv_metrics_request(&w->net[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 30000);
+    expect(w, ":tensorflow:serving:request_example_count_total{model=\"m\"} 4\n");
+    expect(w, ":tensorflow:serving:request_example_counts_bucket{model=\"m\",le=\"4\"} 0\n");
+    expect(w, ":tensorflow:serving:request_example_counts_bucket{model=\"m\",le=\"8\"} 1\n");
+    expect(w, ":tensorflow:serving:runtime_latency_sum{model_name=\"m\",API=\"Classify\","
+              "runtime=\"TF1\"} 20\n");
+    expect(w, ":tensorflow:serving:runtime_latency_count{model_name=\"m\",API=\"Predict\","
+              "runtime=\"TF1\"} 1\n");
+    expect(w, ":tensorflow:serving:request_latency_count{model_name=\"m\",API=\"\","
+              "entrypoint=\"REST\"} 1\n");
+    end(w);
+}
+
+static void every_family_is_there_before_anything_was_counted(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    static const char *const families[] = {
+        ":tensorflow:cc:saved_model:load_attempt_count counter",
+        ":tensorflow:cc:saved_model:load_latency counter",
+        ":tensorflow:cc:saved_model:load_latency_by_stage histogram",
+        ":tensorflow:core:direct_session_runs counter",
+        ":tensorflow:core:graph_optimization_usecs counter",
+        ":tensorflow:core:graph_pending_queue_length_histogram histogram",
+        ":tensorflow:core:graph_run_input_tensor_bytes histogram",
+        ":tensorflow:core:graph_run_output_tensor_bytes histogram",
+        ":tensorflow:core:graph_run_time_usecs counter",
+        ":tensorflow:core:graph_run_time_usecs_histogram histogram",
+        ":tensorflow:core:graph_runs counter",
+        ":tensorflow:serving:batching_session:input_batch_size histogram",
+        ":tensorflow:serving:batching_session:padding_size histogram",
+        ":tensorflow:serving:batching_session:processed_batch_size histogram",
+        ":tensorflow:serving:batching_session:queuing_latency histogram",
+        ":tensorflow:serving:batching_session:wrapped_run_count counter",
+        ":tensorflow:serving:mlmd_map gauge",
+        ":tensorflow:serving:model_warmup_latency histogram",
+        ":tensorflow:serving:model_warmup_records_read counter",
+        ":tensorflow:serving:request_count counter",
+        ":tensorflow:serving:request_example_count_total counter",
+        ":tensorflow:serving:request_example_counts histogram",
+        ":tensorflow:serving:request_latency histogram",
+        ":tensorflow:serving:request_log_count counter",
+        ":tensorflow:serving:runtime_latency histogram",
+    };
+    const char *at = NULL;
+    expect(w, "# TYPE slipway_queue_requests gauge\n");
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "# TYPE %s\n", families[i]);
+        const char *found = strstr(w->page.p, line);
+        if (!found || found < at)
+            fail_msg("not there, or not in order: %s", families[i]);
+        at = found;
+    }
+    expect(w, ":tensorflow:core:graph_runs{} 0\n");
+    end(w);
+}
+
+static void every_line_is_prometheus_text(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 1, RT_OK, 15000);
+    expect(w, "slipway_ready 0\n");
+    for (char *line = w->page.p; *line;) {
+        char *newline = strchr(line, '\n');
+        assert_non_null(newline);
+        *newline = '\0';
+        if (*line != '#') {
+            char *value = strrchr(line, ' '), *rest;
+            assert_non_null(value);
+            strtod(value + 1, &rest);
+            assert_string_equal(rest, "");
+        }
+        line = newline + 1;
+    }
+    end(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_are_summed_over_the_threads_of_an_entrypoint),
+        cmocka_unit_test(latencies_fall_into_servings_buckets_and_add_up),
+        cmocka_unit_test(a_few_models_that_there_are_not_are_told_apart),
+        cmocka_unit_test(totals_do_not_go_back_when_a_version_goes),
+        cmocka_unit_test(labels_are_escaped),
+        cmocka_unit_test(batches_loads_and_events_are_counted),
+        cmocka_unit_test(runs_are_counted_by_tensorflows_names),
+        cmocka_unit_test(loads_and_warm_ups_are_counted_by_folder),
+        cmocka_unit_test(examples_and_run_times_are_counted_by_api),
+        cmocka_unit_test(every_family_is_there_before_anything_was_counted),
+        cmocka_unit_test(every_line_is_prometheus_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

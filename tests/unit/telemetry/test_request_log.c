@@ -1,0 +1,97 @@
+/* Logs of requests without a server: which are chosen, and the files. */
+#include "tests/support/test.h"
+
+#include "runtime/base/tfrecord.h"
+#include "server/telemetry/request_file.h"
+#include "server/telemetry/request_log.h"
+
+static void none_all_and_about_a_part_are_chosen(void **state)
+{
+    (void)state;
+    static const double rates[] = {0, 1e-3, 0.1, 0.5, 0.999, 1};
+    enum { N = 200000 };
+    for (size_t k = 0; k < sizeof rates / sizeof *rates; k++) {
+        uint64_t threshold = srv_request_log_threshold(rates[k]);
+        double chosen = 0;
+        for (uint64_t i = 0; i < N; i++)
+            chosen += srv_request_log_samples(threshold, 0x7f0012340000u + i * 1000);
+        if (rates[k] == 0 || rates[k] == 1)
+            assert_true(chosen == rates[k] * N);
+        else if (chosen < rates[k] * N * 0.8 - 20 || chosen > rates[k] * N * 1.2 + 20)
+            fail_msg("%g of %d at rate %g", chosen, N, rates[k]);
+    }
+    assert_true(srv_request_log_threshold(-1) == 0);
+}
+
+static void a_file_holds_whole_records_under_a_name_of_its_own(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct srv_request_file a, b;
+    struct rt_tfrecord *r;
+    struct rt_span got;
+    char dir[64] = "/tmp/slipway-log-XXXXXX", prefix[128], model[] = "../a/b";
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(prefix, sizeof prefix, "%s/new/", dir);
+    srv_request_file_init(&a);
+    srv_request_file_init(&b);
+    assert_ok(srv_request_file_open(&a, prefix, model, &err), &err);
+    assert_ok(srv_request_file_open(&b, prefix, model, &err), &err);
+    assert_string_not_equal(a.path, b.path);
+    assert_non_null(strstr(a.path, "/new/_._a_b-20"));
+    assert_ok(srv_request_file_add(&a, rt_span_str("one"), &err), &err);
+    assert_ok(srv_request_file_add(&a, rt_span_str(""), &err), &err);
+    assert_int_equal(a.size, 3 + 2 * (RT_TFRECORD_HEADER + RT_TFRECORD_FOOTER));
+    srv_request_file_close(&a);
+    srv_request_file_close(&b);
+    assert_ok(rt_tfrecord_open(&r, a.path, 100, &err), &err);
+    assert_ok(rt_tfrecord_next(r, &got, &err), &err);
+    assert_true(rt_span_is(got, "one"));
+    assert_ok(rt_tfrecord_next(r, &got, &err), &err);
+    assert_true(rt_span_is(got, ""));
+    assert_int_equal(rt_tfrecord_next(r, &got, &err), RT_OUT_OF_RANGE);
+    rt_tfrecord_close(r);
+    remove(a.path);
+    remove(b.path);
+    snprintf(prefix, sizeof prefix, "%s/new", dir);
+    remove(prefix);
+    remove(dir);
+}
+
+static void after_trouble_a_file_is_not_tried_again_at_once(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct srv_request_file f;
+
+    srv_request_file_init(&f);
+    assert_int_not_equal(srv_request_file_open(&f, "/dev/null/x", "m", &err), RT_OK);
+    assert_false(srv_request_file_is_open(&f));
+    assert_fails(srv_request_file_open(&f, "/dev/null/x", "m", &err), RT_UNAVAILABLE, &err,
+                 "tried again in a moment");
+}
+
+static void a_log_without_models_begins_and_ends(void **state)
+{
+    (void)state;
+    const struct srv_request_log_limits limits = {1 << 20, 1 << 20, INT64_C(1000000000)};
+    struct srv_request_log *l = srv_request_log_new(&limits, NULL);
+    assert_non_null(l);
+    assert_ptr_equal(srv_request_log_model(l, "m"), srv_request_log_model(l, "m"));
+    assert_ptr_not_equal(srv_request_log_model(l, "m"), srv_request_log_model(l, "n"));
+    srv_request_log_free(l);
+    srv_request_log_free(NULL);
+    srv_request_log_configure(NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(none_all_and_about_a_part_are_chosen),
+        cmocka_unit_test(a_file_holds_whole_records_under_a_name_of_its_own),
+        cmocka_unit_test(after_trouble_a_file_is_not_tried_again_at_once),
+        cmocka_unit_test(a_log_without_models_begins_and_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+#include "tests/support/test.h"
+
+#include "server/versions/policy.h"
+
+#define DECIDE_BY(frees_first, ...)                                                                \
+    srv_policy_decide((const struct srv_version_view[]){__VA_ARGS__},                              \
+                      (int)(sizeof((const struct srv_version_view[]){__VA_ARGS__}) /               \
+                            sizeof(struct srv_version_view)),                                      \
+                      frees_first)
+#define DECIDE(...) DECIDE_BY(false, __VA_ARGS__)
+#define V(version, state, wanted, may_load)                                                        \
+    {                                                                                              \
+        version, state, wanted, may_load                                                           \
+    }
+
+static void expect(struct srv_decision d, enum srv_move move, int index)
+{
+    assert_int_equal(d.move, move);
+    assert_int_equal(d.index, index);
+}
+
+static void nothing_known_means_nothing_to_do(void **state)
+{
+    (void)state;
+    expect(srv_policy_decide(NULL, 0, false), SRV_MOVE_NONE, -1);
+}
+
+static void the_highest_wanted_version_is_loaded_first(void **state)
+{
+    (void)state;
+    expect(DECIDE(V(1, SRV_START, true, true), V(3, SRV_START, true, true),
+                  V(2, SRV_START, true, true)),
+           SRV_MOVE_LOAD, 1);
+    expect(DECIDE(V(1, SRV_START, true, true), V(3, SRV_START, true, false)), SRV_MOVE_LOAD, 0);
+    expect(DECIDE(V(1, SRV_START, false, true)), SRV_MOVE_NONE, -1);
+}
+
+static void an_old_version_serves_until_the_new_one_does(void **state)
+{
+    (void)state;
+    expect(DECIDE(V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, true)), SRV_MOVE_LOAD,
+           1);
+    expect(DECIDE(V(1, SRV_AVAILABLE, false, false), V(2, SRV_LOADING, true, false)), SRV_MOVE_NONE,
+           -1);
+    expect(DECIDE(V(1, SRV_AVAILABLE, false, false), V(2, SRV_AVAILABLE, true, false)),
+           SRV_MOVE_UNLOAD, 0);
+}
+
+static void an_old_version_serves_on_when_the_new_one_failed(void **state)
+{
+    (void)state;
+    expect(DECIDE(V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)), SRV_MOVE_NONE,
+           -1);
+}
+
+static void of_two_unwanted_versions_the_lower_one_goes(void **state)
+{
+    (void)state;
+    expect(DECIDE(V(2, SRV_AVAILABLE, false, false), V(1, SRV_AVAILABLE, false, false),
+                  V(3, SRV_LOADING, true, false)),
+           SRV_MOVE_UNLOAD, 1);
+}
+
+static void everything_goes_when_nothing_is_wanted(void **state)
+{
+    (void)state;
+    expect(DECIDE(V(1, SRV_AVAILABLE, false, false)), SRV_MOVE_UNLOAD, 0);
+    expect(DECIDE(V(1, SRV_UNLOADING, false, false)), SRV_MOVE_NONE, -1);
+}
+
+static void resource_preserving_unloads_before_it_loads(void **state)
+{
+    (void)state;
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, true)),
+           SRV_MOVE_UNLOAD, 0);
+    expect(DECIDE_BY(true, V(1, SRV_UNLOADING, false, false), V(2, SRV_START, true, true)),
+           SRV_MOVE_NONE, -1);
+    expect(DECIDE_BY(true, V(1, SRV_END, false, false), V(2, SRV_START, true, true)), SRV_MOVE_LOAD,
+           1);
+    /* What is not whole yet, or has failed, makes nothing go. */
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, false)),
+           SRV_MOVE_NONE, -1);
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)),
+           SRV_MOVE_NONE, -1);
+    /* Wanted versions stay beside each other. */
+    expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, true, false), V(2, SRV_START, true, true)),
+           SRV_MOVE_LOAD, 1);
+}
+
+static void only_legal_moves_are_made(void **state)
+{
+    (void)state;
+    static const enum srv_state all[] = {SRV_START, SRV_LOADING, SRV_AVAILABLE, SRV_UNLOADING,
+                                         SRV_END};
+    int legal = 0;
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 5; k++)
+            legal += srv_state_may_become(all[i], all[k]);
+    assert_int_equal(legal, 7);
+    assert_false(srv_state_may_become(SRV_AVAILABLE, SRV_END));
+    assert_false(srv_state_may_become(SRV_UNLOADING, SRV_AVAILABLE));
+    assert_true(srv_state_may_become(SRV_END, SRV_START));
+}
+
+/* Runs a model to rest from every combination of states: it must come to rest, and never be
+ * without an available version when it had one and something is wanted. */
+static void every_start_comes_to_rest_without_a_gap(void **state)
+{
+    (void)state;
+    static const enum srv_state all[] = {SRV_START, SRV_AVAILABLE, SRV_END};
+    for (int code = 0; code < 6 * 6 * 6; code++) {
+        struct srv_version_view v[3];
+        int had = 0, wanted = 0, c = code;
+        for (int i = 0; i < 3; i++, c /= 6) {
+            v[i] = (struct srv_version_view){i + 1, all[c % 3], c % 6 / 3 != 0, true};
+            had += v[i].state == SRV_AVAILABLE;
+            wanted += v[i].wanted;
+        }
+        int steps = 0;
+        for (;; steps++) {
+            struct srv_decision d = srv_policy_decide(v, 3, false);
+            if (d.move == SRV_MOVE_NONE)
+                break;
+            assert_true(steps < 10);
+            struct srv_version_view *w = &v[d.index];
+            if (d.move == SRV_MOVE_LOAD) {
+                assert_int_equal(w->state, SRV_START);
+                w->state = SRV_AVAILABLE;
+            } else {
+                assert_int_equal(w->state, SRV_AVAILABLE);
+                assert_false(w->wanted);
+                w->state = SRV_END;
+            }
+            int now = 0;
+            for (int i = 0; i < 3; i++)
+                now += v[i].state == SRV_AVAILABLE;
+            if (had && wanted)
+                assert_true(now > 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_known_means_nothing_to_do),
+        cmocka_unit_test(the_highest_wanted_version_is_loaded_first),
+        cmocka_unit_test(an_old_version_serves_until_the_new_one_does),
+        cmocka_unit_test(an_old_version_serves_on_when_the_new_one_failed),
+        cmocka_unit_test(of_two_unwanted_versions_the_lower_one_goes),
+        cmocka_unit_test(everything_goes_when_nothing_is_wanted),
+        cmocka_unit_test(resource_preserving_unloads_before_it_loads),
+        cmocka_unit_test(only_legal_moves_are_made),
+        cmocka_unit_test(every_start_comes_to_rest_without_a_gap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
