@@ -135,7 +135,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
                                   int64_t offset, struct rt_span field, struct rt_tensor *elem,
                                   struct rt_error *err)
 {
-    int64_t i = line_no + offset;
+    int64_t i = rt_add_wrapped(line_no, offset);
     const char *p = (const char *)field.p;
 
     if (dtype == RT_STRING) {
