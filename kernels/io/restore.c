@@ -33,15 +33,25 @@ static void source_close(struct source *s)
     rt_checkpoint_v1_close(s->v1);
 }
 
+static enum rt_status check_run(void *arg, struct rt_error *err)
+{
+    (void)err; /* is the run's own */
+    return rt_run_check(arg);
+}
+
 static enum rt_status restore_one(struct rt_run *r, const struct source *s, int k,
                                   const struct rt_str *name, struct rt_span slice)
 {
     const enum rt_dtype want = (enum rt_dtype)r->node->out_dtype[k];
+    const struct rt_checkpoint_run run = {check_run, r};
     struct rt_tensor t;
-    enum rt_status st =
-        s->v1 ? rt_checkpoint_v1_tensor(s->v1, rt_str_data(name), slice, want, &t, r->err)
-              : rt_checkpoint_tensor(s->checkpoint, rt_str_data(name), slice, want, &t, r->err);
+    enum rt_status st = rt_run_check(r);
 
+    if (st)
+        return st;
+    st = s->v1 ? rt_checkpoint_v1_tensor(s->v1, rt_str_data(name), slice, want, &run, &t, r->err)
+               : rt_checkpoint_tensor(s->checkpoint, rt_str_data(name), slice, want, &run, &t,
+                                      r->err);
     if (st)
         return st;
     rt_out_tensor(r, k, &t);

@@ -28,7 +28,8 @@ enum {
      */
     BYTES_PER_BYTE = 256,
     BYTES_MORE = 1 << 20,
-    WINDOW = 1 << 20, /* bytes read at a time */
+    WINDOW = 1 << 20,      /* bytes read at a time */
+    CHECK_EVERY = 1 << 14, /* strings, or parts */
 };
 
 struct entry {
@@ -485,8 +486,8 @@ static enum rt_status check_sum(struct rt_checkpoint *c, const struct entry *e, 
 }
 
 /* All bytes of a plain entry, verified. Window by window: the sum is made while they are hot. */
-static enum rt_status read_all(struct rt_checkpoint *c, const struct entry *e, void *dst,
-                               struct rt_error *err)
+static enum rt_status read_all(struct rt_checkpoint *c, const struct entry *e,
+                               const struct rt_checkpoint_run *run, void *dst, struct rt_error *err)
 {
     size_t n = (size_t)e->pub.bytes;
     uint32_t crc = 0;
@@ -495,7 +496,9 @@ static enum rt_status read_all(struct rt_checkpoint *c, const struct entry *e, v
 
     for (size_t off = 0; off < n && !st; off += WINDOW) {
         size_t k = n - off < WINDOW ? n - off : WINDOW;
-        st = read_window(c, e, fd, off, (char *)dst + off, k, err);
+        st = rt_checkpoint_run_check(run, err);
+        if (!st)
+            st = read_window(c, e, fd, off, (char *)dst + off, k, err);
         if (!st)
             crc = rt_crc32c(crc, (char *)dst + off, k);
     }
@@ -547,7 +550,7 @@ static enum rt_status range_load(struct rt_buffer *b, struct rt_error *err)
 
     if (posix_memalign(&data, 64, b->size))
         return rt_fail_memory(err, r->e->pub.name, b->size);
-    st = read_all(r->c, r->e, data, err);
+    st = read_all(r->c, r->e, NULL, data, err);
     if (st) {
         free(data);
         return st;
@@ -623,14 +626,16 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct entry *e
  * fixed-size lengths, that checksum as stored, and the bytes.
  */
 static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry *e,
-                                    struct rt_span all, struct rt_str *dst, int64_t n,
-                                    struct rt_error *err)
+                                    const struct rt_checkpoint_run *run, struct rt_span all,
+                                    struct rt_str *dst, int64_t n, struct rt_error *err)
 {
     struct rt_span rest = all, lengths = all;
     uint64_t len, left;
     uint32_t crc = 0, stored;
 
     for (int64_t i = 0; i < n; i++) {
+        if (i % CHECK_EVERY == 0 && rt_checkpoint_run_check(run, err))
+            return err->code;
         if (!pb_varint(&rest, &len) || len > all.n)
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": length %lld of %lld is bad",
                            e->pub.name, (long long)i, (long long)n);
@@ -657,6 +662,8 @@ static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry 
     rest.p += 4;
     left = rest.n - 4;
     for (int64_t i = 0; i < n; i++) {
+        if (i % CHECK_EVERY == 0 && rt_checkpoint_run_check(run, err))
+            return err->code;
         pb_varint(&lengths, &len);
         if (len > left)
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": string %lld ends behind its bytes",
@@ -673,7 +680,8 @@ static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry 
 }
 
 static enum rt_status string_tensor(struct rt_checkpoint *c, const struct entry *e,
-                                    struct rt_tensor *out, struct rt_error *err)
+                                    const struct rt_checkpoint_run *run, struct rt_tensor *out,
+                                    struct rt_error *err)
 {
     size_t n = (size_t)e->pub.bytes;
     int64_t count = rt_count(e->pub.shape.rank, e->pub.shape.dim);
@@ -696,7 +704,7 @@ static enum rt_status string_tensor(struct rt_checkpoint *c, const struct entry 
     st = rt_tensor_new(&t, NULL, RT_STRING, e->pub.shape.rank, e->pub.shape.dim, err);
     if (st)
         goto out;
-    st = split_strings(c, e, rt_span_of(bytes, n), t.data, count, err);
+    st = split_strings(c, e, run, rt_span_of(bytes, n), t.data, count, err);
     if (st)
         rt_tensor_clear(&t);
     else
@@ -770,8 +778,8 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct entry *e
 
 /* The part `want` (resolved) of an entry that is stored whole or in parts. */
 static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
-                               const struct rt_slice *want, struct rt_tensor *out,
-                               struct rt_error *err)
+                               const struct rt_checkpoint_run *run, const struct rt_slice *want,
+                               struct rt_tensor *out, struct rt_error *err)
 {
     size_t size = rt_dtype_size(e->pub.dtype);
     int n_parts = e->pub.is_sliced ? e->n_parts : 1;
@@ -781,7 +789,9 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
     enum rt_status st;
 
     for (int i = 0; i < n_parts && n; i++) {
-        st = stored_part(c, e, i, want, &s, &k, err);
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
+        if (!st)
+            st = stored_part(c, e, i, want, &s, &k, err);
         if (st)
             return st;
         if (__builtin_add_overflow(found, k, &found))
@@ -800,14 +810,16 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
     if (n)
         memset(t.data, 0, (size_t)n * size); /* parts of a lying index may overlap */
     for (int i = 0; i < n_parts && n && !st; i++) {
-        st = stored_part(c, e, i, want, &s, &k, err);
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
+        if (!st)
+            st = stored_part(c, e, i, want, &s, &k, err);
         if (st || !k)
             continue;
         void *bytes = malloc((size_t)s.e->pub.bytes + 1);
         if (!bytes)
             st = rt_fail_memory(err, e->pub.name, (size_t)s.e->pub.bytes);
         else
-            st = read_all(c, s.e, bytes, err);
+            st = read_all(c, s.e, run, bytes, err);
         if (!st)
             rt_slice_copy(t.data, want, bytes, &s.part, size);
         free(bytes);
@@ -854,7 +866,8 @@ static enum rt_status wanted_part(const struct entry *e, struct rt_span text, st
 }
 
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
-                                    enum rt_dtype want, struct rt_tensor *out, struct rt_error *err)
+                                    enum rt_dtype want, const struct rt_checkpoint_run *run,
+                                    struct rt_tensor *out, struct rt_error *err)
 {
     const struct entry *e = name[0] ? find(c, rt_span_str(name)) : NULL;
     struct rt_slice part;
@@ -879,10 +892,10 @@ enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, s
     if (e->pub.dtype == RT_STRING) {
         if (slice.n || e->pub.is_sliced)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Dtype string not supported.");
-        return string_tensor(c, e, out, err);
+        return string_tensor(c, e, run, out, err);
     }
     if (e->pub.is_sliced || slice.n)
-        return assemble(c, e, &part, out, err);
+        return assemble(c, e, run, &part, out, err);
     if (!e->pub.bytes)
         return rt_tensor_new(out, NULL, e->pub.dtype, e->pub.shape.rank, e->pub.shape.dim, err);
     return lazy_tensor(c, e, out, err);

@@ -41,14 +41,28 @@ enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct r
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err);
 
 /*
+ * On whose behalf tensors are read. `check` is asked at each megabyte, and at each of some thousand
+ * strings or parts; what it fails with ends the reading. NULL: it goes on to the end.
+ */
+struct rt_checkpoint_run {
+    enum rt_status (*check)(void *arg, struct rt_error *err);
+    void *arg;
+};
+static inline enum rt_status rt_checkpoint_run_check(const struct rt_checkpoint_run *run,
+                                                     struct rt_error *err)
+{
+    return run ? run->check(run->arg, err) : RT_OK;
+}
+
+/*
  * The tensor `name`, or its part `slice` ("" for the whole; else TensorFlow's slice text, e.g.
  * "4 8 0,2:-"). Plain whole tensors are lazy file ranges (tensor.h): nothing is read yet. Sliced
- * and string tensors are read at once. NOT_FOUND: "Key NAME not found in checkpoint".
- * `want`: the type it must have, RT_NO_DTYPE for any.
+ * and string tensors are read at once, for `run` (NULL is fine). NOT_FOUND: "Key NAME not found in
+ * checkpoint". `want`: the type it must have, RT_NO_DTYPE for any.
  */
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
-                                    enum rt_dtype want, struct rt_tensor *out,
-                                    struct rt_error *err);
+                                    enum rt_dtype want, const struct rt_checkpoint_run *run,
+                                    struct rt_tensor *out, struct rt_error *err);
 
 /*
  * Writes a checkpoint of one shard: bytes in the order given, keys sorted. Directories on the way

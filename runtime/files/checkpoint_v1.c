@@ -376,6 +376,7 @@ struct wanted {
     int rank; /* of the whole tensor */
     int64_t dim[RT_MAX_RANK];
     struct rt_slice part; /* resolved */
+    const struct rt_checkpoint_run *run;
     struct rt_tensor *out;
     int64_t found; /* elements of it that were stored */
 };
@@ -508,6 +509,9 @@ static enum rt_status gather(const struct rt_sstable_source *source, const slice
         struct piece p = {.w = w};
         struct rt_slice stored;
         struct rt_bytes key;
+        st = rt_checkpoint_run_check(w->run, err);
+        if (st)
+            return st;
         bool fits = rt_slice_from_proto(&stored, w->rank, m->slice[i]);
         p.part = stored;
         if (!fits || !rt_slice_resolve(&p.part, w->rank, w->dim))
@@ -530,10 +534,11 @@ static enum rt_status gather(const struct rt_sstable_source *source, const slice
 
 enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const char *name,
                                        struct rt_span slice, enum rt_dtype want,
-                                       struct rt_tensor *out, struct rt_error *err)
+                                       const struct rt_checkpoint_run *run, struct rt_tensor *out,
+                                       struct rt_error *err)
 {
     struct rt_tensor t = {0};
-    struct wanted w = {.name = name, .out = &t};
+    struct wanted w = {.name = name, .run = run, .out = &t};
     enum rt_status st;
 
     *out = (struct rt_tensor){0};

@@ -13,6 +13,7 @@
 #ifndef RT_CHECKPOINT_V1_H
 #define RT_CHECKPOINT_V1_H
 
+#include "runtime/files/checkpoint.h"
 #include "runtime/files/sstable.h"
 #include "runtime/core/tensor.h"
 
@@ -40,6 +41,7 @@ const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i);
 /* As rt_checkpoint_tensor; the bytes are there at once. */
 enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const char *name,
                                        struct rt_span slice, enum rt_dtype want,
-                                       struct rt_tensor *out, struct rt_error *err);
+                                       const struct rt_checkpoint_run *run, struct rt_tensor *out,
+                                       struct rt_error *err);
 
 #endif

@@ -17,9 +17,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     for (int i = 0; i < rt_checkpoint_count(c); i++) {
         struct rt_tensor t;
         const char *name = rt_checkpoint_at(c, i)->name;
-        rt_checkpoint_tensor(c, name, rt_span_of(NULL, 0), RT_NO_DTYPE, &t, &err);
+        rt_checkpoint_tensor(c, name, rt_span_of(NULL, 0), RT_NO_DTYPE, NULL, &t, &err);
         rt_tensor_clear(&t);
-        rt_checkpoint_tensor(c, name, rt_span_str("5 8 0,2:1,3"), RT_NO_DTYPE, &t, &err);
+        rt_checkpoint_tensor(c, name, rt_span_str("5 8 0,2:1,3"), RT_NO_DTYPE, NULL, &t, &err);
         rt_tensor_clear(&t);
     }
     rt_checkpoint_check_files(c, &err);

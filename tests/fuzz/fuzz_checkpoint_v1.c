@@ -18,9 +18,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     for (int i = 0; i < rt_checkpoint_v1_count(c) && i < 20; i++) {
         struct rt_tensor t;
         const char *name = rt_checkpoint_v1_name(c, i);
-        rt_checkpoint_v1_tensor(c, name, rt_span_of(NULL, 0), RT_NO_DTYPE, &t, &err);
+        rt_checkpoint_v1_tensor(c, name, rt_span_of(NULL, 0), RT_NO_DTYPE, NULL, &t, &err);
         rt_tensor_clear(&t);
-        rt_checkpoint_v1_tensor(c, name, rt_span_str("5 8 0,2:1,3"), RT_NO_DTYPE, &t, &err);
+        rt_checkpoint_v1_tensor(c, name, rt_span_str("5 8 0,2:1,3"), RT_NO_DTYPE, NULL, &t, &err);
         rt_tensor_clear(&t);
     }
     rt_checkpoint_v1_close(c);

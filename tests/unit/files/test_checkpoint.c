@@ -39,8 +39,9 @@ static void get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, 
                 struct rt_tensor *t)
 {
     struct rt_error err = {0};
-    assert_ok(rt_checkpoint_tensor(c, name, slice ? rt_span_str(slice) : WHOLE, dtype, t, &err),
-              &err);
+    assert_ok(
+        rt_checkpoint_tensor(c, name, slice ? rt_span_str(slice) : WHOLE, dtype, NULL, t, &err),
+        &err);
     assert_ok(rt_tensor_load(t, &err), &err);
 }
 
@@ -60,7 +61,7 @@ static void every_type_that_tensorflow_saved_is_read(void **state)
     assert_null(entry(c, ""));
     assert_int_equal(entry(c, "f64")->bytes, 16);
 
-    assert_ok(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, &t, &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, NULL, &t, &err), &err);
     assert_true(rt_tensor_is_lazy(&t));
     assert_ok(rt_tensor_load(&t, &err), &err);
     assert_memory_equal(t.data, ((float[]){0, 1, 2, 3, 4, 5}), 24);
@@ -156,7 +157,7 @@ static void a_lazy_tensor_streams_and_outlives_its_checkpoint(void **state)
     struct collected to = {.n = 0};
 
     assert_ok(rt_checkpoint_open(&c, PLAIN, &err), &err);
-    assert_ok(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, &t, &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, NULL, &t, &err), &err);
     assert_ok(rt_checkpoint_check_unchanged(c, &err), &err);
     rt_checkpoint_unref(c);
     assert_ok(t.buf->stream(t.buf, collect, &to, &err), &err);
@@ -176,15 +177,16 @@ static void wishes_that_cannot_be_met_get_tensorflows_words(void **state)
                  "Unsuccessful TensorSliceReader constructor: Failed to find any matching files "
                  "for /tmp");
     assert_ok(rt_checkpoint_open(&c, PLAIN, &err), &err);
-    assert_fails(rt_checkpoint_tensor(c, "nope", WHOLE, RT_F32, &t, &err), RT_NOT_FOUND, &err,
+    assert_fails(rt_checkpoint_tensor(c, "nope", WHOLE, RT_F32, NULL, &t, &err), RT_NOT_FOUND, &err,
                  "Key nope not found in checkpoint");
-    assert_fails(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F64, &t, &err), RT_INVALID_ARGUMENT, &err,
+    assert_fails(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F64, NULL, &t, &err), RT_INVALID_ARGUMENT,
+                 &err,
                  "tensor_name = f32; expected dtype double does not equal original dtype float");
-    assert_fails(rt_checkpoint_tensor(c, "f32", rt_span_str("2 4 0,1:-"), RT_F32, &t, &err),
+    assert_fails(rt_checkpoint_tensor(c, "f32", rt_span_str("2 4 0,1:-"), RT_F32, NULL, &t, &err),
                  RT_INVALID_ARGUMENT, &err,
                  "tensor_name = f32; shape in shape_and_slice spec [2,4] does not match the shape "
                  "stored in checkpoint: [2,3]");
-    assert_fails(rt_checkpoint_tensor(c, "str", rt_span_str("3 1,1"), RT_STRING, &t, &err),
+    assert_fails(rt_checkpoint_tensor(c, "str", rt_span_str("3 1,1"), RT_STRING, NULL, &t, &err),
                  RT_INVALID_ARGUMENT, &err, "Dtype string not supported.");
     static const char *const bad[] = {"2 3",
                                       "2 3 0,1",
@@ -198,8 +200,8 @@ static void wishes_that_cannot_be_met_get_tensorflows_words(void **state)
                                       "2 x -",
                                       "2 3 99999999999999999999,1:-"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_not_equal(rt_checkpoint_tensor(c, "f32", rt_span_str(bad[i]), RT_F32, &t, &err),
-                             RT_OK);
+        assert_int_not_equal(
+            rt_checkpoint_tensor(c, "f32", rt_span_str(bad[i]), RT_F32, NULL, &t, &err), RT_OK);
     get(c, "f32", RT_F32, "2 3 1,1:0,2", &t);
     assert_memory_equal(t.data, ((float[]){3, 4}), 8);
     rt_tensor_clear(&t);
@@ -305,7 +307,7 @@ static void a_checkpoint_of_the_other_byte_order_is_read(void **state)
 
     assert_ok(rt_checkpoint_open(&c, "tests/goldens/checkpoint/big", &err), &err);
     assert_as_plain(c);
-    assert_ok(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, &t, &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, NULL, &t, &err), &err);
     assert_ok(t.buf->stream(t.buf, collect, &to, &err), &err);
     assert_memory_equal(to.bytes, ((float[]){0, 1, 2, 3, 4, 5}), 24);
     rt_tensor_clear(&t);
@@ -510,7 +512,7 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
             struct rt_tensor t;
             struct collected to = {.n = 0};
             const char *name = rt_checkpoint_at(c, i)->name;
-            enum rt_status st = rt_checkpoint_tensor(c, name, WHOLE, RT_NO_DTYPE, &t, &err);
+            enum rt_status st = rt_checkpoint_tensor(c, name, WHOLE, RT_NO_DTYPE, NULL, &t, &err);
             if (!st && t.buf && t.buf->stream)
                 assert_int_equal(t.buf->stream(t.buf, collect, &to, &err) != RT_OK,
                                  rt_tensor_load(&t, &err) != RT_OK);
@@ -532,10 +534,10 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
     assert_ok(rt_checkpoint_open(&c, in_dir("data"), &err), &err);
     assert_fails(rt_checkpoint_check_files(c, &err), RT_DATA_LOSS, &err,
                  "data.data-00000-of-00001 has 392 bytes");
-    assert_fails(rt_checkpoint_tensor(c, "long/name/with/prefix/b", WHOLE, RT_I32, &t, &err),
+    assert_fails(rt_checkpoint_tensor(c, "long/name/with/prefix/b", WHOLE, RT_I32, NULL, &t, &err),
                  RT_DATA_LOSS, &err, "prefix/b");
     /* Cut while it is in use. */
-    assert_ok(rt_checkpoint_tensor(c, "c64", WHOLE, RT_C64, &t, &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, "c64", WHOLE, RT_C64, NULL, &t, &err), &err);
     assert_int_equal(truncate(in_dir("data.data-00000-of-00001"), 100), 0);
     assert_fails(rt_tensor_load(&t, &err), RT_DATA_LOSS, &err, "\"c64\"");
     assert_fails(rt_checkpoint_check_unchanged(c, &err), RT_DATA_LOSS, &err, "was changed");
@@ -571,7 +573,7 @@ static void what_is_written_is_what_tensorflow_writes(void **state)
     static const char *const files[] = {".index", ".data-00000-of-00001"};
     assert_ok(rt_checkpoint_open(&c, PLAIN, &err), &err);
     for (int i = 0; i < 13; i++)
-        assert_ok(rt_checkpoint_tensor(c, names[i], WHOLE, RT_NO_DTYPE, &t[i], &err), &err);
+        assert_ok(rt_checkpoint_tensor(c, names[i], WHOLE, RT_NO_DTYPE, NULL, &t[i], &err), &err);
     assert_ok(rt_checkpoint_write(in_dir("new/sub/w"), 13, names, t, NULL, &err), &err);
     for (int i = 0; i < 2; i++) {
         char *a, *b, path[300];
@@ -655,6 +657,48 @@ static void a_tensor_larger_than_a_window_is_read_whole(void **state)
     rt_checkpoint_unref(c);
 }
 
+/* Succeeds `left` times, then the run is cancelled. */
+static enum rt_status cancel_after(void *arg, struct rt_error *err)
+{
+    int *left = arg;
+
+    return (*left)-- > 0 ? RT_OK : rt_fail(err, RT_CANCELLED, "the run was cancelled");
+}
+
+static void reading_at_once_ends_when_its_run_does(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 << 20, STRINGS = 50000 };
+    const char *names[] = {"bytes", "strings"};
+    const char *const slices[] = {"3145728 0,3145728", ""};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t[2], back;
+
+    assert_ok(rt_tensor_new(&t[0], NULL, RT_U8, 1, (int64_t[]){BYTES}, &err), &err);
+    memset(t[0].data, 7, BYTES);
+    assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 1, (int64_t[]){STRINGS}, &err), &err);
+    assert_ok(rt_checkpoint_write(in_dir("ends"), 2, names, t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, in_dir("ends"), &err), &err);
+    for (int k = 0; k < 2; k++) {
+        const struct rt_span slice = rt_span_str(slices[k]);
+        const enum rt_dtype dtype = t[k].dtype;
+        int left = 1000, asked;
+        struct rt_checkpoint_run run = {cancel_after, &left};
+        assert_ok(rt_checkpoint_tensor(c, names[k], slice, dtype, &run, &back, &err), &err);
+        rt_tensor_clear(&back);
+        asked = 1000 - left;
+        assert_true(asked >= 3);
+        for (int i = 0; i < asked; i++) {
+            left = i;
+            assert_fails(rt_checkpoint_tensor(c, names[k], slice, dtype, &run, &back, &err),
+                         RT_CANCELLED, &err, "the run was cancelled");
+        }
+        rt_tensor_clear(&t[k]);
+    }
+    rt_checkpoint_unref(c);
+}
+
 static int open_files(void)
 {
     int n = 0;
@@ -673,11 +717,11 @@ static void one_that_is_open_is_shared_until_its_file_changes(void **state)
     copy_file(PLAIN ".index", in_dir("shared.index"), 0, -1);
     copy_file(PLAIN ".data-00000-of-00001", in_dir("shared.data-00000-of-00001"), 0, -1);
     assert_ok(rt_checkpoint_open(&a, in_dir("shared"), &err), &err);
-    assert_ok(rt_checkpoint_tensor(a, "f32", WHOLE, RT_F32, &t[0], &err), &err);
+    assert_ok(rt_checkpoint_tensor(a, "f32", WHOLE, RT_F32, NULL, &t[0], &err), &err);
     rt_checkpoint_unref(a);
     assert_ok(rt_checkpoint_open(&b, in_dir("shared"), &err), &err);
     assert_ptr_equal(a, b);
-    assert_ok(rt_checkpoint_tensor(b, "f64", WHOLE, RT_F64, &t[1], &err), &err);
+    assert_ok(rt_checkpoint_tensor(b, "f64", WHOLE, RT_F64, NULL, &t[1], &err), &err);
     assert_int_equal(open_files(), files + 1);
     copy_file(SLICED ".index", in_dir("shared.index"), 0, -1);
     assert_ok(rt_checkpoint_open(&c, in_dir("shared"), &err), &err);
@@ -699,7 +743,7 @@ static void *open_and_close(void *arg)
         struct rt_checkpoint *c;
         if (rt_checkpoint_open(&c, PLAIN, NULL))
             return NULL;
-        bool good = rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, &t, NULL) == RT_OK;
+        bool good = rt_checkpoint_tensor(c, "f32", WHOLE, RT_F32, NULL, &t, NULL) == RT_OK;
         rt_checkpoint_unref(c);
         good = good && rt_tensor_load(&t, NULL) == RT_OK;
         rt_tensor_clear(&t);
@@ -789,6 +833,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_what_tensorflow_writes),
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
+        cmocka_unit_test(reading_at_once_ends_when_its_run_does),
         cmocka_unit_test(one_that_is_open_is_shared_until_its_file_changes),
         cmocka_unit_test(threads_open_and_close_one_at_the_same_time),
         cmocka_unit_test(a_table_of_many_blocks_gives_all_its_entries),

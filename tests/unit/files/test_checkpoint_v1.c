@@ -26,7 +26,7 @@ static void holds(const struct rt_checkpoint_v1 *c, const char *name, enum rt_dt
                   const void *bytes, size_t n)
 {
     struct rt_tensor t;
-    assert_ok(rt_checkpoint_v1_tensor(c, name, WHOLE, dtype, &t, &err), &err);
+    assert_ok(rt_checkpoint_v1_tensor(c, name, WHOLE, dtype, NULL, &t, &err), &err);
     assert_int_equal(rt_tensor_bytes(&t), n);
     if (n)
         assert_memory_equal(t.data, bytes, n);
@@ -52,7 +52,7 @@ static void every_type_that_the_first_format_has_is_read(void **state)
         holds(c, "bool", RT_BOOL, "\1\0", 2);
         holds(c, "c64", RT_C64, ((float[]){1, 2}), 8);
         holds(c, "empty", RT_F32, "", 0);
-        assert_ok(rt_checkpoint_v1_tensor(c, "str", WHOLE, RT_STRING, &t, &err), &err);
+        assert_ok(rt_checkpoint_v1_tensor(c, "str", WHOLE, RT_STRING, NULL, &t, &err), &err);
         assert_true(t.rank == 1 && t.dim[0] == 3);
         assert_string_equal(rt_str_data(&rt_strs(&t)[1]), "abc");
         assert_int_equal(rt_strs(&t)[2].n, 300);
@@ -71,13 +71,15 @@ static void slices_in_several_files_come_together(void **state)
         all[i] = (float)i;
     holds(c, "w", RT_F32, all, sizeof all);
     holds(c, "b", RT_F32, ((float[]){1}), 4);
-    assert_ok(rt_checkpoint_v1_tensor(c, "w", rt_span_str("5 8 1,2:2,3"), RT_F32, &t, &err), &err);
+    assert_ok(rt_checkpoint_v1_tensor(c, "w", rt_span_str("5 8 1,2:2,3"), RT_F32, NULL, &t, &err),
+              &err);
     assert_memory_equal(t.data, ((float[]){10, 11, 12, 18, 19, 20}), 24);
     rt_tensor_clear(&t);
     rt_checkpoint_v1_close(c);
     c = opened(GOLDEN "v1-00000-of-00002"); /* a file is missing */
-    assert_fails(rt_checkpoint_v1_tensor(c, "w", WHOLE, RT_F32, &t, &err), RT_INVALID_ARGUMENT,
-                 &err, "Does not have sufficient slices for partitioned tensor w");
+    assert_fails(rt_checkpoint_v1_tensor(c, "w", WHOLE, RT_F32, NULL, &t, &err),
+                 RT_INVALID_ARGUMENT, &err,
+                 "Does not have sufficient slices for partitioned tensor w");
     rt_checkpoint_v1_close(c);
 }
 
@@ -86,17 +88,18 @@ static void wishes_that_cannot_be_met_get_tensorflows_words(void **state)
     (void)state;
     struct rt_checkpoint_v1 *c = opened(GOLDEN "v1");
     struct rt_tensor t;
-    assert_fails(rt_checkpoint_v1_tensor(c, "nope", WHOLE, RT_F32, &t, &err), RT_NOT_FOUND, &err,
-                 "Tensor name \"nope\" not found in checkpoint files " GOLDEN "v1");
-    assert_fails(rt_checkpoint_v1_tensor(c, "f32", WHOLE, RT_F64, &t, &err), RT_INVALID_ARGUMENT,
-                 &err,
+    assert_fails(rt_checkpoint_v1_tensor(c, "nope", WHOLE, RT_F32, NULL, &t, &err), RT_NOT_FOUND,
+                 &err, "Tensor name \"nope\" not found in checkpoint files " GOLDEN "v1");
+    assert_fails(rt_checkpoint_v1_tensor(c, "f32", WHOLE, RT_F64, NULL, &t, &err),
+                 RT_INVALID_ARGUMENT, &err,
                  "Expected to restore a tensor of type double, got a tensor of type float instead: "
                  "tensor_name = f32");
-    assert_fails(rt_checkpoint_v1_tensor(c, "f32", rt_span_str("2 4 1,1:-"), RT_F32, &t, &err),
-                 RT_INVALID_ARGUMENT, &err,
-                 "Shape in shape_and_slice spec does not match the shape in the save file: [2,4], "
-                 "save file shape: [2,3]");
-    assert_fails(rt_checkpoint_v1_tensor(c, "str", rt_span_str("3 1,1"), RT_STRING, &t, &err),
+    assert_fails(
+        rt_checkpoint_v1_tensor(c, "f32", rt_span_str("2 4 1,1:-"), RT_F32, NULL, &t, &err),
+        RT_INVALID_ARGUMENT, &err,
+        "Shape in shape_and_slice spec does not match the shape in the save file: [2,4], "
+        "save file shape: [2,3]");
+    assert_fails(rt_checkpoint_v1_tensor(c, "str", rt_span_str("3 1,1"), RT_STRING, NULL, &t, &err),
                  RT_UNIMPLEMENTED, &err, "a part of strings");
     rt_checkpoint_v1_close(c);
     static const char *const nothing[] = {GOLDEN "none", GOLDEN "none*", "no/such/folder/*"};
@@ -161,7 +164,7 @@ static void many_files_need_few_descriptors(void **state)
     rt_checkpoint_v1_close(again);
     copy_file(GOLDEN "v1", folder_path("v1-000"));
     assert_fails(
-        rt_checkpoint_v1_tensor(c, rt_checkpoint_v1_name(c, 0), WHOLE, RT_NO_DTYPE, &t, &err),
+        rt_checkpoint_v1_tensor(c, rt_checkpoint_v1_name(c, 0), WHOLE, RT_NO_DTYPE, NULL, &t, &err),
         RT_DATA_LOSS, &err, "was changed while it was read");
     again = opened(pattern);
     assert_ptr_not_equal(c, again);
@@ -212,7 +215,7 @@ static void flipped_bits_and_missing_bytes_are_refused(void **state)
             noticed = rt_checkpoint_v1_over(&c, "x", &from, &err) != RT_OK;
             for (int k = 0; !noticed && k < rt_checkpoint_v1_count(c); k++) {
                 noticed = rt_checkpoint_v1_tensor(c, rt_checkpoint_v1_name(c, k), WHOLE,
-                                                  RT_NO_DTYPE, &t, &err) != RT_OK;
+                                                  RT_NO_DTYPE, NULL, &t, &err) != RT_OK;
                 rt_tensor_clear(&t);
             }
             rt_checkpoint_v1_close(c);
