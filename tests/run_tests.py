@@ -21,6 +21,17 @@ FUZZ_OPS_CASES = 40000  # of seed 1: a faster machine finds nothing that a slowe
 BOUNDS_S = 40  # all cases take some 10 s on a quiet machine
 NOT_RUN = 77  # the exit status of a program that needs what this machine has not
 START = time.monotonic()
+# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of processor time), so more files run than there are
+# cores, those first that took longest when they were measured: a long one that begins last is waited for alone.
+FILES_AT_A_TIME = 2 * CORES
+LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
+           "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",
+           "test_batching.py", "test_haproxy.py")
+# Whose answers the runtime computes: these run specialised and node by node. The others are about transports,
+# configuration and the life of versions, which are the same for both.
+RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", "test_examples.py", "test_inference.py",
+                 "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",
+                 "test_state_limit.py", "test_stress.py", "test_warmup.py")
 
 # Libraries of Debian that are not built with the sanitizers report what is not ours.
 SUPPRESSIONS = os.path.join(ROOT, "tests", "support")
@@ -36,13 +47,21 @@ class Tally:
     def __init__(self):
         self.passed, self.failed, self.names, self.not_run = 0, 0, [], []
 
-    def add(self, name, passed, failed):
+    def add(self, name, passed, failed, seconds=None):
         self.passed += passed
         self.failed += failed
         if failed:
             self.names.append(name)
-        print(f"  {'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed",
+        took = "" if seconds is None else f" ({seconds:.1f} s)"
+        print(f"  {'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed{took}",
               flush=True)
+
+
+def timed(function, *args, **kw):
+    """(what it returns, the seconds that it took)"""
+    start = time.monotonic()
+    answer = function(*args, **kw)
+    return answer, time.monotonic() - start
 
 
 def say(text):
@@ -104,17 +123,17 @@ def unit(tally, preset, env=None):
         if "lint" in properties.get("LABELS", []) and preset != "release":
             return None
         folder = properties.get("WORKING_DIRECTORY", ROOT)
-        return test["name"], run(test["command"], env, cwd=folder)
+        return test["name"], timed(run, test["command"], env, cwd=folder)
 
     with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
         for answer in pool.map(one, tests):
             if answer is None:
                 continue
-            name, (status, output) = answer
+            name, ((status, output), seconds) = answer
             passed, failed = cmocka_counts(status, output)
             if failed:
                 print(output[-6000:])
-            tally.add(f"{preset} {name}", passed, failed)
+            tally.add(f"{preset} {name}", passed, failed, seconds)
 
 
 def script_counts(status, output):
@@ -126,11 +145,11 @@ def script_counts(status, output):
     return passed, failed
 
 
-def end_to_end(tally, preset, slow, env=None, how=""):
-    """A file per process, as many at a time as there are cores: most of them wait most of the time."""
+def end_to_end(tally, preset, slow, env=None, how="", only=None):
+    """A file per process; `only`: of these files."""
     folder = os.path.join(ROOT, "tests", "e2e")
-    files = sorted((n for n in os.listdir(folder) if n.startswith("test_") and n.endswith(".py")),
-                   key=lambda n: -os.path.getsize(os.path.join(folder, n)))
+    files = [n for n in os.listdir(folder) if n.startswith("test_") and n.endswith(".py") and (not only or n in only)]
+    files.sort(key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
     if not files:
         return
     say(f"{preset}: {how}{len(files)} files of end-to-end tests")
@@ -139,20 +158,20 @@ def end_to_end(tally, preset, slow, env=None, how=""):
     run(command + ["no file"], env)  # the generated messages, before several want them
 
     def one(name):
-        return name, run(command + [name], env, timeout=2 * ONE_RUN_S)
+        return name, timed(run, command + [name], env, timeout=2 * ONE_RUN_S)
 
-    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
-        for name, (status, output) in pool.map(one, files):
+    with concurrent.futures.ThreadPoolExecutor(FILES_AT_A_TIME) as pool:
+        for name, ((status, output), seconds) in pool.map(one, files):
             passed, failed = script_counts(status, output)
             if failed:
                 print(output[-12000:])
-            tally.add(f"{preset} {how}{name}", passed, failed)
+            tally.add(f"{preset} {how}{name}", passed, failed, seconds)
 
 
 def container(tally):
     """The image, where it can be built: `./run container` installs what that needs."""
     say("container")
-    status, output = run([sys.executable, "tests/container/run.py"], timeout=1200)
+    (status, output), seconds = timed(run, [sys.executable, "tests/container/run.py"], timeout=1200)
     if status == NOT_RUN:
         print(output, end="")
         tally.not_run.append(output.strip())
@@ -160,7 +179,7 @@ def container(tally):
     passed, failed = script_counts(status, output)
     if failed:
         print(output[-6000:])
-    tally.add("container", passed, failed)
+    tally.add("container", passed, failed, seconds)
 
 
 def fuzz(tally, seconds=None, only=()):
@@ -200,21 +219,21 @@ def fuzz(tally, seconds=None, only=()):
 def by_script(tally, name, script, seconds):
     """A program of tests/fault, whose last line counts, for so long."""
     say(f"{name}, {seconds} s")
-    status, output = run([sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])
+    (status, output), took = timed(run, [sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])
     passed, failed = script_counts(status, output)
     if failed:
         print(output[-12000:])
-    tally.add(name, passed, failed)
+    tally.add(name, passed, failed, took)
 
 
 def ops(tally, preset, programs):
     """Programs of tests/opfuzz, with their arguments, in this preset's op_runner."""
     for name, arguments in programs:
-        status, output = run([sys.executable, f"tests/opfuzz/{name}", *arguments])
+        (status, output), seconds = timed(run, [sys.executable, f"tests/opfuzz/{name}", *arguments])
         passed, failed = script_counts(status, output)
         if failed:
             print(output[-12000:])
-        tally.add(f"{preset} opfuzz {name}", passed, failed)
+        tally.add(f"{preset} opfuzz {name}", passed, failed, seconds)
 
 
 def find_tests(name):
@@ -290,13 +309,14 @@ def main():
             unit(tally, "release")
             ops(tally, "release", [("bounds.py", [f"--seconds={BOUNDS_S}"]), ("bounds.py", ["--kind=many"])])
             end_to_end(tally, "release", 1)
-            end_to_end(tally, "release", 1, {"SLIPWAY_FLAGS": "--specialise=off"}, "node by node: ")
+            end_to_end(tally, "release", 1, {"SLIPWAY_FLAGS": "--specialise=off"}, "node by node: ",
+                       RUNTIME_FILES)
             by_script(tally, "soak", "soak", SOAK_S)
         if not args.quick:
             container(tally)
             fuzz(tally, args.seconds)
             for preset in ("asan", "tsan"):
-                if build(tally, preset):
+                if build(tally, preset, "tests"):
                     unit(tally, preset, SANITIZER_ENV)
                     if preset == "asan":
                         ops(tally, preset, [("advisories.py", []),
