@@ -287,6 +287,25 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
     return RT_OK;
 }
 
+bool kn_hand_on(struct rt_run *r, int in)
+{
+    const struct rt_tensor *o = &r->out[0];
+    struct rt_tensor t = r->in[in];
+
+    if (!t.alias_of || !t.buf || t.data == o->data)
+        return false;
+    t.dtype = o->dtype;
+    t.rank = o->rank;
+    memcpy(t.dim, o->dim, sizeof t.dim);
+    rt_out_tensor(r, 0, &t);
+    return true;
+}
+
+bool kn_is_aligned(enum rt_dtype dtype, int64_t n)
+{
+    return n * (int64_t)rt_dtype_size(dtype) % 64 == 0;
+}
+
 /* TensorFlow copies a part of a tensor, but for whole rows of multiples of 64 bytes, which share
  * its buffer. That shows where the tensor is an alias of a variable. */
 static bool shares_rows(const struct rt_tensor *t, int64_t first, int rank, const int64_t *dim)
@@ -294,8 +313,7 @@ static bool shares_rows(const struct rt_tensor *t, int64_t first, int rank, cons
     const int64_t all = rt_tensor_count(t), n = rt_count(rank, dim);
     const int64_t row = t->rank && t->dim[0] ? all / t->dim[0] : 0;
 
-    return n == all || (row && !(row * (int64_t)rt_dtype_size(kn_dtype(t)) % 64) &&
-                        !(first % row) && !(n % row));
+    return n == all || (row && kn_is_aligned(kn_dtype(t), row) && !(first % row) && !(n % row));
 }
 
 enum rt_status kn_out_part(struct rt_run *r, int k, int in, int64_t first, int rank,

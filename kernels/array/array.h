@@ -77,10 +77,18 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
                             struct rt_info *out);
 /* rt_out_view that copes with an output that was laid over that input. */
 enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
+/*
+ * Output 0 is input `in` where TensorFlow hands its buffer on, which shows only where the input is
+ * an alias of a variable (runtime/exec/alias.h). False: it is none, and a copy is to be made.
+ */
+bool kn_hand_on(struct rt_run *r, int in);
 /* Output k is a view of n elements of input `in`, from element `first`, when it is contiguous
  * and of plain ownership. */
 enum rt_status kn_out_part(struct rt_run *r, int k, int in, int64_t first, int rank,
                            const int64_t *dim);
+
+/* Rows of n elements are multiples of 64 bytes: TensorFlow shares whole ones instead of copying. */
+bool kn_is_aligned(enum rt_dtype dtype, int64_t n);
 
 /* ---- copies ---- */
 

@@ -56,7 +56,7 @@ static enum rt_status pack_run(struct rt_run *r)
     int64_t outer = 1, inner = 1;
     for (int i = 0; i < r->in[0].rank; i++)
         *(i < axis ? &outer : &inner) *= r->in[0].dim[i];
-    if (outer * inner == 0)
+    if (outer * inner == 0 || (r->n_in == 1 && kn_hand_on(r, 0)))
         return RT_OK;
     if (inner == 1 && outer == 1 && rt_dtype_size(dt) == 4) { /* scalars: shapes, mostly */
         uint32_t *o = r->out[0].data;
@@ -144,10 +144,14 @@ static enum rt_status unpack_run(struct rt_run *r)
     }
     if (outer * inner == 0)
         return RT_OK;
+    /* Where TensorFlow copies nothing. */
+    const bool shares = r->in[0].alias_of && axis == 0 && kn_is_aligned(dt, inner);
     for (int k = 0; k < r->n_out; k++) {
         const struct kn_walk w = {
             .rank = 2, .dim = {outer, inner}, .dst = {inner, 1}, .src = {r->n_out * inner, 1}};
-        st = kn_walk_copy(dt, &w, r->out[k].data, kn_at(&r->in[0], k * inner), r);
+        const struct rt_tensor o = r->out[k];
+        st = shares ? kn_out_part(r, k, 0, k * inner, o.rank, o.dim)
+                    : kn_walk_copy(dt, &w, r->out[k].data, kn_at(&r->in[0], k * inner), r);
         if (st)
             return st;
     }

@@ -47,7 +47,8 @@ static enum rt_status reverse_run(struct rt_run *r)
         return st;
     if (r->in[1].dtype == RT_BOOL && t->rank > 0 && t->dim[0] == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Invalid input first dimension. Found 0.");
-    if ((axes == 0 && !t->alias_of) || rt_tensor_count(t) == 0) /* of a variable it is a copy */
+    /* Of a variable that is no scalar it is a copy. */
+    if ((axes == 0 && (!t->alias_of || t->rank == 0)) || rt_tensor_count(t) == 0)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, t->rank, t->dim))
         return r->err->code;

@@ -134,7 +134,8 @@ static enum rt_status batch_run(struct rt_run *r)
         return r->err->code;
     struct rt_tensor *o = &r->out[0];
     const struct rt_tensor *space = to_batch ? t : o, *batch = to_batch ? o : t;
-    if (rt_tensor_count(o) == 0)
+    const bool is_all = b.product == 1 && rt_tensor_count(o) == rt_tensor_count(t);
+    if (rt_tensor_count(o) == 0 || (is_all && kn_hand_on(r, 0)))
         return RT_OK;
     if (to_batch && rt_dtype_is_plain(kn_dtype(o)))
         memset(o->data, 0, rt_tensor_bytes(o));

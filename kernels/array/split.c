@@ -20,6 +20,14 @@ static enum rt_status split_axis(const struct rt_tensor *t, bool any_shape, int 
     return RT_OK;
 }
 
+/* Output k, whose shape it has, becomes the elements of input `in` from `first` on. */
+static enum rt_status share(struct rt_run *r, int k, int in, int64_t first)
+{
+    const struct rt_tensor o = r->out[k];
+
+    return kn_out_part(r, k, in, first, o.rank, o.dim);
+}
+
 /* Writes every part; outputs have their shapes. */
 static enum rt_status cut(struct rt_run *r, int in, int axis)
 {
@@ -32,11 +40,17 @@ static enum rt_status cut(struct rt_run *r, int in, int axis)
     if (outer * inner == 0)
         return RT_OK;
     const int64_t unit = inner / t->dim[axis];
+    /* Where TensorFlow copies nothing. */
+    const bool shares = t->alias_of && (r->n_out == 1 || (axis == 0 && kn_is_aligned(dt, unit)));
     for (int k = 0; k < r->n_out; k++) {
         const int64_t len = unit * r->out[k].dim[axis];
         const struct kn_walk w = {
             .rank = 2, .dim = {outer, len}, .dst = {len, 1}, .src = {inner, 1}};
-        enum rt_status st = len ? kn_walk_copy(dt, &w, r->out[k].data, kn_at(t, at), r) : RT_OK;
+        enum rt_status st = RT_OK;
+        if (len && shares)
+            st = share(r, k, in, at);
+        else if (len)
+            st = kn_walk_copy(dt, &w, r->out[k].data, kn_at(t, at), r);
         if (st)
             return st;
         at += len;

@@ -164,8 +164,12 @@ static enum rt_status broadcast_run(struct rt_run *r)
         return st;
     const int rank = o.shape.rank, more = rank - t->rank;
     struct kn_walk w = {.rank = rank};
-    if (kn_shape_total(&o.shape) == rt_tensor_count(t))
-        return kn_view(r, 0, 0, rank, o.shape.dim);
+    if (kn_shape_total(&o.shape) == rt_tensor_count(t)) {
+        st = kn_view(r, 0, 0, rank, o.shape.dim);
+        if (more) /* a copy in TensorFlow */
+            r->out[0].alias_of = 0;
+        return st;
+    }
     if (!kn_out(r, 0, rank, o.shape.dim))
         return r->err->code;
     kn_strides(t->rank, t->dim, in);

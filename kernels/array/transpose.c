@@ -85,9 +85,10 @@ static enum rt_status conjugate_run(struct rt_run *r)
 {
     const enum rt_dtype dt = kn_dtype(&r->in[0]);
 
-    if (dt != RT_C64 && dt != RT_C128)
-        return transpose_run(r);
     enum rt_status st = transpose_run(r);
+    r->out[0].alias_of = 0; /* always a copy in TensorFlow */
+    if (dt != RT_C64 && dt != RT_C128)
+        return st;
     if (st)
         return st;
     struct rt_tensor *o = &r->out[0];

@@ -307,9 +307,15 @@ static enum rt_status add_n_run(struct rt_run *r)
     return RT_OK;
 }
 
+/* AccumulateNV2 copies its only input, AddN does not. */
+static enum rt_status add_n_share(struct rt_run *r)
+{
+    return r->n_in == 1 && kn_hand_on(r, 0) ? RT_OK : add_n_run(r);
+}
+
 const struct kn_entry kn_add_n = {
     .op = {.name = "AddN", .infer = add_n_infer, .rows = rt_rows_each},
-    .kernels = KN_CPU("AddN", "add_n", KN_SET(KN_NUMBERS), NULL, add_n_run),
+    .kernels = KN_CPU("AddN", "add_n", KN_SET(KN_NUMBERS), NULL, add_n_share),
 };
 const struct kn_entry kn_accumulate_n_v2 = {
     .op = {.name = "AccumulateNV2", .infer = add_n_infer, .rows = rt_rows_each},

@@ -266,6 +266,7 @@ struct loop {
  */
 struct plan {
     const struct kn_reducer *reducer;
+    bool keeps_one;            /* one element is reduced to itself */
     int64_t count;             /* values per result */
     bool by_lines;             /* the innermost axis is reduced */
     int64_t inner, rows;       /* innermost axis; the one around it */
@@ -286,6 +287,7 @@ static enum rt_status make_plan(struct rt_prep *p, const struct kn_reducer *tabl
     bool red[RT_MAX_RANK + 2];
     int n = 0;
     k->reducer = &table[p->in[0].dtype];
+    k->keeps_one = table != reduce_norm && table != reduce_l2;
     k->in_size = (int64_t)rt_dtype_size(p->in[0].dtype);
     k->out_size = (int64_t)rt_dtype_size(p->out[0].dtype);
     k->count = k->kept_total = k->reduced_total = 1;
@@ -399,6 +401,9 @@ static enum rt_status reduce_run(struct rt_run *r)
 {
     const struct plan *k = r->state;
     const int64_t wide = k->by_lines ? k->rows : k->inner, n = k->kept_total * blocks_of(wide);
+    const bool is_all = rt_tensor_count(&r->in[0]) == rt_tensor_count(&r->out[0]);
+    if (is_all && k->keeps_one && kn_hand_on(r, 0))
+        return RT_OK;
     const double all = (double)rt_tensor_count(&r->in[0]);
     return kn_parallel_rows(r, n, n ? (int64_t)(all / (double)n) + 1 : 1, 1, reduce_blocks, NULL);
 }

@@ -35,7 +35,26 @@ static const struct form forms[] = {
     {"stopped_behind", {10, 14, 18}},
     {"rows_behind", {64, 96, 128}},
     {"list_behind", {10, 14, 18}},
+    /* ops that have nothing to do hand it on too */
+    {"checked_behind", {10, 14, 18}},
+    {"cast_behind", {10, 14, 18}},
+    {"bits_behind", {10, 14, 18}},
+    {"packed_behind", {10, 14, 18}},
+    {"added_alone_behind", {10, 14, 18}},
+    {"split_behind", {10, 14, 18}},
+    {"split_v_behind", {10, 14, 18}},
+    {"reduced_behind", {10, 14, 18}},
+    {"largest_behind", {10, 14, 18}},
+    {"mirrored_behind", {10, 14, 18}},
+    {"band_behind", {10, 14, 18}},
+    {"einsum_behind", {10, 14, 18}},
+    {"blocks_behind", {10, 14, 18}},
+    {"w_split_behind", {64, 96, 128}},
+    {"w_row_behind", {32, 48, 64}},
     /* copies do not */
+    {"norm_behind", {6, 10, 14}},
+    {"broadcast_behind", {6, 10, 14}},
+    {"conjugate_behind", {6, 10, 14}},
     {"snapshot_behind", {6, 10, 14}},
     {"part_behind", {1, 3, 5}},
     {"product_behind", {6, 10, 14}},
@@ -97,6 +116,59 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "other", "Mul", "other_read one ^add_to_giver", "T=float");
 }
 
+/* NAME is OP of `read`, and NAME_behind what it holds behind an update that waits for it. */
+static void idle(struct rt_bytes *g, const char *name, const char *op, const char *in,
+                 const char *attrs)
+{
+    char update[64], control[80], behind[64], of[128];
+
+    snprintf(update, sizeof update, "%s_update", name);
+    snprintf(control, sizeof control, "v x4 ^%s", name);
+    snprintf(behind, sizeof behind, "%s_behind", name);
+    snprintf(of, sizeof of, "%s one ^%s_update", name, name);
+    gd_node(g, name, op, in, attrs);
+    gd_node(g, update, "AssignAdd", control, "T=float");
+    gd_node(g, behind, "Mul", of, "T=float");
+}
+
+static void idle_ops(struct rt_bytes *g)
+{
+    gd_node(g, "no_axes", "Const", "", "dtype=int32 value=int32<0>:");
+    gd_node(g, "no_pads", "Const", "", "dtype=int32 value=int32<2,2>:0,0,0,0");
+    gd_node(g, "no_blocks_pads", "Const", "", "dtype=int32 value=int32<0,2>:");
+    gd_node(g, "all", "Const", "", "dtype=int32 value=int32<>:-1");
+    gd_node(g, "shape122", "Const", "", "dtype=int32 value=int32<3>:1,2,2");
+    gd_node(g, "perm", "Const", "", "dtype=int32 value=int32<2>:0,1");
+    gd_node(g, "sizes", "Const", "", "dtype=int32 value=int32<1>:2");
+
+    idle(g, "checked", "CheckNumerics", "read", "T=float message='it'");
+    idle(g, "cast", "Cast", "read", "SrcT=float DstT=float");
+    gd_node(g, "bits", "Bitcast", "read", "T=float type=int32");
+    gd_node(g, "bits_update", "AssignAdd", "v x4 ^bits", "T=float");
+    gd_node(g, "bits_behind", "Bitcast", "bits ^bits_update", "T=int32 type=float");
+    idle(g, "packed", "Pack", "read", "T=float N=1 axis=1");
+    idle(g, "added_alone", "AddN", "read", "T=float N=1");
+    idle(g, "split", "Split", "i1 read", "T=float num_split=1");
+    idle(g, "split_v", "SplitV", "read sizes i1", "T=float Tlen=int32 num_split=1");
+    idle(g, "reduced", "Sum", "read no_axes", "T=float Tidx=int32");
+    idle(g, "largest", "Max", "expanded i0", "T=float Tidx=int32");
+    idle(g, "mirrored", "MirrorPad", "read no_pads", "T=float Tpaddings=int32 mode='REFLECT'");
+    idle(g, "band", "MatrixBandPart", "read all all", "T=float Tindex=int32");
+    idle(g, "einsum", "Einsum", "read", "T=float N=1 equation='ab->ab'");
+    idle(g, "blocks", "SpaceToBatchND", "read no_axes no_blocks_pads",
+         "T=float Tblock_shape=int32 Tpaddings=int32");
+    idle(g, "norm", "Abs", "read", "T=float");
+    idle(g, "broadcast", "BroadcastTo", "read shape122", "T=float Tidx=int32");
+    idle(g, "conjugate", "ConjugateTranspose", "read perm", "T=float Tperm=int32");
+
+    gd_node(g, "w_split", "Split", "i0 w_read", "T=float num_split=2");
+    gd_node(g, "w_add_1", "AssignAdd", "w x64 ^w_split", "T=float");
+    gd_node(g, "w_split_behind", "Mul", "w_split:1 one ^w_add_1", "T=float");
+    gd_node(g, "w_row", "Unpack", "w_read", "T=float num=4 axis=0");
+    gd_node(g, "w_add_2", "AssignAdd", "w x64 ^w_row", "T=float");
+    gd_node(g, "w_row_behind", "Mul", "w_row:2 one ^w_add_2", "T=float");
+}
+
 static void views(struct rt_bytes *g)
 {
     gd_node(g, "flat", "Reshape", "read to4", "T=float Tshape=int32");
@@ -112,6 +184,8 @@ static void views(struct rt_bytes *g)
     gd_node(g, "list", "TensorListPushBack", "no_list read", "element_dtype=float");
     gd_node(g, "item", "TensorListGetItem", "list i0 shape2", "element_dtype=float");
     gd_node(g, "list_behind", "Mul", "item one ^add", "T=float");
+
+    idle_ops(g);
 
     gd_node(g, "snapshot", "Snapshot", "read", "T=float");
     gd_node(g, "add_1", "AssignAdd", "v x4 ^snapshot", "T=float");
