@@ -17,7 +17,12 @@
 
 static const char TENSORFLOW[] = "tensorflow";
 
-enum { MAX_CONFIG_BYTES = 64 << 20, MAX_MODELS = 100000, MAX_LABELS = 10000 };
+enum {
+    MAX_CONFIG_BYTES = 64 << 20,
+    MAX_MODELS = 100000,
+    MAX_VERSIONS = 100000,
+    MAX_LABELS = 10000
+};
 
 static struct srv_config *config_new(int n_models)
 {
@@ -284,7 +289,10 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
         out->policy = SRV_POLICY_ALL;
     } else if (choice == SPECIFIC) {
         size_t n = p->specific->n_versions;
-        int64_t *copy = n <= MAX_MODELS ? rt_arena_array(c->arena, n + 1, sizeof *copy) : NULL;
+        if (n > MAX_VERSIONS)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "model %s: %zu specific versions, at most %d",
+                           out->name, n, MAX_VERSIONS);
+        int64_t *copy = rt_arena_array(c->arena, n + 1, sizeof *copy);
         if (!copy)
             return no_memory(err);
         if (n)
@@ -296,6 +304,53 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
         out->n_latest = p->latest->num_versions;
     }
     return RT_OK;
+}
+
+struct label_entry {
+    const char *key;
+    size_t at; /* its place in the message */
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct label_entry *x = a, *y = b;
+    const int order = strcmp(x->key, y->key);
+    return order ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+/* The last of several entries with one key holds, as in any protobuf map, in the place of the
+ * first. Sorted, so that a message of many labels takes no longer than their number. */
+static enum rt_status read_labels(struct srv_config *c, struct srv_model_config *out,
+                                  const model_message *m, struct rt_error *err)
+{
+    const size_t n = m->n_version_labels;
+    if (n > MAX_LABELS)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "model %s: %zu version labels, at most %d",
+                       out->name, n, MAX_LABELS);
+    struct label_entry *entry = calloc(n + 1, sizeof *entry);
+    struct srv_label *labels = rt_arena_array(c->arena, n + 1, sizeof *labels);
+    enum rt_status st = entry && labels ? RT_OK : no_memory(err);
+
+    for (size_t i = 0; i < n && !st; i++) {
+        const char *key = m->version_labels[i]->key;
+        entry[i] = (struct label_entry){key ? key : "", i};
+    }
+    if (!st)
+        qsort(entry, n, sizeof *entry, by_key);
+    for (size_t i = 0, next; i < n && !st; i = next) {
+        for (next = i + 1; next < n && strcmp(entry[next].key, entry[i].key) == 0; next++)
+            ;
+        struct srv_label *l = &labels[entry[i].at];
+        l->label = rt_arena_strdup(c->arena, entry[i].key);
+        l->version = m->version_labels[entry[next - 1].at]->value;
+        st = l->label ? RT_OK : no_memory(err);
+    }
+    for (size_t i = 0; i < n && !st; i++)
+        if (labels[i].label)
+            labels[out->n_labels++] = labels[i];
+    out->labels = labels;
+    free(entry);
+    return st;
 }
 
 static enum rt_status read_model(struct srv_config *c, struct srv_model_config *out,
@@ -315,27 +370,7 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
         st = read_precision(out, m, err);
     if (st)
         return st;
-    if (m->n_version_labels > MAX_LABELS)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "model %s: %zu version labels, at most %d",
-                       out->name, m->n_version_labels, MAX_LABELS);
-    struct srv_label *labels = rt_arena_array(c->arena, m->n_version_labels + 1, sizeof *labels);
-    if (!labels)
-        return no_memory(err);
-    out->labels = labels;
-    for (size_t i = 0; i < m->n_version_labels; i++) {
-        const char *key = m->version_labels[i]->key ? m->version_labels[i]->key : "";
-        int k = 0; /* the last of two entries with one key holds, as in any protobuf map */
-        while (k < out->n_labels && strcmp(labels[k].label, key) != 0)
-            k++;
-        labels[k].version = m->version_labels[i]->value;
-        if (k == out->n_labels) {
-            labels[k].label = rt_arena_strdup(c->arena, key);
-            if (!labels[k].label)
-                return no_memory(err);
-            out->n_labels++;
-        }
-    }
-    return RT_OK;
+    return read_labels(c, out, m, err);
 }
 
 /* `places` of the models in `file`, or both NULL. */

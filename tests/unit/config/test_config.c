@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
 #include "server/config/config.h"
 #include "tests/support/folder.h"
 
@@ -46,6 +48,62 @@ static void a_list_of_models_is_read(void **state)
     assert_string_equal(b->labels[1].label, "canary");
     assert_int_equal(b->labels[1].version, 42);
     assert_int_equal(config->models[2].policy, SRV_POLICY_ALL);
+}
+
+static void the_last_of_labels_with_one_name_holds(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("m", "version_labels { key: 'b' value: 1 }"
+                                    "version_labels { key: 'a' value: 2 }"
+                                    "version_labels { key: 'b' value: 3 }"
+                                    "version_labels { value: 4 } version_labels { value: 5 }"))),
+              &err);
+    const struct srv_model_config *m = &config->models[0];
+    assert_int_equal(m->n_labels, 3);
+    assert_string_equal(m->labels[0].label, "b");
+    assert_int_equal(m->labels[0].version, 3);
+    assert_string_equal(m->labels[1].label, "a");
+    assert_int_equal(m->labels[1].version, 2);
+    assert_string_equal(m->labels[2].label, "");
+    assert_int_equal(m->labels[2].version, 5);
+}
+
+static void many_labels_and_versions_are_read_soon_or_refused(void **state)
+{
+    (void)state;
+    enum { MODELS = 10, LABELS = 10000 };
+    struct rt_bytes text;
+
+    rt_bytes_init(&text, 64 << 20);
+    rt_bytes_adds(&text, "model_config_list {");
+    for (int i = 0; i < MODELS; i++) {
+        rt_bytes_addf(&text, "config { name: 'm%d' base_path: '/m' model_platform: 'tensorflow' ",
+                      i);
+        for (int k = 0; k < LABELS; k++)
+            rt_bytes_addf(&text, "version_labels { key: 'l%d' value: %d }", k, k);
+        rt_bytes_adds(&text, "}");
+    }
+    rt_bytes_addc(&text, '}');
+    rt_bytes_addc(&text, '\0');
+    assert_false(text.failed);
+    const int64_t start = rt_thread_cpu_ns();
+    assert_ok(parse(text.p), &err);
+    const double seconds = (double)(rt_thread_cpu_ns() - start) / 1e9;
+    print_message("%d labels: %.2f s\n", MODELS * LABELS, seconds);
+    assert_true(seconds < 1.5);
+    assert_int_equal(config->models[MODELS - 1].n_labels, LABELS);
+
+    text.n = 0;
+    rt_bytes_adds(&text, "model_config_list { config { name: 'm' base_path: '/m' model_platform: "
+                         "'tensorflow' model_version_policy { specific { ");
+    for (int k = 0; k < 100001; k++)
+        rt_bytes_adds(&text, "versions: 1 ");
+    rt_bytes_adds(&text, "} } } }");
+    rt_bytes_addc(&text, '\0');
+    assert_false(text.failed);
+    assert_fails(parse(text.p), RT_INVALID_ARGUMENT, &err,
+                 "model m: 100001 specific versions, at most 100000");
+    rt_bytes_clear(&text);
 }
 
 static void without_a_policy_the_latest_version_is_wanted(void **state)
@@ -272,6 +330,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_of_models_is_read),
+        cmocka_unit_test(the_last_of_labels_with_one_name_holds),
+        cmocka_unit_test(many_labels_and_versions_are_read_soon_or_refused),
         cmocka_unit_test(without_a_policy_the_latest_version_is_wanted),
         cmocka_unit_test(a_model_may_have_a_precision_of_its_own),
         cmocka_unit_test(an_empty_file_is_a_server_without_models),
