@@ -649,6 +649,18 @@ static bool has_variables(struct rt_span graph_def)
     return false;
 }
 
+/* What an entry takes in memory at least: strings are loaded as elements beside their texts. */
+static bool add_weight(const struct rt_checkpoint_entry *e, int64_t *weight_bytes)
+{
+    int64_t elements = 0;
+
+    if (e->dtype == RT_STRING && __builtin_mul_overflow(rt_count(e->shape.rank, e->shape.dim),
+                                                        (int64_t)sizeof(struct rt_str), &elements))
+        return false;
+    return !__builtin_add_overflow(*weight_bytes, elements, weight_bytes) &&
+           !__builtin_add_overflow(*weight_bytes, e->bytes, weight_bytes);
+}
+
 static enum rt_status check_weights(const char *dir, const struct rt_meta_graph *g,
                                     int64_t *weight_bytes, struct rt_error *err)
 {
@@ -666,7 +678,7 @@ static enum rt_status check_weights(const char *dir, const struct rt_meta_graph 
         return st;
     st = rt_checkpoint_check_files(c, err);
     for (int i = 0; i < rt_checkpoint_count(c) && !st; i++)
-        if (__builtin_add_overflow(*weight_bytes, rt_checkpoint_at(c, i)->bytes, weight_bytes))
+        if (!add_weight(rt_checkpoint_at(c, i), weight_bytes))
             st = rt_fail(err, RT_DATA_LOSS, "%s: more bytes than can be counted", path);
     rt_checkpoint_unref(c);
     return st;

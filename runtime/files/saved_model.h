@@ -76,7 +76,7 @@ const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, c
 
 /* Everything a version directory must hold before it is worth loading: saved_model.pb parses, the
  * index is whole and every shard as long as it says (if the graph has a restore op), assets are
- * there. The reason otherwise. Reads no weights. */
+ * there. The reason otherwise. Reads no weights. *weight_bytes: of them, as they are loaded. */
 enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
                                           int64_t *weight_bytes, struct rt_error *err);
 

@@ -335,7 +335,8 @@ static void gauges(struct page *p)
         rt_bytes_no_memory(p->out); /* a page without them would say that there are none */
     versions(p, "slipway_queue_requests", "Requests that wait for a worker.", all, n_versions,
              QUEUED);
-    versions(p, "slipway_model_weight_bytes", "Bytes of a version's weights in its files.", all,
+    versions(p, "slipway_model_weight_bytes",
+             "Bytes of a version's weights in its files, and 24 more for each string.", all,
              n_versions, WEIGHT_BYTES);
     versions(p, "slipway_model_packed_bytes",
              "Bytes of a version's constants in the forms that kernels read.", all, n_versions,
