@@ -238,13 +238,15 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
         else
             sum += v[i];
     }
+    if (open >= 0 ? sum > cols : sum != cols)
+        return false; /* the loop refuses that */
     if (open >= 0)
         v[open] = cols - sum;
     *first = 0;
     for (int i = 0; i < out; i++)
         *first += v[i];
     *width = v[out];
-    return *width >= 0 && *first + *width <= cols;
+    return true;
 }
 
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,

@@ -388,8 +388,9 @@ static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dt
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
+    /* What shape an element should have is asked only of one that is not there: these all are. */
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
-        !pl_list_shape(&l->body, n->in[2], cols, rows))
+        !pl_is_constant(&l->body, n->in[2]))
         return false;
     const int k = kept(l, n->in[0]);
     n = k < 0 ? NULL : pl_op_node(l->g, l->start[k], "TensorListFromTensor", 2);
