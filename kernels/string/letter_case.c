@@ -85,11 +85,12 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
 {
     enum { WORK = 64 }; /* of a character: the ranges are looked through one by one */
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
+    const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a text at its first NUL */
 
-    for (size_t i = 0, used; i < s->n; i += used) {
+    for (size_t i = 0, used; i < n; i += used) {
         if (rt_run_spend(b->grow_arg, left, WORK))
             return ((struct rt_run *)b->grow_arg)->err->code;
-        const uint32_t c = decode(p + i, s->n - i, &used);
+        const uint32_t c = decode(p + i, n - i, &used);
         if (up && c == 0xdf) {
             rt_bytes_adds(b, "SS");
         } else if (up && c == 0x149) {
