@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+import unittest
 
 import small_models
 from test_bad_trees import cpu_seconds
@@ -118,6 +119,31 @@ def peak_bytes(pid):
         return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
 
 
+def write_convolutions(folder, n=4000):
+    """n convolutions of different shapes: preparing them takes seconds, and small blocks of memory."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("axes", "int32", [4], int_val=range(4))
+        g.const("first", "int32", [1], int_val=[0])
+        g.node("sum", "Sum", "x", "first", T="float", Tidx="int32")
+        for i in range(n):
+            g.const(f"w{i}", "float", [3, 3, 1 + i % 13, 1 + i % 29], float_val=[1.0 + i])
+            g.const(f"dims{i}", "int32", [4], int_val=[1, 9 + i % 17, 9 + i % 11, 1 + i % 13])
+            g.node(f"a{i}", "Fill", f"dims{i}", "sum", T="float", index_type="int32")
+            c = g.node(f"c{i}", "Conv2D", f"a{i}", f"w{i}", T="float")
+            ints(c, "strides", 1, 1, 1, 1)
+            c.attr["padding"].s = b"SAME"
+            g.node(f"s{i}", "Sum", f"c{i}", "axes", T="float", Tidx="int32")
+        g.node("y", "AddN", *(f"s{i}" for i in range(n)), T="float").attr["N"].i = n
+    small_models.write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})},
+                       build)
+
+
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmRSS:"))
+
+
 class CostlyLoads(Case):
     def put_costly(self, model):
         write(self.path(".aside", model, "1"), FAMILY[model])
@@ -144,6 +170,20 @@ class CostlyLoads(Case):
                 took = self.seconds_until(lambda m=model: server.state(m, 1) in ("END", ""), model)
                 print(f"{model}: {took:.2f} s until it is gone")
                 self.assertLess(took, 1.5 * SLOW, model)
+
+    @unittest.skipIf(SLOW > 1, "sanitizers keep what is freed")
+    def test_what_a_cancelled_load_held_goes_back_to_the_system(self):
+        with self.serve() as server:
+            pid = server.process.pid
+            before = resident_bytes(pid)
+            for _ in range(3):
+                write_convolutions(self.path(".aside", "many", "1"))
+                os.rename(self.path(".aside", "many"), self.path("models", "many"))
+                wait_for(lambda: resident_bytes(pid) > before + (80 << 20), "a load under way")
+                shutil.rmtree(self.path("models", "many"))
+                wait_for(lambda: server.state("many", 1) in ("END", ""), "its end")
+            wait_for(lambda: resident_bytes(pid) < before + (60 << 20),
+                     lambda: f"memory back: {resident_bytes(pid)} of {before} before", 10)
 
     def test_a_server_ends_soon(self):
         for model in FAMILY:
