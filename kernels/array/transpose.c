@@ -145,10 +145,15 @@ static enum rt_status invert_run(struct rt_run *r)
     const int64_t n = t->dim[0];
     if (!kn_out(r, 0, 1, &n))
         return r->err->code;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         kn_put_int(&r->out[0], i, -1);
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
     for (int64_t i = 0; i < n; i++) {
         const int64_t d = kn_int_at(t, i);
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (d < 0 || d >= n)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "%lld is not between 0 and %lld",
                            (long long)d, (long long)n);

@@ -93,13 +93,18 @@ enum { ROW_WORK = 32 }; /* per class: two exponentials and three passes */
                 const ACC v = GET(xr[j * p->a_col]);                                               \
                 top = v > top || v != v ? v : top;                                                 \
             }                                                                                      \
-            for (int64_t j = 0; j < p->cols; j++)                                                  \
+            for (int64_t j = 0; j < p->cols; j++) {                                                \
                 sum += EXP(GET(xr[j * p->a_col]) - top);                                           \
+                if (rt_run_tick(r, j))                                                             \
+                    return r->err->code;                                                           \
+            }                                                                                      \
             const ACC log_sum = LOG(sum);                                                          \
             for (int64_t j = 0; j < p->cols; j++) {                                                \
                 const ACC v = GET(xr[j * p->a_col]) - top, t = GET(yr[j * p->b_col]);              \
                 l += t == 0 ? 0 : t * (log_sum - v);                                               \
                 grad[j] = PUT(EXP(v) / sum - t);                                                   \
+                if (rt_run_tick(r, j))                                                             \
+                    return r->err->code;                                                           \
             }                                                                                      \
             loss[i] = PUT(l);                                                                      \
             if (rt_run_spend(r, &left, ROW_WORK * p->cols))                                        \
@@ -207,11 +212,17 @@ static enum rt_status check_labels(struct rt_run *r)
                 const ACC v = GET(x[j]);                                                           \
                 top = v > top || v != v ? v : top;                                                 \
             }                                                                                      \
-            for (int64_t j = 0; j < cols; j++)                                                     \
+            for (int64_t j = 0; j < cols; j++) {                                                   \
                 sum += EXP(GET(x[j]) - top);                                                       \
+                if (rt_run_tick(r, j))                                                             \
+                    return r->err->code;                                                           \
+            }                                                                                      \
             loss[i] = PUT(LOG(sum) - (GET(x[label]) - top));                                       \
-            for (int64_t j = 0; j < cols; j++)                                                     \
+            for (int64_t j = 0; j < cols; j++) {                                                   \
                 grad[j] = PUT(EXP(GET(x[j]) - top) / sum - (j == label ? 1 : 0));                  \
+                if (rt_run_tick(r, j))                                                             \
+                    return r->err->code;                                                           \
+            }                                                                                      \
             if (rt_run_spend(r, &left, ROW_WORK * cols))                                           \
                 return r->err->code;                                                               \
         }                                                                                          \

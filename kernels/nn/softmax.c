@@ -25,16 +25,24 @@ void kn_softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool lo
     (logarithm ? l->log_rows : l->rows)(d, s, n_rows, n);
 }
 
-static void softmax_f64(double *d, const double *s, int64_t n, bool logarithm)
+static enum rt_status softmax_f64(struct rt_run *r, double *d, const double *s, int64_t n,
+                                  bool logarithm)
 {
     double top = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++)
         top = s[i] > top ? s[i] : top;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         sum += exp(s[i] - top);
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
     const double low = log(sum);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         d[i] = logarithm ? (s[i] - top) - low : exp(s[i] - top) / sum;
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
+    return RT_OK;
 }
 
 struct softmax_plan {
@@ -86,7 +94,8 @@ static enum rt_status softmax_prepare(struct rt_prep *p, bool logarithm, void **
     return RT_OK;
 }
 
-static void softmax_part(struct rt_run *r, const struct softmax_plan *k, const void *s, void *d)
+static enum rt_status softmax_part(struct rt_run *r, const struct softmax_plan *k, const void *s,
+                                   void *d)
 {
     switch (r->in[0].dtype) {
     case RT_F32:
@@ -94,7 +103,9 @@ static void softmax_part(struct rt_run *r, const struct softmax_plan *k, const v
         break;
     case RT_F64:
         for (int64_t i = 0; i < k->n_rows; i++)
-            softmax_f64((double *)d + i * k->n, (const double *)s + i * k->n, k->n, k->logarithm);
+            if (softmax_f64(r, (double *)d + i * k->n, (const double *)s + i * k->n, k->n,
+                            k->logarithm))
+                return r->err->code;
         break;
     case RT_F16:
         rows_RT_F16(d, s, r->scratch, k);
@@ -103,6 +114,7 @@ static void softmax_part(struct rt_run *r, const struct softmax_plan *k, const v
         rows_RT_BF16(d, s, r->scratch, k);
         break;
     }
+    return RT_OK;
 }
 
 static enum rt_status softmax_some(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -114,9 +126,9 @@ static enum rt_status softmax_some(struct rt_run *r, void *arg, int64_t from, in
     for (int64_t i = from; i < to; i += many) {
         struct softmax_plan part = *k;
         part.n_rows = to - i < many ? to - i : many;
-        softmax_part(r, &part, (const char *)r->in[0].data + (size_t)i * row,
-                     (char *)r->out[0].data + (size_t)i * row);
-        if (i + many < to && rt_run_check(r))
+        if (softmax_part(r, &part, (const char *)r->in[0].data + (size_t)i * row,
+                         (char *)r->out[0].data + (size_t)i * row) ||
+            (i + many < to && rt_run_check(r)))
             return r->err->code;
     }
     return RT_OK;
