@@ -532,10 +532,19 @@ struct lrn {
 static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lrn *l,
                                 const float *x, float *y, int64_t n)
 {
+    /* TensorFlow multiplies the squares by a matrix whose zeros make NaN of what is not finite: it
+     * shows in channels outside of its window, too. */
+    int64_t first_odd = n, last_odd = -1;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i] * x[i])) {
+            first_odd = first_odd < i ? first_odd : i;
+            last_odd = i;
+        }
     for (int64_t i = 0; i < n; i++) {
         const int64_t from = i > l->radius ? i - l->radius : 0;
         const int64_t to = n - 1 - i > l->radius ? i + l->radius : n - 1;
-        float sum = 0;
+        float sum = first_odd < from || last_odd > to ? NAN : 0;
         for (int64_t j = from; j <= to; j++)
             sum += x[j] * x[j];
         const float base = l->bias + l->alpha * sum;

@@ -323,6 +323,10 @@ def lrn(g, op):
         ]:
             for s in [(2, 3, 4, 7), (1, 1, 1, 1), (0, 2, 2, 3), (1, 2, 2, 20)]:
                 yield Case(num(g, dtype, *s), rtol=3e-3 if dtype == "float16" else 1e-5, **how)
+        for special in (np.nan, np.inf, -np.inf, 3e38):  # reaches channels outside of its window
+            x = np.array(num(g, "float32", 2, 2, 3, 12))
+            x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special
+            yield Case(x.astype(dtype_of(dtype)), depth_radius=2, rtol=3e-3 if dtype == "float16" else 1e-5)
     yield Case(num(g, "float32", 2, 3, 4))
 
 
