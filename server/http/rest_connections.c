@@ -28,12 +28,12 @@ static int64_t reading_deadline(const struct srv_rest_loop *l)
     return l->now_ns + ms * 1000000;
 }
 
-void srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op)
+bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op)
 {
     uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
     struct epoll_event ev = {.events = events, .data.ptr = c};
 
-    epoll_ctl(l->epoll, op, c->fd, &ev);
+    return epoll_ctl(l->epoll, op, c->fd, &ev) == 0;
 }
 
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c)
@@ -72,7 +72,10 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             srv_rest_begin_handshake(l, c);
         else
             srv_rest_expect_request(l, c);
-        srv_rest_watch_socket(l, c, EPOLL_CTL_ADD);
+        if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {
+            srv_list_remove(&c->turn); /* suspended, nothing would resume it */
+            shutdown(c->fd, SHUT_RDWR);
+        }
         *context = c;
         atomic_fetch_add_explicit(&l->net.server->n_accepted, 1, memory_order_relaxed);
         srv_manager_expect_close(l->net.server);

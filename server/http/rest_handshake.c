@@ -30,7 +30,7 @@ void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
-    srv_rest_watch_socket(l, c, EPOLL_CTL_MOD);
+    (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD); /* at worst it reports more than is needed */
     srv_rest_expect_request(l, c);
 }
 

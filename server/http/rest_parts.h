@@ -207,8 +207,8 @@ void srv_rest_resume_handshakes(struct srv_rest_loop *l);
 /* ---- rest_connections.c ---- */
 
 /* epoll_ctl's `op` on the loop's epoll: the peer's end is reported, during a handshake all that
- * comes and that there is room to write. */
-void srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
+ * comes and that there is room to write. False: the epoll cannot, for want of memory. */
+bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
 /* A connection on which nothing of its first request has come. */
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* The loop begins to close: requests that have not arrived whole have a short time left. */
