@@ -14,6 +14,7 @@
 #include "runtime/base/thread.h"
 #include "server/grpc/grpc_arguments.h"
 #include "server/grpc/grpc_frames.h"
+#include "server/grpc/read_turns.h"
 #include "server/grpc/grpc_parts.h"
 #include "server/grpc/grpc_tls.h"
 #include "server/base/number.h"
@@ -91,6 +92,7 @@ static void *run_loop(void *arg)
     struct srv_grpc_loop *loop = arg;
     srv_grpc_this_loop = loop;
     const gpr_timespec zero = gpr_time_0(GPR_CLOCK_MONOTONIC);
+    bool waits = false;
 
     for (;;) {
         int64_t longest = loop->n_at_once            ? 0
@@ -98,7 +100,9 @@ static void *run_loop(void *arg)
                                                      : loop->watch_ns;
         gpr_timespec until =
             gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(longest, GPR_TIMESPAN));
+        srv_turns_loop_waits(waits);
         grpc_event e = grpc_completion_queue_next(loop->cq, until, NULL);
+        srv_turns_loop_waits(false);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;
         srv_net_begin(&loop->net);
@@ -110,6 +114,7 @@ static void *run_loop(void *arg)
                 break;
             e = grpc_completion_queue_next(loop->cq, zero, NULL);
         }
+        waits = e.type == GRPC_QUEUE_TIMEOUT;
         look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
@@ -162,8 +167,10 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
         if (!port->core)
             st = rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
     }
-    if (!st)
+    if (!st) {
         srv_grpc_frames_start(g->server->metrics, &args);
+        srv_turns_start();
+    }
     grpc_resource_quota_unref(quota);
     rt_arena_free(arena);
     return st;
@@ -431,6 +438,7 @@ void srv_grpc_stop(struct srv_grpc *g)
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_aside_stop(&g->aside);
+    srv_turns_stop();
     for (int i = 0; i < g->n_loops; i++)
         grpc_completion_queue_shutdown(g->loops[i].cq);
     for (int i = 0; i < g->n_loops; i++) {

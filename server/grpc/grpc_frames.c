@@ -1,6 +1,7 @@
 #include "server/grpc/grpc_frames.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sanitizer.h"
 #include "server/grpc/h2_frames.h"
+#include "server/grpc/read_turns.h"
 #include "server/metrics/metrics.h"
 #include "server/grpc/send_hook.h"
 
@@ -22,6 +24,7 @@ enum {
     BLOCK_EXTRA = 1024, /* of a header block: padding, priority, updates of the table's size */
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
+    IS_CUT_OFF = -2,
 };
 
 #if RT_HAS_SANITIZER /* its interceptors, which these stand before, have to be called */
@@ -111,6 +114,8 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
 
     if (got >= 0 && got < SRV_GRPC_MAX_FD)
         atomic_store_explicit(&plain[got].is_watched, false, memory_order_release);
+    if (got >= 0)
+        srv_turns_begin(got);
     return got;
 }
 
@@ -128,23 +133,73 @@ static enum srv_h2_verdict look_at_message(struct srv_h2_frames *f, const struct
     return v;
 }
 
-ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+/* Of a read, the first `limit` bytes at the most. *is_all: there was no more than was read. */
+static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_all)
 {
-    ssize_t n = REAL_RECVMSG(fd, message, flags);
-    struct watched *w = n > 0 && fd < SRV_GRPC_MAX_FD && !flags ? &plain[fd] : NULL;
+    size_t n_parts = message->msg_iovlen, room = 0, cut = 0, i = 0;
+
+    while (i < n_parts && room < limit)
+        room += message->msg_iov[i++].iov_len;
+    if (room > limit)
+        cut = room - limit;
+    message->msg_iovlen = i;
+    if (cut)
+        message->msg_iov[i - 1].iov_len -= cut;
+    ssize_t n = REAL_RECVMSG(fd, message, 0);
+    message->msg_iovlen = n_parts;
+    if (cut)
+        message->msg_iov[i - 1].iov_len += cut;
+    *is_all = n < (ssize_t)(room - cut);
+    return n;
+}
+
+/* The connection whose bytes the thread has now: contents of TLS are taken out of them next. */
+static _Thread_local int read_last = -1;
+
+/* How many frames that cost work a read of a plain connection has brought, -1 of others, or
+ * IS_CUT_OFF. */
+static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
+{
+    struct watched *w = fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
     uint64_t sent = 0;
 
     if (!w || !atomic_load_explicit(&w->is_watched, memory_order_acquire))
-        return n;
+        return -1;
     srv_socket_sent(fd, &sent);
     srv_h2_frames_fill(&w->frames, now_ms(), sent);
-    enum srv_h2_verdict v = look_at_message(&w->frames, message, (size_t)n);
+    uint32_t n_work = w->frames.n_work;
+    enum srv_h2_verdict v = look_at_message(&w->frames, message, n);
+    n_work = w->frames.n_work - n_work;
     atomic_store_explicit(&w->is_watched, !v, memory_order_release);
-    if (!v)
-        return n;
-    report(v);
-    shutdown(fd, SHUT_RDWR);
-    return 0;
+    if (v) {
+        report(v);
+        shutdown(fd, SHUT_RDWR);
+    }
+    return v ? IS_CUT_OFF : (int64_t)n_work;
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    if (flags)
+        return REAL_RECVMSG(fd, message, flags);
+    size_t limit = srv_turns_limit(fd);
+    if (!limit) {
+        errno = EAGAIN;
+        return -1;
+    }
+    bool is_all;
+    ssize_t n = read_some(fd, message, limit, &is_all);
+    if (n > 0) {
+        int64_t n_frames = look_at_plain(fd, message, (size_t)n);
+        if (n_frames == IS_CUT_OFF)
+            return 0;
+        read_last = fd;
+        srv_turns_took(fd, (size_t)n, n_frames, is_all);
+    } else if ((n == 0 || errno != EAGAIN) && srv_turns_end(fd)) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return n;
 }
 
 /* ---- TLS ---- */
@@ -200,7 +255,9 @@ static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
         return false;
     srv_h2_frames_fill(&t->w.frames, now_ms(),
                        atomic_load_explicit(&t->sent, memory_order_relaxed));
+    uint32_t n_work = t->w.frames.n_work;
     enum srv_h2_verdict v = srv_h2_frames_take(&t->w.frames, p, n);
+    srv_turns_held_frames(read_last, t->w.frames.n_work - n_work);
     atomic_store_explicit(&t->w.is_watched, !v, memory_order_release);
     if (v)
         report(v);

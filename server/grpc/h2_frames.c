@@ -18,6 +18,7 @@ enum {
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,
     OTHER_UNIT = 64,
+    SMALL_DATA = 256,
 };
 
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent)
@@ -88,6 +89,7 @@ static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 
     f->n_frame = 0;
     f->skip = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+    f->n_work += p[3] != DATA || f->skip < SMALL_DATA;
     if (p[3] == HEADERS)
         return take_headers(f, stream);
     if (p[3] == CONTINUATION)

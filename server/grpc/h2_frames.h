@@ -50,6 +50,7 @@ struct srv_h2_frames {
     uint32_t skip;        /* bytes of a payload, or of the preface, that come first */
     uint32_t block;       /* bytes of the header block that was read last, or is being read */
     uint32_t last_stream; /* the highest that was opened */
+    uint32_t n_work;      /* frames that cost work, modulo 2^32: all but DATA of some size */
     uint16_t n_streams;   /* counted until is_settled */
     bool is_settled;
     uint8_t n_frame;

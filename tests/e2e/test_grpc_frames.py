@@ -194,11 +194,44 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_floods_by_tls_are_cut_off(self):
+        self.floods_are_cut_off(*self.tls())
+
+    def many_are_read_in_turn(self, context, channel_of, *flags):
+        """Calls that are cancelled at once: of each connection fewer than are a flood, of all of them
+        so many that they take seconds. Who asks little meanwhile waits for none of that."""
+        n, calls = (40, 1500) if SLOW == 1 else (20, 500)
+        with self.serve(*flags) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:
+            crowd = [stack.enter_context(http2.Connection(server.grpc_port, tls=context)) for _ in range(n)]
+            for c in crowd:
+                self.settle(c)
+            with Beside(channel) as beside:
+                start = time.monotonic()
+                for _ in range(0, calls, 100):
+                    for c in crowd:
+                        c.send(b"".join(c.headers_of(PREDICT, s) +
+                                        c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8)) for s in streams(c, 100)))
+                for c in crowd:  # all that was sent before is read
+                    self.settle(c)
+                whole = time.monotonic() - start
+            self.assertIsNone(beside.error)
+            self.assertLess(beside.slowest, max(whole / 3, 0.5))
+            self.assertEqual(self.cut(server), {})
+
+    def test_many_are_read_in_turn(self):
+        self.many_are_read_in_turn(None, lambda server: grpc.insecure_channel(
+            f"127.0.0.1:{server.grpc_port}", ONE))
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_many_by_tls_are_read_in_turn(self):
+        self.many_are_read_in_turn(*self.tls())
+
+    def tls(self):
+        """For clients of a server with a certificate: (context, what makes a channel, the flag)."""
         flag, context = by_tls(self.folder)
         with open(self.path("server.crt"), "rb") as file:
             credentials = grpc.ssl_channel_credentials(file.read())
-        self.floods_are_cut_off(context, lambda server: grpc.secure_channel(
-            f"localhost:{server.grpc_port}", credentials, ONE), flag)
+        return context, lambda server: grpc.secure_channel(
+            f"localhost:{server.grpc_port}", credentials, ONE), flag
 
     @contextlib.contextmanager
     def by_both(self):

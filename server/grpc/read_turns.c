@@ -1,0 +1,440 @@
+#include "server/grpc/read_turns.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/thread.h"
+#include "server/grpc/grpc_frames.h"
+
+enum {
+    TICK_NS = 500000,      /* between two looks at who may go on */
+    AT_ONCE = 2,           /* connections that go on after a look */
+    LOOKED_AT = 32,        /* of those that are paused, the first */
+    PAUSE_NS = 20000000,   /* the longest, if nobody else was let go on */
+    TURN_FRAMES = 64,      /* of a turn in a crowd */
+    TURN_BYTES = 8192,     /* with is_heavy: of a turn in a crowd, and of a read */
+    ALONE = 4,             /* times as long is a turn without a crowd */
+    CROWD = 4,             /* connections */
+    CROWD_NS = 1000000000, /* time over which they are counted */
+    FEW_FRAMES = TURN_FRAMES / 8,
+    LARGEST_READ = 1 << 16, /* thousands of frames */
+    BULK_BYTES = 1 << 18,   /* in which frames are counted when not is_heavy */
+    MAX_LOOPS = 64,
+    NONE = -1,
+};
+
+enum phase { READING, IS_OVER, PAUSED };
+
+/* Those below `phase` belong to the thread that reads the connection, those of a pause to mu. */
+struct turn {
+    _Atomic int phase;
+    _Atomic bool may_pause; /* a TCP socket; stored by who has written the rest, loaded before */
+    bool is_over;           /* the next read that is let begins another turn */
+    bool is_heavy;   /* its last turn was one of frames, or it is the first: reads are short */
+    bool at_its_end; /* the end was put off once */
+    uint32_t frames; /* of this turn */
+    uint32_t bytes;  /* of this turn, as far as reads are short */
+    uint64_t n_frames;
+    int64_t crowd; /* the stretch of time in which it was counted last */
+    int next;      /* the pause: in the order in which they began */
+    clockid_t reader;
+    int64_t reader_cpu_ns;
+};
+
+static struct turn turns[SRV_GRPC_MAX_FD]; /* 8 MB, of which only pages in use are there */
+
+/* A thread that takes events from the core. */
+struct loop {
+    _Atomic bool waits; /* stored once `thread` is known */
+    clockid_t thread;
+    int64_t spent_ns; /* as last noted; under mu */
+};
+
+static struct {
+    _Atomic bool is_on;
+    _Atomic int n_loops;
+    struct loop loops[MAX_LOOPS];
+    _Atomic int64_t crowd;             /* the number of the present stretch of CROWD_NS */
+    _Atomic int n_crowd, n_crowd_last; /* connections that ended a turn in it and in the last one */
+    struct rt_mutex mu;
+    struct rt_cond changed;
+    int first, last; /* paused connections, NONE if there are none; under mu */
+    bool is_stopping;
+    int64_t released_ns;
+    pthread_t thread;
+} all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
+
+static struct turn *turn_of(int fd)
+{
+    if (fd < 0 || fd >= SRV_GRPC_MAX_FD || !atomic_load_explicit(&all.is_on, memory_order_acquire))
+        return NULL;
+    return atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire) ? &turns[fd] : NULL;
+}
+
+/* A thread has changed what belongs to the reader; the next one may be another. */
+static void changed(struct turn *t)
+{
+    atomic_store_explicit(&t->may_pause, true, memory_order_release);
+}
+
+/* ---- ends of pauses ---- */
+
+/* The core is told again what the socket has to report. Of one that was reset SO_RCVLOWAT says
+ * nothing, but shutdown does. The descriptor may have another socket by now: 1 is the default, and
+ * one that has hung up is shut down anyhow. */
+static void tell_again(int fd)
+{
+    struct pollfd now = {.fd = fd};
+    int one = 1;
+
+    if (poll(&now, 1, 0) == 1 && now.revents & (POLLERR | POLLHUP))
+        shutdown(fd, SHUT_RDWR);
+    else
+        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
+}
+
+static int64_t cpu_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    if (clock_gettime(clock, &t))
+        return 0; /* the thread has ended */
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Whether a thread has had less than half of the time since its `spent_ns` was noted. */
+static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
+{
+    int64_t now = cpu_ns(thread), spent = now - *spent_ns;
+
+    *spent_ns = now;
+    return spent < past_ns / 2;
+}
+
+/* Whether one of our loops has nothing to do, and would take up what anybody sends. */
+static bool is_loop_free(int64_t past_ns) RT_REQUIRES(all.mu)
+{
+    int n = atomic_load(&all.n_loops);
+    bool is_free = !n;
+
+    for (int i = 0; i < n && i < MAX_LOOPS; i++) {
+        struct loop *l = &all.loops[i];
+        bool waits = atomic_load_explicit(&l->waits, memory_order_acquire);
+        is_free |= rests(l->thread, &l->spent_ns, past_ns) && waits;
+    }
+    return is_free;
+}
+
+/* Takes those that may go on out of the list. */
+static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT_REQUIRES(all.mu)
+{
+    bool is_late = now - all.released_ns > PAUSE_NS, is_free = is_loop_free(past_ns);
+    int n = 0, before = NONE, fd = all.first;
+
+    for (int i = 0; i < LOOKED_AT && fd != NONE && n < AT_ONCE; i++) {
+        struct turn *t = &turns[fd];
+        int next = t->next;
+        if ((rests(t->reader, &t->reader_cpu_ns, past_ns) && is_free) || is_late) {
+            *(before == NONE ? &all.first : &turns[before].next) = next;
+            if (next == NONE)
+                all.last = before;
+            is_late = false;
+            released[n++] = fd;
+        } else {
+            before = fd;
+        }
+        fd = next;
+    }
+    if (n)
+        all.released_ns = now;
+    return n;
+}
+
+void srv_turns_loop_waits(bool waits)
+{
+    static _Thread_local struct loop *own;
+
+    if (!own) {
+        clockid_t thread;
+        int i = pthread_getcpuclockid(pthread_self(), &thread) ? MAX_LOOPS : 0;
+        rt_mutex_lock(&all.mu);
+        if (!i)
+            i = atomic_load(&all.n_loops);
+        if (i < MAX_LOOPS) {
+            own = &all.loops[i];
+            own->thread = thread;
+            atomic_store(&all.n_loops, i + 1);
+        }
+        rt_mutex_unlock(&all.mu);
+    }
+    if (own)
+        atomic_store_explicit(&own->waits, waits, memory_order_release);
+}
+
+static void *end_pauses(void *arg)
+{
+    int64_t looked_ns = 0;
+
+    (void)arg;
+    rt_mutex_lock(&all.mu);
+    while (!all.is_stopping) {
+        int released[AT_ONCE];
+        int64_t now = rt_now_ns();
+        if (all.first == NONE) {
+            rt_cond_wait(&all.changed, &all.mu);
+            looked_ns = all.released_ns = rt_now_ns();
+            continue;
+        }
+        if (now - looked_ns < TICK_NS) {
+            rt_cond_wait_until(&all.changed, &all.mu, looked_ns + TICK_NS);
+            continue;
+        }
+        int n = take_released(released, now, now - looked_ns);
+        looked_ns = now;
+        for (int i = 0; i < n; i++)
+            atomic_store_explicit(&turns[released[i]].phase, READING, memory_order_release);
+        rt_mutex_unlock(&all.mu);
+        for (int i = 0; i < n; i++)
+            tell_again(released[i]);
+        rt_mutex_lock(&all.mu);
+    }
+    rt_mutex_unlock(&all.mu);
+    return NULL;
+}
+
+/* ---- turns ---- */
+
+static void begin_pause(int fd, struct turn *t)
+{
+    if (pthread_getcpuclockid(pthread_self(), &t->reader))
+        return;
+    rt_mutex_lock(&all.mu);
+    t->reader_cpu_ns = rt_thread_cpu_ns();
+    t->next = NONE;
+    if (all.first == NONE) {
+        all.first = fd;
+        rt_cond_signal(&all.changed);
+    } else {
+        turns[all.last].next = fd;
+    }
+    all.last = fd;
+    atomic_store_explicit(&t->phase, PAUSED, memory_order_release);
+    rt_mutex_unlock(&all.mu);
+}
+
+/* Counts a connection that has much to be done. True: there are many. */
+static bool is_crowd(struct turn *t)
+{
+    int64_t now = rt_now_ns() / CROWD_NS, before = atomic_load(&all.crowd);
+
+    if (now != before && atomic_compare_exchange_strong(&all.crowd, &before, now)) {
+        int n = atomic_exchange(&all.n_crowd, 0);
+        atomic_store(&all.n_crowd_last, now == before + 1 ? n : 0);
+    }
+    if (t->crowd != now) {
+        t->crowd = now;
+        atomic_fetch_add(&all.n_crowd, 1);
+    }
+    return atomic_load(&all.n_crowd) >= CROWD || atomic_load(&all.n_crowd_last) >= CROWD;
+}
+
+/* What was read may be all of a turn. */
+static void look_at_turn(struct turn *t)
+{
+    uint32_t most = t->is_heavy ? TURN_BYTES : UINT32_MAX / ALONE;
+
+    if ((t->frames < TURN_FRAMES && t->bytes < most) || t->is_over)
+        return;
+    uint32_t times = is_crowd(t) ? 1 : ALONE;
+    if (t->frames < times * TURN_FRAMES && t->bytes < times * most)
+        return;
+    t->is_over = true;
+    atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
+}
+
+/* A read begins another turn. By now the frames of all that was read before are known. */
+static void begin_turn(struct turn *t)
+{
+    t->is_over = false;
+    t->is_heavy = t->frames >= FEW_FRAMES;
+    t->frames = t->bytes = 0;
+}
+
+void srv_turns_begin(int fd)
+{
+    int domain = 0;
+    socklen_t n = sizeof domain;
+
+    if (fd < 0 || fd >= SRV_GRPC_MAX_FD || !atomic_load(&all.is_on))
+        return;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n);
+    rt_mutex_lock(&all.mu);
+    /* A pause of a connection that had the descriptor ends in its turn; until then there is none.
+     */
+    if (atomic_load_explicit(&turns[fd].phase, memory_order_relaxed) == PAUSED)
+        domain = 0;
+    else
+        atomic_store_explicit(&turns[fd].phase, READING, memory_order_relaxed);
+    atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire);
+    turns[fd].is_heavy = true;
+    turns[fd].is_over = turns[fd].at_its_end = false;
+    turns[fd].frames = turns[fd].bytes = 0;
+    turns[fd].n_frames = 0;
+    atomic_store_explicit(&turns[fd].may_pause, domain == AF_INET || domain == AF_INET6,
+                          memory_order_release);
+    rt_mutex_unlock(&all.mu);
+}
+
+size_t srv_turns_limit(int fd)
+{
+    struct turn *t = turn_of(fd);
+    int phase = t ? atomic_load_explicit(&t->phase, memory_order_acquire) : READING;
+
+    if (phase == IS_OVER)
+        begin_pause(fd, t);
+    if (phase != READING)
+        return 0;
+    if (!t)
+        return SIZE_MAX;
+    if (t->is_over)
+        begin_turn(t);
+    return t->is_heavy ? TURN_BYTES : LARGEST_READ;
+}
+
+void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all)
+{
+    struct turn *t = turn_of(fd);
+
+    if (!t)
+        return;
+    if (is_all)
+        t->frames = t->bytes = 0;
+    t->frames += n_frames > 0 ? (uint32_t)n_frames : 0;
+    t->n_frames += n_frames > 0 ? (uint64_t)n_frames : 0;
+    t->bytes += (uint32_t)n;
+    if (t->is_heavy && n_frames >= 0 && t->bytes >= TURN_BYTES && t->frames < FEW_FRAMES)
+        t->is_heavy = false;
+    if (!t->is_heavy && t->bytes >= BULK_BYTES)
+        t->frames = t->bytes = 0;
+    look_at_turn(t);
+    changed(t);
+}
+
+void srv_turns_held_frames(int fd, uint32_t n)
+{
+    struct turn *t = turn_of(fd);
+
+    if (!t)
+        return;
+    t->n_frames += n;
+    t->frames += n;
+    look_at_turn(t);
+    changed(t);
+}
+
+bool srv_turns_end(int fd)
+{
+    struct turn *t = turn_of(fd);
+
+    if (!t || t->at_its_end || t->n_frames < TURN_FRAMES || !is_crowd(t))
+        return false;
+    t->at_its_end = true;
+    begin_pause(fd, t);
+    changed(t);
+    return atomic_load_explicit(&t->phase, memory_order_relaxed) != READING;
+}
+
+/* ---- start and stop ---- */
+
+/* Two ends of a connection on this machine. */
+static bool connect_pair(int fds[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    fds[0] = fds[1] = -1;
+    if (listener >= 0 && bind(listener, (struct sockaddr *)&at, n) == 0 &&
+        listen(listener, 1) == 0 && getsockname(listener, (struct sockaddr *)&at, &n) == 0) {
+        fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fds[0] >= 0 && connect(fds[0], (struct sockaddr *)&at, sizeof at) == 0)
+            fds[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    }
+    if (listener >= 0)
+        close(listener);
+    return fds[1] >= 0;
+}
+
+static bool comes(int epoll)
+{
+    struct epoll_event event;
+
+    return epoll_wait(epoll, &event, 1, 1000) == 1;
+}
+
+/* Whether an edge that was taken comes again. */
+static bool is_told_again(void)
+{
+    struct epoll_event want = {.events = EPOLLIN | EPOLLET};
+    int fds[2], epoll = epoll_create1(EPOLL_CLOEXEC);
+    bool ok = connect_pair(fds) && epoll >= 0 && !epoll_ctl(epoll, EPOLL_CTL_ADD, fds[1], &want) &&
+              write(fds[0], "x", 1) == 1 && comes(epoll);
+
+    if (ok) {
+        tell_again(fds[1]);
+        ok = comes(epoll);
+    }
+    for (int i = 0; i < 2; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (epoll >= 0)
+        close(epoll);
+    return ok;
+}
+
+bool srv_turns_start(void)
+{
+    if (!is_told_again()) {
+        RT_LOG(RT_LOG_INFO, "gRPC: this system does not report a socket anew; connections that "
+                            "send much are not made to wait for others");
+        return false;
+    }
+    rt_cond_init(&all.changed);
+    all.is_stopping = false;
+    if (rt_thread_start(&all.thread, "grpc-turns", end_pauses, NULL)) {
+        rt_cond_clear(&all.changed);
+        return false;
+    }
+    atomic_store_explicit(&all.is_on, true, memory_order_release);
+    return true;
+}
+
+void srv_turns_stop(void)
+{
+    if (!atomic_exchange(&all.is_on, false))
+        return;
+    rt_mutex_lock(&all.mu);
+    all.is_stopping = true;
+    rt_cond_signal(&all.changed);
+    rt_mutex_unlock(&all.mu);
+    pthread_join(all.thread, NULL);
+    while (all.first != NONE) {
+        int fd = all.first;
+        all.first = turns[fd].next;
+        atomic_store_explicit(&turns[fd].phase, READING, memory_order_release);
+        tell_again(fd);
+    }
+    all.last = NONE;
+    atomic_store(&all.n_loops, 0);
+    rt_cond_clear(&all.changed);
+}

@@ -1,0 +1,252 @@
+/* Turns of connections to be read, by sockets of this machine and an epoll as the core has it. */
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/grpc/read_turns.h"
+
+enum { MANY = 1000, WAIT_MS = 20000, CROWD = 8 };
+
+struct ends {
+    int client, server;
+};
+
+static int epoll;
+
+static struct ends connect_ends(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct ends e = {.client = socket(AF_INET, SOCK_STREAM, 0)};
+
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    assert_int_equal(connect(e.client, (struct sockaddr *)&at, sizeof at), 0);
+    e.server = accept(listener, NULL, NULL);
+    assert_true(e.server >= 0);
+    close(listener);
+    struct epoll_event want = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = e.server};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, e.server, &want), 0);
+    srv_turns_begin(e.server);
+    return e;
+}
+
+static void close_ends(struct ends e)
+{
+    close(e.client);
+    close(e.server);
+}
+
+/* The descriptor of which an edge is reported. */
+static int next_edge(void)
+{
+    struct epoll_event event;
+
+    return epoll_wait(epoll, &event, 1, WAIT_MS) == 1 ? event.data.fd : -1;
+}
+
+static void say(struct ends e)
+{
+    assert_int_equal(write(e.client, "x", 1), 1);
+    assert_int_equal(next_edge(), e.server);
+}
+
+/* It is paused now, and the edge that ends the pause comes. */
+static void expect_pause(int fd)
+{
+    assert_int_equal(srv_turns_limit(fd), 0);
+    assert_int_equal(next_edge(), fd);
+    assert_true(srv_turns_limit(fd) > 0);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    epoll = epoll_create1(0);
+    return srv_turns_start() ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    srv_turns_stop();
+    close(epoll);
+    return 0;
+}
+
+static void test_many_frames_are_a_turn(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+
+    say(e);
+    assert_true(srv_turns_limit(e.server) > 0);
+    srv_turns_held_frames(e.server, MANY);
+    expect_pause(e.server);
+    close_ends(e);
+}
+
+static void test_reads_that_leave_nothing_begin_a_turn(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+
+    for (int i = 0; i < MANY; i++) {
+        srv_turns_took(e.server, 100, 2, true);
+        assert_true(srv_turns_limit(e.server) > 0);
+    }
+    close_ends(e);
+}
+
+/* Reads are short at first and after many frames, until bytes come with few of them. */
+static void test_frames_make_reads_short(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+    size_t few = srv_turns_limit(e.server);
+
+    for (int i = 0; i < MANY; i++)
+        srv_turns_took(e.server, few, 0, false);
+    size_t bulk = srv_turns_limit(e.server);
+    assert_true(few < bulk);
+    say(e);
+    srv_turns_took(e.server, few, MANY, false);
+    expect_pause(e.server);
+    assert_int_equal(srv_turns_limit(e.server), few);
+    close_ends(e);
+}
+
+/* With TLS a turn may end before its frames are known. */
+static void test_encrypted_bytes_are_a_turn_at_first(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+    size_t few = srv_turns_limit(e.server);
+
+    for (int frames = 0; frames <= MANY; frames += MANY) {
+        say(e);
+        for (int i = 0; i < MANY && srv_turns_limit(e.server) == few; i++)
+            srv_turns_took(e.server, few, -1, false);
+        srv_turns_held_frames(e.server, MANY - frames);
+        assert_int_equal(next_edge(), e.server);
+    }
+    size_t bulk = srv_turns_limit(e.server);
+    assert_true(few < bulk);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(srv_turns_limit(e.server), bulk);
+        srv_turns_took(e.server, bulk, -1, false);
+        srv_turns_held_frames(e.server, i % 8 == 0);
+    }
+    close_ends(e);
+}
+
+static void test_in_a_crowd_turns_are_shorter_and_ends_wait(void **state)
+{
+    (void)state;
+    struct ends crowd[CROWD], e = connect_ends();
+
+    srv_turns_held_frames(e.server, 100);
+    assert_true(srv_turns_limit(e.server) > 0);
+    for (int i = 0; i < CROWD; i++) {
+        crowd[i] = connect_ends();
+        srv_turns_held_frames(crowd[i].server, 100);
+    }
+    say(e);
+    srv_turns_held_frames(e.server, 100);
+    expect_pause(e.server);
+    close(e.client);
+    assert_int_equal(next_edge(), e.server);
+    assert_true(srv_turns_end(e.server));
+    expect_pause(e.server);
+    assert_false(srv_turns_end(e.server)); /* once */
+    close(e.server);
+    for (int i = 0; i < CROWD; i++)
+        close_ends(crowd[i]);
+}
+
+/* Of a socket that was reset with nothing left to be read, SO_RCVLOWAT reports nothing. */
+static void test_a_pause_in_which_the_peer_resets_ends(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+    struct linger reset = {.l_onoff = 1};
+    char byte;
+
+    say(e);
+    assert_int_equal(read(e.server, &byte, 1), 1);
+    srv_turns_held_frames(e.server, MANY);
+    setsockopt(e.client, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    close(e.client);
+    assert_int_equal(next_edge(), e.server);
+    expect_pause(e.server);
+    close(e.server);
+}
+
+static void test_sockets_of_other_kinds_are_never_paused(void **state)
+{
+    (void)state;
+    int fds[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    srv_turns_begin(fds[0]);
+    srv_turns_held_frames(fds[0], MANY);
+    assert_true(srv_turns_limit(fds[0]) > 0);
+    srv_turns_held_frames(-1, MANY); /* of no connection */
+    close(fds[0]);
+    close(fds[1]);
+}
+
+/* A loop that is always busy holds pauses up, but not without an end. */
+static void test_while_loops_are_busy_pauses_end_by_time(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+
+    srv_turns_loop_waits(false);
+    say(e);
+    srv_turns_held_frames(e.server, MANY);
+    expect_pause(e.server);
+    srv_turns_loop_waits(true);
+    srv_turns_held_frames(e.server, MANY);
+    expect_pause(e.server);
+    close_ends(e);
+}
+
+static void test_nothing_stays_paused_at_the_end(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+
+    say(e);
+    srv_turns_held_frames(e.server, MANY);
+    assert_int_equal(srv_turns_limit(e.server), 0);
+    srv_turns_stop();
+    assert_int_equal(next_edge(), e.server);
+    assert_true(srv_turns_limit(e.server) > 0);
+    assert_true(srv_turns_start());
+    close_ends(e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_many_frames_are_a_turn, begin, end),
+        cmocka_unit_test_setup_teardown(test_reads_that_leave_nothing_begin_a_turn, begin, end),
+        cmocka_unit_test_setup_teardown(test_frames_make_reads_short, begin, end),
+        cmocka_unit_test_setup_teardown(test_encrypted_bytes_are_a_turn_at_first, begin, end),
+        cmocka_unit_test_setup_teardown(test_in_a_crowd_turns_are_shorter_and_ends_wait, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(test_a_pause_in_which_the_peer_resets_ends, begin, end),
+        cmocka_unit_test_setup_teardown(test_sockets_of_other_kinds_are_never_paused, begin, end),
+        cmocka_unit_test_setup_teardown(test_while_loops_are_busy_pauses_end_by_time, begin, end),
+        cmocka_unit_test_setup_teardown(test_nothing_stays_paused_at_the_end, begin, end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
