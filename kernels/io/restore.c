@@ -7,6 +7,7 @@
 #include "runtime/base/regular_file.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/checkpoint_v1.h"
+#include "runtime/session/state.h"
 
 /* A checkpoint of either format. */
 struct source {
@@ -43,7 +44,9 @@ static enum rt_status restore_one(struct rt_run *r, const struct source *s, int 
                                   const struct rt_str *name, struct rt_span slice)
 {
     const enum rt_dtype want = (enum rt_dtype)r->node->out_dtype[k];
-    const struct rt_checkpoint_run run = {check_run, r};
+    const struct rt_state *state = rt_run_state(r);
+    const struct rt_checkpoint_run run = {check_run, r,
+                                          state->is_serving ? rt_run_pool(r) : state->weights};
     struct rt_tensor t;
     enum rt_status st = rt_run_check(r);
 

@@ -399,6 +399,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
         if (st)
             goto fail;
         m->weight_bytes = weights;
+        rt_session_admit_weights(m->session, weights);
     }
     st = find_equal(m, err);
     if (!st)

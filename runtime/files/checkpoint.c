@@ -532,12 +532,28 @@ static void make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void
 struct range {
     struct rt_checkpoint *c;
     const struct entry *e;
+    struct rt_pool *pool; /* counts the bytes once they are loaded; may be NULL */
 };
+
+/* Bytes that are no block of the pool (NULL: of none) count in it. */
+static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
+{
+    return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
+}
+
+static void release(struct rt_pool *pool, size_t bytes)
+{
+    if (pool)
+        rt_pool_release(pool, bytes);
+}
 
 static void range_release(struct rt_buffer *b)
 {
     struct range *r = b->owner;
-    free(atomic_load(&b->data));
+    void *data = atomic_load(&b->data);
+    free(data);
+    release(r->pool, data ? b->size : 0);
+    rt_pool_unref(r->pool);
     rt_checkpoint_unref(r->c);
     free(r);
 }
@@ -546,13 +562,19 @@ static enum rt_status range_load(struct rt_buffer *b, struct rt_error *err)
 {
     struct range *r = b->owner;
     void *data = NULL;
-    enum rt_status st;
+    enum rt_status st = hold(r->pool, b->size, err);
 
-    if (posix_memalign(&data, 64, b->size))
-        return rt_fail_memory(err, r->e->pub.name, b->size);
-    st = read_all(r->c, r->e, NULL, data, err);
+    if (st)
+        return st;
+    if (posix_memalign(&data, 64, b->size)) {
+        data = NULL;
+        st = rt_fail_memory(err, r->e->pub.name, b->size);
+    }
+    if (!st)
+        st = read_all(r->c, r->e, NULL, data, err);
     if (st) {
         free(data);
+        release(r->pool, b->size);
         return st;
     }
     make_native(r->c, r->e->pub.dtype, data, b->size);
@@ -592,7 +614,7 @@ static enum rt_status range_stream(struct rt_buffer *b,
 }
 
 static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct entry *e,
-                                  struct rt_tensor *out, struct rt_error *err)
+                                  struct rt_pool *pool, struct rt_tensor *out, struct rt_error *err)
 {
     struct range *r = NULL;
     struct rt_buffer *b = NULL;
@@ -608,7 +630,7 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct entry *e
         free(b);
         return rt_fail_memory(err, e->pub.name, sizeof *r + sizeof *b);
     }
-    *r = (struct range){rt_checkpoint_ref(c), e};
+    *r = (struct range){rt_checkpoint_ref(c), e, rt_pool_ref(pool)};
     b->kind = RT_BUF_LAZY;
     b->load = range_load;
     b->stream = range_stream;
@@ -668,7 +690,7 @@ static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry 
         if (len > left)
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": string %lld ends behind its bytes",
                            e->pub.name, (long long)i);
-        if (!rt_str_set(&dst[i], NULL, rest.p, (size_t)len, err))
+        if (!rt_str_set(&dst[i], rt_checkpoint_run_pool(run), rest.p, (size_t)len, err))
             return err->code;
         rest.p += len;
         left -= len;
@@ -685,8 +707,9 @@ static enum rt_status string_tensor(struct rt_checkpoint *c, const struct entry 
 {
     size_t n = (size_t)e->pub.bytes;
     int64_t count = rt_count(e->pub.shape.rank, e->pub.shape.dim);
+    struct rt_pool *pool = rt_checkpoint_run_pool(run);
     struct rt_tensor t = {0};
-    char *bytes = NULL;
+    char *bytes;
     int fd;
     enum rt_status st = open_shard(c, e, &fd, err);
 
@@ -695,13 +718,18 @@ static enum rt_status string_tensor(struct rt_checkpoint *c, const struct entry 
     if (count > e->pub.bytes)
         return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": %lld strings in %zu bytes", e->pub.name,
                        (long long)count, n);
+    st = hold(pool, n, err);
+    if (st)
+        return st;
     bytes = malloc(n + 1);
-    if (!bytes)
-        return rt_fail_memory(err, e->pub.name, n);
+    if (!bytes) {
+        st = rt_fail_memory(err, e->pub.name, n);
+        goto out;
+    }
     st = read_window(c, e, fd, 0, bytes, n, err);
     if (st)
         goto out;
-    st = rt_tensor_new(&t, NULL, RT_STRING, e->pub.shape.rank, e->pub.shape.dim, err);
+    st = rt_tensor_new(&t, pool, RT_STRING, e->pub.shape.rank, e->pub.shape.dim, err);
     if (st)
         goto out;
     st = split_strings(c, e, run, rt_span_of(bytes, n), t.data, count, err);
@@ -711,6 +739,7 @@ static enum rt_status string_tensor(struct rt_checkpoint *c, const struct entry 
         *out = t;
 out:
     free(bytes);
+    release(pool, n);
     return st;
 }
 
@@ -776,6 +805,26 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct entry *e
     return open_shard(c, out->e, &fd, err);
 }
 
+/* Copies what the stored part has of `want` into the tensor t. */
+static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
+                                const struct rt_checkpoint_run *run, const struct rt_slice *want,
+                                const struct rt_tensor *t, struct rt_error *err)
+{
+    const size_t n = (size_t)s->e->pub.bytes;
+    struct rt_pool *pool = rt_checkpoint_run_pool(run);
+    enum rt_status st = hold(pool, n, err);
+
+    if (st)
+        return st;
+    void *bytes = malloc(n + 1);
+    st = bytes ? read_all(c, s->e, run, bytes, err) : rt_fail_memory(err, s->e->pub.name, n);
+    if (!st)
+        rt_slice_copy(t->data, want, bytes, &s->part, rt_dtype_size((enum rt_dtype)t->dtype));
+    free(bytes);
+    release(pool, n);
+    return st;
+}
+
 /* The part `want` (resolved) of an entry that is stored whole or in parts. */
 static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
                                const struct rt_checkpoint_run *run, const struct rt_slice *want,
@@ -804,7 +853,8 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
                        "slice_spec: %s",
                        e->pub.name, rt_slice_text(room, sizeof room, want));
     }
-    st = rt_tensor_new(&t, NULL, e->pub.dtype, want->rank, want->length, err);
+    st =
+        rt_tensor_new(&t, rt_checkpoint_run_pool(run), e->pub.dtype, want->rank, want->length, err);
     if (st)
         return st;
     if (n)
@@ -813,16 +863,8 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
         st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
         if (!st)
             st = stored_part(c, e, i, want, &s, &k, err);
-        if (st || !k)
-            continue;
-        void *bytes = malloc((size_t)s.e->pub.bytes + 1);
-        if (!bytes)
-            st = rt_fail_memory(err, e->pub.name, (size_t)s.e->pub.bytes);
-        else
-            st = read_all(c, s.e, run, bytes, err);
-        if (!st)
-            rt_slice_copy(t.data, want, bytes, &s.part, size);
-        free(bytes);
+        if (!st && k)
+            st = copy_part(c, &s, run, want, &t, err);
     }
     if (st) {
         rt_tensor_clear(&t);
@@ -898,5 +940,5 @@ enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, s
         return assemble(c, e, run, &part, out, err);
     if (!e->pub.bytes)
         return rt_tensor_new(out, NULL, e->pub.dtype, e->pub.shape.rank, e->pub.shape.dim, err);
-    return lazy_tensor(c, e, out, err);
+    return lazy_tensor(c, e, rt_checkpoint_run_pool(run), out, err);
 }

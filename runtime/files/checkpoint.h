@@ -42,16 +42,22 @@ enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_
 
 /*
  * On whose behalf tensors are read. `check` is asked at each megabyte, and at each of some thousand
- * strings or parts; what it fails with ends the reading. NULL: it goes on to the end.
+ * strings or parts; what it fails with ends the reading. NULL: it goes on to the end. The memory of
+ * the tensors counts in `pool` (NULL: in none), that of lazy ones once they are in memory.
  */
 struct rt_checkpoint_run {
     enum rt_status (*check)(void *arg, struct rt_error *err);
     void *arg;
+    struct rt_pool *pool;
 };
 static inline enum rt_status rt_checkpoint_run_check(const struct rt_checkpoint_run *run,
                                                      struct rt_error *err)
 {
     return run ? run->check(run->arg, err) : RT_OK;
+}
+static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_run *run)
+{
+    return run ? run->pool : NULL;
 }
 
 /*

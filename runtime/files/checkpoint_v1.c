@@ -463,7 +463,9 @@ static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *dat
     was = data->tensor_shape;
     data->tensor_shape = &shape;
     data->dtype = (Tensorflow__DataType)p->w->dtype;
-    st = rt_tensor_from_proto(data, 0, out, NULL, err); /* 0: all values are there */
+    /* 0: all values are there. Strings are not copied on. */
+    st = rt_tensor_from_proto(
+        data, 0, out, p->w->dtype == RT_STRING ? rt_checkpoint_run_pool(p->w->run) : NULL, err);
     data->tensor_shape = was;
     return st;
 }
@@ -554,7 +556,7 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
     if (!st && w.dtype == RT_STRING && rt_count(w.rank, w.part.length) != rt_count(w.rank, w.dim))
         st = rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\": a part of strings", name);
     if (!st)
-        st = rt_tensor_new(&t, NULL, w.dtype, w.rank, w.part.length, err);
+        st = rt_tensor_new(&t, rt_checkpoint_run_pool(run), w.dtype, w.rank, w.part.length, err);
     if (st)
         return st;
     int64_t n = rt_tensor_count(&t);

@@ -20,19 +20,24 @@ static void drop_pool(struct rt_keeper *k);
  * leave. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
-    const size_t a = o->run_memory_limit, b = o->state_memory_limit;
-    return rt_state_init(state,
-                         !a || !b ? 0
-                         : a > b  ? a
-                                  : b,
-                         a > b ? "--run_memory_limit_bytes" : "--state_memory_limit_bytes");
+    const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;
+    const size_t limit = a && b ? most : 0;
+    return rt_state_init(state, limit,
+                         a > b ? "--run_memory_limit_bytes" : "--state_memory_limit_bytes") &&
+           rt_state_init_weights(state, limit,
+                                 a > b ? "the checkpoint's size and --run_memory_limit_bytes"
+                                       : "the checkpoint's size and --state_memory_limit_bytes");
 }
 
-static bool init_folded(struct rt_state *folded, const struct rt_session_options *o)
+/* Weights that pass through folding stay where they count. */
+static bool init_folded(struct rt_state *folded, const struct rt_session *s)
 {
-    const size_t limit = o->run_memory_limit;
-    return rt_state_init(folded, limit && limit < FOLDED_BYTES ? limit : FOLDED_BYTES,
-                         "folded constants");
+    const size_t limit = s->options.run_memory_limit;
+    if (!rt_state_init(folded, limit && limit < FOLDED_BYTES ? limit : FOLDED_BYTES,
+                       "folded constants"))
+        return false;
+    folded->weights = rt_pool_ref(s->state.weights);
+    return true;
 }
 
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
@@ -45,7 +50,7 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     s->n_devices = options->n_devices + 1;
     struct rt_device **devices = calloc((size_t)s->n_devices, sizeof *devices);
     s->chooser = pl_chooser_new();
-    const bool has_state = init_state(&s->state, options) && init_folded(&s->folded, options);
+    const bool has_state = init_state(&s->state, options) && init_folded(&s->folded, s);
     s->keep = options->keep ? options->keep : rt_keep_new(RT_KEEP_IDLE_BYTES, RT_KEEP_LAYOUT_BYTES);
     if (!devices || !s->chooser || !s->keep || !has_state) {
         pl_chooser_free(s->chooser);
@@ -242,6 +247,11 @@ void rt_session_serve(struct rt_session *s)
     rt_mutex_unlock(&s->mu);
     atomic_fetch_add(&s->generation, 1); /* plans made while loading are made again */
     rt_checkpoint_v1_forget();
+}
+
+void rt_session_admit_weights(struct rt_session *s, int64_t bytes)
+{
+    rt_state_admit_weights(&s->state, bytes);
 }
 
 void rt_session_set_aside(struct rt_session *s, bool yes)

@@ -132,6 +132,9 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);
 
+/* What restores of a load take has a limit, like all that runs of a load leave: it begins behind
+ * the bytes of the model's checkpoint. Once, before the first run. */
+void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
 /*
  * Restore and init have ended. Every callable prepared so far, but for loads, has marked what it
  * writes; from now on the other variables are constants of plans, and plans made so far are made

@@ -6,8 +6,26 @@ bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag)
     return s->pool;
 }
 
+bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *flag)
+{
+    s->weights = rt_pool_new_plain(limit_bytes, flag);
+    return s->weights;
+}
+
+void rt_state_admit_weights(struct rt_state *s, int64_t bytes)
+{
+    if (bytes <= 0)
+        return;
+    /* Blocks are rounded up by a quarter at most, and what is stored in parts or as strings is read
+     * whole before it is copied to where it belongs. */
+    const size_t n = (size_t)bytes;
+    rt_pool_raise_limit(s->weights, n + n / 4);
+    rt_pool_raise_limit(s->weights, n);
+}
+
 void rt_state_clear(struct rt_state *s)
 {
+    rt_pool_unref(s->weights);
     rt_pool_unref(s->pool);
     *s = (struct rt_state){0};
 }
@@ -88,19 +106,26 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
+/* In memory that no run allocated. */
+static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
+{
+    const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;
+    return !pool || (s && pool == s->weights);
+}
+
 /* What a model brings along: before it serves, whatever no run allocated. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
-    return !s || (!s->is_serving && (b->kind != RT_BUF_HEAP || !atomic_load(&b->pool)));
+    return !s || (!s->is_serving && is_foreign(s, b));
 }
 
 /* Memory that some run allocated, or that is in a state already; a small part of a buffer would
  * keep all of it. A value begins where its buffer does, which rt_variable_follow relies on. */
-static bool may_move(const struct rt_tensor *t)
+static bool may_move(const struct rt_state *s, const struct rt_tensor *t)
 {
     const struct rt_buffer *b = t->buf;
-    return b->kind == RT_BUF_HEAP && !b->device && atomic_load(&b->pool) &&
-           t->data == atomic_load(&b->data) && rt_tensor_bytes(t) >= b->size / 2;
+    return !is_foreign(s, b) && !b->device && t->data == atomic_load(&b->data) &&
+           rt_tensor_bytes(t) >= b->size / 2;
 }
 
 static enum rt_status keep(const struct rt_state *s, struct rt_tensor *out,
@@ -112,7 +137,7 @@ static enum rt_status keep(const struct rt_state *s, struct rt_tensor *out,
         out->alias_of = 0;
         return RT_OK;
     }
-    if (t->buf && may_move(t)) {
+    if (t->buf && may_move(s, t)) {
         rt_tensor_ref(out, t);
         out->alias_of = 0;
     } else /* only what moves may exceed the limit by the credit */

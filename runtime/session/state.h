@@ -2,10 +2,11 @@
  * State: the memory of what runs leave behind in the resources of a session, in variables and
  * tables. It counts in a pool of the session's own. What a run hands over moves there from the
  * run's pool, so that nothing counts twice, and counts there until it is freed, whoever holds it by
- * then. The bytes of lazy tensors (weights in files) do not count.
+ * then. Weights, which a load restores from files, count in a pool of their own.
  *
  * While a session is loaded, its state has the limit that the session was made with. From
- * rt_state_serve on the limit is what it held then and so much more.
+ * rt_state_serve on the limit is what it held then and so much more. The weights have the session's
+ * limit beyond what rt_state_admit_weights says, for good: a lazy one may be read at any time.
  *
  * Threads: any, except for rt_state_serve. A state belongs to its session; a resource that may
  * outlive the session holds a reference to the state's pool.
@@ -17,10 +18,15 @@
 
 struct rt_state {
     struct rt_pool *pool;
-    bool is_serving; /* changed while nothing runs */
+    struct rt_pool *weights; /* NULL: the session of this state restores nothing */
+    bool is_serving;         /* changed while nothing runs */
 };
 
 bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag);
+/* Weights have a limit of as many bytes, beyond those admitted. False: out of memory. */
+bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *flag);
+/* The checkpoint has so many bytes of weights: they are loaded in any case, once. */
+void rt_state_admit_weights(struct rt_state *s, int64_t bytes);
 void rt_state_clear(struct rt_state *s);
 /* The session is loaded: runs may leave `more` bytes (0: without limit). */
 void rt_state_serve(struct rt_state *s, size_t more);

@@ -1,5 +1,6 @@
 """What requests leave in variables and tables has a bound for each version: it is refused beyond, by
 any API, the server's memory stays in it, and the next request is answered."""
+import json
 import unittest
 
 import grpc
@@ -177,6 +178,85 @@ class StateLimit(Case):
         self.assertLess(self.server.metric("slipway_model_state_bytes"), MB)
         if SLOW == 1:
             self.assertLess(self.resident_kb() - self.before_kb, MORE_KB)
+
+
+def write_restoring(folder, prefix, how):
+    """A model that restores one tensor of 32 MB ten times: `how` is "loads", "reads" or "runs"."""
+    n, times = 8 << 20, 10
+
+    def build(g):
+        g.const("prefix", "string", [], string_val=[prefix.encode()])
+        g.const("names", "string", [times], string_val=[b"w"] * times)
+        part = b"" if how == "reads" else f"{n} 0,{n}".encode()
+        g.const("parts", "string", [times], string_val=[part] * times)
+        g.placeholder("i", "int32")
+        g.const("one", "int32", [1], int_val=[1])
+        g.node("all", "RestoreV2", "prefix", "names", "parts").attr["dtypes"].list.type.extend(
+            [types_pb2.DT_FLOAT] * times)
+        values = []
+        for k in range(times):
+            g.node(f"v{k}", "VarHandleOp", dtype="float").attr["shape"].shape.unknown_rank = True
+            g.node(f"v{k}_set", "AssignVariableOp", f"v{k}", f"all:{k}", dtype="float")
+            g.node(f"v{k}_get", "ReadVariableOp", f"v{k}", dtype="float")
+            values.append(f"all:{k}" if how == "runs" else f"v{k}_get")
+        g.node("init", "NoOp", *(f"^v{k}_set" for k in range(times) if how != "runs"))
+        for k, value in enumerate(values):  # an element of each, by an index that is fed
+            g.node(f"at{k}", "Slice", value, "i", "one", T="float", Index="int32")
+        g.node("sum", "AddN", *(f"at{k}" for k in range(times)), T="float").attr["N"].i = times
+    small_models.write(folder, {"serving_default": ({"i": ("i", "int32")}, {"y": ("sum", "float")})},
+                       build, init="init")
+
+
+def write_saving(folder, prefix):
+    """A model that saves "w", 32 MB of ones, when it is loaded."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.node("y", "Identity", "x", T="float")
+        g.const("dims", "int32", [1], int_val=[8 << 20])
+        g.const("one", "float", [], float_val=[1])
+        g.node("ones", "Fill", "dims", "one", T="float", index_type="int32")
+        g.const("prefix", "string", [], string_val=[prefix.encode()])
+        g.const("names", "string", [1], string_val=[b"w"])
+        g.const("parts", "string", [1], string_val=[b""])
+        g.node("save", "SaveV2", "prefix", "names", "parts", "ones").attr["dtypes"].list.type.append(
+            types_pb2.DT_FLOAT)
+        g.node("init", "NoOp", "^save")
+    small_models.write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})},
+                       build, init="init")
+
+
+class RestoredAgain(Case):
+    """One entry of a checkpoint, restored many times, counts as often as it is in memory."""
+
+    def serve(self, how):
+        write_saving(self.path("saves", "1"), self.path("w"))
+        Server(f"--model_base_path={self.path('saves')}", "--model_name=saves").stop()
+        write_restoring(self.path("m", how, "1"), self.path("w"), how)
+        self.put("m/good/1")
+        server = Server(f"--models={self.path('m')}", "--model_wait_seconds=1", *FLAGS)
+        self.addCleanup(server.stop)
+        wait_for(lambda: server.states(how)[1][0] in ("AVAILABLE", "END"), WAIT)
+        return server
+
+    def test_by_slices_while_a_model_is_loaded(self):
+        state, why = self.serve("loads").states("loads")[1]
+        self.assertEqual(state, "END")
+        self.assertRegex(why, r"limit of 209715200 \(the checkpoint's size and "
+                              r"--run_memory_limit_bytes\)")
+
+    def test_by_variables_that_are_read_when_they_are_used(self):
+        state, why = self.serve("reads").states("reads")[1]
+        self.assertEqual(state, "END")
+        self.assertIn("(the checkpoint's size and --run_memory_limit_bytes)", why)
+
+    def test_by_a_request(self):
+        server = self.serve("runs")
+        self.assertEqual(server.states("runs")[1][0], "AVAILABLE")
+        for _ in range(3):
+            status, body = server.request("/v1/models/runs:predict", {"inputs": [5]})
+            self.assertEqual(status, 429, body)
+            self.assertRegex(json.loads(body)["error"],
+                             r"limit of 209715200 \(--run_memory_limit_bytes\)")
 
 
 if __name__ == "__main__":

@@ -657,6 +657,55 @@ static void a_tensor_larger_than_a_window_is_read_whole(void **state)
     rt_checkpoint_unref(c);
 }
 
+static enum rt_status go_on(void *arg, struct rt_error *err)
+{
+    (void)arg;
+    (void)err;
+    return RT_OK;
+}
+
+static void what_is_read_counts_in_the_pool_of_its_run(void **state)
+{
+    (void)state;
+    enum { BYTES = 1 << 20 };
+    const char *names[] = {"bytes", "strings"};
+    const char *const slices[] = {"1048576 0,1048576", "", ""};
+    const char *const wanted[] = {"bytes", "bytes", "strings"};
+    struct rt_pool *pool = rt_pool_new_plain(5 * BYTES / 2, "--a_limit");
+    const struct rt_checkpoint_run run = {.check = go_on, .pool = pool};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t[2], back[2];
+
+    assert_non_null(pool);
+    assert_ok(rt_tensor_new(&t[0], NULL, RT_U8, 1, (int64_t[]){BYTES}, &err), &err);
+    memset(t[0].data, 7, BYTES);
+    assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 0, NULL, &err), &err);
+    assert_true(rt_str_set(t[1].data, NULL, t[0].data, BYTES, &err));
+    assert_ok(rt_checkpoint_write(in_dir("counted"), 2, names, t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, in_dir("counted"), &err), &err);
+    for (int k = 0; k < 3; k++) { /* in parts, lazy, strings */
+        const struct rt_span slice = rt_span_str(slices[k]);
+        const enum rt_dtype dtype = k == 2 ? RT_STRING : RT_U8;
+        assert_ok(rt_checkpoint_tensor(c, wanted[k], slice, dtype, &run, &back[0], &err), &err);
+        assert_ok(rt_tensor_load(&back[0], &err), &err);
+        assert_in_range(rt_pool_in_use(pool), BYTES, BYTES + 4096);
+        assert_ok(rt_pool_hold(pool, BYTES, 0, "more", &err), &err);
+        enum rt_status st = rt_checkpoint_tensor(c, wanted[k], slice, dtype, &run, &back[1], &err);
+        st = st ? st : rt_tensor_load(&back[1], &err);
+        assert_int_equal(st, RT_RESOURCE_EXHAUSTED);
+        assert_non_null(strstr(rt_error_text(&err), "--a_limit"));
+        rt_pool_release(pool, BYTES);
+        rt_tensor_clear(&back[0]);
+        rt_tensor_clear(&back[1]);
+        assert_int_equal(rt_pool_in_use(pool), 0);
+    }
+    rt_tensor_clear(&t[0]);
+    rt_tensor_clear(&t[1]);
+    rt_checkpoint_unref(c);
+    rt_pool_unref(pool);
+}
+
 /* Succeeds `left` times, then the run is cancelled. */
 static enum rt_status cancel_after(void *arg, struct rt_error *err)
 {
@@ -684,7 +733,7 @@ static void reading_at_once_ends_when_its_run_does(void **state)
         const struct rt_span slice = rt_span_str(slices[k]);
         const enum rt_dtype dtype = t[k].dtype;
         int left = 1000, asked;
-        struct rt_checkpoint_run run = {cancel_after, &left};
+        struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
         assert_ok(rt_checkpoint_tensor(c, names[k], slice, dtype, &run, &back, &err), &err);
         rt_tensor_clear(&back);
         asked = 1000 - left;
@@ -834,6 +883,7 @@ int main(void)
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
         cmocka_unit_test(reading_at_once_ends_when_its_run_does),
+        cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
         cmocka_unit_test(one_that_is_open_is_shared_until_its_file_changes),
         cmocka_unit_test(threads_open_and_close_one_at_the_same_time),
         cmocka_unit_test(a_table_of_many_blocks_gives_all_its_entries),
