@@ -92,17 +92,15 @@ static void *run_loop(void *arg)
     struct srv_grpc_loop *loop = arg;
     srv_grpc_this_loop = loop;
     const gpr_timespec zero = gpr_time_0(GPR_CLOCK_MONOTONIC);
-    bool waits = false;
 
+    srv_turns_begin_loop();
     for (;;) {
         int64_t longest = loop->n_at_once            ? 0
                           : loop->closing.is_closing ? CLOSING_NS
                                                      : loop->watch_ns;
         gpr_timespec until =
             gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(longest, GPR_TIMESPAN));
-        srv_turns_loop_waits(waits);
         grpc_event e = grpc_completion_queue_next(loop->cq, until, NULL);
-        srv_turns_loop_waits(false);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;
         srv_net_begin(&loop->net);
@@ -114,7 +112,6 @@ static void *run_loop(void *arg)
                 break;
             e = grpc_completion_queue_next(loop->cq, zero, NULL);
         }
-        waits = e.type == GRPC_QUEUE_TIMEOUT;
         look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
@@ -169,7 +166,7 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     }
     if (!st) {
         srv_grpc_frames_start(g->server->metrics, &args);
-        srv_turns_start();
+        srv_turns_start(&g->n_calls);
     }
     grpc_resource_quota_unref(quota);
     rt_arena_free(arena);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -116,6 +117,15 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
         atomic_store_explicit(&plain[got].is_watched, false, memory_order_release);
     if (got >= 0)
         srv_turns_begin(got);
+    return got;
+}
+
+/* epoll_pwait does the same, and is the library's. */
+int epoll_wait(int epoll, struct epoll_event *events, int n, int timeout)
+{
+    srv_turns_wait_begins(epoll);
+    int got = epoll_pwait(epoll, events, n, timeout, NULL);
+    srv_turns_wait_ends();
     return got;
 }
 

@@ -6,8 +6,9 @@
  *
  * The core is a shared library that shows nobody what it reads. So the program has functions of its
  * own that stand before those of the libraries: recvmsg, by which the core reads plain connections
- * and TLS's records; SSL_read and SSL_write, through which the contents of TLS go; and accept4, for
- * a descriptor that the core accepts is no plain connection, though one may have had its number.
+ * and TLS's records; SSL_read and SSL_write, through which the contents of TLS go; accept4, for a
+ * descriptor that the core accepts is no plain connection, though one may have had its number; and
+ * epoll_wait, by which the core waits (server/grpc/read_turns.h).
  * ALTS is not looked at: its bytes are decrypted inside of the core.
  *
  * Threads: any; one at a time for a connection.

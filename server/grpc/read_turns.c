@@ -20,7 +20,8 @@ enum {
     TICK_NS = 500000,      /* between two looks at who may go on */
     AT_ONCE = 2,           /* connections that go on after a look */
     LOOKED_AT = 32,        /* of those that are paused, the first */
-    PAUSE_NS = 20000000,   /* the longest, if nobody else was let go on */
+    END_NS = 5000000,      /* between the ends of two connections */
+    PAUSE_NS = 100000000,  /* the longest, if nobody else was let go on */
     TURN_FRAMES = 64,      /* of a turn in a crowd */
     TURN_BYTES = 8192,     /* with is_heavy: of a turn in a crowd, and of a read */
     ALONE = 4,             /* times as long is a turn without a crowd */
@@ -29,6 +30,7 @@ enum {
     FEW_FRAMES = TURN_FRAMES / 8,
     LARGEST_READ = 1 << 16, /* thousands of frames */
     BULK_BYTES = 1 << 18,   /* in which frames are counted when not is_heavy */
+    FEWER_CALLS = 4,        /* since the last look: more than end by themselves */
     MAX_LOOPS = 64,
     NONE = -1,
 };
@@ -53,17 +55,10 @@ struct turn {
 
 static struct turn turns[SRV_GRPC_MAX_FD]; /* 8 MB, of which only pages in use are there */
 
-/* A thread that takes events from the core. */
-struct loop {
-    _Atomic bool waits; /* stored once `thread` is known */
-    clockid_t thread;
-    int64_t spent_ns; /* as last noted; under mu */
-};
-
 static struct {
     _Atomic bool is_on;
     _Atomic int n_loops;
-    struct loop loops[MAX_LOOPS];
+    _Atomic int loop_epoll[MAX_LOOPS]; /* what it waits for, and 1; 0: it does not wait */
     _Atomic int64_t crowd;             /* the number of the present stretch of CROWD_NS */
     _Atomic int n_crowd, n_crowd_last; /* connections that ended a turn in it and in the last one */
     struct rt_mutex mu;
@@ -71,6 +66,9 @@ static struct {
     int first, last; /* paused connections, NONE if there are none; under mu */
     bool is_stopping;
     int64_t released_ns;
+    const _Atomic int *n_calls; /* NULL: not known */
+    int n_calls_before;         /* at the last look */
+    int64_t ended_ns;           /* when one ended, or its calls did */
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
 
@@ -121,30 +119,49 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Whether one of our loops has nothing to do, and would take up what anybody sends. */
-static bool is_loop_free(int64_t past_ns) RT_REQUIRES(all.mu)
+/* Whether one of our loops waits for events, and none has come that it had no time for yet. */
+static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);
     bool is_free = !n;
 
-    for (int i = 0; i < n && i < MAX_LOOPS; i++) {
-        struct loop *l = &all.loops[i];
-        bool waits = atomic_load_explicit(&l->waits, memory_order_acquire);
-        is_free |= rests(l->thread, &l->spent_ns, past_ns) && waits;
+    for (int i = 0; i < n && i < MAX_LOOPS && !is_free; i++) {
+        struct pollfd at = {.fd = atomic_load(&all.loop_epoll[i]) - 1, .events = POLLIN};
+        is_free = at.fd >= 0 && poll(&at, 1, 0) == 0;
     }
     return is_free;
+}
+
+/* Whether another connection may end. The core takes its calls down in threads of its own; for a
+ * while afterwards it has time for others. */
+static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
+{
+    int n = all.n_calls ? atomic_load(all.n_calls) : 0;
+
+    if (all.n_calls_before - n >= FEWER_CALLS)
+        all.ended_ns = now;
+    all.n_calls_before = n;
+    return now - all.ended_ns > END_NS;
 }
 
 /* Takes those that may go on out of the list. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT_REQUIRES(all.mu)
 {
-    bool is_late = now - all.released_ns > PAUSE_NS, is_free = is_loop_free(past_ns);
+    bool is_late = now - all.released_ns > PAUSE_NS, is_free = is_loop_free();
+    bool may_end = may_one_end(now);
     int n = 0, before = NONE, fd = all.first;
 
     for (int i = 0; i < LOOKED_AT && fd != NONE && n < AT_ONCE; i++) {
         struct turn *t = &turns[fd];
         int next = t->next;
-        if ((rests(t->reader, &t->reader_cpu_ns, past_ns) && is_free) || is_late) {
+        bool may_go_on = rests(t->reader, &t->reader_cpu_ns, past_ns) && is_free;
+        if (t->at_its_end) {
+            may_go_on &= may_end;
+            may_end &= !may_go_on;
+        }
+        if (may_go_on || is_late) {
+            if (t->at_its_end)
+                all.ended_ns = now;
             *(before == NONE ? &all.first : &turns[before].next) = next;
             if (next == NONE)
                 all.last = before;
@@ -160,25 +177,25 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT
     return n;
 }
 
-void srv_turns_loop_waits(bool waits)
-{
-    static _Thread_local struct loop *own;
+static _Thread_local _Atomic int *own_epoll; /* of a loop */
 
-    if (!own) {
-        clockid_t thread;
-        int i = pthread_getcpuclockid(pthread_self(), &thread) ? MAX_LOOPS : 0;
-        rt_mutex_lock(&all.mu);
-        if (!i)
-            i = atomic_load(&all.n_loops);
-        if (i < MAX_LOOPS) {
-            own = &all.loops[i];
-            own->thread = thread;
-            atomic_store(&all.n_loops, i + 1);
-        }
-        rt_mutex_unlock(&all.mu);
-    }
-    if (own)
-        atomic_store_explicit(&own->waits, waits, memory_order_release);
+void srv_turns_begin_loop(void)
+{
+    int i = atomic_fetch_add(&all.n_loops, 1);
+
+    own_epoll = i < MAX_LOOPS ? &all.loop_epoll[i] : NULL;
+}
+
+void srv_turns_wait_begins(int epoll)
+{
+    if (own_epoll)
+        atomic_store_explicit(own_epoll, epoll + 1, memory_order_release);
+}
+
+void srv_turns_wait_ends(void)
+{
+    if (own_epoll)
+        atomic_store_explicit(own_epoll, 0, memory_order_release);
 }
 
 static void *end_pauses(void *arg)
@@ -402,7 +419,7 @@ static bool is_told_again(void)
     return ok;
 }
 
-bool srv_turns_start(void)
+bool srv_turns_start(const _Atomic int *n_calls)
 {
     if (!is_told_again()) {
         RT_LOG(RT_LOG_INFO, "gRPC: this system does not report a socket anew; connections that "
@@ -411,6 +428,7 @@ bool srv_turns_start(void)
     }
     rt_cond_init(&all.changed);
     all.is_stopping = false;
+    all.n_calls = n_calls;
     if (rt_thread_start(&all.thread, "grpc-turns", end_pauses, NULL)) {
         rt_cond_clear(&all.changed);
         return false;

@@ -23,15 +23,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Once. False: no thread could be started, or the kernel does not do what is needed; nothing is
- * ever paused then. */
-bool srv_turns_start(void);
+/* Once. `n_calls`, which may be NULL, tells how many calls are open, until srv_turns_stop. False:
+ * no thread could be started, or the kernel does not do what is needed; nothing is ever paused
+ * then. */
+bool srv_turns_start(const _Atomic int *n_calls);
 /* The core reads no more. Does nothing if they were not started. */
 void srv_turns_stop(void);
 
-/* The calling thread, one of the loops that take the core's events, has found no event and waits
- * for the next one; or has come back. */
-void srv_turns_loop_waits(bool waits);
+/* The calling thread is one of the loops that take the core's events, until srv_turns_stop. */
+void srv_turns_begin_loop(void);
+/* The calling thread waits for events of `epoll`; its wait has ended. */
+void srv_turns_wait_begins(int epoll);
+void srv_turns_wait_ends(void);
 
 /* A new connection has the descriptor. */
 void srv_turns_begin(int fd);

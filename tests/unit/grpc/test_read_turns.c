@@ -69,7 +69,7 @@ static int begin(void **state)
 {
     (void)state;
     epoll = epoll_create1(0);
-    return srv_turns_start() ? 0 : -1;
+    return srv_turns_start(NULL) ? 0 : -1;
 }
 
 static int end(void **state)
@@ -208,13 +208,16 @@ static void test_while_loops_are_busy_pauses_end_by_time(void **state)
     (void)state;
     struct ends e = connect_ends();
 
-    srv_turns_loop_waits(false);
+    srv_turns_begin_loop();
     say(e);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);
-    srv_turns_loop_waits(true);
+    int other = epoll_create1(0); /* which has no events */
+    srv_turns_wait_begins(other);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);
+    srv_turns_wait_ends();
+    close(other);
     close_ends(e);
 }
 
@@ -229,7 +232,7 @@ static void test_nothing_stays_paused_at_the_end(void **state)
     srv_turns_stop();
     assert_int_equal(next_edge(), e.server);
     assert_true(srv_turns_limit(e.server) > 0);
-    assert_true(srv_turns_start());
+    assert_true(srv_turns_start(NULL));
     close_ends(e);
 }
 
