@@ -1,5 +1,6 @@
 #include "runtime/base/status.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +79,38 @@ void rt_error_copy(struct rt_error *dst, const struct rt_error *src)
 const char *rt_error_text(const struct rt_error *err)
 {
     return err->long_msg ? err->long_msg : err->msg;
+}
+
+struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name)
+{
+    size_t at = 0, n_nul = 0;
+
+    if (name.n > RT_MAX_ERROR_BYTES)
+        name.n = RT_MAX_ERROR_BYTES;
+    for (size_t i = 0; i < name.n; i++)
+        n_nul += name.p[i] == 0;
+    char *copy = n_nul && err && err->arena ? rt_arena_alloc(err->arena, name.n + n_nul) : NULL;
+    if (!copy)
+        return name;
+    for (size_t i = 0; i < name.n; i++) {
+        if (!name.p[i])
+            copy[at++] = '\xc0';
+        copy[at++] = name.p[i] ? (char)name.p[i] : '\x80';
+    }
+    return rt_span_of(copy, at);
+}
+
+size_t rt_error_decode(char *dst, size_t room, const char *text)
+{
+    size_t n = 0;
+
+    for (const char *p = text; *p; p++, n++) {
+        const bool is_nul = p[0] == '\xc0' && p[1] == '\x80';
+        if (n < room)
+            dst[n] = is_nul ? '\0' : *p;
+        p += is_nul;
+    }
+    return n;
 }
 
 const char *rt_status_name(enum rt_status s)

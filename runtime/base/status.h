@@ -13,6 +13,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+#include "runtime/base/span.h"
+
 /* X(name, gRPC code, HTTP status, TensorFlow's name of the code) */
 #define RT_STATUS_LIST(X)                                                                          \
     X(RT_OK, 0, 200, "OK")                                                                         \
@@ -69,6 +71,16 @@ enum rt_status rt_fail_memory(struct rt_error *err, const char *what, size_t byt
 /* Copies code and text (a long one into dst->arena, or cut). */
 void rt_error_copy(struct rt_error *dst, const struct rt_error *src);
 const char *rt_error_text(const struct rt_error *err);
+/*
+ * A text ends at a NUL, but a client's name may hold some. In a text each of them is the two bytes
+ * C0 80, which valid UTF-8 never has, and an answer has NULs again.
+ *
+ * rt_error_name: `name` as a text of `err` has it, for %.*s: itself, or a copy in err->arena.
+ * Without one, or without memory, a text ends at the name's first NUL. rt_error_decode: writes the
+ * first `room` bytes of the text with its NULs, and returns how many it has in all.
+ */
+struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name);
+size_t rt_error_decode(char *dst, size_t room, const char *text);
 
 const char *rt_status_name(enum rt_status s); /* "NOT_FOUND"; "UNKNOWN" for a stranger */
 int rt_status_http(enum rt_status s);

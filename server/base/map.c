@@ -30,8 +30,6 @@ enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_sp
                             struct srv_version **out, struct rt_error *err)
 {
     const struct srv_map_model *m = srv_map_model(map, spec->name);
-    int name_n = (int)(spec->name.n < 4096 ? spec->name.n : 4096);
-    const char *name = (const char *)spec->name.p;
     bool has_version = spec->has_version;
     int64_t version = spec->version;
 
@@ -41,15 +39,17 @@ enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_sp
             has_version = compare(spec->label, m->labels[i].label) == 0;
             version = m->labels[i].version;
         }
-        if (!has_version)
+        if (!has_version) {
+            const struct rt_span label = rt_error_name(err, spec->label);
             return rt_fail(err, RT_INVALID_ARGUMENT, "Unrecognized servable version label: %.*s",
-                           (int)(spec->label.n < 4096 ? spec->label.n : 4096),
-                           (const char *)spec->label.p);
+                           (int)label.n, (const char *)label.p);
+        }
     }
+    const struct rt_span name = rt_error_name(err, spec->name);
     if (!has_version) {
         if (!m || !m->n_versions)
             return rt_fail(err, RT_NOT_FOUND, "Servable not found for request: Latest(%.*s)",
-                           name_n, name);
+                           (int)name.n, (const char *)name.p);
         *out = m->versions[0];
         return RT_OK;
     }
@@ -59,5 +59,5 @@ enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_sp
             return RT_OK;
         }
     return rt_fail(err, RT_NOT_FOUND, "Servable not found for request: Specific(%.*s, %lld)",
-                   name_n, name, (long long)version);
+                   (int)name.n, (const char *)name.p, (long long)version);
 }

@@ -248,11 +248,12 @@ static grpc_slice details_of(const char *text)
     static const char cut[] = "...TRUNCATED";
     char room[ERROR_TEXT + sizeof cut];
 
-    if (strlen(text) <= ERROR_TEXT)
-        return grpc_slice_from_copied_string(text);
-    memcpy(room, text, ERROR_TEXT);
-    memcpy(room + ERROR_TEXT, cut, sizeof cut);
-    return grpc_slice_from_copied_string(room);
+    size_t n = rt_error_decode(room, ERROR_TEXT, text);
+    if (n > ERROR_TEXT) {
+        memcpy(room + ERROR_TEXT, cut, sizeof cut);
+        n = ERROR_TEXT + sizeof cut - 1;
+    }
+    return grpc_slice_from_copied_buffer(room, n);
 }
 
 static grpc_op op_status(enum rt_status code, grpc_slice *details)

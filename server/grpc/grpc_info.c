@@ -145,9 +145,11 @@ static enum rt_status write_metadata(struct info_call *c)
         return rt_fail(c->err, RT_INVALID_ARGUMENT,
                        "GetModelMetadataRequest must specify at least one metadata_field");
     for (int i = 0; i < n_fields; i++)
-        if (!rt_span_is(fields[i], "signature_def"))
+        if (!rt_span_is(fields[i], "signature_def")) {
+            const struct rt_span field = rt_error_name(c->err, fields[i]);
             return rt_fail(c->err, RT_INVALID_ARGUMENT, "Metadata field %.*s is not supported",
-                           (int)(fields[i].n < 200 ? fields[i].n : 200), (const char *)fields[i].p);
+                           (int)field.n, (const char *)field.p);
+        }
     if (!spec.name.n)
         return rt_fail(c->err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
     st = srv_map_find(c->map, &spec, &version, c->err);

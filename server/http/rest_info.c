@@ -345,7 +345,7 @@ bool srv_rest_health(struct srv_rest_request *r)
 
 bool srv_rest_ready(struct srv_rest_request *r)
 {
-    struct rt_span name = r->route.spec.name;
+    const struct rt_span name = r->route.spec.name, shown = rt_error_name(&r->err, name);
     if (atomic_load(&r->server->draining)) {
         srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the server is shutting down"));
         return false;
@@ -353,7 +353,7 @@ bool srv_rest_ready(struct srv_rest_request *r)
     if (name.p ? !srv_model_is_ready(r->server->manager, name)
                : !srv_is_ready(r->server->manager)) {
         enum rt_status st = name.p ? rt_fail(&r->err, RT_UNAVAILABLE, "model %.*s is not ready",
-                                             (int)name.n, (const char *)name.p)
+                                             (int)shown.n, (const char *)shown.p)
                                    : rt_fail(&r->err, RT_UNAVAILABLE, "the models are not ready");
         srv_rest_fail(r, st);
         return false;

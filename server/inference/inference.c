@@ -72,7 +72,9 @@ enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span n
         sig = rt_model_signature(model, wanted);
     if (!sig) {
         const char *hole = strstr(unknown, "%s");
-        return rt_fail(err, code, "%.*s%s%s", (int)(hole - unknown), unknown, wanted, hole + 2);
+        const struct rt_span shown = rt_error_name(err, name.n ? name : rt_span_str(wanted));
+        return rt_fail(err, code, "%.*s%.*s%s", (int)(hole - unknown), unknown, (int)shown.n,
+                       (const char *)shown.p, hole + 2);
     }
     if (!sig->call)
         return rt_fail(err, RT_UNIMPLEMENTED, "signature \"%s\" cannot run: %s", wanted,

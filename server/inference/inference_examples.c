@@ -106,9 +106,11 @@ static enum rt_status check_task(const struct srv_inference *inf, int i, struct 
                        "name.");
     for (int k = 0; k < i; k++) {
         struct rt_span a = name_of(&r->tasks[k]), b = name_of(t);
-        if (rt_span_eq(a, b))
+        if (rt_span_eq(a, b)) {
+            const struct rt_span name = rt_error_name(err, b);
             return rt_fail(err, RT_INVALID_ARGUMENT, "Duplicate evaluation of signature: %.*s",
-                           (int)(b.n < 4096 ? b.n : 4096), (const char *)b.p);
+                           (int)name.n, (const char *)name.p);
+        }
     }
     enum rt_status st =
         srv_inference_signature(inf, t->spec.signature, &sig, RT_INVALID_ARGUMENT,
@@ -118,9 +120,11 @@ static enum rt_status check_task(const struct srv_inference *inf, int i, struct 
     *s = (struct srv_scoring){.api = SRV_CLASSIFY, .sig = sig->def};
     if (!rt_span_is(t->method, srv_scoring_method(SRV_CLASSIFY)))
         s->api = SRV_REGRESS;
-    if (s->api == SRV_REGRESS && !rt_span_is(t->method, srv_scoring_method(SRV_REGRESS)))
+    if (s->api == SRV_REGRESS && !rt_span_is(t->method, srv_scoring_method(SRV_REGRESS))) {
+        const struct rt_span method = rt_error_name(err, t->method);
         return rt_fail(err, RT_UNIMPLEMENTED, "Unsupported signature method_name: %.*s",
-                       (int)(t->method.n < 4096 ? t->method.n : 4096), (const char *)t->method.p);
+                       (int)method.n, (const char *)method.p);
+    }
     return srv_scoring_check(s, inf->options->enable_signature_method_name_check, err);
 }
 

@@ -119,11 +119,12 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
     *n = found;
     if (found)
         return RT_OK;
+    const struct rt_span name = rt_error_name(err, model);
     if (has_version)
         return rt_fail(err, RT_NOT_FOUND, "Could not find version %lld of model %.*s",
-                       (long long)version, (int)model.n, (const char *)model.p);
-    return rt_fail(err, RT_NOT_FOUND, "Could not find any versions of model %.*s", (int)model.n,
-                   (const char *)model.p);
+                       (long long)version, (int)name.n, (const char *)name.p);
+    return rt_fail(err, RT_NOT_FOUND, "Could not find any versions of model %.*s", (int)name.n,
+                   (const char *)name.p);
 }
 
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,

@@ -286,7 +286,13 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
 
 void srv_json_error(struct rt_bytes *out, const char *text)
 {
+    struct rt_bytes plain;
+
+    rt_bytes_init(&plain, RT_MAX_ERROR_BYTES + 1);
+    if (rt_bytes_reserve(&plain, strlen(text)))
+        plain.n = rt_error_decode(plain.p, strlen(text), text);
     rt_bytes_adds(out, "{\n    \"error\": ");
-    srv_json_quote(out, text, strlen(text));
+    srv_json_quote(out, plain.n ? plain.p : text, plain.n);
+    rt_bytes_clear(&plain);
     rt_bytes_adds(out, "\n}");
 }

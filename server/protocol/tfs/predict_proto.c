@@ -136,7 +136,8 @@ static void list_inputs(struct rt_bytes *b, const struct srv_predict_request *r,
 
 static enum rt_status fail_bytes(struct rt_bytes *b, struct rt_error *err)
 {
-    rt_fail(err, RT_INVALID_ARGUMENT, "%s", b->p ? b->p : "");
+    const struct rt_span text = rt_error_name(err, rt_span_of(b->p, b->n));
+    rt_fail(err, RT_INVALID_ARGUMENT, "%.*s", (int)text.n, text.p ? (const char *)text.p : "");
     rt_bytes_clear(b);
     return RT_INVALID_ARGUMENT;
 }
