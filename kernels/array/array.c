@@ -576,7 +576,7 @@ void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, c
     (void)walk_all(dtype, walk, dst, src, NULL); /* only a run ends it */
 }
 
-enum { PIECE = 32 << 20, STRING_PIECE = 1 << 14 }; /* bytes; strings, which are shared */
+enum { PIECE = 4 << 20, STRING_PIECE = 1 << 14 }; /* bytes; strings, which are shared */
 
 enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
                               int64_t n)

@@ -116,7 +116,7 @@ static inline void kn_copy(enum rt_dtype dtype, void *dst, const void *src, int6
         rt_copy_elements(dtype, dst, src, n);
 }
 /*
- * The same, and clearing, for what may be large: in pieces of some ten milliseconds, after each of
+ * The same, and clearing, for what may be large: in pieces of a millisecond or a few, after each of
  * which the run is asked whether it should end.
  */
 enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,

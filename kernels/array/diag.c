@@ -480,16 +480,18 @@ static enum rt_status band_run(struct rt_run *r)
     const bool is_all = (lower < 0 || lower == rows) && (upper < 0 || upper == cols);
     if (n == 0 || (is_all && kn_hand_on(r, 0)))
         return RT_OK;
-    if (o->data != t->data)
-        memcpy(o->data, t->data, rt_tensor_bytes(t));
+    if (o->data != t->data && kn_copy_pieces(r, kn_dtype(t), o->data, t->data, n))
+        return r->err->code;
     for (int64_t i = 0; i < n / cols; i++) {
         const int64_t row = i % rows;
         int64_t from = lower < 0 || row - lower < 0 ? 0 : row - lower;
         int64_t to = upper < 0 || row + upper + 1 > cols ? cols : row + upper + 1;
         from = from < cols ? from : cols;
         to = to > from ? to : from;
-        memset(kn_at_mut(o, i * cols), 0, (size_t)from * size);
-        memset(kn_at_mut(o, i * cols + to), 0, (size_t)(cols - to) * size);
+        if (kn_zero_pieces(r, kn_at_mut(o, i * cols), (size_t)from * size) ||
+            kn_zero_pieces(r, kn_at_mut(o, i * cols + to), (size_t)(cols - to) * size) ||
+            rt_run_tick(r, i))
+            return r->err->code;
     }
     return RT_OK;
 }

@@ -96,6 +96,8 @@ static enum rt_status stitch_run(struct rt_run *r)
         for (int64_t i = 0; i < rt_tensor_count(&index[k]); i++) {
             const int64_t v = kn_int_at(&index[k], i);
             top = v > top ? v : top;
+            if (rt_run_tick(r, i))
+                return r->err->code;
         }
     }
     const int rest = data[0].rank - index[0].rank;
@@ -108,9 +110,9 @@ static enum rt_status stitch_run(struct rt_run *r)
     if (!rt_out(r, 0, rest + 1, dim))
         return r->err->code;
     struct rt_tensor *o = &r->out[0];
-    if (rt_dtype_is_plain(dt) && rt_tensor_count(o)) /* rows that no index names */
-        memset(o->data, 0, rt_tensor_bytes(o));
     enum rt_status st = RT_OK;
+    if (rt_dtype_is_plain(dt) && rt_tensor_count(o)) /* rows that no index names */
+        st = kn_zero_pieces(r, o->data, rt_tensor_bytes(o));
     int64_t left = RT_WORK;
     for (int k = 0; k < n; k++)
         for (int64_t i = 0; i < rt_tensor_count(&index[k]) && !st; i++) {

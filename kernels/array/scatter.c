@@ -173,8 +173,8 @@ static enum rt_status nd_run(struct rt_run *r)
     if (st)
         return st;
     if (rt_dtype_is_plain(kn_dtype(o)) && rt_tensor_count(o))
-        memset(o->data, 0, rt_tensor_bytes(o));
-    return scatter(r, ADD, &r->in[0], &r->in[1], o);
+        st = kn_zero_pieces(r, o->data, rt_tensor_bytes(o));
+    return st ? st : scatter(r, ADD, &r->in[0], &r->in[1], o);
 }
 
 const struct kn_entry kn_scatter_nd = {

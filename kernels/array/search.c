@@ -55,7 +55,7 @@ static enum rt_status bound_run(struct rt_run *r)
     const int64_t n = s->dim[1], m = v->dim[1];
     if (n == 0 || rt_tensor_count(v) == 0) { /* before nothing */
         if (rt_tensor_count(v))
-            memset(r->out[0].data, 0, rt_tensor_bytes(&r->out[0]));
+            return kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;
     }
     switch (kn_dtype(s)) {

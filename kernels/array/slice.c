@@ -298,8 +298,8 @@ static enum rt_status grad_run(struct rt_run *r)
         return r->err->code;
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
-    if (rt_dtype_is_plain(dt))
-        memset(r->out[0].data, 0, rt_tensor_bytes(&r->out[0]));
+    if (rt_dtype_is_plain(dt) && kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0])))
+        return r->err->code;
     if (rt_tensor_count(&r->in[4]) == 0)
         return RT_OK;
     kn_slice_walk(&s, shape.dim, &get, &first);

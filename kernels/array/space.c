@@ -137,8 +137,9 @@ static enum rt_status batch_run(struct rt_run *r)
     const bool is_all = b.product == 1 && rt_tensor_count(o) == rt_tensor_count(t);
     if (rt_tensor_count(o) == 0 || (is_all && kn_hand_on(r, 0)))
         return RT_OK;
-    if (to_batch && rt_dtype_is_plain(kn_dtype(o)))
-        memset(o->data, 0, rt_tensor_bytes(o));
+    if (to_batch && rt_dtype_is_plain(kn_dtype(o)) &&
+        kn_zero_pieces(r, o->data, rt_tensor_bytes(o)))
+        return r->err->code;
     kn_strides(space->rank, space->dim, space_stride);
     kn_strides(batch->rank, batch->dim, batch_stride);
     for (int64_t off = 0; off < b.product && !st; off++) {

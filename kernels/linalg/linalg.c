@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/matmul/gemm.h"
+#include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
@@ -356,7 +357,9 @@ static enum rt_status run_solve(struct rt_run *r)
     b.m = r->in[1].dim[r->in[1].rank - 1];
     if (!bytes)
         return RT_OK;
-    memcpy(r->out[0].data, r->in[1].data, bytes);
+    if (kn_copy_pieces(r, kn_dtype(&r->in[1]), r->out[0].data, r->in[1].data,
+                       rt_tensor_count(&r->in[1])))
+        return r->err->code;
     for (int64_t i = 0; i < b.count; i++) {
         bool fine = true;
         switch (r->in[0].dtype) {
@@ -520,7 +523,8 @@ static enum rt_status run_cholesky(struct rt_run *r)
 
     if (!all)
         return RT_OK;
-    memcpy(r->out[0].data, t->data, rt_tensor_bytes(t));
+    if (kn_copy_pieces(r, kn_dtype(t), r->out[0].data, t->data, all))
+        return r->err->code;
     for (int64_t i = 0; i < all; i += n * n) {
         switch (t->dtype) {
 #define X(dt, T)                                                                                   \
@@ -571,7 +575,8 @@ static enum rt_status run_triangular(struct rt_run *r)
 #define X(dt, T)                                                                                   \
     case dt: {                                                                                     \
         T *x = (T *)o->data + i * n * m;                                                           \
-        memcpy(x, (const T *)b->data + at_b, (size_t)(n * m) * sizeof(T));                         \
+        if (kn_copy_pieces(r, dt, x, (const T *)b->data + at_b, n * m))                            \
+            return r->err->code;                                                                   \
         triangular_##dt(&ask, (const T *)a->data + at_a, n, x, m, lower, adjoint);                 \
         break;                                                                                     \
     }

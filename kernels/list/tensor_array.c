@@ -4,6 +4,7 @@
  *
  * A loop may run several of them at once: each object has its own lock.
  */
+#include "kernels/array/array.h"
 #include "kernels/list/list.h"
 #include "kernels/entry.h"
 #include "runtime/base/thread.h"
@@ -205,9 +206,11 @@ static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, str
         enum rt_status st =
             rt_tensor_new(out, rt_run_pool(r), a->dtype, a->shape.rank, a->shape.dim, r->err);
         if (!st && out->data && rt_dtype_is_plain(a->dtype))
-            memset(out->data, 0, rt_tensor_bytes(out));
-        if (st)
+            st = kn_zero_pieces(r, out->data, rt_tensor_bytes(out));
+        if (st) {
+            rt_tensor_clear(out);
             return st;
+        }
     } else {
         rt_tensor_ref(out, &e->t);
     }

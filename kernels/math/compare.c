@@ -175,13 +175,13 @@ KN_FOR_BOOL(KN_MAP_BOOL, logical_not, NOT)
 LOGICAL(logical_and, "LogicalAnd")
 LOGICAL(logical_or, "LogicalOr")
 
-static enum rt_status logical_not_run(struct rt_run *r)
+static enum rt_status logical_not_prepare(struct rt_prep *p, void **state)
 {
-    logical_not_RT_BOOL(r->out[0].data, r->in[0].data, rt_tensor_count(&r->in[0]));
-    return RT_OK;
+    static const struct kn_map op = {.row = {[RT_BOOL] = logical_not_RT_BOOL}};
+    return kn_map_prepare(p, &op, state);
 }
 
 const struct kn_entry kn_logical_not = {
     .op = {.name = "LogicalNot", .infer = kn_infer_same, .rows = rt_rows_same},
-    .kernels = KN_CPU("LogicalNot", "logical_not", 0, NULL, logical_not_run),
+    .kernels = KN_CPU("LogicalNot", "logical_not", 0, logical_not_prepare, kn_map_run),
 };

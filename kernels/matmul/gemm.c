@@ -187,7 +187,7 @@ void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
     }
 }
 
-enum { PIECE = 1 << 22 }; /* elements converted between two questions: some milliseconds */
+enum { PIECE = 1 << 20 }; /* elements converted between two questions: some milliseconds */
 
 enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
                                 int64_t stride, float *dst, int64_t rows, int64_t cols)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/array/array.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/packed.h"
 #include "kernels/cpu/parallel.h"
@@ -400,8 +401,8 @@ static enum rt_status run_gemm(struct rt_run *whole)
     if (!step_c || !p->batches)
         return RT_OK;
     if (!p->g.k) { /* sums over nothing; the operands have no bytes */
-        memset(c, 0, (size_t)(p->batches * step_c));
-        return finish(s, r, c);
+        const enum rt_status st = kn_zero_pieces(r, c, (size_t)(p->batches * step_c));
+        return st ? st : finish(s, r, c);
     }
     /* One product is shared out by itself, and scratch memory is there for one at a time. */
     const enum rt_status st =

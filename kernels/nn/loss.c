@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
@@ -123,7 +124,7 @@ static enum rt_status run_dense(struct rt_run *r)
 
     if (!p.cols) { /* no class, no loss */
         if (p.rows)
-            memset(r->out[0].data, 0, rt_tensor_bytes(&r->out[0]));
+            return kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;
     }
     steps(&r->in[0], &p, &p.a_row, &p.a_col);

@@ -536,11 +536,14 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
      * shows in channels outside of its window, too. */
     int64_t first_odd = n, last_odd = -1;
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         if (!isfinite(x[i] * x[i])) {
             first_odd = first_odd < i ? first_odd : i;
             last_odd = i;
         }
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
     for (int64_t i = 0; i < n; i++) {
         const int64_t from = i > l->radius ? i - l->radius : 0;
         const int64_t to = n - 1 - i > l->radius ? i + l->radius : n - 1;
@@ -574,10 +577,9 @@ static enum rt_status run_lrn(struct rt_run *r)
     float *x = r->scratch, *y = x + n;
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < pixels; i++, src += step, dst += step) {
-        kn_to_float(d, src, x, n);
-        if (lrn_pixel(r, &left, &l, x, y, n))
+        if (kn_to_float_rows(r, d, src, n, x, 1, n) || lrn_pixel(r, &left, &l, x, y, n) ||
+            kn_from_float_rows(r, d, y, dst, n, 1, n))
             return r->err->code;
-        kn_from_float(d, y, dst, n);
     }
     return RT_OK;
 }

@@ -435,7 +435,7 @@ static enum rt_status keep_state(struct rt_run *r, int k)
     if (!to)
         return r->err->code;
     if (rt_tensor_count(from) > 0)
-        memcpy(to, from->data, rt_tensor_bytes(from));
+        return kn_copy_pieces(r, kn_dtype(from), to, from->data, rt_tensor_count(from));
     return RT_OK;
 }
 
@@ -461,7 +461,7 @@ static enum rt_status make_outputs(struct rt_run *r, const struct kn_layer *y)
         return r->err->code;
     const int64_t written = y->keep == RT_RNN_KEEP_EACH ? y->steps : y->steps > 0;
     if (y->read != RT_RNN_UNREAD && y->length > written && rt_tensor_count(&r->out[0]) > 0)
-        memset(r->out[0].data, 0, rt_tensor_bytes(&r->out[0]));
+        st = kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
     for (int k = 0; k < 2 && !st; k++)
         if (y->steps == 0 || k >= y->cell->n_states)
             st = keep_state(r, k);
