@@ -195,8 +195,8 @@ struct rt_run {
     int64_t left;      /* of rt_run_spend, for what is called once per item of many */
 };
 
-/* Allocates output k with this shape and the node's type. NULL: limit, err is filled and the
- * status to return is r->err->code. No elements: a non-NULL pointer that must not be read. */
+/* Allocates output k with this shape and the node's type. NULL: the limit, or the run should end;
+ * err is filled and the status to return is r->err->code. No elements: a non-NULL pointer that must not be read. */
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 /* Output k is input `in` under another shape of as many elements (a view, nothing copied). */
 enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);

@@ -506,8 +506,30 @@ static void leave_room(struct rt_pool *p)
         rt_pool_trim(p, keep);
 }
 
+/* b->size is what has been zeroed: a buffer that is dropped in between has no other elements. */
+static enum rt_status zero_elements(struct rt_buffer *b, size_t bytes, const struct rt_check *check,
+                                    struct rt_error *err)
+{
+    char *data = atomic_load_explicit(&b->data, memory_order_relaxed);
+    enum rt_status st = RT_OK;
+
+    for (size_t n; b->size < bytes && !st; b->size += n) {
+        if (b->size && check)
+            st = check->check(check->arg, err);
+        n = st ? 0 : bytes - b->size < RT_ZERO_PIECE ? bytes - b->size : RT_ZERO_PIECE;
+        memset(data + b->size, 0, n);
+    }
+    return st;
+}
+
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err)
+{
+    return rt_buffer_new_checked(pool, dtype, bytes, NULL, err);
+}
+
+struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
+                                        const struct rt_check *check, struct rt_error *err)
 {
     size_t room;
     int class = class_of(bytes, &room);
@@ -549,9 +571,13 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
     atomic_init(&k->b.pool, pool);
     atomic_init(&k->b.refs, 1);
     atomic_init(&k->b.data, data);
-    if (k->b.elem != RT_NO_DTYPE)
-        memset(data, 0, bytes);
-    return &k->b;
+    if (k->b.elem == RT_NO_DTYPE)
+        return &k->b;
+    k->b.size = 0;
+    if (!zero_elements(&k->b, bytes, check, err))
+        return &k->b;
+    rt_buffer_unref(&k->b);
+    return NULL;
 }
 
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err)
@@ -718,8 +744,10 @@ static void free_elements(struct rt_buffer *b)
         struct rt_str *s = data;
         size_t n_freed = 0;
         for (size_t i = 0; i < b->size / sizeof *s; i++) {
-            n_freed += s[i].n >= sizeof s[i].u.in; /* those of one text that is shared as well */
-            rt_str_clear(&s[i]);
+            if (s[i].n < sizeof s[i].u.in)
+                continue;
+            n_freed++; /* those of one text that is shared as well */
+            rt_text_unref(s[i].u.out);
         }
         note_freed(n_freed);
     } else if (b->elem == RT_RESOURCE || b->elem == RT_VARIANT) {

@@ -160,6 +160,13 @@ void *rt_no_elements(void)
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err)
 {
+    return rt_tensor_new_checked(t, pool, dtype, rank, dim, NULL, err);
+}
+
+enum rt_status rt_tensor_new_checked(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
+                                     int rank, const int64_t *dim, const struct rt_check *check,
+                                     struct rt_error *err)
+{
     struct rt_tensor new = {.dtype = (uint8_t)dtype, .rank = (int8_t)rank};
     size_t bytes;
 
@@ -176,7 +183,7 @@ enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_
         new.data = rt_no_elements();
     } else {
         struct rt_error why = {0};
-        new.buf = rt_buffer_new(pool, dtype, bytes, &why);
+        new.buf = rt_buffer_new_checked(pool, dtype, bytes, check, &why);
         if (!new.buf) {
             if (err)
                 rt_error_copy(err, &why);

@@ -170,6 +170,16 @@ size_t rt_pool_in_use(struct rt_pool *p);
 /* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
+/* Whether what allocates should go on. Strings and objects are zeroed, 24 bytes for a string: a run
+ * that has a byte of its input for each of them is asked between pieces of RT_ZERO_PIECE bytes. */
+struct rt_check {
+    enum rt_status (*check)(void *arg, struct rt_error *err);
+    void *arg;
+};
+enum { RT_ZERO_PIECE = 2 << 20 };
+/* As rt_buffer_new, which asks nobody. NULL also when check fails: err is its. */
+struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
+                                        const struct rt_check *check, struct rt_error *err);
 /* A text of n bytes to fill in, refs 1, counted by `pool`. NULL: err says which limit is reached.
  */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
@@ -242,6 +252,10 @@ void *rt_no_elements(void);
 /* A new tensor over a new buffer; checks rank, dims and the product. *t is overwritten. */
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err);
+/* As rt_tensor_new over rt_buffer_new_checked. */
+enum rt_status rt_tensor_new_checked(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
+                                     int rank, const int64_t *dim, const struct rt_check *check,
+                                     struct rt_error *err);
 void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src); /* *dst is overwritten */
 void rt_tensor_clear(struct rt_tensor *t); /* drops the reference; *t is zero afterwards */
 /* We hold the only reference to plain heap bytes, so they may be written. */

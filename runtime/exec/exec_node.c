@@ -78,7 +78,7 @@ static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n
             on_device && !(p->kernel->host_out >> o & 1)
                 ? rt_device_tensor(device, c->stream[n->device], &out[o], d, p->rank[o], p->dim[o],
                                    err)
-                : rt_tensor_new(&out[o], c->shared->pool, d, p->rank[o], p->dim[o], err);
+                : rt_context_tensor(c, &out[o], d, p->rank[o], p->dim[o], err);
         if (st)
             return st;
     }

@@ -11,8 +11,7 @@ void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim)
 {
     struct rt_tensor *t = &r->out[k];
     rt_tensor_clear(t);
-    if (rt_tensor_new(t, r->ctx->shared->pool, (enum rt_dtype)r->node->out_dtype[k], rank, dim,
-                      r->err))
+    if (rt_context_tensor(r->ctx, t, (enum rt_dtype)r->node->out_dtype[k], rank, dim, r->err))
         return NULL;
     return t->data;
 }
@@ -106,6 +105,18 @@ enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err
     if (s->cpu_end_ns && rt_thread_cpu_ns() > s->cpu_end_ns)
         return rt_fail(err, RT_DEADLINE_EXCEEDED, "the time for this fold ended");
     return RT_OK;
+}
+
+static enum rt_status check_context(void *c, struct rt_error *err)
+{
+    return rt_context_check(c, err);
+}
+
+enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,
+                                 int rank, const int64_t *dim, struct rt_error *err)
+{
+    const struct rt_check check = {check_context, c};
+    return rt_tensor_new_checked(t, c->shared->pool, dtype, rank, dim, &check, err);
 }
 
 enum rt_status rt_run_check(struct rt_run *r)

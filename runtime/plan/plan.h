@@ -359,6 +359,9 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
 enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err);
 
 enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);
+/* A tensor of the run's; ends early, as rt_context_check says, where much is to be zeroed. */
+enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,
+                                 int rank, const int64_t *dim, struct rt_error *err);
 /*
  * TensorFlow computes with subnormal numbers flushed to zero (both as results and as operands), and
  * so do we: some loops are ten times slower on them. Only for the time of a run.

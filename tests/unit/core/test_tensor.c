@@ -487,6 +487,43 @@ static void a_refusal_tells_what_was_asked_and_what_it_counts_as(void **state)
     rt_pool_unref(p);
 }
 
+/* Succeeds `left` times, then the run is cancelled. */
+static enum rt_status cancel_after(void *arg, struct rt_error *err)
+{
+    int *left = arg;
+
+    return (*left)-- > 0 ? RT_OK : rt_fail(err, RT_CANCELLED, "the run was cancelled");
+}
+
+static void zeroing_many_strings_ends_when_the_run_does(void **state)
+{
+    (void)state;
+    enum { STRINGS = 5 * RT_ZERO_PIECE / (int)sizeof(struct rt_str) / 2 }; /* 2.5 pieces */
+    struct rt_error err = {0};
+    struct rt_pool *p = rt_pool_new(0);
+    int left = 10;
+    const struct rt_check check = {cancel_after, &left};
+    struct rt_tensor t;
+
+    assert_ok(rt_tensor_new_checked(&t, p, RT_STRING, 1, (int64_t[]){STRINGS}, &check, &err), &err);
+    assert_int_equal(left, 8);
+    struct rt_str *text = t.data;
+    for (int i = 0; i < STRINGS; i++) {
+        assert_int_equal(text[i].n, 0);
+        assert_true(rt_str_set(&text[i], p, "longer than what fits into it", 29, &err));
+    }
+    rt_tensor_clear(&t); /* the next one gets the same bytes, which are pointers of freed texts */
+    for (int most = 0; most < 2; most++) {
+        left = most;
+        assert_fails(
+            rt_tensor_new_checked(&t, p, RT_STRING, 1, (int64_t[]){STRINGS}, &check, &err),
+            RT_CANCELLED, &err, "the run was cancelled");
+        assert_null(t.buf);
+        assert_int_equal(rt_pool_in_use(p), 0);
+    }
+    rt_pool_unref(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,6 +543,7 @@ int main(void)
         cmocka_unit_test(a_refusal_does_not_ask_all_pools_that_have_nothing),
         cmocka_unit_test(what_is_no_tensor_counts_likewise),
         cmocka_unit_test(a_refusal_tells_what_was_asked_and_what_it_counts_as),
+        cmocka_unit_test(zeroing_many_strings_ends_when_the_run_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
