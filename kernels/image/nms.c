@@ -6,10 +6,10 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/array/array.h"
+#include "kernels/array/sort.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
@@ -449,8 +449,7 @@ static int64_t find_all(struct rt_run *r, const struct combined *c, const float 
         for (int64_t i = 0; i < found; i++, count++)
             c->all[count] = (struct detection){chosen[i].score, chosen[i].index, (int32_t)k, count};
     }
-    qsort(c->all, (size_t)count, sizeof *c->all, by_score);
-    return count;
+    return kn_sort(r, c->all, count, sizeof *c->all, by_score) ? -1 : count;
 }
 
 static float clipped(const struct combined *c, float v)

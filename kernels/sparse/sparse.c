@@ -3,11 +3,11 @@
  * [rank]. SparseToDense, SparseReshape, SparseFillEmptyRows, SparseReorder.
  */
 #include "kernels/array/array.h"
+#include "kernels/array/sort.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static void copy_one(enum rt_dtype dtype, void *base, int64_t to, const void *src, int64_t from)
 {
@@ -417,11 +417,13 @@ static enum rt_status reorder_run(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < n; i++)
         place[i] = (struct place){in + i * rank, rank, i};
-    if (n > 1)
-        qsort(place, (size_t)n, sizeof *place, by_index);
+    if (kn_sort(r, place, n, sizeof *place, by_index))
+        return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         memcpy(out + i * rank, place[i].row, (size_t)rank * sizeof *in);
         copy_one(kn_dtype(values), out_values, i, values->data, place[i].at);
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
     return RT_OK;
 }

@@ -7,12 +7,12 @@
  */
 #include "kernels/array/array.h"
 #include "kernels/array/pick.h"
+#include "kernels/array/sort.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum how { SUM, MEAN, SQRT_N }; /* as fuse_embed.c counts them */
 enum { WIDTH = 128 }; /* columns that are added up at a time, in registers and the nearest cache */
@@ -211,16 +211,20 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* How many different ones there are among the first n. */
+/* How many different ones there are among the first n; -1: the run should end, or its limit. */
 static int64_t count_different(struct rt_run *r, const struct rt_tensor *ids, int64_t n)
 {
     int64_t *v = rt_scratch(r, (size_t)n * sizeof *v + 1), different = 0;
 
     if (!v)
         return -1;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         v[i] = index_at(ids, i);
-    qsort(v, (size_t)n, sizeof *v, by_size);
+        if (rt_run_tick(r, i))
+            return -1;
+    }
+    if (kn_sort(r, v, n, sizeof *v, by_size))
+        return -1;
     for (int64_t i = 0; i < n; i++)
         different += i == 0 || v[i] != v[i - 1];
     return different;
