@@ -196,7 +196,8 @@ struct rt_run {
 };
 
 /* Allocates output k with this shape and the node's type. NULL: the limit, or the run should end;
- * err is filled and the status to return is r->err->code. No elements: a non-NULL pointer that must not be read. */
+ * err is filled and the status to return is r->err->code. No elements: a non-NULL pointer that must
+ * not be read. */
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 /* Output k is input `in` under another shape of as many elements (a view, nothing copied). */
 enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
@@ -221,9 +222,9 @@ enum rt_status rt_run_check(struct rt_run *r);
  * The same for loops over much data, at next to no cost: `work` is what was done since the last
  * call, in elements read or written once (an arithmetic step more costs as much); every RT_WORK of
  * them it asks rt_run_check. They take a millisecond, or ten where all of them are in fresh memory:
- * 16 MB of eight-byte elements are 4,096 page faults, each some microseconds on a virtual machine. *left: RT_WORK at first. A function that a
- * kernel calls for each of many items takes &r->left: a countdown of its own would begin anew at
- * every item and, if all are small, never end.
+ * 16 MB of eight-byte elements are 4,096 page faults, each some microseconds on a virtual machine.
+ * *left: RT_WORK at first. A function that a kernel calls for each of many items takes &r->left: a
+ * countdown of its own would begin anew at every item and, if all are small, never end.
  */
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)

@@ -74,11 +74,10 @@ static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n
             continue;
         }
         bool on_device = n->device && !device->is_host;
-        enum rt_status st =
-            on_device && !(p->kernel->host_out >> o & 1)
-                ? rt_device_tensor(device, c->stream[n->device], &out[o], d, p->rank[o], p->dim[o],
-                                   err)
-                : rt_context_tensor(c, &out[o], d, p->rank[o], p->dim[o], err);
+        enum rt_status st = on_device && !(p->kernel->host_out >> o & 1)
+                                ? rt_device_tensor(device, c->stream[n->device], &out[o], d,
+                                                   p->rank[o], p->dim[o], err)
+                                : rt_context_tensor(c, &out[o], d, p->rank[o], p->dim[o], err);
         if (st)
             return st;
     }

@@ -515,9 +515,8 @@ static void zeroing_many_strings_ends_when_the_run_does(void **state)
     rt_tensor_clear(&t); /* the next one gets the same bytes, which are pointers of freed texts */
     for (int most = 0; most < 2; most++) {
         left = most;
-        assert_fails(
-            rt_tensor_new_checked(&t, p, RT_STRING, 1, (int64_t[]){STRINGS}, &check, &err),
-            RT_CANCELLED, &err, "the run was cancelled");
+        assert_fails(rt_tensor_new_checked(&t, p, RT_STRING, 1, (int64_t[]){STRINGS}, &check, &err),
+                     RT_CANCELLED, &err, "the run was cancelled");
         assert_null(t.buf);
         assert_int_equal(rt_pool_in_use(p), 0);
     }
