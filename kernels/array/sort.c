@@ -51,8 +51,7 @@ static enum rt_status merge_runs(const struct sort *s, char *base, char *room, i
         src = dst;
         dst = swap;
     }
-    return st || src == base ? st
-                             : kn_copy_pieces(s->r, RT_U8, base, src, n * (int64_t)s->size);
+    return st || src == base ? st : kn_copy_pieces(s->r, RT_U8, base, src, n * (int64_t)s->size);
 }
 
 enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,

@@ -4,7 +4,8 @@
 
 #include "runtime/core/op.h"
 
-enum { KN_SORT_RUN = 1 << 14 }; /* elements that are sorted without a question: a few milliseconds */
+/* Elements that are sorted without asking the run: a few milliseconds. */
+enum { KN_SORT_RUN = 1 << 14 };
 
 /*
  * As qsort, but equal elements may come in any order and the run is asked now and then. More than
