@@ -85,23 +85,16 @@ const struct rt_state *rt_run_state(struct rt_run *r)
     return &r->ctx->shared->session->state;
 }
 
-static bool is_cancelled(const struct rt_run_shared *s)
-{
-    if (s->cancelled && atomic_load_explicit(s->cancelled, memory_order_relaxed))
-        return true;
-    for (int i = 0; i < s->n_all_cancelled; i++)
-        if (!atomic_load_explicit(s->all_cancelled[i], memory_order_relaxed))
-            return false;
-    return s->n_all_cancelled > 0;
-}
-
 enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err)
 {
     const struct rt_run_shared *s = c->shared;
-    if (is_cancelled(s))
-        return rt_fail(err, RT_CANCELLED, "the request was cancelled");
-    if (s->deadline_ns && s->deadline_ns != RT_NEVER && rt_now_ns() > s->deadline_ns)
-        return rt_fail(err, RT_DEADLINE_EXCEEDED, "the deadline passed while the model ran");
+    const struct rt_run_options options = {.deadline_ns = s->deadline_ns,
+                                           .cancelled = s->cancelled,
+                                           .all_cancelled = s->all_cancelled,
+                                           .n_all_cancelled = s->n_all_cancelled};
+    const enum rt_status st = rt_run_options_check(&options, err);
+    if (st)
+        return st;
     if (s->cpu_end_ns && rt_thread_cpu_ns() > s->cpu_end_ns)
         return rt_fail(err, RT_DEADLINE_EXCEEDED, "the time for this fold ended");
     return RT_OK;

@@ -83,6 +83,9 @@ struct rt_run_options {
      * is memory for the proof then. */
     bool is_merged;
 };
+/* RT_CANCELLED or RT_DEADLINE_EXCEEDED once a run with these options should end: for what prepares
+ * its feeds. */
+enum rt_status rt_run_options_check(const struct rt_run_options *options, struct rt_error *err);
 
 /*
  * feeds: one tensor per feed, in the order of the spec; borrowed for the call. A dtype that is not

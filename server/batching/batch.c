@@ -77,7 +77,47 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
     return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
 }
 
-static void fill(enum rt_dtype dtype, char *dst, const void *value, int64_t n)
+/* Writing a merged input: asks whether the run should end after every PIECE_BYTES. */
+struct merging {
+    enum rt_dtype dtype;
+    struct rt_check check;
+    size_t written; /* bytes since it asked */
+    struct rt_error *err;
+};
+enum { PIECE_BYTES = 4 << 20 };
+
+/* How many of `n` elements come next; 0: the run should end, and *st says why. */
+static int64_t next_piece(struct merging *m, int64_t n, enum rt_status *st)
+{
+    const size_t size = rt_dtype_size(m->dtype);
+
+    if (m->written >= PIECE_BYTES) {
+        m->written = 0;
+        *st = m->check.check(m->check.arg, m->err);
+        if (*st)
+            return 0;
+    }
+    const int64_t piece = (int64_t)((PIECE_BYTES - m->written) / size) + 1;
+    if (n > piece)
+        n = piece;
+    m->written += (size_t)n * size;
+    return n;
+}
+
+static enum rt_status copy(struct merging *m, char *dst, const char *src, int64_t n)
+{
+    const size_t size = rt_dtype_size(m->dtype);
+    enum rt_status st = RT_OK;
+
+    for (int64_t k; n && (k = next_piece(m, n, &st)); n -= k) {
+        rt_copy_elements(m->dtype, dst, src, k);
+        dst += (size_t)k * size;
+        src += (size_t)k * size;
+    }
+    return st;
+}
+
+static void fill_piece(enum rt_dtype dtype, char *dst, const void *value, int64_t n)
 {
     size_t size = rt_dtype_size(dtype);
 
@@ -90,23 +130,36 @@ static void fill(enum rt_dtype dtype, char *dst, const void *value, int64_t n)
         rt_copy_elements(dtype, dst + (size_t)i * size, value, 1);
 }
 
-/* Copies t into the corner of dst, whose dimensions >= 1 are dim's, over what was filled there. */
-static void copy_corner(const struct rt_tensor *t, char *dst, const int64_t *dim)
+static enum rt_status fill(struct merging *m, char *dst, const void *value, int64_t n)
 {
-    enum rt_dtype dtype = (enum rt_dtype)t->dtype;
-    size_t size = rt_dtype_size(dtype);
+    enum rt_status st = RT_OK;
+
+    for (int64_t k; n && (k = next_piece(m, n, &st)); n -= k) {
+        fill_piece(m->dtype, dst, value, k);
+        dst += (size_t)k * rt_dtype_size(m->dtype);
+    }
+    return st;
+}
+
+/* Copies t into the corner of dst, whose dimensions >= 1 are dim's, over what was filled there. */
+static enum rt_status copy_corner(struct merging *m, const struct rt_tensor *t, char *dst,
+                                  const int64_t *dim)
+{
+    size_t size = rt_dtype_size(m->dtype);
     int last = t->rank - 1;
     int64_t at[RT_MAX_RANK] = {0}, line = t->dim[last], n_lines = rt_tensor_count(t) / line;
     const char *src = t->data;
+    enum rt_status st = RT_OK;
 
-    for (int64_t k = 0; k < n_lines; k++, src += (size_t)line * size) {
+    for (int64_t k = 0; k < n_lines && !st; k++, src += (size_t)line * size) {
         int64_t to = 0;
         for (int d = 0; d <= last; d++)
             to = to * (d ? dim[d] : 1) + at[d];
-        rt_copy_elements(dtype, dst + (size_t)to * size, src, line);
+        st = copy(m, dst + (size_t)to * size, src, line);
         for (int d = last - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
             at[d] = 0;
     }
+    return st;
 }
 
 static bool same_inner(const struct rt_tensor *t, const int64_t *dim)
@@ -117,38 +170,46 @@ static bool same_inner(const struct rt_tensor *t, const int64_t *dim)
     return true;
 }
 
-static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_tensor *out,
-                                 struct rt_error *err)
+static enum rt_status check_options(void *options, struct rt_error *err)
+{
+    return rt_run_options_check(options, err);
+}
+
+/* On failure *out holds what the caller clears. */
+static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run_options *options,
+                                 struct rt_tensor *out, struct rt_error *err)
 {
     const struct rt_tensor *like = &b->first->feeds[i];
-    enum rt_dtype dtype = (enum rt_dtype)like->dtype;
+    struct merging m = {
+        .dtype = (enum rt_dtype)like->dtype, .check = {check_options, options}, .err = err};
     int64_t dim[RT_MAX_RANK] = {b->run_rows}, inner, at = 0, last = 0;
     enum rt_status st;
 
     for (const struct srv_job *j = b->first; j; j = j->next)
         for (int d = 1; d < like->rank; d++)
             dim[d] = j->feeds[i].dim[d] > dim[d] ? j->feeds[i].dim[d] : dim[d];
-    st = rt_tensor_new(out, b->pool, dtype, like->rank, dim, err);
+    st = rt_tensor_new_checked(out, b->pool, m.dtype, like->rank, dim, &m.check, err);
     if (st || !rt_tensor_count(out))
         return st;
     inner = rt_tensor_count(out) / b->run_rows;
-    size_t row_bytes = (size_t)inner * rt_dtype_size(dtype);
-    for (const struct srv_job *j = b->first; j; j = j->next) {
+    size_t row_bytes = (size_t)inner * rt_dtype_size(m.dtype);
+    for (const struct srv_job *j = b->first; j && !st; j = j->next) {
         const struct rt_tensor *t = &j->feeds[i];
         char *to = (char *)out->data + (size_t)at * row_bytes;
         last = at;
         at += j->n_rows;
         if (same_inner(t, dim)) {
-            rt_copy_elements(dtype, to, t->data, j->n_rows * inner);
+            st = copy(&m, to, t->data, j->n_rows * inner);
             continue;
         }
-        fill(dtype, to, t->data, j->n_rows * inner);
-        copy_corner(t, to, dim);
+        st = fill(&m, to, t->data, j->n_rows * inner);
+        if (!st)
+            st = copy_corner(&m, t, to, dim);
     }
-    for (; at < b->run_rows; at++) /* the last job's first row */
-        rt_copy_elements(dtype, (char *)out->data + (size_t)at * row_bytes,
-                         (char *)out->data + (size_t)last * row_bytes, inner);
-    return RT_OK;
+    for (; at < b->run_rows && !st; at++) /* the last job's first row */
+        st = copy(&m, (char *)out->data + (size_t)at * row_bytes,
+                  (char *)out->data + (size_t)last * row_bytes, inner);
+    return st;
 }
 
 /* ---- running ---- */
@@ -198,7 +259,7 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         gone[options.n_all_cancelled++] = srv_job_cancelled(j);
     }
     for (int i = 0; i < n_in && !st; i++)
-        st = merge_feed(b, i, &in[i], err);
+        st = merge_feed(b, i, &options, &in[i], err);
     if (!st)
         st = rt_callable_run(sig->call, in, out, &options, err);
     if (st == RT_ABORTED)

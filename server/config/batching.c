@@ -32,6 +32,11 @@ static enum rt_status check_sizes(const struct srv_batching *b, struct rt_error 
         if (b->sizes[i] <= (i ? b->sizes[i - 1] : 0))
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "allowed_batch_sizes entries must be monotonically increasing");
+    if (b->n_sizes && b->sizes[b->n_sizes - 1] > SRV_MAX_BATCH_ROWS)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "allowed_batch_sizes has an entry of %lld, at most %d is taken: a batch is "
+                       "padded to it",
+                       (long long)b->sizes[b->n_sizes - 1], (int)SRV_MAX_BATCH_ROWS);
     if (b->n_sizes && b->sizes[b->n_sizes - 1] != b->max_batch_size)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Last entry in allowed_batch_sizes must match max_batch_size; last entry "

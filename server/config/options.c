@@ -172,7 +172,7 @@ static const struct row rows[] = {
      "requests queued per version; beyond it they are refused at once"},
     {"max_queue_bytes", BYTES, OURS, AT(max_queue_bytes), "512M", NULL, 1024, INT64_C(1) << 44,
      "bytes of requests queued per version"},
-    {"max_batch_rows", INTEGER, OURS, AT(max_batch_rows), "128", NULL, 1, 1 << 20,
+    {"max_batch_rows", INTEGER, OURS, AT(max_batch_rows), "128", NULL, 1, SRV_MAX_BATCH_ROWS,
      "rows of a merged batch, unless enable_batching is true; 1: never merge"},
     {"inline_max_us", INTEGER, OURS, AT(inline_max_us), "40", NULL, 0, 1000000,
      "requests that cost less run on their network thread; 0: never"},

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 
 enum { SRV_MAX_FLAGS = 192 };
+enum { SRV_MAX_BATCH_ROWS = 1 << 20 };          /* of --max_batch_rows and allowed_batch_sizes */
 enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES }; /* a boolean whose absence means something else */
 
 struct srv_options {

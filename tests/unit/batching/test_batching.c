@@ -84,6 +84,11 @@ static void parameters_that_cannot_be_are_refused_with_tensorflow_servings_texts
                    "4; expected 1000");
     expect_refused("allowed_batch_sizes: [4, 4, 8] max_batch_size { value: 8 }",
                    "allowed_batch_sizes entries must be monotonically increasing");
+    expect_refused("allowed_batch_sizes: [8, 1073741824] max_batch_size { value: 1073741824 }",
+                   "allowed_batch_sizes has an entry of 1073741824, at most 1048576 is taken: a "
+                   "batch is padded to it");
+    assert_ok(parse("allowed_batch_sizes: [8, 1048576] max_batch_size { value: 1048576 }"), &err);
+    assert_ok(parse("max_batch_size { value: 1073741824 }"), &err);
     expect_refused("batch_timeout_micros { value: -1 }",
                    "batch_timeout_micros must be non-negative; was -1");
     expect_refused("max_enqueued_batches { value: -1 }",

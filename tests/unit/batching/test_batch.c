@@ -1,0 +1,73 @@
+/* What a batch does before its model runs: rt_callable_run is this file's. */
+#include "tests/support/test.h"
+
+#include "runtime/base/arena.h"
+#include "server/batching/batch.h"
+#include "server/config/options.h"
+
+static int n_runs;
+
+enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
+                               struct rt_tensor *fetches, const struct rt_run_options *options,
+                               struct rt_error *err)
+{
+    (void)c, (void)feeds, (void)fetches, (void)options;
+    n_runs++;
+    return rt_fail(err, RT_INTERNAL, "the model ran");
+}
+
+/* Two float inputs of these columns and a row each, run as a batch of `run_rows` rows whose clients
+ * have gone, or whose deadline has passed. */
+static void expect_merge_ends(int64_t columns, int64_t other_columns, int64_t run_rows, bool gone)
+{
+    const struct rt_model_signature signature = {.call = NULL};
+    const int64_t dim[2][2] = {{1, columns}, {1, other_columns}};
+    struct rt_tensor feed[2], fetch[2] = {{0}};
+    struct srv_job job[2];
+    struct rt_error err = {0};
+    struct rt_arena *arena = rt_arena_new(1 << 20);
+    struct rt_pool *pool = rt_pool_new(0);
+
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rt_tensor_new(&feed[i], NULL, RT_F32, 2, dim[i], &err), &err);
+        memset(feed[i].data, 0, rt_tensor_bytes(&feed[i]));
+        job[i] = (struct srv_job){.next = i ? NULL : &job[1],
+                                  .signature = &signature,
+                                  .n_feeds = 1,
+                                  .feeds = &feed[i],
+                                  .n_fetches = 1,
+                                  .fetches = &fetch[i],
+                                  .n_rows = 1,
+                                  .deadline_ns = gone ? RT_NEVER : 1};
+        atomic_store(&job[i].cancelled, gone);
+    }
+    struct srv_batch b = {
+        .first = job, .n_jobs = 2, .rows = 2, .run_rows = run_rows, .arena = arena, .pool = pool};
+    srv_batch_run(&b);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(job[i].status, gone ? RT_CANCELLED : RT_DEADLINE_EXCEEDED);
+        rt_tensor_clear(&feed[i]);
+    }
+    assert_int_equal(n_runs, 0); /* it ended before */
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    rt_pool_unref(pool);
+    rt_arena_free(arena);
+}
+
+static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
+{
+    (void)state;
+    for (int gone = 0; gone < 2; gone++) {
+        expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone); /* many rows of padding */
+        expect_merge_ends(3 << 20, 3 << 20, 2, gone);      /* few large rows */
+        expect_merge_ends(2, 3 << 20, 2, gone);            /* a short row, filled up */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merging_much_ends_when_nobody_wants_it_any_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
