@@ -117,6 +117,12 @@ enum rt_status srv_request_file_open(struct srv_request_file *f, const char *pre
     return RT_OK;
 }
 
+bool srv_request_file_is_removed(const struct srv_request_file *f)
+{
+    struct stat s;
+    return fstat(f->fd, &s) == 0 && s.st_nlink == 0;
+}
+
 /* Writes all three parts, whatever the system takes at a time. 0, or an errno. */
 static int write_all(int fd, struct iovec *parts, int n)
 {

@@ -30,6 +30,8 @@ static inline bool srv_request_file_is_open(const struct srv_request_file *f)
  * directories above it are made. */
 enum rt_status srv_request_file_open(struct srv_request_file *f, const char *prefix,
                                      const char *model, struct rt_error *err);
+/* The open file has no name any more: what it is given is lost when it is closed. */
+bool srv_request_file_is_removed(const struct srv_request_file *f);
 /* Appends one TFRecord; of one that fails nothing stays. */
 enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
                                     struct rt_error *err);

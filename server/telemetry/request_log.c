@@ -11,7 +11,7 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_file.h"
 
-enum { TELL_S = 60 }; /* a file's trouble is told so often at most */
+enum { TELL_S = 60 }; /* an outage is told once; one that begins within so long of it, later */
 
 struct srv_model_log {
     struct srv_model_log *next;
@@ -25,6 +25,7 @@ struct srv_model_log {
     /* the writer's */
     struct srv_request_file file;
     uint64_t file_generation; /* of the prefix that it has */
+    bool outage_told;         /* and not yet that it is over */
     int64_t told_ns;
 };
 
@@ -215,14 +216,35 @@ void srv_request_log_write_and_add(const struct srv_inference *inf)
 
 /* ---- writing ---- */
 
-static void tell(struct srv_model_log *log, const struct rt_error *err)
+static void tell_outage(struct srv_model_log *log, const struct rt_error *err)
 {
     int64_t now = rt_now_ns();
 
-    if (log->told_ns && now - log->told_ns < TELL_S * INT64_C(1000000000))
+    if (log->outage_told || (log->told_ns && now - log->told_ns < TELL_S * INT64_C(1000000000)))
         return;
+    log->outage_told = true;
     log->told_ns = now;
     RT_LOG(RT_LOG_WARNING, "model %s: requests are not logged: %s", log->model, rt_error_text(err));
+}
+
+static void tell_recovery(struct srv_model_log *log)
+{
+    if (!log->outage_told)
+        return;
+    log->outage_told = false;
+    RT_LOG(RT_LOG_INFO, "model %s: requests are logged again: %s", log->model, log->file.path);
+}
+
+/* A removed file takes records and keeps none: another is begun. */
+static void leave_removed_file(struct srv_model_log *log)
+{
+    struct rt_error err = {0};
+
+    if (!srv_request_file_is_open(&log->file) || !srv_request_file_is_removed(&log->file))
+        return;
+    rt_fail(&err, RT_UNAVAILABLE, "%s was removed while it was written", log->file.path);
+    tell_outage(log, &err);
+    srv_request_file_close(&log->file);
 }
 
 static enum rt_status open_file(struct srv_model_log *log, struct rt_error *err)
@@ -248,12 +270,15 @@ static void write_one(struct srv_request_log *l, struct record *r)
 
     if (r->generation > log->file_generation)
         srv_request_file_close(&log->file);
+    leave_removed_file(log);
     if (!srv_request_file_is_open(&log->file))
         st = open_file(log, &err);
     if (!st)
         st = srv_request_file_add(&log->file, rt_span_of(r->bytes, r->n), &err);
-    if (st && st != RT_CANCELLED)
-        tell(log, &err);
+    if (!st)
+        tell_recovery(log);
+    else if (st != RT_CANCELLED)
+        tell_outage(log, &err);
     count(log, st);
     if (!st && log->file.size >= l->limits.file_bytes)
         srv_request_file_close(&log->file);

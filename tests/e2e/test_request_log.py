@@ -130,6 +130,42 @@ class RequestLog(Case):
             wait_for(lambda: "requests are not logged" in server.log(), "a warning")
             self.assertEqual(self.count(server), 0)
 
+    def test_a_removed_directory_is_made_again_and_told_once(self):
+        lost = "model half: requests are not logged: "
+        again = "model half: requests are logged again: "
+        with self.serve(1, prefix="log/half") as server:
+            self.ask_grpc(server, [1], 3)
+            wait_for(lambda: self.count(server) == 4, "four records")
+            path, = self.files()
+            shutil.rmtree(self.path("log"))
+            self.ask_grpc(server, [1], 9)
+            wait_for(lambda: self.count(server) == 14, "ten more")
+            self.assertEqual(sum(len(records.read(p)) for p in self.files()), 10)
+            self.assertEqual(server.log().count(lost), 1)
+            self.assertIn(f"WARNING {lost}{path} was removed while it was written", server.log())
+            self.assertEqual(server.log().count(f"INFO {again}{self.files()[0]}"), 1)
+            # not within a minute of the other outage
+            shutil.rmtree(self.path("log"))
+            self.ask_grpc(server, [1], 2)
+            wait_for(lambda: self.count(server) == 17, "three more")
+            self.assertEqual(server.log().count(lost), 1)
+            self.assertEqual(server.log().count(again), 1)
+
+    def test_an_outage_and_its_end_are_told_once(self):
+        self.write("log", "a file where a directory should be")
+        with self.serve(1) as server:
+            self.ask_grpc(server, [1], 20)
+            wait_for(lambda: "requests are not logged" in server.log(), "a warning")
+            os.remove(self.path("log"))
+
+            def is_logged():
+                self.ask_grpc(server, [1])
+                return self.count(server)
+
+            wait_for(is_logged, "the next try")
+            self.assertEqual(server.log().count("requests are not logged: "), 1)
+            self.assertEqual(server.log().count("requests are logged again: "), 1)
+
     def test_a_reload_may_not_name_a_new_log_without_a_root(self):
         with self.serve(1) as server:
             with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
