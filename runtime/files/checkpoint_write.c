@@ -18,6 +18,7 @@
 
 struct item {
     struct rt_span key, value;
+    int source;
 };
 
 struct index {
@@ -26,6 +27,7 @@ struct index {
     size_t n, room;
     struct rt_map sliced; /* name -> Tensorflow__BundleEntryProto with the slices so far */
     int n_shards;
+    int source; /* of several that are merged: whose items are added now */
 };
 
 static bool index_init(struct index *x)
@@ -63,7 +65,7 @@ static enum rt_status index_add(struct index *x, struct rt_span key, const Proto
     if (!k || !v)
         return rt_fail_memory(err, "an index", n);
     protobuf_c_message_pack(m, v);
-    x->item[x->n++] = (struct item){rt_span_of(k, key.n), rt_span_of(v, n)};
+    x->item[x->n++] = (struct item){rt_span_of(k, key.n), rt_span_of(v, n), x->source};
     return RT_OK;
 }
 
@@ -100,20 +102,26 @@ static enum rt_status index_add_sliced(struct index *x, struct rt_span name,
     return RT_OK;
 }
 
-static int by_key(const void *a, const void *b)
+static int compare_keys(struct rt_span x, struct rt_span y)
 {
-    const struct rt_span *x = &((const struct item *)a)->key, *y = &((const struct item *)b)->key;
-    size_t n = x->n < y->n ? x->n : y->n;
-    int c = n ? memcmp(x->p, y->p, n) : 0;
-    return c ? c : (x->n > y->n) - (x->n < y->n);
+    size_t n = x.n < y.n ? x.n : y.n;
+    int c = n ? memcmp(x.p, y.p, n) : 0;
+    return c ? c : (x.n > y.n) - (x.n < y.n);
 }
 
-static enum rt_status index_write(struct index *x, const char *prefix, struct rt_error *err)
+static int by_key(const void *a, const void *b)
 {
-    struct rt_sstable_writer w;
+    const struct item *x = a, *y = b;
+    int c = compare_keys(x->key, y->key);
+    return c ? c : (x->source > y->source) - (x->source < y->source);
+}
+
+/* Once all is added, and before any file is touched: *twice is the second of two items with one
+ * key, NULL when there are none. */
+static enum rt_status index_finish(struct index *x, const struct item **twice, struct rt_error *err)
+{
     Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
     Tensorflow__VersionDef version = TENSORFLOW__VERSION_DEF__INIT;
-    char path[4200];
     enum rt_status st = RT_OK;
 
     for (size_t i = 0; i < x->sliced.n && !st; i++) {
@@ -129,19 +137,27 @@ static enum rt_status index_write(struct index *x, const char *prefix, struct rt
     if (st)
         return st;
     qsort(x->item, x->n, sizeof *x->item, by_key);
+    *twice = NULL;
+    for (size_t i = 1; i < x->n && !*twice; i++)
+        if (compare_keys(x->item[i - 1].key, x->item[i].key) == 0)
+            *twice = &x->item[i];
+    return RT_OK;
+}
+
+static enum rt_status index_write(struct index *x, const char *prefix, struct rt_error *err)
+{
+    struct rt_sstable_writer w;
+    char path[4200];
+    enum rt_status st;
+
     rt_sstable_begin(&w, 0);
-    for (size_t i = 0; i < x->n && !st; i++) {
-        if (i && by_key(&x->item[i - 1], &x->item[i]) == 0)
-            st = rt_fail(err, RT_INVALID_ARGUMENT, "Adding duplicate key: %s",
-                         (const char *)x->item[i].key.p);
-        else
-            rt_sstable_add(&w, x->item[i].key, x->item[i].value);
-    }
-    if (!st && !rt_sstable_end(&w))
-        st = rt_fail_memory(err, "an index", w.file.n);
-    if (!st) {
+    for (size_t i = 0; i < x->n; i++)
+        rt_sstable_add(&w, x->item[i].key, x->item[i].value);
+    if (rt_sstable_end(&w)) {
         snprintf(path, sizeof path, "%s.index", prefix);
         st = rt_file_write(path, w.file.p, w.file.n, err);
+    } else {
+        st = rt_fail_memory(err, "an index", w.file.n);
     }
     rt_sstable_clear(&w);
     return st;
@@ -351,6 +367,7 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
     struct index x;
     struct data_file f = {.fd = -1};
     struct rt_error why = {0};
+    const struct item *twice;
     enum rt_status st;
 
     if (strlen(prefix) > 4000)
@@ -373,6 +390,11 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
                         err);
     if (close(f.fd) && !st)
         st = rt_fail_errno(err, f.path, errno);
+    if (!st)
+        st = index_finish(&x, &twice, err);
+    if (!st && twice)
+        st = rt_fail(err, RT_INVALID_ARGUMENT, "Adding duplicate key: %s",
+                     (const char *)twice->key.p);
     if (!st && rename(f.temp, f.path))
         st = rt_fail_errno(err, f.path, errno);
     if (st)
@@ -457,6 +479,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
     struct merge m = {0};
     char from[4200], to[4200];
     int *n_shards = calloc((size_t)n + 1, sizeof *n_shards), at = 0;
+    const struct item *twice;
     enum rt_status st;
 
     if (!n_shards || !index_init(&m.x)) {
@@ -466,10 +489,17 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
     st = strlen(destination) > 4000 ? rt_fail_errno(err, destination, ENAMETOOLONG)
                                     : make_parent(destination, err);
     for (int i = 0; i < n && !st; i++) {
+        m.x.source = i;
         st = merge_read(&m, prefixes[i], &n_shards[i], err);
         m.first_shard += n_shards[i];
     }
     m.x.n_shards = m.first_shard;
+    if (!st)
+        st = index_finish(&m.x, &twice, err);
+    if (!st && twice)
+        st = rt_fail(err, RT_INVALID_ARGUMENT,
+                     "Duplicate tensor keyed by %s encountered, when merging prefix: %s",
+                     (const char *)twice->key.p, prefixes[twice->source]);
     for (int i = 0; i < n && !st; i++) {
         for (int k = 0; k < n_shards[i] && !st; k++) {
             snprintf(from, sizeof from, "%s.data-%05d-of-%05d", prefixes[i], k, n_shards[i]);

@@ -595,6 +595,45 @@ static void what_is_written_is_what_tensorflow_writes(void **state)
     rt_checkpoint_unref(c);
 }
 
+/* TensorFlow leaves the files of the first alone too. */
+static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t, got;
+    const char *const names[] = {"u", "v"}, *const only[] = {"v"};
+    char room[2][256];
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 0, NULL, &err), &err);
+    *(float *)t.data = 3;
+    snprintf(room[0], sizeof room[0], "%s", in_dir("one"));
+    snprintf(room[1], sizeof room[1], "%s", in_dir("two"));
+    assert_ok(rt_checkpoint_write(room[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(room[1], 1, only, &t, NULL, &err), &err);
+    for (int k = 0; k < 2; k++) { /* the same prefix again, and another that has one of its names */
+        const char *prefixes[] = {room[0], room[k]};
+        char words[700];
+        snprintf(words, sizeof words,
+                 "Duplicate tensor keyed by %s encountered, when merging prefix: %s", k ? "v" : "u",
+                 room[k]);
+        assert_fails(rt_checkpoint_merge(prefixes, 2, in_dir("both"), false, &err),
+                     RT_INVALID_ARGUMENT, &err, words);
+    }
+    const char *const twice[] = {"u", "u"};
+    assert_fails(rt_checkpoint_write(room[0], 2, twice, (struct rt_tensor[]){t, t}, NULL, &err),
+                 RT_INVALID_ARGUMENT, &err, "Adding duplicate key: u");
+    for (int k = 0; k < 2; k++) {
+        assert_ok(rt_checkpoint_open(&c, room[k], &err), &err);
+        assert_ok(rt_checkpoint_check_files(c, &err), &err);
+        get(c, "v", RT_F32, NULL, &got);
+        assert_true(*(float *)got.data == 3);
+        rt_tensor_clear(&got);
+        rt_checkpoint_unref(c);
+    }
+    rt_tensor_clear(&t);
+}
+
 static void merged_parts_are_as_tensorflow_merges_them(void **state)
 {
     (void)state;
@@ -880,6 +919,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_of_the_index_is_noticed),
         cmocka_unit_test(every_flipped_bit_and_missing_byte_of_the_data_is_noticed),
         cmocka_unit_test(what_is_written_is_what_tensorflow_writes),
+        cmocka_unit_test(a_merge_that_names_a_tensor_twice_touches_no_file),
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
         cmocka_unit_test(reading_at_once_ends_when_its_run_does),
