@@ -66,11 +66,12 @@ static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
     return RT_OK;
 }
 
+/* The last of equal keys, as in a map. */
 static const Tensorflow__AttrValue *find_attr(const Tensorflow__NodeDef *def, const char *name)
 {
-    for (size_t i = 0; i < def->n_attr; i++)
-        if (strcmp(def->attr[i]->key, name) == 0)
-            return def->attr[i]->value;
+    for (size_t i = def->n_attr; i > 0; i--)
+        if (strcmp(def->attr[i - 1]->key, name) == 0)
+            return def->attr[i - 1]->value;
     return NULL;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/growth.h"
+#include "runtime/base/map.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/file.h"
 #include "runtime/core/tensor_proto.h"
@@ -106,47 +107,55 @@ static int by_alias(const void *a, const void *b)
                   ((const struct rt_tensor_spec *)b)->alias);
 }
 
-/* A map's key may stand in the file twice; one of them stays. */
-static size_t drop_repeated(void *p, size_t n, size_t size,
-                            int (*order)(const void *, const void *))
-{
-    char *row = p;
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++)
-        if (!k || order(row + (k - 1) * size, row + i * size) != 0)
-            memmove(row + k++ * size, row + i * size, size);
-    return k;
-}
-
-/* The maps of inputs and of outputs are two types of the same form. */
-struct info_entry {
+/* What all maps from strings have in common: their entries are of this form. */
+struct map_entry {
     ProtobufCMessage base;
     char *key;
-    Tensorflow__TensorInfo *value;
+    void *value;
 };
-_Static_assert(sizeof(struct info_entry) == sizeof(Tensorflow__SignatureDef__InputsEntry) &&
-                   sizeof(struct info_entry) == sizeof(Tensorflow__SignatureDef__OutputsEntry),
+_Static_assert(sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__InputsEntry) &&
+                   sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__OutputsEntry) &&
+                   sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__DefaultsEntry) &&
+                   sizeof(struct map_entry) == sizeof(Tensorflow__MetaGraphDef__SignatureDefEntry),
                "entries of a map");
+
+/* A map's key may stand in the file twice: the last counts. Copies those entries. NULL: out of
+ * memory. */
+static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_t *n_out)
+{
+    struct map_entry **e = entries;
+    void **kept = rt_arena_array(r->arena, n + 1, sizeof *kept);
+    struct rt_map last;
+    bool ok = kept;
+
+    rt_map_init(&last);
+    *n_out = 0;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = rt_map_put(&last, e[i]->key, e[i]);
+    for (size_t i = 0; i < n && ok; i++)
+        if (rt_map_get(&last, e[i]->key) == e[i])
+            kept[(*n_out)++] = e[i];
+    rt_map_clear(&last);
+    return ok ? kept : NULL;
+}
 
 static enum rt_status read_specs(struct reading *r, size_t n, void *entries,
                                  struct rt_tensor_spec **out, int *n_out)
 {
-    struct info_entry **e = entries;
     struct rt_tensor_spec *s = rt_arena_array(r->arena, n + 1, sizeof *s);
-    size_t k = 0;
+    void **e = last_of_each_key(r, entries, n, &n);
 
-    if (!s || n > INT32_MAX)
+    if (!s || !e || n > INT32_MAX)
         return no_memory(r);
     for (size_t i = 0; i < n; i++) {
-        enum rt_status st = read_spec(r, e[i]->key, e[i]->value, &s[k]);
+        const struct map_entry *one = e[i];
+        enum rt_status st = read_spec(r, one->key, one->value, &s[i]);
         if (st)
             return st;
-        k++;
     }
-    qsort(s, k, sizeof *s, by_alias);
-    k = drop_repeated(s, k, sizeof *s, by_alias);
+    qsort(s, n, sizeof *s, by_alias);
     *out = s;
-    *n_out = (int)k;
+    *n_out = (int)n;
     return RT_OK;
 }
 
@@ -169,12 +178,17 @@ static struct rt_tensor *new_default(struct reading *r)
 static enum rt_status read_defaults(struct reading *r, const Tensorflow__SignatureDef *d,
                                     const char *signature, struct rt_tensor_spec *inputs, int n)
 {
-    for (size_t i = 0; i < d->n_defaults; i++) {
-        const Tensorflow__SignatureDef__DefaultsEntry *e = d->defaults[i];
+    size_t n_defaults;
+    void **entry = last_of_each_key(r, d->defaults, d->n_defaults, &n_defaults);
+
+    if (!entry)
+        return no_memory(r);
+    for (size_t i = 0; i < n_defaults; i++) {
+        const Tensorflow__SignatureDef__DefaultsEntry *e = entry[i];
         struct rt_tensor_spec key = {.alias = e->key};
         struct rt_tensor_spec *in =
             n ? bsearch(&key, inputs, (size_t)n, sizeof *inputs, by_alias) : NULL;
-        if (!in || !e->value || in->default_value)
+        if (!in || !e->value)
             continue;
         struct rt_tensor *t = new_default(r);
         if (!t)
@@ -224,13 +238,15 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
                                       struct rt_meta_graph *out)
 {
     struct rt_signature *s = rt_arena_array(r->arena, g->n_signature_def + 1, sizeof *s);
+    size_t n_entries;
+    void **entry = last_of_each_key(r, g->signature_def, g->n_signature_def, &n_entries);
     int n = 0;
     bool ok = true;
 
-    if (!s || g->n_signature_def > INT32_MAX)
+    if (!s || !entry || n_entries > INT32_MAX)
         return no_memory(r);
-    for (size_t i = 0; i < g->n_signature_def; i++) {
-        const Tensorflow__MetaGraphDef__SignatureDefEntry *e = g->signature_def[i];
+    for (size_t i = 0; i < n_entries; i++) {
+        const Tensorflow__MetaGraphDef__SignatureDefEntry *e = entry[i];
         struct rt_signature one;
         if (!e->value)
             continue;
@@ -251,7 +267,7 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
     }
     qsort(s, (size_t)n, sizeof *s, by_name);
     out->signatures = s;
-    out->n_signatures = (int)drop_repeated(s, (size_t)n, sizeof *s, by_name);
+    out->n_signatures = n;
     return ok ? RT_OK : no_memory(r);
 }
 

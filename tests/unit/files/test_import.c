@@ -445,6 +445,15 @@ static void what_is_wrong_in_a_body_is_told_when_it_is_called(void **state)
     assert_fails(rt_library_instantiate(x->l, &f, &g, &x->err), RT_NOT_FOUND, &x->err, "nobody");
 }
 
+static void of_an_attribute_given_twice_the_last_counts(void **state)
+{
+    struct fixture *x = *state;
+    node(x, "c", "Const", "", "value=float<>:1 dtype=float value=float<>:2");
+    import(x);
+    const struct rt_graph *g = rt_library_main(x->l);
+    assert_true(*(const float *)rt_attr(&g->node[0], "value")->v.tensor->data == 2);
+}
+
 static void functions_named_twice_must_be_the_same(void **state)
 {
     struct fixture *x = *state;
@@ -589,6 +598,7 @@ int main(void)
         TEST(constants_of_few_bytes_make_no_gigabytes),
         TEST(a_function_is_made_for_its_attributes_once),
         TEST(what_is_wrong_in_a_body_is_told_when_it_is_called),
+        TEST(of_an_attribute_given_twice_the_last_counts),
         TEST(functions_named_twice_must_be_the_same),
         TEST(a_node_may_name_a_function_as_its_op),
         TEST(function_attributes_carry_their_own),

@@ -213,6 +213,36 @@ static void defaults_share_one_limit(void **state)
     }
 }
 
+static void of_a_key_that_a_map_has_twice_the_last_counts(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m = NULL;
+    static const char text[] =
+        "meta_graphs {"
+        " signature_def { key: 's' value { method_name: 'first' inputs { key: 'a' } } }"
+        " signature_def { key: 'r' value { method_name: 'only' } }"
+        " signature_def { key: 's' value { method_name: 'last'"
+        "   inputs { key: 'x' value { name: 'first:0' dtype: DT_FLOAT } }"
+        "   inputs { key: 'x' value { name: 'last:0' dtype: DT_FLOAT } }"
+        "   outputs { key: 'y' value { name: 'first:1' } }"
+        "   outputs { key: 'z' value { name: 'only:1' } }"
+        "   outputs { key: 'y' value { name: 'last:1' } }"
+        "   defaults { key: 'x' value { dtype: DT_FLOAT tensor_shape { } float_val: 1 } }"
+        "   defaults { key: 'x' value { dtype: DT_FLOAT tensor_shape { } float_val: 2 } } } } }";
+    assert_ok(rt_saved_model_parse(&m, rt_span_str(text), true, &err), &err);
+    const struct rt_meta_graph *g = &m->meta_graphs[0];
+    assert_int_equal(g->n_signatures, 2);
+    const struct rt_signature *s = signature(g, "s");
+    assert_string_equal(s->method_name, "last");
+    assert_int_equal(s->n_inputs, 1);
+    assert_string_equal(s->inputs[0].name, "last:0");
+    assert_true(*(const float *)s->inputs[0].default_value->data == 2);
+    assert_int_equal(s->n_outputs, 2);
+    assert_string_equal(rt_signature_output(s, "y")->name, "last:1");
+    assert_string_equal(rt_signature_output(s, "z")->name, "only:1");
+    rt_saved_model_free(m);
+}
+
 static void flipped_and_missing_bytes_never_crash(void **state)
 {
     (void)state;
@@ -245,6 +275,7 @@ int main(void)
         cmocka_unit_test(what_is_not_there_is_said_in_tensorflows_words),
         cmocka_unit_test(a_directory_is_complete_only_with_all_its_files),
         cmocka_unit_test(defaults_share_one_limit),
+        cmocka_unit_test(of_a_key_that_a_map_has_twice_the_last_counts),
         cmocka_unit_test(flipped_and_missing_bytes_never_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
