@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "kernels/entry.h"
+#include "kernels/io/text.h"
 #include "runtime/base/regular_file.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/checkpoint_v1.h"
@@ -41,20 +42,22 @@ static enum rt_status check_run(void *arg, struct rt_error *err)
 }
 
 static enum rt_status restore_one(struct rt_run *r, const struct source *s, int k,
-                                  const struct rt_str *name, struct rt_span slice)
+                                  const struct rt_str *given, struct rt_span slice)
 {
     const enum rt_dtype want = (enum rt_dtype)r->node->out_dtype[k];
     const struct rt_state *state = rt_run_state(r);
     const struct rt_checkpoint_run run = {check_run, r,
                                           state->is_serving ? rt_run_pool(r) : state->weights};
     struct rt_tensor t;
+    const char *name;
     enum rt_status st = rt_run_check(r);
 
+    if (!st)
+        st = kn_io_text(r, given, s->v1 ? "tensor_name" : "tensor_names", &name);
     if (st)
         return st;
-    st = s->v1 ? rt_checkpoint_v1_tensor(s->v1, rt_str_data(name), slice, want, &run, &t, r->err)
-               : rt_checkpoint_tensor(s->checkpoint, rt_str_data(name), slice, want, &run, &t,
-                                      r->err);
+    st = s->v1 ? rt_checkpoint_v1_tensor(s->v1, name, slice, want, &run, &t, r->err)
+               : rt_checkpoint_tensor(s->checkpoint, name, slice, want, &run, &t, r->err);
     if (st)
         return st;
     rt_out_tensor(r, k, &t);
@@ -74,8 +77,11 @@ static enum rt_status run_restore(struct rt_run *r)
                        "tensor_names, shape_and_slices and dtypes must be lists of equal length, "
                        "got %lld, %lld and %d",
                        (long long)n, (long long)rt_tensor_count(&r->in[2]), r->n_out);
-    struct source s;
-    enum rt_status st = source_open(&s, rt_str_data(rt_strs(&r->in[0])), r->err);
+    struct source s = {NULL, NULL};
+    const char *prefix;
+    enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "prefix", &prefix);
+    if (!st)
+        st = source_open(&s, prefix, r->err);
     for (int k = 0; k < r->n_out && !st; k++) {
         const struct rt_str *slice = &rt_strs(&r->in[2])[k];
         st =
@@ -102,7 +108,10 @@ static enum rt_status run_restore_v1(struct rt_run *r)
                            (long long)rt_tensor_count(&r->in[i]));
     if (r->n_in == 3)
         slice = rt_span_of(rt_str_data(rt_strs(&r->in[2])), rt_strs(&r->in[2])->n);
-    enum rt_status st = rt_checkpoint_v1_open(&s.v1, rt_str_data(rt_strs(&r->in[0])), r->err);
+    const char *pattern;
+    enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "file_pattern", &pattern);
+    if (!st)
+        st = rt_checkpoint_v1_open(&s.v1, pattern, r->err);
     if (!st)
         st = restore_one(r, &s, 0, rt_strs(&r->in[1]), slice);
     source_close(&s);

@@ -6,9 +6,10 @@
 
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
+#include "kernels/io/text.h"
 #include "runtime/files/checkpoint.h"
 
-/* The text of a string scalar; refused when it holds a NUL, which no file name can. */
+/* The text of a string scalar. */
 static enum rt_status text_of(struct rt_run *r, int k, const char *what, const char **out)
 {
     const struct rt_tensor *t = &r->in[k];
@@ -16,10 +17,7 @@ static enum rt_status text_of(struct rt_run *r, int k, const char *what, const c
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Input %s should have a single element, got %lld instead.", what,
                        (long long)rt_tensor_count(t));
-    *out = rt_str_data(rt_strs(t));
-    if (strlen(*out) != rt_strs(t)->n)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input %s holds a NUL", what);
-    return RT_OK;
+    return kn_io_text(r, rt_strs(t), what, out);
 }
 
 static enum rt_status infer_scalar(struct rt_infer *x)
@@ -56,7 +54,9 @@ static enum rt_status run_save(struct rt_run *r)
     names = (const char **)(void *)(slices + n + 1);
     for (int k = 0; k < n; k++) {
         const struct rt_str *slice = &rt_strs(&r->in[2])[k];
-        names[k] = rt_str_data(&rt_strs(&r->in[1])[k]);
+        st = kn_io_text(r, &rt_strs(&r->in[1])[k], "tensor_names", &names[k]);
+        if (st)
+            return st;
         slices[k] = rt_span_of(rt_str_data(slice), slice->n);
     }
     return rt_checkpoint_write(prefix, n, names, r->in + 3, slices, r->err);
@@ -93,7 +93,10 @@ static enum rt_status run_merge(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < from->dim[0]; i++) {
         char path[4200];
-        const char *prefix = rt_str_data(&rt_strs(from)[i]);
+        const char *prefix;
+        st = kn_io_text(r, &rt_strs(from)[i], "checkpoint_prefixes", &prefix);
+        if (st)
+            return st;
         snprintf(path, sizeof path, "%s.index", prefix);
         if (!may_miss || access(path, F_OK) == 0)
             prefixes[n++] = prefix;

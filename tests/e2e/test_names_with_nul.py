@@ -1,12 +1,15 @@
 """Names of clients that hold a NUL: answers show them whole, and no name is taken for its front."""
 import json
+import os
 import unittest
 
 import grpc
+import small_models
 from support import Case, Server
 from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
                                      get_model_status_pb2, inference_pb2, model_service_pb2_grpc,
-                                     predict_pb2, prediction_service_pb2_grpc)
+                                     predict_pb2, prediction_service_pb2_grpc, session_service_pb2,
+                                     session_service_pb2_grpc)
 
 CODE = grpc.StatusCode
 
@@ -126,6 +129,97 @@ class NamesWithNul(Case):
               "/v1/models/half:predict", {"signature_name": "serving_default\0z", **one})
         error(400, "No signature was found with the name: a\0", "/v1/models/half:classify",
               {"signature_name": "a\0", "examples": [{"x": 1.0}]})
+
+    def test_inputs_by_rest(self):
+        for body, answer in (
+                ({"inputs": {"x\0y": [1.0]}}, None),
+                ({"inputs": {"x": [2.0], "x\0": [1.0]}}, {"outputs": [4.0]}),  # as any stranger
+                ({"inputs": {"x\0": [1.0], "x": [2.0]}}, {"outputs": [4.0]}),
+                ({"instances": [{"x\0y": 1.0}]}, None),
+                ({"instances\0": [1.0]}, None)):
+            with self.subTest(body):
+                code, text = self.server.request("/v1/models/half:predict", body)
+                self.assertEqual(code, 200 if answer else 400, text)
+                if answer:
+                    self.assertEqual(json.loads(text), answer)
+
+
+def save_files(folder):
+    """Signatures that write and read checkpoints as their callers name them."""
+    def build(g):
+        g.placeholder("p", "string")
+        g.placeholder("n", "string")
+        g.placeholder("to", "string")
+        g.placeholder("x", "float")
+        g.const("whole", "string", [1], string_val=[b""])
+        for name, op, inputs in (("save", "SaveV2", ("p", "n", "whole", "x")),
+                                 ("restore", "RestoreV2", ("p", "n", "whole"))):
+            g.node(name, op, *inputs).attr["dtypes"].list.type.append(1)
+        g.node("restore_1", "Restore", "p", "n", dt="float")
+        g.node("merge", "MergeV2Checkpoints", "p", "to").attr["delete_old_dirs"].b = False
+        for name in ("save", "merge"):
+            g.node(name + "d", "Identity", "p", "^" + name, T="string")
+
+    p, n, to = ("p", "string"), ("n", "string"), ("to", "string")
+    small_models.write(folder, {
+        "save": ({"p": p, "n": n, "x": ("x", "float")}, {"y": ("saved", "string")}),
+        "restore": ({"p": p, "n": n}, {"y": ("restore", "float")}),
+        "restore_1": ({"p": p, "n": n}, {"y": ("restore_1", "float")}),
+        "merge": ({"p": p, "to": to}, {"y": ("merged", "string")}),
+    }, build)
+
+
+class FilesWithNul(Case):
+    def setUp(self):
+        super().setUp()
+        save_files(self.path("m", "1"))
+        self.server = Server(f"--model_base_path={self.path('m')}", "--model_name=m",
+                             "--enable_session_service")
+        self.addCleanup(self.server.stop)
+
+    def ask(self, signature, **inputs):
+        status, body = self.server.post("/v1/models/m:predict",
+                                        {"signature_name": signature, "inputs": inputs})
+        answer = json.loads(body)
+        return (status, answer.get("outputs", answer.get("error")))
+
+    def refused(self, name, signature, **inputs):
+        status, text = self.ask(signature, **inputs)
+        self.assertEqual(status, 400, text)
+        self.assertIn(f"Input {name} holds a NUL", text)
+
+    def test_no_checkpoint_or_tensor_is_taken_for_another(self):
+        a, b = self.path("a"), self.path("b")
+        self.assertEqual(self.ask("save", p=a, n=["x"], x=[1.0])[0], 200)
+        self.assertEqual(self.ask("save", p=b, n=["y"], x=[2.0])[0], 200)
+        self.assertEqual(self.ask("restore", p=a, n=["x"]), (200, [1.0]))
+        before = sorted(os.listdir(self.folder))
+        self.refused("prefix", "save", p=a + "\0c", n=["x"], x=[3.0])
+        self.refused("tensor_names", "save", p=a, n=["x\0y"], x=[3.0])
+        self.refused("prefix", "restore", p=a + "\0c", n=["x"])
+        self.refused("tensor_names", "restore", p=a, n=["x\0y"])
+        self.refused("file_pattern", "restore_1", p=a + "\0c", n="x")
+        self.refused("checkpoint_prefixes", "merge", p=[a + "\0c", b], to=self.path("c"))
+        self.refused("destination_prefix", "merge", p=[a, b], to=self.path("c\0d"))
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.assertEqual(self.ask("restore", p=a, n=["x"]), (200, [1.0]))
+
+    def test_no_tensor_of_a_session_is_taken_for_another(self):
+        with grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}") as channel:
+            run = session_service_pb2_grpc.SessionServiceStub(channel).SessionRun
+            for where in ("feed", "fetch", "target"):
+                with self.subTest(where):
+                    r = session_service_pb2.SessionRunRequest()
+                    r.model_spec.name = "m"
+                    f = r.feed.add(name="x\0y:0" if where == "feed" else "x:0")
+                    f.tensor.CopyFrom(small_models.scalar(1))
+                    r.fetch.append("x\0y:0" if where == "fetch" else "x:0")
+                    if where == "target":
+                        r.target.append("x\0y")
+                    with self.assertRaises(grpc.RpcError) as caught:
+                        run(r, timeout=30)
+                    self.assertEqual(caught.exception.code(), CODE.INVALID_ARGUMENT)
+                    self.assertIn("holds a NUL", caught.exception.details())
 
 
 if __name__ == "__main__":
