@@ -51,7 +51,7 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
             srv_rest_accept(l);
         } else if (what != &l->daemon) {
             struct srv_rest_conn *c = what;
-            srv_rest_resume_handshake(l, c);
+            srv_rest_expect_handshake(l, c);
             if (!(events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
                 continue;
             c->quiet_ns = l->now_ns;
@@ -83,6 +83,7 @@ static void close_down(struct srv_rest_loop *l)
 
 static void run_daemon(struct srv_rest_loop *l)
 {
+    srv_rest_resume_handshakes(l);
     srv_recv_hook = srv_rest_read;
     MHD_run(l->daemon);
     srv_recv_hook = NULL;
@@ -123,7 +124,7 @@ static void *loop_main(void *arg)
     }
     if (l->daemon) {
         run_daemon(l);
-        srv_rest_resume_handshakes(l);
+        srv_rest_resume_all_handshakes(l);
         MHD_stop_daemon(l->daemon);
     }
     srv_rest_free_calls(l);
@@ -256,6 +257,7 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
         return rt_fail(err, RT_INTERNAL, "a REST loop cannot start: %s", strerror(errno));
     srv_list_init(&l->handshakes);
     srv_list_init(&l->handshakes_resumed);
+    srv_list_init(&l->handshakes_ready);
     srv_list_init(&l->handshakes_suspended);
     srv_list_init(&l->reading);
     srv_list_init(&l->idle);

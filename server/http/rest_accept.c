@@ -54,7 +54,7 @@ static void pause_accepting(struct srv_rest_loop *l, int why)
 
 bool srv_rest_accept(struct srv_rest_loop *l)
 {
-    int left = BURST;
+    int left = l->rest->tls.cert ? SRV_REST_HANDSHAKES : BURST;
     while (left > 0 && l->n_open < l->most_open) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;

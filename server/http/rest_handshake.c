@@ -4,6 +4,9 @@
  * would occupy a core. So a connection is suspended after each turn in which its handshake did not
  * end, and resumed when its socket reports anything. A handshake has ended when libmicrohttpd reads
  * the session's first record.
+ *
+ * A turn runs few handshakes: the signature of an RSA key takes one to three milliseconds, and
+ * meanwhile no other connection of the loop is served.
  */
 #include <sys/epoll.h>
 
@@ -44,17 +47,35 @@ void srv_rest_suspend_handshakes(struct srv_rest_loop *l)
     }
 }
 
-void srv_rest_resume_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
+static void resume(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
-    if (!c->is_suspended)
-        return;
-    c->is_suspended = false;
     srv_list_append(&l->handshakes_resumed, &c->turn);
     MHD_resume_connection(c->mhd);
 }
 
+void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    if (!c->is_suspended)
+        return;
+    c->is_suspended = false;
+    srv_list_append(&l->handshakes_ready, &c->turn);
+}
+
 void srv_rest_resume_handshakes(struct srv_rest_loop *l)
 {
+    for (int left = SRV_REST_HANDSHAKES; l->handshakes_ready.next != &l->handshakes_ready; left--) {
+        if (left == 0) {
+            l->again = true;
+            return;
+        }
+        resume(l, conn_of(l->handshakes_ready.next));
+    }
+}
+
+void srv_rest_resume_all_handshakes(struct srv_rest_loop *l)
+{
+    while (l->handshakes_ready.next != &l->handshakes_ready)
+        resume(l, conn_of(l->handshakes_ready.next));
     while (l->handshakes_suspended.next != &l->handshakes_suspended)
-        srv_rest_resume_handshake(l, conn_of(l->handshakes_suspended.next));
+        resume(l, conn_of(l->handshakes_suspended.next));
 }

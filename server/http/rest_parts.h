@@ -35,6 +35,7 @@ enum {
     SRV_REST_IDLE_SECONDS = 75,       /* between two requests of a connection */
     SRV_REST_KEEP_BYTES = 64 << 10,   /* of a finished request's buffers, for the next one */
     SRV_REST_SWALLOW_BYTES = 1 << 20, /* of a refused body, to keep the connection */
+    SRV_REST_HANDSHAKES = 2,          /* of TLS, in a turn; and so many that have just begun */
 };
 
 /* ---- structures ---- */
@@ -73,7 +74,7 @@ struct srv_rest_call {
 
 struct srv_rest_conn {
     struct srv_link link; /* in loop->handshakes, loop->reading, loop->idle or loop->sending */
-    struct srv_link turn; /* in loop->handshakes_resumed or loop->handshakes_suspended */
+    struct srv_link turn; /* in one of the loop's handshakes_... */
     struct MHD_Connection *mhd;
     bool is_handshake, is_suspended; /* of TLS, not ended; suspended until its socket reports */
     struct srv_http_stream stream;
@@ -125,8 +126,10 @@ struct srv_rest_loop {
     int64_t now_ns; /* of this turn */
     /* Connections, by deadline: each list has one time-out. */
     struct srv_link handshakes, reading, idle, sending;
-    struct srv_link handshakes_resumed, handshakes_suspended; /* connections, by `turn` */
-    struct srv_link ended;                                    /* connections, by `end` */
+    /* Connections, by `turn`: those that libmicrohttpd runs, and those that are suspended: until
+     * their turn has come, and until their socket reports something. */
+    struct srv_link handshakes_resumed, handshakes_ready, handshakes_suspended;
+    struct srv_link ended;            /* connections, by `end` */
     struct srv_link waiting, overdue; /* requests: with a job, oldest first */
     struct srv_rest_call *free_requests;
     int n_free;
@@ -199,10 +202,12 @@ void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* After the daemon has run: all that have not ended. */
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l);
-/* Its socket has reported something. Does nothing if it is not suspended. */
-void srv_rest_resume_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* All of them, before the daemon is stopped. */
+/* Its socket has reported something. Does nothing if it does not wait for that. */
+void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
+/* Before the daemon runs: SRV_REST_HANDSHAKES of those that have something to do. */
 void srv_rest_resume_handshakes(struct srv_rest_loop *l);
+/* Before the daemon is stopped. */
+void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);
 
 /* ---- rest_connections.c ---- */
 

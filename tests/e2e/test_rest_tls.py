@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 import os
+import select
 import shutil
 import socket
 import ssl
@@ -33,14 +34,14 @@ class Folder:
         subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, cwd=self.path)
 
-    def make(self, name, issuer=None):
+    def make(self, name, issuer=None, key=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")):
         subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        new_key = ["-newkey", *key, "-nodes"]
         if not issuer:
-            self.run("req", "-x509", *curve, "-days", "2", *subject, "-keyout", name + ".key",
+            self.run("req", "-x509", *new_key, "-days", "2", *subject, "-keyout", name + ".key",
                      "-out", name + ".crt")
             return
-        self.run("req", *curve, *subject, "-keyout", name + ".key", "-out", name + ".csr")
+        self.run("req", *new_key, *subject, "-keyout", name + ".key", "-out", name + ".csr")
         self.run("x509", "-req", "-in", name + ".csr", "-days", "2", "-CAcreateserial",
                  "-copy_extensions", "copy", "-CA", issuer + ".crt", "-CAkey", issuer + ".key",
                  "-out", name + ".crt")
@@ -243,6 +244,24 @@ class Tls(unittest.TestCase):
             steady.sendall(head("GET", test_rest.METRICS))
             page = test_rest.answer(steady)[2].decode()
             self.assertIn('slipway_events_total{event="slow_handshake_cut_off"} 20', page)
+
+    def test_many_handshakes_at_once_do_not_hold_up_other_connections(self):
+        self.folder.make("slow", "ca", ("rsa:4096",))
+        with contextlib.ExitStack() as others, TlsServer(
+                self.folder, "--num_rest_threads=1",
+                "--rest_tls_cert_file=" + self.folder.at("slow.crt"),
+                "--rest_tls_key_file=" + self.folder.at("slow.key")) as server:
+            hello, n = client_hello(), 200
+            steady = others.enter_context(server.connect())
+            clients = [others.enter_context(test_rest.Server.connect(server)) for _ in range(n)]
+            for s in clients:
+                s.sendall(hello)
+            answers = 0
+            while len(select.select(clients, [], [], 0)[0]) < n:
+                steady.sendall(head("GET", MODEL))
+                self.assertEqual(test_rest.answer(steady)[0], 200)
+                answers += 1
+            self.assertGreater(answers, n / 10)  # about n / 4; 5 without a bound for a turn
 
     def test_a_handshake_in_pieces_goes_on_as_they_come(self):
         with TlsServer(self.folder) as server, test_rest.Server.connect(server) as s:
