@@ -144,6 +144,15 @@ static void stop_lock_graph(void)
         set_mode(IGNORE);
 }
 
+/* What requests may hold that are not whole yet. A connection may have half of it, which the
+ * largest request has to fit into: who asks for too much is to be told so. */
+static int64_t max_arriving(const struct srv_options *o)
+{
+    const int64_t bodies = o->max_body_bytes < INT32_MAX ? 2 * o->max_body_bytes : UINT32_MAX;
+
+    return o->max_bytes_in_flight > bodies ? o->max_bytes_in_flight : bodies;
+}
+
 static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
 {
     const struct srv_options *o = &g->server->options;
@@ -153,8 +162,10 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* What is not whole yet is not in server->in_flight. */
-    grpc_resource_quota_resize(quota, (size_t)o->max_bytes_in_flight + QUOTA_EXTRA);
+    /* The core never has to fail a stream for want of it: what is not whole yet is not in
+     * server->in_flight, and has its limit in grpc_frames.c. */
+    grpc_resource_quota_resize(quota,
+                               (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
     for (int i = 0; i < g->n_ports && !st; i++) {
         struct srv_grpc_port *port = &g->ports[i];
@@ -165,7 +176,7 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
             st = rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
     }
     if (!st) {
-        srv_grpc_frames_start(g->server->metrics, &args);
+        srv_grpc_frames_start(g->server->metrics, &args, max_arriving(o));
         srv_turns_start(&g->n_calls);
     }
     grpc_resource_quota_unref(quota);

@@ -16,6 +16,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sanitizer.h"
+#include "runtime/base/thread.h"
 #include "server/grpc/h2_frames.h"
 #include "server/grpc/read_turns.h"
 #include "server/metrics/metrics.h"
@@ -25,15 +26,21 @@ enum {
     BLOCK_EXTRA = 1024, /* of a header block: padding, priority, updates of the table's size */
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
+    HELD_ANYWAY = 64 << 10, /* what a connection may hold, however much others do */
     IS_CUT_OFF = -2,
 };
 
 #if RT_HAS_SANITIZER /* its interceptors, which these stand before, have to be called */
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
+__attribute__((weak)) int __interceptor_close(int fd); /* only that for threads has it */
 #define REAL_RECVMSG(fd, message, flags)    __interceptor_recvmsg(fd, message, flags)
 #define REAL_ACCEPT4(fd, address, n, flags) __interceptor_accept4(fd, address, n, flags)
+#define HAS_REAL_CLOSE                      (__interceptor_close != NULL)
+#define REAL_CLOSE(fd)                      __interceptor_close(fd)
 #else
+#define HAS_REAL_CLOSE                   false
+#define REAL_CLOSE(fd)                   -1
 #define REAL_RECVMSG(fd, message, flags) syscall(SYS_recvmsg, fd, message, flags)
 #define REAL_ACCEPT4(fd, address, n, flags)                                                        \
     (int)syscall(SYS_accept4, fd, (address).__sockaddr__, n, flags)
@@ -43,13 +50,18 @@ static struct {
     struct srv_metrics *metrics;
     uint32_t max_block;
     _Atomic int64_t logged_ms;
+    _Atomic int64_t held; /* by bodies that are arriving, on all connections */
+    int64_t max_held;
 } watch;
 
 /* The core's own threads read one connection one after the other, which orders them; is_watched
- * says so where the thread sanitizer can see it. */
+ * says so where the thread sanitizer can see it. They may write it meanwhile. */
 struct watched {
     _Atomic bool is_watched;
-    struct srv_h2_frames frames;
+    struct srv_h2_sent sent; /* its writer's */
+    struct rt_mutex mu;
+    struct srv_h2_frames frames; /* under mu, so below */
+    int64_t held;                /* in watch.held */
 };
 
 static int64_t now_ms(void)
@@ -57,7 +69,8 @@ static int64_t now_ms(void)
     return rt_now_ns() / 1000000;
 }
 
-void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args *args)
+void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args *args,
+                           int64_t max_held)
 {
     int list = 0;
 
@@ -69,6 +82,7 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
     if (list < 0 || list > LARGEST_LIST)
         list = LARGEST_LIST;
     watch.metrics = metrics;
+    watch.max_held = max_held;
     /* A list is counted with 32 bytes for each header, so that its block is never larger than it.
      * Up to twice the limit the core refuses the call alone, and says why. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
@@ -86,6 +100,8 @@ static void report(enum srv_h2_verdict v)
                                                         "the settings"},
         [SRV_H2_FLOOD] = {"grpc_flood_cut_off", "flooded the server with frames that ask for "
                                                 "nothing"},
+        [SRV_H2_HOLDS_MUCH] = {"grpc_unfinished_cut_off", "sent more of requests without an end "
+                                                          "than others leave room for"},
     };
     int64_t now = now_ms(), last = atomic_load(&watch.logged_ms);
 
@@ -95,26 +111,112 @@ static void report(enum srv_h2_verdict v)
         RT_LOG(RT_LOG_WARNING, "gRPC: cut off a connection that %s", of[v].text);
 }
 
+/* ---- bodies that are arriving ---- */
+
+/* A connection may hold as much as all connections leave free: alone half of what there is, one of
+ * n as large ones 1 / (n + 1). So it is those that hold most that are cut off. */
+static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
+{
+    const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
+
+    w->held = now;
+    if (!more)
+        return false;
+    const int64_t all = atomic_fetch_add_explicit(&watch.held, more, memory_order_relaxed) + more;
+    return more > 0 && now > HELD_ANYWAY && now > watch.max_held - all;
+}
+
+static enum srv_h2_verdict take(struct watched *w, const void *p, size_t n) RT_REQUIRES(w->mu)
+{
+    enum srv_h2_verdict v = srv_h2_frames_take(&w->frames, p, n);
+    const bool much = holds_much(w);
+
+    return !v && much ? SRV_H2_HOLDS_MUCH : v;
+}
+
+static void look_at_sent(struct watched *w, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    uint32_t stream;
+
+    while ((stream = srv_h2_sent_take(&w->sent, &p, &n))) {
+        rt_mutex_lock(&w->mu);
+        srv_h2_uploads_end(&w->frames.uploads, stream);
+        holds_much(w);
+        rt_mutex_unlock(&w->mu);
+    }
+}
+
+/* The connection is over: what it held is free. */
+static void end(struct watched *w)
+{
+    if (!atomic_exchange_explicit(&w->is_watched, false, memory_order_acq_rel))
+        return;
+    rt_mutex_lock(&w->mu);
+    srv_h2_frames_clear(&w->frames);
+    holds_much(w);
+    rt_mutex_unlock(&w->mu);
+}
+
+static void begin(struct watched *w, uint64_t sent)
+{
+    end(w);
+    rt_mutex_lock(&w->mu);
+    srv_h2_frames_init(&w->frames, watch.max_block, now_ms(), sent);
+    w->sent = (struct srv_h2_sent){.skip = 0};
+    rt_mutex_unlock(&w->mu);
+    atomic_store_explicit(&w->is_watched, true, memory_order_release);
+}
+
 /* ---- plain ---- */
 
-/* 9 MB, of which only pages in use are there. */
+/* 21 MB, of which only pages in use are there. Zero is an open mutex. */
 static struct watched plain[SRV_GRPC_MAX_FD];
+
+/* NULL: no plain connection, or one that was cut off. */
+static struct watched *plain_of(int fd)
+{
+    struct watched *w = fd >= 0 && fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
+
+    return w && atomic_load_explicit(&w->is_watched, memory_order_acquire) ? w : NULL;
+}
 
 void srv_grpc_frames_begin(int fd)
 {
     uint64_t sent = 0;
 
     srv_socket_sent(fd, &sent);
-    srv_h2_frames_init(&plain[fd].frames, watch.max_block, now_ms(), sent);
-    atomic_store_explicit(&plain[fd].is_watched, true, memory_order_release);
+    begin(&plain[fd], sent);
+}
+
+void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
+{
+    struct watched *w = plain_of(fd);
+
+    for (size_t i = 0; w && i < message->msg_iovlen && n; i++) {
+        const struct iovec *part = &message->msg_iov[i];
+        size_t k = part->iov_len < n ? part->iov_len : n;
+        look_at_sent(w, part->iov_base, k);
+        n -= k;
+    }
+}
+
+/* The core closes what it reads; also when the peer had sent what it does not understand. */
+int close(int fd)
+{
+    struct watched *w = plain_of(fd);
+
+    if (w)
+        end(w);
+    return HAS_REAL_CLOSE ? REAL_CLOSE(fd) : (int)syscall(SYS_close, fd);
 }
 
 int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
 {
     int got = REAL_ACCEPT4(fd, address, n, flags);
 
-    if (got >= 0 && got < SRV_GRPC_MAX_FD)
-        atomic_store_explicit(&plain[got].is_watched, false, memory_order_release);
+    if (plain_of(got))
+        end(&plain[got]);
     if (got >= 0)
         srv_turns_begin(got);
     return got;
@@ -129,15 +231,15 @@ int epoll_wait(int epoll, struct epoll_event *events, int n, int timeout)
     return got;
 }
 
-static enum srv_h2_verdict look_at_message(struct srv_h2_frames *f, const struct msghdr *message,
-                                           size_t n)
+static enum srv_h2_verdict look_at_message(struct watched *w, const struct msghdr *message,
+                                           size_t n) RT_REQUIRES(w->mu)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;
 
     for (size_t i = 0; i < message->msg_iovlen && n && !v; i++) {
         const struct iovec *part = &message->msg_iov[i];
         size_t k = part->iov_len < n ? part->iov_len : n;
-        v = srv_h2_frames_take(f, part->iov_base, k);
+        v = take(w, part->iov_base, k);
         n -= k;
     }
     return v;
@@ -170,18 +272,20 @@ static _Thread_local int read_last = -1;
  * IS_CUT_OFF. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 {
-    struct watched *w = fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
+    struct watched *w = plain_of(fd);
     uint64_t sent = 0;
 
-    if (!w || !atomic_load_explicit(&w->is_watched, memory_order_acquire))
+    if (!w)
         return -1;
     srv_socket_sent(fd, &sent);
+    rt_mutex_lock(&w->mu);
     srv_h2_frames_fill(&w->frames, now_ms(), sent);
     uint32_t n_work = w->frames.n_work;
-    enum srv_h2_verdict v = look_at_message(&w->frames, message, n);
+    enum srv_h2_verdict v = look_at_message(w, message, n);
     n_work = w->frames.n_work - n_work;
-    atomic_store_explicit(&w->is_watched, !v, memory_order_release);
+    rt_mutex_unlock(&w->mu);
     if (v) {
+        end(w);
         report(v);
         shutdown(fd, SHUT_RDWR);
     }
@@ -218,6 +322,7 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 struct watched_tls {
     struct watched w; /* is_watched: false once it was cut off */
     _Atomic uint64_t sent;
+    uint32_t n_rekeyed; /* since the last look; its reader's */
 };
 
 static int (*real_read)(SSL *tls, void *p, int n);
@@ -231,7 +336,7 @@ static void free_tls(void *parent, void *p, CRYPTO_EX_DATA *data, int index, lon
 
     (void)parent, (void)data, (void)index, (void)l, (void)arg;
     if (t)
-        atomic_load_explicit(&t->w.is_watched, memory_order_acquire);
+        end(&t->w);
     free(t);
 }
 
@@ -254,8 +359,7 @@ static struct watched_tls *tls_of(SSL *tls)
         free(t);
         return NULL;
     }
-    srv_h2_frames_init(&t->w.frames, watch.max_block, now_ms(), 0);
-    atomic_store_explicit(&t->w.is_watched, true, memory_order_release);
+    begin(&t->w, 0);
     return t;
 }
 
@@ -263,14 +367,18 @@ static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
     if (!t || !atomic_load_explicit(&t->w.is_watched, memory_order_acquire))
         return false;
+    rt_mutex_lock(&t->w.mu);
     srv_h2_frames_fill(&t->w.frames, now_ms(),
                        atomic_load_explicit(&t->sent, memory_order_relaxed));
     uint32_t n_work = t->w.frames.n_work;
-    enum srv_h2_verdict v = srv_h2_frames_take(&t->w.frames, p, n);
-    srv_turns_held_frames(read_last, t->w.frames.n_work - n_work);
-    atomic_store_explicit(&t->w.is_watched, !v, memory_order_release);
-    if (v)
+    enum srv_h2_verdict v = take(&t->w, p, n);
+    n_work = t->w.frames.n_work - n_work;
+    rt_mutex_unlock(&t->w.mu);
+    srv_turns_held_frames(read_last, n_work);
+    if (v) {
+        end(&t->w);
         report(v);
+    }
     return !v;
 }
 
@@ -291,9 +399,12 @@ int SSL_write(SSL *tls, const void *p, int n)
 {
     pthread_once(&tls_once, find_tls);
     int put = real_write(tls, p, n);
-    struct watched_tls *t = put > 0 ? SSL_get_ex_data(tls, tls_index) : NULL;
+    struct watched_tls *t = put > 0 && watch.metrics && SSL_is_server(tls) ? tls_of(tls) : NULL;
 
-    if (t)
-        atomic_fetch_add_explicit(&t->sent, (uint64_t)put, memory_order_relaxed);
+    if (!t)
+        return put;
+    atomic_fetch_add_explicit(&t->sent, (uint64_t)put, memory_order_relaxed);
+    if (atomic_load_explicit(&t->w.is_watched, memory_order_acquire))
+        look_at_sent(&t->w, p, (size_t)put);
     return put;
 }

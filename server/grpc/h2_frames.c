@@ -9,7 +9,8 @@ enum {
     RST_STREAM = 3,
     SETTINGS = 4,
     CONTINUATION = 9,
-    ACK = 1, /* a flag */
+    ACK = 1, /* flags */
+    END_STREAM = 1,
 
     PER_MS = 5,
     PER_STREAM = 8,
@@ -29,6 +30,58 @@ void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now
                                 .max_block = max_block,
                                 .skip = PREFACE_BYTES};
 }
+
+void srv_h2_frames_clear(struct srv_h2_frames *f)
+{
+    srv_h2_uploads_clear(&f->uploads);
+}
+
+static uint32_t stream_of(const uint8_t *p)
+{
+    return ((uint32_t)p[5] & 0x7f) << 24 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 8 | p[8];
+}
+
+static uint32_t length_of(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+}
+
+/* ---- bodies ---- */
+
+static void leave_unpaid(struct srv_h2_frames *f, uint64_t n)
+{
+    n += f->unpaid;
+    f->unpaid = n < SRV_H2_PIECE_KEEPS ? (uint32_t)n : SRV_H2_PIECE_KEEPS;
+}
+
+static void end_upload(struct srv_h2_frames *f, uint32_t stream)
+{
+    leave_unpaid(f, srv_h2_uploads_end(&f->uploads, stream));
+}
+
+/* The next n bytes were read, of a payload or not. */
+static void count(struct srv_h2_frames *f, uint32_t n)
+{
+    uint64_t *bytes = f->data_stream ? srv_h2_uploads_find(&f->uploads, f->data_stream) : NULL;
+
+    if (!bytes) {
+        leave_unpaid(f, n);
+        return;
+    }
+    *bytes += (uint64_t)n + f->unpaid;
+    f->uploads.held += (uint64_t)n + f->unpaid;
+    f->unpaid = 0;
+}
+
+/* A payload has been read. */
+static void end_data(struct srv_h2_frames *f)
+{
+    if (f->data_stream && f->data_ends)
+        end_upload(f, f->data_stream);
+    f->data_stream = 0;
+}
+
+/* ---- the budget ---- */
 
 static void earn(struct srv_h2_frames *f, uint64_t n)
 {
@@ -57,14 +110,20 @@ void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent)
 
 static enum srv_h2_verdict take_headers(struct srv_h2_frames *f, uint32_t stream)
 {
+    bool ends = f->frame[4] & END_STREAM;
+
     f->block = f->skip;
     if (f->block > f->max_block)
         return SRV_H2_LARGE_BLOCK;
     if (!f->is_settled && ++f->n_streams > SRV_H2_UNSETTLED_STREAMS)
         return SRV_H2_UNSETTLED;
+    if (ends)
+        end_upload(f, stream);
     if (stream <= f->last_stream)
         return spend(f, 1) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
     f->last_stream = stream;
+    if (!ends)
+        srv_h2_uploads_begin(&f->uploads, stream);
     earn(f, PER_STREAM);
     return SRV_H2_GOES_ON;
 }
@@ -83,12 +142,10 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
 static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 {
     const uint8_t *p = f->frame;
-    uint32_t stream =
-        ((uint32_t)p[5] & 0x7f) << 24 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 8 | (uint32_t)p[8];
-    uint32_t cost;
+    uint32_t stream = stream_of(p), cost;
 
     f->n_frame = 0;
-    f->skip = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+    f->skip = length_of(p);
     f->n_work += p[3] != DATA || f->skip < SMALL_DATA;
     if (p[3] == HEADERS)
         return take_headers(f, stream);
@@ -98,8 +155,14 @@ static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
     if (p[3] == DATA) {
         cost = 1;
         earn(f, f->skip / DATA_UNIT);
+        f->data_stream = stream;
+        f->data_ends = p[4] & END_STREAM;
+        if (!f->skip)
+            end_data(f);
     } else {
         cost = p[3] == RST_STREAM ? RESET_COST : 1 + f->skip / OTHER_UNIT;
+        if (p[3] == RST_STREAM)
+            end_upload(f, stream);
         f->is_settled |= p[3] == SETTINGS && p[4] & ACK;
     }
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
@@ -113,8 +176,11 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
     while (n && !v) {
         size_t k = f->skip ? f->skip : (size_t)SRV_H2_FRAME_BYTES - f->n_frame;
         k = k < n ? k : n;
+        count(f, (uint32_t)k);
         if (f->skip) {
             f->skip -= (uint32_t)k;
+            if (!f->skip)
+                end_data(f);
         } else {
             memcpy(f->frame + f->n_frame, p, k);
             f->n_frame += (uint8_t)k;
@@ -125,4 +191,27 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
         n -= k;
     }
     return v;
+}
+
+uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n)
+{
+    while (*n) {
+        size_t k = s->skip ? s->skip : (size_t)SRV_H2_FRAME_BYTES - s->n_frame;
+        k = k < *n ? k : *n;
+        if (s->skip) {
+            s->skip -= (uint32_t)k;
+        } else {
+            memcpy(s->frame + s->n_frame, *p, k);
+            s->n_frame += (uint8_t)k;
+        }
+        *p += k;
+        *n -= k;
+        if (s->n_frame < SRV_H2_FRAME_BYTES)
+            continue;
+        s->n_frame = 0;
+        s->skip = length_of(s->frame);
+        if (s->frame[3] == RST_STREAM || (s->frame[3] <= HEADERS && s->frame[4] & END_STREAM))
+            return stream_of(s->frame);
+    }
+    return 0;
 }

@@ -24,6 +24,10 @@
  *
  * Payloads are stepped over: the time that a read takes depends on its frames, not on its bytes.
  *
+ * The bodies that are arriving are counted (h2_uploads.h), and with each piece of one the bytes
+ * that came before it on the connection, up to SRV_H2_PIECE_KEEPS: what is read lies in blocks, and
+ * a piece keeps the whole block. How much a connection may hold is for the caller to say.
+ *
  * Threads: none of these calls lock; the struct belongs to whoever reads the connection.
  */
 #ifndef SRV_H2_FRAMES_H
@@ -33,13 +37,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/grpc/h2_uploads.h"
+
 enum { SRV_H2_UNSETTLED_STREAMS = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME_BYTES = 9 };
+enum { SRV_H2_PIECE_KEEPS = 1 << 16 };
 
 enum srv_h2_verdict {
     SRV_H2_GOES_ON,
     SRV_H2_LARGE_BLOCK,
     SRV_H2_UNSETTLED, /* too many streams before it acknowledged our settings */
     SRV_H2_FLOOD,
+    SRV_H2_HOLDS_MUCH, /* of bodies that are arriving: the caller's verdict */
 };
 
 struct srv_h2_frames {
@@ -51,7 +59,11 @@ struct srv_h2_frames {
     uint32_t block;       /* bytes of the header block that was read last, or is being read */
     uint32_t last_stream; /* the highest that was opened */
     uint32_t n_work;      /* frames that cost work, modulo 2^32: all but DATA of some size */
-    uint16_t n_streams;   /* counted until is_settled */
+    uint32_t data_stream; /* of the DATA whose payload is being read; 0: it is no DATA */
+    uint32_t unpaid;      /* bytes that no piece of a body has been counted with */
+    struct srv_h2_uploads uploads;
+    bool data_ends;     /* and its stream with it */
+    uint16_t n_streams; /* counted until is_settled */
     bool is_settled;
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES]; /* of a frame, before its payload */
@@ -59,9 +71,20 @@ struct srv_h2_frames {
 
 /* A new connection, of which the client's preface is still to come. `sent`: see below. */
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent);
+void srv_h2_frames_clear(struct srv_h2_frames *f);
 /* Before bytes are taken. `sent`: bytes that the server has sent, from any beginning. */
 void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
 /* The next bytes, one read of the server. After a verdict the connection is over. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
+
+/* The frames that the server sends. A server whose answer is over forgets the stream, and what has
+ * come of its body. Zero: nothing was sent. */
+struct srv_h2_sent {
+    uint32_t skip;
+    uint8_t n_frame;
+    uint8_t frame[SRV_H2_FRAME_BYTES];
+};
+/* The next of the n bytes at *p, which move on: the next stream that ended, or 0 at their end. */
+uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n);
 
 #endif

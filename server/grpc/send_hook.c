@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/base/sanitizer.h"
+#include "server/grpc/grpc_frames.h"
 
 enum { MAX_FD = 1 << 17 };
 
@@ -22,6 +23,8 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     ssize_t n = REAL_SENDMSG(fd, message, flags);
 
+    if (n > 0)
+        srv_grpc_frames_sent(fd, message, (size_t)n);
     if (n > 0 && fd < MAX_FD)
         atomic_fetch_add_explicit(&sent[fd], (uint64_t)n, memory_order_relaxed);
     return n;

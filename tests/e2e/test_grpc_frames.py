@@ -102,6 +102,50 @@ OTHERS = ("first", "block") + (("resets",) if SLOW > 1 else ())
 KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
 
+class Upload(http2.Connection):
+    """Sends as much of a request as the windows that the server gives allow."""
+
+    def __init__(self, *args, **kw):
+        self.window, self.initial, self.windows = 65535, 65535, {}
+        super().__init__(*args, **kw)
+
+    def on_frame(self, kind, flags, stream, body):
+        if kind == http2.WINDOW_UPDATE:
+            more, = struct.unpack(">I", body)
+            if stream:
+                self.windows[stream] = self.windows.get(stream, self.initial) + more
+            else:
+                self.window += more
+        elif kind == http2.SETTINGS and not flags & http2.ACK:
+            for key, value in struct.iter_unpack(">HI", body):
+                if key == http2.INITIAL_WINDOW_SIZE:
+                    self.windows = {s: w + value - self.initial for s, w in self.windows.items()}
+                    self.initial = value
+        super().on_frame(kind, flags, stream, body)
+
+    def half(self, n):
+        """A stream with n bytes of a message that is twice as large; None: it was cut off."""
+        try:
+            self.read(0.01)
+            stream = self.begin(PREDICT)
+            self.windows.setdefault(stream, self.initial)
+            left = struct.pack(">BI", 0, 2 * n) + bytes(n)
+            end = time.monotonic() + 60 * SLOW
+            while left and not self.is_over(stream):
+                room = min(self.window, self.windows[stream], 16384)
+                if room > 0:
+                    piece, left = left[:room], left[room:]
+                    self.send(self.frame(http2.DATA, 0, stream, piece))
+                    self.window -= len(piece)
+                    self.windows[stream] -= len(piece)
+                self.read(0.0001 if room > 0 else 0.05)
+                if time.monotonic() > end:
+                    raise AssertionError("no window")
+        except OSError:
+            self.gone = True
+        return None if left or self.gone else stream
+
+
 class Beside(contextlib.AbstractContextManager):
     """A steady client: how long the slowest of its calls took."""
 
@@ -146,7 +190,7 @@ class Frames(Case):
     @staticmethod
     def cut(server):
         """{kind: how many connections were cut off}."""
-        return {kind: n for kind in ("headers", "flood", "unsettled") if (n := int(server.metric(
+        return {kind: n for kind in ("headers", "flood", "unsettled", "unfinished") if (n := int(server.metric(
             f'slipway_events_total{{event="grpc_{kind}_cut_off"}}')))}
 
     @staticmethod
@@ -224,6 +268,59 @@ class Frames(Case):
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_many_by_tls_are_read_in_turn(self):
         self.many_are_read_in_turn(*self.tls())
+
+    def unfinished_requests_have_a_limit(self, context, channel_of, *flags):
+        n, limit = 12, 16 * MEBI
+        with self.serve(*flags, "--max_bytes_in_flight=16M", "--max_body_bytes=8M") as server, \
+                channel_of(server) as channel, contextlib.ExitStack() as stack:
+            crowd = [stack.enter_context(Upload(server.grpc_port, tls=context)) for _ in range(n)]
+            with Beside(channel) as beside:
+                held = [c for c in crowd if c.half(3 * MEBI) and c.read(0.01)]
+                self.assertLessEqual(3 * MEBI * len(held), limit)
+                self.assertGreater(len(held), 2)  # a fourth one would be as large as what is left
+                self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
+                with http2.Connection(server.grpc_port, tls=context) as c:  # others have room
+                    self.settle(c)
+                for c in held:
+                    self.assertTrue(c.read(0.01))
+            self.assertIsNone(beside.error)
+            self.assertLess(beside.slowest, 2 * SLOW)
+            self.assertIn("sent more of requests without an end", server.log())
+            for c in held:  # what they held comes back
+                c.close()
+            for _ in range(4):
+                with Upload(server.grpc_port, tls=context) as c:
+                    self.assertIsNotNone(c.half(3 * MEBI))
+            self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
+
+    def test_unfinished_requests_have_a_limit(self):
+        self.unfinished_requests_have_a_limit(None, lambda server: grpc.insecure_channel(
+            f"127.0.0.1:{server.grpc_port}", ONE))
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_unfinished_requests_by_tls_have_a_limit(self):
+        self.unfinished_requests_have_a_limit(*self.tls())
+
+    def test_unfinished_requests_that_end_are_forgotten(self):
+        """However they end, they come to more than the limit in all, and never at a time."""
+        flags = "--max_bytes_in_flight=16M", "--max_body_bytes=8M", "--request_read_timeout_ms=500"
+        reset, broken = struct.pack(">I", 8), http2.Connection.frame(http2.PING, 0, 0, b"short")
+        with self.serve(*flags) as server:
+            with Upload(server.grpc_port) as c:
+                for _ in range(4):
+                    stream = c.half(3 * MEBI)
+                    self.assertIsNotNone(stream)
+                    c.send(c.frame(http2.RST_STREAM, 0, stream, reset))
+                for _ in range(4):  # by the server
+                    stream = c.half(3 * MEBI)
+                    self.assertIsNotNone(stream)
+                    self.assertEqual(c.status(stream, 60 * SLOW), 4)
+            for _ in range(8):  # the core closes the connection
+                with Upload(server.grpc_port) as c:
+                    self.assertIsNotNone(c.half(3 * MEBI))
+                    c.send(broken)
+                    wait_for(lambda c=c: not c.read(0.1), "the end of the connection")
+            self.assertEqual(self.cut(server), {})
 
     def tls(self):
         """For clients of a server with a certificate: (context, what makes a channel, the flag)."""

@@ -38,7 +38,12 @@ void fuzz_one(const uint8_t *data, size_t size)
 
     for (size_t step = 1; step < 16; step = 2 * step + 1)
         if (feed(&pieces, data, size, step) != v || pieces.budget != whole.budget ||
-            (!v && (pieces.skip != whole.skip || pieces.n_frame != whole.n_frame ||
-                    pieces.is_settled != whole.is_settled)))
+            (!v &&
+             (pieces.skip != whole.skip || pieces.n_frame != whole.n_frame ||
+              pieces.is_settled != whole.is_settled || pieces.uploads.held != whole.uploads.held ||
+              pieces.uploads.n != whole.uploads.n)))
             abort();
+        else
+            srv_h2_frames_clear(&pieces);
+    srv_h2_frames_clear(&whole);
 }

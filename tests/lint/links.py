@@ -15,7 +15,7 @@ LAYERS = ("server",)
 MOST_OBJECTS = 4  # of one cycle
 # The program's own functions in front of those of libraries (server/grpc/grpc_frames.h): callers
 # mean the library's.
-STANDING_BEFORE = {"accept4", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
+STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
 
 
 def read_objects(root):

@@ -32,30 +32,34 @@ static void add(int kind, int flags, uint32_t stream, uint32_t n)
     n_text += sizeof head + n;
 }
 
-static enum srv_h2_verdict feed(struct srv_h2_frames *f, size_t step)
+static struct srv_h2_frames f;
+
+static void start(uint32_t max_block, uint64_t sent)
+{
+    srv_h2_frames_clear(&f);
+    srv_h2_frames_init(&f, max_block, 0, sent);
+}
+
+static enum srv_h2_verdict feed(size_t step)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;
 
-    srv_h2_frames_init(f, MAX_BLOCK, 0, 0);
+    start(MAX_BLOCK, 0);
     for (size_t at = 0; at < n_text && !v; at += step)
-        v = srv_h2_frames_take(f, text + at, step < n_text - at ? step : n_text - at);
+        v = srv_h2_frames_take(&f, text + at, step < n_text - at ? step : n_text - at);
     return v;
 }
 
 static void expect(enum srv_h2_verdict want)
 {
-    struct srv_h2_frames f;
-
-    assert_int_equal(feed(&f, n_text), want);
+    assert_int_equal(feed(n_text), want);
     for (size_t step = 1; step < 40; step++)
-        assert_int_equal(feed(&f, step), want);
+        assert_int_equal(feed(step), want);
 }
 
 static void a_cut_at_any_place_changes_nothing(void **state)
 {
     (void)state;
-    struct srv_h2_frames f;
-
     begin();
     add(SETTINGS, 0, 0, 12);
     add(SETTINGS, ACK, 0, 0);
@@ -64,12 +68,12 @@ static void a_cut_at_any_place_changes_nothing(void **state)
     add(DATA, 1, 1, 100);
     add(WINDOW, 0, 0, 4);
     for (size_t cut = 1; cut < n_text; cut++) {
-        srv_h2_frames_init(&f, 100, 0, 0);
+        start(100, 0);
         enum srv_h2_verdict v = srv_h2_frames_take(&f, text, cut);
         if (!v)
             v = srv_h2_frames_take(&f, text + cut, n_text - cut);
         assert_int_equal(v, SRV_H2_LARGE_BLOCK);
-        srv_h2_frames_init(&f, 120, 0, 0);
+        start(120, 0);
         assert_int_equal(srv_h2_frames_take(&f, text, cut), SRV_H2_GOES_ON);
         assert_int_equal(srv_h2_frames_take(&f, text + cut, n_text - cut), SRV_H2_GOES_ON);
         assert_true(f.is_settled);
@@ -87,10 +91,9 @@ static void a_block_has_a_limit_with_all_of_its_frames(void **state)
     add(CONTINUATION, 0, 1, 16384);
     add(CONTINUATION, END_HEADERS, 1, MAX_BLOCK - 2 * 16384);
     add(HEADERS, END_HEADERS, 3, MAX_BLOCK);
-    struct srv_h2_frames f;
-    assert_int_equal(feed(&f, n_text), SRV_H2_GOES_ON);
+    assert_int_equal(feed(n_text), SRV_H2_GOES_ON);
     add(CONTINUATION, 0, 3, 1);
-    assert_int_equal(feed(&f, n_text), SRV_H2_LARGE_BLOCK);
+    assert_int_equal(feed(n_text), SRV_H2_LARGE_BLOCK);
     begin();
     add(HEADERS, END_HEADERS, 1, 0xffffff & (MAX_BLOCK + 1));
     expect(SRV_H2_LARGE_BLOCK);
@@ -99,11 +102,10 @@ static void a_block_has_a_limit_with_all_of_its_frames(void **state)
 /* Frames of that kind, until it is a flood. */
 static int most(int kind, int flags, uint32_t stream, uint32_t n)
 {
-    struct srv_h2_frames f;
     int frames = 0;
 
     begin();
-    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    start(MAX_BLOCK, 0);
     enum srv_h2_verdict v = srv_h2_frames_take(&f, text, n_text);
     for (; !v && frames < 100000; frames++) {
         n_text = 0;
@@ -140,25 +142,23 @@ static void a_block_in_small_pieces_is_a_flood(void **state)
     add(HEADERS, 0, 1, 16000);
     for (int i = 0; i < 2400; i++) /* each may have the 16,000 bytes parsed anew */
         add(CONTINUATION, 0, 1, 1);
-    struct srv_h2_frames f;
-    assert_int_equal(feed(&f, n_text), SRV_H2_FLOOD);
+    assert_int_equal(feed(n_text), SRV_H2_FLOOD);
 
     begin();
     add(HEADERS, END_HEADERS, 1, 32000);
-    assert_int_equal(feed(&f, 1460), SRV_H2_GOES_ON); /* a packet each */
+    assert_int_equal(feed(1460), SRV_H2_GOES_ON); /* a packet each */
     assert_true(f.budget > SRV_H2_BUDGET - 200);
-    assert_int_equal(feed(&f, 2), SRV_H2_FLOOD);
+    assert_int_equal(feed(2), SRV_H2_FLOOD);
 }
 
 /* Calls, of which of `of` so many are cancelled: true if they may go on. */
 static bool cancels(int n, int of, int64_t per_second)
 {
-    struct srv_h2_frames f;
     enum srv_h2_verdict v;
 
     begin();
     add(SETTINGS, ACK, 0, 0);
-    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    start(MAX_BLOCK, 0);
     v = srv_h2_frames_take(&f, text, n_text);
     for (int64_t i = 0; !v && i < 100000; i++) {
         n_text = 0;
@@ -187,8 +187,7 @@ static void streams_before_the_settings_are_acknowledged_have_a_limit(void **sta
     for (uint32_t i = 0; i < SRV_H2_UNSETTLED_STREAMS; i++)
         add(HEADERS, END_HEADERS, 2 * i + 1, 10);
     size_t n = n_text;
-    struct srv_h2_frames f;
-    assert_int_equal(feed(&f, n_text), SRV_H2_GOES_ON);
+    assert_int_equal(feed(n_text), SRV_H2_GOES_ON);
     add(HEADERS, END_HEADERS, 9999, 10);
     expect(SRV_H2_UNSETTLED);
     n_text = n;
@@ -200,11 +199,10 @@ static void streams_before_the_settings_are_acknowledged_have_a_limit(void **sta
 static void what_is_sent_pays_for_windows(void **state)
 {
     (void)state;
-    struct srv_h2_frames f;
     uint64_t sent = UINT64_MAX - 5000; /* it may wrap */
 
     begin();
-    srv_h2_frames_init(&f, MAX_BLOCK, 0, sent);
+    start(MAX_BLOCK, sent);
     assert_int_equal(srv_h2_frames_take(&f, text, n_text), SRV_H2_GOES_ON);
     n_text = 0;
     add(WINDOW, 0, 0, 4);
@@ -220,11 +218,9 @@ static void what_is_sent_pays_for_windows(void **state)
 static void a_call_pays_for_its_data_a_ping_and_windows(void **state)
 {
     (void)state;
-    struct srv_h2_frames f;
-
     begin();
     add(SETTINGS, ACK, 0, 0);
-    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    start(MAX_BLOCK, 0);
     assert_int_equal(srv_h2_frames_take(&f, text, n_text), SRV_H2_GOES_ON);
     for (uint32_t i = 0; i < 100000; i++) {
         n_text = 0;
@@ -243,9 +239,7 @@ static void a_call_pays_for_its_data_a_ping_and_windows(void **state)
 static void the_budget_has_an_upper_limit(void **state)
 {
     (void)state;
-    struct srv_h2_frames f;
-
-    srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
+    start(MAX_BLOCK, 0);
     srv_h2_frames_fill(&f, INT64_MAX / 2, UINT64_MAX);
     assert_int_equal(f.budget, SRV_H2_BUDGET);
     srv_h2_frames_fill(&f, 5, 5); /* a clock that goes back gives nothing */
@@ -267,6 +261,7 @@ int main(void)
     };
     text = malloc(ROOM);
     int failed = text ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    srv_h2_frames_clear(&f);
     free(text);
     return failed;
 }
