@@ -304,10 +304,15 @@ static void serve(struct srv_server *s, int signals, int rest_port)
 
 /* ---- stop ---- */
 
-static int in_flight(struct srv_server *s)
+static int requests_in_flight(struct srv_server *s)
 {
     return (s->rest ? srv_rest_in_flight(s->rest) : 0) +
-           (s->grpc ? srv_grpc_in_flight(s->grpc) : 0) + srv_scheduler_jobs(s->scheduler);
+           (s->grpc ? srv_grpc_in_flight(s->grpc) : 0);
+}
+
+static int in_flight(struct srv_server *s)
+{
+    return requests_in_flight(s) + srv_scheduler_jobs(s->scheduler);
 }
 
 static void exit_now(int code)
@@ -317,11 +322,12 @@ static void exit_now(int code)
     _exit(code);
 }
 
-/* Waits until nothing is in flight, at most so long. A second signal ends the process. */
-static void wait_idle(struct srv_server *s, int signals, int64_t limit_ms)
+/* Waits until `count` is down to n, at most so long. A second signal ends the process. */
+static void wait_for_few(struct srv_server *s, int (*count)(struct srv_server *s), int n,
+                         int signals, int64_t limit_ms)
 {
     int64_t end = rt_now_ns() + limit_ms * 1000000;
-    while (in_flight(s) && rt_now_ns() < end)
+    while (count(s) > n && rt_now_ns() < end)
         if (wait_end(signals, 5))
             exit_now(1);
 }
@@ -339,13 +345,15 @@ static void drain(struct srv_server *s, int signals)
     if (s->grpc)
         srv_grpc_quiesce(s->grpc);
     srv_scheduler_hurry(s->scheduler);
-    wait_idle(s, signals, o->drain_timeout_ms);
+    wait_for_few(s, in_flight, 0, signals, o->drain_timeout_ms);
     int n = in_flight(s);
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
                (long long)o->drain_timeout_ms);
-        srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
-        wait_idle(s, signals, REFUSED_WAIT_MS);
+        /* What runs, or has a peer that stalls, had its time: only the refusals are waited for. */
+        int left = requests_in_flight(s);
+        left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
+        wait_for_few(s, requests_in_flight, left > 0 ? left : 0, signals, REFUSED_WAIT_MS);
         if (s->grpc)
             srv_grpc_cancel_all(s->grpc);
     }

@@ -684,8 +684,10 @@ void srv_scheduler_hurry(struct srv_scheduler *s)
         rt_cond_signal(&s->work);
 }
 
-void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text)
+int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text)
 {
+    int n = 0;
+
     rt_mutex_lock(&s->mu);
     struct srv_core_job *all = srv_core_take_all(&s->core);
     rt_mutex_unlock(&s->mu);
@@ -694,7 +696,9 @@ void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, cons
         next = all->next;
         job->status = rt_fail(&job->err, code, "%s", text);
         answer(s, job);
+        n++;
     }
+    return n;
 }
 
 int srv_lane_jobs(struct srv_lane *l)

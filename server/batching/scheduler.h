@@ -34,8 +34,8 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
 /* No more requests come: batches that wait for some start at once. */
 void srv_scheduler_hurry(struct srv_scheduler *s);
-/* Answers everything still queued with `code` and `text` (end of the drain). */
-void srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
+/* Answers everything still queued with `code` and `text` (end of the drain): how many jobs. */
+int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
 int srv_scheduler_jobs(struct srv_scheduler *s); /* queued and running */
 int srv_lane_jobs(struct srv_lane *l);           /* queued */
 

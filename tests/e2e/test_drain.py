@@ -249,3 +249,21 @@ class HalfSent(Case):
             self.assertEqual(server.process.wait(WAIT), 0)
             self.assertLess(time.monotonic() - start, 10 * SLOW)  # --drain_timeout is 20 s
             self.assertIn("2 requests that did not arrive whole were cut off", server.log())
+
+
+class WholeTime(Case):
+    """A drain that waits its whole time waits no longer: what is left then is given up."""
+
+    def test_who_never_ends_is_given_up_at_the_limit(self):
+        limit = 3
+        with Server(f"--models={MODELS}", f"--drain_timeout={limit}") as server, \
+                http2.Connection(server.grpc_port, window=0) as c:
+            c.ask(PREDICT, half_plus_two(1000))  # nobody takes the answer
+            wait_for(lambda: c.read(0.1) and server.metric(
+                'slipway_requests_in_flight{entrypoint="GRPC"}') == 1, "the call")
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(WAIT), 0)
+            self.assertGreater(time.monotonic() - start, limit - 0.1)
+            self.assertLess(time.monotonic() - start, limit + 0.7 * SLOW)
+            self.assertIn("1 requests were not answered in 3000 ms", server.log())
