@@ -347,6 +347,17 @@ static void find_tls(void)
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
 }
 
+/* TLS 1.3 lets a peer change its keys as often as it likes, and OpenSSL reads on over that. */
+static void on_message(int is_sent, int version, int type, const void *p, size_t n, SSL *tls,
+                       void *arg)
+{
+    struct watched_tls *t = arg;
+
+    (void)version, (void)tls;
+    if (!is_sent && type == SSL3_RT_HANDSHAKE && n && *(const uint8_t *)p == SSL3_MT_KEY_UPDATE)
+        t->n_rekeyed++;
+}
+
 /* NULL: out of memory. */
 static struct watched_tls *tls_of(SSL *tls)
 {
@@ -360,18 +371,29 @@ static struct watched_tls *tls_of(SSL *tls)
         return NULL;
     }
     begin(&t->w, 0);
+    SSL_set_msg_callback(tls, on_message);
+    SSL_set_msg_callback_arg(tls, t);
     return t;
 }
 
+/* A read has brought n bytes, and changes of keys before them. False: it is cut off. */
 static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
+    enum srv_h2_verdict v = SRV_H2_GOES_ON;
+
     if (!t || !atomic_load_explicit(&t->w.is_watched, memory_order_acquire))
         return false;
+    if (!n && !t->n_rekeyed)
+        return true;
     rt_mutex_lock(&t->w.mu);
     srv_h2_frames_fill(&t->w.frames, now_ms(),
                        atomic_load_explicit(&t->sent, memory_order_relaxed));
     uint32_t n_work = t->w.frames.n_work;
-    enum srv_h2_verdict v = take(&t->w, p, n);
+    if (t->n_rekeyed)
+        v = srv_h2_frames_rekeyed(&t->w.frames, t->n_rekeyed);
+    t->n_rekeyed = 0;
+    if (n && !v)
+        v = take(&t->w, p, n);
     n_work = t->w.frames.n_work - n_work;
     rt_mutex_unlock(&t->w.mu);
     srv_turns_held_frames(read_last, n_work);
@@ -385,11 +407,11 @@ static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 int SSL_read(SSL *tls, void *p, int n)
 {
     pthread_once(&tls_once, find_tls);
+    /* The program's own clients use this, too. */
+    struct watched_tls *t = watch.metrics && SSL_is_server(tls) ? tls_of(tls) : NULL;
     int got = real_read(tls, p, n);
 
-    /* The program's own clients use this, too. */
-    if (got <= 0 || !watch.metrics || !SSL_is_server(tls) ||
-        look_at_tls(tls_of(tls), p, (size_t)got))
+    if (!watch.metrics || !SSL_is_server(tls) || look_at_tls(t, p, got > 0 ? (size_t)got : 0))
         return got;
     ERR_raise_data(ERR_LIB_USER, ERR_R_OPERATION_FAIL, "the connection was cut off");
     return -1;

@@ -15,6 +15,7 @@ enum {
     PER_MS = 5,
     PER_STREAM = 8,
     RESET_COST = 13,
+    REKEY_COST = 13, /* 8 us */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,
@@ -191,6 +192,13 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
         n -= k;
     }
     return v;
+}
+
+enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
+{
+    f->n_work += n;
+    n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET; /* more than enough */
+    return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }
 
 uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n)

@@ -15,6 +15,7 @@
  *      | HEADERS of a new stream                     | +8                                     |
  *      | DATA                                        | +1 for each KiB of it, and -1          |
  *      | RST_STREAM                                  | -13: a call was begun in vain          |
+ *      | a change of keys by TLS                     | -13                                    |
  *      | CONTINUATION, or a piece of a block         | -1 for each 4 KiB of the block, which  |
  *      |   that is read by itself                    |   may be parsed anew                   |
  *      | any CONTINUATION, all other frames          | -1, and -1 for each 64 bytes           |
@@ -76,6 +77,8 @@ void srv_h2_frames_clear(struct srv_h2_frames *f);
 void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
 /* The next bytes, one read of the server. After a verdict the connection is over. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
+/* The same of changes of keys (TLS's KeyUpdate), which came between such bytes. */
+enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
 /* The frames that the server sends. A server whose answer is over forgets the stream, and what has
  * come of its body. Zero: nothing was sent. */

@@ -12,6 +12,7 @@ import unittest
 
 import grpc
 import http2
+import rekeying
 from http2 import field, integer
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
@@ -268,6 +269,30 @@ class Frames(Case):
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_many_by_tls_are_read_in_turn(self):
         self.many_are_read_in_turn(*self.tls())
+
+    @unittest.skipUnless(shutil.which("openssl") and rekeying.LIBRARY, "OpenSSL is not there")
+    def test_changes_of_keys_by_tls_are_cut_off(self):
+        _, channel_of, flag = self.tls()
+        with self.serve(flag) as server, channel_of(server) as channel:
+            with contextlib.ExitStack() as stack, Beside(channel) as beside:
+                crowd = [stack.enter_context(rekeying.Connection(server.grpc_port))
+                         for _ in range(4)]
+                for c in crowd:
+                    c.send(http2.PREFACE + http2.Connection.frame(http2.SETTINGS, 0, 0) +
+                           http2.Connection.frame(http2.SETTINGS, http2.ACK, 0))
+                    c.rekey(100)  # as many as nobody needs are fine
+                time.sleep(0.3)
+                self.assertEqual(self.cut(server), {})
+                threads = [threading.Thread(target=c.rekey, args=(200000,)) for c in crowd]
+                for t in threads:
+                    t.start()
+                for t in threads:
+                    t.join(60 * SLOW)
+                self.assertEqual(self.cut(server), {"flood": len(crowd)})
+                for c in crowd:
+                    self.assertLess(c.rekeyed, 200000)
+            self.assertIsNone(beside.error)
+            self.assertLess(beside.slowest, 2 * SLOW)
 
     def unfinished_requests_have_a_limit(self, context, channel_of, *flags):
         n, limit = 12, 16 * MEBI
