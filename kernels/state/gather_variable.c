@@ -25,7 +25,7 @@ static enum rt_status params_of(struct rt_run *r, struct rt_tensor *t)
     st = rt_variable_read(v, false, t, r->err);
     if (st)
         return st;
-    st = rt_tensor_load(t, r->err);
+    st = rt_run_load(r, t);
     if (!st && t->dtype != r->node->out_dtype[0])
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                      "Trying to read variable with wrong dtype. Expected %s got %s",

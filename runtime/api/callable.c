@@ -381,7 +381,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
         fetches[k].alias_of = 0;
     rt_aliases_clear(&shared.aliases);
     for (int k = 0; k < c->n_fetches && !st; k++)
-        st = rt_tensor_load(&fetches[k], err);
+        st = rt_run_shared_load(&shared, &fetches[k], err);
     rt_parallel_leave(s->options.parallel);
     if (st)
         for (int k = 0; k < c->n_fetches; k++)

@@ -212,6 +212,8 @@ void *rt_scratch(struct rt_run *r, size_t bytes);
 /* Zeroed, for what rt_scratch cannot be (one is not enough, or it outlives run): counts as the
  * run's until rt_pool_free. NULL: limit, err is filled. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
+/* rt_tensor_load, which ends with the run. */
+enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);
 struct rt_pool *rt_run_pool(struct rt_run *r); /* for tensors that run keeps elsewhere */
 /* What run leaves in a resource counts there (runtime/session/state.h). */
 struct rt_state;

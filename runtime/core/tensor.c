@@ -216,6 +216,12 @@ bool rt_tensor_is_sole(const struct rt_tensor *t)
 
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
 {
+    return rt_tensor_load_checked(t, NULL, err);
+}
+
+enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
+                                      struct rt_error *err)
+{
     /* A lock per buffer would cost every buffer; two that share one merely wait for each other. */
     enum { N_LOCKS = 16 };
     static struct rt_mutex locks[N_LOCKS] = {
@@ -234,7 +240,7 @@ enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
         rt_mutex_lock(mu);
         data = atomic_load_explicit(&b->data, memory_order_acquire);
         if (!data) {
-            st = b->load(b, err);
+            st = b->load(b, check, err);
             data = atomic_load_explicit(&b->data, memory_order_acquire);
         }
         rt_mutex_unlock(mu);

@@ -89,6 +89,7 @@ void rt_object_unref(struct rt_object *o);                                   /* 
 enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
 
 struct rt_device;
+struct rt_check;
 struct rt_buffer {
     atomic_int refs;
     uint8_t kind;         /* enum rt_buffer_kind */
@@ -102,8 +103,9 @@ struct rt_buffer {
     struct rt_device *device;             /* NULL: host memory */
     void *owner;                          /* foreign and lazy: for `release` and `load` */
     void (*release)(struct rt_buffer *b); /* foreign and lazy: frees owner (and device memory) */
-    /* Lazy: brings the bytes into b->data, 64-byte aligned, verified; called under a lock, once. */
-    enum rt_status (*load)(struct rt_buffer *b, struct rt_error *err);
+    /* Lazy: brings the bytes into b->data, 64-byte aligned, verified; called under a lock, until it
+     * succeeds. `check` (NULL: none) is asked between pieces, and what it fails with ends it. */
+    enum rt_status (*load)(struct rt_buffer *b, const struct rt_check *check, struct rt_error *err);
     /* Lazy: reads [off, off + n) without keeping it. The whole is verified only by `stream`. */
     enum rt_status (*stream)(struct rt_buffer *b,
                              enum rt_status (*sink)(void *arg, size_t off, const void *p, size_t n,
@@ -262,6 +264,10 @@ void rt_tensor_clear(struct rt_tensor *t); /* drops the reference; *t is zero af
 bool rt_tensor_is_sole(const struct rt_tensor *t);
 /* If lazy, brings it into memory (once for all who share it) and sets t->data. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
+/* The same for a run: `check` ends it, and the next who wants the bytes begins anew. Who waits for
+ * another to bring the same tensor is not asked. */
+enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
+                                      struct rt_error *err);
 static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
 {
     return t->buf && t->buf->kind == RT_BUF_LAZY && !atomic_load(&t->buf->data);

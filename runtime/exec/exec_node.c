@@ -41,7 +41,7 @@ static enum rt_status make_ready(struct rt_context *c, const struct pl_node *n, 
                        rt_dtype_name((enum rt_dtype)in->dtype),
                        rt_dtype_name((enum rt_dtype)n->def->in_dtype[k]));
     if (!lazy_ok && in->buf && in->buf->kind == RT_BUF_LAZY && !in->data)
-        return rt_tensor_load(in, err);
+        return rt_context_load(c, in, err);
     return RT_OK;
 }
 
@@ -128,7 +128,7 @@ static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_
         for (int k = 0; k < n->n_in && k < 64 && !st; k++)
             if ((n->const_in >> k & 1) && !(p->packed >> k & 1) && in[k].buf &&
                 in[k].buf->kind == RT_BUF_LAZY)
-                st = rt_tensor_load(&in[k], err);
+                st = rt_context_load(c, &in[k], err);
     if (!st)
         st = make_outputs(c, n, p, in, last_use, out, err);
     if (!st)
@@ -229,7 +229,7 @@ static enum rt_status run_turns(struct rt_context *c, const struct pl_node *n,
         if (!st)
             st = run_turn(c, n->sub[0], check, now, &more, err);
         if (!st)
-            st = rt_tensor_load(&more, err);
+            st = rt_context_load(c, &more, err);
         if (!st)
             st = truth_of(n, &more, &yes, err);
         rt_tensor_clear(&more);
@@ -299,7 +299,7 @@ static enum rt_status run_copy(struct rt_context *c, const struct pl_node *n,
         if (!st && from->sync)
             st = from->sync(from, c->stream[d], err);
     } else
-        st = rt_tensor_load(&host, err);
+        st = rt_context_load(c, &host, err);
     if (!st && to->is_host) {
         *out = host;
         return RT_OK;
@@ -341,7 +341,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
         break;
     case PL_IF:
     case PL_CASE:
-        st = rt_tensor_load(&in[0], err);
+        st = rt_context_load(c, &in[0], err);
         if (!st)
             st = choose(n, &in[0], &branch, err);
         if (!st)

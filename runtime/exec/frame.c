@@ -229,7 +229,7 @@ static enum rt_status patch(struct rt_context *c, struct rt_frame *f, int first,
         struct rt_tensor *from = &c->value[p->value], *to = &f->arg[p->arg];
         rt_alias_follow(&c->shared->aliases, from);
         if (!from->data && from->buf) {
-            enum rt_status st = rt_tensor_load(from, err);
+            enum rt_status st = rt_context_load(c, from, err);
             if (st)
                 return st;
         }

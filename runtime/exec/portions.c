@@ -188,7 +188,7 @@ static enum rt_status put_rows(struct run *r, int64_t at, int64_t n, struct rt_e
     for (int k = 0; k < p->n_fetches && !st; k++) {
         const struct rt_tensor *t = &r->part[k];
         struct rt_tensor *w = &r->whole[k];
-        st = rt_tensor_load(&r->part[k], err);
+        st = rt_context_load(r->c, &r->part[k], err);
         if (!st && (t->rank < 1 || t->dim[0] != n))
             st = rt_fail(err, RT_INTERNAL, "fetch %d of %lld rows has others", k, (long long)n);
         if (!st && !at) {
@@ -214,7 +214,7 @@ enum rt_status rt_portions_run(struct rt_context *c, const struct rt_layout *l,
     enum rt_status st = RT_OK;
 
     for (int k = 0; k < p->n_feeds && !st; k++)
-        st = rt_tensor_load(&c->value[p->feed_value[k]], err);
+        st = rt_context_load(c, &c->value[p->feed_value[k]], err);
     for (int64_t at = 0; at < r.rows && !st; at += l->portion) {
         const int64_t n = r.rows - at < l->portion ? r.rows - at : l->portion;
         take_rows(&r, at, n);

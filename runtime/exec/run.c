@@ -85,9 +85,8 @@ const struct rt_state *rt_run_state(struct rt_run *r)
     return &r->ctx->shared->session->state;
 }
 
-enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err)
+enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_error *err)
 {
-    const struct rt_run_shared *s = c->shared;
     const struct rt_run_options options = {.deadline_ns = s->deadline_ns,
                                            .cancelled = s->cancelled,
                                            .all_cancelled = s->all_cancelled,
@@ -100,15 +99,37 @@ enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err
     return RT_OK;
 }
 
-static enum rt_status check_context(void *c, struct rt_error *err)
+enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err)
 {
-    return rt_context_check(c, err);
+    return rt_run_shared_check(c->shared, err);
+}
+
+static enum rt_status check_shared(void *s, struct rt_error *err)
+{
+    return rt_run_shared_check(s, err);
+}
+
+enum rt_status rt_run_shared_load(struct rt_run_shared *s, struct rt_tensor *t,
+                                  struct rt_error *err)
+{
+    const struct rt_check check = {check_shared, s};
+    return rt_tensor_load_checked(t, &check, err);
+}
+
+enum rt_status rt_context_load(struct rt_context *c, struct rt_tensor *t, struct rt_error *err)
+{
+    return rt_run_shared_load(c->shared, t, err);
+}
+
+enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t)
+{
+    return rt_context_load(r->ctx, t, r->err);
 }
 
 enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,
                                  int rank, const int64_t *dim, struct rt_error *err)
 {
-    const struct rt_check check = {check_context, c};
+    const struct rt_check check = {check_shared, c->shared};
     return rt_tensor_new_checked(t, c->shared->pool, dtype, rank, dim, &check, err);
 }
 

@@ -558,7 +558,8 @@ static void range_release(struct rt_buffer *b)
     free(r);
 }
 
-static enum rt_status range_load(struct rt_buffer *b, struct rt_error *err)
+static enum rt_status range_load(struct rt_buffer *b, const struct rt_check *check,
+                                 struct rt_error *err)
 {
     struct range *r = b->owner;
     void *data = NULL;
@@ -570,8 +571,12 @@ static enum rt_status range_load(struct rt_buffer *b, struct rt_error *err)
         data = NULL;
         st = rt_fail_memory(err, r->e->pub.name, b->size);
     }
-    if (!st)
+    if (!st && check) {
+        const struct rt_checkpoint_run run = {.check = check->check, .arg = check->arg};
+        st = read_all(r->c, r->e, &run, data, err);
+    } else if (!st) {
         st = read_all(r->c, r->e, NULL, data, err);
+    }
     if (st) {
         free(data);
         release(r->pool, b->size);

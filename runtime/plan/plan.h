@@ -358,7 +358,12 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
 /* Adds " [[{{node NAME}}]]" if there is none. */
 enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err);
 
+enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_error *err);
 enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);
+/* rt_tensor_load, which ends early as rt_context_check says. */
+enum rt_status rt_run_shared_load(struct rt_run_shared *s, struct rt_tensor *t,
+                                  struct rt_error *err);
+enum rt_status rt_context_load(struct rt_context *c, struct rt_tensor *t, struct rt_error *err);
 /* A tensor of the run's; ends early, as rt_context_check says, where much is to be zeroed. */
 enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,
                                  int rank, const int64_t *dim, struct rt_error *err);

@@ -208,9 +208,9 @@ static void objects_and_strings_go_with_their_last_tensor(void **state)
 }
 
 static int n_loads;
-static enum rt_status load(struct rt_buffer *b, struct rt_error *err)
+static enum rt_status load(struct rt_buffer *b, const struct rt_check *check, struct rt_error *err)
 {
-    (void)err;
+    (void)check, (void)err;
     n_loads++;
     if (n_loads == 1)
         return rt_fail(err, RT_DATA_LOSS, "not yet");

@@ -753,6 +753,35 @@ static enum rt_status cancel_after(void *arg, struct rt_error *err)
     return (*left)-- > 0 ? RT_OK : rt_fail(err, RT_CANCELLED, "the run was cancelled");
 }
 
+static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
+{
+    (void)state;
+    const char *const name = "bytes";
+    int left = 3; /* windows of the five */
+    const struct rt_check check = {cancel_after, &left};
+    struct rt_pool *pool = rt_pool_new(0);
+    const struct rt_checkpoint_run run = {.check = go_on, .pool = pool};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t, back;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){5 << 20}, &err), &err);
+    memset(t.data, 7, rt_tensor_bytes(&t));
+    assert_ok(rt_checkpoint_write(in_dir("lazy"), 1, &name, &t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, in_dir("lazy"), &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, name, WHOLE, RT_U8, &run, &back, &err), &err);
+    assert_fails(rt_tensor_load_checked(&back, &check, &err), RT_CANCELLED, &err, "was cancelled");
+    assert_int_equal(left, -1);
+    assert_true(rt_tensor_is_lazy(&back));
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    assert_ok(rt_tensor_load(&back, &err), &err); /* for the next who wants it */
+    assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
+    rt_tensor_clear(&back);
+    rt_tensor_clear(&t);
+    rt_checkpoint_unref(c);
+    rt_pool_unref(pool);
+}
+
 static void reading_at_once_ends_when_its_run_does(void **state)
 {
     (void)state;
@@ -922,6 +951,7 @@ int main(void)
         cmocka_unit_test(a_merge_that_names_a_tensor_twice_touches_no_file),
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
+        cmocka_unit_test(a_lazy_tensor_is_read_in_pieces_until_its_run_ends),
         cmocka_unit_test(reading_at_once_ends_when_its_run_does),
         cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
         cmocka_unit_test(one_that_is_open_is_shared_until_its_file_changes),
