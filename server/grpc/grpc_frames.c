@@ -58,10 +58,10 @@ static struct {
  * says so where the thread sanitizer can see it. They may write it meanwhile. */
 struct watched {
     _Atomic bool is_watched;
-    struct srv_h2_sent sent; /* its writer's */
     struct rt_mutex mu;
     struct srv_h2_frames frames; /* under mu, so below */
-    int64_t held;                /* in watch.held */
+    struct srv_h2_sent sent;
+    int64_t held; /* in watch.held */
 };
 
 static int64_t now_ms(void)
@@ -139,12 +139,11 @@ static void look_at_sent(struct watched *w, const void *bytes, size_t n)
     const uint8_t *p = bytes;
     uint32_t stream;
 
-    while ((stream = srv_h2_sent_take(&w->sent, &p, &n))) {
-        rt_mutex_lock(&w->mu);
+    rt_mutex_lock(&w->mu);
+    while ((stream = srv_h2_sent_take(&w->sent, &p, &n)))
         srv_h2_uploads_end(&w->frames.uploads, stream);
-        holds_much(w);
-        rt_mutex_unlock(&w->mu);
-    }
+    holds_much(w);
+    rt_mutex_unlock(&w->mu);
 }
 
 /* The connection is over: what it held is free. */
