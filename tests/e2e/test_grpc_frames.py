@@ -259,7 +259,8 @@ class Frames(Case):
                     self.settle(c)
                 whole = time.monotonic() - start
             self.assertIsNone(beside.error)
-            self.assertLess(beside.slowest, max(whole / 3, 0.5))
+            if SLOW == 1:  # a sanitizer slows the threads down unevenly
+                self.assertLess(beside.slowest, max(whole / 3, 0.5))
             self.assertEqual(self.cut(server), {})
 
     def test_many_are_read_in_turn(self):
