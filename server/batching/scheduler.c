@@ -7,9 +7,9 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
-#include "runtime/base/map.h"
 #include "runtime/base/thread.h"
 #include "server/batching/batch.h"
+#include "server/batching/buckets.h"
 #include "server/config/batching.h"
 #include "server/metrics/metrics.h"
 #include "server/batching/net.h"
@@ -21,45 +21,8 @@ enum {
     PATIENCE_NS = 1000000000,
     TOTAL_FACTOR = 4,          /* all queues together hold as much as this many full ones */
     SPARE_AFTER_NS = 20000000, /* no worker has taken a batch for so long */
-    SMALL_BYTES = 1 << 20,
-    MAX_IDLE_BUCKETS = 64,
     MAX_WANTED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,
-};
-
-struct feed_key { /* of one feed: what must be the same in all jobs of a bucket */
-    uint8_t dtype;
-    int8_t rank;
-    int64_t inner[RT_MAX_RANK];
-};
-
-/* Of one call, under whatever names signatures know it. */
-struct queue {
-    struct srv_core_queue core;
-    struct queue *next; /* of the lane */
-    const struct rt_callable *call;
-    bool rowwise;
-    bool never_merge; /* its outputs turned out not to follow the rows, or are not proved to */
-};
-
-struct bucket {
-    struct srv_core_bucket core; /* first */
-    uint64_t hash;
-    struct queue *queue; /* NULL: of the lane's writers */
-    bool has_rows;
-    int since_halved; /* runs that went well since core.max_rows was set */
-    int n_feeds;
-    struct feed_key feeds[];
-};
-
-struct srv_lane {
-    struct srv_core_lane core;
-    struct srv_scheduler *scheduler;
-    struct srv_version *version;
-    int n_buckets;        /* guarded by mu */
-    struct queue *queues; /* likewise */
-    struct srv_batching batching;
-    struct srv_core_policy policy;
 };
 
 struct worker {
@@ -147,7 +110,7 @@ static enum rt_status fail_full(struct srv_job *job)
                          job->version->model, version, limits);
 }
 
-static enum rt_status fail_full_batches(struct srv_job *job, const struct bucket *b)
+static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bucket *b)
 {
     /* An empty batch is counted there too. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
@@ -169,16 +132,6 @@ static enum rt_status fail_full_batches(struct srv_job *job, const struct bucket
 
 /* ---- running ---- */
 
-static void stop_merging(struct srv_scheduler *s, struct srv_lane *l, struct queue *q)
-    RT_REQUIRES(s->mu)
-{
-    (void)s;
-    q->never_merge = true;
-    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next)
-        if (((struct bucket *)o)->queue == q)
-            o->merges = false;
-}
-
 static void tell_never_merged(const struct srv_job *job)
 {
     RT_LOG(
@@ -192,7 +145,7 @@ static void tell_never_merged(const struct srv_job *job)
 static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch, int64_t run_ns,
                       const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
 {
-    struct bucket *b = (struct bucket *)batch->bucket;
+    struct srv_bucket *b = (struct srv_bucket *)batch->bucket;
 
     srv_core_done(&s->core, batch, run_ns, v->learn);
     if (v->halve_limit) {
@@ -204,7 +157,7 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
     }
     if (v->never_merge)
-        stop_merging(s, (struct srv_lane *)b->core.lane, b->queue);
+        srv_buckets_stop_merging((struct srv_lane *)b->core.lane, b->queue);
 }
 
 /* A worker to signal, once the lock is open. */
@@ -378,133 +331,6 @@ static void *keep_time(void *arg)
 
 /* ---- submitting ---- */
 
-static bool may_merge(const struct srv_lane *l, const struct queue *q, const struct srv_job *job)
-{
-    return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
-           (l->batching.mode == SRV_BATCHING_ALL ||
-            (l->batching.mode == SRV_BATCHING_PROVED && q->rowwise)) &&
-           (l->policy.max_rows > 1 || l->policy.n_sizes);
-}
-
-/* What the spare worker may run, if its runs turn out to be short. */
-static bool is_small(const struct srv_job *job)
-{
-    return !job->prepare && job->body_bytes < SMALL_BYTES;
-}
-
-/* `pads`: lengths of dimensions that padding can make equal do not count. */
-static struct feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
-{
-    struct feed_key k = {.dtype = t->dtype, .rank = t->rank};
-    for (int d = has_rows; d < t->rank; d++)
-        k.inner[d] = has_rows && pads && srv_batch_can_pad(t) ? -1 : t->dim[d];
-    return k;
-}
-
-static uint64_t hash_of(const struct srv_job *job)
-{
-    bool has_rows = job->n_rows > 0, pads = job->version->lane->batching.pads;
-    uint64_t h = (uintptr_t)job->signature->call ^ (uint64_t)has_rows;
-    if (job->signature->writes)
-        return 0;
-    for (int i = 0; i < job->n_feeds; i++) {
-        struct feed_key k = key_of(&job->feeds[i], has_rows, pads);
-        h = (h ^ k.dtype ^ ((uint64_t)k.rank << 8)) * UINT64_C(0x9e3779b97f4a7c15);
-        for (int d = 0; d < k.rank; d++)
-            h = ((h ^ (uint64_t)k.inner[d]) * UINT64_C(0x9e3779b97f4a7c15)) ^ (h >> 29);
-    }
-    return h;
-}
-
-static bool fits(const struct bucket *b, const struct srv_job *job)
-{
-    const struct rt_model_signature *sig = job->signature;
-    bool pads = job->version->lane->batching.pads;
-    if (!b->queue)
-        return sig->writes;
-    if (sig->writes || b->core.is_small != is_small(job) || b->queue->call != sig->call ||
-        b->queue->rowwise != sig->rowwise || b->has_rows != (job->n_rows > 0) ||
-        b->n_feeds != job->n_feeds)
-        return false;
-    for (int i = 0; i < b->n_feeds; i++) {
-        struct feed_key k = key_of(&job->feeds[i], b->has_rows, pads);
-        if (k.dtype != b->feeds[i].dtype || k.rank != b->feeds[i].rank ||
-            memcmp(k.inner, b->feeds[i].inner, sizeof k.inner) != 0)
-            return false;
-    }
-    return true;
-}
-
-/* The queue of the signature's call, made if need be. NULL: out of memory. */
-static struct queue *queue_of(struct srv_scheduler *s, struct srv_lane *l,
-                              const struct rt_model_signature *sig) RT_REQUIRES(s->mu)
-{
-    (void)s;
-    for (struct queue *q = l->queues; q; q = q->next)
-        if (q->call == sig->call && q->rowwise == sig->rowwise)
-            return q;
-    struct queue *q = calloc(1, sizeof *q);
-    if (!q)
-        return NULL;
-    *q = (struct queue){.next = l->queues, .call = sig->call, .rowwise = sig->rowwise};
-    l->queues = q;
-    return q;
-}
-
-static void forget_oldest(struct srv_lane *l)
-{
-    struct srv_core_bucket *oldest = NULL;
-    for (struct srv_core_bucket *b = l->core.buckets; b; b = b->next)
-        if (!b->head && !b->running && (!oldest || b->used_ns < oldest->used_ns))
-            oldest = b;
-    if (!oldest)
-        return;
-    srv_core_bucket_remove(oldest);
-    l->n_buckets--;
-    free(oldest);
-}
-
-/* Of the bucket's calls, which all are one. */
-static bool is_compiled(const void *call, int64_t rows)
-{
-    return rt_callable_is_compiled(call, rows);
-}
-
-/* The job's bucket, made if need be. NULL: out of memory. */
-static struct bucket *bucket_of(struct srv_scheduler *s, struct srv_job *job) RT_REQUIRES(s->mu)
-{
-    struct srv_lane *l = job->version->lane;
-    uint64_t hash = hash_of(job);
-    int n_feeds = job->signature->writes ? 0 : job->n_feeds;
-
-    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next) {
-        struct bucket *b = (struct bucket *)o;
-        if (b->hash == hash && fits(b, job))
-            return b;
-    }
-    if (l->n_buckets >= MAX_IDLE_BUCKETS)
-        forget_oldest(l);
-    struct queue *q = job->signature->writes ? NULL : queue_of(s, l, job->signature);
-    struct bucket *b = calloc(1, sizeof *b + (size_t)n_feeds * sizeof b->feeds[0]);
-    if (!b || (!q && !job->signature->writes)) {
-        free(b);
-        return NULL;
-    }
-    srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
-                         job->signature->writes);
-    b->core.is_small = q && is_small(job);
-    b->core.prefers = is_compiled;
-    b->core.of = job->signature->call;
-    b->hash = hash;
-    b->queue = q;
-    b->has_rows = job->n_rows > 0;
-    b->n_feeds = n_feeds;
-    for (int i = 0; i < n_feeds; i++)
-        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, l->batching.pads);
-    l->n_buckets++;
-    return b;
-}
-
 static void describe(struct srv_job *job)
 {
     job->sched = (struct srv_core_job){
@@ -516,14 +342,14 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     int64_t max_ns = s->server->options.inline_max_us * 1000;
     struct srv_net *net = job->net;
     struct srv_core_batch batch;
-    struct bucket *b;
+    struct srv_bucket *b;
     bool may;
 
     if (max_ns <= 0 || net->inline_ns >= INLINE_PER_TURN_NS || job->deadline_ns <= job->queued_ns)
         return false;
     describe(job);
     rt_mutex_lock(&s->mu);
-    b = bucket_of(s, job);
+    b = srv_bucket_of(job);
     /* The second of a turn and those after it are likely to be several: merged they cost less. */
     if (b && b->core.merges && net->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
@@ -571,9 +397,9 @@ static void answer_whole(struct srv_job *whole, bool follows_rows)
     struct srv_lane *l = whole->version->lane;
     if (!follows_rows) {
         rt_mutex_lock(&s->mu);
-        struct queue *q = queue_of(s, l, whole->signature);
+        struct srv_call_queue *q = srv_call_queue_of(l, whole->signature);
         if (q)
-            stop_merging(s, l, q);
+            srv_buckets_stop_merging(l, q);
         rt_mutex_unlock(&s->mu);
         tell_never_merged(whole);
     }
@@ -592,8 +418,8 @@ static void refuse(struct turn *t, struct srv_job *job, enum rt_status st)
     t->refused = job;
 }
 
-static void submit_one(struct srv_scheduler *s, struct bucket *b, struct srv_job *job, int64_t now,
-                       struct turn *t) RT_REQUIRES(s->mu)
+static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
+                       int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     describe(job);
@@ -614,7 +440,7 @@ static void submit_one(struct srv_scheduler *s, struct bucket *b, struct srv_job
 }
 
 /* Submits a job that is too large for a batch, in pieces: all of them, or none. */
-static void submit_pieces(struct srv_scheduler *s, struct bucket *b, struct srv_job *job,
+static void submit_pieces(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                           int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
     int64_t most = job->version->lane->policy.max_rows, room = srv_core_open_room(&b->core);
@@ -646,7 +472,7 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
     rt_mutex_lock(&s->mu);
     for (struct srv_job *job = first; job; job = next) {
         next = job->next;
-        struct bucket *b = bucket_of(s, job);
+        struct srv_bucket *b = srv_bucket_of(job);
         if (!b) {
             atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
             refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
@@ -870,13 +696,6 @@ void srv_lane_free(struct srv_lane *l)
 {
     if (!l)
         return;
-    for (struct srv_core_bucket *b = l->core.buckets, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
-    for (struct queue *q = l->queues, *next; q; q = next) {
-        next = q->next;
-        free(q);
-    }
+    srv_buckets_clear(l);
     free(l);
 }

@@ -1,7 +1,8 @@
 /*
  * Batching and scheduling. scheduler_core.h holds the pure decisions (no clock, no threads),
- * batch.h merges, runs and splits a batch, pieces.h cuts a request that is too large for one; here
- * is the shell around them: queues of versions, workers, one lock.
+ * batch.h merges, runs and splits a batch, pieces.h cuts a request that is too large for one,
+ * buckets.h tells which jobs may be merged; here is the shell around them: queues of versions,
+ * workers, one lock.
  *
  * Threads: submit from network threads (through srv_job_submit); lanes are made and ended by the
  * manager.

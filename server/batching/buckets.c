@@ -1,0 +1,157 @@
+#include "server/batching/buckets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/batching/batch.h"
+
+enum {
+    SMALL_BYTES = 1 << 20,
+    MAX_IDLE_BUCKETS = 64,
+};
+
+static bool may_merge(const struct srv_lane *l, const struct srv_call_queue *q,
+                      const struct srv_job *job)
+{
+    return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
+           (l->batching.mode == SRV_BATCHING_ALL ||
+            (l->batching.mode == SRV_BATCHING_PROVED && q->rowwise)) &&
+           (l->policy.max_rows > 1 || l->policy.n_sizes);
+}
+
+/* What the spare worker may run, if its runs turn out to be short. */
+static bool is_small(const struct srv_job *job)
+{
+    return !job->prepare && job->body_bytes < SMALL_BYTES;
+}
+
+/* `pads`: lengths of dimensions that padding can make equal do not count. */
+static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
+{
+    struct srv_feed_key k = {.dtype = t->dtype, .rank = t->rank};
+    for (int d = has_rows; d < t->rank; d++)
+        k.inner[d] = has_rows && pads && srv_batch_can_pad(t) ? -1 : t->dim[d];
+    return k;
+}
+
+static uint64_t hash_of(const struct srv_job *job)
+{
+    bool has_rows = job->n_rows > 0, pads = job->version->lane->batching.pads;
+    uint64_t h = (uintptr_t)job->signature->call ^ (uint64_t)has_rows;
+    if (job->signature->writes)
+        return 0;
+    for (int i = 0; i < job->n_feeds; i++) {
+        struct srv_feed_key k = key_of(&job->feeds[i], has_rows, pads);
+        h = (h ^ k.dtype ^ ((uint64_t)k.rank << 8)) * UINT64_C(0x9e3779b97f4a7c15);
+        for (int d = 0; d < k.rank; d++)
+            h = ((h ^ (uint64_t)k.inner[d]) * UINT64_C(0x9e3779b97f4a7c15)) ^ (h >> 29);
+    }
+    return h;
+}
+
+static bool fits(const struct srv_bucket *b, const struct srv_job *job)
+{
+    const struct rt_model_signature *sig = job->signature;
+    bool pads = job->version->lane->batching.pads;
+    if (!b->queue)
+        return sig->writes;
+    if (sig->writes || b->core.is_small != is_small(job) || b->queue->call != sig->call ||
+        b->queue->rowwise != sig->rowwise || b->has_rows != (job->n_rows > 0) ||
+        b->n_feeds != job->n_feeds)
+        return false;
+    for (int i = 0; i < b->n_feeds; i++) {
+        struct srv_feed_key k = key_of(&job->feeds[i], b->has_rows, pads);
+        if (k.dtype != b->feeds[i].dtype || k.rank != b->feeds[i].rank ||
+            memcmp(k.inner, b->feeds[i].inner, sizeof k.inner) != 0)
+            return false;
+    }
+    return true;
+}
+
+struct srv_call_queue *srv_call_queue_of(struct srv_lane *l, const struct rt_model_signature *sig)
+{
+    for (struct srv_call_queue *q = l->queues; q; q = q->next)
+        if (q->call == sig->call && q->rowwise == sig->rowwise)
+            return q;
+    struct srv_call_queue *q = calloc(1, sizeof *q);
+    if (!q)
+        return NULL;
+    *q = (struct srv_call_queue){.next = l->queues, .call = sig->call, .rowwise = sig->rowwise};
+    l->queues = q;
+    return q;
+}
+
+static void forget_oldest(struct srv_lane *l)
+{
+    struct srv_core_bucket *oldest = NULL;
+    for (struct srv_core_bucket *b = l->core.buckets; b; b = b->next)
+        if (!b->head && !b->running && (!oldest || b->used_ns < oldest->used_ns))
+            oldest = b;
+    if (!oldest)
+        return;
+    srv_core_bucket_remove(oldest);
+    l->n_buckets--;
+    free(oldest);
+}
+
+/* Of the bucket's calls, which all are one. */
+static bool is_compiled(const void *call, int64_t rows)
+{
+    return rt_callable_is_compiled(call, rows);
+}
+
+struct srv_bucket *srv_bucket_of(const struct srv_job *job)
+{
+    struct srv_lane *l = job->version->lane;
+    uint64_t hash = hash_of(job);
+    int n_feeds = job->signature->writes ? 0 : job->n_feeds;
+
+    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next) {
+        struct srv_bucket *b = (struct srv_bucket *)o;
+        if (b->hash == hash && fits(b, job))
+            return b;
+    }
+    if (l->n_buckets >= MAX_IDLE_BUCKETS)
+        forget_oldest(l);
+    struct srv_call_queue *q = job->signature->writes ? NULL : srv_call_queue_of(l, job->signature);
+    struct srv_bucket *b = calloc(1, sizeof *b + (size_t)n_feeds * sizeof b->feeds[0]);
+    if (!b || (!q && !job->signature->writes)) {
+        free(b);
+        return NULL;
+    }
+    srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
+                         job->signature->writes);
+    b->core.is_small = q && is_small(job);
+    b->core.prefers = is_compiled;
+    b->core.of = job->signature->call;
+    b->hash = hash;
+    b->queue = q;
+    b->has_rows = job->n_rows > 0;
+    b->n_feeds = n_feeds;
+    for (int i = 0; i < n_feeds; i++)
+        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, l->batching.pads);
+    l->n_buckets++;
+    return b;
+}
+
+void srv_buckets_stop_merging(struct srv_lane *l, struct srv_call_queue *q)
+{
+    q->never_merge = true;
+    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next)
+        if (((struct srv_bucket *)o)->queue == q)
+            o->merges = false;
+}
+
+void srv_buckets_clear(struct srv_lane *l)
+{
+    for (struct srv_core_bucket *b = l->core.buckets, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    for (struct srv_call_queue *q = l->queues, *next; q; q = next) {
+        next = q->next;
+        free(q);
+    }
+    l->core.buckets = NULL;
+    l->queues = NULL;
+}

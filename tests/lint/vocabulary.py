@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Holds the tree to the words of docs/glossary.md: no name that tests/lint/vocabulary.txt lists as old occurs
+where its line says. With --apply [ROW]... it renames instead: files by git mv, then identifiers.
+
+A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree;
+several are joined by commas. An OLD with a slash is the path of a file, and every mention of it changes. Any
+other OLD is an identifier: in C it changes wherever it is a whole token outside of strings, in comments and in
+other files only if it has an underscore, since a word without one may be plain English there.
+"""
+import argparse
+import collections
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIST = "tests/lint/vocabulary.txt"
+SUFFIXES = (".c", ".h", ".py", ".md", ".txt", ".cmake", ".in", ".map", ".json", "run")
+NOT_SEARCHED = ("CHANGELOG.md", LIST)
+# A string, a comment, or an identifier of C; what is none of them is passed over.
+C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/|[A-Za-z_]\w*', re.S)
+WORD = re.compile(r"(?<![\w/.-])[A-Za-z_]\w*_\w*")
+
+Rule = collections.namedtuple("Rule", "row scopes old new line")
+
+
+def read_rules():
+    rules, row = [], None
+    with open(os.path.join(ROOT, LIST), encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            line = line.split("#")[0].strip()
+            if not line:
+                continue
+            if heading := re.fullmatch(r"\[(.+)\]", line):
+                row = heading[1]
+                continue
+            words = line.split()
+            if row is None or len(words) != 3:
+                raise SystemExit(f"{LIST}:{number}: SCOPE OLD NEW under a [ROW] is wanted")
+            rules.append(Rule(row, words[0].split(","), words[1], words[2], number))
+    return rules
+
+
+def tracked():
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, check=True, stdout=subprocess.PIPE)
+    return [path for path in done.stdout.split("\n") if path.endswith(SUFFIXES) and path not in NOT_SEARCHED and
+            "/corpus/" not in path and os.path.isfile(os.path.join(ROOT, path))]
+
+
+def covers(rule, path):
+    return any(scope == "*" or path == scope or fnmatch.fnmatch(path, scope) or
+               path.startswith(scope.rstrip("/") + "/") for scope in rule.scopes)
+
+
+def rewritten(path, text, names, files):
+    """`text` with the identifiers `names` and the paths `files` replaced."""
+    for old, new in files.items():
+        text = re.sub(rf"(?<![\w/.-]){re.escape(old)}(?![\w-])", new, text)
+    if not names:
+        return text
+
+    def word(match):
+        return names.get(match[0], match[0])
+
+    def token(match):
+        found = match[0]
+        if found[0] in "\"'":
+            return found
+        if found[0] == "/":
+            return WORD.sub(word, found)
+        return names.get(found, found)
+
+    if path.endswith((".c", ".h")):
+        return C_TOKEN.sub(token, text)
+    return WORD.sub(word, text)
+
+
+def changes(rules):
+    """(path, text, rewritten text) of each file that the rules change."""
+    files = {rule.old: rule.new for rule in rules if "/" in rule.old}
+    for path in tracked():
+        names = {rule.old: rule.new for rule in rules if "/" not in rule.old and covers(rule, path)}
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            text = file.read()
+        new = rewritten(path, text, names, files)
+        if new != text:
+            yield path, text, new
+
+
+def apply(rules):
+    for rule in rules:
+        if "/" in rule.old and os.path.exists(os.path.join(ROOT, rule.old)):
+            os.makedirs(os.path.dirname(os.path.join(ROOT, rule.new)), exist_ok=True)
+            subprocess.run(["git", "mv", rule.old, rule.new], cwd=ROOT, check=True)
+    for path, _, new in changes(rules):
+        with open(os.path.join(ROOT, path), "w", encoding="utf-8") as file:
+            file.write(new)
+
+
+def lint(rules):
+    found = 0
+    for rule in rules:
+        if "/" in rule.old and os.path.exists(os.path.join(ROOT, rule.old)):
+            print(f"{rule.old}: is called {rule.new}")
+            found += 1
+    for path, text, new in changes(rules):
+        for number, (old_line, new_line) in enumerate(zip(text.splitlines(), new.splitlines()), 1):
+            if old_line != new_line:
+                print(f"{path}:{number}: an old name; what is meant is: {new_line.strip()}")
+                found += 1
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--apply", nargs="*", metavar="ROW", help="rename: these rows of the list, or all")
+    args = parser.parse_args()
+    rules = read_rules()
+    if args.apply is None:
+        found = lint(rules)
+        print(f"vocabulary: {len(rules)} old names, {found} found")
+        return 1 if found else 0
+    rows = {rule.row for rule in rules}
+    for row in args.apply:
+        if row not in rows:
+            raise SystemExit(f"{LIST} has no row [{row}]: it has {', '.join(sorted(rows))}")
+    apply([rule for rule in rules if not args.apply or rule.row in args.apply])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
