@@ -1,7 +1,8 @@
 /*
  * Look-up tables: resources of a session that map keys to values.
  *
- *   table.c       the tables, and the ops that find, insert, remove, import and export
+ *   table.c       the tables and their pairs
+ *   table_ops.c   the ops that find, insert, remove, import and export pairs
  *   table_fill.c  the ops that fill a HashTable, once
  *   table_dense.c what a MutableDenseHashTable has of its own
  *
@@ -57,6 +58,7 @@ struct kn_table {
 enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_table **out,
                             struct rt_error *err);
 
+bool kn_is_table(const struct rt_object *o);
 /* The table of input 0; NULL: it is none, and err is filled. */
 struct kn_table *kn_table_of(struct rt_run *r);
 /* The node's types are the table's: keys at input 1, values at the rest and at outputs. */
@@ -72,6 +74,9 @@ void kn_table_count_in(struct rt_run *r, struct kn_table *t);
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);
+/* *item: where the key's pair is, or -1. Under mu, or of a table that is filled once. */
+enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_table *t,
+                             const void *key, int64_t *item);
 const void *kn_table_key(const struct kn_table *t, int64_t item);
 void *kn_table_value(const struct kn_table *t, int64_t item);
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
