@@ -198,6 +198,43 @@ static bool parse_precision(const char *text, bool *bf16)
     return *bf16 || strcmp(text, "float32") == 0;
 }
 
+/* What could not be read of the arguments; all NULL: they could be. */
+struct refusal {
+    const char *missing;          /* the flag without its value */
+    const char *argument, *value; /* the argument that is wrong, and its value if it has one */
+    const struct flag *flag;      /* that the argument names */
+};
+
+/* -1: go on; else the exit status. given: a bit of each flag that is there. */
+static int check_args(const struct srv_run *r, const struct refusal *w, unsigned given)
+{
+    if (w->missing)
+        fprintf(stderr, "slipway %s: %s wants a value\n", r->command, w->missing);
+    else if (w->value)
+        fprintf(stderr, "slipway %s: %.*s cannot be %s%s%s\n", r->command,
+                (int)strcspn(w->argument, "="), w->argument, w->value,
+                w->flag && w->flag->takes ? ": it is " : "",
+                w->flag && w->flag->takes ? w->flag->takes : "");
+    else if (w->argument)
+        fprintf(stderr, "slipway %s: cannot use argument %s: it takes one DIR and flags\n",
+                r->command, w->argument);
+    else if (!r->dir)
+        fprintf(stderr, "slipway %s: no directory given\n", r->command);
+    else if (!r->bench && !r->profile && !r->compare && !r->plan && !r->inputs)
+        fprintf(stderr,
+                "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
+    else if (r->bench + r->profile + r->compare + r->plan > 1)
+        fprintf(stderr,
+                r->plan
+                    ? "slipway %s: --plan is told alone, without --bench, --profile, --compare\n"
+                    : "slipway %s: one of --bench, --profile and --compare at a time\n",
+                r->command);
+    else if (fits(r, given))
+        return -1;
+    fprintf(stderr, "slipway %s%s --help says more\n", r->command, r->plan ? " --plan" : "");
+    return SRV_EXIT_USAGE;
+}
+
 /* -1: go on; else the exit status. */
 static int parse_args(struct srv_run *r, int argc, const char *const *argv)
 {
@@ -275,30 +312,8 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             wrong = arg;
         wrong_value = wrong ? v : NULL;
     }
-    if (a.missing)
-        fprintf(stderr, "slipway %s: %s wants a value\n", r->command, a.missing);
-    else if (wrong_value)
-        fprintf(stderr, "slipway %s: %.*s cannot be %s%s%s\n", r->command, (int)strcspn(wrong, "="),
-                wrong, wrong_value, flag && flag->takes ? ": it is " : "",
-                flag && flag->takes ? flag->takes : "");
-    else if (wrong)
-        fprintf(stderr, "slipway %s: cannot use argument %s: it takes one DIR and flags\n",
-                r->command, wrong);
-    else if (!r->dir)
-        fprintf(stderr, "slipway %s: no directory given\n", r->command);
-    else if (!r->bench && !r->profile && !r->compare && !r->plan && !r->inputs)
-        fprintf(stderr,
-                "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
-    else if (r->bench + r->profile + r->compare + r->plan > 1)
-        fprintf(stderr,
-                r->plan
-                    ? "slipway %s: --plan is told alone, without --bench, --profile, --compare\n"
-                    : "slipway %s: one of --bench, --profile and --compare at a time\n",
-                r->command);
-    else if (fits(r, given))
-        return -1;
-    fprintf(stderr, "slipway %s%s --help says more\n", r->command, r->plan ? " --plan" : "");
-    return SRV_EXIT_USAGE;
+    const struct refusal why = {a.missing, wrong, wrong_value, flag};
+    return check_args(r, &why, given);
 }
 
 /* ---- feeds ---- */

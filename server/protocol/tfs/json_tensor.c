@@ -252,6 +252,11 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
         }                                                                                          \
         p = after;                                                                                 \
     })
+#define READ_NUMBER(type, read)                                                                    \
+    READ_RUN(type, {                                                                               \
+        if (!(p = (read)(p, end, &to[i])))                                                         \
+            return false;                                                                          \
+    })
 
 /* Up to 17 digits with nothing of a decimal behind them: NULL for all others. */
 static inline const unsigned char *short_integer(const unsigned char *p, const unsigned char *end,
@@ -268,6 +273,17 @@ static inline const unsigned char *short_integer(const unsigned char *p, const u
     return p;
 }
 
+/* A number that `from` rounds to a half type; NULL: it is none. */
+static const unsigned char *read_half(const unsigned char *p, const unsigned char *end,
+                                      uint16_t (*from)(double), uint16_t *out)
+{
+    double d;
+    p = srv_double_read(p, end, &d);
+    if (p)
+        *out = from(d);
+    return p;
+}
+
 /* `alone`: one value that is in no list, so that a comma behind it is not ours. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
@@ -277,35 +293,21 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
         return false;
     switch (f->dtype) {
     case RT_F32:
-        READ_RUN(float, {
-            p = srv_float_read(p, end, &to[i]);
-            if (!p)
-                return false;
-        });
+        READ_NUMBER(float, srv_float_read);
         break;
     case RT_F64:
-        READ_RUN(double, {
-            p = srv_double_read(p, end, &to[i]);
-            if (!p)
-                return false;
-        });
+        READ_NUMBER(double, srv_double_read);
         break;
     case RT_F16:
         READ_RUN(uint16_t, {
-            double d;
-            p = srv_double_read(p, end, &d);
-            if (!p)
+            if (!(p = read_half(p, end, rt_half_from, &to[i])))
                 return false;
-            to[i] = rt_half_from(d);
         });
         break;
     case RT_BF16:
         READ_RUN(uint16_t, {
-            double d;
-            p = srv_double_read(p, end, &d);
-            if (!p)
+            if (!(p = read_half(p, end, rt_bfloat_from, &to[i])))
                 return false;
-            to[i] = rt_bfloat_from(d);
         });
         break;
     case RT_I32:
@@ -349,9 +351,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
         break;
     case RT_STRING:
         READ_RUN(struct rt_str, {
-            if (*p != '"' && *p != '{')
-                return false;
-            if (!fill_string(&to[i], &p, end))
+            if ((*p != '"' && *p != '{') || !fill_string(&to[i], &p, end))
                 return false;
         });
         break;
