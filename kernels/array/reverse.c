@@ -41,14 +41,17 @@ static enum rt_status reverse_run(struct rt_run *r)
     struct kn_walk w = {.rank = t->rank};
     unsigned axes;
     int64_t from = 0;
-    enum rt_status st = axes_of(&r->in[1], t->rank, &axes, r->err);
+    enum rt_status st;
 
+    if (t->rank == 0) /* TensorFlow does not look at the axes of a scalar */
+        return kn_view(r, 0, 0, 0, NULL);
+    st = axes_of(&r->in[1], t->rank, &axes, r->err);
     if (st)
         return st;
-    if (r->in[1].dtype == RT_BOOL && t->rank > 0 && t->dim[0] == 0)
+    if (r->in[1].dtype == RT_BOOL && t->dim[0] == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Invalid input first dimension. Found 0.");
     /* Of a variable that is no scalar it is a copy. */
-    if ((axes == 0 && (!t->alias_of || t->rank == 0)) || rt_tensor_count(t) == 0)
+    if ((axes == 0 && !t->alias_of) || rt_tensor_count(t) == 0)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, t->rank, t->dim))
         return r->err->code;

@@ -405,7 +405,8 @@ def reverse_v2(g, op):
     for a in ([2], [0, -2], [[0]], 1):
         yield Case(x, np.array(a, I32))
     yield Case(g.values("float32", (2, 3, 4, 2)), ints(1, 3, t=I64))
-    yield Case(g.values("float32", ()), np.int32([]))
+    for a in ([], [0], [-1], [2, 2], [[0]], 1):
+        yield Case(g.values("float32", ()), np.array(a, I32))
     yield Case(g.values("float32", (0, 2)), ints(0))
 
 
@@ -413,6 +414,7 @@ def reverse_v2(g, op):
 def reverse(g, op):
     yield Case(g.values("float32", (2, 3)), np.array([True, False]))
     yield Case(g.values("float32", (2, 3)), np.array([True]))
+    yield Case(g.values("float32", ()), np.array([True]))
 
 
 @spec("Where")
