@@ -132,13 +132,47 @@ static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, in
     }
 }
 
-void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_entries)
+/* How many elements are shown. */
+static int64_t limit_of(const struct rt_tensor *t, int64_t max_entries)
 {
     const int64_t n = rt_tensor_count(t);
-    const int64_t limit = max_entries == -1 || max_entries > n ? n : max_entries;
+    return max_entries < 0 || max_entries > n ? n : max_entries;
+}
+
+/* TensorFlow writes nothing of booleans when none of them is shown: neither brackets nor dots. */
+static bool is_silent(const struct rt_tensor *t, int64_t limit)
+{
+    return t->dtype == RT_BOOL && limit == 0;
+}
+
+/* Types that TensorFlow has no text for: a row of question marks, whatever the shape. */
+static bool is_opaque(const struct rt_tensor *t)
+{
+    const enum rt_dtype dt = kn_dtype(t);
+    return dt == RT_C64 || dt == RT_C128 || dt == RT_RESOURCE || dt == RT_VARIANT;
+}
+
+/* `r` may be NULL: then `out` is short. */
+static enum rt_status question_marks(struct rt_run *r, struct rt_bytes *out, int64_t n)
+{
+    for (int64_t i = 0; i < n && !out->failed; i++) {
+        rt_bytes_adds(out, i > 0 ? " ?" : "?");
+        if (r && rt_run_spend(r, &r->left, 8))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_entries)
+{
+    const int64_t n = rt_tensor_count(t), limit = limit_of(t, max_entries);
     int64_t at = 0;
 
-    if (t->rank > 0)
+    if (is_silent(t, limit))
+        return;
+    if (is_opaque(t))
+        question_marks(NULL, out, limit);
+    else if (t->rank > 0)
         one_dim(out, t, 0, limit, &at);
     else if (limit > 0)
         element(out, t, 0, false);
@@ -205,11 +239,20 @@ static enum rt_status edges(struct summary *s, int dim, int64_t per_item, int64_
 enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const struct rt_tensor *t,
                                int64_t edge)
 {
-    const int64_t n = rt_tensor_count(t);
+    const int64_t n = rt_tensor_count(t), limit = limit_of(t, edge);
     /* Of a tensor without elements, TensorFlow shows none of the items: not their brackets either.
      */
     struct summary s = {.r = r, .out = out, .t = t, .edge = n ? edge : 0};
 
+    if (is_silent(t, limit))
+        return RT_OK;
+    if (is_opaque(t)) {
+        rt_bytes_adds(out, t->rank > 0 ? "[" : "");
+        enum rt_status st = question_marks(r, out, limit);
+        rt_bytes_adds(out, n > limit ? "..." : "");
+        rt_bytes_adds(out, t->rank > 0 ? "]" : "");
+        return !st && out->failed ? kn_text_failed(out) : st;
+    }
     if (t->rank > 0 || edge != 0)
         return edges(&s, 0, n, 0);
     rt_bytes_adds(out, "...");

@@ -155,6 +155,10 @@ def string_format(g, op):
         for n in (3, 1, -1):
             yield Case([x], template="%s", summarize=n)
     yield Case([np.array([True, False]), np.zeros(0, np.float32), np.float64(.1), np.float32(1e10)], template="%s%s%s%s")
+    for t in (bool, np.float32, np.complex64):
+        for shape in ((), (0,), (2, 0), (3,), (2, 3)):
+            for n in (0, 1, -1):
+                yield Case([np.ones(shape, t)], template="%s", summarize=n)
     yield Case([s(b'a\n"q"\x01')], template="{}", placeholder="{}")
 
 
