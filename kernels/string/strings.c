@@ -530,7 +530,7 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
 
     if (fill.n > 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Fill string must be one or fewer characters");
-    if (fill.n && !strchr(" +-0#", fill.p[0]))
+    if (fill.n && !memchr(" +-0#", fill.p[0], 5)) /* strchr would find a NUL */
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Fill argument not supported: \"%c\"",
                        fill.p[0]);
     if (sci && shortest)
