@@ -190,12 +190,12 @@ static bool ends(struct ask *q, int64_t work)
                     a[best * n + j] = t;                                                           \
                 }                                                                                  \
             }                                                                                      \
-            if (a[k * n + k] == 0) {                                                               \
+            /* Below a pivot of 0 are zeros and NaN only, which go on as in other steps. */        \
+            if (a[k * n + k] == 0)                                                                 \
                 result = LU_SINGULAR;                                                              \
-                continue;                                                                          \
-            }                                                                                      \
+            const T pivot = a[k * n + k] == 0 ? 1 : a[k * n + k];                                  \
             for (int64_t i = k + 1; i < n; i++) {                                                  \
-                const T f = a[i * n + k] / a[k * n + k];                                           \
+                const T f = a[i * n + k] / pivot;                                                  \
                 a[i * n + k] = f;                                                                  \
                 for (int64_t j = k + 1; j < n; j++)                                                \
                     a[i * n + j] -= f * a[k * n + j];                                              \
@@ -455,27 +455,30 @@ static enum rt_status run_determinant(struct rt_run *r)
     return RT_OK;
 }
 
-/* log|det| as a sum, so that it neither overflows nor vanishes. */
-#define LOG_DET(dt, T, ABS, LOG)                                                                   \
+/* log|det| as a sum, so that it neither overflows nor vanishes. The sign is that of each number of
+ * the diagonal, also of an infinite one; 0 and NaN are their own. */
+#define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
+#define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
+#define LOG_DET(dt, T, ABS, LOG, SIGN_OF)                                                          \
     static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
     {                                                                                              \
         bool even;                                                                                 \
         adjoint_##dt(a, b->room, b->n, false);                                                     \
-        const enum lu result = lu_##dt(b->ask, b->room, b->n, b->swap, &even);                     \
+        lu_##dt(b->ask, b->room, b->n, b->swap, &even);                                            \
         const T *u = b->room;                                                                      \
         T s = even ? 1 : -1, l = 0;                                                                \
         for (int64_t i = 0; i < b->n; i++) {                                                       \
             const T d = u[i * b->n + i];                                                           \
-            s *= d / ABS(d);                                                                       \
+            s *= SIGN_OF(d, ABS);                                                                  \
             l += LOG(ABS(d));                                                                      \
         }                                                                                          \
-        *sign = result == LU_SINGULAR ? 0 : s;                                                     \
-        *log_abs = result == LU_SINGULAR ? (T)-INFINITY : l;                                       \
+        *sign = s;                                                                                 \
+        *log_abs = l;                                                                              \
     }
-LOG_DET(RT_F32, float, fabsf, logf)
-LOG_DET(RT_F64, double, fabs, log)
-LOG_DET(RT_C64, float _Complex, cabsf, logf)
-LOG_DET(RT_C128, double _Complex, cabs, log)
+LOG_DET(RT_F32, float, fabsf, logf, SIGN)
+LOG_DET(RT_F64, double, fabs, log, SIGN)
+LOG_DET(RT_C64, float _Complex, cabsf, logf, DIRECTION)
+LOG_DET(RT_C128, double _Complex, cabs, log, DIRECTION)
 
 static enum rt_status run_log_determinant(struct rt_run *r)
 {

@@ -207,6 +207,10 @@ def determinant(g, op):
             yield Case((square(g, dtype, *s) / 30).astype(dtype_of(dtype)), rtol=20 * tolerance(dtype), atol=20 * tolerance(dtype))
         yield Case(num(g, dtype, 4, 4), rtol=20 * tolerance(dtype))
         yield Case(np.zeros((3, 3), dtype))
+    for x in (np.inf, -np.inf, np.nan):
+        for rest in ((1, 1, 1), (-2, 3, -4), (0, 0, 1), (1, 2, 0)):
+            for at in range(4):
+                yield Case(np.insert(np.float64(rest), at, x).reshape(2, 2))
     yield Case(np.zeros((3, 4), "float32"))
 
 
