@@ -90,6 +90,8 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
+    if (rt_tensor_count(keys) == 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "keys and values cannot be empty tensors.");
     kn_table_fresh(r, t, &fresh);
     for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++)
         st = fill_one(r, &left, &fresh, kn_at(keys, i), kn_at(values, i));
@@ -119,7 +121,7 @@ static enum rt_status init_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Keys and values must have the same size %lld vs %lld",
                        (long long)keys->dim[0], (long long)values->dim[0]);
-    return atomic_load(&t->filled) ? RT_OK : kn_table_fill(r, t, keys, values);
+    return atomic_load(&t->filled) && keys->dim[0] > 0 ? RT_OK : kn_table_fill(r, t, keys, values);
 }
 
 WRITE(initialize_table, "InitializeTable", init_run)

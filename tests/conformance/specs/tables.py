@@ -55,6 +55,7 @@ def fixed(g, op):
     yield case("string", "int64", words("a").reshape(1, 1), i64([[1]]), ask, i64(-1))
     yield case("string", "int64", words("a", "b"), i64([1, 2]), i64([1]), i64(-1))
     yield case("string", "int64", words("a", "b"), i64([1, 2]), ask, i64([-1, 2]))
+    yield case("string", "int64", words(), i64([]), ask, i64(-1))
     yield case("int64", "string", i64([7, -3, 2**40]), words("x", "a longer text than fifteen", ""), i64([2**40, 7, 0, -3]), b"none")
     yield case("int64", "float32", np.arange(1000), np.arange(1000).astype(np.float32), g.values("int64", (50,), lo=-5, hi=1100), np.float32(.5))
     yield case("int32", "int32", np.int32([1, 2]), np.int32([3, 4]), np.int32([2, 9]), np.int32(0))
