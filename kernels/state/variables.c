@@ -215,14 +215,14 @@ static enum rt_status run_assign_ref(struct rt_run *r)
     if (rt_attr_bool(r->node, "validate_shape")) {
         const struct rt_shape *declared = rt_variable_shape(v);
         struct rt_tensor old = {0};
-        int rank = declared->rank;
+        int rank = declared->rank < 0 ? 0 : declared->rank; /* TensorFlow: unknown is [] */
         const int64_t *dim = declared->dim;
         if (rt_variable_is_initialized(v) && rt_variable_read(v, true, &old, r->err) == RT_OK) {
             rank = old.rank;
             dim = old.dim;
         }
-        bool same = rank < 0 || (rank == r->in[1].rank &&
-                                 memcmp(dim, r->in[1].dim, (size_t)rank * sizeof *dim) == 0);
+        bool same =
+            rank == r->in[1].rank && memcmp(dim, r->in[1].dim, (size_t)rank * sizeof *dim) == 0;
         char a[200], b[200];
         if (!same)
             rt_fail(r->err, RT_INVALID_ARGUMENT,

@@ -217,8 +217,16 @@ def ref_life(g, op):
         return [[is_there], [read], [raw.Assign(ref=v, value=a)], [is_there], [read],
                 [raw.Assign(ref=v, value=b)], [read]]
 
+    def of_unknown_shape(tf, a, validate):
+        raw = tf.raw_ops
+        v = (raw.Variable if op == "Variable" else raw.VariableV2)(shape=None, dtype=a.dtype)
+        return [[raw.Assign(ref=v, value=a, validate_shape=validate)], [raw.Identity(input=v)]]
+
     for dtype in ["float32", "int64", "string", "bool"]:
         yield Graph(build, g.values(dtype, (2, 3)), g.values(dtype, (2, 3)))
+    for shape in ((), (1,), (2, 3)):
+        for validate in (True, False):
+            yield Graph(lambda tf, a, validate=validate: of_unknown_shape(tf, a, validate), g.values("float32", shape))
 
 
 @spec("ShardedFilename")
