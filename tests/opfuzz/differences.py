@@ -29,6 +29,11 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"AsString: we refuse: .*precision or width is too large", "a width is bounded; TensorFlow writes 2^30 blanks for a number"),
     (r"Conv2DBackpropInput: we refuse: filter must not have zero elements", "TensorFlow answers zeros; no layer has a filter without taps"),
     (r"Conv\w+: we refuse: output depth must be evenly divisible by", "TensorFlow looks at it only when there is an output"),
+    (r"we refuse: Input \w+ holds a NUL", "TensorFlow cuts names of files at a NUL: two names become one"),
+    (r"DeepCopy: we accept; TensorFlow: Unsupported data type", "we have kernels for more types"),
+    (r"Einsum: we refuse: Expected dimension 0 at axis", "TensorFlow forgets a dimension of 0 when the label comes again"),
+    (r"RaggedTensorToTensor: we refuse: (First value of ragged splits must|Ragged splits should be non decreasing)",
+     "TensorFlow does not look at the order of row splits"),
     (r"we refuse: .*(more than 8 dimensions|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
 
@@ -42,6 +47,16 @@ OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "Lookup
 # Ops of graphs in which an element that is NaN in TensorFlow is not compared.
 OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "DepthwiseConv2dNative": "TensorFlow multiplies padding with infinite weights"}
+
+
+# Ops of graphs in which an element that is infinite here and finite in TensorFlow is not compared.
+OWN_INFINITE = {"Log": "of a subnormal number that is taken for 0, TensorFlow's library takes the logarithm of 2^-150",
+                "Lgamma": "the same"}
+
+
+def undefined(case):
+    """TensorFlow reads memory that is not its own: nothing is compared."""
+    return any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes)  # 32 bits of an int16
 
 
 def is_refusal(result):
@@ -92,7 +107,7 @@ def difference_between_tiers(case, plain, compiled):
 
 def compare(case, theirs, ours):
     """A short sentence, or None: they agree, or are meant not to."""
-    problem = first_difference(case, theirs, ours)
+    problem = None if undefined(case) else first_difference(case, theirs, ours)
     if problem and any(pattern.search(f"{case.op}: {problem}") for pattern, _ in DELIBERATE):
         return None
     return problem
@@ -146,6 +161,8 @@ def different_values(case, theirs, ours):
         largest = max((abs(x) for x, _ in flat if math.isfinite(x)), default=0)
         if any(n.op in OWN_NAN for n in case.nodes):
             flat = [(x, y) for x, y in flat if x == x]
+        if any(n.op in OWN_INFINITE for n in case.nodes):
+            flat = [(x, y) for x, y in flat if not (math.isinf(y) and math.isfinite(x))]
         if not all(alike(x, y, rtol, largest if not exact else 0) for x, y in flat):
             return "other values"
     return None

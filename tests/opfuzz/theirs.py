@@ -16,6 +16,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 TIMES_OUT_S = 30
 MEMORY = 8 << 30
+INFERRED = (" for '{{node", "ValueError: Input tensor must be int32 or int64, but was ")  # refused while shapes were inferred
 
 
 class Child:
@@ -118,7 +119,7 @@ def main():
 
     def answer(case):
         results = answer_as_it_is(case)
-        if len(results) == 1 and isinstance(results[0], tuple) and " for '{{node" in results[0][1]:
+        if len(results) == 1 and isinstance(results[0], tuple) and any(words in results[0][1] for words in INFERRED):
             return answer_as_it_is(hidden(case))
         return results
 
