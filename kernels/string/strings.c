@@ -526,7 +526,9 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     const bool sci = rt_attr_bool(r->node, "scientific");
     const bool shortest = rt_attr_bool(r->node, "shortest");
     const struct rt_span fill = rt_attr_str(r->node, "fill");
-    const bool is_float = (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX)) >> dt & 1;
+    /* Of strings a precision is the most bytes that are written, as printf has it. */
+    const bool has_precision =
+        dt == RT_STRING || (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX)) >> dt & 1;
 
     if (fill.n > 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Fill string must be one or fewer characters");
@@ -536,11 +538,11 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     if (sci && shortest)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Cannot select both scientific and shortest notation");
-    if (!is_float && (sci || shortest))
+    if (!has_precision && (sci || shortest))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "scientific and shortest format not supported for datatype %s",
                        rt_dtype_name(dt));
-    if (!is_float && precision > -1)
+    if (!has_precision && precision > -1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "precision not supported for datatype %s",
                        rt_dtype_name(dt));
     if (precision > 1000 || width > 10000)
@@ -637,12 +639,14 @@ static enum rt_status as_string_run(struct rt_run *r)
             return r->err->code;
         if (dt == RT_STRING) {
             const struct rt_str *s = &rt_strs(t)[i];
-            const size_t pad = (size_t)f.width > s->n ? (size_t)f.width - s->n : 0;
-            char *p = rt_str_resize(&o[i], rt_run_pool(r), s->n + pad, r->err);
+            const bool is_cut = f.width > 0 && f.precision >= 0 && (size_t)f.precision < s->n;
+            const size_t shown = is_cut ? (size_t)f.precision : s->n;
+            const size_t pad = (size_t)f.width > shown ? (size_t)f.width - shown : 0;
+            char *p = rt_str_resize(&o[i], rt_run_pool(r), shown + pad, r->err);
             if (!p)
                 return r->err->code;
-            memset(p, ' ', s->n + pad);
-            memcpy(p + (flag == '-' ? 0 : pad), rt_str_data(s), s->n);
+            memset(p, ' ', shown + pad);
+            memcpy(p + (flag == '-' ? 0 : pad), rt_str_data(s), shown);
             continue;
         }
         if (dt == RT_C64 || dt == RT_C128) {

@@ -99,7 +99,12 @@ def as_string(g, op):
     yield Case(np.int32([15]), precision=3)
     yield Case(np.int32([15]), scientific=True)
     yield Case(np.float32([1.5]), scientific=True, shortest=True)
-    yield Case(s(b"a", b"bc"), width=5)
+    for width in (-1, 0, 2, 5):
+        for precision in (-1, 0, 2):
+            for fill in ("", "-", "0"):
+                yield Case(s(b"", b"abc", b"a\0b"), width=width, precision=precision, fill=fill)
+    yield Case(s(b"a", b"bc"), scientific=True)
+    yield Case(s(b"a", b"bc"), shortest=True)
     yield Case(np.float32([]))
 
 
