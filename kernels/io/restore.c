@@ -97,6 +97,9 @@ static enum rt_status run_restore_v1(struct rt_run *r)
     struct rt_span slice = {NULL, 0};
     struct source s = {NULL, NULL};
 
+    if (rt_attr_int(r->node, "preferred_shard") < -1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Attribute 'preferred_shard' must be greater or equal to -1");
     for (int i = 0; i < r->n_in; i++)
         if (rt_tensor_count(&r->in[i]) != 1)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
