@@ -16,7 +16,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 TIMES_OUT_S = 30
 MEMORY = 8 << 30
-INFERRED = (" for '{{node", "ValueError: Input tensor must be int32 or int64, but was ")  # refused while shapes were inferred
+# Refused while shapes were inferred, the last with a text that Python cannot read.
+INFERRED = (" for '{{node", "ValueError: Input tensor must be int32 or int64, but was ", "UnicodeDecodeError: ")
 
 
 class Child:
