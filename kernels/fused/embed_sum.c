@@ -1,7 +1,5 @@
 /*
- * "_EmbedSum" (runtime/fusion/fuse_embed.c): rows of a table that indices name, perhaps each with a
- * weight or left out by a mask, added up along one axis of the tensor that they would make; or
- * their mean.
+ * "_EmbedSum" (runtime/fusion/embedding.h).
  *
  * Where there is a weight for each index, which is what models do, bags of indices are added up
  * row by row. Whatever else the shapes may say goes element by element.
@@ -13,9 +11,8 @@
 #include "kernels/math/elementwise.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/array/pick.h"
+#include "runtime/fusion/embedding.h"
 
-enum by { BY_NOTHING, BY_WEIGHTS, BY_WEIGHTS_FIRST, BY_MASK };
-enum { TABLE, INDICES, BY };
 enum {
     WIDTH = 64, /* columns that are added up at a time, in registers */
     FEW = 16,   /* those of narrow tables */
@@ -23,22 +20,20 @@ enum {
 };
 
 /* An error of what one of the nodes did that are no more. */
-static enum rt_status fail_at(struct rt_error *err, const struct rt_node *n, const char *attr,
-                              const char *text)
+static enum rt_status fail_at(struct rt_error *err, const char *node, const char *text)
 {
-    const struct rt_span name = rt_attr_str(n, attr);
-    return rt_fail(err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.*s}}]]", text,
-                   (int)(name.n < 250 ? name.n : 250), name.p);
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.250s}}]]", text, node);
 }
 
 /* ---- shapes ---- */
 
 /* The tensor that is summed. */
-static enum rt_status whole_shape(const struct rt_node *n, const struct rt_info *in, int n_in,
+static enum rt_status whole_shape(const struct rt_embed_sum *op, const struct rt_info *in,
                                   struct rt_shape *rows, struct rt_shape *whole,
                                   struct rt_error *err)
 {
-    const struct rt_shape *table = &in[TABLE].shape, *index = &in[INDICES].shape;
+    const struct rt_shape *table = &in[RT_EMBED_SUM_TABLE].shape,
+                          *index = &in[RT_EMBED_SUM_INDICES].shape;
     const struct rt_shape scalar = {.rank = 0};
     struct rt_shape either;
     char text[700], ta[160], tb[160];
@@ -47,23 +42,23 @@ static enum rt_status whole_shape(const struct rt_node *n, const struct rt_info 
     if (index->rank == RT_MAX_RANK) {
         snprintf(text, sizeof text, "GatherV2: more than %d dimensions are not supported",
                  RT_MAX_RANK);
-        return fail_at(err, n, "gather", text);
+        return fail_at(err, op->gather, text);
     }
     rows->dim[rows->rank++] = table->dim[1];
     *whole = *rows;
-    if (n_in <= BY)
+    if (op->in.by < 0)
         return RT_OK;
-    const struct rt_shape *by = &in[BY].shape;
-    const enum by how = (enum by)rt_attr_int(n, "by");
-    if (how != BY_MASK) {
-        const struct rt_shape *a = how == BY_WEIGHTS_FIRST ? by : rows;
-        const struct rt_shape *b = how == BY_WEIGHTS_FIRST ? rows : by;
+    const struct rt_shape *by = &in[op->in.by].shape;
+    const int how = op->how;
+    if (how != RT_EMBED_BY_MASK) {
+        const struct rt_shape *a = how == RT_EMBED_BY_WEIGHTS_FIRST ? by : rows;
+        const struct rt_shape *b = how == RT_EMBED_BY_WEIGHTS_FIRST ? rows : by;
         if (kn_broadcast(whole, a, b, NULL) == RT_OK)
             return RT_OK;
         snprintf(text, sizeof text, "Incompatible shapes: %s vs. %s",
                  rt_shape_text(ta, sizeof ta, a->rank, a->dim),
                  rt_shape_text(tb, sizeof tb, b->rank, b->dim));
-        return fail_at(err, n, "scaled", text);
+        return fail_at(err, op->scaled, text);
     }
     if (kn_broadcast(&either, rows, &scalar, NULL) == RT_OK &&
         kn_broadcast(whole, &either, by, NULL) == RT_OK)
@@ -71,19 +66,21 @@ static enum rt_status whole_shape(const struct rt_node *n, const struct rt_info 
     snprintf(text, sizeof text, "condition %s, then %s, and else [] must be broadcastable",
              rt_shape_text(ta, sizeof ta, by->rank, by->dim),
              rt_shape_text(tb, sizeof tb, rows->rank, rows->dim));
-    return fail_at(err, n, "scaled", text);
+    return fail_at(err, op->scaled, text);
 }
 
 static enum rt_status infer(struct rt_infer *x)
 {
-    int64_t axis = rt_attr_int(x->node, "axis");
     struct rt_shape rows, whole, *out = &x->out[0].shape;
+    struct rt_embed_sum op;
 
+    rt_embed_sum_read(x->node, &op);
+    int64_t axis = op.axis;
     if (!kn_known(x, 0))
         return RT_OK;
-    if (x->in[TABLE].shape.rank != 2)
+    if (x->in[RT_EMBED_SUM_TABLE].shape.rank != 2)
         return rt_fail(x->err, RT_INTERNAL, "%s: the table is no matrix", x->node->name);
-    const enum rt_status st = whole_shape(x->node, x->in, x->n_in, &rows, &whole, x->err);
+    const enum rt_status st = whole_shape(&op, x->in, &rows, &whole, x->err);
     if (st)
         return st;
     if (axis < -whole.rank || axis >= whole.rank)
@@ -95,7 +92,7 @@ static enum rt_status infer(struct rt_infer *x)
     for (int i = 0; i < whole.rank; i++)
         if (i != axis)
             out->dim[out->rank++] = whole.dim[i];
-        else if (rt_attr_bool(x->node, "keep_dims"))
+        else if (op.keep_dims)
             out->dim[out->rank++] = 1;
     if (kn_shape_total(&whole) < 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements",
@@ -108,7 +105,7 @@ static enum rt_status infer(struct rt_infer *x)
 static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 {
     const struct rt_dep *d = &r->in_dep[k];
-    const int behind = k == INDICES ? 1 : 0; /* axes that come after its own */
+    const int behind = k == RT_EMBED_SUM_INDICES ? 1 : 0; /* axes that come after its own */
 
     if (d->kind == RT_DEP_NONE)
         return -1;
@@ -124,42 +121,45 @@ static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 static bool is_spread(const struct rt_rows *r, int k, const struct rt_shape *whole, int axis)
 {
     const struct rt_shape *s = &r->in[k].shape;
-    const int own = axis - (whole->rank - (k == INDICES ? 1 : 0) - s->rank);
+    const int own = axis - (whole->rank - (k == RT_EMBED_SUM_INDICES ? 1 : 0) - s->rank);
     return own < 0 || s->dim[own] == 1;
 }
 
 static void rows(struct rt_rows *r)
 {
     struct rt_shape rows_shape, whole;
-    int64_t axis = rt_attr_int(r->node, "axis");
+    struct rt_embed_sum op;
 
-    if (kn_rows_settled(r) || r->in_dep[TABLE].kind != RT_DEP_NONE || r->in[TABLE].shape.rank != 2)
+    rt_embed_sum_read(r->node, &op);
+    int64_t axis = op.axis;
+    if (kn_rows_settled(r) || r->in_dep[RT_EMBED_SUM_TABLE].kind != RT_DEP_NONE ||
+        r->in[RT_EMBED_SUM_TABLE].shape.rank != 2)
         return;
     for (int k = 0; k < r->n_in; k++)
         if (!kn_shape_known(&r->in[k].shape))
             return;
-    if (whole_shape(r->node, r->in, r->n_in, &rows_shape, &whole, NULL))
+    if (whole_shape(&op, r->in, &rows_shape, &whole, NULL))
         return;
-    int at = axis_of(r, INDICES, &whole);
-    if (r->n_in > BY) {
-        const int other = axis_of(r, BY, &whole);
+    int at = axis_of(r, RT_EMBED_SUM_INDICES, &whole);
+    if (op.in.by >= 0) {
+        const int other = axis_of(r, RT_EMBED_SUM_BY, &whole);
         if (at == -2 || other == -2 || (at >= 0 && other >= 0 && at != other) ||
-            (other < 0 && !is_spread(r, BY, &whole, at)) ||
-            (at < 0 && !is_spread(r, INDICES, &whole, other)))
+            (other < 0 && !is_spread(r, RT_EMBED_SUM_BY, &whole, at)) ||
+            (at < 0 && !is_spread(r, RT_EMBED_SUM_INDICES, &whole, other)))
             return;
         at = at < 0 ? other : at;
     }
     axis = axis < 0 ? axis + whole.rank : axis;
     if (at < 0 || at == axis)
         return;
-    kn_rows_set(r, RT_DEP_ROWS, at - (at > axis && !rt_attr_bool(r->node, "keep_dims")));
+    kn_rows_set(r, RT_DEP_ROWS, at - (at > axis && !op.keep_dims));
 }
 
 /* ---- prepare ---- */
 
 struct embed {
-    enum by by;
-    bool is_mean, in_bags;
+    struct rt_embed_sum op;
+    bool in_bags;
     int64_t limit, width;
     int64_t outer, along, inner; /* indices, by the axis that is summed */
     /* Element by element: the whole tensor but for the axis that is summed, and how far apart
@@ -183,21 +183,21 @@ static int64_t step_of(const struct rt_shape *s, int axis)
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
     struct embed *e = rt_prep_alloc(p, sizeof *e);
-    const struct rt_shape *index = &p->in[INDICES].shape;
-    const struct rt_shape none = {.rank = 0}, *by = p->n_in > BY ? &p->in[BY].shape : &none;
+    const struct rt_shape *index = &p->in[RT_EMBED_SUM_INDICES].shape;
+    const struct rt_shape none = {.rank = 0};
     struct rt_shape rows_shape, whole;
-    int axis = (int)rt_attr_int(p->node, "axis");
 
     if (!e)
         return p->err->code;
-    const enum rt_status st = whole_shape(p->node, p->in, p->n_in, &rows_shape, &whole, p->err);
+    rt_embed_sum_read(p->node, &e->op);
+    const struct rt_shape *by = e->op.in.by < 0 ? &none : &p->in[e->op.in.by].shape;
+    int axis = (int)e->op.axis;
+    const enum rt_status st = whole_shape(&e->op, p->in, &rows_shape, &whole, p->err);
     if (st)
         return st;
     axis = axis < 0 ? axis + whole.rank : axis;
-    e->by = (enum by)rt_attr_int(p->node, "by");
-    e->is_mean = rt_attr_bool(p->node, "mean");
-    e->limit = p->in[TABLE].shape.dim[0];
-    e->width = p->in[TABLE].shape.dim[1];
+    e->limit = p->in[RT_EMBED_SUM_TABLE].shape.dim[0];
+    e->width = p->in[RT_EMBED_SUM_TABLE].shape.dim[1];
     e->outer = e->inner = 1;
     e->along = whole.dim[axis];
     for (int i = 0; i < index->rank; i++) {
@@ -205,7 +205,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
         e->inner *= i > axis ? index->dim[i] : 1;
     }
     e->in_bags = axis < index->rank && whole.rank == index->rank + 1;
-    if (e->by) {
+    if (e->op.how) {
         e->in_bags = e->in_bags && by->rank == whole.rank && by->dim[whole.rank - 1] == 1;
         for (int i = 0; i < index->rank && e->in_bags; i++)
             e->in_bags = by->dim[i] == index->dim[i];
@@ -278,14 +278,15 @@ ADD_BAG(int64_t)
 static enum rt_status some_bags(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct embed *e = r->state;
-    const struct rt_tensor *index = &r->in[INDICES];
-    const float *weight = e->by && e->by != BY_MASK ? r->in[BY].data : NULL;
-    const bool *mask = e->by == BY_MASK ? r->in[BY].data : NULL;
-    struct bag b = {.table = r->in[TABLE].data,
+    const struct rt_tensor *index = &r->in[RT_EMBED_SUM_INDICES];
+    const float *weight =
+        e->op.how && e->op.how != RT_EMBED_BY_MASK ? r->in[RT_EMBED_SUM_BY].data : NULL;
+    const bool *mask = e->op.how == RT_EMBED_BY_MASK ? r->in[RT_EMBED_SUM_BY].data : NULL;
+    struct bag b = {.table = r->in[RT_EMBED_SUM_TABLE].data,
                     .width = e->width,
                     .n = e->along,
                     .step = e->inner,
-                    .by = e->is_mean ? (float)e->along : 1};
+                    .by = e->op.mean ? (float)e->along : 1};
     float *out = (float *)arg + from * e->width;
     int64_t left = RT_WORK;
 
@@ -310,15 +311,15 @@ static enum rt_status some_bags(struct rt_run *r, void *arg, int64_t from, int64
 
 static float element(const struct rt_run *r, const struct embed *e, const struct steps *at)
 {
-    const int64_t row = kn_int_at(&r->in[INDICES], at->index);
-    const float x = ((const float *)r->in[TABLE].data)[row * e->width + at->column];
+    const int64_t row = kn_int_at(&r->in[RT_EMBED_SUM_INDICES], at->index);
+    const float x = ((const float *)r->in[RT_EMBED_SUM_TABLE].data)[row * e->width + at->column];
 
-    switch (e->by) {
-    case BY_WEIGHTS:
-    case BY_WEIGHTS_FIRST:
-        return x * ((const float *)r->in[BY].data)[at->by];
-    case BY_MASK:
-        return ((const bool *)r->in[BY].data)[at->by] ? x : 0;
+    switch (e->op.how) {
+    case RT_EMBED_BY_WEIGHTS:
+    case RT_EMBED_BY_WEIGHTS_FIRST:
+        return x * ((const float *)r->in[RT_EMBED_SUM_BY].data)[at->by];
+    case RT_EMBED_BY_MASK:
+        return ((const bool *)r->in[RT_EMBED_SUM_BY].data)[at->by] ? x : 0;
     default:
         return x;
     }
@@ -348,7 +349,7 @@ static enum rt_status one_by_one(struct rt_run *r, const struct embed *e, float 
             if (rt_run_spend(r, &left, 8))
                 return r->err->code;
         }
-        out[i] = (float)(e->is_mean ? sum / (double)e->along : sum);
+        out[i] = (float)(e->op.mean ? sum / (double)e->along : sum);
         if (rt_run_spend(r, &left, 16))
             return r->err->code;
     }
@@ -360,7 +361,7 @@ static enum rt_status one_by_one(struct rt_run *r, const struct embed *e, float 
 /* All of them are looked up, whatever becomes of them. */
 static enum rt_status check_indices(struct rt_run *r, const struct embed *e)
 {
-    const struct rt_tensor *index = &r->in[INDICES];
+    const struct rt_tensor *index = &r->in[RT_EMBED_SUM_INDICES];
     char text[300], room[RT_MAX_RANK * 22];
     const int64_t i = kn_first_outside(index, e->limit);
 
@@ -369,7 +370,7 @@ static enum rt_status check_indices(struct rt_run *r, const struct embed *e)
     snprintf(text, sizeof text, "indices%s = %lld is not in [0, %lld)",
              kn_place_text(room, sizeof room, index, i), (long long)kn_int_at(index, i),
              (long long)e->limit);
-    return fail_at(r->err, r->node, "gather", text);
+    return fail_at(r->err, e->op.gather, text);
 }
 
 static enum rt_status run(struct rt_run *r)
@@ -385,18 +386,7 @@ static enum rt_status run(struct rt_run *r)
     return kn_parallel_rows(r, e->outer * e->inner, e->along * e->width + 8, 1, some_bags, out);
 }
 
-static const struct rt_schema schema = {
-    .name = "_EmbedSum",
-    .attr = (const struct rt_attr_schema[]){{.name = "axis", .type = RT_ATTR_INT},
-                                            {.name = "keep_dims", .type = RT_ATTR_BOOL},
-                                            {.name = "mean", .type = RT_ATTR_BOOL},
-                                            {.name = "by", .type = RT_ATTR_INT},
-                                            {.name = "gather", .type = RT_ATTR_STRING},
-                                            {.name = "scaled", .type = RT_ATTR_STRING}},
-    .n_attr = 6,
-};
-
 const struct kn_entry kn_embed_sum = {
-    .op = {.name = "_EmbedSum", .infer = infer, .rows = rows, .own = &schema},
+    .op = {.name = "_EmbedSum", .infer = infer, .rows = rows, .own = &rt_embed_sum_schema},
     .kernels = KN_CPU("_EmbedSum", "embed_sum", 0, prepare, run),
 };

@@ -30,13 +30,6 @@ enum {
 
 /* ---- shapes ---- */
 
-static const struct rt_attention_step *steps_of(const struct rt_node *n, int *n_steps)
-{
-    const int64_t *v = NULL;
-    *n_steps = (int)(rt_attr_ints(n, "steps", &v) / 3);
-    return (const struct rt_attention_step *)(const void *)v;
-}
-
 static enum rt_status check_dim(const struct rt_shape *s, int axis, int64_t want,
                                 struct rt_error *err)
 {
@@ -58,20 +51,20 @@ static enum rt_status check_rank(int k, int rank, struct rt_error *err)
 }
 
 /* Where input k, or for RT_ATTENTION_OUT the output, has its heads; its rows are the other. */
-static int heads_axis(const struct rt_node *n, int k)
+static int heads_axis(const struct rt_attention *op, int k)
 {
-    return rt_attr_int(n, "heads_first") >> k & 1 ? 1 : 2;
+    return op->heads_first >> k & 1 ? 1 : 2;
 }
 
 /* Batch and heads of scores that meet those of input k. */
-static enum rt_status meet(const struct rt_node *n, int k, int which, const struct rt_shape *s,
-                           struct rt_shape *scores, struct rt_error *err)
+static enum rt_status meet(const struct rt_attention *op, int k, int which,
+                           const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {
-    const int axis[2] = {0, heads_axis(n, k)};
+    const int axis[2] = {0, heads_axis(op, k)};
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < 2 && !st; i++) {
-        if (rt_attr_int(n, "broadcasts") & which) {
+        if (op->broadcasts & which) {
             const struct rt_shape one = {1, {scores->dim[i]}}, other = {1, {s->dim[axis[i]]}};
             struct rt_shape both;
             st = kn_broadcast(&both, &one, &other, err);
@@ -84,13 +77,13 @@ static enum rt_status meet(const struct rt_node *n, int k, int which, const stru
 }
 
 /* The scores' shape before the steps and behind them. Operands may widen what is 1 long. */
-static enum rt_status set_scores(const struct rt_node *n, const struct rt_info *in,
+static enum rt_status set_scores(const struct rt_attention *op, const struct rt_info *in,
                                  struct rt_shape *before, struct rt_shape *behind,
                                  struct rt_error *err)
 {
-    const struct rt_shape *q = &in[0].shape, *k = &in[1].shape;
+    const struct rt_shape *q = &in[RT_ATTENTION_QUERIES].shape, *k = &in[RT_ATTENTION_KEYS].shape;
     int n_steps;
-    const struct rt_attention_step *s = steps_of(n, &n_steps);
+    const struct rt_attention_step *s = rt_attention_steps(op, &n_steps);
     enum rt_status st = check_rank(0, q->rank, err);
 
     if (!st)
@@ -99,9 +92,9 @@ static enum rt_status set_scores(const struct rt_node *n, const struct rt_info *
         st = check_dim(k, 3, q->dim[3], err);
     if (st)
         return st;
-    const int qn = heads_axis(n, 0), kn = heads_axis(n, 1);
+    const int qn = heads_axis(op, RT_ATTENTION_QUERIES), kn = heads_axis(op, RT_ATTENTION_KEYS);
     *before = (struct rt_shape){4, {q->dim[0], q->dim[qn], q->dim[3 - qn], k->dim[3 - kn]}};
-    st = meet(n, 1, RT_ATTENTION_SCORES, k, before, err);
+    st = meet(op, RT_ATTENTION_KEYS, RT_ATTENTION_SCORES, k, before, err);
     *behind = *before;
     for (int j = 0; j < n_steps && !st; j++) {
         const struct rt_shape last = *behind;
@@ -112,20 +105,22 @@ static enum rt_status set_scores(const struct rt_node *n, const struct rt_info *
 
 static enum rt_status infer(struct rt_infer *x)
 {
-    const struct rt_shape *v = &x->in[2].shape;
+    const struct rt_shape *v = &x->in[RT_ATTENTION_VALUES].shape;
     struct rt_shape before, s;
+    struct rt_attention op;
 
+    rt_attention_read(x->node, &op);
     for (int k = 0; k < x->n_in; k++)
         if (x->in[k].shape.rank < 0)
             return RT_OK;
-    enum rt_status st = set_scores(x->node, x->in, &before, &s, x->err);
+    enum rt_status st = set_scores(&op, x->in, &before, &s, x->err);
     if (!st)
         st = check_rank(1, v->rank, x->err);
     if (!st)
-        st = check_dim(v, 3 - heads_axis(x->node, 2), s.dim[3], x->err);
+        st = check_dim(v, 3 - heads_axis(&op, RT_ATTENTION_VALUES), s.dim[3], x->err);
     if (!st)
-        st = meet(x->node, 2, RT_ATTENTION_CONTEXT, v, &s, x->err);
-    const int heads = heads_axis(x->node, RT_ATTENTION_OUT);
+        st = meet(&op, RT_ATTENTION_VALUES, RT_ATTENTION_CONTEXT, v, &s, x->err);
+    const int heads = heads_axis(&op, RT_ATTENTION_OUT);
     x->out[0].shape = (struct rt_shape){4, {s.dim[0], 0, 0, v->dim[3]}};
     x->out[0].shape.dim[heads] = s.dim[1];
     x->out[0].shape.dim[3 - heads] = s.dim[2];
@@ -135,6 +130,9 @@ static enum rt_status infer(struct rt_infer *x)
 /* Queries, keys and values of a row make the row's context, with what the steps bring for it. */
 static void rows(struct rt_rows *r)
 {
+    struct rt_attention op;
+
+    rt_attention_read(r->node, &op);
     for (int k = 0; k < r->n_in; k++) {
         const int axis = 4 - r->in[k].shape.rank; /* of the scores, where the operand's begin */
         const bool varies = r->in_dep[k].kind == RT_DEP_ROWS && r->in_dep[k].axis == 0;
@@ -142,7 +140,7 @@ static void rows(struct rt_rows *r)
             return;
         if (varies && axis == 0)
             continue;
-        if ((k < 3 && !rt_attr_int(r->node, "broadcasts")) || r->in_dep[k].kind != RT_DEP_NONE ||
+        if ((k < RT_ATTENTION_OPERANDS && !op.broadcasts) || r->in_dep[k].kind != RT_DEP_NONE ||
             (axis <= 0 && r->in[k].shape.dim[0] != 1))
             return;
     }
@@ -162,9 +160,9 @@ struct places {
     int64_t batch, head, row;
 };
 
-static struct places places_of(const struct rt_node *n, int k, const struct rt_shape *s)
+static struct places places_of(const struct rt_attention *op, int k, const struct rt_shape *s)
 {
-    const int heads = heads_axis(n, k), rows = 3 - heads;
+    const int heads = heads_axis(op, k), rows = 3 - heads;
     int64_t apart[3] = {s->dim[1] * s->dim[2] * s->dim[3], s->dim[2] * s->dim[3], s->dim[3]};
     return (struct places){.batch = s->dim[0] == 1 ? 0 : apart[0],
                            .head = s->dim[heads] == 1 ? 0 : apart[heads],
@@ -246,9 +244,9 @@ static bool lay_out(struct attention *k)
            rt_add(k->values_at, (int64_t)values, &k->slot);
 }
 
-static void read_steps(struct attention *k, const struct rt_prep *p)
+static void read_steps(struct attention *k, const struct rt_attention *op, const struct rt_prep *p)
 {
-    const struct rt_attention_step *s = steps_of(p->node, &k->n_steps);
+    const struct rt_attention_step *s = rt_attention_steps(op, &k->n_steps);
 
     for (int j = 0; j < k->n_steps; j++) {
         const struct rt_shape *o = &p->in[s[j].a].shape;
@@ -263,16 +261,16 @@ static void read_steps(struct attention *k, const struct rt_prep *p)
 }
 
 /* How many heads there are, and where. */
-static void place_heads(struct attention *k, const struct rt_prep *p)
+static void place_heads(struct attention *k, const struct rt_attention *op, const struct rt_prep *p)
 {
     const struct rt_shape *out = &p->out[0].shape;
 
     k->dim[0] = out->dim[0]; /* values may be more than scores */
-    k->dim[1] = out->dim[heads_axis(p->node, RT_ATTENTION_OUT)];
-    k->q = places_of(p->node, 0, &p->in[0].shape);
-    k->k = places_of(p->node, 1, &p->in[1].shape);
-    k->v = places_of(p->node, 2, &p->in[2].shape);
-    k->out = places_of(p->node, RT_ATTENTION_OUT, out);
+    k->dim[1] = out->dim[heads_axis(op, RT_ATTENTION_OUT)];
+    k->q = places_of(op, RT_ATTENTION_QUERIES, &p->in[RT_ATTENTION_QUERIES].shape);
+    k->k = places_of(op, RT_ATTENTION_KEYS, &p->in[RT_ATTENTION_KEYS].shape);
+    k->v = places_of(op, RT_ATTENTION_VALUES, &p->in[RT_ATTENTION_VALUES].shape);
+    k->out = places_of(op, RT_ATTENTION_OUT, out);
 }
 
 /* How many rows are at work at a time, and after how many of those it is asked whether to end. */
@@ -306,22 +304,24 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 {
     struct attention *k = rt_prep_alloc(p, sizeof *k);
     struct rt_shape before, behind;
+    struct rt_attention op;
 
     if (!k)
         return p->err->code;
-    const enum rt_status st = set_scores(p->node, p->in, &before, &behind, p->err);
+    rt_attention_read(p->node, &op);
+    const enum rt_status st = set_scores(&op, p->in, &before, &behind, p->err);
     if (st)
         return st;
     memcpy(k->from, before.dim, sizeof k->from);
     memcpy(k->dim, behind.dim, sizeof k->dim);
     k->widens = k->from[2] != k->dim[2] || k->from[3] != k->dim[3];
-    k->h = p->in[0].shape.dim[3];
-    k->d = p->in[2].shape.dim[3];
+    k->h = p->in[RT_ATTENTION_QUERIES].shape.dim[3];
+    k->d = p->in[RT_ATTENTION_VALUES].shape.dim[3];
     *state = k;
     if (rt_count(p->out[0].shape.rank, p->out[0].shape.dim) <= 0)
         return RT_OK;
-    read_steps(k, p);
-    place_heads(k, p);
+    read_steps(k, &op, p);
+    place_heads(k, &op, p);
     if (row_width(k) > INT64_MAX / 64)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
     choose_products(k);
@@ -489,15 +489,7 @@ static enum rt_status run(struct rt_run *r)
                              rt_run_width(r) == 1 ? 1 : k->slots, run_part, (void *)(uintptr_t)k);
 }
 
-static const struct rt_schema schema = {
-    .name = "_Attention",
-    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST},
-                                            {.name = "heads_first", .type = RT_ATTR_INT},
-                                            {.name = "broadcasts", .type = RT_ATTR_INT}},
-    .n_attr = 3,
-};
-
 const struct kn_entry kn_attention = {
-    .op = {.name = "_Attention", .infer = infer, .rows = rows, .own = &schema},
+    .op = {.name = "_Attention", .infer = infer, .rows = rows, .own = &rt_attention_schema},
     .kernels = KN_CPU("_Attention", "attention", 0, prepare, run),
 };

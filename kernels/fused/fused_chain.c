@@ -42,33 +42,20 @@ enum {
 
 /* ---- shapes ---- */
 
-static const struct rt_chain_step *steps_of(const struct rt_node *n, int *n_steps)
-{
-    const int64_t *v = NULL;
-    *n_steps = (int)(rt_attr_ints(n, "steps", &v) * sizeof *v / sizeof(struct rt_chain_step));
-    return (const struct rt_chain_step *)(const void *)v;
-}
-
-/* How many inputs are pieces of value 0, if any. */
-static int pieces_of(const struct rt_node *n)
-{
-    return (int)rt_attr_int(n, "pieces");
-}
-
 /* Of each value: the inputs (0: of the pieces together), and the steps behind them. */
-static enum rt_status set_shapes(const struct rt_node *n, const struct rt_info *in,
+static enum rt_status set_shapes(const struct rt_chain *chain, const struct rt_info *in, int n_in,
                                  struct rt_shape *shape, struct rt_error *err)
 {
     int n_steps;
-    const struct rt_chain_step *s = steps_of(n, &n_steps);
+    const struct rt_chain_step *s = rt_chain_steps(chain, &n_steps);
     enum rt_status st = RT_OK;
 
-    for (int k = 0; k < n->n_in; k++)
+    for (int k = 0; k < n_in; k++)
         shape[k] = in[k].shape;
-    if (pieces_of(n))
-        st = kn_concat_shape(in, pieces_of(n), rt_attr_int(n, "axis"), &shape[0], err);
+    if (chain->pieces)
+        st = kn_concat_shape(in, (int)chain->pieces, chain->axis, &shape[0], err);
     for (int j = 0; j < n_steps && !st; j++, s++) {
-        struct rt_shape *out = &shape[n->n_in + j], both;
+        struct rt_shape *out = &shape[n_in + j], both;
         if (s->b < 0) {
             *out = shape[s->a];
         } else if (s->op == RT_CHAIN_BiasAdd) {
@@ -88,15 +75,17 @@ static enum rt_status set_shapes(const struct rt_node *n, const struct rt_info *
 static enum rt_status infer(struct rt_infer *x)
 {
     struct rt_shape shape[MOST_VALUES];
+    struct rt_chain chain;
     int n_steps;
 
-    steps_of(x->node, &n_steps);
-    const enum rt_status st = set_shapes(x->node, x->in, shape, x->err);
+    rt_chain_read(x->node, &chain);
+    rt_chain_steps(&chain, &n_steps);
+    const enum rt_status st = set_shapes(&chain, x->in, x->n_in, shape, x->err);
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
     /* An input that is written over was read in the same tile, or by a nest that ran before. */
-    for (int k = x->n_in - 1; k >= pieces_of(x->node); k--)
+    for (int k = x->n_in - 1; k >= chain.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
             x->alias[0] = (int8_t)k;
@@ -104,11 +93,11 @@ static enum rt_status infer(struct rt_infer *x)
 }
 
 /* Rows of all pieces along one axis, which is not the one that joins them. */
-static struct rt_dep rows_of_pieces(const struct rt_rows *r, int rank)
+static struct rt_dep rows_of_pieces(const struct rt_rows *r, const struct rt_chain *chain, int rank)
 {
     const struct rt_dep first = r->in_dep[0];
-    const int64_t axis = rt_attr_int(r->node, "axis");
-    for (int k = 0; k < pieces_of(r->node); k++)
+    const int64_t axis = chain->axis;
+    for (int k = 0; k < chain->pieces; k++)
         if (r->in_dep[k].kind != RT_DEP_ROWS || r->in_dep[k].axis != first.axis)
             return (struct rt_dep){RT_DEP_MIXED, 0};
     return first.axis == (axis < 0 ? axis + rank : axis) ? (struct rt_dep){RT_DEP_MIXED, 0} : first;
@@ -120,15 +109,17 @@ static void rows(struct rt_rows *r)
     struct rt_shape shape[MOST_VALUES];
     struct rt_dep dep[MOST_VALUES];
     struct rt_error err = {0};
+    struct rt_chain chain;
     int n_steps;
-    const struct rt_chain_step *s = steps_of(r->node, &n_steps);
 
+    rt_chain_read(r->node, &chain);
+    const struct rt_chain_step *s = rt_chain_steps(&chain, &n_steps);
     for (int k = 0; k < r->n_in; k++)
         dep[k] = r->in_dep[k];
-    if (set_shapes(r->node, r->in, shape, &err))
+    if (set_shapes(&chain, r->in, r->n_in, shape, &err))
         return;
-    if (pieces_of(r->node))
-        dep[0] = rows_of_pieces(r, shape[0].rank);
+    if (chain.pieces)
+        dep[0] = rows_of_pieces(r, &chain, shape[0].rank);
     for (int j = 0; j < n_steps; j++, s++) {
         const int64_t from[3] = {s->a, s->b < 0 ? s->a : s->b, s->c < 0 ? s->a : s->c};
         const struct rt_info in[3] = {
@@ -439,10 +430,11 @@ static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct 
 }
 
 /* Rows of the whole: the axis that joins the pieces, and those behind it. */
-static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, struct chain *c)
+static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, int64_t axis,
+                                 struct chain *c)
 {
     const struct rt_shape *whole = &p->shape[0];
-    int64_t axis = rt_attr_int(prep->node, "axis"), unit = 1;
+    int64_t unit = 1;
 
     c->whole = -1;
     c->n_pieces = p->n_pieces;
@@ -465,12 +457,15 @@ static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, 
 static enum rt_status prepare(struct rt_prep *prep, void **state)
 {
     struct chain *c = rt_prep_alloc(prep, sizeof *c);
-    struct planner p = {.in = prep->in, .n_in = prep->n_in, .n_pieces = pieces_of(prep->node)};
+    struct planner p = {.in = prep->in, .n_in = prep->n_in};
+    struct rt_chain chain;
     int64_t scratch = 0; /* floats */
 
-    p.step = steps_of(prep->node, &p.n_steps);
-    enum rt_status st = set_shapes(prep->node, prep->in, p.shape, prep->err);
-    if (st || !c || set_pieces(prep, &p, c))
+    rt_chain_read(prep->node, &chain);
+    p.n_pieces = (int)chain.pieces;
+    p.step = rt_chain_steps(&chain, &p.n_steps);
+    enum rt_status st = set_shapes(&chain, prep->in, prep->n_in, p.shape, prep->err);
+    if (st || !c || set_pieces(prep, &p, chain.axis, c))
         return prep->err->code;
     set_nests(&p);
     for (int j = 0; j < p.n_steps; j++)
@@ -704,15 +699,7 @@ static enum rt_status run(struct rt_run *r)
 
 /* ---- the op ---- */
 
-static const struct rt_schema schema = {
-    .name = "_Chain",
-    .attr = (const struct rt_attr_schema[]){{.name = "steps", .type = RT_ATTR_INT | RT_ATTR_LIST},
-                                            {.name = "pieces", .type = RT_ATTR_INT},
-                                            {.name = "axis", .type = RT_ATTR_INT}},
-    .n_attr = 3,
-};
-
 const struct kn_entry kn_chain = {
-    .op = {.name = "_Chain", .infer = infer, .rows = rows, .own = &schema},
+    .op = {.name = "_Chain", .infer = infer, .rows = rows, .own = &rt_chain_schema},
     .kernels = KN_CPU("_Chain", "chain", 0, prepare, run),
 };

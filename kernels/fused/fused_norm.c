@@ -1,8 +1,5 @@
 /*
- * "_LayerNorm" (runtime/fusion/fuse_norm.c): (x - mean) / sqrt(variance + epsilon), both along one
- * axis, or if it "joins" along it and all behind it as one; times a scale and with an offset added
- * that are vectors over the last axis. With "no_mean" the mean is taken for 0. "rank", unless 0:
- * how many axes x has, but for ones behind them.
+ * "_LayerNorm" (runtime/fusion/layer_norm.h).
  *
  * Along the last axis, which is what models do, a row is read, centred and written while it is in
  * the cache. Whatever else the shapes may say goes element by element.
@@ -12,28 +9,13 @@
 
 #include "kernels/math/elementwise.h"
 #include "kernels/cpu/parallel.h"
+#include "runtime/fusion/layer_norm.h"
 
 enum {
     LANES = 32,
     WORK = 4,      /* of an element: it is read three times and written */
     OWN = 1 << 17, /* of a core's elements: as much as stays in its cache */
 };
-
-/* Inputs 1 and 2, -1: not there. */
-struct inputs {
-    int scale, offset;
-};
-
-static struct inputs inputs_of(const struct rt_node *n)
-{
-    struct inputs in = {-1, -1};
-    int k = 1;
-    if (rt_attr_bool(n, "scale"))
-        in.scale = k++;
-    if (rt_attr_bool(n, "offset"))
-        in.offset = k;
-    return in;
-}
 
 /* As a Reshape would refuse it, which leaves the axes behind `rank` out. */
 static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct rt_error *err)
@@ -56,18 +38,19 @@ static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct
 static enum rt_status infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
-    const int64_t axis = rt_attr_int(x->node, "axis");
     struct rt_shape out = *in;
+    struct rt_layer_norm op;
 
+    rt_layer_norm_read(x->node, &op);
     if (in->rank < 0)
         return RT_OK;
-    const enum rt_status ok = check_rank(in, rt_attr_int(x->node, "rank"), x->err);
+    const enum rt_status ok = check_rank(in, op.rank, x->err);
     if (ok)
         return ok;
-    if ((axis < -in->rank || axis >= in->rank) && !rt_attr_bool(x->node, "joins"))
+    if ((op.axis < -in->rank || op.axis >= in->rank) && !op.joins)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "Invalid reduction dimension (%lld for input with %d dimension(s)",
-                       (long long)axis, in->rank);
+                       (long long)op.axis, in->rank);
     for (int k = 1; k < x->n_in; k++) {
         const struct rt_shape before = out;
         const enum rt_status st = kn_broadcast(&out, &before, &x->in[k].shape, x->err);
@@ -85,41 +68,38 @@ static enum rt_status infer(struct rt_infer *x)
 static void rows(struct rt_rows *r)
 {
     const int rank = r->in[0].shape.rank, out_rank = r->out[0].shape.rank;
-    const int64_t axis = rt_attr_int(r->node, "axis");
     const struct rt_dep d = r->in_dep[0];
+    struct rt_layer_norm op;
 
+    rt_layer_norm_read(r->node, &op);
     for (int k = 1; k < r->n_in; k++)
         if (r->in_dep[k].kind != RT_DEP_NONE)
             return;
     if (rank < 0 || out_rank < rank || d.kind != RT_DEP_ROWS ||
-        d.axis == (axis < 0 ? axis + rank : axis) || (r->n_in > 1 && d.axis == rank - 1) ||
-        (rt_attr_bool(r->node, "joins") && d.axis > axis))
+        d.axis == (op.axis < 0 ? op.axis + rank : op.axis) || (r->n_in > 1 && d.axis == rank - 1) ||
+        (op.joins && d.axis > op.axis))
         return;
     r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, d.axis + out_rank - rank};
 }
 
 struct norm {
-    float epsilon;
-    bool no_mean;
+    struct rt_layer_norm op;
     bool is_plain;               /* along the last axis, everything as long as that */
     int64_t n_rows, n;           /* of x, along its last axis */
     int64_t outer, along, inner; /* x by the axis that is normalised */
     int64_t out_n, scale_n, offset_n;
-    struct inputs in;
 };
 
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
     struct norm *k = rt_prep_alloc(p, sizeof *k);
     const struct rt_shape *x = &p->in[0].shape, *out = &p->out[0].shape;
-    int64_t axis = rt_attr_int(p->node, "axis");
 
     if (!k)
         return p->err->code;
+    rt_layer_norm_read(p->node, &k->op);
+    int64_t axis = k->op.axis;
     axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
-    k->epsilon = rt_attr_float(p->node, "epsilon");
-    k->in = inputs_of(p->node);
-    k->no_mean = rt_attr_bool(p->node, "no_mean");
     *state = k;
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK; /* nothing to do, and what lengths there are may be anything */
@@ -127,13 +107,13 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     k->out_n = out->rank ? out->dim[out->rank - 1] : 1;
     k->n_rows = 1;
     k->outer = k->along = k->inner = 1;
-    const bool joins = rt_attr_bool(p->node, "joins");
+    const bool joins = k->op.joins;
     for (int i = 0; i < x->rank; i++) {
         k->n_rows *= i < x->rank - 1 ? x->dim[i] : 1;
         *(i < axis ? &k->outer : i == axis || joins ? &k->along : &k->inner) *= x->dim[i];
     }
-    const struct rt_shape *s = k->in.scale < 0 ? NULL : &p->in[k->in.scale].shape;
-    const struct rt_shape *o = k->in.offset < 0 ? NULL : &p->in[k->in.offset].shape;
+    const struct rt_shape *s = k->op.in.scale < 0 ? NULL : &p->in[k->op.in.scale].shape;
+    const struct rt_shape *o = k->op.in.offset < 0 ? NULL : &p->in[k->op.in.offset].shape;
     k->scale_n = s ? s->dim[s->rank - 1] : k->out_n;
     k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
     k->is_plain =
@@ -211,8 +191,8 @@ static enum rt_status run_rows(struct rt_run *r, void *arg, int64_t from, int64_
 
     for (; from < to; from += chunk) {
         const int64_t n = to - from < chunk ? to - from : chunk;
-        normalise(j->y + from * k->n, j->x + from * k->n, j->scale, j->offset, n, k->n, k->epsilon,
-                  k->no_mean);
+        normalise(j->y + from * k->n, j->x + from * k->n, j->scale, j->offset, n, k->n,
+                  k->op.epsilon, k->op.no_mean);
         if (rt_run_spend(r, &left, WORK * n * k->n))
             return r->err->code;
     }
@@ -229,12 +209,12 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
     for (int64_t i = 0; i < k->outer * k->inner; i++) {
         const float *x = j->x + i / k->inner * k->along * k->inner + i % k->inner;
         double sum = 0, squares = 0;
-        for (int64_t a = 0; !k->no_mean && a < k->along; a++)
+        for (int64_t a = 0; !k->op.no_mean && a < k->along; a++)
             sum += x[a * k->inner];
         mean[i] = (float)(sum / (double)k->along);
         for (int64_t a = 0; a < k->along; a++)
             squares += (double)(x[a * k->inner] - mean[i]) * (x[a * k->inner] - mean[i]);
-        factor[i] = 1 / sqrtf((float)(squares / (double)k->along) + k->epsilon);
+        factor[i] = 1 / sqrtf((float)(squares / (double)k->along) + k->op.epsilon);
         if (rt_run_spend(r, &left, 4 * k->along))
             return r->err->code;
     }
@@ -259,8 +239,8 @@ static enum rt_status run(struct rt_run *r)
     struct job j = {.k = k,
                     .y = r->out[0].data,
                     .x = r->in[0].data,
-                    .scale = k->in.scale < 0 ? NULL : r->in[k->in.scale].data,
-                    .offset = k->in.offset < 0 ? NULL : r->in[k->in.offset].data};
+                    .scale = k->op.in.scale < 0 ? NULL : r->in[k->op.in.scale].data,
+                    .offset = k->op.in.offset < 0 ? NULL : r->in[k->op.in.offset].data};
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
@@ -272,19 +252,7 @@ static enum rt_status run(struct rt_run *r)
     return kn_parallel_rows(r, k->n_rows, WORK * k->n, step, run_rows, &j);
 }
 
-static const struct rt_schema schema = {
-    .name = "_LayerNorm",
-    .attr = (const struct rt_attr_schema[]){{.name = "axis", .type = RT_ATTR_INT},
-                                            {.name = "epsilon", .type = RT_ATTR_FLOAT},
-                                            {.name = "scale", .type = RT_ATTR_BOOL},
-                                            {.name = "offset", .type = RT_ATTR_BOOL},
-                                            {.name = "joins", .type = RT_ATTR_BOOL},
-                                            {.name = "rank", .type = RT_ATTR_INT},
-                                            {.name = "no_mean", .type = RT_ATTR_BOOL}},
-    .n_attr = 7,
-};
-
 const struct kn_entry kn_layer_norm = {
-    .op = {.name = "_LayerNorm", .infer = infer, .rows = rows, .own = &schema},
+    .op = {.name = "_LayerNorm", .infer = infer, .rows = rows, .own = &rt_layer_norm_schema},
     .kernels = KN_CPU("_LayerNorm", "layer_norm", 0, prepare, run),
 };

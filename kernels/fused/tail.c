@@ -11,51 +11,18 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec_math.h"
 
-/* ---- the attribute ---- */
-
-static const char *text_of(const struct rt_node *n)
-{
-    for (int i = 0; i < n->n_extra; i++)
-        if (strcmp(n->extra[i].name, "_tail") == 0)
-            return n->extra[i].value.v.s;
-    return "";
-}
-
-static bool word_is(const char *s, size_t len, const char *word)
-{
-    return strlen(word) == len && memcmp(s, word, len) == 0;
-}
-
 static enum rt_status read_tail(struct kn_tail *t, const struct rt_node *n, struct rt_error *err)
 {
-    int input = n->schema->n_in;
+    struct rt_epilogue e;
+    const enum rt_status st = rt_epilogue_read(n, &e, err);
 
-    memset(t, 0, sizeof *t);
-    for (const char *s = text_of(n); *s;) {
-        const size_t all = strcspn(s, " "), len = strcspn(s, " =");
-        bool known = true;
-        if (word_is(s, len, "mul")) {
-            t->scale = input++;
-        } else if (word_is(s, len, "add")) {
-            t->shift = input++;
-        } else if (word_is(s, len, "residual") || word_is(s, len, "residual_first")) {
-            t->first = len > 8;
-            t->residual = input++;
-        } else {
-            int k = 1;
-            while (k < RT_N_ACTS && !word_is(s, len, rt_activation_word((enum rt_activation)k)))
-                k++;
-            known = k < RT_N_ACTS;
-            t->act = known ? (enum rt_activation)k : RT_ACT_NONE;
-        }
-        if (!known || input > n->n_in)
-            return rt_fail(err, RT_INTERNAL, "%s: '%.*s' is no step of a tail", n->name, (int)all,
-                           s);
-        if (len < all)
-            t->alpha = strtof(s + len + 1, NULL);
-        s += all + (s[all] == ' ');
-    }
-    return RT_OK;
+    *t = (struct kn_tail){.scale = e.in[RT_EPILOGUE_MUL],
+                          .shift = e.in[RT_EPILOGUE_ADD],
+                          .residual = e.in[RT_EPILOGUE_RESIDUAL],
+                          .first = e.residual_first,
+                          .act = e.act,
+                          .alpha = e.alpha};
+    return st;
 }
 
 /* ---- shapes ---- */

@@ -22,7 +22,7 @@
 #include <math.h>
 
 #include "kernels/cpu/dnnl.h"
-#include "runtime/fusion/activation.h"
+#include "runtime/fusion/epilogue.h"
 #include "runtime/core/op.h"
 
 struct kn_tail {

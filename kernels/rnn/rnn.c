@@ -141,28 +141,17 @@ static size_t lay_out(const struct state *s, char *scratch, struct room *at)
     return used;
 }
 
-static enum rt_cell_act act_of(const struct rt_node *n, const char *attr)
-{
-    const struct rt_span name = rt_attr_str(n, attr);
-    int act = 0;
-
-    while (act < RT_N_CELL_ACTS - 1 && !rt_span_is(name, rt_cell_act_name(act)))
-        act++;
-    return (enum rt_cell_act)act;
-}
-
-static enum rt_status pack_all(struct rt_prep *p, struct state *s)
+static enum rt_status pack_all(struct rt_prep *p, const struct rt_rnn *op, struct state *s)
 {
     const struct kn_layer *y = &s->layer;
-    const int64_t x_row = rt_attr_int(p->node, "x_row"), h_row = rt_attr_int(p->node, "h_row");
-    enum rt_status st = pack(p, RT_RNN_W, x_row, y->depth, &s->w);
+    enum rt_status st = pack(p, RT_RNN_W, op->x_row, y->depth, &s->w);
 
     if (!st)
-        st = pack(p, RT_RNN_R, h_row, y->width, &s->r);
+        st = pack(p, RT_RNN_R, op->h_row, y->width, &s->r);
     if (!st)
-        st = pack(p, RT_RNN_W_LATE, x_row, y->depth, &s->w_late);
+        st = pack(p, RT_RNN_W_LATE, op->x_row, y->depth, &s->w_late);
     if (!st)
-        st = pack(p, RT_RNN_R_LATE, h_row, y->units, &s->r_late);
+        st = pack(p, RT_RNN_R_LATE, op->h_row, y->units, &s->r_late);
     if (!st)
         st = pack(p, RT_RNN_PROJECT, 0, y->units, &s->project);
     return st;
@@ -189,29 +178,30 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
     struct room room;
+    struct rt_rnn op;
 
     if (!s)
         return p->err->code;
+    rt_rnn_read(p->node, &op);
     enum rt_status st = kn_layer_of(p->node, p->in, &s->layer, p->err);
     if (st)
         return st;
     const struct kn_layer *y = &s->layer;
-    const char *order = (const char *)rt_attr_str(p->node, "order").p;
     for (int g = 0; g < y->cell->n_gates; g++) {
-        const char *at = strchr(order, y->cell->gates[g]);
-        s->at[g] = at ? (at - order) * y->units : 0;
+        const char *at = strchr(op.order, y->cell->gates[g]);
+        s->at[g] = at ? (at - op.order) * y->units : 0;
     }
-    s->gate_act = act_of(p->node, "gate_activation");
-    s->act = act_of(p->node, "activation");
-    s->forget_bias = rt_attr_float(p->node, "forget_bias");
-    s->clip = rt_attr_float(p->node, "clip");
+    s->gate_act = (enum rt_cell_act)op.gate_activation;
+    s->act = (enum rt_cell_act)op.activation;
+    s->forget_bias = op.forget_bias;
+    s->clip = op.clip;
     for (int k = RT_RNN_PEEP_IN; k <= RT_RNN_PEEP_LET; k++)
         s->peeps = s->peeps || !kn_is_none(&p->in[k].shape);
     s->loops = loops_of(0);
     s->wide = y->units > y->width ? y->units : y->width;
     s->wide = kn_round_up(s->wide, s->loops->lanes);
     cut(s, rt_prep_width(p));
-    st = pack_all(p, s);
+    st = pack_all(p, &op, s);
     s->slot_bytes = lay_out(s, NULL, &room);
     p->scratch_bytes = (size_t)s->slots * s->slot_bytes;
     *state = s;
@@ -502,7 +492,7 @@ const struct kn_entry kn_own_rnn = {
            .shape_in = LIMITS,
            .infer = kn_layer_infer,
            .rows = kn_layer_rows,
-           .own = &kn_layer_schema},
+           .own = &rt_rnn_schema},
     .kernels =
         KN_KERNELS({.op = "_RNN", .device = "CPU", .name = "rnn", .prepare = prepare, .run = run}),
 };

@@ -84,6 +84,5 @@ static inline bool kn_is_none(const struct rt_shape *x)
 
 enum rt_status kn_layer_infer(struct rt_infer *x);
 void kn_layer_rows(struct rt_rows *r);
-extern const struct rt_schema kn_layer_schema;
 
 #endif

@@ -8,29 +8,6 @@
 #include "kernels/array/array.h"
 #include "kernels/rnn/rnn.h"
 
-static const struct rt_arg_schema ins[] = {
-#define X(id, name_) {.name = (name_), .type_attr = -1, .number_attr = -1, .list_attr = -1},
-    RT_RNN_INS(X)
-#undef X
-};
-#define OUT(name_)                                                                                 \
-    {                                                                                              \
-        .name = (name_), .type_attr = -1, .number_attr = -1, .list_attr = -1                       \
-    }
-static const struct rt_arg_schema outs[] = {OUT("y"), OUT("h"), OUT("c")};
-static const struct rt_attr_schema attrs[] = {
-#define X(id, name_, type_) {.name = (name_), .type = RT_ATTR_##type_},
-    RT_RNN_ATTRS(X)
-#undef X
-};
-const struct rt_schema kn_layer_schema = {.name = "_RNN",
-                                          .in = ins,
-                                          .out = outs,
-                                          .attr = attrs,
-                                          .n_in = RT_RNN_N_IN,
-                                          .n_out = 3,
-                                          .n_attr = RT_RNN_N_ATTR};
-
 static bool read_limit(const struct rt_info *x, int64_t time, int64_t *v)
 {
     *v = -1;
@@ -167,20 +144,22 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
                            struct rt_error *err)
 {
     const struct rt_shape *x = &in[RT_RNN_X].shape, *mask = &in[RT_RNN_MASK].shape;
+    struct rt_rnn op;
 
+    rt_rnn_read(n, &op);
     *s = (struct kn_layer){
-        .cell = rt_cell((int)rt_attr_int(n, "cell")),
-        .keep = (enum rt_rnn_keep)rt_attr_int(n, "keep"),
-        .read = (enum rt_rnn_read)rt_attr_int(n, "read"),
-        .mask = (enum rt_rnn_mask)rt_attr_int(n, "masked"),
-        .y_rows = rt_attr_int(n, "y_rows"),
-        .units = rt_attr_int(n, "units"),
-        .width = rt_attr_int(n, "width"),
-        .depth = rt_attr_int(n, "depth"),
-        .x_by_time = rt_attr_bool(n, "x_by_time"),
-        .y_by_time = rt_attr_bool(n, "y_by_time"),
-        .holds = rt_attr_bool(n, "holds"),
-        .joined = rt_attr_int(n, "h_row") > 0,
+        .cell = rt_cell(op.cell),
+        .keep = (enum rt_rnn_keep)op.keep,
+        .read = (enum rt_rnn_read)op.read,
+        .mask = (enum rt_rnn_mask)op.masked,
+        .y_rows = op.y_rows,
+        .units = op.units,
+        .width = op.width,
+        .depth = op.depth,
+        .x_by_time = op.x_by_time,
+        .y_by_time = op.y_by_time,
+        .holds = op.holds,
+        .joined = op.h_row > 0,
         .late_apart = !kn_is_none(&in[RT_RNN_W_LATE].shape),
     };
     if (x->rank != 3 || x->dim[2] != s->depth)
@@ -193,12 +172,11 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
                        "Tensor must be at least a vector, but saw shape: []");
     s->time = x->dim[s->x_by_time ? 0 : 1];
     s->x_batch = x->dim[s->x_by_time ? 1 : 0];
-    const int64_t x_rows = rt_attr_int(n, "x_rows");
-    if (x_rows >= 0 && s->x_batch != x_rows && (s->time > 0 || rt_attr_bool(n, "x_listed")))
+    if (op.x_rows >= 0 && s->x_batch != op.x_rows && (s->time > 0 || op.x_listed))
         return rt_fail(
             err, RT_INVALID_ARGUMENT,
             "Specified a list with shape [%lld,%lld] from a tensor with shape [%lld,%lld]",
-            (long long)x_rows, (long long)s->depth, (long long)s->x_batch, (long long)s->depth);
+            (long long)op.x_rows, (long long)s->depth, (long long)s->x_batch, (long long)s->depth);
     s->mask_time = s->mask == RT_RNN_BY_STEP ? mask->dim[0] : 0;
     s->fits = fit(in, s, NULL) == RT_OK;
     const enum rt_status st = count_steps(in, s, err);

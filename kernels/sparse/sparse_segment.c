@@ -2,7 +2,7 @@
  * Bags of embeddings: rows of `data` that `indices` name, added up per segment. SparseSegmentSum,
  * SparseSegmentMean, SparseSegmentSqrtN, each also with the number of segments given.
  *
- * "_EmbedBag" (runtime/fusion/fuse_embed.c): the same of a table's rows, and the words of those
+ * "_EmbedBag" (runtime/fusion/embedding.h): the same of a table's rows, and the words of those
  * nodes that looked each row up once.
  */
 #include "kernels/array/array.h"
@@ -10,11 +10,11 @@
 #include "kernels/array/sort.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "runtime/fusion/embedding.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum how { SUM, MEAN, SQRT_N }; /* as fuse_embed.c counts them */
 enum { WIDTH = 128 }; /* columns that are added up at a time, in registers and the nearest cache */
 enum { ROWS = 1 << 12 }; /* of a bag that are added up between two questions whether to go on */
 
@@ -119,7 +119,7 @@ static int64_t count_rows(struct rt_run *r)
     return -1;
 }
 
-static enum rt_status run(struct rt_run *r, enum how how)
+static enum rt_status run(struct rt_run *r, enum rt_embed_bag_how how)
 {
     const struct rt_tensor *data = &r->in[0], *indices = &r->in[1], *ids = &r->in[2];
     const int64_t rows = count_rows(r), n = rows < 0 ? 0 : ids->dim[0];
@@ -158,7 +158,9 @@ static enum rt_status run(struct rt_run *r, enum how how)
         if (kn_zero_pieces(r, out + (size_t)next * row_bytes, (size_t)(id - next) * row_bytes))
             return r->err->code;
         b.n = end - b.first;
-        b.by = how == SUM ? 1 : how == MEAN ? (double)b.n : sqrt((double)b.n);
+        b.by = how == RT_EMBED_BAG_SUM    ? 1
+               : how == RT_EMBED_BAG_MEAN ? (double)b.n
+                                          : sqrt((double)b.n);
         if (!add(&b, out + (size_t)id * row_bytes))
             return r->err->code;
         next = id + 1;
@@ -168,17 +170,17 @@ static enum rt_status run(struct rt_run *r, enum how how)
 
 static enum rt_status sum_run(struct rt_run *r)
 {
-    return run(r, SUM);
+    return run(r, RT_EMBED_BAG_SUM);
 }
 
 static enum rt_status mean_run(struct rt_run *r)
 {
-    return run(r, MEAN);
+    return run(r, RT_EMBED_BAG_MEAN);
 }
 
 static enum rt_status sqrt_n_run(struct rt_run *r)
 {
-    return run(r, SQRT_N);
+    return run(r, RT_EMBED_BAG_SQRT_N);
 }
 
 #define FLOATS (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
@@ -198,11 +200,9 @@ SEGMENT(sparse_segment_sqrt_n_with_num_segments, "SparseSegmentSqrtNWithNumSegme
 
 /* ---- _EmbedBag(table, ids, segment ids) ---- */
 
-static enum rt_status fail_at(struct rt_run *r, const char *attr, const char *text)
+static enum rt_status fail_at(struct rt_run *r, const char *node, const char *text)
 {
-    const struct rt_span name = rt_attr_str(r->node, attr);
-    return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.*s}}]]", text,
-                   (int)(name.n < 250 ? name.n : 250), name.p);
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.250s}}]]", text, node);
 }
 
 static int by_size(const void *x, const void *y)
@@ -232,31 +232,25 @@ static int64_t count_different(struct rt_run *r, const struct rt_tensor *ids, in
 
 static enum rt_status embed_bag_run(struct rt_run *r)
 {
-    const struct rt_tensor *ids = &r->in[1];
+    const struct rt_tensor *table = &r->in[RT_EMBED_BAG_TABLE], *ids = &r->in[RT_EMBED_BAG_IDS];
+    struct rt_embed_bag op;
     char text[120];
 
+    rt_embed_bag_read(r->node, &op);
     if (ids->rank != 1)
-        return fail_at(r, "unique", "unique expects a 1D vector.");
-    const int64_t outside = kn_first_outside(ids, r->in[0].dim[0]);
+        return fail_at(r, op.unique, "unique expects a 1D vector.");
+    const int64_t outside = kn_first_outside(ids, table->dim[0]);
     if (outside < 0)
-        return run(r, (enum how)rt_attr_int(r->node, "how"));
+        return run(r, (enum rt_embed_bag_how)op.how);
     const int64_t place = count_different(r, ids, outside);
     if (place < 0)
         return r->err->code;
     snprintf(text, sizeof text, "indices[%lld] = %lld is not in [0, %lld)", (long long)place,
-             (long long)index_at(ids, outside), (long long)r->in[0].dim[0]);
-    return fail_at(r, "gather", text);
+             (long long)index_at(ids, outside), (long long)table->dim[0]);
+    return fail_at(r, op.gather, text);
 }
 
-static const struct rt_schema embed_bag = {
-    .name = "_EmbedBag",
-    .attr = (const struct rt_attr_schema[]){{.name = "how", .type = RT_ATTR_INT},
-                                            {.name = "gather", .type = RT_ATTR_STRING},
-                                            {.name = "unique", .type = RT_ATTR_STRING}},
-    .n_attr = 3,
-};
-
 const struct kn_entry kn_embed_bag = {
-    .op = {.name = "_EmbedBag", .infer = infer, .own = &embed_bag},
+    .op = {.name = "_EmbedBag", .infer = infer, .own = &rt_embed_bag_schema},
     .kernels = KN_CPU("_EmbedBag", "embed_bag", 0, NULL, embed_bag_run),
 };

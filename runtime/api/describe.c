@@ -4,6 +4,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/fusion/chain.h"
+#include "runtime/fusion/epilogue.h"
 #include "runtime/fusion/recurrent.h"
 
 /* ---- what was fused ---- */
@@ -31,15 +32,16 @@ static const char *chain_step_name(int64_t op)
 
 static const char *chain_text(const struct rt_node *n, struct rt_arena *arena)
 {
-    const int64_t *step;
-    const size_t n_words = rt_attr_ints(n, "steps", &step),
-                 words = sizeof(struct rt_chain_step) / 8;
+    struct rt_chain chain;
     struct rt_bytes text;
+    int n_steps;
+    rt_chain_read(n, &chain);
+    const struct rt_chain_step *step = rt_chain_steps(&chain, &n_steps);
     rt_bytes_init(&text, 4096);
-    for (size_t i = 0; i + words <= n_words; i += words) {
+    for (int i = 0; i < n_steps; i++) {
         if (i)
             rt_bytes_addc(&text, ' ');
-        rt_bytes_adds(&text, chain_step_name(step[i]));
+        rt_bytes_adds(&text, chain_step_name(step[i].op));
     }
     const char *out = rt_arena_strndup(arena, text.p ? text.p : "", text.n);
     rt_bytes_clear(&text);
@@ -51,7 +53,7 @@ const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena)
     if (n && strcmp(n->schema->name, "_Chain") == 0)
         return chain_text(n, arena);
     for (int k = 0; n && k < n->n_extra; k++)
-        if (strcmp(n->extra[k].name, "_tail") == 0 && n->extra[k].value.type == RT_ATTR_STRING)
+        if (strcmp(n->extra[k].name, RT_EPILOGUE) == 0 && n->extra[k].value.type == RT_ATTR_STRING)
             return n->extra[k].value.v.s;
     return "";
 }
@@ -90,9 +92,12 @@ static double product(const struct rt_shape *out, const struct rt_shape *a, bool
 }
 
 /* A layer's steps: each multiplies the input and the state by the weights of all gates. */
-static double recurrent(const struct rt_node *n, const struct rt_shape *x, int gates)
+static double recurrent(const struct rt_node *n, const struct rt_shape *x)
 {
-    const double units = (double)rt_attr_int(n, "units"), depth = (double)rt_attr_int(n, "depth");
+    struct rt_rnn op;
+    rt_rnn_read(n, &op);
+    const double units = (double)op.units, depth = (double)op.depth;
+    const int gates = rt_cell(op.cell)->n_gates;
     return depth > 0 ? 2 * count(x) / depth * (depth + units) * gates * units : 0;
 }
 
@@ -116,7 +121,7 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
     if (strcmp(op, "_Attention") == 0 && n_in > 2 && a->rank == 4 && b->rank == 4)
         return 4 * count(a) * (double)b->dim[1]; /* [B,T,N,H]: scores, and values by them */
     if (strcmp(op, "_RNN") == 0)
-        return recurrent(n, a, rt_cell((int)rt_attr_int(n, "cell"))->n_gates);
+        return recurrent(n, a);
     return 0;
 }
 

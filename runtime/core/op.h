@@ -101,14 +101,9 @@ struct rt_op {
     void (*rows)(struct rt_rows *r); /* NULL: not proved */
     /*
      * Ops whose CPU kernels take a tail: element-wise steps on output 0, done while it is in the
-     * cache (runtime/fusion/fuse_tail.c). They stand in the node's extra attribute "_tail" with
-     * blanks between, in this order, each at most once: "mul", "add", "residual" (or
-     * "residual_first": the first operand of its addition), and an activation (activation.h),
-     * perhaps with
-     * "=NUMBER". The first three have one more input each behind the schema's: mul and add
-     * constants of as many finite floats as the output's last axis is long, residual a tensor
-     * that is broadcast with the output. Returns that length and the output's rank if this node
-     * takes a tail, else 0. Of `in` only constants have a shape. NULL: never.
+     * cache (runtime/fusion/epilogue.h). Returns how long the output's last axis is, and the
+     * output's rank, if this node takes a tail, else 0. Of `in` only constants have a shape. NULL:
+     * never.
      */
     int64_t (*tail)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*
@@ -125,8 +120,8 @@ struct rt_op {
     /* Output 0 always is input 0's bytes under another shape that infer knows from exact inputs
      * (Reshape, Identity, Squeeze): a compiled plan does not run it at all. */
     bool is_view;
-    /* Of an op that no file may name: the runtime puts it into plans itself (fuse*.c). Its name
-     * begins with '_'; NULL: the schema is TensorFlow's. */
+    /* Of an op that no file may name, whose name begins with '_': the schema that RT_FUSED_OP has
+     * made (fused_op.h). NULL: the schema is TensorFlow's. */
     const struct rt_schema *own;
 };
 /* Whether infer reads the value of input k: shape_in and shape_in_last together. Ask this. */
@@ -286,7 +281,8 @@ struct rt_kernel {
 struct rt_registry;
 struct rt_registry *rt_registry_new(void);
 void rt_registry_free(struct rt_registry *r);
-/* False: out of memory, or a second op of that name. The structs must outlive the registry. */
+/* False: out of memory, a second op of that name, or one with the schema of another. The structs
+ * must outlive the registry. */
 bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op);
 bool rt_registry_add_kernel(struct rt_registry *r, const struct rt_kernel *k);
 const struct rt_op *rt_registry_op(const struct rt_registry *r, const char *name);

@@ -1,6 +1,6 @@
 /*
- * The activations of a tail (rt_op.tail): fuse_activation.c finds them, kernels/fused/tail.c does
- * them; these are the words between the two. "=NUMBER" behind one of them is what it calls a.
+ * The activations of an epilogue (epilogue.h): fuse_activation.c finds them, kernels/fused/tail.c
+ * does them. What a row calls a is the epilogue's alpha.
  */
 #ifndef RT_ACTIVATION_H
 #define RT_ACTIVATION_H

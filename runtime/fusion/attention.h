@@ -6,19 +6,13 @@
  * steps. Output: context [B,T,N,D]. Scores [B,N,T,S] are the heads' products of queries with keys;
  * the steps go over them one after another, each with an operand that is broadcast; softmax along
  * S; and the products with the values.
- *
- * The attribute "steps" is a list of ints, three for each step: which one, and the inputs it reads
- * (-1: one less). Bit k of "heads_first": input k, or for 3 the output, has its heads before its
- * rows, [B,N,T,H]. "broadcasts": in which of the two products B and N may be 1 for one operand and
- * more for the other, as in BatchMatMulV2 but not in Einsum.
  */
 #ifndef RT_ATTENTION_H
 #define RT_ATTENTION_H
 
-#include <stdint.h>
+#include "runtime/core/fused_op.h"
 
 enum { RT_ATTENTION_MOST = 6 }; /* steps */
-enum { RT_ATTENTION_OUT = 3 };  /* its bit in heads_first */
 /* Bits of broadcasts. */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
 
@@ -31,8 +25,36 @@ enum rt_attention_op {
     RT_ATTENTION_REPLACE /* where the bool operand a is true, by b, a scalar */
 };
 
-struct rt_attention_step { /* as in the attribute */
-    int64_t op, a, b;
+struct rt_attention_step {
+    int64_t op, a, b; /* enum rt_attention_op, and the node's inputs that it reads; -1: one less */
 };
+
+#define RT_ATTENTION_INPUTS(IN, op)                                                                \
+    IN(op, QUERIES, queries, ONE)                                                                  \
+    IN(op, KEYS, keys, ONE)                                                                        \
+    IN(op, VALUES, values, ONE)                                                                    \
+    IN(op, OPERANDS, operands, LIST)
+#define RT_ATTENTION_OUTPUTS(OUT) OUT(context)
+#define RT_ATTENTION_ATTRS(ATTR)                                                                   \
+    ATTR(INTS, steps) /* struct rt_attention_step, one after another */                            \
+    ATTR(INT,                                                                                      \
+         heads_first) /* bit k: input k, or RT_ATTENTION_OUT, is [B,N,T,H], heads before rows */   \
+    ATTR(INT, broadcasts) /* in which of the two products B and N may be 1 for one operand and */  \
+                          /* more for the other, as in BatchMatMulV2 but not in Einsum */
+RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
+
+enum { RT_ATTENTION_OUT = RT_ATTENTION_OPERANDS }; /* the output's bit in heads_first */
+
+static inline const struct rt_attention_step *rt_attention_steps(const struct rt_attention *a,
+                                                                 int *n)
+{
+    *n = (int)(a->steps.n * sizeof *a->steps.v / sizeof(struct rt_attention_step));
+    return (const struct rt_attention_step *)(const void *)a->steps.v;
+}
+static inline struct rt_ints rt_attention_of_steps(const struct rt_attention_step *step, int n)
+{
+    return (struct rt_ints){(size_t)n * (sizeof *step / sizeof(int64_t)),
+                            (const int64_t *)(const void *)step};
+}
 
 #endif

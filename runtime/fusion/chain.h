@@ -2,24 +2,16 @@
  * Chains: many element-wise steps on float32 as one op, "_Chain", which goes over memory once.
  *
  * fuse_chain.c finds them, kernels/fused/fused_chain.c runs them; this is the language between the
- * two. The attribute "steps" is a list of ints, four for each step: which one, and its operands.
- * An operand below the node's n_in is that input; n_in + j is the result of step j, which stands
- * before. The last step's result is the output.
+ * two. An operand of a step that is below the node's n_in is that input; n_in + j is the result of
+ * step j, which stands before. The last step's result is the output.
  *
  * Truths are numbers in a chain, 0 or 1, and inputs of other types (rt_chain_input) are read as
  * the float32 that a Cast makes of them.
- *
- * If the attribute "pieces" is not 0, operand 0 is that many inputs, the first ones, joined along
- * "axis", and the others of them are no operands.
  */
 #ifndef RT_CHAIN_H
 #define RT_CHAIN_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
-#include "runtime/core/types.h"
+#include "runtime/core/fused_op.h"
 
 enum { RT_CHAIN_MOST = 32, RT_CHAIN_MOST_IN = 60 }; /* steps; what is read last has 64 bits */
 
@@ -90,9 +82,28 @@ enum rt_chain_op {
 #undef X
 };
 
-struct rt_chain_step {   /* as in the attribute */
-    int64_t op, a, b, c; /* -1: it has not so many */
+struct rt_chain_step {
+    int64_t op, a, b, c; /* enum rt_chain_op, and its operands; -1: it has not so many */
 };
+
+#define RT_CHAIN_INPUTS(IN, op) IN(op, OPERANDS, operands, LIST)
+#define RT_CHAIN_OUTPUTS(OUT)   OUT(y)
+#define RT_CHAIN_ATTRS(ATTR)                                                                       \
+    ATTR(INTS, steps) /* struct rt_chain_step, one after another */                                \
+    ATTR(INT, pieces) /* unless 0: operand 0 is that many inputs, the first ones, concatenated */  \
+    ATTR(INT, axis)   /* along this axis, and the others of them are no operands */
+RT_FUSED_OP(RT_CHAIN, rt_chain, "_Chain");
+
+static inline const struct rt_chain_step *rt_chain_steps(const struct rt_chain *c, int *n)
+{
+    *n = (int)(c->steps.n * sizeof *c->steps.v / sizeof(struct rt_chain_step));
+    return (const struct rt_chain_step *)(const void *)c->steps.v;
+}
+static inline struct rt_ints rt_chain_of_steps(const struct rt_chain_step *step, int n)
+{
+    return (struct rt_ints){(size_t)n * (sizeof *step / sizeof(int64_t)),
+                            (const int64_t *)(const void *)step};
+}
 
 /* A number where an operand would be, which is never below 0. */
 static inline int64_t rt_chain_number(float v)

@@ -10,16 +10,17 @@
 #ifndef RT_FUSE_H
 #define RT_FUSE_H
 
-#include "runtime/ir/match.h"
+#include "runtime/fusion/activation.h"
+#include "runtime/ir/rewrite.h"
 
 /*
  * Activation functions of one value, as networks spell them out in nodes (fuse_activation.c): what
  * node `x` makes is read by these nodes only, and all that leaves them is one value. True: which,
- * for an "_tail" attribute, and the nodes; the last of them makes the value.
+ * and the nodes; the last of them makes the value.
  */
 enum { PL_MOST_ACTIVATION = 12 };
 struct pl_activation {
-    const char *name;
+    enum rt_activation act;
     bool has_number;
     float number;
     int n, node[PL_MOST_ACTIVATION];

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/fusion/activation.h"
-
 /* ---- formulas ---- */
 
 enum { MOST_PARTS = 4, TEXT = 96 };
@@ -254,7 +252,7 @@ static bool look_up(const struct pl_graph *g, int x, struct pl_activation *a)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(text, table[i].formula) != 0)
             continue;
-        a->name = rt_activation_word(table[i].act);
+        a->act = table[i].act;
         a->has_number = r.has_number || table[i].has_one;
         a->number = table[i].has_one ? 1 : (float)r.value;
         if (pl_is(last, "LeakyRelu")) {
@@ -292,28 +290,16 @@ static bool holds(const struct pl_activation *a, int i)
     return false;
 }
 
-/* All that reads node i is in the set; fetches and control edges count as readers outside. */
-static bool is_inside(const struct pl_uses *u, const struct pl_readers *r, int i,
-                      const struct pl_activation *a)
-{
-    if (u->n[i] != r->first[i + 1] - r->first[i])
-        return false;
-    for (int k = r->first[i]; k < r->first[i + 1]; k++)
-        if (!holds(a, r->of[k].node))
-            return false;
-    return true;
-}
-
 /* Whether only the last node's value leaves the set. */
-static bool is_closed(const struct pl_uses *u, const struct pl_readers *r, int x,
-                      const struct pl_activation *a)
+static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
+                     const struct pl_activation *a)
 {
-    if (!is_inside(u, r, x, a))
-        return false;
+    struct pl_cluster m = pl_cluster_from(g, u, a->node[a->n - 1]);
+
+    pl_cluster_take(&m, (struct pl_edge){x, 0});
     for (int k = 0; k < a->n - 1; k++)
-        if (!is_inside(u, r, a->node[k], a))
-            return false;
-    return true;
+        pl_cluster_take(&m, (struct pl_edge){a->node[k], 0});
+    return pl_cluster_is_closed(&m);
 }
 
 /* A node that may join: one of those that read the value or what the set makes. */
@@ -340,7 +326,7 @@ bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
         if (i < 0)
             return false;
         out->node[out->n++] = i;
-        if (is_closed(u, r, x, out) && look_up(g, x, out))
+        if (is_alone(g, u, x, out) && look_up(g, x, out))
             return true;
     }
     return false;

@@ -19,16 +19,20 @@
 
 /* ---- the pattern ---- */
 
-struct match {
-    const struct pl_graph *g;
-    const struct pl_uses *uses;
-    struct pl_edge in[3 + 2 * RT_ATTENTION_MOST]; /* queries, keys, values, operands */
+struct attention {
+    struct pl_cluster nodes;
+    struct pl_edge in[RT_ATTENTION_OPERANDS + 2 * RT_ATTENTION_MOST];
     int n_in, n_steps;
     struct rt_attention_step step[RT_ATTENTION_MOST]; /* the last one first */
-    int heads_first, broadcasts;                      /* as in attention.h */
+    struct rt_attention op;
     int scaled; /* the node that scales what a Transpose made the queries of; -1: none */
-    int member[RT_ATTENTION_MOST + 4], n; /* nodes, the last one first */
 };
+
+/* Node i makes the context, or is the next one from there back to the scores. */
+static void take(struct attention *m, int i)
+{
+    pl_cluster_take(&m->nodes, (struct pl_edge){i, 0});
+}
 
 /* "abcd,efgh->ijkl": the 12 letters. */
 static bool read_equation(const struct pl_node *n, char letter[12])
@@ -105,21 +109,22 @@ static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 }
 
 /* Input k of the attention is e, [B,N,T,H], or what a Transpose made that of. */
-static bool take_heads(struct match *m, int k, struct pl_edge e)
+static bool take_heads(struct attention *m, int k, struct pl_edge e)
 {
     struct pl_edge of;
     int which;
 
-    if (is_turned(m->g, e, 2, 1, 3, &m->in[k]))
+    if (is_turned(m->nodes.g, e, 2, 1, 3, &m->in[k]))
         return true;
-    if (!has_four_axes(m->g, e))
+    if (!has_four_axes(m->nodes.g, e))
         return false;
     /* What scales the whole does so as well before it is turned. */
-    if (k == 0 && m->uses->n[e.node] == 1 && is_scaling(m->g, e, &which) &&
-        is_turned(m->g, m->g->node[e.node].in[which], 2, 1, 3, &of))
+    if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
+        is_scaling(m->nodes.g, e, &which) &&
+        is_turned(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))
         m->scaled = e.node;
     else
-        m->heads_first |= 1 << k;
+        m->op.heads_first |= 1 << k;
     m->in[k] = e;
     return true;
 }
@@ -155,9 +160,9 @@ static bool is_heads(const char *letter, char b, char heads, char rows, char h, 
 }
 
 /* e = queries x keys */
-static bool is_einsum_scores(struct match *m, struct pl_edge e)
+static bool is_einsum_scores(struct attention *m, struct pl_edge e)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "Einsum", 2);
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Einsum", 2);
     char l[12];
 
     if (!n || !read_equation(n, l))
@@ -173,66 +178,67 @@ static bool is_einsum_scores(struct match *m, struct pl_edge e)
         for (int k = 0; k < 2; k++) {
             m->in[k] = n->in[k ? 1 - q : q];
             if (first[k] && !take_heads(m, k, m->in[k]))
-                m->heads_first |= 1 << k; /* four axes all the same */
+                m->op.heads_first |= 1 << k; /* four axes all the same */
         }
-        m->member[m->n++] = e.node;
+        take(m, e.node);
         return true;
     }
     return false;
 }
 
 /* Keys [B,N,S,H] that were turned to [B,N,H,S]. */
-static bool take_turned(struct match *m, struct pl_edge e)
+static bool take_turned(struct attention *m, struct pl_edge e)
 {
-    if (!is_turned(m->g, e, 1, 3, 2, &m->in[1]))
+    if (!is_turned(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))
         return false;
-    m->heads_first |= 1 << 1;
+    m->op.heads_first |= 1 << RT_ATTENTION_KEYS;
     return true;
 }
 
-static bool is_product_scores(struct match *m, struct pl_edge e)
+static bool is_product_scores(struct attention *m, struct pl_edge e)
 {
     struct product p;
-    const struct match before = *m;
+    const struct attention before = *m;
 
-    if (!is_product(m->g, e, &p))
+    if (!is_product(m->nodes.g, e, &p))
         return false;
     const struct pl_edge keys = p.node->in[1];
-    if (!(p.turns_second ? take_heads(m, 1, keys)
-                         : is_turned(m->g, keys, 2, 3, 1, &m->in[1]) || take_turned(m, keys)) ||
-        !take_heads(m, 0, p.node->in[0])) {
+    if (!(p.turns_second ? take_heads(m, RT_ATTENTION_KEYS, keys)
+                         : is_turned(m->nodes.g, keys, 2, 3, 1, &m->in[RT_ATTENTION_KEYS]) ||
+                               take_turned(m, keys)) ||
+        !take_heads(m, RT_ATTENTION_QUERIES, p.node->in[0])) {
         *m = before;
         return false;
     }
-    m->broadcasts |= p.broadcasts ? RT_ATTENTION_SCORES : 0;
-    m->member[m->n++] = e.node;
+    m->op.broadcasts |= p.broadcasts ? RT_ATTENTION_SCORES : 0;
+    take(m, e.node);
     return true;
 }
 
-static bool is_scores(struct match *m, struct pl_edge e)
+static bool is_scores(struct attention *m, struct pl_edge e)
 {
     return is_einsum_scores(m, e) || is_product_scores(m, e);
 }
 
 /* ---- steps ---- */
 
-static bool is_scalar(const struct match *m, struct pl_edge e)
+static bool is_scalar(const struct attention *m, struct pl_edge e)
 {
-    const struct rt_tensor *t = pl_constant(m->g, e);
+    const struct rt_tensor *t = pl_constant(m->nodes.g, e);
     return t && t->dtype == RT_F32 && t->rank == 0;
 }
 
-static bool walk(struct match *m, struct pl_edge e);
+static bool walk(struct attention *m, struct pl_edge e);
 
 /* The step that n is, `from` the input that goes on towards the scores. */
-static bool step(struct match *m, struct pl_edge e, const struct pl_node *n, int from,
+static bool step(struct attention *m, struct pl_edge e, const struct pl_node *n, int from,
                  enum rt_attention_op op, int a, int b)
 {
-    const struct match before = *m;
+    const struct attention before = *m;
 
-    if (m->n_steps == RT_ATTENTION_MOST || m->uses->n[e.node] != 1)
+    if (m->n_steps == RT_ATTENTION_MOST || m->nodes.uses->n[e.node] != 1)
         return false;
-    m->member[m->n++] = e.node;
+    take(m, e.node);
     struct rt_attention_step *s = &m->step[m->n_steps++];
     *s = (struct rt_attention_step){op, m->n_in, -1};
     m->in[m->n_in++] = n->in[a];
@@ -247,25 +253,25 @@ static bool step(struct match *m, struct pl_edge e, const struct pl_node *n, int
 }
 
 /* From e back to the scores, by steps that nobody else reads. */
-static bool walk(struct match *m, struct pl_edge e)
+static bool walk(struct attention *m, struct pl_edge e)
 {
     const struct pl_node *n;
 
-    if (m->uses->n[e.node] != 1)
+    if (m->nodes.uses->n[e.node] != 1)
         return false;
     if (is_scores(m, e))
         return true;
-    if ((n = pl_float_by(m->g, e, "SelectV2", 3)) != NULL)
+    if ((n = pl_float_by(m->nodes.g, e, "SelectV2", 3)) != NULL)
         return (is_scalar(m, n->in[2]) && step(m, e, n, 1, RT_ATTENTION_KEEP, 0, 2)) ||
                (is_scalar(m, n->in[1]) && step(m, e, n, 2, RT_ATTENTION_REPLACE, 0, 1));
-    if ((n = pl_float_by(m->g, e, "RealDiv", 2)) != NULL)
+    if ((n = pl_float_by(m->nodes.g, e, "RealDiv", 2)) != NULL)
         return step(m, e, n, 0, RT_ATTENTION_DIV, 1, -1);
-    if ((n = pl_float_by(m->g, e, "Sub", 2)) != NULL)
+    if ((n = pl_float_by(m->nodes.g, e, "Sub", 2)) != NULL)
         return step(m, e, n, 0, RT_ATTENTION_SUB, 1, -1);
     enum rt_attention_op op = RT_ATTENTION_MUL;
-    if (!(n = pl_float_by(m->g, e, "Mul", 2))) {
+    if (!(n = pl_float_by(m->nodes.g, e, "Mul", 2))) {
         op = RT_ATTENTION_ADD;
-        n = pl_float_sum(m->g, e);
+        n = pl_float_sum(m->nodes.g, e);
     }
     return n && (step(m, e, n, 0, op, 1, -1) || step(m, e, n, 1, op, 0, -1));
 }
@@ -273,19 +279,19 @@ static bool walk(struct match *m, struct pl_edge e)
 /* ---- context ---- */
 
 /* From a softmax back, whose context is made by the nodes that are members so far. */
-static bool find_scores(struct match *m, struct pl_edge softmax)
+static bool find_scores(struct attention *m, struct pl_edge softmax)
 {
-    const struct pl_node *n = pl_float_by(m->g, softmax, "Softmax", 1);
-    if (!n || m->uses->n[softmax.node] != 1)
+    const struct pl_node *n = pl_float_by(m->nodes.g, softmax, "Softmax", 1);
+    if (!n || m->nodes.uses->n[softmax.node] != 1)
         return false;
-    m->member[m->n++] = softmax.node;
+    take(m, softmax.node);
     return walk(m, n->in[0]);
 }
 
-static bool is_einsum_context(struct match *m, int i)
+static bool is_einsum_context(struct attention *m, int i)
 {
-    const struct pl_node *n = pl_float_by(m->g, (struct pl_edge){i, 0}, "Einsum", 2);
-    const struct match before = *m;
+    const struct pl_node *n = pl_float_by(m->nodes.g, (struct pl_edge){i, 0}, "Einsum", 2);
+    const struct attention before = *m;
     char l[12];
 
     if (!n || !read_equation(n, l))
@@ -299,9 +305,9 @@ static bool is_einsum_context(struct match *m, int i)
         if (s == d || lp[0] != b || !is_heads(l + 8, b, heads, t, d, &out_first) ||
             !is_heads(lv, b, heads, s, d, &v_first))
             continue;
-        m->member[m->n++] = i;
-        m->in[2] = n->in[1 - p];
-        m->heads_first = out_first << RT_ATTENTION_OUT | v_first << 2;
+        take(m, i);
+        m->in[RT_ATTENTION_VALUES] = n->in[1 - p];
+        m->op.heads_first = out_first << RT_ATTENTION_OUT | v_first << RT_ATTENTION_VALUES;
         if (find_scores(m, n->in[p]))
             return true;
     }
@@ -311,24 +317,26 @@ static bool is_einsum_context(struct match *m, int i)
 
 /* By products, and a Transpose that brings the rows before the heads again: it says besides that
  * no mask gave the scores a fifth axis. */
-static bool is_product_context(struct match *m, int i)
+static bool is_product_context(struct attention *m, int i)
 {
     struct pl_edge of;
     struct product p;
 
-    if (!is_turned(m->g, (struct pl_edge){i, 0}, 2, 1, 3, &of) || m->uses->n[of.node] != 1 ||
-        !is_product(m->g, of, &p) || p.turns_second || !take_heads(m, 2, p.node->in[1]))
+    if (!is_turned(m->nodes.g, (struct pl_edge){i, 0}, 2, 1, 3, &of) ||
+        m->nodes.uses->n[of.node] != 1 || !is_product(m->nodes.g, of, &p) || p.turns_second ||
+        !take_heads(m, RT_ATTENTION_VALUES, p.node->in[1]))
         return false;
-    m->broadcasts |= p.broadcasts ? RT_ATTENTION_CONTEXT : 0;
-    m->member[m->n++] = i;
-    m->member[m->n++] = of.node;
+    m->op.broadcasts |= p.broadcasts ? RT_ATTENTION_CONTEXT : 0;
+    take(m, i);
+    take(m, of.node);
     return find_scores(m, p.node->in[0]);
 }
 
 /* Node i is a context: its values, and what its softmax is made of. */
-static bool find(struct match *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
+static bool find(struct attention *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
-    *m = (struct match){.g = g, .uses = uses, .n_in = 3, .scaled = -1};
+    *m = (struct attention){
+        .nodes = pl_cluster_from(g, uses, i), .n_in = RT_ATTENTION_OPERANDS, .scaled = -1};
     return is_einsum_context(m, i) || is_product_context(m, i);
 }
 
@@ -341,34 +349,18 @@ static void scale_first(struct pl_graph *g, int scaled)
         n->in[which] = g->node[n->in[which].node].in[0];
 }
 
-static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_error *err)
+static enum rt_status put(struct pl_graph *g, struct attention *m, struct rt_error *err)
 {
     struct rt_attention_step *steps =
         rt_arena_array(g->arena, (size_t)m->n_steps + 1, sizeof *steps);
-    uint8_t dtype[3 + 2 * RT_ATTENTION_MOST];
-    const uint8_t out_dtype = RT_F32;
 
     if (!steps)
         return rt_fail_memory(err, "a plan", (size_t)m->n_steps * sizeof *steps);
-    memset(dtype, RT_F32, sizeof dtype);
-    for (int j = 0; j < m->n_steps; j++) {
+    for (int j = 0; j < m->n_steps; j++)
         steps[j] = m->step[m->n_steps - 1 - j];
-        if (steps[j].op == RT_ATTENTION_KEEP || steps[j].op == RT_ATTENTION_REPLACE)
-            dtype[steps[j].a] = RT_BOOL;
-    }
-    const struct rt_attr attr[3] = {{.type = RT_ATTR_INT | RT_ATTR_LIST,
-                                     .n = (size_t)m->n_steps * 3,
-                                     .v.ints = (const int64_t *)(const void *)steps},
-                                    {.type = RT_ATTR_INT, .v.i = m->heads_first},
-                                    {.type = RT_ATTR_INT, .v.i = m->broadcasts}};
-    const struct pl_own own = {.op = "_Attention",
-                               .n_in = m->n_in,
-                               .n_out = 1,
-                               .in = m->in,
-                               .in_dtype = dtype,
-                               .out_dtype = &out_dtype,
-                               .attr = attr};
-    const enum rt_status st = pl_replace(g, m->member, m->n, &own, err);
+    m->op.steps = rt_attention_of_steps(steps, m->n_steps);
+    const enum rt_status st =
+        pl_put_fused(g, m->nodes.node, m->nodes.n, rt_attention_op(&m->op), m->in, m->n_in, err);
     if (!st && m->scaled >= 0)
         scale_first(g, m->scaled);
     return st;
@@ -383,7 +375,7 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
     enum rt_status st = pl_uses_count(&uses, g, err);
     bool found = false;
     for (int i = 0; i < g->n && !st; i++) {
-        struct match m;
+        struct attention m;
         if (!find(&m, g, i, &uses))
             continue;
         st = put(g, &m, err);

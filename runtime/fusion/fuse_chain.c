@@ -206,18 +206,16 @@ static int collect(struct pass *p, int root, int member[RT_CHAIN_MOST])
 enum { IN_ROOM = 3 * RT_CHAIN_MOST };
 struct inputs {
     struct pl_edge edge[IN_ROOM];
-    uint8_t dtype[IN_ROOM];
     int n;
 };
 
 /* The input that the edge is, which is added when it is new. */
-static int64_t input(struct inputs *in, struct pl_edge e, uint8_t dtype)
+static int64_t input(struct inputs *in, struct pl_edge e)
 {
     for (int k = 0; k < in->n; k++)
         if (pl_same(in->edge[k], e))
             return k;
     in->edge[in->n] = e;
-    in->dtype[in->n] = dtype;
     return in->n++;
 }
 
@@ -235,7 +233,6 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
 {
     struct rt_chain_step *step = rt_arena_array(p->g->arena, (size_t)n, sizeof *step);
     struct inputs in;
-    const uint8_t out_dtype = RT_F32;
 
     in.n = 0;
     if (!step)
@@ -246,7 +243,7 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
             int64_t of[3] = {-1, -1, -1};
             for (int k = 0; k < m->n_in; k++) {
                 const int from = step_at(member, n, m->in[k]);
-                of[k] = from < 0 ? input(&in, m->in[k], m->def->in_dtype[k]) : in.n + from;
+                of[k] = from < 0 ? input(&in, m->in[k]) : in.n + from;
             }
             if (p->step[member[j]] == RT_CHAIN_LeakyRelu)
                 of[2] = rt_chain_number(rt_attr_float(m->def, "alpha"));
@@ -254,21 +251,10 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
         }
     if (in.n > RT_CHAIN_MOST_IN)
         return RT_OK;
-    const struct rt_attr attr[3] = {{.type = RT_ATTR_INT | RT_ATTR_LIST,
-                                     .n = (size_t)n * (sizeof *step / sizeof(int64_t)),
-                                     .v.ints = (const int64_t *)(const void *)step},
-                                    {.type = RT_ATTR_INT},
-                                    {.type = RT_ATTR_INT}};
-    const struct pl_own own = {.op = "_Chain",
-                               .n_in = in.n,
-                               .n_out = 1,
-                               .in = in.edge,
-                               .in_dtype = in.dtype,
-                               .out_dtype = &out_dtype,
-                               .attr = attr};
+    const struct rt_chain chain = {.steps = rt_chain_of_steps(step, n)};
     for (int j = 0; j < n; j++)
         p->step[member[j]] = -1;
-    return pl_replace(p->g, member, n, &own, err);
+    return pl_put_fused(p->g, member, n, rt_chain_op(&chain), in.edge, in.n, err);
 }
 
 enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err)

@@ -83,37 +83,11 @@ static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, str
 enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
                             int rank, struct rt_error *err)
 {
-    static const uint8_t dtype[2] = {RT_F32, RT_F32};
-    const struct rt_schema *schema = rt_schema_find("BatchMatMulV2");
-    struct rt_attr attr[16] = {{0}};
     const struct pl_edge in[2] = {x, w};
-
-    for (int i = 0; i < schema->n_attr && i < 16; i++) {
-        const bool is_type = schema->attr[i].type == RT_ATTR_TYPE;
-        attr[i] = (struct rt_attr){.type = schema->attr[i].type};
-        if (is_type)
-            attr[i].v.t = RT_F32;
-    }
-    const struct pl_own own = {.op = "BatchMatMulV2",
-                               .n_in = 2,
-                               .n_out = 1,
-                               .in = in,
-                               .in_dtype = dtype,
-                               .out_dtype = dtype,
-                               .attr = attr};
-    const enum rt_status st = pl_make_own(g, at, &own, err);
-    if (st)
-        return st;
-    struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
-    struct rt_named_attr *extra = rt_arena_alloc(g->arena, sizeof *extra);
-    if (!def || !extra)
-        return rt_fail_memory(err, "a plan", 0);
-    *extra = (struct rt_named_attr){.name = "_rank", .value = {.type = RT_ATTR_INT, .v.i = rank}};
-    *def = *g->node[at].def;
-    def->extra = extra;
-    def->n_extra = 1;
-    g->node[at].def = def;
-    return RT_OK;
+    const enum rt_status st = pl_put_op(g, &at, 1, "BatchMatMulV2", RT_F32, in, 2, err);
+    return st ? st
+              : pl_add_extra(g, at, "_rank", (struct rt_attr){.type = RT_ATTR_INT, .v.i = rank},
+                             err);
 }
 
 /* ---- biases behind a Reshape ---- */
@@ -171,18 +145,10 @@ static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_err
     rt_tensor_ref(&flat, c);
     flat.dim[0] = rt_tensor_count(c);
     flat.rank = 1;
-    const int bias = pl_add(g, err); /* may move the nodes */
-    if (bias < 0) {
-        rt_tensor_clear(&flat);
+    const struct pl_edge bias = pl_add_constant(g, sum, &flat, err); /* may move the nodes */
+    if (bias.node < 0)
         return err->code;
-    }
-    struct pl_node *b = &g->node[bias], *s = &g->node[sum], *r = &g->node[split];
-    b->kind = PL_CONST;
-    b->name = s->name;
-    b->depth = s->depth;
-    b->n_out = 1;
-    b->value = flat;
-
+    struct pl_node *s = &g->node[sum], *r = &g->node[split];
     const struct rt_node *def = s->def;
     const char *name = s->name;
     const struct pl_edge product = r->in[0], shape = r->in[1];
@@ -193,7 +159,7 @@ static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_err
     r->def = def;
     r->name = name;
     r->in[which] = product;
-    r->in[1 - which] = (struct pl_edge){bias, 0};
+    r->in[1 - which] = bias;
     return RT_OK;
 }
 

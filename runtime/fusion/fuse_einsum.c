@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "runtime/fusion/last_axes.h"
+
 struct dense {
     struct pl_edge x, w;
     int n_kept, n_summed, n_new; /* axes: of x alone, of both, of w alone */
@@ -75,32 +77,19 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
 
 /* ---- what it becomes ---- */
 
-/* A node for a part of what node `like` did; -1: no memory. */
-static int add_part(struct pl_graph *g, int like, struct rt_error *err)
-{
-    const int i = pl_add(g, err);
-    if (i >= 0) {
-        g->node[i].name = g->node[like].name;
-        g->node[i].depth = g->node[like].depth;
-        g->node[i].n_out = 1;
-    }
-    return i;
-}
-
 /* w as a matrix. */
-static int add_matrix(struct pl_graph *g, const struct dense *d, struct rt_error *err)
+static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, struct rt_error *err)
 {
-    const int i = add_part(g, d->w.node, err);
-    if (i < 0)
-        return i;
-    struct pl_node *n = &g->node[i];
-    n->kind = PL_CONST;
-    n->frozen = g->node[d->w.node].frozen;
-    rt_tensor_ref(&n->value, &g->node[d->w.node].value);
-    n->value.rank = 2;
-    n->value.dim[0] = d->summed;
-    n->value.dim[1] = d->made;
-    return i;
+    struct rt_tensor value;
+
+    rt_tensor_ref(&value, &g->node[d->w.node].value);
+    value.rank = 2;
+    value.dim[0] = d->summed;
+    value.dim[1] = d->made;
+    const struct pl_edge matrix = pl_add_constant(g, d->w.node, &value, err);
+    if (matrix.node >= 0)
+        g->node[matrix.node].frozen = g->node[d->w.node].frozen;
+    return matrix;
 }
 
 /* Makes node `at` one that gives `x`, of `rank` axes, other last axes. */
@@ -108,30 +97,20 @@ static enum rt_status put_axes(struct pl_graph *g, int at, struct pl_edge x, int
                                const int64_t *from, int n_from, const int64_t *to, int n_to,
                                struct rt_error *err)
 {
-    static const uint8_t dtype = RT_F32;
     int64_t *dims = rt_arena_array(g->arena, (size_t)(n_from + n_to), sizeof *dims);
 
     if (!dims)
         return rt_fail_memory(err, "a plan", 0);
     memcpy(dims, from, (size_t)n_from * sizeof *dims);
     memcpy(dims + n_from, to, (size_t)n_to * sizeof *dims);
-    const struct rt_attr attr[3] = {
-        {.type = RT_ATTR_INT, .v.i = rank},
-        {.type = RT_ATTR_INT | RT_ATTR_LIST, .n = (size_t)n_from, .v.ints = dims},
-        {.type = RT_ATTR_INT | RT_ATTR_LIST, .n = (size_t)n_to, .v.ints = dims + n_from}};
-    const struct pl_own own = {.op = "_LastAxes",
-                               .n_in = 1,
-                               .n_out = 1,
-                               .in = &x,
-                               .in_dtype = &dtype,
-                               .out_dtype = &dtype,
-                               .attr = attr};
-    return pl_make_own(g, at, &own, err);
+    const struct rt_last_axes axes = {
+        .rank = rank, .from = {(size_t)n_from, dims}, .to = {(size_t)n_to, dims + n_from}};
+    return pl_put_fused(g, &at, 1, rt_last_axes_op(&axes), &x, RT_LAST_AXES_N_IN, err);
 }
 
 static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, struct rt_error *err)
 {
-    const struct pl_edge w = {add_matrix(g, d, err), 0};
+    const struct pl_edge w = add_matrix(g, d, err);
     struct pl_edge x = d->x;
     int64_t dim[RT_MAX_RANK];
     int product = i;
@@ -141,12 +120,12 @@ static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, stru
         return err->code;
     memcpy(dim, g->node[d->w.node].value.dim, sizeof dim);
     if (d->n_summed > 1) {
-        x = (struct pl_edge){add_part(g, i, err), 0};
+        x = (struct pl_edge){pl_add_like(g, i, err), 0};
         st = x.node < 0 ? err->code
                         : put_axes(g, x.node, d->x, d->n_kept + d->n_summed, dim, d->n_summed,
                                    &d->summed, 1, err);
     }
-    if (d->n_new > 1 && !st && (product = add_part(g, i, err)) < 0)
+    if (d->n_new > 1 && !st && (product = pl_add_like(g, i, err)) < 0)
         st = err->code;
     if (!st)
         st = pl_put_dense(g, product, x, w, d->n_kept + 1, err);

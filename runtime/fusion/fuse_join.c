@@ -26,7 +26,11 @@ struct pass {
 
 static bool is_chain(const struct pl_node *n)
 {
-    return pl_is(n, "_Chain") && rt_attr_int(n->def, "pieces") == 0;
+    struct rt_chain chain;
+    if (!pl_is(n, "_Chain"))
+        return false;
+    rt_chain_read(n->def, &chain);
+    return chain.pieces == 0;
 }
 
 /* A float concatenation along a constant axis, for which nothing waits and which waits for
@@ -119,50 +123,42 @@ static int joined_input(const struct pass *p, int i)
     return -1;
 }
 
+/* An operand of a chain that reads n pieces instead of input `at`. */
+static int64_t moved(int64_t operand, int at, int n)
+{
+    if (operand < 0) /* none, or a number */
+        return operand;
+    return operand == at ? 0 : operand < at ? operand + n : operand + n - 1;
+}
+
 /* Chain i reads `n` pieces instead of input `at`. */
 static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edge *piece, int n,
                           struct rt_error *err)
 {
-    const struct pl_node *chain = &g->node[i];
-    const struct rt_attr *old = rt_attr(chain->def, "steps");
-    const int n_in = chain->n_in - 1 + n, was = chain->n_in;
-    int64_t *step = rt_arena_array(g->arena, old->n, sizeof *step), axis = 0;
+    const struct pl_node *old = &g->node[i];
+    const int n_in = old->n_in - 1 + n, was = old->n_in;
+    struct rt_chain chain;
     struct pl_edge in[MOST_IN];
-    uint8_t dtype[MOST_IN];
-    const uint8_t out_dtype = RT_F32;
-    const size_t words = sizeof(struct rt_chain_step) / sizeof *step;
+    int n_steps;
 
+    rt_chain_read(old->def, &chain);
+    const struct rt_chain_step *from = rt_chain_steps(&chain, &n_steps);
+    struct rt_chain_step *step = rt_arena_array(g->arena, (size_t)n_steps, sizeof *step);
     if (!step)
-        return rt_fail_memory(err, "a plan", old->n * sizeof *step);
-    for (size_t j = 0; j < old->n; j++) {
-        const int64_t v = old->v.ints[j];
-        if (j % words == 0 || v < 0)
-            step[j] = v; /* the op, or no operand */
-        else if (v >= was)
-            step[j] = v - was + n_in;
-        else
-            step[j] = v == at ? 0 : v < at ? v + n : v + n - 1;
-    }
+        return rt_fail_memory(err, "a plan", (size_t)n_steps * sizeof *step);
+    for (int j = 0; j < n_steps; j++)
+        step[j] = (struct rt_chain_step){.op = from[j].op,
+                                         .a = moved(from[j].a, at, n),
+                                         .b = moved(from[j].b, at, n),
+                                         .c = moved(from[j].c, at, n)};
     memcpy(in, piece, (size_t)n * sizeof *in);
-    memset(dtype, RT_F32, sizeof dtype);
     for (int k = 0, to = n; k < was; k++)
-        if (k != at) {
-            dtype[to] = chain->def->in_dtype[k];
-            in[to++] = chain->in[k];
-        }
-    is_join(g, &g->node[chain->in[at].node], &axis);
-    const struct rt_attr attr[3] = {
-        {.type = RT_ATTR_INT | RT_ATTR_LIST, .n = old->n, .v.ints = step},
-        {.type = RT_ATTR_INT, .v.i = n},
-        {.type = RT_ATTR_INT, .v.i = axis}};
-    const struct pl_own own = {.op = "_Chain",
-                               .n_in = n_in,
-                               .n_out = 1,
-                               .in = in,
-                               .in_dtype = dtype,
-                               .out_dtype = &out_dtype,
-                               .attr = attr};
-    return pl_make_own(g, i, &own, err);
+        if (k != at)
+            in[to++] = old->in[k];
+    is_join(g, &g->node[old->in[at].node], &chain.axis);
+    chain.steps = rt_chain_of_steps(step, n_steps);
+    chain.pieces = n;
+    return pl_put_fused(g, &i, 1, rt_chain_op(&chain), in, n_in, err);
 }
 
 enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err)

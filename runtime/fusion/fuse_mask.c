@@ -112,24 +112,13 @@ static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *w
            is_axis_of_product(g, e, (int)at, whose, axis);
 }
 
-static int add_index(struct pl_graph *g, int like, int v, struct rt_error *err)
+static struct pl_edge add_index(struct pl_graph *g, int like, int v, struct rt_error *err)
 {
     struct rt_tensor t = {0};
     if (rt_tensor_new(&t, NULL, RT_I32, 1, (int64_t[]){1}, err))
-        return -1;
+        return pl_no_edge;
     *(int32_t *)t.data = v;
-    const int c = pl_add(g, err);
-    if (c < 0) {
-        rt_tensor_clear(&t);
-        return -1;
-    }
-    struct pl_node *n = &g->node[c];
-    n->kind = PL_CONST;
-    n->name = g->node[like].name;
-    n->depth = g->node[like].depth;
-    n->n_out = 1;
-    n->value = t;
-    return c;
+    return pl_add_constant(g, like, &t, err);
 }
 
 /* Node i asks `whose` shape for this axis. */
@@ -137,8 +126,8 @@ static enum rt_status ask(struct pl_graph *g, int i, struct pl_edge whose, int a
                           struct rt_error *err)
 {
     const int old = g->node[i].in[0].node;
-    const int begin = add_index(g, i, axis, err), end = add_index(g, i, axis + 1, err);
-    const int shape = begin < 0 || end < 0 ? -1 : pl_add(g, err);
+    const struct pl_edge begin = add_index(g, i, axis, err), end = add_index(g, i, axis + 1, err);
+    const int shape = begin.node < 0 || end.node < 0 ? -1 : pl_add(g, err);
     struct pl_edge *in = rt_arena_array(g->arena, 4, sizeof *in);
     struct pl_edge *of = rt_arena_array(g->arena, 1, sizeof *of);
 
@@ -146,8 +135,8 @@ static enum rt_status ask(struct pl_graph *g, int i, struct pl_edge whose, int a
         return rt_fail_memory(err, "a plan", 0);
     struct pl_node *n = &g->node[i];
     in[0] = (struct pl_edge){shape, 0};
-    in[1] = (struct pl_edge){begin, 0};
-    in[2] = (struct pl_edge){end, 0};
+    in[1] = begin;
+    in[2] = end;
     in[3] = n->in[3];
     n->in = in;
     *of = whose;

@@ -15,36 +15,25 @@
  */
 #include "runtime/fusion/fuse.h"
 
-#include <string.h>
+#include "runtime/fusion/layer_norm.h"
 
-struct match {
-    const struct pl_graph *g;
-    struct pl_edge x, mean, scale, offset; /* node -1: none */
-    int64_t axis;
-    bool joins; /* all axes from that one on are one */
-    bool no_mean;
-    int64_t rank; /* x has so many axes, or only ones behind them; 0: any */
-    float epsilon;
-    int member[16], n; /* nodes of the pattern, the last of them first */
+struct norm {
+    struct pl_cluster nodes;
+    struct pl_edge x, mean, scale, offset; /* or pl_no_edge */
+    struct rt_layer_norm op;
 };
 
-static const struct pl_edge none = {-1, 0};
-
-static void take(struct match *m, struct pl_edge e)
+static void take(struct norm *m, struct pl_edge e)
 {
-    for (int i = 0; i < m->n; i++)
-        if (m->member[i] == e.node)
-            return;
-    if (m->n < (int)(sizeof m->member / sizeof *m->member))
-        m->member[m->n++] = e.node;
+    pl_cluster_take(&m->nodes, e);
 }
 
 /* e is the mean of something along one axis, which stays with length 1. */
-static bool is_mean(struct match *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
+static bool is_mean(struct norm *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "Mean", 2);
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mean", 2);
     int64_t at[RT_MAX_RANK];
-    if (!n || !rt_attr_bool(n->def, "keep_dims") || pl_some_ints(m->g, n->in[1], at) != 1 ||
+    if (!n || !rt_attr_bool(n->def, "keep_dims") || pl_some_ints(m->nodes.g, n->in[1], at) != 1 ||
         at[0] < -RT_MAX_RANK || at[0] >= RT_MAX_RANK)
         return false;
     *of = n->in[0];
@@ -54,9 +43,9 @@ static bool is_mean(struct match *m, struct pl_edge e, struct pl_edge *of, int64
 }
 
 /* e is x - mean. */
-static bool is_centred(struct match *m, struct pl_edge e)
+static bool is_centred(struct norm *m, struct pl_edge e)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "Sub", 2);
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2);
     if (!n || !pl_same(n->in[0], m->x) || !pl_same(n->in[1], m->mean))
         return false;
     take(m, e);
@@ -64,7 +53,7 @@ static bool is_centred(struct match *m, struct pl_edge e)
 }
 
 /* The squares that are averaged: says which x, mean and axis they speak of. */
-static bool is_variance(struct match *m, struct pl_edge e)
+static bool is_variance(struct norm *m, struct pl_edge e)
 {
     struct pl_edge squares;
     int64_t axis, other;
@@ -72,59 +61,60 @@ static bool is_variance(struct match *m, struct pl_edge e)
 
     if (!is_mean(m, e, &squares, &axis))
         return false;
-    if ((n = pl_float_by(m->g, squares, "SquaredDifference", 2)) != NULL) {
+    if ((n = pl_float_by(m->nodes.g, squares, "SquaredDifference", 2)) != NULL) {
         take(m, squares);
         for (int k = 0; k < 2; k++) {
-            struct match try = *m;
+            struct norm try = *m;
             struct pl_edge of;
             if (is_mean(&try, n->in[1 - k], &of, &other) && pl_same(of, n->in[k]) &&
                 other == axis) {
                 *m = try;
                 m->x = n->in[k];
                 m->mean = n->in[1 - k];
-                m->axis = axis;
+                m->op.axis = axis;
                 return true;
             }
         }
         return false;
     }
     struct pl_edge centred;
-    if ((n = pl_float_by(m->g, squares, "Square", 1)) != NULL)
+    if ((n = pl_float_by(m->nodes.g, squares, "Square", 1)) != NULL)
         centred = n->in[0];
-    else if ((n = pl_float_by(m->g, squares, "Mul", 2)) != NULL && pl_same(n->in[0], n->in[1]))
+    else if ((n = pl_float_by(m->nodes.g, squares, "Mul", 2)) != NULL &&
+             pl_same(n->in[0], n->in[1]))
         centred = n->in[0];
     else
         return false;
     take(m, squares);
-    n = pl_float_by(m->g, centred, "Sub", 2);
+    n = pl_float_by(m->nodes.g, centred, "Sub", 2);
     struct pl_edge of;
     if (!n || !is_mean(m, n->in[1], &of, &other) || !pl_same(of, n->in[0]) || other != axis)
         return false;
     m->x = n->in[0];
     m->mean = n->in[1];
-    m->axis = axis;
+    m->op.axis = axis;
     return is_centred(m, centred);
 }
 
 /* variance + epsilon */
-static bool is_safe_variance(struct match *m, struct pl_edge e)
+static bool is_safe_variance(struct norm *m, struct pl_edge e)
 {
-    const struct pl_node *n = pl_float_sum(m->g, e);
+    const struct pl_node *n = pl_float_sum(m->nodes.g, e);
     float epsilon;
 
     for (int k = 0; n && k < 2; k++)
-        if (pl_float_constant(m->g, n->in[1 - k], &epsilon)) {
+        if (pl_float_constant(m->nodes.g, n->in[1 - k], &epsilon)) {
             take(m, e);
-            m->epsilon = epsilon;
+            m->op.epsilon = epsilon;
             return is_variance(m, n->in[k]);
         }
     return false;
 }
 
 /* 1 / sqrt(variance + epsilon) */
-static bool is_factor(struct match *m, struct pl_edge e)
+static bool is_factor(struct norm *m, struct pl_edge e)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "Rsqrt", 1);
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Rsqrt", 1);
     if (!n)
         return false;
     take(m, e);
@@ -132,14 +122,14 @@ static bool is_factor(struct match *m, struct pl_edge e)
 }
 
 /* The factor, alone or times the scale. */
-static bool is_scaled_factor(struct match *m, struct pl_edge e)
+static bool is_scaled_factor(struct norm *m, struct pl_edge e)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "Mul", 2);
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
     if (!n)
         return is_factor(m, e);
     take(m, e);
     for (int k = 0; k < 2; k++)
-        if (pl_row_constant(m->g, n->in[1 - k])) {
+        if (pl_row_constant(m->nodes.g, n->in[1 - k])) {
             m->scale = n->in[1 - k];
             return is_factor(m, n->in[k]);
         }
@@ -147,12 +137,12 @@ static bool is_scaled_factor(struct match *m, struct pl_edge e)
 }
 
 /* offset - mean * factor, in one of its forms; the factor is `by`. */
-static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
+static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "Sub", 2), *p;
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2), *p;
 
-    if (n && pl_row_constant(m->g, n->in[0]) &&
-        (p = pl_float_by(m->g, n->in[1], "Mul", 2)) != NULL &&
+    if (n && pl_row_constant(m->nodes.g, n->in[0]) &&
+        (p = pl_float_by(m->nodes.g, n->in[1], "Mul", 2)) != NULL &&
         ((pl_same(p->in[0], m->mean) && pl_same(p->in[1], by)) ||
          (pl_same(p->in[1], m->mean) && pl_same(p->in[0], by)))) {
         m->offset = n->in[0];
@@ -162,17 +152,17 @@ static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
     }
     /* (-mean) * factor, and offset added to it */
     struct pl_edge product = e;
-    n = pl_float_sum(m->g, e);
+    n = pl_float_sum(m->nodes.g, e);
     for (int k = 0; n && k < 2; k++)
-        if (pl_row_constant(m->g, n->in[1 - k])) {
+        if (pl_row_constant(m->nodes.g, n->in[1 - k])) {
             m->offset = n->in[1 - k];
             product = n->in[k];
             take(m, e);
             break;
         }
-    p = pl_float_by(m->g, product, "Mul", 2);
+    p = pl_float_by(m->nodes.g, product, "Mul", 2);
     for (int k = 0; p && k < 2; k++) {
-        const struct pl_node *neg = pl_float_by(m->g, p->in[k], "Neg", 1);
+        const struct pl_node *neg = pl_float_by(m->nodes.g, p->in[k], "Neg", 1);
         if (neg && pl_same(neg->in[0], m->mean) && pl_same(p->in[1 - k], by)) {
             take(m, product);
             take(m, p->in[k]);
@@ -183,12 +173,12 @@ static bool is_shift(struct match *m, struct pl_edge e, struct pl_edge by)
 }
 
 /* x * m + (offset - mean * m) */
-static bool is_folded(struct match *m, const struct pl_node *root)
+static bool is_folded(struct norm *m, const struct pl_node *root)
 {
     for (int k = 0; k < 2; k++) {
-        const struct pl_node *n = pl_float_by(m->g, root->in[k], "Mul", 2);
+        const struct pl_node *n = pl_float_by(m->nodes.g, root->in[k], "Mul", 2);
         for (int j = 0; n && j < 2; j++) {
-            struct match try = *m;
+            struct norm try = *m;
             take(&try, root->in[k]);
             if (is_scaled_factor(&try, n->in[1 - j]) && pl_same(try.x, n->in[j]) &&
                 is_shift(&try, root->in[1 - k], n->in[1 - j])) {
@@ -292,9 +282,9 @@ static bool is_empty(const struct pl_graph *g, struct pl_edge e)
 
 /* x made [1, before, behind, 1], of which each of `before` is normalised over `behind`, and made
  * what it was. */
-static bool is_batch_normed(struct match *m, struct pl_edge e)
+static bool is_batch_normed(struct norm *m, struct pl_edge e)
 {
-    const struct pl_graph *g = m->g;
+    const struct pl_graph *g = m->nodes.g;
     int64_t one, other;
     const struct pl_node *back = pl_float_by(g, e, "Reshape", 2);
     const struct pl_node *norm = back ? pl_float_by(g, back->in[0], "FusedBatchNormV3", 5) : NULL;
@@ -307,13 +297,13 @@ static bool is_batch_normed(struct match *m, struct pl_edge e)
         !rt_span_is(rt_attr_str(norm->def, "data_format"), "NCHW") ||
         rt_attr_int(dims->def, "axis") != 0 || !pl_int_constant(g, dims->in[0], &one) || one != 1 ||
         !pl_int_constant(g, dims->in[3], &other) || other != 1 ||
-        !splits(g, dims->in[1], dims->in[2], flat->in[0], &m->axis, &m->rank) ||
+        !splits(g, dims->in[1], dims->in[2], flat->in[0], &m->op.axis, &m->op.rank) ||
         !is_filled(g, norm->in[1], dims->in[1], 1) || !is_filled(g, norm->in[2], dims->in[1], 0) ||
         !is_empty(g, norm->in[3]) || !is_empty(g, norm->in[4]))
         return false;
     m->x = flat->in[0];
-    m->joins = true;
-    m->epsilon = rt_attr_float(norm->def, "epsilon");
+    m->op.joins = true;
+    m->op.epsilon = rt_attr_float(norm->def, "epsilon");
     take(m, e);
     take(m, back->in[0]);
     take(m, norm->in[0]);
@@ -323,19 +313,19 @@ static bool is_batch_normed(struct match *m, struct pl_edge e)
 /* ---- by the mean of squares ---- */
 
 /* x * Rsqrt(Mean(x^2) + epsilon) */
-static bool is_rms_normed(struct match *m, struct pl_edge e)
+static bool is_rms_normed(struct norm *m, struct pl_edge e)
 {
-    const struct pl_graph *g = m->g;
+    const struct pl_graph *g = m->nodes.g;
     const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
 
     for (int k = 0; n && k < 2; k++) {
         const struct pl_node *root = pl_float_by(g, n->in[1 - k], "Rsqrt", 1), *product;
         const struct pl_node *sum = root ? pl_float_sum(g, root->in[0]) : NULL;
         for (int j = 0; sum && j < 2; j++) {
-            struct match try = *m;
+            struct norm try = *m;
             struct pl_edge squares;
-            if (!pl_float_constant(g, sum->in[1 - j], &try.epsilon) ||
-                !is_mean(&try, sum->in[j], &squares, &try.axis))
+            if (!pl_float_constant(g, sum->in[1 - j], &try.op.epsilon) ||
+                !is_mean(&try, sum->in[j], &squares, &try.op.axis))
                 continue;
             product = pl_float_by(g, squares, "Mul", 2);
             const bool is_square = product
@@ -349,7 +339,7 @@ static bool is_rms_normed(struct match *m, struct pl_edge e)
             take(&try, squares);
             *m = try;
             m->x = n->in[k];
-            m->no_mean = true;
+            m->op.no_mean = true;
             return true;
         }
     }
@@ -359,20 +349,20 @@ static bool is_rms_normed(struct match *m, struct pl_edge e)
 /* ---- whole ---- */
 
 /* (x - mean) * factor or (x - mean) / sqrt(...), the factor perhaps times the scale. */
-static bool is_straight(struct match *m, struct pl_edge e)
+static bool is_straight(struct norm *m, struct pl_edge e)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "RealDiv", 2), *root;
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "RealDiv", 2), *root;
 
     if (is_batch_normed(m, e) || is_rms_normed(m, e))
         return true;
-    if (n && (root = pl_float_by(m->g, n->in[1], "Sqrt", 1)) != NULL) {
+    if (n && (root = pl_float_by(m->nodes.g, n->in[1], "Sqrt", 1)) != NULL) {
         take(m, e);
         take(m, n->in[1]);
         return is_safe_variance(m, root->in[0]) && is_centred(m, n->in[0]);
     }
-    n = pl_float_by(m->g, e, "Mul", 2);
+    n = pl_float_by(m->nodes.g, e, "Mul", 2);
     for (int k = 0; n && k < 2; k++) {
-        struct match try = *m;
+        struct norm try = *m;
         take(&try, e);
         if (is_scaled_factor(&try, n->in[1 - k]) && is_centred(&try, n->in[k])) {
             *m = try;
@@ -383,14 +373,14 @@ static bool is_straight(struct match *m, struct pl_edge e)
 }
 
 /* The straight form, and a scale behind it where it has none yet. */
-static bool is_scaled(struct match *m, struct pl_edge e)
+static bool is_scaled(struct norm *m, struct pl_edge e)
 {
-    const struct pl_node *n = pl_float_by(m->g, e, "Mul", 2);
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
 
     for (int k = 0; n && k < 2; k++) {
-        struct match try = *m;
+        struct norm try = *m;
         take(&try, e);
-        if (!pl_row_constant(m->g, n->in[1 - k]) || !is_straight(&try, n->in[k]) ||
+        if (!pl_row_constant(m->nodes.g, n->in[1 - k]) || !is_straight(&try, n->in[k]) ||
             try.scale.node >= 0)
             continue;
         *m = try;
@@ -400,30 +390,28 @@ static bool is_scaled(struct match *m, struct pl_edge e)
     return is_straight(m, e);
 }
 
-static bool is_closed(const struct match *m, const struct pl_uses *uses)
+static void start(struct norm *m, const struct pl_graph *g, int root, const struct pl_uses *uses)
 {
-    return pl_is_closed(m->g, uses, m->member, m->n);
-}
-
-static void start(struct match *m, const struct pl_graph *g, int root)
-{
-    *m = (struct match){
-        .g = g, .x = none, .mean = none, .scale = none, .offset = none, .member = {root}, .n = 1};
+    *m = (struct norm){.nodes = pl_cluster_from(g, uses, root),
+                       .x = pl_no_edge,
+                       .mean = pl_no_edge,
+                       .scale = pl_no_edge,
+                       .offset = pl_no_edge};
 }
 
 /* A normalisation that ends in this sum. */
-static bool ends_in_sum(struct match *m, const struct pl_graph *g, int i,
-                        const struct pl_uses *uses)
+static bool ends_in_sum(struct norm *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
-    start(m, g, i);
-    const struct pl_node *n = pl_float_sum(m->g, (struct pl_edge){i, 0});
+    start(m, g, i, uses);
+    const struct pl_node *n = pl_float_sum(m->nodes.g, (struct pl_edge){i, 0});
     if (!n)
         return false;
-    if (is_folded(m, n) && is_closed(m, uses))
+    if (is_folded(m, n) && pl_cluster_is_closed(&m->nodes))
         return true;
     for (int k = 0; k < 2; k++) {
-        start(m, g, i);
-        if (!pl_row_constant(m->g, n->in[1 - k]) || !is_scaled(m, n->in[k]) || !is_closed(m, uses))
+        start(m, g, i, uses);
+        if (!pl_row_constant(m->nodes.g, n->in[1 - k]) || !is_scaled(m, n->in[k]) ||
+            !pl_cluster_is_closed(&m->nodes))
             continue;
         m->offset = n->in[1 - k];
         return true;
@@ -432,40 +420,22 @@ static bool ends_in_sum(struct match *m, const struct pl_graph *g, int i,
 }
 
 /* One without an offset. */
-static bool ends_in_product(struct match *m, const struct pl_graph *g, int i,
+static bool ends_in_product(struct norm *m, const struct pl_graph *g, int i,
                             const struct pl_uses *uses)
 {
-    start(m, g, i);
-    return is_scaled(m, (struct pl_edge){i, 0}) && is_closed(m, uses);
+    start(m, g, i, uses);
+    return is_scaled(m, (struct pl_edge){i, 0}) && pl_cluster_is_closed(&m->nodes);
 }
 
-static enum rt_status put(struct pl_graph *g, const struct match *m, struct rt_error *err)
+static enum rt_status put(struct pl_graph *g, const struct norm *m, struct rt_error *err)
 {
-    static const uint8_t dtype[3] = {RT_F32, RT_F32, RT_F32};
-    const struct rt_attr attr[] = {
-        {.type = RT_ATTR_INT, .v.i = m->axis},
-        {.type = RT_ATTR_FLOAT, .v.f = m->epsilon},
-        {.type = RT_ATTR_BOOL, .v.b = m->scale.node >= 0},
-        {.type = RT_ATTR_BOOL, .v.b = m->offset.node >= 0},
-        {.type = RT_ATTR_BOOL, .v.b = m->joins},
-        {.type = RT_ATTR_INT, .v.i = m->rank},
-        {.type = RT_ATTR_BOOL, .v.b = m->no_mean},
+    const struct pl_edge in[RT_LAYER_NORM_N_IN] = {
+        [RT_LAYER_NORM_X] = m->x,
+        [RT_LAYER_NORM_SCALE] = m->scale,
+        [RT_LAYER_NORM_OFFSET] = m->offset,
     };
-    struct pl_edge in[3] = {m->x};
-    int n_in = 1;
-
-    if (m->scale.node >= 0)
-        in[n_in++] = m->scale;
-    if (m->offset.node >= 0)
-        in[n_in++] = m->offset;
-    const struct pl_own own = {.op = "_LayerNorm",
-                               .n_in = n_in,
-                               .n_out = 1,
-                               .in = in,
-                               .in_dtype = dtype,
-                               .out_dtype = dtype,
-                               .attr = attr};
-    return pl_replace(g, m->member, m->n, &own, err);
+    return pl_put_fused(g, m->nodes.node, m->nodes.n, rt_layer_norm_op(&m->op), in,
+                        RT_LAYER_NORM_N_IN, err);
 }
 
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
@@ -480,7 +450,7 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
      * nothing new, so that the counts stay true for what is still to be found. */
     for (int products = 0; products < 2; products++)
         for (int i = 0; i < g->n && !st; i++) {
-            struct match m;
+            struct norm m;
             if (products ? ends_in_product(&m, g, i, &uses) : ends_in_sum(&m, g, i, &uses)) {
                 st = put(g, &m, err);
                 found = true;

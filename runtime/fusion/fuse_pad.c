@@ -92,11 +92,10 @@ static bool fits_pool(const struct pl_node *n, const int64_t pad[4])
     return true;
 }
 
-static enum rt_status put(struct pl_graph *g, struct pl_node *n, const int64_t pad[4], bool zeros,
+static enum rt_status put(struct pl_graph *g, int i, const int64_t pad[4], bool zeros,
                           struct rt_error *err)
 {
-    static const struct rt_named_attr as_zeros = {.name = "_zeros",
-                                                  .value = {.type = RT_ATTR_BOOL, .v.b = true}};
+    struct pl_node *n = &g->node[i];
     const struct rt_node *old = n->def;
     const int i_padding = rt_schema_attr(old->schema, "padding");
     const int i_explicit = rt_schema_attr(old->schema, "explicit_paddings");
@@ -117,14 +116,12 @@ static enum rt_status put(struct pl_graph *g, struct pl_node *n, const int64_t p
     memcpy(in, n->in, (size_t)n->n_in * sizeof *in);
     *def = *old;
     def->attr = attr;
-    if (zeros) {
-        def->extra = &as_zeros;
-        def->n_extra = 1;
-    }
     in[0] = g->node[in[0].node].in[0];
     n->def = def;
     n->in = in;
-    return RT_OK;
+    return zeros ? pl_add_extra(g, i, "_zeros", (struct rt_attr){.type = RT_ATTR_BOOL, .v.b = true},
+                                err)
+                 : RT_OK;
 }
 
 enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err)
@@ -144,7 +141,7 @@ enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err)
         if (uses.n[from] != 1 || !is_pad(g, &g->node[from], pad) ||
             !(pools ? fits_pool(n, pad) : add_own(g, n, pad)))
             continue;
-        st = put(g, n, pad, pools, err);
+        st = put(g, i, pad, pools, err);
         if (st == RT_NOT_FOUND)
             st = RT_OK;
         else

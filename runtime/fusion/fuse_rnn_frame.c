@@ -25,6 +25,7 @@ struct frame {
     struct pl_graph check; /* the condition */
     int *copy;             /* per node of the plan: in the graph that is made, or -1 */
     bool in_cond;          /* variables are read from Merge, not from Switch */
+    int n_before;          /* nodes of the plan before the layers are added */
 };
 
 static const struct pl_node *node_of(const struct frame *f, int i)
@@ -389,13 +390,17 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-static void rewire(struct frame *f, struct pl_edge *e, int n)
+/* A gather reads the loop's Exit, which must stay until the gather's readers have left it. */
+static bool stays_wired(const void *arg, int i)
 {
-    if (e->node >= n)
-        return;
-    const struct pl_edge own = instead_of(f, e->node);
-    if (own.node >= 0)
-        *e = own;
+    return instead_of(arg, i).node >= 0;
+}
+
+static struct pl_edge redirected(const void *arg, struct pl_edge e)
+{
+    const struct frame *f = arg;
+    const struct pl_edge own = e.node < f->n_before ? instead_of(f, e.node) : pl_no_edge;
+    return own.node >= 0 ? own : e;
 }
 
 static enum rt_status replace(struct frame *f, struct rt_error *err)
@@ -404,11 +409,10 @@ static enum rt_status replace(struct frame *f, struct rt_error *err)
     struct pl_graph *g = l->g;
     const int n = g->n;
 
-    l->at = pl_add(g, err);
+    f->n_before = n;
+    l->at = pl_add_like(g, f->cond, err);
     if (l->at < 0)
         return RT_RESOURCE_EXHAUSTED;
-    g->node[l->at].name = g->node[f->cond].name;
-    g->node[l->at].depth = g->node[f->cond].depth;
     const struct pl_edge all = pl_no_limit(l, err);
     l->limit[0] = l->limit[1] = all;
     const struct pl_rnn_loop_put p = {.items = l->items,
@@ -418,13 +422,8 @@ static enum rt_status replace(struct frame *f, struct rt_error *err)
                                       .is_read = true,
                                       .keep = RT_RNN_KEEP_EACH};
     const enum rt_status st = all.node < 0 ? RT_RESOURCE_EXHAUSTED : pl_rnn_loop_put(l, &p, err);
-    /* A gather reads the loop's Exit, which must stay until the gather's readers have left it. */
-    for (int i = 0; i < n && !st; i++)
-        if (g->node[i].kind != PL_GONE && instead_of(f, i).node < 0)
-            for (int k = 0; k < g->node[i].n_in; k++)
-                rewire(f, &g->node[i].in[k], n);
-    for (int k = 0; k < g->n_fetches && !st; k++)
-        rewire(f, &g->fetch[k], n);
+    if (!st)
+        pl_rewire(g, n, &(struct pl_rewiring){f, stays_wired, redirected});
     return st;
 }
 

@@ -97,32 +97,28 @@ static bool find_readers(struct pl_rnn_loop *l, int64_t length, struct readers *
 
 /* ---- the new node ---- */
 
-/* An edge from the loop, or from what only hands its list on, comes from the new node. */
-static struct pl_edge redirected(const struct pl_rnn_loop *l, const struct readers *r,
-                                 struct pl_edge e)
-{
-    const int mark = e.node < 0 ? 0 : r->mark[e.node];
+struct redirection {
+    const struct pl_rnn_loop *l;
+    const struct readers *r;
+};
 
-    if (mark == MARK_STACK || (mark == MARK_TURN && r->turned))
-        return (struct pl_edge){l->at, 0};
-    return e.node == l->at ? pl_rnn_loop_state(l, e.out) : e;
+/* The node is the new one, or only hands on the loop's list and goes. */
+static bool stays_wired(const void *arg, int i)
+{
+    const struct redirection *d = arg;
+    const int mark = d->r->mark[i];
+    return i == d->l->at || mark == MARK_STACK || (mark == MARK_TURN && d->r->turned);
 }
 
-/* n: the nodes that there were before the new constants. */
-static void rewire(const struct pl_rnn_loop *l, const struct readers *r, int n)
+/* An edge from the loop, or from what only hands its list on, comes from the new node. */
+static struct pl_edge redirected(const void *arg, struct pl_edge e)
 {
-    struct pl_graph *g = l->g;
+    const struct redirection *d = arg;
+    const int mark = e.node < 0 ? 0 : d->r->mark[e.node];
 
-    for (int i = 0; i < n; i++) {
-        const bool is_going = r->mark[i] == MARK_STACK || (r->mark[i] == MARK_TURN && r->turned);
-        for (int k = 0; !is_going && i != l->at && k < g->node[i].n_in; k++)
-            g->node[i].in[k] = redirected(l, r, g->node[i].in[k]);
-    }
-    for (int k = 0; k < g->n_fetches; k++)
-        g->fetch[k] = redirected(l, r, g->fetch[k]);
-    for (int i = 0; i < n; i++)
-        if (r->mark[i] == MARK_STACK)
-            g->node[i].kind = PL_GONE;
+    if (mark == MARK_STACK || (mark == MARK_TURN && d->r->turned))
+        return (struct pl_edge){d->l->at, 0};
+    return e.node == d->l->at ? pl_rnn_loop_state(d->l, e.out) : e;
 }
 
 /* ---- the pass ---- */
@@ -164,9 +160,14 @@ static enum rt_status replace(struct pl_rnn_loop *l, struct pl_edge length, cons
                                       .is_read = r->any,
                                       .keep = l->each ? RT_RNN_KEEP_EACH : RT_RNN_KEEP_LAST};
     const enum rt_status st = pl_rnn_loop_put(l, &p, err);
-    if (!st)
-        rewire(l, r, n);
-    return st;
+    if (st)
+        return st;
+    const struct redirection d = {l, r};
+    pl_rewire(l->g, n, &(struct pl_rewiring){&d, stays_wired, redirected});
+    for (int i = 0; i < n; i++)
+        if (r->mark[i] == MARK_STACK)
+            l->g->node[i].kind = PL_GONE;
+    return RT_OK;
 }
 
 /* Looks at the loop of node `at`; one that is not understood is left as it is. */

@@ -20,11 +20,10 @@ static bool is_last_axis(const struct pl_graph *g, struct pl_edge e, const char 
            pl_some_ints(g, n->in[1], axis) == 1 && axis[0] == -1;
 }
 
-enum { MEMBERS = 5 };
-
-static bool is_softmax(const struct pl_graph *g, int i, struct pl_edge *x, int member[MEMBERS])
+static bool is_softmax(struct pl_cluster *m, struct pl_edge *x)
 {
-    const struct pl_node *y = pl_float_by(g, (struct pl_edge){i, 0}, "RealDiv", 2);
+    const struct pl_graph *g = m->g;
+    const struct pl_node *y = pl_float_by(g, (struct pl_edge){m->node[0], 0}, "RealDiv", 2);
     const struct pl_node *e = y ? pl_float_by(g, y->in[0], "Exp", 1) : NULL;
     const struct pl_node *centred = e ? pl_float_by(g, e->in[0], "Sub", 2) : NULL;
 
@@ -32,18 +31,15 @@ static bool is_softmax(const struct pl_graph *g, int i, struct pl_edge *x, int m
         !is_last_axis(g, centred->in[1], "Max", centred->in[0]))
         return false;
     *x = centred->in[0];
-    member[0] = i;
-    member[1] = y->in[1].node;
-    member[2] = y->in[0].node;
-    member[3] = e->in[0].node;
-    member[4] = centred->in[1].node;
-    return true;
+    pl_cluster_take(m, y->in[1]);
+    pl_cluster_take(m, y->in[0]);
+    pl_cluster_take(m, e->in[0]);
+    pl_cluster_take(m, centred->in[1]);
+    return pl_cluster_is_closed(m);
 }
 
 enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
 {
-    static const uint8_t dtype[1] = {RT_F32};
-    static const struct rt_attr attr[1] = {{.type = RT_ATTR_TYPE, .v.t = RT_F32}};
     struct pl_uses uses;
     bool found = false;
 
@@ -51,18 +47,11 @@ enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
         return RT_OK;
     enum rt_status st = pl_uses_count(&uses, g, err);
     for (int i = 0; i < g->n && !st; i++) {
+        struct pl_cluster m = pl_cluster_from(g, &uses, i);
         struct pl_edge x;
-        int member[MEMBERS];
-        if (!is_softmax(g, i, &x, member) || !pl_is_closed(g, &uses, member, MEMBERS))
+        if (!is_softmax(&m, &x))
             continue;
-        const struct pl_own own = {.op = "Softmax",
-                                   .n_in = 1,
-                                   .n_out = 1,
-                                   .in = &x,
-                                   .in_dtype = dtype,
-                                   .out_dtype = dtype,
-                                   .attr = attr};
-        st = pl_replace(g, member, MEMBERS, &own, err);
+        st = pl_put_op(g, m.node, m.n, "Softmax", RT_F32, &x, 1, err);
         found = true;
     }
     pl_uses_free(&uses);

@@ -15,9 +15,11 @@
 #include "runtime/fusion/fuse.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "runtime/fusion/epilogue.h"
+#include "runtime/fusion/last_axes.h"
 
 struct tail {
     int64_t channels;
@@ -54,7 +56,7 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
     if (!is_float_op(n) || !n->def->op->tail || n->n_in != n->def->schema->n_in || n->n_in > 8)
         return 0;
     for (int k = 0; k < n->def->n_extra; k++) /* a tail that is an activation alone has no input */
-        if (strcmp(n->def->extra[k].name, "_tail") == 0)
+        if (strcmp(n->def->extra[k].name, RT_EPILOGUE) == 0)
             return 0;
     for (int k = 0; k < n->n_in; k++) {
         in[k] = (struct rt_info){.dtype = (enum rt_dtype)n->def->in_dtype[k], .shape.rank = -1};
@@ -273,15 +275,18 @@ static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *d
 /* Node n is the runtime's own kind of Reshape: its rows become the last axes that it says. */
 static bool take_axes(const struct pl_node *n, int i, struct tail *t)
 {
-    const int64_t *dim, *from;
-    if (!is_float_op(n) || !pl_is(n, "_LastAxes") || n->n_in != 1 || n->in[0].node != t->last ||
-        n->in[0].out != 0 || t->reshape >= 0 || t->residual.node >= 0 ||
-        rt_attr_ints(n->def, "from", &from) != 1 || from[0] != t->channels)
+    struct rt_last_axes axes;
+
+    if (!is_float_op(n) || !pl_is(n, "_LastAxes") || n->in[0].node != t->last ||
+        n->in[0].out != 0 || t->reshape >= 0 || t->residual.node >= 0)
+        return false;
+    rt_last_axes_read(n->def, &axes);
+    if (axes.from.n != 1 || axes.from.v[0] != t->channels)
         return false;
     t->reshape = i;
     t->rank = 0;
-    t->n_row = (int)rt_attr_ints(n->def, "to", &dim);
-    memcpy(t->row, dim, (size_t)t->n_row * sizeof *dim);
+    t->n_row = (int)axes.to.n;
+    memcpy(t->row, axes.to.v, axes.to.n * sizeof *axes.to.v);
     return true;
 }
 
@@ -329,41 +334,15 @@ static bool take_reshape(const struct pl_graph *g, int i, struct tail *t)
 
 /* ---- the result ---- */
 
-/* A new constant; -1: no memory. */
-static int add_constant(struct pl_graph *g, int like, const double *v, int64_t n,
-                        struct rt_error *err)
+static struct pl_edge add_constant(struct pl_graph *g, int like, const double *v, int64_t n,
+                                   struct rt_error *err)
 {
     struct rt_tensor t = {0};
     if (rt_tensor_new(&t, NULL, RT_F32, 1, &n, err))
-        return -1;
+        return pl_no_edge;
     for (int64_t i = 0; i < n; i++)
         ((float *)t.data)[i] = (float)v[i];
-    const int c = pl_add(g, err); /* may move the nodes */
-    if (c < 0) {
-        rt_tensor_clear(&t);
-        return -1;
-    }
-    struct pl_node *node = &g->node[c];
-    node->kind = PL_CONST;
-    node->name = g->node[like].name;
-    node->depth = g->node[like].depth;
-    node->n_out = 1;
-    node->value = t;
-    return c;
-}
-
-static char *text_of(struct rt_arena *arena, const struct tail *t)
-{
-    char number[32] = "";
-    if (t->act.has_number)
-        snprintf(number, sizeof number, "=%a", (double)t->act.number);
-    char *text = rt_arena_printf(arena, "%s%s%s%s%s%s", t->has_scale ? " mul" : "",
-                                 t->has_shift ? " add" : "",
-                                 t->residual.node < 0 ? ""
-                                 : t->residual_first  ? " residual_first"
-                                                      : " residual",
-                                 t->act.n ? " " : "", t->act.n ? t->act.name : "", number);
-    return text ? text + 1 : NULL;
+    return pl_add_constant(g, like, &t, err);
 }
 
 /* The Reshape of the head's new value, where the chain's last node was. */
@@ -391,55 +370,71 @@ static enum rt_status put_reshape(struct pass *p, int head, const struct tail *t
     return RT_OK;
 }
 
+/* The operands behind the head's own inputs. */
+static enum rt_status add_operands(struct pass *p, int head, const struct tail *t,
+                                   struct pl_edge operand[RT_EPILOGUE_N_IN])
+{
+    operand[RT_EPILOGUE_MUL] = operand[RT_EPILOGUE_ADD] = pl_no_edge;
+    operand[RT_EPILOGUE_RESIDUAL] = t->residual;
+    if (t->has_scale) {
+        operand[RT_EPILOGUE_MUL] = add_constant(p->g, head, t->scale, t->channels, p->err);
+        if (operand[RT_EPILOGUE_MUL].node < 0)
+            return p->err->code;
+    }
+    if (t->has_shift) {
+        operand[RT_EPILOGUE_ADD] = add_constant(p->g, head, t->shift, t->channels, p->err);
+        if (operand[RT_EPILOGUE_ADD].node < 0)
+            return p->err->code;
+    }
+    return RT_OK;
+}
+
 /* The head with its tail, where the chain's last node was. */
 static enum rt_status put(struct pass *p, int head, const struct tail *t)
 {
     struct pl_graph *g = p->g;
-    struct pl_edge operand[3];
-    int n_operands = 0;
+    struct pl_edge operand[RT_EPILOGUE_N_IN];
+    struct rt_epilogue e = {.residual_first = t->residual_first,
+                            .act = t->act.n ? t->act.act : RT_ACT_NONE,
+                            .has_alpha = t->act.has_number,
+                            .alpha = t->act.number};
+    enum rt_status st = add_operands(p, head, t, operand);
 
-    for (int k = 0; k < 2; k++) {
-        if (!(k ? t->has_shift : t->has_scale))
-            continue;
-        const int c = add_constant(g, head, k ? t->shift : t->scale, t->channels, p->err);
-        if (c < 0)
-            return p->err->code;
-        operand[n_operands++] = (struct pl_edge){c, 0};
-    }
-    if (t->residual.node >= 0)
-        operand[n_operands++] = t->residual;
-    struct pl_node *n = &g->node[t->reshape < 0 ? t->last : head];
+    if (st)
+        return st;
+    const int at = t->reshape < 0 ? t->last : head;
     const struct pl_node h = g->node[head];
-    const int n_in = h.n_in + n_operands;
+    int n_in = h.n_in;
     struct rt_node *def = rt_arena_alloc(g->arena, sizeof *def);
-    struct rt_named_attr *extra =
-        rt_arena_array(g->arena, (size_t)h.def->n_extra + 1, sizeof *extra);
-    struct pl_edge *in = rt_arena_array(g->arena, (size_t)n_in, sizeof *in);
-    uint8_t *dtype = rt_arena_array(g->arena, (size_t)n_in, 1);
-    const char *text = text_of(g->arena, t);
-
-    if (!def || !extra || !in || !dtype || !text)
+    struct pl_edge *in = rt_arena_array(g->arena, (size_t)n_in + RT_EPILOGUE_N_IN, sizeof *in);
+    uint8_t *dtype = rt_arena_array(g->arena, (size_t)n_in + RT_EPILOGUE_N_IN, 1);
+    if (!def || !in || !dtype)
         return rt_fail_memory(p->err, "a plan", 0);
-    if (h.def->n_extra)
-        memcpy(extra, h.def->extra, (size_t)h.def->n_extra * sizeof *extra);
-    extra[h.def->n_extra] = (struct rt_named_attr){
-        .name = "_tail", .value = {.type = RT_ATTR_STRING, .n = strlen(text), .v.s = text}};
-    for (int k = 0; k < n_in; k++) {
-        in[k] = k < h.n_in ? h.in[k] : operand[k - h.n_in];
-        dtype[k] = k < h.n_in ? h.def->in_dtype[k] : RT_F32;
-    }
+    memcpy(in, h.in, (size_t)n_in * sizeof *in);
+    memcpy(dtype, h.def->in_dtype, (size_t)n_in);
+    for (int k = 0; k < RT_EPILOGUE_N_IN; k++)
+        if (operand[k].node >= 0) {
+            e.in[k] = n_in;
+            in[n_in] = operand[k];
+            dtype[n_in++] = RT_F32;
+        }
+    const char *text = rt_epilogue_text(&e, g->arena);
+    if (!text)
+        return rt_fail_memory(p->err, "a plan", 0);
     *def = *h.def;
-    def->extra = extra;
-    def->n_extra++;
     def->n_in = n_in;
     def->in_dtype = dtype;
+    struct pl_node *n = &g->node[at];
     n->def = def;
     n->name = h.name;
     n->depth = h.depth;
     n->in = in;
     n->n_in = n_in;
     n->n_out = h.n_out;
-    return t->reshape < 0 ? RT_OK : put_reshape(p, head, t);
+    st = pl_add_extra(g, at, RT_EPILOGUE,
+                      (struct rt_attr){.type = RT_ATTR_STRING, .n = strlen(text), .v.s = text},
+                      p->err);
+    return st || t->reshape < 0 ? st : put_reshape(p, head, t);
 }
 
 /* Follows the chain behind node `head`; the nodes that it takes in are gone, but for the last. */

@@ -10,15 +10,13 @@
  *                    kn_rnn_step (kernels/rnn/rnn.h) and of rnn.c
  *     a late one     kn_rnn_step.late and rnn.c, which makes one late product
  *     a third state  its input behind RT_RNN_C (states are RT_RNN_H + k) and an output of _RNN:
- *                    pl_cell.made, pl_rnn_layer.state and the node's outputs in rnn_loop.c; the
- *                    op's schema in kernels/rnn/rnn_layer.c; kn_rnn_step and the states of rnn.c
+ *                    pl_cell.made and pl_rnn_layer.state; kn_rnn_step and the states of
+ *                    rnn.c
  */
 #ifndef RT_RECURRENT_H
 #define RT_RECURRENT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <string.h>
+#include "runtime/core/fused_op.h"
 
 /*
  * X(name, gates, n_late, n_apart, n_states)
@@ -71,74 +69,56 @@ enum rt_cell_act {
 #undef X
         RT_N_CELL_ACTS
 };
-static inline const char *rt_cell_act_name(int act)
-{
-    static const char *const names[RT_N_CELL_ACTS] = {
-#define X(name) #name,
-        RT_CELL_ACTS(X)
-#undef X
-    };
-    return names[act];
-}
-
 /* One that is not there is an empty vector. */
-#define RT_RNN_INS(X)                                                                              \
-    X(X, "x")                                                                                      \
-    X(H, "h")                                                                                      \
-    X(C, "c")                                                                                      \
-    X(W, "w")           /* of x, all gates' columns, or all but the late ones' */                  \
-    X(R, "r")           /* of h, all but the late gates' columns */                                \
-    X(BIAS, "bias")     /* as many as w has columns */                                             \
-    X(R_BIAS, "r_bias") /* as many as r has columns */                                             \
-    X(W_LATE, "w_late")                                                                            \
-    X(R_LATE, "r_late")                                                                            \
-    X(BIAS_LATE, "bias_late")                                                                      \
-    X(PEEP_IN, "peep_in") /* of LSTM: what c is multiplied by in gates i and f, */                 \
-    X(PEEP_FORGET, "peep_forget")                                                                  \
-    X(PEEP_LET, "peep_let") /* and the new c in gate o */                                          \
-    X(PROJECT, "project")   /* what the output is multiplied by before it is one */                \
+#define RT_RNN_INPUTS(IN, op)                                                                      \
+    IN(op, X, x, ONE)                                                                              \
+    IN(op, H, h, ONE)                                                                              \
+    IN(op, C, c, ONE)                                                                              \
+    IN(op, W, w, ONE)           /* of x, all gates' columns, or all but the late ones' */          \
+    IN(op, R, r, ONE)           /* of h, all but the late gates' columns */                        \
+    IN(op, BIAS, bias, ONE)     /* as many as w has columns */                                     \
+    IN(op, R_BIAS, r_bias, ONE) /* as many as r has columns */                                     \
+    IN(op, W_LATE, w_late, ONE)                                                                    \
+    IN(op, R_LATE, r_late, ONE)                                                                    \
+    IN(op, BIAS_LATE, bias_late, ONE)                                                              \
+    IN(op, PEEP_IN, peep_in, ONE) /* of LSTM: what c is multiplied by in gates i and f, */         \
+    IN(op, PEEP_FORGET, peep_forget, ONE)                                                          \
+    IN(op, PEEP_LET, peep_let, ONE) /* and the new c in gate o */                                  \
+    IN(op, PROJECT, project, ONE)   /* what the output is multiplied by before it is one */        \
     /* Bounds of the loop's count, and how long the list is that it writes; INT64_MAX: as x */     \
-    X(LIMIT, "limit")                                                                              \
-    X(LIMIT_TOO, "limit_too")                                                                      \
-    X(LENGTH, "length")                                                                            \
-    X(MASK, "mask")     /* which rows take a step, by enum rt_rnn_mask */                          \
-    X(BEFORE, "before") /* what a row writes that does not */
+    IN(op, LIMIT, limit, ONE)                                                                      \
+    IN(op, LIMIT_TOO, limit_too, ONE)                                                              \
+    IN(op, LENGTH, length, ONE)                                                                    \
+    IN(op, MASK, mask, ONE)     /* which rows take a step, by enum rt_rnn_mask */                  \
+    IN(op, BEFORE, before, ONE) /* what a row writes that does not */
 
-enum rt_rnn_in {
-#define X(id, name) RT_RNN_##id,
-    RT_RNN_INS(X)
-#undef X
-        RT_RNN_N_IN
-};
+#define RT_RNN_OUTPUTS(OUT)                                                                        \
+    OUT(y)                                                                                         \
+    OUT(h)                                                                                         \
+    OUT(c)
 
-#define RT_RNN_ATTRS(X)                                                                            \
-    X(CELL, "cell", INT)                                                                           \
-    X(GATE_ACT, "gate_activation", STRING)                                                         \
-    X(ACT, "activation", STRING)                                                                   \
-    X(UNITS, "units", INT)                                                                         \
-    X(WIDTH, "width", INT)        /* of h and y: units, but with a projection */                   \
-    X(CLIP, "clip", FLOAT)        /* how far from zero c gets; 0: any */                           \
-    X(DEPTH, "depth", INT)        /* of x */                                                       \
-    X(X_ROWS, "x_rows", INT)      /* how many rows x must have; -1: any */                         \
-    X(X_LISTED, "x_listed", BOOL) /* that holds even where there are no steps */                   \
-    X(Y_ROWS, "y_rows", INT)      /* the same of y: then y is zero where nothing is written */     \
-    X(X_ROW, "x_row", INT)        /* of w, w_late: where the part begins that multiplies x */      \
-    X(H_ROW, "h_row", INT)        /* of r, r_late: the same for the state */                       \
-    X(ORDER, "order", STRING)     /* which gates the columns hold */                               \
-    X(FORGET_BIAS, "forget_bias", FLOAT)                                                           \
-    X(X_BY_TIME, "x_by_time", BOOL) /* x is [time, batch, depth], not [batch, time] */             \
-    X(Y_BY_TIME, "y_by_time", BOOL)                                                                \
-    X(KEEP, "keep", INT)     /* enum rt_rnn_keep */                                                \
-    X(READ, "read", INT)     /* enum rt_rnn_read */                                                \
-    X(MASKED, "masked", INT) /* enum rt_rnn_mask */                                                \
-    X(HOLDS, "holds", BOOL)  /* `before` becomes what a row wrote last */
-
-enum rt_rnn_attr {
-#define X(id, name, type) RT_RNN_ATTR_##id,
-    RT_RNN_ATTRS(X)
-#undef X
-        RT_RNN_N_ATTR
-};
+#define RT_RNN_ATTRS(ATTR)                                                                         \
+    ATTR(ENUM, cell)            /* enum rt_cell_id */                                              \
+    ATTR(ENUM, gate_activation) /* enum rt_cell_act */                                             \
+    ATTR(ENUM, activation)      /* enum rt_cell_act */                                             \
+    ATTR(INT, units)                                                                               \
+    ATTR(INT, width)     /* of h and y: units, but with a projection */                            \
+    ATTR(FLOAT, clip)    /* how far from zero c gets; 0: any */                                    \
+    ATTR(INT, depth)     /* of x */                                                                \
+    ATTR(INT, x_rows)    /* how many rows x must have; -1: any */                                  \
+    ATTR(BOOL, x_listed) /* that holds even where there are no steps */                            \
+    ATTR(INT, y_rows)    /* the same of y: then y is zero where nothing is written */              \
+    ATTR(INT, x_row)     /* of w, w_late: where the part begins that multiplies x */               \
+    ATTR(INT, h_row)     /* of r, r_late: the same for the state */                                \
+    ATTR(STRING, order)  /* which gates the columns hold */                                        \
+    ATTR(FLOAT, forget_bias)                                                                       \
+    ATTR(BOOL, x_by_time) /* x is [time, batch, depth], not [batch, time] */                       \
+    ATTR(BOOL, y_by_time)                                                                          \
+    ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
+    ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
+    ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
+    ATTR(BOOL, holds)  /* `before` becomes what a row wrote last */
+RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
 /* Which element of its list each step writes: one of its own, or always the first. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };

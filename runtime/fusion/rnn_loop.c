@@ -483,15 +483,12 @@ static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl
     struct rt_error err = {0};
     if (!pl_int_constant(g, n->in[1], &v) || v == INT64_MAX)
         return false;
-    const int c = pl_add(l->g, &err);
-    if (c < 0)
+    struct rt_tensor value;
+    rt_tensor_ref(&value, &g->node[n->in[1].node].value);
+    const struct pl_edge own = pl_add_constant(l->g, l->at, &value, &err);
+    if (own.node < 0)
         return false;
-    struct pl_node *own = &l->g->node[c];
-    own->kind = PL_CONST;
-    own->name = l->g->node[l->at].name;
-    own->n_out = 1;
-    rt_tensor_ref(&own->value, &g->node[n->in[1].node].value);
-    l->limit[l->n_limits++] = (struct pl_edge){c, 0};
+    l->limit[l->n_limits++] = own;
     return true;
 }
 
@@ -561,21 +558,6 @@ static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt
     return (struct pl_edge){c, 0};
 }
 
-static struct pl_edge constant(struct pl_rnn_loop *l, struct rt_tensor *t, struct rt_error *err)
-{
-    const int c = pl_add(l->g, err);
-
-    if (c < 0) {
-        rt_tensor_clear(t);
-        return (struct pl_edge){-1, 0};
-    }
-    l->g->node[c].kind = PL_CONST;
-    l->g->node[c].name = l->g->node[l->at].name;
-    l->g->node[c].n_out = 1;
-    l->g->node[c].value = *t;
-    return (struct pl_edge){c, 0};
-}
-
 /* An input that is not there. */
 static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct rt_error *err)
 {
@@ -583,7 +565,7 @@ static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct
 
     if (rt_tensor_new(&t, NULL, dtype, 1, (int64_t[]){0}, err))
         return (struct pl_edge){-1, 0};
-    return constant(l, &t, err);
+    return pl_add_constant(l->g, l->at, &t, err);
 }
 
 /* The limit that says: as many as there are. */
@@ -594,13 +576,7 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
     if (rt_tensor_new(&t, NULL, RT_I64, 0, NULL, err))
         return (struct pl_edge){-1, 0};
     *(int64_t *)t.data = INT64_MAX;
-    return constant(l, &t, err);
-}
-
-static uint8_t dtype_of(const struct pl_rnn_loop *l, struct pl_edge e)
-{
-    const struct pl_node *n = &l->g->node[e.node];
-    return n->kind == PL_CONST ? n->value.dtype : n->def->out_dtype[e.out];
+    return pl_add_constant(l->g, l->at, &t, err);
 }
 
 /* Gates' matrices or vectors of their own as one of all columns. */
@@ -626,25 +602,7 @@ static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *
             memcpy((float *)t.data + (i * n + g) * c->units, from + i * c->units,
                    (size_t)c->units * sizeof *from);
     }
-    return constant(l, &t, err);
-}
-
-/* The words of a name in the plan's own memory. */
-static struct rt_attr word(struct pl_rnn_loop *l, const char *text)
-{
-    const char *own = rt_arena_printf(l->g->arena, "%s", text);
-
-    return (struct rt_attr){.type = RT_ATTR_STRING, .n = own ? strlen(own) : 0, .v.s = own};
-}
-
-static struct rt_attr number(int64_t v)
-{
-    return (struct rt_attr){.type = RT_ATTR_INT, .v.i = v};
-}
-
-static struct rt_attr yes(bool v)
-{
-    return (struct rt_attr){.type = RT_ATTR_BOOL, .v.b = v};
+    return pl_add_constant(l->g, l->at, &t, err);
 }
 
 /* Layer i becomes node y->node, which reads p->items. */
@@ -655,33 +613,31 @@ static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rn
     const struct pl_cell *c = &y->cell;
     const bool masks_output = l->mask.kind != RT_RNN_ALL && i == l->n_layers - 1;
     struct pl_edge in[RT_RNN_N_IN];
-    uint8_t in_dtype[RT_RNN_N_IN];
-    const struct rt_attr attr[RT_RNN_N_ATTR] = {
-        [RT_RNN_ATTR_CELL] = number(c->kind->id),
-        [RT_RNN_ATTR_GATE_ACT] = word(l, rt_cell_act_name((int)c->gate_act)),
-        [RT_RNN_ATTR_ACT] = word(l, rt_cell_act_name((int)c->act)),
-        [RT_RNN_ATTR_UNITS] = number(c->units),
-        [RT_RNN_ATTR_WIDTH] = number(c->width),
-        [RT_RNN_ATTR_CLIP] = {.type = RT_ATTR_FLOAT, .v.f = c->clip},
-        [RT_RNN_ATTR_DEPTH] = number(c->depth),
-        [RT_RNN_ATTR_X_ROWS] = number(i == 0 ? l->x_rows : -1),
-        [RT_RNN_ATTR_X_LISTED] = yes(!l->is_frame),
-        [RT_RNN_ATTR_Y_ROWS] = number(i == l->n_layers - 1 ? l->y_rows : -1),
-        [RT_RNN_ATTR_X_ROW] = number(c->x_row),
-        [RT_RNN_ATTR_H_ROW] = number(c->h_row),
-        [RT_RNN_ATTR_ORDER] = word(l, c->order),
-        [RT_RNN_ATTR_FORGET_BIAS] = {.type = RT_ATTR_FLOAT, .v.f = c->forget_bias},
-        [RT_RNN_ATTR_X_BY_TIME] = yes(p->by_time),
-        [RT_RNN_ATTR_Y_BY_TIME] = yes(p->y_by_time),
-        [RT_RNN_ATTR_KEEP] = number((int64_t)p->keep),
-        [RT_RNN_ATTR_READ] = number((int64_t)read),
-        [RT_RNN_ATTR_MASKED] = number((int64_t)l->mask.kind),
-        [RT_RNN_ATTR_HOLDS] = yes(masks_output && l->mask.holds),
+    const struct rt_rnn rnn = {
+        .cell = c->kind->id,
+        .gate_activation = c->gate_act,
+        .activation = c->act,
+        .units = c->units,
+        .width = c->width,
+        .clip = c->clip,
+        .depth = c->depth,
+        .x_rows = i == 0 ? l->x_rows : -1,
+        .x_listed = !l->is_frame,
+        .y_rows = i == l->n_layers - 1 ? l->y_rows : -1,
+        .x_row = c->x_row,
+        .h_row = c->h_row,
+        .order = pl_keep_text(l->g, c->order, err),
+        .forget_bias = c->forget_bias,
+        .x_by_time = p->by_time,
+        .y_by_time = p->y_by_time,
+        .keep = p->keep,
+        .read = read,
+        .masked = l->mask.kind,
+        .holds = masks_output && l->mask.holds,
     };
 
-    for (int k = 0; k < RT_RNN_N_ATTR; k++)
-        if (attr[k].type == RT_ATTR_STRING && !attr[k].v.s)
-            return rt_fail_memory(err, "a plan", 0);
+    if (!rnn.order)
+        return RT_RESOURCE_EXHAUSTED;
     for (int k = 0; k < RT_RNN_LIMIT; k++)
         in[k] = k >= RT_RNN_W && c->in[k].node >= 0 ? outside(l, c->in[k], err)
                                                     : (struct pl_edge){-2, 0};
@@ -701,29 +657,8 @@ static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rn
             in[k] = nothing(l, RT_F32, err);
         if (in[k].node < 0)
             return RT_RESOURCE_EXHAUSTED;
-        in_dtype[k] = dtype_of(l, in[k]);
     }
-    static const uint8_t out_dtype[3] = {RT_F32, RT_F32, RT_F32};
-    return pl_make_own(l->g, y->node,
-                       &(struct pl_own){.op = "_RNN",
-                                        .n_in = RT_RNN_N_IN,
-                                        .n_out = 3,
-                                        .in = in,
-                                        .in_dtype = in_dtype,
-                                        .out_dtype = out_dtype,
-                                        .attr = attr},
-                       err);
-}
-
-static int add_node(struct pl_rnn_loop *l, struct rt_error *err)
-{
-    const int i = pl_add(l->g, err);
-
-    if (i >= 0) {
-        l->g->node[i].name = l->g->node[l->at].name;
-        l->g->node[i].depth = l->g->node[l->at].depth;
-    }
-    return i;
+    return pl_put_fused(l->g, &y->node, 1, rt_rnn_op(&rnn), in, RT_RNN_N_IN, err);
 }
 
 enum rt_status pl_rnn_loop_put(struct pl_rnn_loop *l, const struct pl_rnn_loop_put *p,
@@ -734,7 +669,7 @@ enum rt_status pl_rnn_loop_put(struct pl_rnn_loop *l, const struct pl_rnn_loop_p
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < last && !st; i++) {
-        l->layer[i].node = add_node(l, err);
+        l->layer[i].node = pl_add_like(l->g, l->at, err);
         q.length = pl_no_limit(l, err);
         if (l->layer[i].node < 0 || q.length.node < 0)
             return RT_RESOURCE_EXHAUSTED;

@@ -248,3 +248,27 @@ bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *
     }
     return true;
 }
+
+/* ---- clusters ---- */
+
+struct pl_cluster pl_cluster_from(const struct pl_graph *g, const struct pl_uses *uses, int root)
+{
+    return (struct pl_cluster){.g = g, .uses = uses, .node = {root}, .n = 1};
+}
+
+void pl_cluster_take(struct pl_cluster *c, struct pl_edge e)
+{
+    if (c->n > PL_CLUSTER_MOST)
+        return;
+    for (int i = 0; i < c->n; i++)
+        if (c->node[i] == e.node)
+            return;
+    if (c->n < PL_CLUSTER_MOST)
+        c->node[c->n] = e.node;
+    c->n++;
+}
+
+bool pl_cluster_is_closed(const struct pl_cluster *c)
+{
+    return c->n <= PL_CLUSTER_MOST && pl_is_closed(c->g, c->uses, c->node, c->n);
+}

@@ -7,7 +7,7 @@
  *
  * Threads: that which makes the plan; nobody else has its graph. Owner: pointers to nodes are the
  * graph's and hold until pl_add, those to tensors likewise; pl_uses and pl_readers are the caller's
- * to free.
+ * to free. rewrite.h has the words that change it.
  */
 #ifndef RT_MATCH_H
 #define RT_MATCH_H
@@ -85,5 +85,22 @@ void pl_readers_free(struct pl_readers *r);
 
 /* Nobody but these nodes reads what they make, but for the first of them. */
 bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *node, int n);
+
+/* ---- clusters ---- */
+
+/* The nodes of a pattern as far as it has been followed: first the one whose value is what all of
+ * them make. A pass's own record of what it found begins with it; a copy of that is what to go back
+ * to when one of several ways to read the graph has failed. */
+enum { PL_CLUSTER_MOST = 16 };
+struct pl_cluster {
+    const struct pl_graph *g;
+    const struct pl_uses *uses;
+    int node[PL_CLUSTER_MOST], n; /* n is one more for a pattern that is too large */
+};
+struct pl_cluster pl_cluster_from(const struct pl_graph *g, const struct pl_uses *uses, int root);
+/* Takes in the node that makes e, once. */
+void pl_cluster_take(struct pl_cluster *c, struct pl_edge e);
+/* Nobody else reads what its nodes make, but for the first: they may be replaced. */
+bool pl_cluster_is_closed(const struct pl_cluster *c);
 
 #endif

@@ -1,0 +1,18 @@
+/*
+ * A change of the last axes as one op: fuse_einsum.c puts it around a matrix multiplication,
+ * kernels/fused/fused_axes.c runs it. The output is a view of x.
+ */
+#ifndef RT_LAST_AXES_HEADER
+#define RT_LAST_AXES_HEADER
+
+#include "runtime/core/fused_op.h"
+
+#define RT_LAST_AXES_INPUTS(IN, op) IN(op, X, x, ONE)
+#define RT_LAST_AXES_OUTPUTS(OUT)   OUT(y)
+#define RT_LAST_AXES_ATTRS(ATTR)                                                                   \
+    ATTR(INT, rank)  /* how many axes x has */                                                     \
+    ATTR(INTS, from) /* how long the last of them are, */                                          \
+    ATTR(INTS, to)   /* and the axes that they become, of as many elements */
+RT_FUSED_OP(RT_LAST_AXES, rt_last_axes, "_LastAxes");
+
+#endif
