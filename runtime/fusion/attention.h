@@ -37,10 +37,11 @@ struct rt_attention_step {
 #define RT_ATTENTION_OUTPUTS(OUT) OUT(context)
 #define RT_ATTENTION_ATTRS(ATTR)                                                                   \
     ATTR(INTS, steps) /* struct rt_attention_step, one after another */                            \
-    ATTR(INT,                                                                                      \
-         heads_first) /* bit k: input k, or RT_ATTENTION_OUT, is [B,N,T,H], heads before rows */   \
-    ATTR(INT, broadcasts) /* in which of the two products B and N may be 1 for one operand and */  \
-                          /* more for the other, as in BatchMatMulV2 but not in Einsum */
+    /* bit k: input k, or RT_ATTENTION_OUT, is [B,N,T,H], with its heads before its rows */        \
+    ATTR(INT, heads_first)                                                                         \
+    /* in which of the two products B and N may be 1 for one operand and more for the other, as */ \
+    /* in BatchMatMulV2 but not in Einsum */                                                       \
+    ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 
 enum { RT_ATTENTION_OUT = RT_ATTENTION_OPERANDS }; /* the output's bit in heads_first */

@@ -30,14 +30,10 @@ static enum rt_status drop_targets(struct pl_graph *g, struct rt_error *err)
 
 enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
 {
-    /* What is written out in many nodes comes before what takes single ones: first what only
-     * stands in the way of the others, then attention and norms, which contain steps that a tail
-     * could take, then tails, and chains, since they take every element-wise node that is left.
-     * What is joined only to be read by chains shows when they are there. */
     static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
-        pl_fuse_units, pl_fuse_embeds,    pl_fuse_einsums,   pl_fuse_dense, pl_fuse_pools,
-        pl_fuse_masks, pl_fuse_softmaxes, pl_fuse_attention, pl_fuse_norms, pl_fuse_pads,
-        pl_fuse_tails, pl_fuse_chains,    pl_fuse_joins,
+#define X(pass) pass,
+        PL_FUSIONS(X)
+#undef X
     };
     enum rt_status st = drop_targets(g, err);
 

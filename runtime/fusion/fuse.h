@@ -1,7 +1,6 @@
 /*
  * Fusion: nodes that one kernel does better together. Each pass stands in a file of its own, knows
- * one kind of pattern, and works on the nodes of one plan, on the CPU only; fuse.c says their
- * order.
+ * one kind of pattern, and works on the nodes of one plan, on the CPU only.
  *
  * What a pass must keep: a value that is fetched, has another reader or a control edge stays; a
  * node that replaces others stands where the last of them was (pl_make_own), those before it become
@@ -32,18 +31,31 @@ bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
 enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
                             int rank, struct rt_error *err);
 
-enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err); /* before tails */
-enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);     /* before attention */
-enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err); /* before attention */
-enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err);
+/*
+ * The passes, in their order. What is written out in many nodes comes before what takes single
+ * ones: first what only stands in the way of the others, then attention, norms and rotary
+ * embeddings, which contain steps that a tail could take, then tails, and chains, since they take
+ * every element-wise node that is left. What is joined only to be read by chains shows when they
+ * are there.
+ */
+#define PL_FUSIONS(X)                                                                              \
+    X(pl_fuse_units)                                                                               \
+    X(pl_fuse_embeds)                                                                              \
+    X(pl_fuse_einsums)                                                                             \
+    X(pl_fuse_dense)                                                                               \
+    X(pl_fuse_pools)                                                                               \
+    X(pl_fuse_masks)     /* before attention */                                                    \
+    X(pl_fuse_softmaxes) /* before attention */                                                    \
+    X(pl_fuse_attention)                                                                           \
+    X(pl_fuse_norms)                                                                               \
+    X(pl_fuse_rotaries)                                                                            \
+    X(pl_fuse_pads) /* before tails */                                                             \
+    X(pl_fuse_tails)                                                                               \
+    X(pl_fuse_chains)                                                                              \
+    X(pl_fuse_joins)
+
+#define X(pass) enum rt_status pass(struct pl_graph *g, struct rt_error *err);
+PL_FUSIONS(X)
+#undef X
 
 #endif

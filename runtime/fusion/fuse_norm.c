@@ -8,6 +8,7 @@
  *   y = Reshape(FusedBatchNormV3(Reshape(x, [1, before, behind, 1]), ones, zeros), Shape(x))
  *                                                                Keras 2; scale and offset behind
  *   y = x * Rsqrt(Mean(x^2, axis) + epsilon)                     without a mean: RMS; scale behind
+ *       or x * Reciprocal(Sqrt(..)), or x / Sqrt(..); x^2 may be x * x, Square or Pow
  *
  * Scale and offset are constant vectors over the last axis, or left out; the order of commuting
  * operands does not matter. Whether the normalised axis is the last one shows when shapes are
@@ -312,36 +313,84 @@ static bool is_batch_normed(struct norm *m, struct pl_edge e)
 
 /* ---- by the mean of squares ---- */
 
-/* x * Rsqrt(Mean(x^2) + epsilon) */
-static bool is_rms_normed(struct norm *m, struct pl_edge e)
+/* e is the square of something: of what. */
+static bool is_square(struct norm *m, struct pl_edge e, struct pl_edge *of)
 {
     const struct pl_graph *g = m->nodes.g;
-    const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
+    const struct pl_node *n = pl_float_by(g, e, "Square", 1);
+    float exponent;
 
-    for (int k = 0; n && k < 2; k++) {
-        const struct pl_node *root = pl_float_by(g, n->in[1 - k], "Rsqrt", 1), *product;
-        const struct pl_node *sum = root ? pl_float_sum(g, root->in[0]) : NULL;
-        for (int j = 0; sum && j < 2; j++) {
-            struct norm try = *m;
-            struct pl_edge squares;
-            if (!pl_float_constant(g, sum->in[1 - j], &try.op.epsilon) ||
-                !is_mean(&try, sum->in[j], &squares, &try.op.axis))
-                continue;
-            product = pl_float_by(g, squares, "Mul", 2);
-            const bool is_square = product
-                                       ? pl_same(product->in[0], product->in[1])
-                                       : (product = pl_float_by(g, squares, "Square", 1)) != NULL;
-            if (!is_square || !pl_same(product->in[0], n->in[k]))
-                continue;
-            take(&try, e);
-            take(&try, n->in[1 - k]);
-            take(&try, root->in[0]);
-            take(&try, squares);
-            *m = try;
-            m->x = n->in[k];
-            m->op.no_mean = true;
-            return true;
-        }
+    if (!n && (n = pl_float_by(g, e, "Mul", 2)) != NULL && !pl_same(n->in[0], n->in[1]))
+        return false;
+    if (!n && (n = pl_float_by(g, e, "Pow", 2)) != NULL &&
+        !(pl_float_constant(g, n->in[1], &exponent) && exponent == 2))
+        return false;
+    if (!n)
+        return false;
+    *of = n->in[0];
+    take(m, e);
+    return true;
+}
+
+/* e is 1 / sqrt(of), or with `divides` sqrt(of). */
+static bool is_root(struct norm *m, struct pl_edge e, bool divides, struct pl_edge *of)
+{
+    const struct pl_graph *g = m->nodes.g;
+    const struct pl_node *n = divides ? NULL : pl_float_by(g, e, "Rsqrt", 1);
+    struct pl_edge root = e;
+
+    if (!n && !divides) {
+        if (!(n = pl_float_by(g, e, "Reciprocal", 1)) && !(n = pl_float_by(g, e, "Inv", 1)))
+            return false;
+        take(m, e);
+        root = n->in[0];
+        n = NULL;
+    }
+    if (!n && !(n = pl_float_by(g, root, "Sqrt", 1)))
+        return false;
+    *of = n->in[0];
+    take(m, root);
+    return true;
+}
+
+/* x times or divided by `by` is x normalised. */
+static bool is_rms_normed_by(struct norm *m, struct pl_edge x, struct pl_edge by, bool divides)
+{
+    struct pl_edge safe, squares, of;
+    const struct pl_node *sum;
+
+    if (!is_root(m, by, divides, &safe) || !(sum = pl_float_sum(m->nodes.g, safe)))
+        return false;
+    for (int j = 0; j < 2; j++) {
+        struct norm try = *m;
+        if (!pl_float_constant(m->nodes.g, sum->in[1 - j], &try.op.epsilon) ||
+            !is_mean(&try, sum->in[j], &squares, &try.op.axis) || !is_square(&try, squares, &of) ||
+            !pl_same(of, x))
+            continue;
+        take(&try, safe);
+        *m = try;
+        m->x = x;
+        m->op.no_mean = true;
+        return true;
+    }
+    return false;
+}
+
+/* x * Rsqrt(Mean(x^2) + epsilon), or x / Sqrt(..) */
+static bool is_rms_normed(struct norm *m, struct pl_edge e)
+{
+    const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
+    const bool divides = !n;
+
+    if (divides)
+        n = pl_float_by(m->nodes.g, e, "RealDiv", 2);
+    for (int k = 0; n && k < (divides ? 1 : 2); k++) {
+        struct norm try = *m;
+        take(&try, e);
+        if (!is_rms_normed_by(&try, n->in[k], n->in[1 - k], divides))
+            continue;
+        *m = try;
+        return true;
     }
     return false;
 }
@@ -349,12 +398,10 @@ static bool is_rms_normed(struct norm *m, struct pl_edge e)
 /* ---- whole ---- */
 
 /* (x - mean) * factor or (x - mean) / sqrt(...), the factor perhaps times the scale. */
-static bool is_straight(struct norm *m, struct pl_edge e)
+static bool is_centred_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "RealDiv", 2), *root;
 
-    if (is_batch_normed(m, e) || is_rms_normed(m, e))
-        return true;
     if (n && (root = pl_float_by(m->nodes.g, n->in[1], "Sqrt", 1)) != NULL) {
         take(m, e);
         take(m, n->in[1]);
@@ -370,6 +417,20 @@ static bool is_straight(struct norm *m, struct pl_edge e)
         }
     }
     return false;
+}
+
+/* One of the forms without an offset. By squares comes last: a centred x looks like its x. */
+static bool is_straight(struct norm *m, struct pl_edge e)
+{
+    const struct norm before = *m;
+
+    if (is_batch_normed(m, e))
+        return true;
+    *m = before;
+    if (is_centred_normed(m, e))
+        return true;
+    *m = before;
+    return is_rms_normed(m, e);
 }
 
 /* The straight form, and a scale behind it where it has none yet. */

@@ -81,6 +81,28 @@ static const struct form forms[] = {
       {"n", "Mul", "r x"},
       {"ns", "Mul", "s n"},
       {"y", "AddV2", "ns o"}}},
+    {"RMS, KerasHub's Llama",
+     {{"d2", "Pow", "x twof"},
+      {"var", "Mean", "d2 axis"},
+      {"ve", "AddV2", "var eps"},
+      {"r", "Rsqrt", "ve"},
+      {"n", "Mul", "x r"},
+      {"y", "Mul", "n s"}}},
+    {"RMS, KerasHub's Gemma",
+     {{"d2", "Square", "x"},
+      {"var", "Mean", "d2 axis"},
+      {"ve", "AddV2", "var eps"},
+      {"q", "Sqrt", "ve"},
+      {"r", "Reciprocal", "q"},
+      {"n", "Mul", "x r"},
+      {"y", "Mul", "n s"}}},
+    {"RMS, divided",
+     {{"d2", "Mul", "x x"},
+      {"var", "Mean", "d2 axis"},
+      {"ve", "AddV2", "var eps"},
+      {"r", "Sqrt", "ve"},
+      {"n", "RealDiv", "x r"},
+      {"y", "Mul", "s n"}}},
     {"Keras 2",
      {{"shape", "Shape", "x"},
       {"pre", "StridedSlice", "shape zeros_1 at ones_1"},
@@ -161,6 +183,7 @@ static void write(struct rt_bytes *g, const struct form *f, int axis, const char
     gd_node(g, "threes_1", "Const", "", "dtype=int32 value=int32<1>:3");
     gd_node(g, "one", "Const", "", "dtype=int32 value=int32<>:1");
     gd_node(g, "onef", "Const", "", "dtype=float value=float<>:1");
+    gd_node(g, "twof", "Const", "", "dtype=float value=float<>:2");
     gd_node(g, "zerof", "Const", "", "dtype=float value=float<>:0");
     gd_node(g, "empty", "Const", "", "dtype=float value=float<0>:");
     snprintf(text, sizeof text, "dtype=float value=float<%s>:%s", n, scale);

@@ -1,0 +1,26 @@
+/*
+ * Rotary position embedding as one op: fuse_rotary.c finds it, kernels/fused/rotary.c computes it.
+ *
+ *     y = x * cos + rotate(x) * sin
+ *
+ * with cos and sin broadcast. Along the last axis, of length n, rotate(x) is
+ *     by halves     -x[half], .. -x[n - 1], x[0], .. x[half - 1]
+ *     interleaved   -x[1], x[0], -x[3], x[2], ..
+ */
+#ifndef RT_ROTARY_HEADER
+#define RT_ROTARY_HEADER
+
+#include "runtime/core/fused_op.h"
+
+#define RT_ROTARY_INPUTS(IN, op)                                                                   \
+    IN(op, X, x, ONE)                                                                              \
+    IN(op, COS, cos, ONE)                                                                          \
+    IN(op, SIN, sin, ONE)
+#define RT_ROTARY_OUTPUTS(OUT) OUT(y)
+#define RT_ROTARY_ATTRS(ATTR)                                                                      \
+    ATTR(BOOL, interleaved)                                                                        \
+    ATTR(INT, half)  /* where the second half begins; 0: in the middle of an even length */        \
+    ATTR(INTS, dims) /* x must have axes of these lengths, -1: any; none: any x */
+RT_FUSED_OP(RT_ROTARY, rt_rotary, "_Rotary");
+
+#endif
