@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Holds the folders of a layer apart: python3 tests/lint/links.py BUILD_FOLDER
+"""Holds the folders of a layer apart: python3 tests/lint/links.py BUILD_FOLDER [--graph LAYER]
 
 Which object needs which is read from their symbols with nm. The folders of each layer in LAYERS must
 form no cycle, so that each can be understood with those below it alone; and no more than 4 objects
 may need each other in a cycle. What stands in a layer's root joins its folders and is above them.
+
+--graph prints what a layer's folders and objects need of each other, with the symbols that make each
+edge, and its cycles; with --cyclic only the edges that lie in a cycle.
 """
+import argparse
 import collections
 import os
 import re
@@ -67,20 +71,55 @@ def cycles(graph):
     return found
 
 
-def check(build, layer):
+def read_graph(build, layer):
+    """{object: those it needs}, {folder: those it needs}, {(object, object): the symbols that make the edge}"""
     needs, home = read_objects(os.path.join(build, "CMakeFiles", f"{layer}.dir", layer))
-    objects, folders, why = {o: set() for o in needs}, collections.defaultdict(set), {}
+    objects, folders = {o: set() for o in needs}, collections.defaultdict(set)
+    edges = collections.defaultdict(set)
     for source, symbols in needs.items():
+        folders[os.path.dirname(source)] |= set()
         for symbol in symbols & home.keys():
             target = home[symbol]
             if target == source:
                 continue
             objects[source].add(target)
-            a, b = os.path.dirname(source), os.path.dirname(target)
-            if a != b:
-                folders[a].add(b)
-                folders[b] |= set()
-                why.setdefault((a, b), f"{source} needs {symbol} of {target}")
+            edges[source, target].add(symbol)
+            if os.path.dirname(source) != os.path.dirname(target):
+                folders[os.path.dirname(source)].add(os.path.dirname(target))
+    return objects, folders, edges
+
+
+def print_graph(build, layer, cyclic):
+    objects, folders, edges = read_graph(build, layer)
+    groups = cycles(objects), cycles(folders)
+
+    def in_cycle(a, b):
+        return any(a in members and b in members for members in groups[0] + groups[1])
+
+    for a in sorted(folders):
+        for b in sorted(folders[a]):
+            if cyclic and not in_cycle(a, b):
+                continue
+            print(f"{a} -> {b}")
+            for (x, y), symbols in sorted(edges.items()):
+                if os.path.dirname(x) == a and os.path.dirname(y) == b:
+                    print(f"    {x} -> {y}: {', '.join(sorted(symbols))}")
+    for (x, y), symbols in sorted(edges.items()):
+        if os.path.dirname(x) == os.path.dirname(y) and (not cyclic or in_cycle(x, y)):
+            print(f"{x} -> {y}: {', '.join(sorted(symbols))}")
+    print(f"{layer}: {len(objects)} objects, {len(edges)} edges; {len(folders)} folders, "
+          f"{sum(len(to) for to in folders.values())} edges")
+    for kind, found in zip(("objects", "folders"), groups):
+        for members in found:
+            print(f"{layer}: a cycle of {len(members)} {kind}: {', '.join(members)}")
+
+
+def check(build, layer):
+    objects, folders, edges = read_graph(build, layer)
+    why = {}
+    for (source, target), symbols in sorted(edges.items()):
+        pair = os.path.dirname(source), os.path.dirname(target)
+        why.setdefault(pair, f"{source} needs {min(symbols)} of {target}")
     problems = []
     for members in cycles(folders):
         problems.append(f"{layer}: folders in a cycle: {', '.join(members)}")
@@ -92,9 +131,18 @@ def check(build, layer):
 
 
 def main():
+    parser = argparse.ArgumentParser(description="Holds the folders of a layer apart.")
+    parser.add_argument("build")
+    parser.add_argument("--graph", metavar="LAYER")
+    parser.add_argument("--cyclic", action="store_true")
+    options = parser.parse_args()
+    build = os.path.abspath(options.build)
+    if options.graph:
+        print_graph(build, options.graph, options.cyclic)
+        return 0
     problems, told = [], []
     for layer in LAYERS:
-        found, text = check(os.path.abspath(sys.argv[1]), layer)
+        found, text = check(build, layer)
         problems += found
         told.append(text)
     print("\n".join(problems or told))
