@@ -198,7 +198,7 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
     st = gather(w, n);
     simple = simple && has_values(w, n);
     if (!st)
-        st = rt_prepared_infer(w->plan, n, 0, NULL, w->info, &p, w->err);
+        st = rt_prepared_infer(w->plan->session, n, 0, NULL, w->info, &p, w->err);
     if (st)
         return st;
     for (int o = 0; o < n->n_out; o++) {

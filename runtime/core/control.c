@@ -122,3 +122,16 @@ bool pl_truth(const struct rt_tensor *t, bool *truth)
         return false;
     }
 }
+
+bool pl_is_token(const struct rt_node *n)
+{
+    static const char *const names[] = {"Switch", "Merge",         "Enter",
+                                        "Exit",   "NextIteration", "LoopCond"};
+    const char *op = n->schema ? n->schema->name : "";
+    if (strncmp(op, "Ref", 3) == 0)
+        op += 3;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(op, names[i]) == 0)
+            return true;
+    return false;
+}

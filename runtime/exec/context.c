@@ -4,65 +4,13 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "runtime/plan/layout.h"
 #include "runtime/session/resource.h"
 
-enum { MAX_IDLE_CONTEXTS = 8, LARGE_PAGE = 2 << 20 };
-
-void *rt_large_alloc(size_t bytes)
-{
-    void *p = NULL;
-    const bool is_large = bytes >= 2 * LARGE_PAGE;
-    if (posix_memalign(&p, is_large ? LARGE_PAGE : 64, bytes ? bytes : 64) != 0)
-        return NULL;
-    if (is_large)
-        (void)madvise(p, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
-    return p;
-}
+enum { MAX_IDLE_CONTEXTS = 8 };
 
 /* ---- its memory ---- */
-
-static size_t held(const struct rt_context *c)
-{
-    return c->scratch_room + c->extra_room + c->block_room;
-}
-
-void rt_context_drop_scratch(struct rt_context *c)
-{
-    if (c->shared)
-        rt_pool_discharge(c->shared->pool, held(c));
-    free(c->scratch);
-    free(c->extra);
-    free(c->block);
-    c->scratch = c->extra = c->block = NULL;
-    c->scratch_room = c->extra_room = c->block_room = 0;
-}
-
-enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
-                                  const char *what, struct rt_error *err)
-{
-    const size_t want = (bytes + 63) & ~(size_t)63;
-    if (bytes <= *room)
-        return RT_OK;
-    free(*p);
-    *p = NULL;
-    rt_pool_discharge(c->shared->pool, *room);
-    *room = 0;
-    if (bytes > SIZE_MAX - 64)
-        return rt_fail_memory(err, what, bytes);
-    const enum rt_status st = rt_pool_charge(c->shared->pool, want, what, err);
-    if (st)
-        return st;
-    *p = rt_large_alloc(want);
-    if (!*p) {
-        rt_pool_discharge(c->shared->pool, want);
-        return rt_fail_memory(err, what, bytes);
-    }
-    *room = want;
-    return RT_OK;
-}
 
 static void context_free(struct rt_context *c)
 {
@@ -128,7 +76,7 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
         return c;
     }
     rt_keep_use(p->session->keep, &c->kept);
-    if (rt_pool_charge(shared->pool, held(c), "a run", NULL))
+    if (rt_pool_charge(shared->pool, rt_context_held(c), "a run", NULL))
         rt_context_drop_scratch(c); /* others use what it held: the run asks again as it goes */
     c->shared = shared;
     return c;
@@ -138,9 +86,9 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
 static bool find_room(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_keep *keep = p->session->keep;
-    if (rt_keep_take(keep, &p->keeper, &c->kept, held(c) + c->frame_bytes))
+    if (rt_keep_take(keep, &p->keeper, &c->kept, rt_context_held(c) + c->frame_bytes))
         return true;
-    if (!held(c))
+    if (!rt_context_held(c))
         return false;
     rt_context_drop_scratch(c);
     return rt_keep_take(keep, &p->keeper, &c->kept, c->frame_bytes);
@@ -156,7 +104,7 @@ void rt_context_give(struct rt_context *c)
         rt_frames_take_retired(c, &retired);
         rt_frames_free_list(retired);
     }
-    rt_pool_discharge(c->shared->pool, held(c));
+    rt_pool_discharge(c->shared->pool, rt_context_held(c));
     c->shared = NULL;
     if (atomic_load_explicit(&p->keeper.n, memory_order_relaxed) >= MAX_IDLE_CONTEXTS ||
         !find_room(p, c)) {

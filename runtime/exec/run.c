@@ -151,7 +151,7 @@ int rt_run_width(const struct rt_run *r)
 
 int rt_prep_width(const struct rt_prep *p)
 {
-    return rt_parallel_width(p->self->plan->session->options.parallel);
+    return rt_parallel_width(p->self->session->options.parallel);
 }
 
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*part)(void *arg, int64_t i), void *arg)

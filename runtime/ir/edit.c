@@ -146,16 +146,3 @@ bool pl_is(const struct pl_node *n, const char *op)
 {
     return n->kind == PL_OP && n->def && n->def->op && strcmp(n->def->op->name, op) == 0;
 }
-
-bool pl_is_token(const struct rt_node *n)
-{
-    static const char *const names[] = {"Switch", "Merge",         "Enter",
-                                        "Exit",   "NextIteration", "LoopCond"};
-    const char *op = n->schema ? n->schema->name : "";
-    if (strncmp(op, "Ref", 3) == 0)
-        op += 3;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(op, names[i]) == 0)
-            return true;
-    return false;
-}

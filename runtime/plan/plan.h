@@ -29,14 +29,10 @@
 #define RT_PLAN_H
 
 #include "runtime/base/arena.h"
-#include "runtime/base/map.h"
-#include "runtime/base/thread.h"
-#include "runtime/session/keep.h"
 #include "runtime/core/op.h"
 #include "runtime/exec/alias.h"
-#include "runtime/passes/row_proofs.h"
-#include "runtime/session/session.h"
-#include "runtime/session/state.h"
+#include "runtime/plan/row_proofs.h"
+#include "runtime/session/session_internal.h"
 
 struct rt_plan;
 
@@ -325,6 +321,7 @@ void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list);
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
                                   const char *what, struct rt_error *err);
 void rt_context_drop_scratch(struct rt_context *c); /* all such */
+size_t rt_context_held(const struct rt_context *c); /* bytes of all such */
 /* For free(): 64-byte aligned; what is large is mapped in large pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);
 /*
@@ -398,7 +395,7 @@ struct rt_prepared {
     int64_t (*dim)[RT_MAX_RANK];
     void *blocks; /* memory of rt_prep_alloc, a chain */
     size_t bytes; /* of those */
-    struct rt_plan *plan;
+    struct rt_session *session;
     struct pl_node *node;
 };
 struct rt_prepared_cache;
@@ -418,7 +415,7 @@ enum rt_status rt_infer_shapes(struct rt_infer *x);
  * inputs, with values as rt_infer (for the second half: as rt_prep) may see them, then n_out
  * outputs, which are filled in.
  */
-enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, int n_key,
+enum rt_status rt_prepared_infer(struct rt_session *session, struct pl_node *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,
                                  struct rt_error *err);
 enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
@@ -471,58 +468,7 @@ enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes,
                              const struct rt_pack **out);
 void rt_packs_clear(struct rt_map *packs);
 
-/* ---- the session's, for the stages ---- */
-
-enum { RT_SESSION_LAYOUTS = 256 }; /* that a session keeps at most */
-
-struct rt_session {
-    struct rt_session_options options;
-    struct rt_library *library;
-    struct rt_device *const *devices; /* [0] is the CPU */
-    int n_devices;
-    struct rt_mutex mu;
-    struct rt_map slots;       /* key -> struct rt_object; guarded by mu */
-    struct rt_map node_states; /* guarded by mu */
-    struct rt_map aside;       /* node_states that rt_session_set_aside keeps; guarded by mu */
-    struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
-    struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
-    bool serving;              /* guarded by mu, changed while nothing else runs */
-    _Atomic int generation;    /* raised when a frozen variable was written */
-    _Atomic int64_t runs, nodes_run, packed_bytes;
-    atomic_size_t prepared_bytes; /* of what nodes keep for tier 0 */
-    struct pl_chooser *chooser;
-    struct rt_keep *keep; /* options.keep, or its own */
-    struct rt_mutex pool_mu;
-    struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
-    int n_pools;
-    struct rt_keeper keeper; /* of them */
-    struct rt_state state;   /* what runs left in `slots` */
-    struct rt_state folded;  /* what folding left in plans */
-    _Atomic int64_t fold_ns; /* what is left of the time for all folds */
-    uint64_t entropy;
-    struct rt_mutex layout_mu; /* guards what follows, and every segment of every plan */
-    struct rt_layout *layout[RT_SESSION_LAYOUTS];
-    int n_layouts;
-    size_t layout_bytes;
-    struct rt_want *wanted, **wanted_end;
-    int n_wanted;                    /* in the list, or about to be put there */
-    bool is_loading;                 /* rt_session_loading, or compiles_inline */
-    atomic_bool ends;                /* nothing more is worth compiling */
-    struct rt_session *next_wanting; /* of the compiler, as what follows */
-    bool is_wanting;
-    atomic_int retirements; /* of layouts: contexts drop theirs when it has changed */
-};
-
-/* A pool for one run, and back. NULL: out of memory. */
-struct rt_pool *rt_session_pool(struct rt_session *s);
-void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
 void rt_callable_free(struct rt_callable *c); /* with its session */
-
-/* The resource of a handle-making node, made on first use from its inputs; *out gets a reference.
- */
-enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
-                               const struct rt_tensor *in, struct rt_object **out,
-                               struct rt_error *err);
 
 /* As rt_callable_is_rowwise. Only reads the plan; beside runs of it. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,

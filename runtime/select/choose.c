@@ -203,7 +203,7 @@ static const char *tell(struct pl_chooser *chooser, const struct rt_prep *prep,
 
 static const char *by_timing(struct rt_prep *prep, struct candidates *c)
 {
-    struct rt_session *s = prep->self->plan->session;
+    struct rt_session *s = prep->self->session;
     struct rt_autotune *a = s->options.autotune;
     char key[RT_AUTOTUNE_KEY], name[RT_AUTOTUNE_NAME] = "";
     const char *names[PL_MOST_KERNELS];
@@ -280,7 +280,7 @@ enum rt_status pl_try_kernel(struct rt_prep *prep, const struct rt_kernel *k)
 
 enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels, int n)
 {
-    struct pl_chooser *chooser = prep->self->plan->session->chooser;
+    struct pl_chooser *chooser = prep->self->session->chooser;
     const struct rt_kernel *held = NULL;
     const char *told = NULL;
     struct held_key key;

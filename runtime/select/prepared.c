@@ -53,7 +53,7 @@ void rt_prepared_cache_clear(struct rt_prepared_cache *c)
 {
     for (struct rt_prepared *p = atomic_load(&c->first), *next; p; p = next) {
         next = p->next;
-        atomic_fetch_sub(&p->plan->session->prepared_bytes, p->bytes);
+        atomic_fetch_sub(&p->session->prepared_bytes, p->bytes);
         rt_prepared_free(p);
     }
     atomic_store(&c->first, NULL);
@@ -74,7 +74,7 @@ static void *add_block(struct rt_prepared *p, size_t n)
 
 void *rt_prep_alloc(struct rt_prep *p, size_t n)
 {
-    const size_t limit = p->self->plan->session->options.run_memory_limit;
+    const size_t limit = p->self->session->options.run_memory_limit;
     void *m = NULL;
     if (!limit || (n <= limit && p->self->bytes <= limit - n))
         m = add_block(p->self, n);
@@ -132,7 +132,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     struct pl_node *n = p->self->node;
     if (input >= 64 || !(n->const_in >> input & 1))
         return RT_OK;
-    struct rt_session *s = p->self->plan->session;
+    struct rt_session *s = p->self->session;
     const struct rt_tensor *src = p->in[input].value;
     if (!src->buf)
         return RT_OK;
@@ -271,7 +271,7 @@ enum rt_status rt_infer_shapes(struct rt_infer *x)
     return st;
 }
 
-enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, int n_key,
+enum rt_status rt_prepared_infer(struct rt_session *session, struct pl_node *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,
                                  struct rt_error *err)
 {
@@ -282,7 +282,7 @@ enum rt_status rt_prepared_infer(const struct rt_plan *plan, struct pl_node *n, 
     enum rt_status st = RT_OK;
     if (!p)
         return rt_fail_memory(err, n->name, size);
-    p->plan = (struct rt_plan *)(uintptr_t)plan;
+    p->session = session;
     p->node = n;
     p->dim = (void *)(p + 1);
     p->key = (int64_t *)(p->dim + n_out);
@@ -332,10 +332,10 @@ enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *i
                            .n_out = n->n_out,
                            .in = info,
                            .out = info + n->n_in,
-                           .tuning = &p->plan->session->options.tuning,
+                           .tuning = &p->session->options.tuning,
                            .self = p,
                            .err = err};
-    enum rt_status st = rt_session_check(p->plan->session, err);
+    enum rt_status st = rt_session_check(p->session, err);
     if (!st)
         st = rt_choose_kernel(&prep, n->kernels, n->n_kernels);
     if (!st && p->packed)
@@ -355,7 +355,7 @@ static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const str
         if (rt_op_reads_value(n->def->op, k, n->n_in))
             info[k].value = &in[k];
     }
-    enum rt_status st = rt_prepared_infer(c->plan, n, n_key, c->key, info, &p, err);
+    enum rt_status st = rt_prepared_infer(c->shared->session, n, n_key, c->key, info, &p, err);
     for (int k = 0; k < n->n_in && k < 64; k++)
         if (n->const_in >> k & 1)
             info[k].value = &in[k];
@@ -371,7 +371,7 @@ static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const str
 /* Takes it. */
 static bool has_room(const struct rt_prepared *p)
 {
-    atomic_size_t *all = &p->plan->session->prepared_bytes;
+    atomic_size_t *all = &p->session->prepared_bytes;
     if (atomic_fetch_add(all, p->bytes) + p->bytes <= MAX_SESSION_BYTES)
         return true;
     atomic_fetch_sub(all, p->bytes);

@@ -224,7 +224,7 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
 
     if (!p)
         return false;
-    p->plan = from->self->plan;
+    p->session = from->self->session;
     p->node = from->self->node;
     p->kernel = c->kernel;
     p->trial = trial;
@@ -253,10 +253,10 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
 static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, struct tensors *t,
                         struct pl_trial *trial)
 {
-    struct rt_session *s = prep->self->plan->session;
+    struct rt_session *s = prep->self->session;
     struct rt_error err = {.arena = NULL};
     struct rt_run_shared shared = {.session = s, .pool = rt_session_pool(s), .alone = true};
-    struct rt_context context = {.plan = prep->self->plan, .shared = &shared, .in = t->in};
+    struct rt_context context = {.shared = &shared, .in = t->in};
     struct rt_run r = {.node = prep->node,
                        .state = c->prepared->state,
                        .n_in = t->n_in,

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/session/session_internal.h"
 
 struct rt_compiler {
     struct rt_mutex mu;
@@ -29,7 +29,7 @@ static void *compile_thread(void *arg)
         s->is_wanting = false;
         c->now = s;
         rt_mutex_unlock(&c->mu);
-        rt_session_compile(s);
+        s->compile(s);
         rt_mutex_lock(&c->mu);
         c->now = NULL;
         rt_cond_broadcast(&c->done);

@@ -5,7 +5,7 @@
  */
 #include "tests/support/test.h"
 
-#include "runtime/passes/row_proofs.h"
+#include "runtime/plan/row_proofs.h"
 #include "tests/support/row_graph.h"
 
 #define I RG_INT

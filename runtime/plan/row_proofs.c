@@ -1,4 +1,4 @@
-#include "runtime/passes/row_proofs.h"
+#include "runtime/plan/row_proofs.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,125 @@
+/*
+ * A session begins and ends here, above all of its parts: what the layers between keep in it is
+ * made, joined and freed.
+ */
+#include "runtime/session/session.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "runtime/files/checkpoint_v1.h"
+#include "runtime/plan/plan.h"
+#include "runtime/session/compiler.h"
+
+enum { FOLDED_BYTES = 1 << 30 }; /* that folding may leave in the plans of a session */
+#define FOLDS_NS (3 * INT64_C(1000000000))
+
+/* What loads a model is a run, and leaves no more behind than a run may hold, or than runs may
+ * leave. */
+static bool init_state(struct rt_state *state, const struct rt_session_options *o)
+{
+    const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;
+    const size_t limit = a && b ? most : 0;
+    return rt_state_init(state, limit,
+                         a > b ? "--run_memory_limit_bytes" : "--state_memory_limit_bytes") &&
+           rt_state_init_weights(state, limit,
+                                 a > b ? "the checkpoint's size and --run_memory_limit_bytes"
+                                       : "the checkpoint's size and --state_memory_limit_bytes");
+}
+
+/* Weights that pass through folding stay where they count. */
+static bool init_folded(struct rt_state *folded, const struct rt_session *s)
+{
+    const size_t limit = s->options.run_memory_limit;
+    if (!rt_state_init(folded, limit && limit < FOLDED_BYTES ? limit : FOLDED_BYTES,
+                       "folded constants"))
+        return false;
+    folded->weights = rt_pool_ref(s->state.weights);
+    return true;
+}
+
+enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
+                              const struct rt_session_options *options, struct rt_error *err)
+{
+    struct rt_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return rt_fail_memory(err, "a session", sizeof *s);
+    s->options = *options;
+    s->n_devices = options->n_devices + 1;
+    struct rt_device **devices = calloc((size_t)s->n_devices, sizeof *devices);
+    s->chooser = pl_chooser_new();
+    const bool has_state = init_state(&s->state, options) && init_folded(&s->folded, s);
+    s->keep = options->keep ? options->keep : rt_keep_new(RT_KEEP_IDLE_BYTES, RT_KEEP_LAYOUT_BYTES);
+    if (!devices || !s->chooser || !s->keep || !has_state) {
+        pl_chooser_free(s->chooser);
+        rt_state_clear(&s->state);
+        rt_state_clear(&s->folded);
+        if (!options->keep)
+            rt_keep_free(s->keep);
+        free(devices);
+        free(s);
+        return rt_fail_memory(err, "a session", sizeof *devices);
+    }
+    devices[0] = &rt_cpu;
+    for (int i = 0; i < options->n_devices; i++)
+        devices[i + 1] = options->devices[i];
+    s->devices = devices;
+    s->library = library;
+    rt_mutex_init(&s->mu);
+    rt_mutex_init(&s->layout_mu);
+    s->wanted_end = &s->wanted;
+    s->is_loading = options->compiles_inline;
+    atomic_init(&s->fold_ns, FOLDS_NS);
+    s->compile = rt_session_compile;
+    rt_session_pools_begin(s);
+    if (getrandom(&s->entropy, sizeof s->entropy, GRND_NONBLOCK) != sizeof s->entropy)
+        s->entropy = (uint64_t)(uintptr_t)s;
+    *out = s;
+    return RT_OK;
+}
+
+void rt_session_free(struct rt_session *s)
+{
+    if (!s)
+        return;
+    atomic_store(&s->ends, true);
+    rt_checkpoint_v1_forget();
+    if (s->options.compiler)
+        rt_compiler_leave(s->options.compiler, s);
+    rt_wants_free(s);
+    for (size_t i = 0; i < s->callables.n; i++)
+        rt_callable_free(s->callables.entry[i].value);
+    rt_map_clear(&s->callables);
+    pl_chooser_free(s->chooser);
+    rt_packs_clear(&s->packs);
+    for (size_t i = 0; i < s->slots.n; i++)
+        rt_object_unref(s->slots.entry[i].value);
+    rt_map_clear(&s->slots);
+    rt_session_free_states(&s->node_states);
+    rt_session_free_states(&s->aside);
+    rt_state_clear(&s->state);
+    rt_state_clear(&s->folded);
+    rt_session_pools_end(s);
+    if (!s->options.keep)
+        rt_keep_free(s->keep);
+    rt_library_free(s->library);
+    rt_mutex_clear(&s->mu);
+    rt_mutex_clear(&s->layout_mu);
+    free((void *)(uintptr_t)s->devices);
+    free(s);
+}
+
+void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
+{
+    rt_mutex_lock(&s->layout_mu);
+    const int n_layouts = s->n_layouts;
+    const size_t layout_bytes = s->layout_bytes;
+    rt_mutex_unlock(&s->layout_mu);
+    *out = (struct rt_session_stats){.packed_bytes = atomic_load(&s->packed_bytes),
+                                     .n_layouts = n_layouts,
+                                     .layout_bytes = layout_bytes,
+                                     .idle_bytes = rt_keep_bytes_of(s->keep, s),
+                                     .state_bytes = rt_pool_in_use(s->state.pool),
+                                     .runs = atomic_load(&s->runs),
+                                     .nodes_run = atomic_load(&s->nodes_run)};
+}
