@@ -101,8 +101,8 @@ static enum rt_status check_output(const struct pl_node *n, const struct rt_kern
     return RT_OK;
 }
 
-static enum rt_status run_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
-                             uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
+enum rt_status rt_exec_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
+                          uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
 {
     struct rt_prepared *p = NULL;
     struct rt_tensor *temp = c->temp;
@@ -331,7 +331,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     case PL_OP:
         if (!n->def)
             return RT_OK; /* a pivot */
-        st = run_op(c, n, in, last_use, out, err);
+        st = rt_exec_op(c, n, in, last_use, out, err);
         break;
     case PL_CONST:
         rt_tensor_ref(&out[0], &n->value);

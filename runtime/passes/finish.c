@@ -292,39 +292,6 @@ end:
     return st;
 }
 
-static enum rt_status find_kernels(struct rt_plan *p, struct pl_node *n, struct rt_error *err)
-{
-    if (n->kind != PL_OP || !n->def)
-        return RT_OK;
-    const struct rt_session *s = p->session;
-    const char *device = s->devices[n->device]->type;
-    if (!n->def->op)
-        return rt_registry_can_run(s->options.registry, n->def, device, err);
-    if (n->def->op->slot_kind || pl_is_token(n->def))
-        return RT_OK;
-    int count;
-    const struct rt_kernel *const *all =
-        rt_registry_kernels(s->options.registry, n->def->op->name, &count);
-    n->kernels = rt_arena_array(p->arena, (size_t)count + 1, sizeof *n->kernels);
-    if (!n->kernels)
-        return rt_fail_memory(err, "a plan", 0);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(all[i]->device, device) != 0)
-            continue;
-        if (!rt_kernel_takes(all[i], n->def))
-            continue;
-        n->lazy = (n->lazy || !n->n_kernels) && (all[i]->flags & RT_K_LAZY);
-        n->kernels[n->n_kernels++] = all[i];
-    }
-    if (!n->n_kernels)
-        return rt_registry_can_run(s->options.registry, n->def, device, err) != RT_OK
-                   ? err->code
-                   : rt_fail(err, RT_UNIMPLEMENTED, "op %s has no kernel on %s", n->def->op->name,
-                             device);
-    n->prepared = rt_prepared_cache_new(p->arena);
-    return n->prepared ? RT_OK : rt_fail_memory(err, "a plan", 0);
-}
-
 static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *order, int *place,
                               struct rt_error *err)
 {
@@ -485,7 +452,7 @@ enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_err
     if (!st && p->tokens)
         st = rt_token_prepare(p, err);
     for (int i = 0; i < p->n_nodes && !st; i++) {
-        st = find_kernels(p, &p->node[i], err);
+        st = pl_find_kernels(p->session, p->arena, &p->node[i], err);
         if (st)
             rt_fail_prefix(err, "node '%s': ", p->node[i].name);
     }

@@ -1,14 +1,14 @@
 /*
  * Values that are known before a plan runs: by constants, or by shapes alone.
  *
- * A fold is one run of a plan of one node. What a model asks for there is bounded, because a few
+ * A fold is one run of one kernel. What a model asks for there is bounded, because a few
  * hundred bytes can name any amount of work (a convolution of two outputs of Fill). Each fold has a
  * time, all folds of a session together have one, and a node whose fold ended by either is left to
  * the runs, which have deadlines. The times are processor times of the thread, on which a fold
  * stays: on a busy machine the same nodes are folded. Up to FREE_NS a fold does not count, so that
  * the small folds of a session that serves for months never use up the time for all.
  */
-#include "runtime/plan/plan.h"
+#include "runtime/exec/fold.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,56 +41,9 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 
 /* ---- folding ---- */
 
-/* A plan of this one node on constants. Takes the arena on success. */
-static enum rt_status plan_of_node(struct rt_session *s, const struct pl_node *n,
-                                   const struct rt_tensor *in, int k_out, struct rt_arena *arena,
-                                   struct rt_plan **out, struct rt_error *err)
-{
-    struct pl_graph g = {.session = s, .arena = arena, .n_fetches = 1};
-    struct pl_edge fetch;
-    uint8_t dtype = n->def->out_dtype[k_out];
-    enum rt_status st = RT_OK;
-    int at = -1;
-    for (int k = 0; k <= n->n_in; k++) {
-        at = pl_add(&g, err);
-        if (at < 0) {
-            st = RT_RESOURCE_EXHAUSTED;
-            goto end;
-        }
-        if (k < n->n_in) {
-            g.node[at].kind = PL_CONST;
-            g.node[at].n_out = 1;
-            g.node[at].name = n->name;
-            rt_tensor_ref(&g.node[at].value, &in[k]);
-        }
-    }
-    struct pl_node *self = &g.node[at];
-    self->kind = PL_OP;
-    self->def = n->def;
-    self->name = n->name;
-    self->n_in = n->n_in;
-    self->n_out = n->n_out;
-    self->in = rt_arena_array(arena, (size_t)n->n_in + 1, sizeof *self->in);
-    if (!self->in) {
-        st = rt_fail_memory(err, n->name, 0);
-        goto end;
-    }
-    for (int k = 0; k < n->n_in; k++)
-        self->in[k] = (struct pl_edge){k, 0};
-    fetch = (struct pl_edge){at, k_out};
-    g.fetch = &fetch;
-    g.fetch_dtype = &dtype;
-    st = pl_finish(&g, out, err);
-end:
-    for (int k = 0; k < g.n; k++)
-        rt_tensor_clear(&g.node[k].value);
-    free(g.node);
-    free(g.target);
-    return st;
-}
-
 /* The memory counts as a run's; what stays counts in the session's `folded`. */
-static enum rt_status run_fold(struct rt_session *s, struct rt_plan *p, int64_t cpu_end_ns,
+static enum rt_status run_fold(struct rt_session *s, const struct pl_node *n,
+                               const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)
 {
     const size_t limit = s->options.run_memory_limit;
@@ -107,9 +60,9 @@ static enum rt_status run_fold(struct rt_session *s, struct rt_plan *p, int64_t 
     };
     struct rt_tensor result = {0};
     const unsigned before = rt_flush_subnormals(); /* as in a run */
-    enum rt_status st = rt_plan_run(p, &shared, NULL, &result, err);
+    enum rt_status st = rt_fold_node(&shared, n, in, k_out, &result, err);
     rt_restore_subnormals(before);
-    if (!st && (result.dtype == RT_VARIANT || result.dtype == RT_RESOURCE))
+    if (!st && result.dtype == RT_VARIANT)
         st = rt_fail(err, RT_UNIMPLEMENTED, "objects are made in the run");
     if (!st)
         st = rt_state_keep(&s->folded, out, &result, NULL, err);
@@ -128,17 +81,7 @@ static enum rt_status fold(struct rt_session *s, struct pl_node *n, const struct
         st = rt_fail(err, RT_DEADLINE_EXCEEDED, "the time for all folds ended");
     if (st)
         return st;
-    struct rt_arena *arena = rt_arena_new((size_t)1 << 20);
-    struct rt_plan *p = NULL;
-    if (!arena)
-        return rt_fail_memory(err, n->name, 0);
-    st = plan_of_node(s, n, in, k_out, arena, &p, err);
-    if (st) {
-        rt_arena_free(arena);
-        return st;
-    }
-    st = run_fold(s, p, begin + FREE_NS + (left < most_ns ? left : most_ns), out, err);
-    rt_plan_free(p);
+    st = run_fold(s, n, in, k_out, begin + FREE_NS + (left < most_ns ? left : most_ns), out, err);
     const int64_t took = rt_thread_cpu_ns() - begin;
     if (took > FREE_NS)
         atomic_fetch_sub(&s->fold_ns, took - FREE_NS);

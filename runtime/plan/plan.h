@@ -289,8 +289,8 @@ struct rt_run_shared {
 
 /* Memory of one run of one plan. One thread at a time. */
 struct rt_context {
-    struct rt_context *next; /* while idle */
-    const struct rt_plan *plan;
+    struct rt_context *next;      /* while idle */
+    const struct rt_plan *plan;   /* NULL: of one kernel alone */
     struct rt_run_shared *shared; /* NULL: idle */
     size_t kept;                  /* bytes that it has room for in the session's keep, idle */
     struct rt_tensor *value;      /* n_values */
@@ -349,6 +349,9 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err); /* onc
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err);
 
+/* The same of a node with an op and kernels; only this one of a context without a plan (fold.c). */
+enum rt_status rt_exec_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
+                          uint64_t last_use, struct rt_tensor *out, struct rt_error *err);
 /* The same on the context's values: inputs taken from there, outputs put there. */
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
                                 struct rt_error *err);
@@ -398,6 +401,10 @@ struct rt_prepared {
     struct rt_session *session;
     struct pl_node *node;
 };
+/* The candidates of a node with an op, and its empty cache of prepared kernels, in `arena`:
+ * kernels, n_kernels, lazy and prepared, which were zero. UNIMPLEMENTED: nothing can run it. */
+enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
+                               struct pl_node *n, struct rt_error *err);
 struct rt_prepared_cache;
 struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
 void rt_prepared_cache_clear(struct rt_prepared_cache *c);
