@@ -33,15 +33,6 @@ struct rt_callable {
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
 
-void rt_plan_box_unref(struct rt_plan_box *b)
-{
-    if (b && atomic_fetch_sub(&b->refs, 1) == 1) {
-        rt_plan_free(b->plan);
-        rt_row_proofs_clear(&b->proofs);
-        free(b);
-    }
-}
-
 void rt_callable_free(struct rt_callable *c)
 {
     if (!c)
@@ -127,12 +118,6 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     }
     *out = c;
     return RT_OK;
-}
-
-struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b)
-{
-    atomic_fetch_add(&b->refs, 1);
-    return b;
 }
 
 /* A plan that holds no value which was written since: making one may show that it writes a variable

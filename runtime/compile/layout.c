@@ -3,7 +3,7 @@
  * those that are in use at the same time: that is close to the least possible for networks, and its
  * cost (the square of the number) is bounded by the length of a segment.
  */
-#include "runtime/plan/layout.h"
+#include "runtime/compile/compile.h"
 
 #include <stdlib.h>
 
@@ -67,23 +67,4 @@ size_t rt_layout_place(struct rt_extent *e, int n)
     }
     free(order);
     return total;
-}
-
-void rt_layout_unref(struct rt_layout *l)
-{
-    if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    for (int i = 0; i < l->n_steps; i++)
-        rt_prepared_free(l->step[i].prepared);
-    for (int i = 0; i < l->n_known; i++)
-        rt_tensor_clear(&l->known[i]);
-    free(l->live);
-    free(l->step);
-    free(l->arg);
-    free(l->arg_kind);
-    free(l->patch);
-    free(l->clear);
-    free(l->extent);
-    free(l->known);
-    free(l);
 }

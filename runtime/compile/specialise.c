@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan/layout.h"
+#include "runtime/compile/compile.h"
 
 enum {
     MAX_NODES = 4096, /* of a segment: placing takes the square of it */

@@ -1,12 +1,10 @@
 /*
- * Contexts, and running a plan on one. What a context holds counts as the run's that it is in;
- * between runs it waits with its plan, as far as there is room for it (keep.h).
+ * Contexts. What a context holds counts as the run's that it is in; between runs it waits with its
+ * plan, as far as there is room for it (keep.h).
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/plan/layout.h"
-#include "runtime/session/resource.h"
 
 enum { MAX_IDLE_CONTEXTS = 8 };
 
@@ -169,84 +167,6 @@ void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list)
     rt_keeper_count(&p->keeper, 0, -(int64_t)less);
     rt_mutex_unlock(&p->mu);
     rt_keep_give(p->session->keep, less);
-}
-
-/* ---- running ---- */
-
-static enum rt_status take_fetch(const struct rt_context *c, int k, struct rt_tensor *out,
-                                 struct rt_error *err)
-{
-    const struct rt_plan *p = c->plan;
-    int v = p->fetch_value[k];
-    const struct rt_tensor *t = p->constant[v] ? p->constant[v] : &c->value[v];
-    rt_alias_follow(&c->shared->aliases, &c->value[v]);
-    if (t->dtype == RT_RESOURCE && p->fetch_dtype[k] != RT_RESOURCE) {
-        struct rt_variable *var = rt_variable_of(t);
-        if (!var)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "fetch %d is a handle of no variable", k);
-        return rt_alias_read(&c->shared->aliases, var, out, err);
-    }
-    if (!t->dtype)
-        return rt_fail(err, RT_INTERNAL, "fetch %d has no value", k);
-    rt_tensor_ref(out, t);
-    return RT_OK;
-}
-
-enum rt_status rt_context_run(struct rt_context *c, const struct rt_tensor *feeds,
-                              struct rt_tensor *fetches, struct rt_error *err)
-{
-    const struct rt_plan *p = c->plan;
-    const bool moving = c->shared->moving;
-    enum rt_status st = RT_OK;
-    c->shared->moving = false;
-    if (p->n_fetches)
-        memset(fetches, 0, (size_t)p->n_fetches * sizeof *fetches);
-    for (int k = 0; k < p->n_feeds; k++) {
-        int v = p->feed_value[k];
-        if (v < 0)
-            continue;
-        if (moving) {
-            c->value[v] = feeds[k];
-            ((struct rt_tensor *)(uintptr_t)feeds)[k] = (struct rt_tensor){0};
-        } else
-            rt_tensor_ref(&c->value[v], &feeds[k]);
-    }
-    st = p->tokens ? rt_exec_token(c, err) : rt_exec_order(c, err);
-    for (int k = 0; k < p->n_fetches && !st; k++)
-        st = take_fetch(c, k, &fetches[k], err);
-    for (int d = 1; c->stream && d < p->session->n_devices; d++)
-        if (p->session->devices[d]->sync && c->stream[d]) {
-            struct rt_error late = {0};
-            enum rt_status sync =
-                p->session->devices[d]->sync(p->session->devices[d], c->stream[d], &late);
-            if (sync && !st) {
-                st = sync;
-                rt_error_copy(err, &late);
-            }
-        }
-    if (st)
-        for (int k = 0; k < p->n_fetches; k++)
-            rt_tensor_clear(&fetches[k]);
-    for (int v = 0; v < p->n_values; v++)
-        if (c->value[v].buf)
-            rt_tensor_clear(&c->value[v]);
-        else
-            c->value[v].dtype = c->value[v].alias_of = 0;
-    return st;
-}
-
-enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
-                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
-                           struct rt_error *err)
-{
-    struct rt_context *c = rt_context_take(p, shared);
-    if (!c) {
-        shared->moving = false;
-        return rt_fail_memory(err, "a run", (size_t)p->n_values * sizeof *c->value);
-    }
-    const enum rt_status st = rt_context_run(c, feeds, fetches, err);
-    rt_context_give(c);
-    return st;
 }
 
 unsigned rt_flush_subnormals(void)

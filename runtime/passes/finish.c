@@ -628,22 +628,3 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
     pl_graph_clear(&g);
     return st;
 }
-
-void rt_plan_free(struct rt_plan *p)
-{
-    if (!p)
-        return;
-    rt_contexts_end(p);
-    rt_segments_free(p);
-    for (int i = 0; i < p->n_nodes; i++) {
-        struct pl_node *n = &p->node[i];
-        rt_tensor_clear(&n->value);
-        for (int k = 0; k < n->n_sub; k++)
-            rt_plan_free(n->sub[k]);
-        if (n->prepared)
-            rt_prepared_cache_clear(n->prepared);
-    }
-    rt_mutex_clear(&p->mu);
-    rt_arena_free(p->arena);
-    free(p);
-}

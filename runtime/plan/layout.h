@@ -1,11 +1,14 @@
 /*
  * Tier 1: a segment of a plan's order, compiled for exact shapes.
  *
- *   specialise.c  the walk over the nodes: shapes, values, kernels, who needs a tensor of its own
- *   layout.c      where everything lies in one block of memory
- *   frame.c       a layout bound to the memory of a context, and running it
- *   segment.c     which layouts a plan has, which are wanted, how many are kept
- *   portions.c     many rows, a few at a time
+ *   compile/specialise.c  the walk over the nodes: shapes, values, kernels, what needs a tensor of
+ *                         its own
+ *   compile/layout.c      where everything lies in one block of memory
+ *   compile/portions.c    which layouts are better run a few rows at a time
+ *   compile/compile.c     the one entry: all that is wanted, one layout after the other
+ *   exec/layout_cache.c   which layouts a plan has, which are wanted, how many are kept
+ *   exec/frame.c          a layout bound to the memory of a context
+ *   exec/frame_run.c      running it, whole or in portions
  *
  * A segment is [begin, end) of the order. Its layout is right for the exact types and shapes of
  * what is live at `begin`. It ends behind the first node whose output shapes are known only when it
@@ -34,9 +37,6 @@ struct rt_extent {
     int first, last;
     size_t offset; /* set by rt_layout_place; a multiple of 64 */
 };
-/* Two that are in use at one step do not overlap. The size of the whole; SIZE_MAX: no memory, or
- * too large. */
-size_t rt_layout_place(struct rt_extent *e, int n);
 
 /* ---- a layout ---- */
 
@@ -46,6 +46,7 @@ enum rt_step_kind {
     RT_STEP_REF,    /* a slot becomes a reference to its only input: a view, or a known value */
 };
 
+enum { RT_PORTION_ARGS = 16 };
 enum rt_arg_kind { RT_ARG_CONST, RT_ARG_BLOCK, RT_ARG_SLOT };
 
 /* Bytes of the slot of value `value` become those of argument `arg`. */
@@ -77,7 +78,9 @@ struct rt_layout {
     struct rt_layout *next; /* of its segment; guarded by layout_mu, until it is taken out */
     struct rt_plan *plan;
     int begin, end;
-    int64_t portion; /* > 0: it has no steps, so many rows at a time are run by another layout */
+    /* > 0: it has no steps, so many rows at a time are run by another layout. Then feeds and
+     * fetches are RT_PORTION_ARGS at most. */
+    int64_t portion;
     atomic_int refs;
     atomic_bool retired;
     _Atomic int64_t used; /* a stamp, to find the least used */
@@ -101,22 +104,7 @@ struct rt_layout {
     size_t bytes;            /* of the layout itself */
 };
 
-/* The layout of the segment that begins at `begin`, for these live values (with room for their
- * patches, which it fills in). *out has one reference. */
-enum rt_status rt_layout_new(struct rt_plan *p, int begin, const struct rt_live *live, int n_live,
-                             struct rt_layout **out, struct rt_error *err);
 void rt_layout_unref(struct rt_layout *l); /* NULL is fine */
-
-/* ---- portions ---- */
-
-/* How many rows of a layout's feeds are better run at a time; 0: all. */
-int64_t rt_portions_rows(const struct rt_layout *l);
-/* The layouts for that: *whole takes the place of `l`, *portion runs so many rows. */
-enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
-                               struct rt_layout **portion, struct rt_error *err);
-/* A run of `l`, which has `portion`; fetches are in their values afterwards. */
-enum rt_status rt_portions_run(struct rt_context *c, const struct rt_layout *l,
-                               struct rt_error *err);
 
 /* ---- a frame ---- */
 
@@ -139,5 +127,22 @@ struct rt_layout *rt_segment_layout(struct rt_context *c, int begin);
 /* The one that was asked for last, with a reference; NULL: there is none. */
 struct rt_layout *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c);
+
+/* ---- the queue of layouts that are wanted, for who compiles (compile.h) ---- */
+
+struct rt_want {
+    struct rt_want *next;
+    struct rt_plan_box *box;
+    struct rt_plan *plan;
+    uint64_t hash;
+    int begin, n_live;
+    struct rt_live live[];
+};
+struct rt_want *rt_want_take(struct rt_session *s); /* NULL: nothing is wanted */
+void rt_want_free(struct rt_want *w);
+/* Runs of these shapes never ask again. */
+void rt_want_refuse(struct rt_session *s, const struct rt_want *w);
+/* From now on runs find it, unless there is one by now or no room. Takes the reference. */
+void rt_layout_publish(struct rt_session *s, struct rt_layout *l);
 
 #endif

@@ -18,7 +18,7 @@
  *   place.c          devices, copies where a tensor crosses
  *   finish.c         order, value indexes, last uses: the struct rt_plan
  *
- * And then, while it is used: context.c runs it, node by node (exec_order.c, exec_token.c,
+ * And then, while it is used: run_plan.c runs it, node by node (exec_token.c,
  * exec_node.c, with what prepared.c and choose.c know) or as compiled for exact shapes (layout.h).
  *
  * The stages work on a pl_graph, which is thrown away; the plan is immutable and shared by any
@@ -227,9 +227,9 @@ struct rt_plan {
     bool tokens;     /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
     struct rt_token_plan *token; /* exec_token.c's, when `tokens` */
     int max_in, max_out;
-    /* Per node, and one more: the segment that begins there, if one does (segment.c); NULL when
-     * nothing of this plan is ever compiled. A pointer is set once, atomically; what it points to
-     * is guarded by the session's layout_mu. */
+    /* Per node, and one more: the segment that begins there, if one does (layout_cache.c); NULL
+     * when nothing of this plan is ever compiled. A pointer is set once, atomically; what it points
+     * to is guarded by the session's layout_mu. */
     _Atomic(struct rt_segment *) *segment;
     _Atomic uint64_t *compiled; /* of a callable's plan: bit per number of rows of its feeds */
     bool loops;                 /* a PL_WHILE is inside */

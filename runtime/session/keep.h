@@ -9,8 +9,8 @@
  * yet takes the place of another's second thing, so that whoever is in use keeps one, as long as
  * one of each fits. Else what came back is freed: runs are right without, and slower.
  *
- * Layouts are only counted here: which of them go is for their sessions to say (segment.c), under
- * the lock of each (layout_mu).
+ * Layouts are only counted here: which of them go is for their sessions to say (layout_cache.c),
+ * under the lock of each (layout_mu).
  *
  * Owner: whoever made it; it outlives the sessions.
  * Threads: any. Locks: mu is taken before the lock of a keeper, never after. The counts of layouts

@@ -149,7 +149,7 @@ def main():
             problems.append(f"{entry[0]} {entry[1]}: cycles.txt states no bound")
         if entry not in recursive:
             problems.append(f"{entry[0]} {entry[1]} is in cycles.txt, but is not recursive")
-    runs = ("runtime/exec/context.c", "rt_plan_run")
+    runs = ("runtime/exec/run_plan.c", "rt_plan_run")
     if runs not in calls:
         problems.append("there is no rt_plan_run")
     for path, name in sorted(reaches(calls, runs)):

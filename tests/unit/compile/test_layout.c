@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "runtime/plan/layout.h"
+#include "runtime/compile/compile.h"
 
 enum { N = 200, STEPS = 60 };
 

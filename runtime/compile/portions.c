@@ -5,13 +5,11 @@
  * then read as often as there are portions, are little beside that.
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "runtime/plan/layout.h"
+#include "runtime/compile/compile.h"
 #include "runtime/exec/parallel.h"
 
 enum {
-    MOST_ARGS = 16, /* feeds, and fetches */
     /* Of a portion's block: about a core's share of its caches; and at most, which is cut too. */
     PORTION_BYTES = 12 << 20,
     CUT_BYTES = 20 << 20,
@@ -29,7 +27,7 @@ static bool is_plain_value(const struct rt_plan *p, int v, enum rt_dtype dtype)
 /* Every feed is read, each has these rows; fetches are values of their own. */
 static bool has_rows(const struct rt_plan *p, const struct rt_layout *l, int64_t rows)
 {
-    if (p->n_feeds < 1 || p->n_feeds > MOST_ARGS || p->n_fetches > MOST_ARGS ||
+    if (p->n_feeds < 1 || p->n_feeds > RT_PORTION_ARGS || p->n_fetches > RT_PORTION_ARGS ||
         l->n_live != p->n_feeds)
         return false;
     for (int k = 0; k < l->n_live; k++)
@@ -74,7 +72,7 @@ static void count_bytes(const struct rt_layout *l, double *all, double *constant
 
 static bool is_rowwise(const struct rt_plan *p, const struct rt_layout *l)
 {
-    struct rt_shape shape[MOST_ARGS];
+    struct rt_shape shape[RT_PORTION_ARGS];
     struct rt_error ignored = {.arena = NULL};
 
     for (int k = 0; k < p->n_feeds; k++)
@@ -152,86 +150,4 @@ enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct r
     atomic_init(&w->refs, 1);
     *whole = w;
     return RT_OK;
-}
-
-/* ---- running ---- */
-
-struct run {
-    struct rt_context *c;
-    int64_t rows; /* in all */
-    struct rt_tensor feed[MOST_ARGS], part[MOST_ARGS], whole[MOST_ARGS];
-};
-
-static size_t row_bytes(const struct rt_tensor *t)
-{
-    return t->dim[0] > 0 ? rt_tensor_bytes(t) / (size_t)t->dim[0] : 0;
-}
-
-static void take_rows(struct run *r, int64_t at, int64_t n)
-{
-    const struct rt_plan *p = r->c->plan;
-
-    for (int k = 0; k < p->n_feeds; k++) {
-        const struct rt_tensor *t = &r->c->value[p->feed_value[k]];
-        rt_tensor_ref(&r->feed[k], t);
-        r->feed[k].dim[0] = n;
-        if (t->data)
-            r->feed[k].data = (char *)t->data + (size_t)at * row_bytes(t);
-    }
-}
-
-static enum rt_status put_rows(struct run *r, int64_t at, int64_t n, struct rt_error *err)
-{
-    const struct rt_plan *p = r->c->plan;
-    enum rt_status st = RT_OK;
-
-    for (int k = 0; k < p->n_fetches && !st; k++) {
-        const struct rt_tensor *t = &r->part[k];
-        struct rt_tensor *w = &r->whole[k];
-        st = rt_context_load(r->c, &r->part[k], err);
-        if (!st && (t->rank < 1 || t->dim[0] != n))
-            st = rt_fail(err, RT_INTERNAL, "fetch %d of %lld rows has others", k, (long long)n);
-        if (!st && !at) {
-            int64_t dim[RT_MAX_RANK];
-            memcpy(dim, t->dim, sizeof dim);
-            dim[0] = r->rows;
-            st = rt_tensor_new(w, r->c->shared->pool, (enum rt_dtype)t->dtype, t->rank, dim, err);
-        }
-        if (!st && (t->rank != w->rank || t->dtype != w->dtype ||
-                    memcmp(t->dim + 1, w->dim + 1, (size_t)(t->rank - 1) * sizeof *t->dim) != 0))
-            st = rt_fail(err, RT_INTERNAL, "fetch %d changes its shape between rows", k);
-        if (!st && rt_tensor_bytes(t))
-            memcpy((char *)w->data + (size_t)at * row_bytes(w), t->data, rt_tensor_bytes(t));
-    }
-    return st;
-}
-
-enum rt_status rt_portions_run(struct rt_context *c, const struct rt_layout *l,
-                               struct rt_error *err)
-{
-    const struct rt_plan *p = c->plan;
-    struct run r = {.c = c, .rows = l->live[0].shape.dim[0]};
-    enum rt_status st = RT_OK;
-
-    for (int k = 0; k < p->n_feeds && !st; k++)
-        st = rt_context_load(c, &c->value[p->feed_value[k]], err);
-    for (int64_t at = 0; at < r.rows && !st; at += l->portion) {
-        const int64_t n = r.rows - at < l->portion ? r.rows - at : l->portion;
-        take_rows(&r, at, n);
-        st = rt_plan_run(l->plan, c->shared, r.feed, r.part, err);
-        if (!st)
-            st = put_rows(&r, at, n, err);
-        for (int k = 0; k < p->n_feeds; k++)
-            rt_tensor_clear(&r.feed[k]);
-        for (int k = 0; k < p->n_fetches; k++)
-            rt_tensor_clear(&r.part[k]);
-        if (!st)
-            st = rt_context_check(c, err);
-    }
-    for (int k = 0; k < p->n_fetches; k++)
-        if (st)
-            rt_tensor_clear(&r.whole[k]);
-        else
-            c->value[p->fetch_value[k]] = r.whole[k];
-    return st;
 }

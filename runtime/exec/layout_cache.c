@@ -1,7 +1,8 @@
 /*
- * Which layouts there are. A miss is remembered by a hash of its shapes; the second one of the same
- * shapes asks for a layout, which somebody else's thread makes (rt_session_compile). The least used
- * go when there are too many: they stay right, so whoever runs one ends with it.
+ * The layouts of a session's plans, by segment and shapes, and the queue of those that are wanted.
+ * A miss is remembered by a hash of its shapes; the second one of the same shapes asks for a
+ * layout, which another thread makes (rt_session_compile). The least used layouts go when there are
+ * too many; a run that is at one of them holds a reference until it ends.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,29 +36,6 @@ struct rt_segment {
     } seen[MAX_SEEN];
     int next_seen;
 };
-
-struct rt_want {
-    struct rt_want *next;
-    struct rt_plan_box *box;
-    struct rt_plan *plan;
-    uint64_t hash;
-    int begin, n_live;
-    struct rt_live live[];
-};
-
-bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c)
-{
-    for (int k = 0; k < l->n_live; k++) {
-        const struct rt_live *x = &l->live[k];
-        const struct rt_tensor *t = &c->value[x->value];
-        if (t->dtype != x->dtype || t->rank != x->shape.rank)
-            return false;
-        for (int d = 0; d < t->rank; d++)
-            if (t->dim[d] != x->shape.dim[d])
-                return false;
-    }
-    return true;
-}
 
 static struct rt_segment *segment_new(struct rt_plan *p, int begin)
 {
@@ -255,7 +233,7 @@ struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
     bool wanted = false, ignored = false;
     struct rt_layout *l = find(c, begin, &wanted);
     if (wanted && s->options.compiles_inline) {
-        rt_session_compile(s);
+        s->compile(s);
         l = find(c, begin, &ignored);
     } else if (wanted) {
         wake_compiler(s);
@@ -386,8 +364,7 @@ static bool is_made(const struct rt_segment *g, const struct rt_live *live)
     return false;
 }
 
-/* Takes the reference. */
-static void publish(struct rt_session *s, struct rt_layout *l)
+void rt_layout_publish(struct rt_session *s, struct rt_layout *l)
 {
     struct rt_plan *p = l->plan;
     const int end = l->end;
@@ -418,22 +395,7 @@ static void publish(struct rt_session *s, struct rt_layout *l)
         segment_at(p, end);
 }
 
-/* Takes the reference; what is better run in portions becomes that. */
-static void adopt(struct rt_session *s, struct rt_layout *l)
-{
-    const int64_t rows = rt_portions_rows(l);
-    struct rt_error ignored = {.arena = NULL};
-    struct rt_layout *whole, *portion;
-
-    if (rows && rt_portions_new(l, rows, &whole, &portion, &ignored) == RT_OK) {
-        rt_layout_unref(l);
-        publish(s, portion);
-        l = whole;
-    }
-    publish(s, l);
-}
-
-static void refuse(struct rt_session *s, const struct rt_want *w)
+void rt_want_refuse(struct rt_session *s, const struct rt_want *w)
 {
     struct rt_segment *g = segment_at(w->plan, w->begin);
     rt_mutex_lock(&s->layout_mu);
@@ -443,7 +405,7 @@ static void refuse(struct rt_session *s, const struct rt_want *w)
     rt_mutex_unlock(&s->layout_mu);
 }
 
-static struct rt_want *want_take(struct rt_session *s)
+struct rt_want *rt_want_take(struct rt_session *s)
 {
     rt_mutex_lock(&s->layout_mu);
     struct rt_want *w = s->wanted;
@@ -457,28 +419,10 @@ static struct rt_want *want_take(struct rt_session *s)
     return w;
 }
 
-static void want_free(struct rt_want *w)
+void rt_want_free(struct rt_want *w)
 {
     rt_plan_box_unref(w->box);
     free(w);
-}
-
-int rt_session_compile(struct rt_session *s)
-{
-    const unsigned before = rt_flush_subnormals();
-    struct rt_want *w;
-    int n = 0;
-    struct rt_error err = {0};
-    for (; !rt_session_check(s, &err) && (w = want_take(s)); n++) {
-        struct rt_layout *l;
-        if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
-            adopt(s, l);
-        else
-            refuse(s, w); /* runs of these shapes say what is wrong themselves */
-        want_free(w);
-    }
-    rt_restore_subnormals(before);
-    return n;
 }
 
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled)
@@ -534,7 +478,7 @@ void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
     }
     rt_mutex_unlock(&s->layout_mu);
     if (!asks)
-        want_free(w);
+        rt_want_free(w);
     else
         wake_compiler(s);
 }
@@ -562,6 +506,6 @@ void rt_segments_free(struct rt_plan *p)
 
 void rt_wants_free(struct rt_session *s)
 {
-    for (struct rt_want *w; (w = want_take(s));)
-        want_free(w);
+    for (struct rt_want *w; (w = rt_want_take(s));)
+        rt_want_free(w);
 }

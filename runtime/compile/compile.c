@@ -1,0 +1,36 @@
+/* The one entry to compiling for exact shapes: everything that is wanted, one layout after the
+ * other. No lock is held while a layout is made. */
+#include "runtime/compile/compile.h"
+
+/* Takes the reference; what is better run in portions becomes that. */
+static void adopt(struct rt_session *s, struct rt_layout *l)
+{
+    const int64_t rows = rt_portions_rows(l);
+    struct rt_error ignored = {.arena = NULL};
+    struct rt_layout *whole, *portion;
+
+    if (rows && rt_portions_new(l, rows, &whole, &portion, &ignored) == RT_OK) {
+        rt_layout_unref(l);
+        rt_layout_publish(s, portion);
+        l = whole;
+    }
+    rt_layout_publish(s, l);
+}
+
+int rt_session_compile(struct rt_session *s)
+{
+    const unsigned before = rt_flush_subnormals();
+    struct rt_want *w;
+    int n = 0;
+    struct rt_error err = {0};
+    for (; !rt_session_check(s, &err) && (w = rt_want_take(s)); n++) {
+        struct rt_layout *l;
+        if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
+            adopt(s, l);
+        else
+            rt_want_refuse(s, w); /* runs of these shapes say what is wrong themselves */
+        rt_want_free(w);
+    }
+    rt_restore_subnormals(before);
+    return n;
+}

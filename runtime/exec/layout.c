@@ -1,0 +1,37 @@
+/* What runs need to know of a layout: whose shapes it fits, and when it ends. */
+#include "runtime/plan/layout.h"
+
+#include <stdlib.h>
+
+bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c)
+{
+    for (int k = 0; k < l->n_live; k++) {
+        const struct rt_live *x = &l->live[k];
+        const struct rt_tensor *t = &c->value[x->value];
+        if (t->dtype != x->dtype || t->rank != x->shape.rank)
+            return false;
+        for (int d = 0; d < t->rank; d++)
+            if (t->dim[d] != x->shape.dim[d])
+                return false;
+    }
+    return true;
+}
+
+void rt_layout_unref(struct rt_layout *l)
+{
+    if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int i = 0; i < l->n_steps; i++)
+        rt_prepared_free(l->step[i].prepared);
+    for (int i = 0; i < l->n_known; i++)
+        rt_tensor_clear(&l->known[i]);
+    free(l->live);
+    free(l->step);
+    free(l->arg);
+    free(l->arg_kind);
+    free(l->patch);
+    free(l->clear);
+    free(l->extent);
+    free(l->known);
+    free(l);
+}
