@@ -9,6 +9,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/api/describe.h"
 #include "runtime/exec/parallel.h"
+#include "runtime/passes/pipeline.h"
 #include "runtime/plan/plan.h"
 #include "runtime/session/resource.h"
 #include "runtime/files/saved_model.h"

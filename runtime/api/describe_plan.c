@@ -1,4 +1,5 @@
-/* A plan told node by node: what finish.c made of the graph, and what its layouts made of that. */
+/* A plan told node by node: what the passes made of the graph, and what its layouts made of that.
+ */
 #include "runtime/api/describe.h"
 
 #include <string.h>

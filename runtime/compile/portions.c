@@ -8,6 +8,7 @@
 
 #include "runtime/compile/compile.h"
 #include "runtime/exec/parallel.h"
+#include "runtime/passes/passes.h"
 
 enum {
     /* Of a portion's block: about a core's share of its caches; and at most, which is cut too. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/compile/compile.h"
+#include "runtime/passes/known.h"
 
 enum {
     MAX_NODES = 4096, /* of a segment: placing takes the square of it */

@@ -7,7 +7,7 @@
  * A function's stateful nodes must run, whoever reads them; but a lookup in a variable that is
  * frozen by now is pure, and runs anyway where a node reads it that runs.
  */
-static enum rt_status drop_targets(struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err)
 {
     bool *is_read = calloc((size_t)g->n + 1, sizeof *is_read);
     int kept = 0;
@@ -26,21 +26,4 @@ static enum rt_status drop_targets(struct pl_graph *g, struct rt_error *err)
     g->n_targets = kept;
     free(is_read);
     return RT_OK;
-}
-
-enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err)
-{
-    static enum rt_status (*const passes[])(struct pl_graph *, struct rt_error *) = {
-#define X(pass) pass,
-        PL_FUSIONS(X)
-#undef X
-    };
-    enum rt_status st = drop_targets(g, err);
-
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !st; i++) {
-        st = rt_session_check(g->session, err);
-        if (!st)
-            st = passes[i](g, err);
-    }
-    return st;
 }

@@ -1,6 +1,7 @@
 /*
  * Fusion: nodes that one kernel does better together. Each pass stands in a file of its own, knows
- * one kind of pattern, and works on the nodes of one plan, on the CPU only.
+ * one kind of pattern, and works on the nodes of one plan, on the CPU only. Their order is that of
+ * passes/pipeline.c.
  *
  * What a pass must keep: a value that is fetched, has another reader or a control edge stays; a
  * node that replaces others stands where the last of them was (pl_make_own), those before it become
@@ -31,31 +32,25 @@ bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
 enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
                             int rank, struct rt_error *err);
 
-/*
- * The passes, in their order. What is written out in many nodes comes before what takes single
- * ones: first what only stands in the way of the others, then attention, norms and rotary
- * embeddings, which contain steps that a tail could take, then tails, and chains, since they take
- * every element-wise node that is left. What is joined only to be read by chains shows when they
- * are there.
- */
-#define PL_FUSIONS(X)                                                                              \
-    X(pl_fuse_units)                                                                               \
-    X(pl_fuse_embeds)                                                                              \
-    X(pl_fuse_einsums)                                                                             \
-    X(pl_fuse_dense)                                                                               \
-    X(pl_fuse_pools)                                                                               \
-    X(pl_fuse_masks)     /* before attention */                                                    \
-    X(pl_fuse_softmaxes) /* before attention */                                                    \
-    X(pl_fuse_attention)                                                                           \
-    X(pl_fuse_norms)                                                                               \
-    X(pl_fuse_rotaries)                                                                            \
-    X(pl_fuse_pads) /* before tails */                                                             \
-    X(pl_fuse_tails)                                                                               \
-    X(pl_fuse_chains)                                                                              \
-    X(pl_fuse_joins)
+enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err); /* before all others */
+enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err);    /* before tails */
+enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);     /* before attention */
+enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err); /* before attention */
+enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err);
 
-#define X(pass) enum rt_status pass(struct pl_graph *g, struct rt_error *err);
-PL_FUSIONS(X)
-#undef X
+/* Loops that are recurrent layers: frames of Enter and Exit, where no Switch is left that chooses a
+ * branch; and those of While, before plans are made of the loops that are left. */
+enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);
 
 #endif

@@ -185,7 +185,10 @@ static bool begin_graph(struct frame *f, struct pl_graph *to, int n_fetches)
     const struct pl_graph *g = f->l.g;
     struct rt_error err = {0};
 
-    *to = (struct pl_graph){.session = g->session, .serving = g->serving, .depth = g->depth + 1};
+    *to = (struct pl_graph){.session = g->session,
+                            .pipeline = g->pipeline,
+                            .serving = g->serving,
+                            .depth = g->depth + 1};
     to->arena = rt_arena_new((size_t)1 << 31);
     if (!to->arena)
         return false;
@@ -227,7 +230,7 @@ static bool copy_body(struct frame *f)
             to->fetch[k] = (struct pl_edge){k, 0};
         else if (!place(f, to, node_of(f, f->next[k])->in[0], 0, &to->fetch[k]))
             return false;
-    return pl_simplify(to, &calls, &err) == RT_OK;
+    return to->pipeline->simplify(to, &calls, &err) == RT_OK;
 }
 
 static bool copy_condition(struct frame *f)
@@ -239,7 +242,7 @@ static bool copy_condition(struct frame *f)
     f->in_cond = true;
     return begin_graph(f, to, 1) && node_of(f, f->cond)->n_ctrl == 0 &&
            place(f, to, node_of(f, f->cond)->in[0], 0, &to->fetch[0]) &&
-           pl_simplify(to, &calls, &err) == RT_OK;
+           to->pipeline->simplify(to, &calls, &err) == RT_OK;
 }
 
 /* ---- what stands around it ---- */

@@ -184,11 +184,11 @@ static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
     pl_rnn_loop_init(&l, g, at);
     l.n = g->node[at].n_in;
     if (l.n > PL_RNN_LOOP_VARIABLES || g->node[at].n_out != l.n ||
-        pl_look_inside(g, at, rt_attr_func(g->node[at].def, "body"), true, &l.body, &why))
+        g->pipeline->look_inside(g, at, rt_attr_func(g->node[at].def, "body"), true, &l.body, &why))
         return RT_OK;
     memcpy(l.start, g->node[at].in, (size_t)l.n * sizeof *l.start);
     if (!pl_rnn_loop_find(&l) ||
-        pl_look_inside(g, at, rt_attr_func(g->node[at].def, "cond"), false, &cond, &why))
+        g->pipeline->look_inside(g, at, rt_attr_func(g->node[at].def, "cond"), false, &cond, &why))
         goto end;
     if (cond.n_fetches != 1 || !pl_is_pure(&cond, false) ||
         !pl_rnn_loop_limits(&l, &cond, cond.fetch[0]) || !pl_bounds_lengths(&l) ||

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/ir/ir.h"
 
 int pl_add(struct pl_graph *g, struct rt_error *err)
 {
@@ -107,7 +107,6 @@ enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const stru
     return st;
 }
 
-/* Marks what fetches and targets reach; the rest is gone. Feeds stay. */
 void pl_prune(struct pl_graph *g)
 {
     bool *live = calloc((size_t)g->n + 1, sizeof *live);
@@ -145,4 +144,25 @@ end:
 bool pl_is(const struct pl_node *n, const char *op)
 {
     return n->kind == PL_OP && n->def && n->def->op && strcmp(n->def->op->name, op) == 0;
+}
+
+void pl_nodes_clear(struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        rt_tensor_clear(&g->node[i].value);
+        for (int k = 0; k < g->node[i].n_sub; k++)
+            rt_plan_free(g->node[i].sub[k]);
+        for (int k = 0; g->node[i].region && k < 2; k++)
+            pl_graph_clear(&g->node[i].region[k]);
+    }
+    free(g->node);
+    free(g->target);
+}
+
+void pl_graph_clear(struct pl_graph *g)
+{
+    pl_nodes_clear(g);
+    if (g->arena)
+        rt_arena_free(g->arena);
+    *g = (struct pl_graph){0};
 }

@@ -12,7 +12,7 @@
 #ifndef RT_MATCH_H
 #define RT_MATCH_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/ir/ir.h"
 
 static inline bool pl_same(struct pl_edge a, struct pl_edge b)
 {

@@ -19,6 +19,7 @@ enum rt_status pl_region_begin(const struct pl_graph *g, struct pl_graph *to, in
     enum rt_status st = RT_OK;
 
     *to = (struct pl_graph){.session = g->session,
+                            .pipeline = g->pipeline,
                             .arena = rt_arena_new((size_t)1 << 31),
                             .serving = g->serving,
                             .is_load = g->is_load,

@@ -8,7 +8,7 @@
 #ifndef RT_REGION_H
 #define RT_REGION_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/ir/ir.h"
 
 /* Its first n_feeds nodes are its feeds; fetches are to be filled in. On failure too it is to be
  * cleared, or belongs to a node by then. */

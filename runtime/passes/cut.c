@@ -1,4 +1,4 @@
-#include "runtime/plan/plan.h"
+#include "runtime/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

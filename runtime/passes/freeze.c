@@ -6,6 +6,7 @@
  * their plans again.
  */
 #include "runtime/ir/match.h"
+#include "runtime/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

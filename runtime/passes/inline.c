@@ -8,6 +8,7 @@
  * call may be dead, which an inlined node without inputs would not know. They become sub-plans.
  */
 #include "runtime/ir/match.h"
+#include "runtime/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,12 +8,13 @@
  * stays: on a busy machine the same nodes are folded. Up to FREE_NS a fold does not count, so that
  * the small folds of a session that serves for months never use up the time for all.
  */
-#include "runtime/exec/fold.h"
+#include "runtime/passes/known.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/exec/fold.h"
 
 enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
 enum {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/passes/passes.h"
 
 static enum rt_status add(struct rt_session *s, struct rt_missing_list *list,
                           const struct rt_node *n, struct rt_error *err)

@@ -3,7 +3,7 @@
  * device we lack, or one without a kernel for the node, falls back softly to the CPU. Inputs that a
  * kernel wants in host memory are left there, so no copy is made for them.
  */
-#include "runtime/plan/plan.h"
+#include "runtime/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/ir/condition.h"
+#include "runtime/passes/passes.h"
 #include "runtime/ir/region.h"
 
 /* MAX_EDGES: into one branch of what stands outside. MAX_VISITS: of such in a round, for each node

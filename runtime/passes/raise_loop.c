@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "runtime/ir/condition.h"
+#include "runtime/passes/passes.h"
 #include "runtime/ir/region.h"
 
 /* MAX_VISITS: of nodes and edges in a round, for each that there is. */

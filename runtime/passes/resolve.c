@@ -4,6 +4,7 @@
  * is given such a handle where its op wants a tensor reads the variable, whatever its op.
  */
 #include "runtime/ir/match.h"
+#include "runtime/passes/passes.h"
 
 static bool reads_variable(const struct pl_graph *g, const struct pl_node *n)
 {

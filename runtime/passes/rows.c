@@ -16,7 +16,8 @@
 #include <string.h>
 
 #include "runtime/passes/row_extremes.h"
-#include "runtime/plan/plan.h"
+#include "runtime/passes/passes.h"
+#include "runtime/passes/known.h"
 
 /* ---- the walk ---- */
 

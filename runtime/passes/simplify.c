@@ -5,6 +5,8 @@
  * folding, of what is alive in every run.
  */
 #include "runtime/ir/match.h"
+#include "runtime/passes/passes.h"
+#include "runtime/passes/known.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "runtime/ir/condition.h"
+#include "runtime/passes/passes.h"
 
 enum { UNKNOWN = -1 };
 

@@ -1,29 +1,12 @@
 /*
  * Plans, inside the runtime. A plan is how one set of feeds and fetches is computed: nodes in an
- * order that works, values by index, constants in place. Built in stages (rt_plan_build, in
- * finish.c), each in a file of its own:
+ * order that works, values by index, constants in place. The passes make it of a graph (ir/ir.h) by
+ * the table of passes/pipeline.c. While it is used run_plan.c runs it, node by node (exec_node.c,
+ * with what prepared.c and choose.c know) or as compiled for exact shapes (layout.h).
  *
- *   cut.c            feeds cut the graph, what the fetches do not reach is left out
- *   inline.c         function calls become their bodies         \
- *   resolve.c        handles become the session's resources      | again and again, until
- *   simplify.c       folding, identities, equal nodes, branches  | nothing changes
- *   untaken.c        branches of TensorFlow 1 that no run takes  |
- *   freeze.c         reads of what nobody writes are constants  /
- *   raise.c          branches of TensorFlow 1 become branches with graphs of their own (region.h)
- *   raise_loop.c     the same of its loops, but for those that are recurrent layers
- *   fuse_rnn_frame.c loops of Enter and Exit that are recurrent layers (cell.c knows the cells)
- *   fuse_rnn_while.c and those of While
- *   finish.c         plans of the functions that are left (pl_sub_plans)
- *   fuse.c           nodes that one kernel does better together (fuse_*.c, one pass each)
- *   place.c          devices, copies where a tensor crosses
- *   finish.c         order, value indexes, last uses: the struct rt_plan
- *
- * And then, while it is used: run_plan.c runs it, node by node (exec_token.c,
- * exec_node.c, with what prepared.c and choose.c know) or as compiled for exact shapes (layout.h).
- *
- * The stages work on a pl_graph, which is thrown away; the plan is immutable and shared by any
- * number of contexts, but for its cache of prepared kernels (prepared.c) and of idle contexts,
- * which lock.
+ * Owner: who built it frees it (rt_plan_free), or holds its box. Threads: a plan is immutable and
+ * shared by any number of contexts, but for its cache of prepared kernels (prepared.c) and of idle
+ * contexts, which lock.
  */
 #ifndef RT_PLAN_H
 #define RT_PLAN_H
@@ -76,7 +59,7 @@ struct pl_node {
     uint8_t copy_dtype; /* of PL_COPY */
     struct rt_plan **sub;
     int n_sub;
-    /* set by finish.c */
+    /* set by passes/emit.c and passes/liveness.c */
     int first_value;   /* index of output 0 */
     int *in_value;     /* per input */
     uint64_t last_use; /* bit k: input k is not read later by anybody (order executor) */
@@ -90,105 +73,9 @@ struct pl_node {
     struct rt_prepared_cache *prepared;
 };
 
-/* ---- while it is built ---- */
-
-struct pl_graph {
-    struct rt_session *session;
-    struct rt_arena *arena; /* of the plan to be */
-    struct pl_node *node;
-    int n, room;
-    int n_feeds, n_fetches;
-    struct pl_edge *fetch; /* whether of a feed or a node */
-    const uint8_t *fetch_dtype;
-    int *target; /* nodes that must run */
-    int n_targets, target_room;
-    bool serving; /* after init: reads may be frozen */
-    /* By pl_mark_written: */
-    bool writes_fed; /* a variable whose handle is fed may be written */
-    struct rt_variable *
-        *handed_out; /* of a plan inside another: the fetches that are handles may be
-                        handles of these, or fed; some stand there more than once */
-    int n_handed_out;
-    bool is_load; /* see rt_call_spec */
-    int depth;    /* of sub-plans around this one */
-    int64_t *nodes_left;
-};
-
-struct pl_request {
-    const struct rt_graph *graph;
-    const struct rt_edge *feeds, *fetches;
-    const int *targets;
-    int n_feeds, n_fetches, n_targets;
-    /* A function's body: nodes with effects run though nothing reaches them. */
-    bool is_body;
-    /* Per feed: a value that is known whenever the plan runs, or NULL. May be NULL itself. */
-    const struct rt_tensor *const *known;
-    int64_t *nodes_left; /* of this plan and all inside it; NULL: the outermost */
-    bool is_load;        /* see rt_call_spec */
-};
-
-int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node, -1: no memory */
-/*
- * Makes node `at` an op of the runtime's own (rt_op.own), or one of TensorFlow's whose inputs are
- * single tensors: kind, def, effect, inputs and outputs; name and depth are left alone. `attr`: all
- * of them by the schema's index, copied (what they point to is not).
- * Types and edges are copied; old control inputs stay. NOT_FOUND: no such op is registered.
- */
-struct pl_own {
-    const char *op;
-    int n_in, n_out;
-    const struct pl_edge *in;
-    const uint8_t *in_dtype, *out_dtype;
-    const struct rt_attr *attr;
-};
-enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o,
-                           struct rt_error *err);
-/* The same for an identity of `from`. */
-enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
-                                struct pl_edge from, struct rt_error *err);
-/* Makes node[0] this op, which does what all n of them did: the others are gone. */
-enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const struct pl_own *by,
-                          struct rt_error *err);
-bool pl_add_target(struct pl_graph *g, int node);
-
-enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
-enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
-/* Sets the effect of nodes whose ops have none: RT_READS where an input is a variable (a ref of
- * TensorFlow 1) whose value the node reads, RT_PURE elsewhere. For after inputs have changed. */
-void pl_mark_reads(struct pl_graph *g);
-enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-/* Switch and Merge whose predicate is a constant. */
-enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err);
-enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* What is served and writes makes its variables mutable, so nobody freezes them: those whose
- * handles are known, and where it is known in the run only, all that it may be. After
- * pl_sub_plans. */
-enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
-/* Switch and Merge whose predicate is known only in the run. */
-enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Where no such Switch is left: frames that are recurrent layers, and the others. */
-enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
-enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Before pl_sub_plans, which makes plans of the loops that are left. */
-enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
-/* On the CPU only. */
-enum rt_status pl_fuse(struct pl_graph *g, struct rt_error *err);
-/* The nodes of a function of node `node`'s, as they would be when a plan is made of them. *out:
- * pl_graph_clear it; on failure nothing is held. */
-enum rt_status pl_look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
-                              bool is_body, struct pl_graph *out, struct rt_error *err);
-void pl_graph_clear(struct pl_graph *g);
-/* The same where the arena is another's: the tensors, plans and regions of the nodes, and their
- * room. */
-void pl_nodes_clear(struct pl_graph *g);
-enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
-void pl_prune(struct pl_graph *g);
 /* A condition's truth as TensorFlow sees it: scalars by value, strings and others by having
  * something in them. False: a type that has none. `t` is loaded. */
 bool pl_truth(const struct rt_tensor *t, bool *truth);
-bool pl_is(const struct pl_node *n, const char *op); /* it is a PL_OP of this name */
 /* Switch, Merge, Enter, Exit, NextIteration, LoopCond and their Ref forms. */
 bool pl_is_token(const struct rt_node *n);
 /* Input k of `n` wants what its ref points to, when it is given a ref. */
@@ -253,17 +140,6 @@ struct rt_plan_box {
 struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
 void rt_plan_box_unref(struct rt_plan_box *b); /* NULL is fine */
 
-/*
- * Output k_out of one node on constants, while a plan is built. `in` is borrowed. A failure is no
- * fault of the model: the node is left to the runs. DEADLINE_EXCEEDED: the fold, or all folds of
- * the session together, took too long (known.c). CANCELLED: as by rt_session_check.
- */
-enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
-                            int k_out, struct rt_tensor *out, struct rt_error *err);
-/* The plan that a pl_graph has become: order, value indexes, last uses. Takes g's nodes. */
-enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
-enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
-                             struct rt_plan **out, struct rt_error *err);
 void rt_plan_free(struct rt_plan *p);
 
 /* ---- running ---- */
@@ -439,15 +315,6 @@ bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
 /* The state that was made last; NULL: none was. */
 const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
 
-/* ---- small values that are known before a run (known.c) ---- */
-
-void rt_info_of(struct rt_info *x, const struct rt_tensor *t); /* shape and value */
-bool rt_shape_is_exact(const struct rt_shape *s);
-/* Evaluates a pure node of one small plain output, if its inputs are known or only their shapes
- * matter. *no_memory is set, never cleared, where memory was refused: then it is not known. */
-bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
-                  const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
-
 /* ---- layouts (layout.h), as far as sessions and plans see them ---- */
 
 enum { RT_COMPILED_ROWS = 1024 }; /* more are not told of */
@@ -476,24 +343,6 @@ enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes,
 void rt_packs_clear(struct rt_map *packs);
 
 void rt_callable_free(struct rt_callable *c); /* with its session */
-
-/* As rt_callable_is_rowwise. Only reads the plan; beside runs of it. */
-bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
-                        struct rt_error *why);
-
-/* ---- what could not run (missing.c) ---- */
-struct rt_missing_list {
-    struct rt_arena *arena;
-    struct rt_missing *items;
-    int n, room;
-    struct rt_map seen; /* bodies and (op, reason) pairs */
-};
-enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
-                               struct rt_missing_list *list, struct rt_error *err);
-/* INVALID_ARGUMENT, for calls, branches and loops at `node` that are nested more than `most` deep
- * where `body` is to be put: the text says whether `body` calls itself. */
-enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,
-                                int most, struct rt_error *err);
 
 /* Ops that the runtime itself runs: calls, branches, loops, placeholders, constants (control.c). */
 bool rt_register_control(struct rt_registry *r);

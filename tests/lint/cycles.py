@@ -6,7 +6,7 @@ address counts as its caller, so recursion through a callback is found. cycles.t
 recursion, the functions that bound its depth, and the bound: without these functions the calls must
 be free of cycles, so that new recursion fails until somebody states its bound.
 
-Calls through tables in data are not seen: kernels and ops (no kernel may reach rt_plan_run, which is
+Calls through tables in data are not seen, but for those in TABLES: kernels and ops (no kernel may reach rt_plan_run, which is
 checked here), rt_object_type.free (rt_object_unref has a list of its own), the methods of the APIs
 (srv_grpc_methods, srv_inference_ops: the transports call them, and none calls a transport). A
 function that cycles.txt names is taken out of the calls, so another recursion through it is not
@@ -23,6 +23,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kernels": "kernels",
           "server": "server", "client": "clients/c", "cli": "clients/cli"}
 ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
+# Functions that call all functions which the tables of their files name.
+TABLES = {("runtime/passes/pipeline.c", "run_pass")}
 COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")  # of a function, by gcc's passes
 
 
@@ -69,6 +71,26 @@ def read_calls(build):
         for callee in own or names[name]:
             if callee != caller or is_call:
                 calls[caller].add(callee)
+    return calls
+
+
+def read_tables(build, calls):
+    """The calls through TABLES, of functions that other objects have: a reference to a static function names
+    its section alone."""
+    names = collections.defaultdict(set)
+    for path, name in calls:
+        names[name].add((path, name))
+    for path, caller in TABLES:
+        layer = next(name for name, folder in sorted(LAYERS.items(), key=lambda x: -len(x[1])) if path.startswith(folder + "/"))
+        done = subprocess.run(["objdump", "-r", os.path.join(build, "CMakeFiles", f"{layer}.dir", path + ".o")],
+                              text=True, check=True, stdout=subprocess.PIPE)
+        called = set()
+        for section, records in re.findall(r"RECORDS FOR \[([^]]+)\]:\n(.*?)(?=\n\n|\Z)", done.stdout, flags=re.S):
+            for name in re.findall(r" R_\w+\s+(\w+)", records) if section.startswith(".data") else ():
+                called |= names[name]
+        if not called or (path, caller) not in calls:
+            raise SystemExit(f"{path}: no table that {caller} calls through")
+        calls[path, caller] |= called
     return calls
 
 
@@ -138,7 +160,7 @@ def read_allowed():
 
 
 def main():
-    calls, allowed = read_calls(sys.argv[1]), read_allowed()
+    calls, allowed = read_tables(sys.argv[1], read_calls(sys.argv[1])), read_allowed()
     problems = []
     for members in components(calls, allowed):
         problems.append("recursion without a bound in cycles.txt: " +

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-LAYERS = ("server",)
+LAYERS = ("server", "runtime")
 MOST_OBJECTS = 4  # of one cycle
 # The program's own functions in front of those of libraries (server/grpc/grpc_frames.h): callers
 # mean the library's.

@@ -194,7 +194,7 @@ static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
 }
 
 /* Whether two attributes or more size the arguments of an op, or lists that go with them. Those of
- * the runtime's own calls and branches are compared with the function (inline.c, finish.c). */
+ * the runtime's own calls and branches are compared with the function (inline.c, sub_plans.c). */
 static int sizing_attrs(const struct rt_schema *s)
 {
     int n = 0;

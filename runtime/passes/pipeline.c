@@ -1,0 +1,248 @@
+#include "runtime/passes/pipeline.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/fusion/fuse.h"
+
+/* PLAN_NODES: what a plan takes beside its nodes, in nodes. Functions of one branch each, which
+ * double from level to level, made 60,000 plans of 12 KB before 300,000 nodes were reached. */
+enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32 };
+
+static enum rt_status count_nodes(struct pl_graph *g, struct rt_error *err)
+{
+    *g->nodes_left -= g->n + PLAN_NODES;
+    return *g->nodes_left < 0
+               ? rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                         "more than %d nodes with all functions in place", MAX_ALL_NODES)
+               : RT_OK;
+}
+
+static enum rt_status prune(struct pl_graph *g, struct rt_error *err)
+{
+    (void)err;
+    pl_prune(g);
+    return RT_OK;
+}
+
+static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
+{
+    (void)err;
+    pl_mark_reads(g);
+    pl_prune(g);
+    return RT_OK;
+}
+
+/*
+ * Settling: inlining shows reads of variables, these are constants, constants choose branches, and
+ * a branch that is chosen is a call again. Functionalising: a graph without tokens can be
+ * simplified, and what is known then may be more, so it settles again after each change.
+ *
+ * Fusion: what is written out in many nodes comes before what takes single ones: first what only
+ * stands in the way of the others, then attention, norms and rotary embeddings, which contain steps
+ * that an epilogue could take, then epilogues, and chains, since they take every element-wise node that is left.
+ * What is joined only to be read by chains shows when they are there.
+ */
+static const struct pl_pass passes[] = {
+    {"inline", pl_inline, NULL, PL_CUT, PL_SETTLE, 0},
+    {"resolve", pl_resolve, NULL, "inline", PL_SETTLE, 0},
+    {"simplify", NULL, pl_simplify, "resolve", PL_SETTLE, 0},
+    {"dead-branches", NULL, pl_drop_untaken, "simplify", PL_SETTLE, 0},
+    {"freeze", NULL, pl_freeze, "resolve", PL_SETTLE, 0},
+    {"count-nodes", count_nodes, NULL, "freeze", PL_ONCE, 0},
+    {"functionalise-branches", NULL, pl_raise_branches, "freeze", PL_FUNCTIONALISE, PL_ON_FUSED},
+    {"recurrent-frames", NULL, pl_fuse_rnn_frames, "functionalise-branches", PL_FUNCTIONALISE,
+     PL_ON_FUSED},
+    {"functionalise-loops", NULL, pl_raise_loops, "recurrent-frames", PL_FUNCTIONALISE,
+     PL_ON_FUSED},
+    {"recurrent-loops", pl_fuse_rnn_whiles, NULL, "functionalise-loops", PL_ONCE, PL_ON_FUSED},
+    {"sub-plans", pl_sub_plans, NULL, "count-nodes", PL_ONCE, 0},
+    {"prune", prune, NULL, "sub-plans", PL_ONCE, 0},
+    {"mark-written", pl_mark_written, NULL, "sub-plans", PL_ONCE, PL_ON_SERVED},
+    {"drop-targets", pl_drop_targets, NULL, "sub-plans", PL_ONCE, PL_ON_FUSED},
+    {"fuse-units", pl_fuse_units, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
+    {"fuse-embeds", pl_fuse_embeds, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
+    {"fuse-einsums", pl_fuse_einsums, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
+    {"fuse-dense", pl_fuse_dense, NULL, "fuse-einsums", PL_ONCE, PL_ON_FUSED},
+    {"fuse-pools", pl_fuse_pools, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
+    {"fuse-masks", pl_fuse_masks, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
+    {"fuse-softmaxes", pl_fuse_softmaxes, NULL, "fuse-masks", PL_ONCE, PL_ON_FUSED},
+    {"fuse-attention", pl_fuse_attention, NULL, "fuse-softmaxes", PL_ONCE, PL_ON_FUSED},
+    {"fuse-norms", pl_fuse_norms, NULL, "fuse-attention", PL_ONCE, PL_ON_FUSED},
+    {"fuse-rotaries", pl_fuse_rotaries, NULL, "fuse-norms", PL_ONCE, PL_ON_FUSED},
+    {"fuse-pads", pl_fuse_pads, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
+    {"fuse-tails", pl_fuse_tails, NULL, "fuse-pads", PL_ONCE, PL_ON_FUSED},
+    {"fuse-chains", pl_fuse_chains, NULL, "fuse-tails", PL_ONCE, PL_ON_FUSED},
+    {"fuse-joins", pl_fuse_joins, NULL, "fuse-chains", PL_ONCE, PL_ON_FUSED},
+    {"mark-reads", mark_reads, NULL, "sub-plans", PL_ONCE, 0},
+    {"place", pl_place, NULL, "mark-reads", PL_ONCE, 0},
+};
+enum { N_PASSES = sizeof passes / sizeof *passes };
+
+const struct pl_pass *pl_passes(int *n)
+{
+    *n = N_PASSES;
+    return passes;
+}
+
+/* ---- running them ---- */
+
+static bool fuses(const struct rt_session *s)
+{
+    return s->n_devices <= 1 && !s->options.tuning.no_fusion;
+}
+
+static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
+{
+    return !((p->graphs & PL_ON_FUSED) && !fuses(g->session)) &&
+           !((p->graphs & PL_ON_SERVED) && g->is_load);
+}
+
+static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool *changed,
+                               struct rt_error *err)
+{
+    *changed = false;
+    if (!is_for(p, g))
+        return RT_OK;
+    enum rt_status st = rt_session_check(g->session, err);
+    if (!st)
+        st = p->change ? p->change(g, changed, err) : p->run(g, err);
+    return st;
+}
+
+/* The end of the passes that begin at `first` and repeat together. */
+static int end_of(int first)
+{
+    int end = first + 1;
+    while (end < N_PASSES && passes[end].repeat == passes[first].repeat)
+        end++;
+    return end;
+}
+
+static enum rt_status settle(struct pl_graph *g, struct rt_error *err)
+{
+    bool again = true;
+    enum rt_status st = RT_OK;
+    for (int round = 0; !st && again && round < MAX_ROUNDS; round++) {
+        again = false;
+        for (int i = 0; i < N_PASSES && !st; i++) {
+            bool changed = false;
+            if (passes[i].repeat == PL_SETTLE)
+                st = run_pass(g, &passes[i], &changed, err);
+            again |= changed;
+        }
+    }
+    return st;
+}
+
+static enum rt_status functionalise(struct pl_graph *g, int first, int end, struct rt_error *err)
+{
+    bool again = true;
+    enum rt_status st = RT_OK;
+    for (int round = 0; !st && again && round < MAX_ROUNDS; round++) {
+        again = false;
+        for (int i = first; i < end && !st && !again; i++)
+            st = run_pass(g, &passes[i], &again, err);
+        if (!st && again)
+            st = settle(g, err);
+    }
+    return st;
+}
+
+static enum rt_status run_passes(struct pl_graph *g, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    for (int i = 0, end; i < N_PASSES && !st; i = end) {
+        bool changed;
+        end = passes[i].repeat == PL_ONCE ? i + 1 : end_of(i);
+        switch (passes[i].repeat) {
+        case PL_ONCE:
+            st = run_pass(g, &passes[i], &changed, err);
+            break;
+        case PL_SETTLE:
+            st = settle(g, err);
+            break;
+        case PL_FUNCTIONALISE:
+            st = functionalise(g, i, end, err);
+            break;
+        }
+    }
+    return st;
+}
+
+/* ---- for passes, of graphs of their own ---- */
+
+static enum rt_status look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
+                                  bool is_body, struct pl_graph *out, struct rt_error *err)
+{
+    int64_t nodes_left = *g->nodes_left;
+    struct pl_sub_request r;
+    enum rt_status st = pl_sub_request(g, &g->node[node], f, 0, is_body, &r, err);
+
+    *out = (struct pl_graph){.session = g->session,
+                             .pipeline = g->pipeline,
+                             .serving = g->serving,
+                             .depth = g->depth + 1,
+                             .is_load = g->is_load,
+                             .nodes_left = &nodes_left};
+    if (!st && !(out->arena = rt_arena_new((size_t)1 << 31)))
+        st = rt_fail_memory(err, "a plan", 0);
+    if (!st)
+        st = pl_cut(out, &r.q, err);
+    if (!st)
+        st = settle(out, err);
+    out->nodes_left = NULL;
+    pl_sub_request_clear(&r);
+    if (st)
+        pl_graph_clear(out);
+    return st;
+}
+
+static const struct pl_pipeline pipeline = {pl_simplify, look_inside};
+
+/* ---- plans ---- */
+
+enum rt_status pl_build_graph(struct pl_graph *g, struct rt_plan **out, struct rt_error *err)
+{
+    const struct rt_session *s = g->session;
+    enum rt_status st = run_passes(g, err);
+
+    if (!st)
+        st = pl_finish(g, out, err);
+    if (!st) {
+        (*out)->writes_fed = g->writes_fed;
+        (*out)->handed_out = g->handed_out;
+        (*out)->n_handed_out = g->n_handed_out;
+    }
+    /* Copies between devices, and what runs once, are left to tier 0. */
+    if (!st && !(*out)->tokens && s->n_devices <= 1 && !g->is_load &&
+        !s->options.tuning.no_specialise)
+        (*out)->segment = rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1,
+                                         sizeof *(*out)->segment); /* NULL: never compiled */
+    pl_nodes_clear(g);
+    if (st)
+        rt_arena_free(g->arena);
+    return st;
+}
+
+enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
+                             struct rt_plan **out, struct rt_error *err)
+{
+    int64_t nodes_left = MAX_ALL_NODES;
+    struct pl_graph g = {.session = s,
+                         .pipeline = &pipeline,
+                         .arena = rt_arena_new((size_t)1 << 31),
+                         .serving = s->serving,
+                         .depth = depth,
+                         .is_load = q->is_load,
+                         .nodes_left = q->nodes_left ? q->nodes_left : &nodes_left};
+    enum rt_status st;
+    if (!g.arena)
+        return rt_fail_memory(err, "a plan", 0);
+    st = pl_cut(&g, q, err);
+    if (!st)
+        return pl_build_graph(&g, out, err);
+    pl_graph_clear(&g);
+    return st;
+}

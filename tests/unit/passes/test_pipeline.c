@@ -1,0 +1,75 @@
+/* The table of passes: every pass stands behind the one that must have run before it. */
+#include <string.h>
+
+#include "runtime/passes/pipeline.h"
+#include "tests/support/test.h"
+
+static int find(const struct pl_pass *p, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(p[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static void names_are_unique(void **state)
+{
+    int n;
+    const struct pl_pass *p = pl_passes(&n);
+    (void)state;
+    for (int i = 0; i < n; i++)
+        assert_int_equal(find(p, n, p[i].name), i);
+    assert_int_equal(find(p, n, PL_CUT), -1);
+}
+
+static void a_pass_has_one_function(void **state)
+{
+    int n;
+    const struct pl_pass *p = pl_passes(&n);
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        assert_true((p[i].run != NULL) != (p[i].change != NULL));
+        if (p[i].repeat == PL_FUNCTIONALISE)
+            assert_non_null(p[i].change);
+    }
+}
+
+/* And it ran on every graph on which the pass itself runs. */
+static void a_pass_stands_behind_what_must_have_run(void **state)
+{
+    int n;
+    const struct pl_pass *p = pl_passes(&n);
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        const int before = find(p, n, p[i].after);
+        if (before < 0)
+            assert_string_equal(p[i].after, PL_CUT);
+        else
+            assert_int_equal(p[before].graphs & ~p[i].graphs, 0);
+        assert_true(before < i);
+    }
+}
+
+/* Passes that repeat together stand together. */
+static void groups_are_in_one_piece(void **state)
+{
+    int n, begun[PL_FUNCTIONALISE + 1] = {0};
+    const struct pl_pass *p = pl_passes(&n);
+    (void)state;
+    for (int i = 0; i < n; i++)
+        if (!i || p[i].repeat != p[i - 1].repeat)
+            begun[p[i].repeat]++;
+    assert_int_equal(begun[PL_SETTLE], 1);
+    assert_int_equal(begun[PL_FUNCTIONALISE], 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(a_pass_has_one_function),
+        cmocka_unit_test(a_pass_stands_behind_what_must_have_run),
+        cmocka_unit_test(groups_are_in_one_piece),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
