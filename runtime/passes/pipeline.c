@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/log.h"
 #include "runtime/fusion/fuse.h"
+#include "runtime/ir/verify.h"
 
 /* PLAN_NODES: what a plan takes beside its nodes, in nodes. Functions of one branch each, which
  * double from level to level, made 60,000 plans of 12 KB before 300,000 nodes were reached. */
@@ -99,6 +101,16 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
+/* A graph that a pass left broken is our own bug, whatever the model. */
+static void verify(const struct pl_graph *g, const char *pass)
+{
+    struct rt_error err = {.arena = NULL};
+    if (!PL_VERIFIES || pl_verify(g, &err) == RT_OK)
+        return;
+    RT_LOG(RT_LOG_ERROR, "event=broken_graph pass=%s reason=\"%s\"", pass, rt_error_text(&err));
+    assert(!"a pass left a broken graph");
+}
+
 static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool *changed,
                                struct rt_error *err)
 {
@@ -108,6 +120,8 @@ static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool
     enum rt_status st = rt_session_check(g->session, err);
     if (!st)
         st = p->change ? p->change(g, changed, err) : p->run(g, err);
+    if (!st)
+        verify(g, p->name);
     return st;
 }
 
@@ -153,6 +167,7 @@ static enum rt_status functionalise(struct pl_graph *g, int first, int end, stru
 static enum rt_status run_passes(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
+    verify(g, PL_CUT);
     for (int i = 0, end; i < N_PASSES && !st; i = end) {
         bool changed;
         end = passes[i].repeat == PL_ONCE ? i + 1 : end_of(i);
