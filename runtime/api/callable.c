@@ -27,7 +27,9 @@ struct rt_callable {
     bool is_load;
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
-    struct rt_plan_box *box; /* guarded by mu */
+    struct rt_cond built;
+    struct rt_plan_box *box; /* guarded by mu, and so is what follows */
+    bool is_building;        /* some thread makes the next one; `built` says when it has ended */
     /* The feeds' shapes for which a plan was proved to go row by row, for the proof of the plans
      * that take its place. NULL: none was. Set once, under mu. */
     struct rt_shape *row_shapes;
@@ -40,6 +42,7 @@ void rt_callable_free(struct rt_callable *c)
         return;
     rt_plan_box_unref(c->box);
     rt_mutex_clear(&c->mu);
+    rt_cond_clear(&c->built);
     free(c->feeds);
     free(c->fetches);
     free(c->targets);
@@ -71,6 +74,7 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     if (!c)
         return rt_fail_memory(err, "a callable", sizeof *c);
     rt_mutex_init(&c->mu);
+    rt_cond_init(&c->built);
     c->session = s;
     c->is_load = spec->is_load;
     c->n_feeds = spec->n_feeds;
@@ -148,26 +152,50 @@ static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, s
     return RT_OK;
 }
 
-/* The callable's plan, made or made again when a frozen variable was written since. */
+/* Under c->mu. */
+static bool is_current(const struct rt_callable *c)
+{
+    return c->box && c->box->generation == atomic_load(&c->session->generation);
+}
+
+/* Takes the reference. Under c->mu. */
+static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
+{
+    struct rt_plan_box *old = c->box;
+    rt_mutex_lock(&c->session->layout_mu); /* a retired plan tells no more of its rows */
+    if (old)
+        old->plan->compiled = NULL;
+    for (int k = 0; k < RT_COMPILED_ROWS / 64; k++)
+        atomic_store(&c->compiled[k], 0);
+    b->plan->compiled = c->compiled;
+    rt_mutex_unlock(&c->session->layout_mu);
+    c->box = b;
+    rt_plan_box_unref(old);
+}
+
+/*
+ * The callable's plan, made or made again when a frozen variable was written since. The first that
+ * needs it makes it, on its own thread and without a lock: that takes as long as a model is large,
+ * and what only asks the callable something does not wait. Others that need the same plan wait for
+ * it; where it cannot be made, each of them tries.
+ */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
 {
+    struct rt_plan_box *b = NULL;
     enum rt_status st = RT_OK;
     rt_mutex_lock(&c->mu);
-    if (!c->box || c->box->generation != atomic_load(&c->session->generation)) {
-        struct rt_plan_box *b = NULL;
+    while (c->is_building)
+        rt_cond_wait(&c->built, &c->mu);
+    if (!is_current(c)) {
+        c->is_building = true;
+        rt_mutex_unlock(&c->mu);
         st = box_new(c, &b, err);
-        if (!st) {
-            rt_mutex_lock(&c->session->layout_mu); /* a retired plan tells no more of its rows */
-            if (c->box)
-                c->box->plan->compiled = NULL;
-            for (int k = 0; k < RT_COMPILED_ROWS / 64; k++)
-                atomic_store(&c->compiled[k], 0);
-            b->plan->compiled = c->compiled;
-            rt_mutex_unlock(&c->session->layout_mu);
-            rt_plan_box_unref(c->box);
-            c->box = b;
-        }
+        rt_mutex_lock(&c->mu);
+        c->is_building = false;
+        rt_cond_broadcast(&c->built);
+        if (!st)
+            set_plan(c, b);
     }
     if (!st)
         *out = rt_plan_box_ref(c->box);
