@@ -6,11 +6,12 @@
 
 #include "runtime/base/log.h"
 #include "runtime/fusion/fuse.h"
+#include "runtime/ir/dump.h"
 #include "runtime/ir/verify.h"
 
 /* PLAN_NODES: what a plan takes beside its nodes, in nodes. Functions of one branch each, which
  * double from level to level, made 60,000 plans of 12 KB before 300,000 nodes were reached. */
-enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32 };
+enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 
 static enum rt_status count_nodes(struct pl_graph *g, struct rt_error *err)
 {
@@ -82,6 +83,11 @@ static const struct pl_pass passes[] = {
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
 
+const char *rt_pass_name(int i)
+{
+    return i == 0 ? PL_CUT : i > 0 && i <= N_PASSES ? passes[i - 1].name : NULL;
+}
+
 const struct pl_pass *pl_passes(int *n)
 {
     *n = N_PASSES;
@@ -111,6 +117,21 @@ static void verify(const struct pl_graph *g, const char *pass)
     assert(!"a pass left a broken graph");
 }
 
+/* What is behind each pass: verified, and shown to whoever asks. */
+static void look_at(const struct pl_graph *g, const char *pass)
+{
+    const struct rt_pass_dump *dump = g->session->options.pass_dump;
+    verify(g, pass);
+    if (!dump || (dump->pass && strcmp(dump->pass, pass) != 0))
+        return;
+    struct rt_bytes text;
+    rt_bytes_init(&text, MAX_DUMP_BYTES);
+    pl_dump(g, pass, &text);
+    if (text.n)
+        dump->put(dump->arg, text.p, text.n);
+    rt_bytes_clear(&text);
+}
+
 static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool *changed,
                                struct rt_error *err)
 {
@@ -121,7 +142,7 @@ static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool
     if (!st)
         st = p->change ? p->change(g, changed, err) : p->run(g, err);
     if (!st)
-        verify(g, p->name);
+        look_at(g, p->name);
     return st;
 }
 
@@ -167,7 +188,7 @@ static enum rt_status functionalise(struct pl_graph *g, int first, int end, stru
 static enum rt_status run_passes(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    verify(g, PL_CUT);
+    look_at(g, PL_CUT);
     for (int i = 0, end; i < N_PASSES && !st; i = end) {
         bool changed;
         end = passes[i].repeat == PL_ONCE ? i + 1 : end_of(i);

@@ -19,6 +19,15 @@ struct rt_parallel;
 struct rt_autotune;
 struct rt_keep;
 
+/* For tools: the compiler's graph as text (runtime/ir/dump.h) behind each pass, or behind those of
+ * one name (rt_pass_name). `put` is called on the thread that makes a plan, any at a time. */
+struct rt_pass_dump {
+    void (*put)(void *arg, const char *text, size_t n);
+    void *arg;
+    const char *pass; /* NULL: all */
+};
+const char *rt_pass_name(int i); /* of the passes, in order; NULL: there are no more */
+
 struct rt_session_options {
     const struct rt_registry *registry; /* must outlive the session */
     size_t run_memory_limit;            /* bytes that one run may hold at a time; 0: no limit */
@@ -38,6 +47,7 @@ struct rt_session_options {
     /* Until rt_session_loading says otherwise: true ends whatever is being done, with
      * RT_CANCELLED. May be NULL. */
     const _Atomic bool *cancelled;
+    const struct rt_pass_dump *pass_dump; /* must outlive the session; NULL: none */
 };
 
 /* Takes the library on success. */

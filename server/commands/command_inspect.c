@@ -23,10 +23,14 @@ enum {
 static const char usage[] =
     "usage: slipway inspect DIR [--tags TAG,TAG...] [--variables] [--json]\n"
     "       slipway inspect DIR --plan [--batch N] ...\n"
+    "       slipway inspect DIR --dump_passes[=NAME]\n"
     "Prints what the SavedModel in DIR (a version's or a model's directory) holds: tag sets,\n"
     "signatures, ops, variables, whether each signature may be batched, and what could not run.\n"
     "Exit status 1 if anything that a signature, restore or init needs could not run.\n"
     "  --plan            instead what a signature is compiled to: see --plan --help\n"
+    "  --dump_passes     instead the compiler's graph after each pass, or after pass NAME: a node "
+    "a\n"
+    "                    line, with index, name, op, inputs and types\n"
     "  --variables       each tensor of the checkpoint, too; --json always has them\n"
     "  --tags, --json, --help, --version\n";
 
@@ -47,6 +51,7 @@ struct inspected {
     struct rt_model *model;           /* NULL: did not load */
     const char *trouble;              /* why not */
     json_t *unsupported;              /* of {op, node, reason, needed_by} */
+    const struct rt_pass_dump *dump;  /* NULL: nobody wants one */
 };
 
 /* ---- ops ---- */
@@ -255,7 +260,7 @@ static enum rt_status inspect(struct inspected *in, const char *dir, const char 
         in->checkpoint = NULL;
     check_ops(in);
     /* Whether rows are independent is known of plans, and those want a model that is loaded. */
-    struct rt_model_options options = {.session = {.registry = in->registry},
+    struct rt_model_options options = {.session = {.registry = in->registry, .pass_dump = in->dump},
                                        .tags = tags,
                                        .n_tags = n_tags,
                                        .allow_unsupported_signatures = true};
@@ -417,6 +422,31 @@ static void print_json(const struct inspected *in)
     json_decref(o);
 }
 
+/* ---- passes ---- */
+
+static void put_dump(void *arg, const char *text, size_t n)
+{
+    (void)arg;
+    fwrite(text, 1, n, stdout);
+}
+
+static bool is_pass(const char *name)
+{
+    for (int i = 0; rt_pass_name(i); i++)
+        if (strcmp(rt_pass_name(i), name) == 0)
+            return true;
+    return false;
+}
+
+static int no_such_pass(const char *name)
+{
+    fprintf(stderr, "slipway inspect: there is no pass '%s'; there are:", name);
+    for (int i = 0; rt_pass_name(i); i++)
+        fprintf(stderr, " %s", rt_pass_name(i));
+    fputc('\n', stderr);
+    return SRV_EXIT_USAGE;
+}
+
 /* ---- arguments ---- */
 
 static int split_tags(char *text, const char **tags)
@@ -436,7 +466,9 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char *dir = NULL, *wrong = NULL, *tags_text = "serve", *v;
-    bool json = false, variables = false;
+    static const char one_pass[] = "--dump_passes=";
+    struct rt_pass_dump dump = {.put = put_dump};
+    bool json = false, variables = false, dumps = false;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--plan") == 0)
             return srv_command_run(argc, argv, registry);
@@ -453,7 +485,12 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
             json = true;
         else if (srv_args_is(&a, "--variables"))
             variables = true;
-        else if ((v = srv_args_value(&a, "--tags")))
+        else if (srv_args_is(&a, "--dump_passes"))
+            dumps = true;
+        else if (strncmp(argv[a.i], one_pass, sizeof one_pass - 1) == 0) {
+            dumps = true;
+            dump.pass = argv[a.i] + sizeof one_pass - 1;
+        } else if ((v = srv_args_value(&a, "--tags")))
             tags_text = v;
         else if (!a.missing && argv[a.i][0] != '-' && !dir)
             dir = argv[a.i];
@@ -466,14 +503,17 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
         else if (wrong)
             fprintf(stderr,
                     "slipway inspect: cannot use argument %s: it takes one DIR, --json, "
-                    "--variables, --tags or --plan\n",
+                    "--variables, --tags, --plan or --dump_passes\n",
                     wrong);
         else
             fputs("slipway inspect: no directory given\n", stderr);
         fputs("slipway inspect --help says more\n", stderr);
         return SRV_EXIT_USAGE;
     }
-    struct inspected in = {.arena = rt_arena_new(SIZE_MAX), .registry = registry};
+    if (dump.pass && !is_pass(dump.pass))
+        return no_such_pass(dump.pass);
+    struct inspected in = {
+        .arena = rt_arena_new(SIZE_MAX), .registry = registry, .dump = dumps ? &dump : NULL};
     struct rt_error err = {.arena = in.arena};
     const char *tags[MAX_TAGS];
     char *copy = in.arena ? rt_arena_strdup(in.arena, tags_text) : NULL;
@@ -487,9 +527,11 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
     if (st)
         srv_command_failed("inspect", &err);
     else {
-        if (json)
+        if (dumps && in.trouble)
+            fprintf(stderr, "slipway inspect: does not load: %s\n", in.trouble);
+        else if (json)
             print_json(&in);
-        else
+        else if (!dumps)
             print_text(&in, variables);
         code = json_array_size(in.unsupported) || in.trouble ? SRV_EXIT_FAILED : SRV_EXIT_OK;
     }

@@ -383,6 +383,29 @@ class Commands(Case):
         self.assertEqual(code, 2)
         self.assertIn("--precision cannot be int8", err)
 
+    def test_the_passes_are_told(self):
+        model = os.path.join(MODELS, "digits")
+        code, out, err = command("inspect", model, "--dump_passes")
+        self.assertEqual((code, err), (0, ""))
+        told = re.findall(r"^after (\S+): (\d+) nodes, (loading|serving), depth \d+, roots .*$", out, flags=re.M)
+        names = [name for name, _, _ in told]
+        self.assertEqual(names[0], "cut")
+        self.assertLess(names.index("inline"), names.index("freeze"))
+        self.assertLess(names.index("freeze"), names.index("fuse-tails"))
+        self.assertEqual({state for _, _, state in told}, {"loading", "serving"})
+        # As many nodes as were announced, each with index, name, op, inputs and types.
+        parts = re.split(r"^after .*\n", out, flags=re.M)[1:]
+        self.assertEqual([len(part.splitlines()) for part in parts], [int(n) for _, n, _ in told])
+        for line in parts[-1].splitlines():
+            self.assertRegex(line, r"^ *\d+ \S*: \S+( variable\))?\((\^?\d+(:\d+)?(, )?)*\)( -> \w+.*)?$")
+        code, one, _ = command("inspect", model, "--dump_passes=fuse-tails")
+        self.assertEqual(code, 0)
+        self.assertEqual(set(re.findall(r"^after (\S+):", one, flags=re.M)), {"fuse-tails"})
+        self.assertRegex(one, r"\n +\d+ \S+: Conv2D\(\d+:0, \d+:0, \d+:0\) -> float\n")
+        code, _, err = command("inspect", model, "--dump_passes=frob")
+        self.assertEqual(code, 2)
+        self.assertIn("there is no pass 'frob'; there are: cut inline resolve", err)
+
     def test_the_plan_is_told(self):
         model = os.path.join(MODELS, "digits")
         code, out, _ = command("inspect", model, "--plan", "--batch=2")
@@ -461,7 +484,8 @@ class Commands(Case):
                 (2, "slipway check-config: there is no kind foo, only those below", "check-config", "--kind=foo", "x"),
                 (2, "slipway run: cannot use argument --frob: it takes one DIR and flags", "run", model, "--frob"),
                 (2, "slipway run: cannot use argument b: it takes one DIR and flags", "run", model, "b"),
-                (2, "slipway inspect: cannot use argument --frob: it takes one DIR, --json, --variables, --tags or --plan",
+                (2, "slipway inspect: cannot use argument --frob: it takes one DIR, --json, --variables, --tags, --plan or "
+                 "--dump_passes",
                  "inspect", model, "--frob"),
                 (2, "slipway predict: no MODEL is given", "predict"),
                 (2, "slipway predict: --timeout cannot be x: it is a number of at least 0", "predict", "m", "--timeout=x"),
