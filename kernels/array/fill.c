@@ -352,7 +352,8 @@ static enum rt_status lin_space_run(struct rt_run *r)
     do {                                                                                           \
         const T a = *(const T *)v[0]->data, b = *(const T *)v[1]->data;                            \
         const T d = n > 1 ? (b - a) / (T)(n - 1) : 0;                                              \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        ((T *)o)[0] = a; /* also where the step is not finite */                                   \
+        for (int64_t i = 1; i < n; i++)                                                            \
             ((T *)o)[i] = a + d * (T)i;                                                            \
         if (n > 1)                                                                                 \
             ((T *)o)[n - 1] = b;                                                                   \

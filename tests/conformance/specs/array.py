@@ -304,6 +304,9 @@ def lin_space(g, op):
     for t in (np.float32, np.float64):
         for n in (1, 2, 5, 100, 0, -1):
             yield Case(t(-1.5), t(7), np.int32(n))
+        for a, b in ((1, np.nan), (np.nan, 1), (1, np.inf), (-np.inf, 1), (-np.inf, np.inf), (1e38, -3e38)):
+            for n in (1, 2, 4):
+                yield Case(t(a), t(b), np.int32(n))
     yield Case(np.float32([0]), np.float32(1), np.int32(3))
 
 
