@@ -184,9 +184,12 @@ static enum rt_status ngrams_run(struct rt_run *r)
                            "ngram_widths must contain positive values");
     if (!rt_out(r, 1, s->rank, s->dim))
         return r->err->code;
-    if (n_splits == 0) { /* no rows at all: TensorFlow gives an empty string for each word */
-        const int64_t n = rt_tensor_count(&r->in[0]);
-        return rt_out(r, 0, 1, &n) ? RT_OK : r->err->code;
+    /* Without rows or words, TensorFlow gives an empty string for each word, in their shape, and
+     * not even pads for the rows. */
+    if (n_splits == 0 || rt_tensor_count(&r->in[0]) == 0) {
+        for (int64_t i = 0; i < n_splits; i++)
+            kn_put_int(&r->out[1], i, 0);
+        return rt_out(r, 0, r->in[0].rank, r->in[0].dim) ? RT_OK : r->err->code;
     }
     for (int64_t i = 0; i < n_splits; i++) {
         kn_put_int(&r->out[1], i, total);

@@ -181,6 +181,9 @@ def ngrams(g, op):
                                pad_width=pad, preserve_short_sequences=keep)
     for bad in ([1, 7], [0, 3], [0, 5, 3, 7], [0, 9], []):
         yield Case(words, np.int64(bad), separator=" ", ngram_widths=[2], left_pad="", right_pad="", pad_width=0, preserve_short_sequences=False)
+    for shape, rows in (((), []), ((2, 2), []), ((2, 2), [0, 4]), ((0,), [0]), ((0,), [0, 0, 0]), ((0, 3), [0, 0])):
+        x = np.full(shape, b"x", object)
+        yield Case(x, np.int64(rows), separator="|", ngram_widths=[2], left_pad="L", right_pad="R", pad_width=-1, preserve_short_sequences=False)
 
 
 @spec("Fingerprint")
