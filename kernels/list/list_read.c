@@ -264,6 +264,15 @@ static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
     return st;
 }
 
+/* The rows of item i: of one that is not set, its leading dimension or else the first of the
+ * element shape; -1: neither is given. */
+static int64_t concat_rows(const struct concat *c, int64_t i)
+{
+    if (c->list->item[i].dtype)
+        return c->list->item[i].dim[0];
+    return c->lead && i < rt_tensor_count(c->lead) ? kn_int_at(c->lead, i) : c->first;
+}
+
 /* *n: the length of item i, whose shape is merged into c->rest. */
 static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i, int64_t *n)
 {
@@ -278,7 +287,7 @@ static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i,
                            "List contains uninitialized tensor at index %lld but leading_dims has "
                            "only %lld elements.",
                            (long long)i, (long long)n_lead);
-        *n = c->first >= 0 ? c->first : kn_int_at(c->lead, i);
+        *n = concat_rows(c, i);
         return RT_OK;
     }
     if (t->rank < 1)
@@ -289,7 +298,8 @@ static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i,
     memcpy(is.dim, t->dim + 1, (size_t)is.rank * sizeof is.dim[0]);
     const enum rt_status st = kn_partial_merge(&c->rest, &is, r->err);
     *n = t->dim[0];
-    if (!st && r->n_in > 1 && c->first >= 0 && *n != c->first)
+    /* Where the list's own shape is known, TensorFlow does not look at its items. */
+    if (!st && r->n_in > 1 && c->first >= 0 && *n != c->first && !kn_shape_known(&c->list->shape))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "First entry of element_shape input does not match the first dim of list "
                        "element at index: %lld Expected: %lld Actual: %lld",
@@ -332,7 +342,7 @@ static enum rt_status concat_run(struct rt_run *r)
     const int64_t each = rt_count(c.rest.rank, c.rest.dim);
     for (int64_t i = 0; i < c.list->n && !st; i++) {
         const struct rt_tensor *t = &c.list->item[i];
-        const int64_t n = t->dtype ? t->dim[0] : c.first >= 0 ? c.first : kn_int_at(c.lead, i);
+        const int64_t n = concat_rows(&c, i);
         kn_put_int(&r->out[1], i, n);
         st = kn_list_put_item(r, 0, at * each, t, n * each);
         if (!st)

@@ -58,14 +58,13 @@ static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
     }
 }
 
-/* Input k of `n`. The types of ops are the model's, checked when it was imported. */
+/* Input k of `n`. A handle may stand for its variable's value, and for its reference. */
 static enum rt_status check_type(const struct walk *w, const struct pl_node *n, int k)
 {
     if (!n->def || k >= n->def->n_in || n->kind == PL_CONST || n->kind == PL_FEED)
         return RT_OK;
     const uint8_t is = type_of(w->g, n->in[k]), wants = n->def->in_dtype[k];
-    if (!is || !wants || is == wants || pl_takes_value(n->def, k) ||
-        (is == RT_RESOURCE && pl_follows_refs(n->def, k)))
+    if (!is || !wants || is == wants || is == RT_RESOURCE || pl_takes_value(n->def, k))
         return RT_OK;
     return rt_fail(w->err, RT_INTERNAL, "input %d of '%s' is %s, expected %s", k, n->name,
                    rt_dtype_name((enum rt_dtype)is), rt_dtype_name((enum rt_dtype)wants));

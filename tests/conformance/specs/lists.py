@@ -80,6 +80,11 @@ def whole(g, op):
         yield graph(lambda tf, R, v: [stack(tf, R.TensorListResize(input_handle=R.TensorListFromTensor(tensor=v, element_shape=tf.constant([3])), size=held(tf, size)))], x, name=f"resize {size}")
     for lens, shape in (([2, 3], [-1, 3]), ([2, 3], -1), ([0, 5], [-1, 3]), ([2, 2], [-1, 3]), ([2, 4], [-1, 3]), ([2, -1], [-1, 3]), ([2, 3], [-1, 2])):
         yield graph(lambda tf, R, v: concat(tf, R, R.TensorListSplit(tensor=v, element_shape=held(tf, shape), lengths=held(tf, np.int64(lens)))), x, name=f"split {lens} {shape}")
+    for own in ([7, 3], [7, -1], [-1, 3]):
+        for size in (2, 3):
+            for shape, lead in (([-1, 3], []), ([7, 3], []), ([7, 3], [4, 5, 6]), (-1, [4])):
+                yield graph(lambda tf, R, v: concat(tf, R, R.TensorListResize(input_handle=R.TensorListSplit(tensor=v, element_shape=held(tf, own), lengths=held(tf, np.int64([2, 3]))),
+                            size=held(tf, size)), shape, np.int64(lead)), x, name=f"concat of {own} {size} {shape} {lead}")
     for shape, lead in (([-1, 2], [1, 2]), ([-1, 2], [1]), ([3, 2], []), (-1, [])):
         yield graph(lambda tf, R: concat(tf, R, reserve(tf, -1, 2), shape, np.int64(lead)), name=f"concat unwritten {shape} {lead}")
     yield graph(lambda tf, R, v: [stack(tf, R.TensorListConcatLists(input_a=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1)),
