@@ -205,6 +205,8 @@ static enum rt_status unsorted_run(struct rt_run *r, const struct unsorted *tabl
         width *= data->dim[i];
     char *out = r->out[0].data;
     f->fill(out, rt_tensor_count(&r->out[0]));
+    if (width == 0) /* TensorFlow does not look at the ids of rows without elements */
+        return RT_OK;
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < n; i++) {
         if (rt_run_spend(r, &left, 2 + width))
@@ -227,8 +229,7 @@ static enum rt_status unsorted_run(struct rt_run *r, const struct unsorted *tabl
                            "segment_ids%s = %lld is out of range [0, %lld)", where, (long long)id,
                            (long long)n_out);
         }
-        if (width)
-            f->take(out + id * width * size, (const char *)data->data + i * width * size, width);
+        f->take(out + id * width * size, (const char *)data->data + i * width * size, width);
     }
     return RT_OK;
 }

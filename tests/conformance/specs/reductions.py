@@ -101,7 +101,7 @@ def segments(g, op):
 def unsorted_segments(g, op):
     for dtype in REALS if op in ("UnsortedSegmentMax", "UnsortedSegmentMin") else NUMBERS:
         for shape, ids in [((3,), [0, 2, 0]), ((3, 2), [1, -1, 1]), ((3, 2), [0, 5, 1]), ((2, 2), [[0, 1], [1, 0]]), ((2, 2, 3), [[0, 1], [1, 9]]),
-                           ((3, 2), [0, 1]), ((0, 2), []), ((3, 2), 1), ((), 2)]:
+                           ((3, 2), [0, 1]), ((0, 2), []), ((3, 2), 1), ((), 2), ((3, 0), [0, 5, 1]), ((3, 0), 9)]:
             for num in (3, 0, -1):
                 x = g.values(dtype, shape, lo=None if dtype in INTS else -2, hi=None if dtype in INTS else 2, special=dtype in INTS)
                 yield Case(x, np.int32(ids), np.int32(num), rtol=NEAR.get(dtype, 0))
