@@ -44,8 +44,8 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
  *
  * Fusion: what is written out in many nodes comes before what takes single ones: first what only
  * stands in the way of the others, then attention, norms and rotary embeddings, which contain steps
- * that an epilogue could take, then epilogues, and chains, since they take every element-wise node that is left.
- * What is joined only to be read by chains shows when they are there.
+ * that an epilogue could take, then epilogues, and chains, since they take every element-wise node
+ * that is left. What is joined only to be read by chains shows when they are there.
  */
 static const struct pl_pass passes[] = {
     {"inline", pl_inline, NULL, PL_CUT, PL_SETTLE, 0},
