@@ -457,9 +457,9 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t part, int64_
     const struct head h = {
         .b = b,
         .head = head,
-        .q = at(r, 0, b * k->q.batch + head * k->q.head),
-        .k = at(r, 1, b * k->k.batch + head * k->k.head),
-        .v = at(r, 2, b * k->v.batch + head * k->v.head),
+        .q = at(r, RT_ATTENTION_QUERIES, b * k->q.batch + head * k->q.head),
+        .k = at(r, RT_ATTENTION_KEYS, b * k->k.batch + head * k->k.head),
+        .v = at(r, RT_ATTENTION_VALUES, b * k->v.batch + head * k->v.head),
         .out = (float *)r->out[0].data + b * k->out.batch + head * k->out.head,
         .score = own,
         .made = k->widens ? own + k->made_at : own,

@@ -5,7 +5,7 @@
 
 static enum rt_status infer(struct rt_infer *x)
 {
-    const struct rt_shape *in = &x->in[0].shape;
+    const struct rt_shape *in = &x->in[RT_LAST_AXES_X].shape;
     struct rt_shape *out = &x->out[0].shape;
     struct rt_last_axes op;
 

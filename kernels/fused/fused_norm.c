@@ -37,7 +37,7 @@ static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct
 
 static enum rt_status infer(struct rt_infer *x)
 {
-    const struct rt_shape *in = &x->in[0].shape;
+    const struct rt_shape *in = &x->in[RT_LAYER_NORM_X].shape;
     struct rt_shape out = *in;
     struct rt_layer_norm op;
 
@@ -67,8 +67,8 @@ static enum rt_status infer(struct rt_infer *x)
  * and are the same for all rows. */
 static void rows(struct rt_rows *r)
 {
-    const int rank = r->in[0].shape.rank, out_rank = r->out[0].shape.rank;
-    const struct rt_dep d = r->in_dep[0];
+    const int rank = r->in[RT_LAYER_NORM_X].shape.rank, out_rank = r->out[0].shape.rank;
+    const struct rt_dep d = r->in_dep[RT_LAYER_NORM_X];
     struct rt_layer_norm op;
 
     rt_layer_norm_read(r->node, &op);
@@ -93,7 +93,7 @@ struct norm {
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
     struct norm *k = rt_prep_alloc(p, sizeof *k);
-    const struct rt_shape *x = &p->in[0].shape, *out = &p->out[0].shape;
+    const struct rt_shape *x = &p->in[RT_LAYER_NORM_X].shape, *out = &p->out[0].shape;
 
     if (!k)
         return p->err->code;
@@ -238,7 +238,7 @@ static enum rt_status run(struct rt_run *r)
     const struct norm *k = r->state;
     struct job j = {.k = k,
                     .y = r->out[0].data,
-                    .x = r->in[0].data,
+                    .x = r->in[RT_LAYER_NORM_X].data,
                     .scale = k->op.in.scale < 0 ? NULL : r->in[k->op.in.scale].data,
                     .offset = k->op.in.offset < 0 ? NULL : r->in[k->op.in.offset].data};
 

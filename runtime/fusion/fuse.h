@@ -4,7 +4,7 @@
  * passes/pipeline.c.
  *
  * What a pass must keep: a value that is fetched, has another reader or a control edge stays; a
- * node that replaces others stands where the last of them was (pl_make_own), those before it become
+ * node that replaces others stands where the last of them was (rewrite.h), those before it become
  * PL_GONE.
  */
 #ifndef RT_FUSE_H

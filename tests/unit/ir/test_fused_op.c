@@ -155,12 +155,18 @@ static void what_does_not_fit_the_header_is_refused(void **state)
     start(&p, &shrunk);
     assert_fails(pl_put_fused(&p.g, cluster, 2, t_scale_op(&given), in, 3, &p.err), RT_INTERNAL,
                  &p.err, "op '_TestScale' was registered with another schema");
+    const struct pl_edge x = {F32_FEED, 0};
+    struct t_shrunk got;
+    assert_ok(
+        pl_put_fused(&p.g, cluster, 2, t_shrunk_op(&(struct t_shrunk){.axis = -1}), &x, 1, &p.err),
+        &p.err);
+    t_shrunk_read(p.g.node[AT].def, &got);
+    assert_true(got.axis == -1 && got.in.x == 0);
     end(&p);
 
     start(&p, NULL);
-    const struct pl_edge one = {F32_FEED, 0};
     assert_fails(
-        pl_put_fused(&p.g, cluster, 2, t_shrunk_op(&(struct t_shrunk){.axis = 1}), &one, 1, &p.err),
+        pl_put_fused(&p.g, cluster, 2, t_shrunk_op(&(struct t_shrunk){.axis = 1}), &x, 1, &p.err),
         RT_NOT_FOUND, &p.err, "_TestScale");
     end(&p);
 }
