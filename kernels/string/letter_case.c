@@ -3,6 +3,7 @@
  * letters of the scripts below do too; malformed bytes become U+FFFD, as in TensorFlow.
  */
 #include "kernels/array/array.h"
+#include "kernels/string/cased.h"
 #include "kernels/string/text.h"
 #include "kernels/entry.h"
 
@@ -22,6 +23,8 @@ static const struct range {
     {0x2c00, 0x2c2e, 48}, {0xff21, 0xff3a, 32}, {0x10400, 0x10427, 40},
 };
 
+enum { SIGMA = 0x3a3, SMALL_SIGMA = 0x3c3, FINAL_SIGMA = 0x3c2 };
+
 static uint32_t lower(uint32_t c)
 {
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
@@ -37,8 +40,8 @@ static uint32_t lower(uint32_t c)
 
 static uint32_t upper(uint32_t c)
 {
-    if (c == 0x3c2) /* final sigma */
-        return 0x3a3;
+    if (c == FINAL_SIGMA)
+        return SIGMA;
     if (c == 0xb5)
         return 0x39c;
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
@@ -81,11 +84,60 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     return v;
 }
 
+static bool is_in(uint32_t c, const struct letters *of, size_t n)
+{
+    size_t low = 0;
+
+    while (low < n) {
+        const size_t mid = low + (n - low) / 2;
+        if (c >= of[mid].first && c <= of[mid].last)
+            return true;
+        if (c < of[mid].first)
+            n = mid;
+        else
+            low = mid + 1;
+    }
+    return false;
+}
+
+static bool has_case(uint32_t c)
+{
+    return is_in(c, with_case, sizeof with_case / sizeof *with_case);
+}
+
+static bool is_passed_over(uint32_t c)
+{
+    return is_in(c, passed_over, sizeof passed_over / sizeof *passed_over);
+}
+
+enum { WORK = 64 }; /* of a character: the ranges are looked through one by one */
+
+/* Whether the first character that is not passed over is a letter. */
+static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned char *p, size_t n,
+                              bool *is_letter)
+{
+    uint32_t c = 0;
+    size_t used;
+
+    *is_letter = false;
+    for (size_t i = 0; i < n; i += used) {
+        if (rt_run_spend(r, left, WORK))
+            return r->err->code;
+        c = decode(p + i, n - i, &used);
+        if (!is_passed_over(c)) {
+            *is_letter = has_case(c);
+            break;
+        }
+    }
+    return RT_OK;
+}
+
 static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up, int64_t *left)
 {
-    enum { WORK = 64 }; /* of a character: the ranges are looked through one by one */
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
     const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a text at its first NUL */
+    const bool has_sigma = !up && memmem(p, n, "\xce\xa3", 2);
+    bool after_letter = false; /* kept where a sigma asks for it */
 
     for (size_t i = 0, used; i < n; i += used) {
         if (rt_run_spend(b->grow_arg, left, WORK))
@@ -96,9 +148,18 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
         } else if (up && c == 0x149) {
             rt_bytes_add_utf8(b, 0x2bc);
             rt_bytes_add_utf8(b, 'N');
+        } else if (!up && c == SIGMA) {
+            bool is_followed = false;
+            enum rt_status st =
+                goes_on(b->grow_arg, left, p + i + used, n - i - used, &is_followed);
+            if (st)
+                return st;
+            rt_bytes_add_utf8(b, after_letter && !is_followed ? FINAL_SIGMA : SMALL_SIGMA);
         } else {
             rt_bytes_add_utf8(b, up ? upper(c) : lower(c));
         }
+        if (has_sigma && !is_passed_over(c))
+            after_letter = has_case(c);
     }
     return b->failed ? kn_text_failed(b) : RT_OK;
 }

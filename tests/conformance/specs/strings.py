@@ -24,6 +24,8 @@ def plain(g, op):
         yield Case(x)
     yield Case(s(b"  a b\t\n\v\f\r ", b"   ", b"", b"Hello WORLD"))
     if op != "StringStrip":
+        words = ("Σ", "ΟΔΟΣ", "ΟΔΟΣ ΣΑΣ.", "ΣΑ", "1Σ", "A1Σ", "A'Σ'B", "A'Σ' B", "A\u0301Σ\u0301", "A\u0301Σ\u0301b", "ΑΣΣ", "oΣ+W", "ςΣ", "ʰΣ")
+        yield Case(s(*[w.encode() for w in words], b"A\xffO\xce\xa3\xff", b"A\xce\xa3\xce"), encoding="utf-8")
         yield Case(s("ABC ÜBER Straße ÿ ŉ Ωμέγα Ж ж Ł ł".encode(), b"A\xffB", b"\xe3\x81"), encoding="utf-8")
         for encoding in ("", "utf-8"):
             yield Case(s(b"\0", b"a\0b", b"\0A\0b", b"AB\0", b"\xff\0X", b"\xe3\x81\0A", b"\xc3\x9c\0\xc3\x9c"), encoding=encoding)
