@@ -1,57 +1,59 @@
 /*
- * StringLower, StringUpper. Without an encoding only ASCII letters change. With "utf-8" the
- * letters of the scripts below do too; malformed bytes become U+FFFD, as in TensorFlow.
+ * StringLower, StringUpper. Without an encoding only ASCII letters change. With "utf-8" those of
+ * all scripts do; malformed bytes become U+FFFD, as in TensorFlow.
  */
 #include "kernels/array/array.h"
+#include "kernels/string/case_map.h"
 #include "kernels/string/cased.h"
 #include "kernels/string/text.h"
 #include "kernels/entry.h"
 
-/* Ranges whose capitals and small letters differ by a fixed step, or alternate. */
-static const struct range {
-    uint32_t first, last; /* capitals */
-    int32_t step;         /* to the small letter; 1: capital and small letter alternate */
-} ranges[] = {
-    {0x41, 0x5a, 32},     {0xc0, 0xd6, 32},     {0xd8, 0xde, 32},       {0x100, 0x12e, 1},
-    {0x132, 0x136, 1},    {0x139, 0x147, 1},    {0x14a, 0x176, 1},      {0x178, 0x178, -121},
-    {0x179, 0x17d, 1},    {0x1cd, 0x1db, 1},    {0x1de, 0x1ee, 1},      {0x1f8, 0x21e, 1},
-    {0x222, 0x232, 1},    {0x386, 0x386, 38},   {0x388, 0x38a, 37},     {0x38c, 0x38c, 64},
-    {0x38e, 0x38f, 63},   {0x391, 0x3a1, 32},   {0x3a3, 0x3ab, 32},     {0x3d8, 0x3ee, 1},
-    {0x400, 0x40f, 80},   {0x410, 0x42f, 32},   {0x460, 0x480, 1},      {0x48a, 0x4be, 1},
-    {0x4c1, 0x4cd, 1},    {0x4d0, 0x52e, 1},    {0x531, 0x556, 48},     {0x10a0, 0x10c5, 7264},
-    {0x1e00, 0x1e94, 1},  {0x1ea0, 0x1efe, 1},  {0x2160, 0x216f, 16},   {0x24b6, 0x24cf, 26},
-    {0x2c00, 0x2c2e, 48}, {0xff21, 0xff3a, 32}, {0x10400, 0x10427, 40},
-};
-
 enum { SIGMA = 0x3a3, SMALL_SIGMA = 0x3c3, FINAL_SIGMA = 0x3c2 };
 
-static uint32_t lower(uint32_t c)
+static uint32_t other_case(uint32_t c, const struct step *of, size_t n)
 {
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        const struct range *g = &ranges[i];
-        if (c < g->first || c > g->last)
-            continue;
-        if (g->step != 1)
-            return (uint32_t)((int32_t)c + g->step);
-        return (c - g->first) % 2 == 0 ? c + 1 : c;
+    size_t low = 0;
+
+    while (low < n) {
+        const size_t mid = low + (n - low) / 2;
+        const struct step *s = &of[mid];
+        if (c > s->last)
+            low = mid + 1;
+        else if (c < s->first)
+            n = mid;
+        else
+            return (c - s->first) % (uint32_t)s->every ? c : (uint32_t)((int32_t)c + s->to);
     }
     return c;
 }
 
+static uint32_t lower(uint32_t c)
+{
+    return other_case(c, to_lower, sizeof to_lower / sizeof *to_lower);
+}
+
 static uint32_t upper(uint32_t c)
 {
-    if (c == FINAL_SIGMA)
-        return SIGMA;
-    if (c == 0xb5)
-        return 0x39c;
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        const struct range *g = &ranges[i];
-        const uint32_t up = (uint32_t)((int32_t)c - g->step);
-        if (up < g->first || up > g->last || (g->step == 1 && (up - g->first) % 2 != 0))
-            continue;
-        return up;
+    return other_case(c, to_upper, sizeof to_upper / sizeof *to_upper);
+}
+
+/* The characters that c becomes where they are several; NULL: it is one. */
+static const uint32_t *several(uint32_t c, bool up)
+{
+    const struct several *of = up ? to_several_upper : to_several_lower;
+    size_t low = 0,
+           n = up ? sizeof to_several_upper / sizeof *of : sizeof to_several_lower / sizeof *of;
+
+    while (low < n) {
+        const size_t mid = low + (n - low) / 2;
+        if (c == of[mid].c)
+            return of[mid].to;
+        if (c < of[mid].c)
+            n = mid;
+        else
+            low = mid + 1;
     }
-    return c;
+    return NULL;
 }
 
 /* One character of s, at least one byte; malformed: U+FFFD. */
@@ -110,7 +112,7 @@ static bool is_passed_over(uint32_t c)
     return is_in(c, passed_over, sizeof passed_over / sizeof *passed_over);
 }
 
-enum { WORK = 64 }; /* of a character: the ranges are looked through one by one */
+enum { WORK = 64 }; /* of a character: the tables are searched */
 
 /* Whether the first character that is not passed over is a letter. */
 static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned char *p, size_t n,
@@ -143,11 +145,10 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
         if (rt_run_spend(b->grow_arg, left, WORK))
             return ((struct rt_run *)b->grow_arg)->err->code;
         const uint32_t c = decode(p + i, n - i, &used);
-        if (up && c == 0xdf) {
-            rt_bytes_adds(b, "SS");
-        } else if (up && c == 0x149) {
-            rt_bytes_add_utf8(b, 0x2bc);
-            rt_bytes_add_utf8(b, 'N');
+        const uint32_t *many = c < 0x80 ? NULL : several(c, up);
+        if (many) {
+            for (int k = 0; k < 3 && many[k]; k++)
+                rt_bytes_add_utf8(b, many[k]);
         } else if (!up && c == SIGMA) {
             bool is_followed = false;
             enum rt_status st =

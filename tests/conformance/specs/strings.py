@@ -24,7 +24,9 @@ def plain(g, op):
         yield Case(x)
     yield Case(s(b"  a b\t\n\v\f\r ", b"   ", b"", b"Hello WORLD"))
     if op != "StringStrip":
-        words = ("Σ", "ΟΔΟΣ", "ΟΔΟΣ ΣΑΣ.", "ΣΑ", "1Σ", "A1Σ", "A'Σ'B", "A'Σ' B", "A\u0301Σ\u0301", "A\u0301Σ\u0301b", "ΑΣΣ", "oΣ+W", "ςΣ", "ʰΣ")
+        blocks = [*range(0x80, 0x3000, 64), *range(0xa640, 0xabc0, 64), *range(0xfb00, 0x10000, 64), *range(0x10400, 0x1ea00, 64)]
+        yield Case(s(*["".join(chr(c + k) + " " for k in range(64)).encode() for c in blocks]), encoding="utf-8")
+        words = ("Σ", "ΟΔΟΣ", "ΟΔΟΣ ΣΑΣ.", "ΣΑ", "1Σ", "A1Σ", "A'Σ'B", "A'Σ' B", "A\u0301Σ\u0301", "A\u0301Σ\u0301b", "ΑΣΣ", "oΣ+W", "ςΣ", "ǅΣ", "ʰΣ")
         yield Case(s(*[w.encode() for w in words], b"A\xffO\xce\xa3\xff", b"A\xce\xa3\xce"), encoding="utf-8")
         yield Case(s("ABC ÜBER Straße ÿ ŉ Ωμέγα Ж ж Ł ł".encode(), b"A\xffB", b"\xe3\x81"), encoding="utf-8")
         for encoding in ("", "utf-8"):
