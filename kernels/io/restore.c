@@ -100,15 +100,15 @@ static enum rt_status run_restore_v1(struct rt_run *r)
     if (rt_attr_int(r->node, "preferred_shard") < -1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Attribute 'preferred_shard' must be greater or equal to -1");
-    for (int i = 0; i < r->n_in; i++)
-        if (rt_tensor_count(&r->in[i]) != 1)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "Input %d (%s) must be a string scalar; got a tensor of %lld elements",
-                           i,
-                           i == 0   ? "file_pattern"
-                           : i == 1 ? "tensor_name"
-                                    : "shape_and_slice",
-                           (long long)rt_tensor_count(&r->in[i]));
+    if (rt_tensor_count(&r->in[0]) != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Input 0 (file_pattern) must be a string scalar; got a tensor of %lld "
+                       "elements",
+                       (long long)rt_tensor_count(&r->in[0]));
+    for (int i = 1; i < r->n_in; i++) /* of several the first counts, as in TensorFlow */
+        if (rt_tensor_count(&r->in[i]) == 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input %d (%s) must have an element", i,
+                           i == 1 ? "tensor_name" : "shape_and_slice");
     if (r->n_in == 3)
         slice = rt_span_of(rt_str_data(rt_strs(&r->in[2])), rt_strs(&r->in[2])->n);
     const char *pattern;
