@@ -182,12 +182,14 @@ struct unsorted {
     }
 #define UNSORTED_ROW(dt, T, NAME) [dt] = {NAME##_fill_##dt, NAME##_take_##dt},
 
-#define ZERO(dt)          0
-#define ONE(dt)           1
-#define ADD(dt, a, b)     ((KN_U(dt))(a) + (KN_U(dt))(b))
-#define MUL(dt, a, b)     ((KN_U(dt))(a) * (KN_U(dt))(b))
-#define LARGER(dt, a, b)  ((b) > (a) || (b) != (b) ? (b) : (a))
-#define SMALLER(dt, a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+#define ZERO(dt)      0
+#define ONE(dt)       1
+#define ADD(dt, a, b) ((KN_U(dt))(a) + (KN_U(dt))(b))
+#define MUL(dt, a, b) ((KN_U(dt))(a) * (KN_U(dt))(b))
+/* As in TensorFlow, a NaN takes the place of what was before it, and what follows takes its place.
+ */
+#define LARGER(dt, a, b)  ((a) > (b) ? (a) : (b))
+#define SMALLER(dt, a, b) ((a) < (b) ? (a) : (b))
 KN_FOR_NUMBERS(UNSORTED, sum, ZERO, ADD)
 KN_FOR_NUMBERS(UNSORTED, prod, ONE, MUL)
 KN_FOR_REALS(UNSORTED, max, KN_LEAST, LARGER)

@@ -107,6 +107,9 @@ def unsorted_segments(g, op):
                 yield Case(x, np.int32(ids), np.int32(num), rtol=NEAR.get(dtype, 0))
     yield Case(np.float32([1, 2]), np.int64([0, 1]), np.int64(4))
     yield Case(np.float32([1, 2]), np.int64([0, 1]), np.int64([4, 5]))
+    for row in ([np.nan, 5], [5, np.nan], [np.nan, 5, 7], [7, np.nan, 5], [np.nan], [-np.inf], [np.inf, np.nan, -np.inf]):
+        for width in (1, 3, 9):
+            yield Case(np.repeat(np.float32(row)[:, None], width, 1), np.int32(np.zeros(len(row))), np.int32(2))
 
 
 @spec("Softmax", "LogSoftmax")
