@@ -74,6 +74,10 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     for (size_t i = 1; i < len; i++) {
         if (i >= n || (s[i] & 0xc0) != 0x80)
             return 0xfffd;
+        /* What no continuation makes a character is no begun one: its bytes stand alone. */
+        if (i == 1 && ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] >= 0xa0) ||
+                       (c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] >= 0x90)))
+            return 0xfffd;
         v = v << 6 | (s[i] & 0x3f);
         if (i + 1 < len)
             *used = i + 1;

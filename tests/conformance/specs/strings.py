@@ -27,7 +27,7 @@ def plain(g, op):
         blocks = [*range(0x80, 0x3000, 64), *range(0xa640, 0xabc0, 64), *range(0xfb00, 0x10000, 64), *range(0x10400, 0x1ea00, 64)]
         yield Case(s(*["".join(chr(c + k) + " " for k in range(64)).encode() for c in blocks]), encoding="utf-8")
         words = ("Σ", "ΟΔΟΣ", "ΟΔΟΣ ΣΑΣ.", "ΣΑ", "1Σ", "A1Σ", "A'Σ'B", "A'Σ' B", "A\u0301Σ\u0301", "A\u0301Σ\u0301b", "ΑΣΣ", "oΣ+W", "ςΣ", "ǅΣ", "ʰΣ")
-        yield Case(s(*[w.encode() for w in words], b"A\xffO\xce\xa3\xff", b"A\xce\xa3\xce"), encoding="utf-8")
+        yield Case(s(*[w.encode() for w in words], b"\xf4\x9e", b"\xe0\x80\xed\xa0\x80\xf0\x80", b"A\xffO\xce\xa3\xff", b"A\xce\xa3\xce"), encoding="utf-8")
         yield Case(s("ABC ÜBER Straße ÿ ŉ Ωμέγα Ж ж Ł ł".encode(), b"A\xffB", b"\xe3\x81"), encoding="utf-8")
         for encoding in ("", "utf-8"):
             yield Case(s(b"\0", b"a\0b", b"\0A\0b", b"AB\0", b"\xff\0X", b"\xe3\x81\0A", b"\xc3\x9c\0\xc3\x9c"), encoding=encoding)
