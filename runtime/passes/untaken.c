@@ -279,9 +279,13 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
         const struct pl_edge from = g->node[i].in[live];
         if (merges && (p[i].index = add_index(g, i, live, err)) < 0)
             return RT_RESOURCE_EXHAUSTED;
-        if (is_ref(&g->node[i]))
+        if (is_ref(&g->node[i])) {
             p[i].value = from;
-        else
+            /* It stays where a control edge leads to it: the dead inputs are removed. */
+            for (int k = 0; merges && k < g->node[i].n_in; k++)
+                if (w->dead[g->node[i].in[k].node])
+                    g->node[i].in[k] = from;
+        } else
             st = pl_make_identity(g, i, (enum rt_dtype)g->node[i].def->out_dtype[0], from, err);
     }
     for (int i = 0; i < w->n && !st; i++)
