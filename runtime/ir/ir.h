@@ -37,7 +37,8 @@ struct pl_graph {
     const uint8_t *fetch_dtype;
     int *target; /* nodes that must run */
     int n_targets, target_room;
-    bool serving; /* after init: reads may be frozen */
+    bool serving;  /* after init: reads may be frozen */
+    bool mistyped; /* the model has edges of other types than their readers: runs refuse them */
     /* By pl_mark_written: */
     bool writes_fed; /* a variable whose handle is fed may be written */
     struct rt_variable *

@@ -15,6 +15,7 @@ struct walk {
     const struct pl_graph *g;
     unsigned char *mark; /* per node: enum mark */
     struct frame *stack;
+    bool types;
     struct rt_error *err;
 };
 
@@ -83,7 +84,7 @@ static enum rt_status check_node(const struct walk *w, int i)
             return rt_fail(w->err, RT_INTERNAL, "'%s' has no sub-plan %d", n->name, k);
     for (int k = 0; k < n_edges(n) && !st; k++) {
         st = check_edge(w, edge_at(n, k), n->name, k);
-        if (!st && k < n->n_in)
+        if (!st && k < n->n_in && w->types)
             st = check_type(w, n, k);
     }
     return st;
@@ -166,11 +167,12 @@ static enum rt_status walk_all(struct walk *w)
     return st ? st : walk_back_edges(w);
 }
 
-enum rt_status pl_verify(const struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_verify(const struct pl_graph *g, bool types, struct rt_error *err)
 {
     struct walk w = {.g = g,
                      .mark = calloc((size_t)g->n + 1, 1),
                      .stack = malloc(((size_t)g->n + 1) * sizeof *w.stack),
+                     .types = types,
                      .err = err};
     const enum rt_status st = w.mark && w.stack ? walk_all(&w) : RT_OK;
     free(w.mark);

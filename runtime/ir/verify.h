@@ -26,6 +26,8 @@ enum { PL_VERIFIES = 1 };
 enum { PL_VERIFIES = 0 };
 #endif
 
-enum rt_status pl_verify(const struct pl_graph *g, struct rt_error *err);
+/* Without `types` all but those: the functions of a model may be of other types than their calls,
+ * which the runs of their nodes refuse. */
+enum rt_status pl_verify(const struct pl_graph *g, bool types, struct rt_error *err);
 
 #endif

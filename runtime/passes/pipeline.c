@@ -48,38 +48,40 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
  * that is left. What is joined only to be read by chains shows when they are there.
  */
 static const struct pl_pass passes[] = {
-    {"inline", pl_inline, NULL, PL_CUT, PL_SETTLE, 0},
-    {"resolve", pl_resolve, NULL, "inline", PL_SETTLE, 0},
-    {"simplify", NULL, pl_simplify, "resolve", PL_SETTLE, 0},
-    {"dead-branches", NULL, pl_drop_untaken, "simplify", PL_SETTLE, 0},
-    {"freeze", NULL, pl_freeze, "resolve", PL_SETTLE, 0},
-    {"count-nodes", count_nodes, NULL, "freeze", PL_ONCE, 0},
-    {"functionalise-branches", NULL, pl_raise_branches, "freeze", PL_FUNCTIONALISE, PL_ON_FUSED},
+    {"inline", pl_inline, NULL, PL_CUT, PL_SETTLE, 0, true},
+    {"resolve", pl_resolve, NULL, "inline", PL_SETTLE, 0, false},
+    {"simplify", NULL, pl_simplify, "resolve", PL_SETTLE, 0, false},
+    {"dead-branches", NULL, pl_drop_untaken, "simplify", PL_SETTLE, 0, false},
+    {"freeze", NULL, pl_freeze, "resolve", PL_SETTLE, 0, false},
+    {"count-nodes", count_nodes, NULL, "freeze", PL_ONCE, 0, false},
+    {"functionalise-branches", NULL, pl_raise_branches, "freeze", PL_FUNCTIONALISE, PL_ON_FUSED,
+     false},
     {"recurrent-frames", NULL, pl_fuse_rnn_frames, "functionalise-branches", PL_FUNCTIONALISE,
-     PL_ON_FUSED},
-    {"functionalise-loops", NULL, pl_raise_loops, "recurrent-frames", PL_FUNCTIONALISE,
-     PL_ON_FUSED},
-    {"recurrent-loops", pl_fuse_rnn_whiles, NULL, "functionalise-loops", PL_ONCE, PL_ON_FUSED},
-    {"sub-plans", pl_sub_plans, NULL, "count-nodes", PL_ONCE, 0},
-    {"prune", prune, NULL, "sub-plans", PL_ONCE, 0},
-    {"mark-written", pl_mark_written, NULL, "sub-plans", PL_ONCE, PL_ON_SERVED},
-    {"drop-targets", pl_drop_targets, NULL, "sub-plans", PL_ONCE, PL_ON_FUSED},
-    {"fuse-units", pl_fuse_units, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
-    {"fuse-embeds", pl_fuse_embeds, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
-    {"fuse-einsums", pl_fuse_einsums, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
-    {"fuse-dense", pl_fuse_dense, NULL, "fuse-einsums", PL_ONCE, PL_ON_FUSED},
-    {"fuse-pools", pl_fuse_pools, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
-    {"fuse-masks", pl_fuse_masks, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
-    {"fuse-softmaxes", pl_fuse_softmaxes, NULL, "fuse-masks", PL_ONCE, PL_ON_FUSED},
-    {"fuse-attention", pl_fuse_attention, NULL, "fuse-softmaxes", PL_ONCE, PL_ON_FUSED},
-    {"fuse-norms", pl_fuse_norms, NULL, "fuse-attention", PL_ONCE, PL_ON_FUSED},
-    {"fuse-rotaries", pl_fuse_rotaries, NULL, "fuse-norms", PL_ONCE, PL_ON_FUSED},
-    {"fuse-pads", pl_fuse_pads, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED},
-    {"fuse-tails", pl_fuse_tails, NULL, "fuse-pads", PL_ONCE, PL_ON_FUSED},
-    {"fuse-chains", pl_fuse_chains, NULL, "fuse-tails", PL_ONCE, PL_ON_FUSED},
-    {"fuse-joins", pl_fuse_joins, NULL, "fuse-chains", PL_ONCE, PL_ON_FUSED},
-    {"mark-reads", mark_reads, NULL, "sub-plans", PL_ONCE, 0},
-    {"place", pl_place, NULL, "mark-reads", PL_ONCE, 0},
+     PL_ON_FUSED, false},
+    {"functionalise-loops", NULL, pl_raise_loops, "recurrent-frames", PL_FUNCTIONALISE, PL_ON_FUSED,
+     false},
+    {"recurrent-loops", pl_fuse_rnn_whiles, NULL, "functionalise-loops", PL_ONCE, PL_ON_FUSED,
+     false},
+    {"sub-plans", pl_sub_plans, NULL, "count-nodes", PL_ONCE, 0, false},
+    {"prune", prune, NULL, "sub-plans", PL_ONCE, 0, false},
+    {"mark-written", pl_mark_written, NULL, "sub-plans", PL_ONCE, PL_ON_SERVED, false},
+    {"drop-targets", pl_drop_targets, NULL, "sub-plans", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-units", pl_fuse_units, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-embeds", pl_fuse_embeds, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-einsums", pl_fuse_einsums, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-dense", pl_fuse_dense, NULL, "fuse-einsums", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-pools", pl_fuse_pools, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-masks", pl_fuse_masks, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-softmaxes", pl_fuse_softmaxes, NULL, "fuse-masks", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-attention", pl_fuse_attention, NULL, "fuse-softmaxes", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-norms", pl_fuse_norms, NULL, "fuse-attention", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-rotaries", pl_fuse_rotaries, NULL, "fuse-norms", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-pads", pl_fuse_pads, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-tails", pl_fuse_tails, NULL, "fuse-pads", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-chains", pl_fuse_chains, NULL, "fuse-tails", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-joins", pl_fuse_joins, NULL, "fuse-chains", PL_ONCE, PL_ON_FUSED, false},
+    {"mark-reads", mark_reads, NULL, "sub-plans", PL_ONCE, 0, false},
+    {"place", pl_place, NULL, "mark-reads", PL_ONCE, 0, false},
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
 
@@ -107,21 +109,25 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* A graph that a pass left broken is our own bug, whatever the model. */
-static void verify(const struct pl_graph *g, const char *pass)
+/* A graph that a pass left broken is our own bug, whatever the model. Wrong types are the model's
+ * where its nodes have just come in. */
+static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
-    struct rt_error err = {.arena = NULL};
-    if (!PL_VERIFIES || pl_verify(g, &err) == RT_OK)
+    struct rt_error err = {.arena = NULL}, other = {.arena = NULL};
+    if (!PL_VERIFIES || pl_verify(g, !g->mistyped, &err) == RT_OK)
+        return;
+    g->mistyped = imports && pl_verify(g, false, &other) == RT_OK;
+    if (g->mistyped)
         return;
     RT_LOG(RT_LOG_ERROR, "event=broken_graph pass=%s reason=\"%s\"", pass, rt_error_text(&err));
     assert(!"a pass left a broken graph");
 }
 
 /* What is behind each pass: verified, and shown to whoever asks. */
-static void look_at(const struct pl_graph *g, const char *pass)
+static void look_at(struct pl_graph *g, const char *pass, bool imports)
 {
     const struct rt_pass_dump *dump = g->session->options.pass_dump;
-    verify(g, pass);
+    verify(g, pass, imports);
     if (!dump || (dump->pass && strcmp(dump->pass, pass) != 0))
         return;
     struct rt_bytes text;
@@ -142,7 +148,7 @@ static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool
     if (!st)
         st = p->change ? p->change(g, changed, err) : p->run(g, err);
     if (!st)
-        look_at(g, p->name);
+        look_at(g, p->name, p->imports);
     return st;
 }
 
@@ -188,7 +194,7 @@ static enum rt_status functionalise(struct pl_graph *g, int first, int end, stru
 static enum rt_status run_passes(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    look_at(g, PL_CUT);
+    look_at(g, PL_CUT, true);
     for (int i = 0, end; i < N_PASSES && !st; i = end) {
         bool changed;
         end = passes[i].repeat == PL_ONCE ? i + 1 : end_of(i);

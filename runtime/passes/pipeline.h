@@ -32,6 +32,7 @@ struct pl_pass {
     const char *after; /* the pass that must have run on the graph before, or the cut: PL_CUT */
     enum pl_repeat repeat;
     unsigned graphs;
+    bool imports; /* it brings in nodes of the model, whose edges may be of wrong types */
 };
 
 #define PL_CUT "cut"

@@ -65,7 +65,7 @@ static int tear_down(void **state)
 
 static void refused(struct small *s, const char *text)
 {
-    assert_int_equal(pl_verify(&s->g, &s->err), RT_INTERNAL);
+    assert_int_equal(pl_verify(&s->g, true, &s->err), RT_INTERNAL);
     if (!strstr(rt_error_text(&s->err), text))
         fail_msg("'%s' does not say '%s'", rt_error_text(&s->err), text);
 }
@@ -73,7 +73,7 @@ static void refused(struct small *s, const char *text)
 static void a_sound_graph_is_accepted(void **state)
 {
     struct small *s = *state;
-    assert_int_equal(pl_verify(&s->g, &s->err), RT_OK);
+    assert_int_equal(pl_verify(&s->g, true, &s->err), RT_OK);
 }
 
 static void an_edge_from_no_node_is_found(void **state)
@@ -120,6 +120,7 @@ static void a_wrong_type_is_found(void **state)
     struct small *s = *state;
     s->g.node[X].feed_dtype = RT_I32;
     refused(s, "input 0 of 'Neg' is int32, expected float");
+    assert_int_equal(pl_verify(&s->g, false, &s->err), RT_OK);
 }
 
 /* The handle of a variable is read, where a tensor is wanted. */
@@ -127,7 +128,7 @@ static void a_handle_may_stand_for_its_value(void **state)
 {
     struct small *s = *state;
     s->g.node[X].feed_dtype = RT_RESOURCE;
-    assert_int_equal(pl_verify(&s->g, &s->err), RT_OK);
+    assert_int_equal(pl_verify(&s->g, true, &s->err), RT_OK);
 }
 
 static void a_cycle_is_found(void **state)
@@ -142,7 +143,7 @@ static void a_cycle_through_next_iteration_is_legal(void **state)
     struct small *s = *state;
     s->schema[EXP].name = "NextIteration";
     s->in[NEG] = (struct pl_edge){EXP, 0};
-    assert_int_equal(pl_verify(&s->g, &s->err), RT_OK);
+    assert_int_equal(pl_verify(&s->g, true, &s->err), RT_OK);
 }
 
 static void a_reader_of_a_removed_node_is_found(void **state)
@@ -158,7 +159,7 @@ static void a_node_that_nothing_reaches_may_be_anything(void **state)
     struct small *s = *state;
     s->fetch.node = X;
     s->g.node[NEG].kind = PL_GONE;
-    assert_int_equal(pl_verify(&s->g, &s->err), RT_OK);
+    assert_int_equal(pl_verify(&s->g, true, &s->err), RT_OK);
 }
 
 static void a_feed_without_a_number_is_found(void **state)
