@@ -481,7 +481,7 @@ static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     for (int i = 0; i < p->n_nodes && !st; i++) {
-        struct pl_node *n = &p->node[i];
+        struct rt_plan_step *n = &p->node[i];
         struct rt_variable *v =
             n->kind == PL_CONST && n->value.dtype == RT_RESOURCE ? rt_variable_of(&n->value) : NULL;
         st = rt_session_check(p->session, err);
@@ -490,7 +490,7 @@ static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
         for (int k = 0; k < n->n_sub && !st; k++)
             st = load_constants(n->sub[k], err);
         for (int k = 0; k < n->n_in && !st; k++) {
-            const struct pl_node *from = &p->node[n->in[k].node];
+            const struct rt_plan_step *from = &p->node[n->in[k].node];
             if (from->kind != PL_CONST || !rt_tensor_is_lazy(&from->value) ||
                 (n->prepared && k < 64 && rt_prepared_uses_pack(n->prepared, k)))
                 continue;

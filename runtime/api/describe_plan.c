@@ -46,12 +46,12 @@ static void set_arg(struct rt_described_value *v, const struct rt_layout *l, int
     }
 }
 
-static bool is_view(const struct pl_node *n)
+static bool is_view(const struct rt_plan_step *n)
 {
     return n->kind == PL_OP && n->def && n->def->op && n->def->op->is_view;
 }
 
-static const char *other_kernels(const struct telling *t, const struct pl_node *n,
+static const char *other_kernels(const struct telling *t, const struct rt_plan_step *n,
                                  const char *chosen)
 {
     const char *text = "";
@@ -62,7 +62,7 @@ static const char *other_kernels(const struct telling *t, const struct pl_node *
 }
 
 static void set_prepared(struct rt_described_node *d, const struct rt_plan *p,
-                         const struct pl_node *n, const struct rt_prepared *from)
+                         const struct rt_plan_step *n, const struct rt_prepared *from)
 {
     if (!from)
         return;
@@ -81,7 +81,7 @@ static void set_prepared(struct rt_described_node *d, const struct rt_plan *p,
 }
 
 static void set_step(struct rt_described_node *d, const struct rt_layout *l,
-                     const struct rt_step *s, const struct pl_node *n)
+                     const struct rt_step *s, const struct rt_plan_step *n)
 {
     d->is_step = s->kind != RT_STEP_REF;
     if (s->kind == RT_STEP_REF && n->n_in && n->n_out) {
@@ -164,7 +164,7 @@ static struct rt_described_node *add_node(struct telling *t)
     return &out->node[out->n_nodes++];
 }
 
-static double flops_of(const struct telling *t, const struct pl_node *n,
+static double flops_of(const struct telling *t, const struct rt_plan_step *n,
                        const struct rt_described_node *d)
 {
     struct rt_trace_output *x =
@@ -191,7 +191,7 @@ static enum rt_dtype feed_dtype(const struct telling *t, const struct rt_plan *p
 static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int depth,
                                 const struct rt_layout *l, const struct rt_step *step, int *told)
 {
-    const struct pl_node *n = &p->node[i];
+    const struct rt_plan_step *n = &p->node[i];
     const int base = n->def ? n->def->schema->n_in : 0;
     told[i] = t->out->n_nodes;
     struct rt_described_node *d = add_node(t);

@@ -54,7 +54,7 @@ static void count_bytes(const struct rt_layout *l, double *all, double *constant
     *all = *constants = 0;
     for (int k = 0; k < l->n_steps; k++) {
         const struct rt_step *s = &l->step[k];
-        const struct pl_node *n = &l->plan->node[s->node];
+        const struct rt_plan_step *n = &l->plan->node[s->node];
         if (s->kind != RT_STEP_KERNEL)
             continue;
         *constants += (double)s->prepared->packed_bytes;

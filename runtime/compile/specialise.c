@@ -56,14 +56,14 @@ struct work {
     struct rt_error *err;
 };
 
-static struct pl_node *node_at(const struct work *w, int i)
+static struct rt_plan_step *node_at(const struct work *w, int i)
 {
     return &w->plan->node[i];
 }
 
 /* ---- forward: shapes, values, kernels ---- */
 
-static bool has_plain_types(const struct work *w, const struct pl_node *n)
+static bool has_plain_types(const struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++) {
         const enum rt_dtype d = w->value[n->in_value[k]].info.dtype;
@@ -77,7 +77,7 @@ static bool has_plain_types(const struct work *w, const struct pl_node *n)
 }
 
 /* It does nothing but compute, in host memory, so that its kernel may be called directly. */
-static bool is_simple(const struct work *w, const struct pl_node *n)
+static bool is_simple(const struct work *w, const struct rt_plan_step *n)
 {
     if (n->device || !n->prepared || !n->n_out || !has_plain_types(w, n))
         return false;
@@ -85,7 +85,7 @@ static bool is_simple(const struct work *w, const struct pl_node *n)
 }
 
 /* What infer and prepare may see of the inputs. */
-static enum rt_status gather(struct work *w, const struct pl_node *n)
+static enum rt_status gather(struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++) {
         struct value *v = &w->value[n->in_value[k]];
@@ -102,7 +102,7 @@ static enum rt_status gather(struct work *w, const struct pl_node *n)
 }
 
 /* A kernel may be prepared for a value that infer reads only when it is known. */
-static bool has_values(const struct work *w, const struct pl_node *n)
+static bool has_values(const struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++)
         if (rt_op_reads_value(n->def->op, k, n->n_in) && !w->info[k].value)
@@ -110,7 +110,7 @@ static bool has_values(const struct work *w, const struct pl_node *n)
     return true;
 }
 
-static bool find_value(struct work *w, struct pl_node *n)
+static bool find_value(struct work *w, struct rt_plan_step *n)
 {
     struct value *out = &w->value[n->first_value];
     if (n->n_out != 1)
@@ -134,7 +134,7 @@ static bool find_value(struct work *w, struct pl_node *n)
     return known;
 }
 
-static bool is_view(const struct work *w, const struct pl_node *n)
+static bool is_view(const struct work *w, const struct rt_plan_step *n)
 {
     if (!n->def->op->is_view || n->n_out != 1 || n->n_in < 1)
         return false;
@@ -144,7 +144,7 @@ static bool is_view(const struct work *w, const struct pl_node *n)
 }
 
 /* A tensor that no run could hold is tier 0's to refuse. */
-static enum rt_status check_sizes(struct work *w, const struct pl_node *n,
+static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
     const size_t limit = w->plan->session->options.run_memory_limit;
@@ -158,7 +158,7 @@ static enum rt_status check_sizes(struct work *w, const struct pl_node *n,
 }
 
 /* What a kernel keeps for the shapes. A segment ends before there is too much of it. */
-static enum rt_status count_state(struct work *w, const struct pl_node *n,
+static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
     const size_t more = sizeof *p + (p->release ? STATE_BYTES : SMALL_STATE_BYTES);
@@ -171,7 +171,7 @@ static enum rt_status count_state(struct work *w, const struct pl_node *n,
 /* *ends: the segment ends behind it. */
 static enum rt_status walk_op(struct work *w, int i, bool *ends)
 {
-    struct pl_node *n = node_at(w, i);
+    struct rt_plan_step *n = node_at(w, i);
     struct rt_prepared *p = NULL;
     enum rt_status st = RT_OK;
     bool exact = true, simple = is_simple(w, n);
@@ -240,7 +240,7 @@ static enum rt_status walk(struct work *w)
     const struct rt_plan *p = w->plan;
     int last = p->n_nodes - w->begin > MAX_NODES ? w->begin + MAX_NODES : p->n_nodes;
     for (int i = w->begin; i < last; i++) {
-        struct pl_node *n = node_at(w, i);
+        struct rt_plan_step *n = node_at(w, i);
         bool ends = false;
         enum rt_status st = RT_OK;
         for (int o = 0; o < n->n_out; o++)
@@ -271,7 +271,7 @@ static void read_until(struct value *v, int i)
 
 static void needs(struct work *w, int i)
 {
-    const struct pl_node *n = node_at(w, i);
+    const struct rt_plan_step *n = node_at(w, i);
     struct value *in = w->value, *out = &w->value[n->first_value];
     uint8_t *role = &w->role[i - w->begin];
     int until = i;
@@ -401,7 +401,7 @@ static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
 /* Whether output o may be written over what infer says, and then lies there. */
 static bool lies_on_input(struct work *w, int i, int o)
 {
-    const struct pl_node *n = node_at(w, i);
+    const struct rt_plan_step *n = node_at(w, i);
     const struct rt_prepared *p = w->prepared[i - w->begin];
     const int a = p->alias[o];
     if (a < 0 || a >= n->n_in)
@@ -432,7 +432,7 @@ static bool lies_on_input(struct work *w, int i, int o)
 
 static enum rt_status place_outputs(struct work *w, int i, bool is_view)
 {
-    const struct pl_node *n = node_at(w, i);
+    const struct rt_plan_step *n = node_at(w, i);
     const struct rt_prepared *p = w->prepared[i - w->begin];
     enum rt_status st = RT_OK;
     for (int o = 0; o < n->n_out && !st; o++) {
@@ -467,7 +467,7 @@ static enum rt_status add_step(struct work *w, int i, enum rt_step_kind kind, st
 static enum rt_status add_kernel(struct work *w, int i)
 {
     struct rt_layout *l = w->l;
-    const struct pl_node *n = node_at(w, i);
+    const struct rt_plan_step *n = node_at(w, i);
     struct rt_prepared *p = w->prepared[i - w->begin];
     const bool is_view = p->kernel->flags & RT_K_VIEWS;
     struct rt_step *s;
@@ -494,7 +494,7 @@ static enum rt_status add_kernel(struct work *w, int i)
 
 static enum rt_status add_node(struct work *w, int i)
 {
-    const struct pl_node *n = node_at(w, i);
+    const struct rt_plan_step *n = node_at(w, i);
     struct rt_step *s;
     enum rt_status st = add_step(w, i, RT_STEP_NODE, &s);
     if (st)
@@ -521,7 +521,7 @@ static enum rt_status add_steps(struct work *w)
 {
     enum rt_status st = RT_OK;
     for (int i = w->begin; i < w->end && !st; i++) {
-        const struct pl_node *n = node_at(w, i);
+        const struct rt_plan_step *n = node_at(w, i);
         switch ((enum role)w->role[i - w->begin]) {
         case SKIPPED:
             break;
@@ -613,7 +613,7 @@ static void set_checks(struct work *w)
     size_t bytes = 0;
     for (int k = 0, n = 0; k < l->n_steps; k++) {
         struct rt_step *s = &l->step[k];
-        const struct pl_node *at = node_at(w, s->node);
+        const struct rt_plan_step *at = node_at(w, s->node);
         if (s->kind == RT_STEP_KERNEL)
             for (int j = s->in; j < s->out + at->n_out; j++)
                 bytes += rt_tensor_bytes(&l->arg[j]);

@@ -8,7 +8,7 @@
 #include "runtime/session/resource.h"
 #include "runtime/exec/trace.h"
 
-enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err)
+enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *err)
 {
     char tail[300];
     snprintf(tail, sizeof tail, "\n\t [[{{node %.250s}}]]", n->name);
@@ -20,7 +20,7 @@ enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err)
 
 /* A tensor that the kernel may read: refs followed, lazy bytes in memory. *temp gets what must be
  * dropped afterwards. */
-static enum rt_status make_ready(struct rt_context *c, const struct pl_node *n, int k,
+static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *in, struct rt_tensor *temp, bool lazy_ok,
                                  struct rt_error *err)
 {
@@ -51,7 +51,7 @@ static bool may_take(const struct rt_tensor *t)
            rt_dtype_is_plain((enum rt_dtype)t->dtype) && rt_tensor_is_sole(t);
 }
 
-static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n,
+static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_step *n,
                                    const struct rt_prepared *p, struct rt_tensor *in,
                                    uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
 {
@@ -86,7 +86,7 @@ static enum rt_status make_outputs(struct rt_context *c, const struct pl_node *n
 
 /* What kernels take out of stacks, lists and arrays has the type that was put there, which the
  * graph need not know: readers go by the type that the node declares. A reference is a handle. */
-static enum rt_status check_output(const struct pl_node *n, const struct rt_kernel *k, int o,
+static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {
     const enum rt_dtype want = (enum rt_dtype)n->def->out_dtype[o];
@@ -101,7 +101,7 @@ static enum rt_status check_output(const struct pl_node *n, const struct rt_kern
     return RT_OK;
 }
 
-enum rt_status rt_exec_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
+enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct rt_tensor *in,
                           uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
 {
     struct rt_prepared *p = NULL;
@@ -177,10 +177,10 @@ static enum rt_status run_sub(struct rt_context *c, struct rt_plan *p, const str
     return st;
 }
 
-static enum rt_status truth_of(const struct pl_node *n, const struct rt_tensor *t, bool *yes,
+static enum rt_status truth_of(const struct rt_plan_step *n, const struct rt_tensor *t, bool *yes,
                                struct rt_error *err)
 {
-    if (n->region && t->rank != 0) /* it was a Switch */
+    if (n->was_switch && t->rank != 0)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "The second input must be a scalar, but it has shape %s",
                        rt_shape_text((char[100]){0}, 100, t->rank, t->dim));
@@ -190,7 +190,7 @@ static enum rt_status truth_of(const struct pl_node *n, const struct rt_tensor *
     return RT_OK;
 }
 
-static enum rt_status choose(const struct pl_node *n, const struct rt_tensor *in, int *branch,
+static enum rt_status choose(const struct rt_plan_step *n, const struct rt_tensor *in, int *branch,
                              struct rt_error *err)
 {
     bool yes = false;
@@ -217,7 +217,7 @@ static enum rt_status run_turn(struct rt_context *c, struct rt_plan *p, struct r
     return rt_context_run(*own, in, out, err);
 }
 
-static enum rt_status run_turns(struct rt_context *c, const struct pl_node *n,
+static enum rt_status run_turns(struct rt_context *c, const struct rt_plan_step *n,
                                 struct rt_context **check, struct rt_context **body,
                                 struct rt_error *err)
 {
@@ -248,8 +248,8 @@ static enum rt_status run_turns(struct rt_context *c, const struct pl_node *n,
     }
 }
 
-static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, struct rt_tensor *in,
-                                struct rt_tensor *out, struct rt_error *err)
+static enum rt_status run_while(struct rt_context *c, const struct rt_plan_step *n,
+                                struct rt_tensor *in, struct rt_tensor *out, struct rt_error *err)
 {
     struct rt_tensor *now = c->loop;
     struct rt_context *check = NULL, *body = NULL;
@@ -274,7 +274,7 @@ static enum rt_status run_while(struct rt_context *c, const struct pl_node *n, s
     return st;
 }
 
-static enum rt_status run_copy(struct rt_context *c, const struct pl_node *n,
+static enum rt_status run_copy(struct rt_context *c, const struct rt_plan_step *n,
                                const struct rt_tensor *in, struct rt_tensor *out,
                                struct rt_error *err)
 {
@@ -321,7 +321,7 @@ static enum rt_status run_copy(struct rt_context *c, const struct pl_node *n,
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err)
 {
-    struct pl_node *n = &c->plan->node[i];
+    struct rt_plan_step *n = &c->plan->node[i];
     enum rt_status st = RT_OK;
     int branch = 0;
     c->shared->nodes_run++;

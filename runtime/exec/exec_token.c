@@ -55,7 +55,7 @@ struct rt_token_plan {
 
 /* ---- preparing ---- */
 
-static enum op op_of(const struct pl_node *n)
+static enum op op_of(const struct rt_plan_step *n)
 {
     static const struct {
         const char *name;
@@ -97,7 +97,7 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
         return false;
     for (int fill = 0; fill < 2; fill++) {
         for (int i = 0; i < p->n_nodes; i++) {
-            const struct pl_node *n = &p->node[i];
+            const struct rt_plan_step *n = &p->node[i];
             if (t->node[i].is_free)
                 continue;
             for (int k = 0; k < n->n_in; k++) {
@@ -164,7 +164,7 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
     if (!queue)
         return no_memory(err);
     for (int i = 0; i < p->n_nodes; i++) {
-        const struct pl_node *n = &p->node[i];
+        const struct rt_plan_step *n = &p->node[i];
         bool waits = false;
         for (int k = 0; k < n->n_in; k++)
             waits |= !t->node[n->in[k].node].is_free;
@@ -177,7 +177,7 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
     for (int at = 0; at < n_queue && !st; at++) {
         int i = queue[at];
         struct token_node *n = &t->node[i];
-        const struct pl_node *pn = &p->node[i];
+        const struct rt_plan_step *pn = &p->node[i];
         n->out_frame = n->frame;
         if (n->op == ENTER) {
             struct rt_span name = rt_attr_str(pn->def, "frame_name");
@@ -254,7 +254,7 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
     if (!lay_out_frames(p, t))
         return no_memory(err);
     for (int i = 0; i < p->n_nodes; i++) {
-        const struct pl_node *n = &p->node[i];
+        const struct rt_plan_step *n = &p->node[i];
         for (int k = 0; k < n->n_ctrl; k++)
             t->node[i].pending += !t->node[n->ctrl[k]].is_free;
         for (int k = 0; k < n->n_in; k++)
@@ -396,7 +396,7 @@ static void begin_round(struct run *r, int f)
     }
     for (int k = 0; k < fr->n_nodes; k++) {
         int i = fr->node[k];
-        const struct pl_node *n = &r->p->node[i];
+        const struct rt_plan_step *n = &r->p->node[i];
         for (int j = 0; r->t->node[i].op == MERGE && j < n->n_in; j++)
             if (r->t->node[n->in[j].node].is_free) {
                 struct rt_tensor t;
@@ -480,14 +480,14 @@ static void advance(struct run *r, int f)
 
 /* ---- nodes ---- */
 
-static enum rt_status fail_at(const struct pl_node *n, struct rt_error *err)
+static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err)
 {
     struct rt_error old = *err;
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
 /* What the runtime's own nodes pass on: a ref becomes its value where the node wants that. */
-static enum rt_status follow_ref(const struct run *r, const struct pl_node *n, int k,
+static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
     if (!pl_reads_variable(n->def, k, t->dtype))
@@ -507,7 +507,7 @@ static enum rt_status follow_ref(const struct run *r, const struct pl_node *n, i
 
 static enum rt_status run_switch(struct run *r, int i, struct rt_tensor *in, struct rt_error *err)
 {
-    const struct pl_node *n = &r->p->node[i];
+    const struct rt_plan_step *n = &r->p->node[i];
     enum rt_status st = follow_ref(r, n, 1, &in[1], err);
     if (!st)
         st = rt_tensor_load(&in[1], err);
@@ -527,7 +527,7 @@ static enum rt_status run_switch(struct run *r, int i, struct rt_tensor *in, str
 
 static enum rt_status run_merge(struct run *r, int i, struct rt_tensor *in, struct rt_error *err)
 {
-    const struct pl_node *n = &r->p->node[i];
+    const struct rt_plan_step *n = &r->p->node[i];
     struct rt_tensor index;
     int live = r->node[i].live;
     enum rt_status st = follow_ref(r, n, live, &in[live], err);
@@ -566,7 +566,7 @@ static void run_enter(struct run *r, int i, struct rt_tensor *t, bool dead)
 static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uint64_t ours,
                                  struct rt_error *err)
 {
-    const struct pl_node *n = &r->p->node[i];
+    const struct rt_plan_step *n = &r->p->node[i];
     struct rt_tensor *out = r->c->out;
     if (n->kind == PL_FEED) {
         out[0] = r->c->value[n->first_value];
@@ -592,7 +592,7 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
 
 static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
 {
-    const struct pl_node *n = &r->p->node[i];
+    const struct rt_plan_step *n = &r->p->node[i];
     const struct token_node *t = &r->t->node[i];
     struct rt_tensor *in = r->c->in;
     bool dead = t->op == MERGE ? r->node[i].live < 0 : r->node[i].n_dead > 0;

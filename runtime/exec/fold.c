@@ -6,7 +6,7 @@
 enum { LARGE = 1 << 20 };
 
 /* Bit k: input k is the same whenever the node runs, as in a plan where a PL_CONST makes it. */
-static uint64_t constant_inputs(const struct pl_node *n, const struct rt_tensor *in)
+static uint64_t constant_inputs(const struct rt_fold *n, const struct rt_tensor *in)
 {
     uint64_t bits = 0;
     for (int k = 0; k < n->n_in && k < 64; k++)
@@ -15,8 +15,9 @@ static uint64_t constant_inputs(const struct pl_node *n, const struct rt_tensor 
     return bits;
 }
 
-static enum rt_status run(struct rt_run_shared *shared, struct pl_node *n, struct rt_tensor *tensor,
-                          int k_out, struct rt_tensor *out, struct rt_error *err)
+static enum rt_status run(struct rt_run_shared *shared, struct rt_plan_step *n,
+                          struct rt_tensor *tensor, int k_out, struct rt_tensor *out,
+                          struct rt_error *err)
 {
     struct rt_context c = {.shared = shared,
                            .in = tensor,
@@ -36,16 +37,16 @@ static enum rt_status run(struct rt_run_shared *shared, struct pl_node *n, struc
     return st;
 }
 
-enum rt_status rt_fold_node(struct rt_run_shared *shared, const struct pl_node *n,
+enum rt_status rt_fold_node(struct rt_run_shared *shared, const struct rt_fold *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,
                             struct rt_error *err)
 {
-    struct pl_node self = {.kind = PL_OP,
-                           .def = n->def,
-                           .name = n->name,
-                           .n_in = n->n_in,
-                           .n_out = n->n_out,
-                           .feed = -1};
+    struct rt_plan_step self = {.kind = PL_OP,
+                                .def = n->def,
+                                .name = n->name,
+                                .n_in = n->n_in,
+                                .n_out = n->n_out,
+                                .feed = -1};
     struct rt_arena *arena = rt_arena_new((size_t)1 << 20);
     const size_t n_tensors = 2 * (size_t)n->n_in + (size_t)n->n_out;
     struct rt_tensor *tensor = calloc(n_tensors + 1, sizeof *tensor);

@@ -119,7 +119,7 @@ void rt_frame_bind(struct rt_context *c, struct rt_frame *f)
         rt_frame_bind_arg(f, a);
     for (int k = 0; k < l->n_steps; k++) {
         const struct rt_step *s = &l->step[k];
-        const struct pl_node *n = &l->plan->node[s->node];
+        const struct rt_plan_step *n = &l->plan->node[s->node];
         struct rt_bound_step *b = &f->step[k];
         *b = (struct rt_bound_step){0};
         if (s->kind != RT_STEP_KERNEL)

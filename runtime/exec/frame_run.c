@@ -134,7 +134,7 @@ static enum rt_status run_kernel(struct rt_context *c, struct rt_frame *f, int k
 
 static enum rt_status run_ref(struct rt_context *c, struct rt_frame *f, const struct rt_step *s)
 {
-    const struct pl_node *n = &c->plan->node[s->node];
+    const struct rt_plan_step *n = &c->plan->node[s->node];
     rt_tensor_ref(&c->value[n->first_value], &f->arg[s->in]);
     return RT_OK;
 }
@@ -158,7 +158,7 @@ static enum rt_status run_step(struct rt_context *c, struct rt_frame *f, int k,
         if (st)
             rt_exec_fail_at(&l->plan->node[s->node], err);
         else if (trace) {
-            const struct pl_node *n = &l->plan->node[s->node];
+            const struct rt_plan_step *n = &l->plan->node[s->node];
             rt_trace_ran(trace, n, &l->arg[s->out], start_ns);
         }
         break;

@@ -10,7 +10,7 @@ void rt_plan_free(struct rt_plan *p)
     rt_contexts_end(p);
     rt_segments_free(p);
     for (int i = 0; i < p->n_nodes; i++) {
-        struct pl_node *n = &p->node[i];
+        struct rt_plan_step *n = &p->node[i];
         rt_tensor_clear(&n->value);
         for (int k = 0; k < n->n_sub; k++)
             rt_plan_free(n->sub[k]);

@@ -16,7 +16,7 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
                                 struct rt_error *err)
 {
     const struct rt_plan *p = c->plan;
-    const struct pl_node *n = &p->node[i];
+    const struct rt_plan_step *n = &p->node[i];
     struct rt_tensor *in = c->in, *out = c->out;
     for (int k = 0; k < n->n_in; k++) {
         int v = n->in_value[k];
@@ -47,7 +47,7 @@ enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err)
     const bool compiled = p->segment && c->shared->box;
     enum rt_status st = RT_OK;
     for (int i = 0; i < p->n_nodes;) {
-        const struct pl_node *n = &p->node[i];
+        const struct rt_plan_step *n = &p->node[i];
         struct rt_frame *f = compiled && may_begin(c, i) ? rt_frame_find(c, i) : NULL;
         if (f) {
             st = rt_frame_run(c, f, err);

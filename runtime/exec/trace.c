@@ -13,7 +13,7 @@ int64_t rt_trace_now(const struct rt_trace *t)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-const char *rt_trace_op(const struct pl_node *n)
+const char *rt_trace_op(const struct rt_plan_step *n)
 {
     switch ((enum pl_kind)n->kind) {
     case PL_CONST:
@@ -52,7 +52,7 @@ static struct rt_trace_output *copy_shapes(struct rt_trace *t, const struct rt_t
     return to;
 }
 
-void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct rt_kernel *k,
+void rt_trace_kernel(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_kernel *k,
                      const struct rt_tensor *in)
 {
     struct rt_trace_node *x;
@@ -67,7 +67,7 @@ void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct r
         t->begun = x;
 }
 
-void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_tensor *out,
+void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_tensor *out,
                   int64_t start_ns)
 {
     struct rt_trace_node *x = t->begun;
@@ -96,7 +96,7 @@ void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_t
     t->n_nodes++;
 }
 
-static bool copy_node(struct rt_trace *t, const struct rt_plan *p, const struct pl_node *n)
+static bool copy_node(struct rt_trace *t, const struct rt_plan *p, const struct rt_plan_step *n)
 {
     struct rt_trace_graph_node *to = &t->graph[t->n_graph_nodes];
 

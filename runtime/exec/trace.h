@@ -50,13 +50,13 @@ struct rt_trace {
 
 /* For the runtime. */
 struct rt_plan;
-struct pl_node;
+struct rt_plan_step;
 int64_t rt_trace_now(const struct rt_trace *t);
-const char *rt_trace_op(const struct pl_node *n); /* its name, as long as the process */
+const char *rt_trace_op(const struct rt_plan_step *n); /* its name, as long as the process */
 /* Before a kernel runs, for the next rt_trace_ran. */
-void rt_trace_kernel(struct rt_trace *t, const struct pl_node *n, const struct rt_kernel *k,
+void rt_trace_kernel(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_kernel *k,
                      const struct rt_tensor *in);
-void rt_trace_ran(struct rt_trace *t, const struct pl_node *n, const struct rt_tensor *out,
+void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_tensor *out,
                   int64_t start_ns);
 void rt_trace_plan(struct rt_trace *t, const struct rt_plan *p);
 

@@ -12,6 +12,30 @@
 #include "runtime/plan/plan.h"
 
 struct pl_graph;
+struct pl_node {
+    uint8_t kind;
+    uint8_t effect;            /* enum rt_effect of the op */
+    uint8_t effects;           /* of a node with sub-plans: bit k: an op of effect k is inside */
+    uint8_t device;            /* index into the session's devices; 0 is the CPU */
+    bool frozen;               /* a PL_CONST that was a variable */
+    bool unfoldable;           /* folding it was tried, and is not tried again */
+    const struct rt_node *def; /* attributes and types; NULL for PL_COPY and pivots */
+    const char *name;          /* with the names of the calls around it */
+    int depth;                 /* of the calls around it */
+    int n_in, n_out, n_ctrl;
+    struct pl_edge *in;
+    int *ctrl;
+    const struct rt_func_ref *call; /* a call not inlined yet: of this function, with its inputs */
+    int call_skip;                  /* from this one on (1: it was a branch) */
+    struct pl_graph *region;        /* of a PL_IF or PL_WHILE that was nodes of this graph: what its
+                                       sub-plans are made of */
+    struct rt_tensor value;
+    int feed;
+    uint8_t feed_dtype; /* PL_FEED: the type of what is fed: enum rt_dtype */
+    uint8_t copy_dtype; /* of PL_COPY */
+    struct rt_plan **sub;
+    int n_sub;
+};
 
 /*
  * What passes ask of the pipeline above them, for graphs of their own: passes/pipeline.c registers

@@ -3,20 +3,43 @@
 
 #include "runtime/passes/passes.h"
 
+/* The step that a node becomes: edges are those of the graph still. It takes what the node holds.
+ */
+static void take_node(struct rt_plan_step *to, struct pl_node *from)
+{
+    *to = (struct rt_plan_step){.kind = from->kind,
+                                .effect = from->effect,
+                                .effects = from->effects,
+                                .device = from->device,
+                                .was_switch = from->region != NULL,
+                                .def = from->def,
+                                .name = from->name,
+                                .n_in = from->n_in,
+                                .n_out = from->n_out,
+                                .n_ctrl = from->n_ctrl,
+                                .in = from->in,
+                                .ctrl = from->ctrl,
+                                .call_skip = from->call_skip,
+                                .value = from->value,
+                                .feed = from->feed,
+                                .sub = from->sub,
+                                .n_sub = from->n_sub};
+    from->value = (struct rt_tensor){0};
+    from->n_sub = 0;
+    from->region = NULL;
+}
+
 static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *order, int *place,
                               struct rt_error *err)
 {
     for (int i = 0; i < g->n; i++)
         place[i] = -1;
     for (int i = 0; i < p->n_nodes; i++) {
-        p->node[i] = g->node[order[i]];
-        g->node[order[i]].value = (struct rt_tensor){0}; /* ours now */
-        g->node[order[i]].n_sub = 0;
-        g->node[order[i]].region = NULL;
+        take_node(&p->node[i], &g->node[order[i]]);
         place[order[i]] = i;
     }
     for (int i = 0; i < p->n_nodes; i++) {
-        struct pl_node *n = &p->node[i];
+        struct rt_plan_step *n = &p->node[i];
         n->first_value = p->n_values;
         p->n_values += n->n_out;
         p->max_in = n->n_in > p->max_in ? n->n_in : p->max_in;
@@ -33,7 +56,7 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
     if (!p->constant)
         return rt_fail_memory(err, "a plan", 0);
     for (int i = 0; i < p->n_nodes; i++) {
-        struct pl_node *n = &p->node[i];
+        struct rt_plan_step *n = &p->node[i];
         n->in_value = rt_arena_array(p->arena, (size_t)n->n_in + 1, sizeof *n->in_value);
         if (!n->in_value)
             return rt_fail_memory(err, "a plan", 0);
@@ -41,7 +64,7 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
             struct pl_edge e = {place[n->in[k].node], n->in[k].out};
             n->in[k] = e;
             n->in_value[k] = p->node[e.node].first_value + e.out;
-            const struct pl_node *from = &p->node[e.node];
+            const struct rt_plan_step *from = &p->node[e.node];
             if (k < 64 && from->kind == PL_CONST &&
                 !(n->def && pl_reads_variable(n->def, k, from->value.dtype)))
                 n->const_in |= UINT64_C(1) << k;
@@ -65,7 +88,7 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
     for (int i = 0; i < p->n_nodes; i++)
         if (p->node[i].kind == PL_FEED) {
             p->feed_value[p->node[i].feed] = p->node[i].first_value;
-            p->feed_dtype[p->node[i].feed] = p->node[i].feed_dtype;
+            p->feed_dtype[p->node[i].feed] = g->node[order[i]].feed_dtype;
         }
     for (int i = 0; i < g->n_fetches; i++) {
         p->fetch_value[i] = p->node[place[g->fetch[i].node]].first_value + g->fetch[i].out;

@@ -43,7 +43,7 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 /* ---- folding ---- */
 
 /* The memory counts as a run's; what stays counts in the session's `folded`. */
-static enum rt_status run_fold(struct rt_session *s, const struct pl_node *n,
+static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
                                const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)
 {
@@ -72,8 +72,9 @@ static enum rt_status run_fold(struct rt_session *s, const struct pl_node *n,
     return st;
 }
 
-static enum rt_status fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
-                           int k_out, int64_t most_ns, struct rt_tensor *out, struct rt_error *err)
+static enum rt_status fold(struct rt_session *s, const struct rt_fold *n,
+                           const struct rt_tensor *in, int k_out, int64_t most_ns,
+                           struct rt_tensor *out, struct rt_error *err)
 {
     const int64_t begin = rt_thread_cpu_ns(), left = atomic_load(&s->fold_ns);
     enum rt_status st = rt_session_check(s, err);
@@ -89,15 +90,17 @@ static enum rt_status fold(struct rt_session *s, struct pl_node *n, const struct
     return st;
 }
 
-enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
-                            int k_out, struct rt_tensor *out, struct rt_error *err)
+enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
+                            const struct rt_tensor *in, int k_out, struct rt_tensor *out,
+                            struct rt_error *err)
 {
-    return fold(s, n, in, k_out, FOLD_NS, out, err);
+    const struct rt_fold f = {n->def, n->name, n->n_in, n->n_out};
+    return fold(s, &f, in, k_out, FOLD_NS, out, err);
 }
 
 /* ---- small values ---- */
 
-bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
+bool rt_plan_know(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
                   const struct rt_info *out, struct rt_tensor *result, bool *no_memory)
 {
     bool by_shape = n->def->op->rows == rt_rows_shape;
@@ -127,7 +130,8 @@ bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info 
         memcpy(t[k].dim, in[k].shape.dim, sizeof t[k].dim);
     }
     struct rt_error err = {0};
-    const enum rt_status st = fold(s, n, t, 0, KNOW_NS, result, &err);
+    const struct rt_fold f = {n->def, n->name, n->n_in, n->n_out};
+    const enum rt_status st = fold(s, &f, t, 0, KNOW_NS, result, &err);
     free(t);
     if (st == RT_RESOURCE_EXHAUSTED)
         *no_memory = true;

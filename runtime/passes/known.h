@@ -8,21 +8,22 @@
 #ifndef RT_KNOWN_H
 #define RT_KNOWN_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/ir/ir.h"
 
 /*
  * Output k_out of one node on constants, while a plan is built. `in` is borrowed. A failure is no
  * fault of the model: the node is left to the runs. DEADLINE_EXCEEDED: the fold, or all folds of
  * the session together, took too long (known.c). CANCELLED: as by rt_session_check.
  */
-enum rt_status rt_plan_fold(struct rt_session *s, struct pl_node *n, const struct rt_tensor *in,
-                            int k_out, struct rt_tensor *out, struct rt_error *err);
+enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
+                            const struct rt_tensor *in, int k_out, struct rt_tensor *out,
+                            struct rt_error *err);
 
 void rt_info_of(struct rt_info *x, const struct rt_tensor *t); /* shape and value */
 bool rt_shape_is_exact(const struct rt_shape *s);
-/* Evaluates a pure node of one small plain output, if its inputs are known or only their shapes
+/* Evaluates a pure step of one small plain output, if its inputs are known or only their shapes
  * matter. *no_memory is set, never cleared, where memory was refused: then it is not known. */
-bool rt_plan_know(struct rt_session *s, struct pl_node *n, const struct rt_info *in,
+bool rt_plan_know(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
                   const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
 
 #endif

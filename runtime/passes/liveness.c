@@ -41,11 +41,11 @@ enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err)
     }
     for (int v = 0; v < p->n_values; v++)
         if (last[v] >= 0) {
-            struct pl_node *n = &p->node[last[v]];
+            struct rt_plan_step *n = &p->node[last[v]];
             n->release[n->n_release++] = v;
         }
     for (int i = 0; i < p->n_nodes; i++) {
-        struct pl_node *n = &p->node[i];
+        struct rt_plan_step *n = &p->node[i];
         for (int k = 0; k < n->n_in && k < 64; k++) {
             bool again = false;
             for (int j = 0; j < n->n_in; j++)

@@ -183,7 +183,7 @@ static bool is_exact_quotient(const struct walk *w, int q, int a, int b)
 /* ---- one op ---- */
 
 struct visit {
-    struct pl_node *n;
+    struct rt_plan_step *n;
     const struct rt_op *op;
     struct rt_info *in[N_SIZES], *out[N_SIZES];
     struct rt_dep *in_dep, *out_dep, *answer;
@@ -192,7 +192,7 @@ struct visit {
     bool has_content; /* and on more than its size */
 };
 
-static bool open_visit(struct walk *w, struct pl_node *n, struct visit *x)
+static bool open_visit(struct walk *w, struct rt_plan_step *n, struct visit *x)
 {
     const size_t n_in = (size_t)n->n_in + 1;
     *x = (struct visit){.n = n, .op = n->def->op, .out_dep = &w->dep[n->first_value]};
@@ -237,7 +237,7 @@ static void close_visit(struct visit *x)
 
 static bool infer(struct walk *w, struct visit *x, int s)
 {
-    struct pl_node *n = x->n;
+    struct rt_plan_step *n = x->n;
     struct rt_error err = {0};
     struct rt_infer i = {.node = n->def,
                          .n_in = n->n_in,
@@ -500,7 +500,7 @@ static void find_dependence(struct walk *w, struct visit *x)
 static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
 {
     static const char *const prints[] = {"Print", "PrintV2", NULL}; /* nothing */
-    const struct pl_node *n = x->n;
+    const struct rt_plan_step *n = x->n;
     if (n->effect != RT_IO || !x->varies || is_listed(x->op->name, prints))
         return true;
     bool is_mixed = n->n_out == 0;
@@ -518,7 +518,7 @@ static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
     return !is_mixed;
 }
 
-static bool walk_op(struct walk *w, struct pl_node *n)
+static bool walk_op(struct walk *w, struct rt_plan_step *n)
 {
     struct visit x;
     bool ok = open_visit(w, n, &x);
@@ -546,7 +546,7 @@ static bool walk_op(struct walk *w, struct pl_node *n)
 /* ---- the plan ---- */
 
 /* The outputs of a call, or of a branch: those of all branches must be alike. */
-static void take_results(struct walk *w, const struct pl_node *n, const struct walk *sub,
+static void take_results(struct walk *w, const struct rt_plan_step *n, const struct walk *sub,
                          bool is_first)
 {
     for (int o = 0; o < n->n_out; o++) {
@@ -572,7 +572,7 @@ static void take_results(struct walk *w, const struct pl_node *n, const struct w
     }
 }
 
-static bool walk_sub(struct walk *w, struct pl_node *n, int k_sub, int skip)
+static bool walk_sub(struct walk *w, struct rt_plan_step *n, int k_sub, int skip)
 {
     struct rt_plan *sub = n->sub[k_sub];
     struct walk inner = {
@@ -594,7 +594,7 @@ static bool walk_sub(struct walk *w, struct pl_node *n, int k_sub, int skip)
     return ok;
 }
 
-static bool walk_branches(struct walk *w, struct pl_node *n)
+static bool walk_branches(struct walk *w, struct rt_plan_step *n)
 {
     if (w->dep[n->in_value[0]].kind != RT_DEP_NONE) {
         rt_fail(w->why, RT_FAILED_PRECONDITION, "the branch that '%s' takes depends on the batch",
@@ -609,7 +609,7 @@ static bool walk_branches(struct walk *w, struct pl_node *n)
     return true;
 }
 
-static bool walk_loop(struct walk *w, struct pl_node *n)
+static bool walk_loop(struct walk *w, struct rt_plan_step *n)
 {
     bool varies = false;
     for (int k = 0; k < n->n_in; k++)
@@ -633,7 +633,7 @@ static bool walk_plan(struct walk *w)
         return false;
     }
     for (int i = 0; i < p->n_nodes; i++) {
-        struct pl_node *n = &p->node[i];
+        struct rt_plan_step *n = &p->node[i];
         if (rt_session_check(p->session, w->why))
             return false;
         switch ((enum pl_kind)n->kind) {

@@ -19,8 +19,9 @@
 
 struct rt_plan;
 
+/* Of nodes of the compiler's graph (ir/ir.h) and of steps of a plan. */
 enum pl_kind {
-    PL_GONE, /* removed by a stage */
+    PL_GONE, /* removed by a pass; no step */
     PL_OP,
     PL_CONST, /* `value` */
     PL_FEED,  /* output 0 is feed number `feed` */
@@ -31,46 +32,9 @@ enum pl_kind {
     PL_COPY,  /* input 0, on another device */
 };
 
+/* An output of a node of a graph, or of a step of a plan. */
 struct pl_edge {
     int node, out; /* node -1: none */
-};
-
-struct pl_graph;
-struct pl_node {
-    uint8_t kind;
-    uint8_t effect;            /* enum rt_effect of the op */
-    uint8_t effects;           /* of a node with sub-plans: bit k: an op of effect k is inside */
-    uint8_t device;            /* index into the session's devices; 0 is the CPU */
-    bool frozen;               /* a PL_CONST that was a variable */
-    bool unfoldable;           /* folding it was tried, and is not tried again */
-    const struct rt_node *def; /* attributes and types; NULL for PL_COPY and pivots */
-    const char *name;          /* with the names of the calls around it */
-    int depth;                 /* of the calls around it */
-    int n_in, n_out, n_ctrl;
-    struct pl_edge *in;
-    int *ctrl;
-    const struct rt_func_ref *call; /* a call not inlined yet: of this function, with its inputs */
-    int call_skip;                  /* from this one on (1: it was a branch) */
-    struct pl_graph *region;        /* of a PL_IF or PL_WHILE that was nodes of this graph: what its
-                                       sub-plans are made of */
-    struct rt_tensor value;
-    int feed;
-    uint8_t feed_dtype; /* PL_FEED: the type of what is fed: enum rt_dtype */
-    uint8_t copy_dtype; /* of PL_COPY */
-    struct rt_plan **sub;
-    int n_sub;
-    /* set by passes/emit.c and passes/liveness.c */
-    int first_value;   /* index of output 0 */
-    int *in_value;     /* per input */
-    uint64_t last_use; /* bit k: input k is not read later by anybody (order executor) */
-    int n_release;     /* values that are not read after this node */
-    int *release;
-    const struct rt_kernel **kernels; /* candidates for its device and types */
-    int n_kernels;
-    bool lazy;         /* every candidate takes lazy inputs as they are */
-    uint64_t const_in; /* bit k: input k is the same in every run: a PL_CONST, and no variable that
-                          the node reads through it */
-    struct rt_prepared_cache *prepared;
 };
 
 /* A condition's truth as TensorFlow sees it: scalars by value, strings and others by having
@@ -99,11 +63,44 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
 
 /* ---- the plan ---- */
 
+/*
+ * One step of a plan: a node of the graph that it was made of, in its place in the order, with the
+ * kernels that may run it. Immutable, but for `prepared`, which locks.
+ */
+struct rt_plan_step {
+    uint8_t kind;              /* enum pl_kind */
+    uint8_t effect;            /* enum rt_effect of the op */
+    uint8_t effects;           /* with sub-plans: bit k: an op of effect k is inside */
+    uint8_t device;            /* index into the session's devices; 0 is the CPU */
+    bool was_switch;           /* a PL_IF or PL_WHILE that was cut out of a graph with tokens */
+    const struct rt_node *def; /* attributes and types; NULL for PL_COPY and pivots */
+    const char *name;          /* with the names of the calls around it */
+    int n_in, n_out, n_ctrl;
+    struct pl_edge *in;     /* from steps */
+    int *ctrl;              /* steps */
+    int call_skip;          /* of a PL_CALL: from this input on they are the function's */
+    struct rt_tensor value; /* PL_CONST */
+    int feed;               /* PL_FEED */
+    struct rt_plan **sub;
+    int n_sub;
+    int first_value;   /* index of output 0 */
+    int *in_value;     /* per input */
+    uint64_t last_use; /* bit k: input k is not read later by anybody (order executor) */
+    int n_release;     /* values that are not read after this step */
+    int *release;
+    const struct rt_kernel **kernels; /* candidates for its device and types */
+    int n_kernels;
+    bool lazy;         /* every candidate takes lazy inputs as they are */
+    uint64_t const_in; /* bit k: input k is the same in every run: a PL_CONST, and no variable that
+                          the step reads through it */
+    struct rt_prepared_cache *prepared;
+};
+
 struct rt_plan {
     struct rt_session *session;
     struct rt_arena *arena;
     int n_nodes; /* in order: a node stands after what it reads (token plans: any order) */
-    struct pl_node *node;
+    struct rt_plan_step *node;
     int n_values;
     const struct rt_tensor **constant; /* per value: what it always is, else NULL */
     int n_feeds, n_fetches;
@@ -226,13 +223,13 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
                             struct rt_tensor *out, struct rt_error *err);
 
 /* The same of a node with an op and kernels; only this one of a context without a plan (fold.c). */
-enum rt_status rt_exec_op(struct rt_context *c, struct pl_node *n, struct rt_tensor *in,
+enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct rt_tensor *in,
                           uint64_t last_use, struct rt_tensor *out, struct rt_error *err);
 /* The same on the context's values: inputs taken from there, outputs put there. */
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
                                 struct rt_error *err);
 /* Adds " [[{{node NAME}}]]" if there is none. */
-enum rt_status rt_exec_fail_at(const struct pl_node *n, struct rt_error *err);
+enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *err);
 
 enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_error *err);
 enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);
@@ -275,18 +272,19 @@ struct rt_prepared {
     void *blocks; /* memory of rt_prep_alloc, a chain */
     size_t bytes; /* of those */
     struct rt_session *session;
-    struct pl_node *node;
+    struct rt_plan_step *node;
 };
 /* The candidates of a node with an op, and its empty cache of prepared kernels, in `arena`:
  * kernels, n_kernels, lazy and prepared, which were zero. UNIMPLEMENTED: nothing can run it. */
 enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
-                               struct pl_node *n, struct rt_error *err);
+                               struct rt_plan_step *n, struct rt_error *err);
 struct rt_prepared_cache;
 struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
 void rt_prepared_cache_clear(struct rt_prepared_cache *c);
 /* The state for these inputs, made if it is not there. Not is_cached: rt_prepared_free it. */
-enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
-                               struct rt_prepared **out, struct rt_error *err);
+enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
+                               const struct rt_tensor *in, struct rt_prepared **out,
+                               struct rt_error *err);
 void rt_prepared_free(struct rt_prepared *p);
 /* Bytes of output o, whose shape is known; false: more than there can be. */
 bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
@@ -298,7 +296,7 @@ enum rt_status rt_infer_shapes(struct rt_infer *x);
  * inputs, with values as rt_infer (for the second half: as rt_prep) may see them, then n_out
  * outputs, which are filled in.
  */
-enum rt_status rt_prepared_infer(struct rt_session *session, struct pl_node *n, int n_key,
+enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,
                                  struct rt_error *err);
 enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,

@@ -4,7 +4,7 @@
 #include "runtime/plan/plan.h"
 
 enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
-                               struct pl_node *n, struct rt_error *err)
+                               struct rt_plan_step *n, struct rt_error *err)
 {
     if (n->kind != PL_OP || !n->def)
         return RT_OK;

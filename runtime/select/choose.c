@@ -153,7 +153,7 @@ struct held_key {
 /* The choice belongs to the largest constant: what is packed. False: there is none. */
 static bool held_key(const struct rt_prep *prep, struct held_key *key)
 {
-    const struct pl_node *n = prep->self->node;
+    const struct rt_plan_step *n = prep->self->node;
     size_t most = 0;
 
     memset(key, 0, sizeof *key); /* compared as bytes */

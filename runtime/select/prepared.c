@@ -129,7 +129,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
                             const struct rt_pack **out)
 {
     *out = NULL;
-    struct pl_node *n = p->self->node;
+    struct rt_plan_step *n = p->self->node;
     if (input >= 64 || !(n->const_in >> input & 1))
         return RT_OK;
     struct rt_session *s = p->self->session;
@@ -221,7 +221,7 @@ static bool key_room(struct rt_context *c, int n)
 }
 
 /* Number of words, -1: not to be kept (a shaping value is large), -2: no memory. */
-static int make_key(struct rt_context *c, const struct pl_node *n, const struct rt_tensor *in)
+static int make_key(struct rt_context *c, const struct rt_plan_step *n, const struct rt_tensor *in)
 {
     int at = 0;
     bool keep = true;
@@ -271,7 +271,7 @@ enum rt_status rt_infer_shapes(struct rt_infer *x)
     return st;
 }
 
-enum rt_status rt_prepared_infer(struct rt_session *session, struct pl_node *n, int n_key,
+enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,
                                  struct rt_error *err)
 {
@@ -326,7 +326,7 @@ enum rt_status rt_prepared_infer(struct rt_session *session, struct pl_node *n, 
 enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
                                   struct rt_error *err)
 {
-    struct pl_node *n = p->node;
+    struct rt_plan_step *n = p->node;
     struct rt_prep prep = {.node = n->def,
                            .n_in = n->n_in,
                            .n_out = n->n_out,
@@ -343,8 +343,9 @@ enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *i
     return st;
 }
 
-static enum rt_status prepare(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
-                              int n_key, struct rt_prepared **out, struct rt_error *err)
+static enum rt_status prepare(struct rt_context *c, struct rt_plan_step *n,
+                              const struct rt_tensor *in, int n_key, struct rt_prepared **out,
+                              struct rt_error *err)
 {
     struct rt_info *info = calloc((size_t)(n->n_in + n->n_out) + 1, sizeof *info);
     struct rt_prepared *p = NULL;
@@ -378,8 +379,9 @@ static bool has_room(const struct rt_prepared *p)
     return false;
 }
 
-enum rt_status rt_prepared_get(struct rt_context *c, struct pl_node *n, const struct rt_tensor *in,
-                               struct rt_prepared **out, struct rt_error *err)
+enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
+                               const struct rt_tensor *in, struct rt_prepared **out,
+                               struct rt_error *err)
 {
     struct rt_prepared_cache *cache = n->prepared;
     int n_key = make_key(c, n, in);
