@@ -5,7 +5,8 @@ where its line says. With --apply [ROW]... it renames instead: files by git mv, 
 A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree;
 several are joined by commas. An OLD with a slash is the path of a file, and every mention of it changes. Any
 other OLD is an identifier: in C it changes wherever it is a whole token outside of strings, in comments and in
-other files only if it has an underscore, since a word without one may be plain English there.
+other files only if it has an underscore, since a word without one may be plain English there. An OLD that ends in
+() is a function: members of that name, behind a dot or an arrow, stay.
 """
 import argparse
 import collections
@@ -17,7 +18,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = "tests/lint/vocabulary.txt"
-SUFFIXES = (".c", ".h", ".py", ".md", ".txt", ".cmake", ".in", ".map", ".json", "run")
+SUFFIXES = (".c", ".h", ".inc", ".py", ".md", ".txt", ".cmake", ".in", ".map", ".json", "run")
 NOT_SEARCHED = ("CHANGELOG.md", LIST)
 # A string, a comment, or an identifier of C; what is none of them is passed over.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/|[A-Za-z_]\w*', re.S)
@@ -66,13 +67,15 @@ def rewritten(path, text, names, files):
 
     def token(match):
         found = match[0]
+        if found + "()" in names and text[match.start() - 1] not in ".>":
+            return names[found + "()"]
         if found[0] in "\"'":
             return found
         if found[0] == "/":
             return WORD.sub(word, found)
         return names.get(found, found)
 
-    if path.endswith((".c", ".h")):
+    if path.endswith((".c", ".h", ".inc")):
         return C_TOKEN.sub(token, text)
     return WORD.sub(word, text)
 
