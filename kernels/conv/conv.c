@@ -10,7 +10,7 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/conv/conv_cut.h"
 #include "kernels/conv/conv_plain.h"
-#include "kernels/conv/conv_product.h"
+#include "kernels/conv/conv_gemm.h"
 #include "kernels/conv/conv_shape.h"
 #include "kernels/conv/depthwise_conv.h"
 #include "kernels/cpu/dnnl.h"
@@ -862,9 +862,9 @@ const struct kn_entry kn_conv2d = {
                            .name = "conv2d.product",
                            .types = RT_T(RT_F32),
                            .flags = RT_K_TIMED,
-                           .can = kn_conv_product_can,
-                           .prepare = kn_conv_product_prepare,
-                           .run = kn_conv_product},
+                           .can = kn_conv_gemm_can,
+                           .prepare = kn_conv_gemm_prepare,
+                           .run = kn_conv_gemm},
                           ROWS("Conv2D", "conv2d", PLAIN_TYPES)),
 };
 const struct kn_entry kn_conv3d = {

@@ -32,10 +32,10 @@ bool kn_tiles_solve(struct kn_tiles *t)
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
     if (block < LEAST_TILES)
         block = LEAST_TILES;
-    t->product = (struct kn_product){.k = t->ci, .n = t->co};
-    if (!kn_product_solve(&t->product))
+    t->gemm = (struct kn_packed_gemm){.k = t->ci, .n = t->co};
+    if (!kn_packed_gemm_init(&t->gemm))
         return false;
-    t->pack_step = (int64_t)(kn_product_pack_bytes(&t->product) / sizeof(float));
+    t->pack_step = (int64_t)(kn_packed_gemm_pack_bytes(&t->gemm) / sizeof(float));
     const double shares = kn_tiles_work(t) / KN_SHARE;
     if (tiles <= block && t->cores > 1 && shares >= 2 && kn_tiles_pack_bytes(t) <= NEAR)
         block = (tiles - 1) / (shares < t->cores ? (int64_t)shares : t->cores) + 1;
@@ -102,14 +102,14 @@ void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t ti
     float *results = room + t->results;
 
     for (int64_t i = from; i < to; i++) {
-        struct kn_product_part part =
-            kn_product_whole(&t->product, packed + i * t->pack_step, room + i * t->in_step,
-                             results + i * t->out_step, tiles);
+        struct kn_packed_gemm_args part =
+            kn_packed_gemm_whole(&t->gemm, packed + i * t->pack_step, room + i * t->in_step,
+                                 results + i * t->out_step, tiles);
         if (i + 1 < to)
-            part.next = part.packed + t->pack_step + first * t->product.panel * t->ci;
+            part.next = part.packed + t->pack_step + first * t->gemm.panel * t->ci;
         part.from = first;
         part.to = end;
-        kn_product_run(&t->product, &part, NULL);
+        kn_packed_gemm_run(&t->gemm, &part, NULL);
     }
 }
 

@@ -13,7 +13,7 @@
 #ifndef KN_CPU_TILES_H
 #define KN_CPU_TILES_H
 
-#include "kernels/matmul/product.h"
+#include "kernels/matmul/packed_gemm.h"
 
 struct kn_tiles {
     int64_t batch, out_h, out_w, ci, co;
@@ -24,11 +24,11 @@ struct kn_tiles {
     /* by kn_tiles_solve */
     int64_t h, w; /* tiles of an image: rows of them, and in each */
     int64_t places;
-    int64_t block;             /* tiles worked on at a time */
-    int64_t in_step, out_step; /* floats in a room from one place's matrix to the next */
-    int64_t results;           /* and to where those of results begin */
-    int64_t pack_step;         /* floats from one place's packed weights to the next */
-    struct kn_product product; /* at one place */
+    int64_t block;              /* tiles worked on at a time */
+    int64_t in_step, out_step;  /* floats in a room from one place's matrix to the next */
+    int64_t results;            /* and to where those of results begin */
+    int64_t pack_step;          /* floats from one place's packed weights to the next */
+    struct kn_packed_gemm gemm; /* at one place */
 };
 
 /* Fills in the rest. False: channels that are no multiple of 16, or sizes beyond what can be

@@ -53,7 +53,7 @@ KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, in
 
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst)
 {
-    const int64_t panel = w->tiles.product.panel, ci = w->tiles.ci, co = w->tiles.co;
+    const int64_t panel = w->tiles.gemm.panel, ci = w->tiles.ci, co = w->tiles.co;
     const int64_t matrix = w->tiles.pack_step;
 
     if (matrix != ci * co)
@@ -144,8 +144,7 @@ void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const 
     float *room = scratch, *patch = room + kn_tiles_room_bytes(&w->tiles) / sizeof(float);
 
     kn_winograd_inputs(w, src, block, 0, tiles, room, patch);
-    kn_tiles_multiply(&w->tiles, packed, tiles, 0, w->tiles.places, 0, w->tiles.product.panels,
-                      room);
+    kn_tiles_multiply(&w->tiles, packed, tiles, 0, w->tiles.places, 0, w->tiles.gemm.panels, room);
     kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, ends);
 }
 

@@ -123,7 +123,7 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
 {
     const struct format f = {.name = "wino",
                              .m = s->w.m,
-                             .panel = (int)s->w.tiles.product.panel,
+                             .panel = (int)s->w.tiles.gemm.panel,
                              .ci = s->w.tiles.ci,
                              .co = s->w.tiles.co,
                              .n_scale = scale ? s->w.tiles.co : 0};
@@ -256,7 +256,7 @@ static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int6
     (void)r;
     (void)slot;
     kn_tiles_multiply(t, j->packed, j->tiles, i * j->step, end_of(j, i, t->places), 0,
-                      t->product.panels, (void *)j->scratch);
+                      t->gemm.panels, (void *)j->scratch);
     return RT_OK;
 }
 

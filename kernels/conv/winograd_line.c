@@ -96,8 +96,8 @@ void kn_line_pack(const struct kn_line *l, const float *filter, const float *sca
             for (int64_t j = 0; j < some; j++)
                 room[at + j] = (float)sum[j];
         }
-        kn_product_pack(&l->tiles.product, room, l->tiles.co, false, scale,
-                        dst + i * l->tiles.pack_step);
+        kn_packed_gemm_pack(&l->tiles.gemm, room, l->tiles.co, false, scale,
+                            dst + i * l->tiles.pack_step);
     }
 }
 
@@ -156,7 +156,7 @@ void kn_line_run_block(const struct kn_line *l, const float *src, const float *p
                        int64_t block, int64_t from, int64_t to, void *scratch,
                        const struct kn_line_ends *ends)
 {
-    const int64_t panel = l->tiles.product.panel,
+    const int64_t panel = l->tiles.gemm.panel,
                   end = to * panel < l->tiles.co ? to * panel : l->tiles.co;
     const int64_t tiles = kn_tiles_in_block(&l->tiles, block);
     float *room = scratch, *patch = room + kn_tiles_room_bytes(&l->tiles) / sizeof(float);
@@ -180,6 +180,6 @@ double kn_line_error(const struct kn_line *l, const float *filter, const float *
 
     if (!kn_line_solve(&one) || !kn_tiles_begin(&t, &one.tiles, kn_line_scratch_bytes(&one)))
         return NAN;
-    kn_line_run_block(&one, t.x, packed, t.y, 0, 0, one.tiles.product.panels, t.scratch, &none);
+    kn_line_run_block(&one, t.x, packed, t.y, 0, 0, one.tiles.gemm.panels, t.scratch, &none);
     return kn_tiles_end(&t, filter, scale);
 }

@@ -96,7 +96,7 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
 {
     const struct format f = {.name = "line",
                              .taps = s->l.taps,
-                             .panel = s->l.tiles.product.panel,
+                             .panel = s->l.tiles.gemm.panel,
                              .ci = s->l.tiles.ci,
                              .co = s->l.tiles.co,
                              .n_scale = scale ? s->l.tiles.co : 0};
@@ -128,7 +128,7 @@ static void share_tail(struct state *s)
 static void share(struct state *s, int width)
 {
     const struct kn_tiles_share share = kn_tiles_share(&s->l.tiles, width);
-    const int64_t panels = s->l.tiles.product.panels, blocks = kn_tiles_blocks(&s->l.tiles);
+    const int64_t panels = s->l.tiles.gemm.panels, blocks = kn_tiles_blocks(&s->l.tiles);
 
     s->panels = panels;
     if (!share.by_blocks && !kn_tail_any(&s->tail))
@@ -187,7 +187,7 @@ static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t 
     const struct state *s = r->state;
     struct finish f = {s, r, arg};
     struct kn_line_ends ends = s->ends;
-    const int64_t from = i % s->groups * s->panels, left = s->l.tiles.product.panels - from;
+    const int64_t from = i % s->groups * s->panels, left = s->l.tiles.gemm.panels - from;
 
     if (i >= s->slots && rt_run_check(r))
         return r->err->code;

@@ -91,7 +91,7 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool turned, v
     }
 }
 
-struct product {
+struct bf16_gemm {
     const struct kn_bf16_panels *p;
     int64_t m, panels, first; /* panels of a part; the first part of this round */
     const float *a;
@@ -101,7 +101,7 @@ struct product {
 
 static void part(void *arg, int64_t index)
 {
-    const struct product *x = arg;
+    const struct bf16_gemm *x = arg;
     const struct kn_bf16_panels *p = x->p;
     const struct loops *loops = loops_of(0);
     const int64_t from = (x->first + index) * x->panels;
@@ -126,13 +126,13 @@ static void part(void *arg, int64_t index)
     }
 }
 
-enum rt_status kn_bf16_product(const struct kn_bf16_panels *p, int64_t m, const float *a,
-                               const void *packed, float *c, struct rt_run *r)
+enum rt_status kn_bf16_gemm(const struct kn_bf16_panels *p, int64_t m, const float *a,
+                            const void *packed, float *c, struct rt_run *r)
 {
     const double work = (double)m * (double)p->k * (double)p->width;
     const int64_t panels = work > 0 && work < WORK ? (int64_t)(WORK / work) + 1 : 1;
     const int64_t parts = kn_parts(n_panels(p), panels);
-    struct product x = {.p = p, .m = m, .panels = panels, .a = a, .b = packed, .c = c};
+    struct bf16_gemm x = {.p = p, .m = m, .panels = panels, .a = a, .b = packed, .c = c};
 
     int64_t round = (int64_t)(KN_PIECE / (work * (double)panels + 1)) + 1;
     if (round > CHECK_PARTS)

@@ -22,7 +22,7 @@
  *   2. a block below, as those of the others are, and its line in loops_of, best first; what the
  *      file KN_LOOPS has no SET_ for is written without intrinsics, for any LANES
  *   3. a target of KN_CLONES in types.h, for the loops that compilers vectorise
- *   4. an answer of kn_product_fast in product.c: whether our products beat the libraries'
+ *   4. an answer of kn_packed_gemm_is_fast in product.c: whether our products beat the libraries'
  *   5. a name in feature_level of runtime/select/autotune.c: kernels chosen on another set do not
  * count
  *   6. OpenBLAS's processor in gemm.c, if it is one of x86

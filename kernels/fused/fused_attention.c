@@ -11,7 +11,7 @@
 #include "kernels/matmul/gemm.h"
 #include "kernels/math/op_rows.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/matmul/product.h"
+#include "kernels/matmul/packed_gemm.h"
 #include "kernels/nn/softmax.h"
 #include "runtime/fusion/attention.h"
 #include "runtime/exec/parallel.h"
@@ -177,7 +177,7 @@ struct attention {
     int64_t rows;        /* of scores at a time */
     int64_t span, spans; /* rows that a part does, and how many of those make a head */
     bool packs;          /* keys and values for product.h's loops: there are rows enough */
-    struct kn_product scores, context;
+    struct kn_packed_gemm scores, context;
     int64_t slots;                       /* parts at a time, each with these floats of its own: */
     int64_t slot;                        /* all of them */
     int64_t made_at, keys_at, values_at; /* scores before the steps, if it widens, and packs */
@@ -238,8 +238,8 @@ static bool lay_out(struct attention *k)
     k->values_at = k->slot = k->keys_at;
     if (!k->packs)
         return true;
-    const size_t keys = kn_product_pack_bytes(&k->scores) / sizeof(float);
-    const size_t values = kn_product_pack_bytes(&k->context) / sizeof(float);
+    const size_t keys = kn_packed_gemm_pack_bytes(&k->scores) / sizeof(float);
+    const size_t values = kn_packed_gemm_pack_bytes(&k->context) / sizeof(float);
     return rt_add(k->keys_at, (int64_t)keys, &k->values_at) &&
            rt_add(k->values_at, (int64_t)values, &k->slot);
 }
@@ -287,10 +287,10 @@ static void size_blocks(struct attention *k)
 
 static void choose_products(struct attention *k)
 {
-    k->scores = (struct kn_product){.k = k->h, .n = k->from[3], .again = true};
-    k->context = (struct kn_product){.k = k->dim[3], .n = k->d, .again = true};
-    k->packs = kn_product_fast() && made_rows(k, k->dim[2]) >= PACK_ROWS &&
-               kn_product_solve(&k->scores) && kn_product_solve(&k->context);
+    k->scores = (struct kn_packed_gemm){.k = k->h, .n = k->from[3], .reuse = true};
+    k->context = (struct kn_packed_gemm){.k = k->dim[3], .n = k->d, .reuse = true};
+    k->packs = kn_packed_gemm_is_fast() && made_rows(k, k->dim[2]) >= PACK_ROWS &&
+               kn_packed_gemm_init(&k->scores) && kn_packed_gemm_init(&k->context);
 }
 
 static void limit_slots(struct attention *k)
@@ -375,14 +375,14 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
 }
 
 /* By what is packed, unless that is NULL. */
-static void product(const struct kn_gemm *g, const struct kn_product *p, const float *a,
-                    const float *b, const float *packed, float *c)
+static void attention_gemm(const struct kn_gemm *g, const struct kn_packed_gemm *p, const float *a,
+                           const float *b, const float *packed, float *c)
 {
     if (packed) {
-        struct kn_product_part t = kn_product_whole(p, packed, a, c, g->m);
+        struct kn_packed_gemm_args t = kn_packed_gemm_whole(p, packed, a, c, g->m);
         t.lda = g->lda;
         t.ldc = g->ldc;
-        kn_product_run(p, &t, NULL);
+        kn_packed_gemm_run(p, &t, NULL);
     } else if (g->k) {
         kn_gemm_run(g, a, b, c, NULL);
     } else {
@@ -436,14 +436,14 @@ static void run_rows(const struct rt_run *r, const struct attention *k, const st
 
     if (k->dim[3]) {
         const float *q = h->q ? h->q + (k->from[2] == 1 ? 0 : first) * k->q.row : NULL;
-        product(&scores, &k->scores, q, h->k, h->keys, h->made);
+        attention_gemm(&scores, &k->scores, q, h->k, h->keys, h->made);
         if (k->widens)
             widen(k, h->made, h->score, n_rows);
         for (int j = 0; j < k->n_steps; j++)
             run_step(r, k, &k->step[j], h->b, h->head, first, n_rows, h->score);
         kn_softmax_f32(h->score, h->score, n_rows, k->dim[3], false);
     }
-    product(&context, &k->context, h->score, h->v, h->values, h->out + first * k->out.row);
+    attention_gemm(&context, &k->context, h->score, h->v, h->values, h->out + first * k->out.row);
 }
 
 /* The part: some rows of a head. */
@@ -468,8 +468,8 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t part, int64_
     };
 
     if (k->packs) {
-        kn_product_pack(&k->scores, h.k, k->k.row, true, NULL, h.keys);
-        kn_product_pack(&k->context, h.v, k->v.row, false, NULL, h.values);
+        kn_packed_gemm_pack(&k->scores, h.k, k->k.row, true, NULL, h.keys);
+        kn_packed_gemm_pack(&k->context, h.v, k->v.row, false, NULL, h.values);
     }
     for (int64_t row = from; row < to; row += k->rows) {
         run_rows(r, k, &h, row, to - row < k->rows ? to - row : k->rows);

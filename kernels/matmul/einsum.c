@@ -11,7 +11,7 @@
 
 #include "kernels/array/array.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/packed.h"
+#include "kernels/matmul/fully_connected.h"
 #include "kernels/entry.h"
 
 enum { MAX_LABELS = 2 * RT_MAX_RANK, ELLIPSIS = 256 /* + position from the right */ };
@@ -401,7 +401,7 @@ struct einsum {
     struct kn_gemm g;
     bool swapped; /* C is made as its transpose: B' A' */
     bool packed;
-    struct kn_packed pack;
+    struct kn_fully_connected pack;
     size_t gemm_at;
 };
 
@@ -594,11 +594,11 @@ static size_t place(size_t *used, int64_t elements, enum rt_dtype d)
 
 static void release(void *state)
 {
-    kn_packed_clear(&((struct einsum *)state)->pack);
+    kn_fully_connected_clear(&((struct einsum *)state)->pack);
 }
 
-static enum rt_status plan_product(struct einsum *s, const struct equation *e, struct rt_prep *p,
-                                   size_t *used)
+static enum rt_status plan_gemm(struct einsum *s, const struct equation *e, struct rt_prep *p,
+                                size_t *used)
 {
     int order[MAX_LABELS];
 
@@ -616,9 +616,9 @@ static enum rt_status plan_product(struct einsum *s, const struct equation *e, s
     plan_batch(s, order, s->n_labels);
 
     if (!s->empty && !s->batch.n && !s->swapped && !s->in[1].dense && !s->out.dense &&
-        s->compute == s->dtype && kn_packed_pays(p, 1, &s->g)) {
+        s->compute == s->dtype && kn_fully_connected_pays(p, 1, &s->g)) {
         size_t bytes = 0;
-        const enum rt_status st = kn_packed_prepare(&s->pack, p, 1, &s->g, &bytes);
+        const enum rt_status st = kn_fully_connected_prepare(&s->pack, p, 1, &s->g, &bytes);
         if (st)
             return st;
         s->packed = true;
@@ -678,7 +678,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
         s->out.wide_at = place(&used, s->out.elements, RT_F32);
     *state = s;
     if (e.n_in == 2)
-        st = plan_product(s, &e, p, &used);
+        st = plan_gemm(s, &e, p, &used);
     else
         plan_single(s, &e, &used);
     p->scratch_bytes = used;
@@ -730,7 +730,7 @@ static enum rt_status multiply(const struct einsum *s, const char *a, const char
 
     if (s->packed) {
         char *room = r->scratch; /* NULL: none of the products wants any */
-        return kn_packed_run(&s->pack, a, b, c, room ? room + s->gemm_at : NULL, r);
+        return kn_fully_connected_run(&s->pack, a, b, c, room ? room + s->gemm_at : NULL, r);
     }
     for (int64_t i = 0; i < n; i++) {
         const char *left = a + oa * size, *right = b + ob * size;

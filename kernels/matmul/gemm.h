@@ -5,8 +5,8 @@
  * float, double and complex go to OpenBLAS (the serial one: it starts no threads); halves are
  * computed in float and rounded once; integers wrap.
  */
-#ifndef KN_CPU_GEMM_H
-#define KN_CPU_GEMM_H
+#ifndef KN_MATMUL_GEMM_H
+#define KN_MATMUL_GEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>

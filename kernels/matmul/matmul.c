@@ -10,7 +10,7 @@
 
 #include "kernels/array/array.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/packed.h"
+#include "kernels/matmul/fully_connected.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/fused/tail.h"
 #include "kernels/entry.h"
@@ -18,7 +18,7 @@
 enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
 
 /* What a node computes, from its attributes and shapes. */
-struct product {
+struct batch_gemm {
     struct kn_gemm g;
     enum rt_dtype ta, tb, to; /* of A, B and C in memory; g.dtype is computed in */
     int rank;                 /* batch axes that are walked, outermost first */
@@ -194,7 +194,7 @@ static enum rt_dtype compute_type(enum rt_dtype a, enum rt_dtype b, enum rt_dtyp
 }
 
 /* Neighbouring batch axes that both operands walk alike become one. */
-static void merge_batch_axes(struct product *p)
+static void merge_batch_axes(struct batch_gemm *p)
 {
     int n = 0;
     for (int i = 0; i < p->rank; i++) {
@@ -213,7 +213,7 @@ static void merge_batch_axes(struct product *p)
     p->rank = n;
 }
 
-static void plan(struct product *p, const struct rt_prep *prep)
+static void plan(struct batch_gemm *p, const struct rt_prep *prep)
 {
     const struct rt_node *node = prep->node;
     const struct rt_shape *a = &prep->in[0].shape, *b = &prep->in[1].shape;
@@ -261,7 +261,7 @@ static void plan(struct product *p, const struct rt_prep *prep)
 /* ---- plain operands ---- */
 
 struct gemm_state {
-    struct product p;
+    struct batch_gemm p;
     bool plain;
     struct kn_tail tail;
     int64_t a_bytes, b_bytes, c_bytes; /* converted copies in scratch; 0: computed in place */
@@ -357,7 +357,7 @@ static enum rt_status finish(const struct gemm_state *s, struct rt_run *r, void 
 static enum rt_status some_products(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct gemm_state *s = r->state;
-    const struct product *p = &s->p;
+    const struct batch_gemm *p = &s->p;
     const int64_t size_a = (int64_t)rt_dtype_size(p->ta), size_b = (int64_t)rt_dtype_size(p->tb);
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
     const char *a = r->in[0].data, *b = r->in[1].data;
@@ -391,7 +391,7 @@ static enum rt_status some_products(struct rt_run *r, void *arg, int64_t from, i
 static enum rt_status run_gemm(struct rt_run *whole)
 {
     const struct gemm_state *s = whole->state;
-    const struct product *p = &s->p;
+    const struct batch_gemm *p = &s->p;
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
     char *room = kn_behind(whole->scratch, s->tail_at);
     struct kn_tail_kept kept;
@@ -416,28 +416,28 @@ static enum rt_status run_gemm(struct rt_run *whole)
 
 static int can_pack(const struct rt_prep *prep)
 {
-    struct product p;
+    struct batch_gemm p;
 
     plan(&p, prep);
     return p.rank == 0 && p.batches == 1 && p.ta == p.to && p.tb == p.to &&
-                   kn_packed_pays(prep, 1, &p.g)
+                   kn_fully_connected_pays(prep, 1, &p.g)
                ? 3
                : 0;
 }
 
 static void release_packed(void *state)
 {
-    kn_packed_clear(state);
+    kn_fully_connected_clear(state);
 }
 
 static enum rt_status prepare_packed(struct rt_prep *prep, void **state)
 {
-    struct product p;
-    struct kn_packed *s = rt_prep_alloc(prep, sizeof *s);
+    struct batch_gemm p;
+    struct kn_fully_connected *s = rt_prep_alloc(prep, sizeof *s);
     if (!s)
         return prep->err->code;
     plan(&p, prep);
-    const enum rt_status st = kn_packed_prepare(s, prep, 1, &p.g, &prep->scratch_bytes);
+    const enum rt_status st = kn_fully_connected_prepare(s, prep, 1, &p.g, &prep->scratch_bytes);
     if (st)
         return st;
     prep->release = release_packed;
@@ -447,7 +447,8 @@ static enum rt_status prepare_packed(struct rt_prep *prep, void **state)
 
 static enum rt_status run_packed(struct rt_run *r)
 {
-    return kn_packed_run(r->state, r->in[0].data, r->in[1].data, r->out[0].data, r->scratch, r);
+    return kn_fully_connected_run(r->state, r->in[0].data, r->in[1].data, r->out[0].data,
+                                  r->scratch, r);
 }
 
 /* ---- rows of the table ---- */
@@ -486,7 +487,7 @@ static enum rt_status infer_tail(struct rt_infer *x)
     const struct rt_shape own = x->out[0].shape;
     if (!st)
         st = kn_tail_infer(x);
-    if (!st && kn_packed_likely(&x->in[1]))
+    if (!st && kn_fully_connected_likely(&x->in[1]))
         kn_tail_infer_over(x, &own);
     return st;
 }
@@ -508,7 +509,7 @@ static bool takes_mixed(const struct rt_node *n)
            (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16)));
 }
 
-#define PRODUCT(symbol, op_, name_, attr, all, tail_, takes_)                                      \
+#define MATMUL(symbol, op_, name_, attr, all, tail_, takes_)                                       \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = op_, .infer = infer_tail, .rows = rows_tail, .tail = tail_},                \
         .kernels = KN_KERNELS({.op = op_,                                                          \
@@ -545,8 +546,8 @@ static int can_gemm(const struct rt_prep *prep)
     return 2;
 }
 
-PRODUCT(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail, NULL);
-PRODUCT(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
-PRODUCT(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, tail, NULL);
-PRODUCT(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
-        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL, takes_mixed);
+MATMUL(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail, NULL);
+MATMUL(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
+MATMUL(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, tail, NULL);
+MATMUL(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
+       KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL, takes_mixed);

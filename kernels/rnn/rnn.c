@@ -5,7 +5,7 @@
 #include "kernels/array/array.h"
 #include "kernels/list/list.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/matmul/product.h"
+#include "kernels/matmul/packed_gemm.h"
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/entry.h"
@@ -24,7 +24,7 @@ struct format {
 
 /* A matrix, or some rows of one, by which rows of floats are multiplied. */
 struct weight {
-    struct kn_product p;
+    struct kn_packed_gemm p;
     const float *packed; /* NULL: there is none */
 };
 
@@ -32,11 +32,11 @@ static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *f
                            struct rt_error *err)
 {
     const struct format *f = fmt;
-    struct kn_product p = {.k = f->k, .n = f->n};
+    struct kn_packed_gemm p = {.k = f->k, .n = f->n};
 
     (void)err;
-    kn_product_solve(&p);
-    kn_product_pack(&p, (const float *)src->data + f->row * f->n, f->n, false, NULL, dst);
+    kn_packed_gemm_init(&p);
+    kn_packed_gemm_pack(&p, (const float *)src->data + f->row * f->n, f->n, false, NULL, dst);
     return RT_OK;
 }
 
@@ -48,13 +48,13 @@ static enum rt_status pack(struct rt_prep *p, int input, int64_t row, int64_t k,
 
     if (kn_is_none(shape))
         return RT_OK;
-    w->p = (struct kn_product){.k = k, .n = shape->dim[1], .again = true};
-    if (!kn_product_solve(&w->p))
+    w->p = (struct kn_packed_gemm){.k = k, .n = shape->dim[1], .reuse = true};
+    if (!kn_packed_gemm_init(&w->p))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: a weight of %s", p->node->name,
                        KN_TEXT(shape));
     const struct format f = {"rnn", row, k, w->p.n, w->p.panel};
     const enum rt_status st =
-        rt_prep_pack(p, input, &f, sizeof f, kn_product_pack_bytes(&w->p), fill, &made);
+        rt_prep_pack(p, input, &f, sizeof f, kn_packed_gemm_pack_bytes(&w->p), fill, &made);
     if (st)
         return st;
     if (!made)
@@ -67,20 +67,20 @@ static enum rt_status pack(struct rt_prep *p, int input, int64_t row, int64_t k,
 static void multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
                      int64_t rows, const struct rt_tensor *bias, const float *from)
 {
-    const struct kn_product_part part = {.packed = w->packed,
-                                         .a = a,
-                                         .lda = lda,
-                                         .c = c,
-                                         .ldc = ldc,
-                                         .rows = rows,
-                                         .to = w->p.panels,
-                                         .k_to = w->p.k};
+    const struct kn_packed_gemm_args part = {.packed = w->packed,
+                                             .a = a,
+                                             .lda = lda,
+                                             .c = c,
+                                             .ldc = ldc,
+                                             .rows = rows,
+                                             .to = w->p.panels,
+                                             .k_to = w->p.k};
     const struct kn_product_ends ends = {.bias =
                                              bias && rt_tensor_count(bias) > 0 ? bias->data : NULL,
                                          .residual = from,
                                          .ld_residual = ldc};
 
-    kn_product_run(&w->p, &part, &ends);
+    kn_packed_gemm_run(&w->p, &part, &ends);
 }
 
 /* ---- a run ---- */

@@ -76,7 +76,7 @@ int64_t rt_trace_bytes(const struct rt_trace_output *t)
 }
 
 /* Each element of `of` meets all of the filter but its last dimension, which is of's channels. */
-static double convolution(const struct rt_shape *of, const struct rt_shape *filter)
+static double convolution_flops(const struct rt_shape *of, const struct rt_shape *filter)
 {
     if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)
         return 0;
@@ -84,7 +84,7 @@ static double convolution(const struct rt_shape *of, const struct rt_shape *filt
 }
 
 /* Each element of `out` is a sum along one of a's two last dimensions. */
-static double product(const struct rt_shape *out, const struct rt_shape *a, bool transposed)
+static double matmul_flops(const struct rt_shape *out, const struct rt_shape *a, bool transposed)
 {
     if (a->rank < 2)
         return 0;
@@ -92,7 +92,7 @@ static double product(const struct rt_shape *out, const struct rt_shape *a, bool
 }
 
 /* A layer's steps: each multiplies the input and the state by the weights of all gates. */
-static double recurrent(const struct rt_node *n, const struct rt_shape *x)
+static double recurrent_flops(const struct rt_node *n, const struct rt_shape *x)
 {
     struct rt_rnn op;
     rt_rnn_read(n, &op);
@@ -109,19 +109,19 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
         return 0;
     const struct rt_shape *a = &in[0].shape, *b = &in[1].shape, *y = &out[0].shape;
     if (strcmp(op, "Conv2D") == 0 || strcmp(op, "Conv3D") == 0)
-        return convolution(y, b);
+        return convolution_flops(y, b);
     if (strcmp(op, "DepthwiseConv2dNative") == 0)
         return b->rank == 4 ? 2 * count(y) * (double)(b->dim[0] * b->dim[1]) : 0;
     if (strcmp(op, "Conv2DBackpropInput") == 0 && n_in > 2)
-        return convolution(&in[2].shape, b);
+        return convolution_flops(&in[2].shape, b);
     if (strcmp(op, "MatMul") == 0)
-        return product(y, a, rt_attr_bool(n, "transpose_a"));
+        return matmul_flops(y, a, rt_attr_bool(n, "transpose_a"));
     if (strncmp(op, "BatchMatMul", strlen("BatchMatMul")) == 0)
-        return product(y, a, rt_attr_bool(n, "adj_x"));
+        return matmul_flops(y, a, rt_attr_bool(n, "adj_x"));
     if (strcmp(op, "_Attention") == 0 && n_in > 2 && a->rank == 4 && b->rank == 4)
         return 4 * count(a) * (double)b->dim[1]; /* [B,T,N,H]: scores, and values by them */
     if (strcmp(op, "_RNN") == 0)
-        return recurrent(n, a);
+        return recurrent_flops(n, a);
     return 0;
 }
 

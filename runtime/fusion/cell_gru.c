@@ -56,7 +56,7 @@ struct side {
 
 static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
 {
-    return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_products == 1;
+    return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
 /* gate = act(column k of x's side + column k of the state's), in any order. */
@@ -128,7 +128,7 @@ static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
     const int64_t units = m->c->units;
     struct pl_terms t;
 
-    if (!pl_terms_of(m, e, &t) || t.n_products != 1 || t.n_biases || t.rows[0] != units ||
+    if (!pl_terms_of(m, e, &t) || t.n_matmuls != 1 || t.n_biases || t.rows[0] != units ||
         t.cols != units || of_h->t.cols != 2 * units || of_h->t.n_biases)
         return false;
     m->c->in[RT_RNN_R_LATE] = t.matrix[0];
@@ -179,7 +179,7 @@ static bool tf1(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
     if (!pl_terms_of(m, sum, &t) || t.cols % 2 || !pl_terms_of(m, fresh, &late))
         return false;
     c->units = c->width = t.cols / 2;
-    if (!pl_x_and_state(m, &t, h) || t.n_products != 1 || late.cols != c->units ||
+    if (!pl_x_and_state(m, &t, h) || t.n_matmuls != 1 || late.cols != c->units ||
         late.rows[0] != t.rows[0] || !pl_side_by_side(m, &late, &x, &sum) ||
         !pl_same(x, c->in[RT_RNN_X]) || !is_reset_state(m, sum, h, &reset) ||
         !pl_is_column(m, update, gates, t.cols, c->units, &k) ||
@@ -206,7 +206,7 @@ static bool gate_before(struct pl_match *m, struct pl_edge h_new, struct pl_edge
     if (!pl_terms_of(m, sum, &t))
         return false;
     c->units = c->width = t.cols;
-    if (!pl_own_gate(m, sum, h, UPDATE) || !pl_terms_of(m, fresh, &t) || t.n_products != 2 ||
+    if (!pl_own_gate(m, sum, h, UPDATE) || !pl_terms_of(m, fresh, &t) || t.n_matmuls != 2 ||
         t.cols != c->units)
         return false;
     const int k = pl_same(t.a[0], c->in[RT_RNN_X]) ? 1 : 0;

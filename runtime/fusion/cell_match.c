@@ -140,15 +140,15 @@ static bool is_vector(const struct pl_match *m, struct pl_edge e, int64_t n)
     return t && t->rank == 1 && t->dim[0] == n;
 }
 
-static bool add_product(const struct pl_match *m, struct pl_edge e, struct pl_terms *t)
+static bool add_matmul(const struct pl_match *m, struct pl_edge e, struct pl_terms *t)
 {
     struct pl_edge in[2];
     int64_t cols;
 
-    if (t->n_products == 2 || !pl_op_of(m, e, "MatMul", in, 2))
+    if (t->n_matmuls == 2 || !pl_op_of(m, e, "MatMul", in, 2))
         return false;
     const struct rt_node *def = m->g->node[e.node].def;
-    const int k = t->n_products++;
+    const int k = t->n_matmuls++;
     t->a[k] = in[0];
     t->matrix[k] = in[1];
     return !rt_attr_bool(def, "transpose_a") && !rt_attr_bool(def, "transpose_b") &&
@@ -163,7 +163,7 @@ static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_term
     if (depth > 4)
         return false;
     if (pl_is(&m->g->node[e.node], "MatMul"))
-        return add_product(m, e, t);
+        return add_matmul(m, e, t);
     if (pl_op_of(m, e, "BiasAdd", in, 2)) {
         if (t->n_biases++ || !is_vector(m, in[1], t->cols) ||
             !rt_span_is(rt_attr_str(m->g->node[e.node].def, "data_format"), "NHWC"))
@@ -201,7 +201,7 @@ static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t)
 {
     *t = (struct pl_terms){.bias = {-1, 0}, .cols = columns_below(m, e)};
-    return t->cols > 0 && add_terms(m, e, t, 0) && t->n_products > 0;
+    return t->cols > 0 && add_terms(m, e, t, 0) && t->n_matmuls > 0;
 }
 
 /* ---- columns ---- */
@@ -293,7 +293,7 @@ bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct 
     struct pl_edge in[3];
     int64_t axis;
 
-    if (t->n_products != 1 || !pl_op_of(m, t->a[0], "ConcatV2", in, 3) ||
+    if (t->n_matmuls != 1 || !pl_op_of(m, t->a[0], "ConcatV2", in, 3) ||
         !pl_int_constant(m->g, in[2], &axis) || (axis != 1 && axis != -1) ||
         t->rows[0] <= m->c->width)
         return false;
@@ -320,7 +320,7 @@ static bool is_apart(struct pl_match *m, const struct pl_terms *t, struct pl_edg
 {
     struct pl_cell *c = m->c;
 
-    if (t->n_products != 2)
+    if (t->n_matmuls != 2)
         return false;
     const int k = pl_same(t->a[0], h) ? 0 : 1;
     if (!pl_same(t->a[k], h) || pl_same(t->a[1 - k], h) || t->rows[k] != c->width)
@@ -366,7 +366,7 @@ bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g)
 {
     struct pl_terms t;
 
-    if (!pl_terms_of(m, e, &t) || t.n_products != 2)
+    if (!pl_terms_of(m, e, &t) || t.n_matmuls != 2)
         return false;
     const int k = pl_same(t.a[0], h) ? 0 : 1;
     return set_gate(m, g, h, &t, 1 - k, &t, k);
@@ -377,7 +377,7 @@ bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_ed
     struct pl_terms t[2];
 
     for (int k = 0; k < 2; k++)
-        if (!pl_terms_of(m, side[k], &t[k]) || t[k].n_products != 1)
+        if (!pl_terms_of(m, side[k], &t[k]) || t[k].n_matmuls != 1)
             return false;
     const int k = pl_same(t[0].a[0], h) ? 0 : 1;
     return set_gate(m, g, h, &t[1 - k], 0, &t[k], 0);

@@ -21,7 +21,7 @@ enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl
 
 /* A sum of up to two products with constant matrices, and a bias. */
 struct pl_terms {
-    int n_products, n_biases;
+    int n_matmuls, n_biases;
     int64_t cols;
     struct pl_edge a[2], matrix[2], bias; /* bias: node -1: none */
     int64_t rows[2];                      /* of the matrices */

@@ -130,12 +130,12 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
 }
 
 /* A product of float32 matrices, as many of them as the axes before the last two say. */
-struct product {
+struct matmul {
     const struct pl_node *node;
     bool turns_second, broadcasts;
 };
 
-static bool is_product(const struct pl_graph *g, struct pl_edge e, struct product *p)
+static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul *p)
 {
     static const char *const ops[] = {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"};
     for (int i = 0; i < 3; i++) {
@@ -143,7 +143,7 @@ static bool is_product(const struct pl_graph *g, struct pl_edge e, struct produc
         if (!n || n->def->in_dtype[0] != RT_F32 || n->def->in_dtype[1] != RT_F32 ||
             n->def->n_extra || rt_attr_bool(n->def, "adj_x"))
             continue;
-        *p = (struct product){
+        *p = (struct matmul){
             .node = n, .turns_second = rt_attr_bool(n->def, "adj_y"), .broadcasts = i > 0};
         return true;
     }
@@ -195,12 +195,12 @@ static bool take_turned(struct attention *m, struct pl_edge e)
     return true;
 }
 
-static bool is_product_scores(struct attention *m, struct pl_edge e)
+static bool is_matmul_scores(struct attention *m, struct pl_edge e)
 {
-    struct product p;
+    struct matmul p;
     const struct attention before = *m;
 
-    if (!is_product(m->nodes.g, e, &p))
+    if (!is_matmul(m->nodes.g, e, &p))
         return false;
     const struct pl_edge keys = p.node->in[1];
     if (!(p.turns_second ? take_heads(m, RT_ATTENTION_KEYS, keys)
@@ -217,7 +217,7 @@ static bool is_product_scores(struct attention *m, struct pl_edge e)
 
 static bool is_scores(struct attention *m, struct pl_edge e)
 {
-    return is_einsum_scores(m, e) || is_product_scores(m, e);
+    return is_einsum_scores(m, e) || is_matmul_scores(m, e);
 }
 
 /* ---- steps ---- */
@@ -317,13 +317,13 @@ static bool is_einsum_context(struct attention *m, int i)
 
 /* By products, and a Transpose that brings the rows before the heads again: it says besides that
  * no mask gave the scores a fifth axis. */
-static bool is_product_context(struct attention *m, int i)
+static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;
-    struct product p;
+    struct matmul p;
 
     if (!is_turned(m->nodes.g, (struct pl_edge){i, 0}, 2, 1, 3, &of) ||
-        m->nodes.uses->n[of.node] != 1 || !is_product(m->nodes.g, of, &p) || p.turns_second ||
+        m->nodes.uses->n[of.node] != 1 || !is_matmul(m->nodes.g, of, &p) || p.turns_second ||
         !take_heads(m, RT_ATTENTION_VALUES, p.node->in[1]))
         return false;
     m->op.broadcasts |= p.broadcasts ? RT_ATTENTION_CONTEXT : 0;
@@ -337,7 +337,7 @@ static bool find(struct attention *m, const struct pl_graph *g, int i, const str
 {
     *m = (struct attention){
         .nodes = pl_cluster_from(g, uses, i), .n_in = RT_ATTENTION_OPERANDS, .scaled = -1};
-    return is_einsum_context(m, i) || is_product_context(m, i);
+    return is_einsum_context(m, i) || is_matmul_context(m, i);
 }
 
 /* Queries are scaled before they would have been turned, not behind that. */

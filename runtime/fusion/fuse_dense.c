@@ -57,13 +57,13 @@ static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, str
 {
     int64_t perm[RT_MAX_RANK], units[RT_MAX_RANK];
     const struct pl_node *n = pl_made_by(g, (struct pl_edge){i, 0}, "Reshape", 2);
-    const struct pl_node *product = n ? pl_made_by(g, n->in[0], "MatMul", 2) : NULL;
+    const struct pl_node *matmul = n ? pl_made_by(g, n->in[0], "MatMul", 2) : NULL;
 
-    if (!product || product->def->out_dtype[0] != RT_F32 ||
-        rt_attr_bool(product->def, "transpose_a") || rt_attr_bool(product->def, "transpose_b"))
+    if (!matmul || matmul->def->out_dtype[0] != RT_F32 ||
+        rt_attr_bool(matmul->def, "transpose_a") || rt_attr_bool(matmul->def, "transpose_b"))
         return false;
-    const struct rt_tensor *m = pl_matrix_constant(g, product->in[1]);
-    const struct pl_node *flat = pl_made_by(g, product->in[0], "Reshape", 2);
+    const struct rt_tensor *m = pl_matrix_constant(g, matmul->in[1]);
+    const struct pl_node *flat = pl_made_by(g, matmul->in[0], "Reshape", 2);
     const struct pl_node *moved = flat ? pl_made_by(g, flat->in[0], "Transpose", 2) : NULL;
     const struct pl_node *size = flat ? pl_made_by(g, flat->in[1], "Pack", 2) : NULL;
     const struct pl_node *back = pl_made_by(g, n->in[1], "ConcatV2", 3);
@@ -71,7 +71,7 @@ static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, str
         return false;
     *rank = pl_some_ints(g, moved->in[1], perm);
     *x = moved->in[0];
-    *w = product->in[1];
+    *w = matmul->in[1];
     return *rank >= 2 && counts(g, moved->in[1], 0, *rank) &&
            is_size_of_part(g, size->in[0], *x, 0, *rank - 1) &&
            is_size_of_part(g, size->in[1], *x, *rank - 1, *rank) &&
@@ -93,7 +93,7 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 /* ---- biases behind a Reshape ---- */
 
 /* The length of the last axis of what e's node makes, if that is a product with a constant. */
-static int64_t product_length(const struct pl_graph *g, struct pl_edge e)
+static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_made_by(g, e, "MatMul", 2);
     const bool is_batch = !n;
@@ -121,7 +121,7 @@ static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, 
             !pl_is_constant(g, other))
             continue;
         const struct rt_tensor *c = &g->node[other.node].value;
-        const int64_t want = product_length(g, split->in[0]);
+        const int64_t want = matmul_columns(g, split->in[0]);
         const int rank = pl_some_ints(g, split->in[1], shape);
         if (want <= 0 || c->dtype != RT_F32 || c->rank < 1 || c->rank > rank)
             return false;
@@ -151,14 +151,14 @@ static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_err
     struct pl_node *s = &g->node[sum], *r = &g->node[split];
     const struct rt_node *def = s->def;
     const char *name = s->name;
-    const struct pl_edge product = r->in[0], shape = r->in[1];
+    const struct pl_edge matmul = r->in[0], shape = r->in[1];
     s->def = r->def;
     s->name = r->name;
     s->in[0] = (struct pl_edge){split, 0};
     s->in[1] = shape;
     r->def = def;
     r->name = name;
-    r->in[which] = product;
+    r->in[which] = matmul;
     r->in[1 - which] = bias;
     return RT_OK;
 }

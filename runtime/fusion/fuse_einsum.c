@@ -113,7 +113,7 @@ static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, stru
     const struct pl_edge w = add_matrix(g, d, err);
     struct pl_edge x = d->x;
     int64_t dim[RT_MAX_RANK];
-    int product = i;
+    int matmul = i;
     enum rt_status st = RT_OK;
 
     if (w.node < 0)
@@ -125,12 +125,12 @@ static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, stru
                         : put_axes(g, x.node, d->x, d->n_kept + d->n_summed, dim, d->n_summed,
                                    &d->summed, 1, err);
     }
-    if (d->n_new > 1 && !st && (product = pl_add_like(g, i, err)) < 0)
+    if (d->n_new > 1 && !st && (matmul = pl_add_like(g, i, err)) < 0)
         st = err->code;
     if (!st)
-        st = pl_put_dense(g, product, x, w, d->n_kept + 1, err);
-    if (!st && product != i)
-        st = put_axes(g, i, (struct pl_edge){product, 0}, d->n_kept + 1, &d->made, 1,
+        st = pl_put_dense(g, matmul, x, w, d->n_kept + 1, err);
+    if (!st && matmul != i)
+        st = put_axes(g, i, (struct pl_edge){matmul, 0}, d->n_kept + 1, &d->made, 1,
                       dim + d->n_summed, d->n_new, err);
     return st;
 }

@@ -64,8 +64,8 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
 
 /* The same of scores that are products of q and k, which a Transpose says have four axes: of the
  * last two, and of what was before the Transpose. */
-static bool is_axis_of_product(const struct pl_graph *g, struct pl_edge e, int at,
-                               struct pl_edge *whose, int *axis)
+static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at,
+                              struct pl_edge *whose, int *axis)
 {
     int64_t perm[2][RT_MAX_RANK];
     struct pl_edge from[2];
@@ -109,7 +109,7 @@ static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *w
     else if (by && pl_is(by, "Mul") && pl_float_constant(g, by->in[0], &factor))
         e = by->in[1];
     return is_axis_of_einsum(g, e, (int)at, whose, axis) ||
-           is_axis_of_product(g, e, (int)at, whose, axis);
+           is_axis_of_matmul(g, e, (int)at, whose, axis);
 }
 
 static struct pl_edge add_index(struct pl_graph *g, int like, int v, struct rt_error *err)

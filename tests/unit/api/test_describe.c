@@ -27,7 +27,7 @@ static void the_arithmetic_of_a_convolution_counts_all_sums(void **state)
     assert_true(rt_node_flops(&back, grad, 3, &image, 1) == 2.0 * (5 * 5 * 6) * (3 * 3 * 4));
 }
 
-static void the_arithmetic_of_a_product_is_along_the_side_that_is_summed(void **state)
+static void the_arithmetic_of_a_matmul_is_along_the_side_that_is_summed(void **state)
 {
     (void)state;
     struct rt_attr attr[8] = {0};
@@ -90,7 +90,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_arithmetic_of_a_convolution_counts_all_sums),
-        cmocka_unit_test(the_arithmetic_of_a_product_is_along_the_side_that_is_summed),
+        cmocka_unit_test(the_arithmetic_of_a_matmul_is_along_the_side_that_is_summed),
         cmocka_unit_test(what_is_not_known_is_no_arithmetic),
         cmocka_unit_test(of_a_table_the_rows_that_are_taken_are_read),
         cmocka_unit_test(what_was_fused_is_named),

@@ -881,7 +881,7 @@ static void padding_with_zeros_joins_a_pool(void **state)
 
 /* ---- Reshape behind a product ---- */
 
-static void steps_behind_a_reshape_join_the_product(void **state)
+static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {
         const char *last, *bias; /* the last dimensions, and what is added */
@@ -976,7 +976,7 @@ int main(void)
         TEST(rows_stay_apart_with_a_residual),
         TEST(padding_with_zeros_joins_a_convolution),
         TEST(padding_with_zeros_joins_a_pool),
-        TEST(steps_behind_a_reshape_join_the_product),
+        TEST(steps_behind_a_reshape_join_the_matmul),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,14 +52,14 @@ struct form {
     const char *nodes[16][4]; /* name, op, inputs, attributes */
 };
 #define AXIS           "T=int32 Index=int32 shrink_axis_mask=1"
-#define PRODUCT        "T=float adj_x=false adj_y=false"
+#define MATMUL         "T=float adj_x=false adj_y=false"
 #define PRODUCT_TURNED "T=float adj_x=false adj_y=true"
 #define TURN(name, from, perm)                                                                     \
     {                                                                                              \
         name, "Transpose", from " " perm, "T=float Tperm=int32"                                    \
     }
 #define BACK                                                                                       \
-    {"p", "Softmax", "a", "T=float"}, {"c", "BatchMatMulV2", "p tv", PRODUCT},                     \
+    {"p", "Softmax", "a", "T=float"}, {"c", "BatchMatMulV2", "p tv", MATMUL},                      \
         TURN("y", "c", "heads")
 #define SCORES                                                                                     \
     {                                                                                              \
@@ -141,7 +141,7 @@ static const struct form forms[] = {
      {TURN("tq", "q", "heads"),
       TURN("rk", "k", "heads"),
       TURN("tk", "rk", "last"),
-      {"s", "BatchMatMul", "tq tk", PRODUCT},
+      {"s", "BatchMatMul", "tq tk", MATMUL},
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BNTH'"}}},
@@ -324,7 +324,7 @@ static void a_mask_may_widen_the_scores(void **state)
         }
 }
 
-static void a_product_may_have_one_for_many(void **state)
+static void a_matmul_may_have_one_for_many(void **state)
 {
     (void)state;
     static const int64_t odd[][3][4] = {
@@ -476,7 +476,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"tk", "Identity", "k", "T=float"},
         {"tv", "Identity", "v", "T=float"},
         {"s", "BatchMatMulV2", "tk tq", PRODUCT_TURNED},
-        {"s", "BatchMatMulV2", "tq tk", PRODUCT},
+        {"s", "BatchMatMulV2", "tq tk", MATMUL},
         {"s", "BatchMatMulV2", "tq tk", "T=float adj_x=true adj_y=false"},
         {"s", "BatchMatMulV2", "tq tq", PRODUCT_TURNED},
         {"d", "RealDiv", "scale s", "T=float"},
@@ -489,8 +489,8 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"a", "Maximum", "m tiny", "T=float"},
         {"p", "LogSoftmax", "a", "T=float"},
         {"c", "BatchMatMulV2", "p tv", PRODUCT_TURNED},
-        {"c", "BatchMatMulV2", "tv p", PRODUCT},
-        {"c", "BatchMatMulV2", "p p", PRODUCT},
+        {"c", "BatchMatMulV2", "tv p", MATMUL},
+        {"c", "BatchMatMulV2", "p p", MATMUL},
         {"c", "Mul", "p p", "T=float"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -534,7 +534,7 @@ int main(void)
         cmocka_unit_test(every_form_is_one_node),
         cmocka_unit_test(heads_and_their_rows_are_shared_out),
         cmocka_unit_test(a_mask_may_widen_the_scores),
-        cmocka_unit_test(a_product_may_have_one_for_many),
+        cmocka_unit_test(a_matmul_may_have_one_for_many),
         cmocka_unit_test(a_mask_may_ask_for_the_shape_of_the_scores),
         cmocka_unit_test(it_needs_no_more_than_the_scores),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),

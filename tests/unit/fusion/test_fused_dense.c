@@ -72,7 +72,7 @@ static void compare(const struct change *other, const char *also, const int64_t 
     rt_bytes_clear(&g);
 }
 
-static void a_product_on_three_axes_is_one_node(void **state)
+static void a_matmul_on_three_axes_is_one_node(void **state)
 {
     (void)state;
     static const int64_t dims[][3] = {{3, 2, 4}, {1, 4, 4}, {0, 2, 4}, {2, 0, 4}};
@@ -156,7 +156,7 @@ static void its_rows_are_proved_to_stay_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_product_on_three_axes_is_one_node),
+        cmocka_unit_test(a_matmul_on_three_axes_is_one_node),
         cmocka_unit_test(what_is_written_otherwise_gives_the_same),
         cmocka_unit_test(an_input_of_another_rank_is_refused_alike),
         cmocka_unit_test(its_rows_are_proved_to_stay_apart),

@@ -73,7 +73,7 @@ static bool compare(const struct form *f, int rank, const int64_t *dim, const ch
     return nodes >= 0;
 }
 
-static void a_dense_layer_is_a_product(void **state)
+static void a_dense_layer_is_a_matmul(void **state)
 {
     (void)state;
     static const int64_t dims[][3] = {{3, 2, 4}, {1, 2, 4}, {0, 2, 4}};
@@ -128,7 +128,7 @@ static void its_rows_are_proved_to_stay_apart(void **state)
 }
 
 /* Its matrix is packed, and the packed product wants no memory besides: none is offset. */
-static void a_packed_product_needs_no_memory_besides(void **state)
+static void a_packed_matmul_needs_no_memory_besides(void **state)
 {
     enum { K = 64, N = 80, ROWS = 6 };
     struct rt_bytes g;
@@ -157,11 +157,11 @@ static void a_packed_product_needs_no_memory_besides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dense_layer_is_a_product),
+        cmocka_unit_test(a_dense_layer_is_a_matmul),
         cmocka_unit_test(what_is_no_dense_layer_gives_the_same),
         cmocka_unit_test(an_input_that_does_not_fit_is_refused_alike),
         cmocka_unit_test(its_rows_are_proved_to_stay_apart),
-        cmocka_unit_test(a_packed_product_needs_no_memory_besides),
+        cmocka_unit_test(a_packed_matmul_needs_no_memory_besides),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

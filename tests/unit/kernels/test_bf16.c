@@ -11,7 +11,7 @@
 
 /* ---- the loops ---- */
 
-static void one_product(const struct loops *loops, int64_t m, int64_t k, int64_t n, bool turned)
+static void one_gemm(const struct loops *loops, int64_t m, int64_t k, int64_t n, bool turned)
 {
     const struct kn_bf16_panels p = {.k = k, .n = n, .width = loops->width};
     float *a = draw_floats(m * k), *b = draw_floats(k * n), *c = draw_floats(m * loops->width);
@@ -44,13 +44,13 @@ static void products(const struct loops *loops)
 {
     for (int64_t m = 1; m <= 8; m++)
         for (int turned = 0; turned < 2; turned++) {
-            one_product(loops, m, 1, 3, turned);
-            one_product(loops, m, 129, 200, turned);
-            one_product(loops, m, 64, 64, turned);
+            one_gemm(loops, m, 1, 3, turned);
+            one_gemm(loops, m, 129, 200, turned);
+            one_gemm(loops, m, 64, 64, turned);
         }
 }
 
-static void panels_give_the_products_of_rounded_weights_on_every_instruction_set(void **state)
+static void panels_give_the_gemm_of_rounded_weights_on_every_instruction_set(void **state)
 {
     (void)state;
     for (int which = 0; loops_of(which); which++)
@@ -214,7 +214,7 @@ static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(panels_give_the_products_of_rounded_weights_on_every_instruction_set),
+        cmocka_unit_test(panels_give_the_gemm_of_rounded_weights_on_every_instruction_set),
         cmocka_unit_test(an_infinity_in_the_last_of_an_odd_number_makes_no_nan),
         cmocka_unit_test(answers_are_near_those_in_float_and_the_same_bits_when_it_is_off),
         cmocka_unit_test(a_very_large_matrix_is_kept_in_half_the_bytes),

@@ -197,7 +197,7 @@ static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, con
     next_graph(x);
 }
 
-static void products_agree_with_the_loops(void **state)
+static void a_gemm_agrees_with_the_loops(void **state)
 {
     struct fixture *x = *state;
     for (int i = 0; i < MAX_CASES; i++) {
@@ -344,7 +344,7 @@ static void a_normalisation_by_constants_joins_its_convolution(void **state)
     rt_tensor_clear(&f);
 }
 
-static void steps_behind_a_product_change_nothing_by_joining_it(void **state)
+static void an_epilogue_changes_nothing_by_joining_a_matmul(void **state)
 {
     struct fixture *x = *state;
     struct rt_tensor image = random_tensor(x, 4, (int64_t[]){2, 7, 6, 8});
@@ -554,9 +554,9 @@ static void statistics_of_a_batch_are_not_row_by_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(products_agree_with_the_loops, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_gemm_agrees_with_the_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(convolutions_agree_with_the_loops, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(steps_behind_a_product_change_nothing_by_joining_it, set_up,
+        cmocka_unit_test_setup_teardown(an_epilogue_changes_nothing_by_joining_a_matmul, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(without_fusion_and_winograd_the_answers_agree, set_up,
                                         tear_down),

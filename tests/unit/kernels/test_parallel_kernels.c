@@ -171,7 +171,7 @@ static void convolutions_do_not_depend_on_the_cores(void **state)
     a_convolution(x, &cases[7], true, true);
 }
 
-static void a_product(struct fixture *x, int64_t m, int64_t k, int64_t n, bool tail, bool nan)
+static void a_matmul(struct fixture *x, int64_t m, int64_t k, int64_t n, bool tail, bool nan)
 {
     char shape[64];
     input(x);
@@ -187,20 +187,20 @@ static void a_product(struct fixture *x, int64_t m, int64_t k, int64_t n, bool t
     same_bits(x, SHAPE(m, k), nan);
 }
 
-static void products_do_not_depend_on_the_cores(void **state)
+static void a_matmul_does_not_depend_on_the_cores(void **state)
 {
     struct fixture *x = *state;
     for (int tail = 0; tail < 2; tail++) {
-        a_product(x, 128, 192, 256, tail, false);
-        a_product(x, 67, 300, 200, tail, false);
-        a_product(x, 32, 400, 500, tail, false);
-        a_product(x, 1, 512, 300, tail, false);
-        a_product(x, 1024, 70, 90, tail, false);
-        a_product(x, 2450, 513, 2, tail, false); /* the whole is no small product, its parts are */
-        a_product(x, 40000, 513, 2, tail, false);
+        a_matmul(x, 128, 192, 256, tail, false);
+        a_matmul(x, 67, 300, 200, tail, false);
+        a_matmul(x, 32, 400, 500, tail, false);
+        a_matmul(x, 1, 512, 300, tail, false);
+        a_matmul(x, 1024, 70, 90, tail, false);
+        a_matmul(x, 2450, 513, 2, tail, false); /* the whole is no small product, its parts are */
+        a_matmul(x, 40000, 513, 2, tail, false);
     }
-    a_product(x, 128, 192, 256, true, true);
-    a_product(x, 32, 400, 500, true, true);
+    a_matmul(x, 128, 192, 256, true, true);
+    a_matmul(x, 32, 400, 500, true, true);
     for (int rows = 1; rows <= 20; rows += 4) { /* a few of its own rows times a large matrix */
         char attrs[80];
         input(x);
@@ -299,7 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(even_parts_are_as_many_for_each_core_as_n_allows),
         cmocka_unit_test_setup_teardown(convolutions_do_not_depend_on_the_cores, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(products_do_not_depend_on_the_cores, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_matmul_does_not_depend_on_the_cores, set_up, tear_down),
         cmocka_unit_test_setup_teardown(loops_over_memory_do_not_depend_on_the_cores, set_up,
                                         tear_down),
     };

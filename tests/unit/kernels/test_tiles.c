@@ -86,9 +86,9 @@ static void products_are_those_of_each_place(void **state)
     float *packed = draw_floats((int64_t)(kn_tiles_pack_bytes(&t) / sizeof(float)));
     float *room = draw_floats((int64_t)(kn_tiles_room_bytes(&t) / sizeof(float)));
     for (int64_t i = 0; i < t.places; i++)
-        kn_product_pack(&t.product, weights + i * n, t.co, false, NULL, packed + i * t.pack_step);
-    kn_tiles_multiply(&t, packed, tiles, 7, t.places, 0, t.product.panels, room);
-    for (int64_t i = t.product.panels - 1; i >= 0; i--)
+        kn_packed_gemm_pack(&t.gemm, weights + i * n, t.co, false, NULL, packed + i * t.pack_step);
+    kn_tiles_multiply(&t, packed, tiles, 7, t.places, 0, t.gemm.panels, room);
+    for (int64_t i = t.gemm.panels - 1; i >= 0; i--)
         kn_tiles_multiply(&t, packed, tiles, 0, 7, i, i + 1, room);
     for (int64_t i = 0; i < t.places; i++)
         for (int64_t j = 0; j < tiles * t.co; j++) {

@@ -41,7 +41,7 @@ static void run(struct kn_line *l, const struct kn_line_loops *loops, struct dat
     l->loops = loops;
     float *scratch = draw_floats(kn_line_scratch_bytes(l) / sizeof(float));
     float *room = draw_floats(l->tiles.ci * l->tiles.co);
-    const int64_t panels = l->tiles.product.panels;
+    const int64_t panels = l->tiles.gemm.panels;
     kn_line_pack(l, d->f, d->scale, room, d->packed);
     for (int64_t i = kn_tiles_blocks(&l->tiles) - 1; i >= 0; i--)
         for (int64_t from = 0, n = ends.then.finish ? panels : 2; from < panels; from += n)

@@ -55,7 +55,7 @@ static double product(double s, double p)
 {
     return s * p;
 }
-static double rows_product(double s, double p)
+static double rows_matmul(double s, double p)
 {
     return 64 * s * p;
 }
@@ -121,8 +121,8 @@ static const struct reader readers[] = {
     {"ref", "r_in_loop:0", same},
     {"ref", "r_in_frame:0", same},
     {"ref", "r_ones:0", same},
-    {"matrix", "w_product:0", rows_product},
-    {"matrix", "w_biased:0", rows_product},
+    {"matrix", "w_product:0", rows_matmul},
+    {"matrix", "w_biased:0", rows_matmul},
     {"matrix", "w_gathered:0", row},
     {"count", "k_filled:0", same},
     {"count", "k_in_place:0", same},

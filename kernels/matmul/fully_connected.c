@@ -1,4 +1,4 @@
-#include "kernels/matmul/packed.h"
+#include "kernels/matmul/fully_connected.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -29,13 +29,13 @@ static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
     return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
 }
 
-bool kn_packed_likely(const struct rt_info *matrix)
+bool kn_fully_connected_likely(const struct rt_info *matrix)
 {
     const struct rt_shape *s = &matrix->shape;
     return matrix->dtype == RT_F32 && s->rank == 2 && rt_count(2, s->dim) >= PACK_MIN;
 }
 
-bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g)
+bool kn_fully_connected_pays(const struct rt_prep *p, int input, const struct kn_gemm *g)
 {
     const int64_t weights = g->k * g->n;
     return p->in[input].value && g->m > 0 && weights >= PACK_MIN &&
@@ -99,7 +99,7 @@ static enum rt_status pack_panels(const struct rt_tensor *src, void *dst, const 
     return RT_OK;
 }
 
-static enum rt_status prepare_panels(struct kn_packed *s, struct rt_prep *p, int input,
+static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_prep *p, int input,
                                      const struct kn_gemm *g)
 {
     struct panels_format f;
@@ -124,7 +124,7 @@ static int64_t rows_of_block(const struct kn_gemm *g)
 }
 
 /* `packed`: the weights' layout, NULL: the library's choice. */
-static dnnl_status_t make(const struct kn_packed *s, int64_t rows, int64_t n,
+static dnnl_status_t make(const struct kn_fully_connected *s, int64_t rows, int64_t n,
                           const dnnl_memory_desc_t *packed, struct kn_dnnl *d)
 {
     const struct kn_gemm *g = &s->g;
@@ -168,7 +168,7 @@ static dnnl_status_t make(const struct kn_packed *s, int64_t rows, int64_t n,
     return st;
 }
 
-static enum rt_status pack_weights(struct kn_packed *s, struct rt_prep *p, int input,
+static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep *p, int input,
                                    const float *scale)
 {
     struct format f;
@@ -181,7 +181,7 @@ static enum rt_status pack_weights(struct kn_packed *s, struct rt_prep *p, int i
                         pack, &s->b);
 }
 
-static dnnl_status_t make_fitting(struct kn_packed *s)
+static dnnl_status_t make_fitting(struct kn_fully_connected *s)
 {
     s->activates = kn_tail_has_post_op(&s->tail) && !s->tail.scale;
     dnnl_status_t made = make(s, s->rows, s->g.n, NULL, &s->dnnl);
@@ -194,7 +194,7 @@ static dnnl_status_t make_fitting(struct kn_packed *s)
 
 /* Columns for each of several cores, where the weights are larger than what they are multiplied
  * with: each core then reads its share of them. */
-static bool share_columns(struct kn_packed *s, int width)
+static bool share_columns(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
     const int64_t block = kn_dnnl_block(&s->dnnl.md[1], 1);
@@ -231,7 +231,7 @@ static bool share_columns(struct kn_packed *s, int width)
 
 /* Rows for each of several cores, if it pays and the library has it with this layout of the
  * weights. */
-static void make_shared(struct kn_packed *s, int width)
+static void make_shared(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
     const double all = (double)g->m * (double)g->n * (double)g->k;
@@ -259,15 +259,15 @@ static void make_shared(struct kn_packed *s, int width)
 
 static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
 {
-    return !g->ta && kn_product_fast() &&
+    return !g->ta && kn_packed_gemm_is_fast() &&
            !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
 }
 
 /* Each core has rows of its own where they are many, and else a part of the weights to read. */
-static void cut(struct kn_packed *s, int width)
+static void cut(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
-    const struct kn_product *p = &s->node.product;
+    const struct kn_packed_gemm *p = &s->node.gemm;
     const double rows = g->m < READ ? READ : (double)g->m;
     const double all = rows * (double)g->n * (double)g->k;
     double pieces = 1;
@@ -285,13 +285,13 @@ static void cut(struct kn_packed *s, int width)
         s->piece_rows = kn_even_parts(g->m, most > KN_OWN_ROWS ? most : KN_OWN_ROWS, cores);
         s->piece_panels = p->panels;
     }
-    const double strip = (double)s->piece_rows * (double)g->k * (double)p->panel;
-    if (strip * (double)s->piece_panels > KN_PIECE)
-        s->piece_panels = strip < KN_PIECE ? (int64_t)(KN_PIECE / strip) : 1;
+    const double panel_work = (double)s->piece_rows * (double)g->k * (double)p->panel;
+    if (panel_work * (double)s->piece_panels > KN_PIECE)
+        s->piece_panels = panel_work < KN_PIECE ? (int64_t)(KN_PIECE / panel_work) : 1;
 }
 
-struct product_run {
-    const struct kn_packed *s;
+struct gemm_run {
+    const struct kn_fully_connected *s;
     struct kn_product_ends ends;
     const float *a;
     float *c;
@@ -299,14 +299,14 @@ struct product_run {
 
 static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
-    const struct product_run *x = arg;
-    const struct kn_packed *s = x->s;
-    const struct kn_product *p = &s->node.product;
+    const struct gemm_run *x = arg;
+    const struct kn_fully_connected *s = x->s;
+    const struct kn_packed_gemm *p = &s->node.gemm;
     const int64_t groups = kn_parts(p->panels, s->piece_panels);
     const int64_t row = i / groups * s->piece_rows, left = s->g.m - row;
     const int64_t from = i % groups * s->piece_panels, to = from + s->piece_panels;
-    struct kn_product_part t = kn_product_whole(p, rt_pack_data(s->node.b), x->a + row * p->k,
-                                                x->c + row * p->n, s->piece_rows);
+    struct kn_packed_gemm_args t = kn_packed_gemm_whole(
+        p, rt_pack_data(s->node.b), x->a + row * p->k, x->c + row * p->n, s->piece_rows);
     struct kn_product_ends ends = x->ends;
     (void)slot;
 
@@ -318,22 +318,22 @@ static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t 
         ends.residual += row * ends.ld_residual;
     t.from = from;
     t.to = to < p->panels ? to : p->panels;
-    kn_product_run(p, &t, &ends);
+    kn_packed_gemm_run(p, &t, &ends);
     return RT_OK;
 }
 
 /* Its sums start from the residual, which the output may lie over. */
-static bool starts_over(const struct kn_packed *s)
+static bool starts_over(const struct kn_fully_connected *s)
 {
     return s->node.b && !s->node.tail.scale;
 }
 
-static enum rt_status run_product(const struct kn_packed *s, const float *a, float *c,
-                                  struct rt_run *r)
+static enum rt_status run_gemm(const struct kn_fully_connected *s, const float *a, float *c,
+                               struct rt_run *r)
 {
     const int64_t n =
-        kn_parts(s->g.m, s->piece_rows) * kn_parts(s->node.product.panels, s->piece_panels);
-    struct product_run x = {s, {.arg = NULL}, a, c};
+        kn_parts(s->g.m, s->piece_rows) * kn_parts(s->node.gemm.panels, s->piece_panels);
+    struct gemm_run x = {s, {.arg = NULL}, a, c};
     const struct kn_tail *tail = &s->node.tail;
     enum rt_status st = RT_OK;
 
@@ -349,20 +349,20 @@ static enum rt_status run_product(const struct kn_packed *s, const float *a, flo
     return st;
 }
 
-static enum rt_status prepare_product(struct kn_packed *s, struct rt_prep *p, int input)
+static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep *p, int input)
 {
-    s->node.product = (struct kn_product){.k = s->g.k, .n = s->g.n};
+    s->node.gemm = (struct kn_packed_gemm){.k = s->g.k, .n = s->g.n};
     s->node.tail = s->tail;
-    if (!kn_product_solve(&s->node.product))
+    if (!kn_packed_gemm_init(&s->node.gemm))
         return RT_OK;
     cut(s, rt_prep_width(p));
-    return kn_product_node_pack(&s->node, p, input, s->g.tb != KN_AS_IS);
+    return kn_fused_gemm_pack(&s->node, p, input, s->g.tb != KN_AS_IS);
 }
 
 /* ---- all of it ---- */
 
 /* Floats of half operands, and the tail's, behind the scratch of others. */
-static void place(struct kn_packed *s, size_t tail, size_t *scratch)
+static void place(struct kn_fully_connected *s, size_t tail, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;
 
@@ -379,8 +379,8 @@ static void place(struct kn_packed *s, size_t tail, size_t *scratch)
     *scratch += tail;
 }
 
-enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
-                                 const struct kn_gemm *g, size_t *scratch)
+enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct rt_prep *p,
+                                          int input, const struct kn_gemm *g, size_t *scratch)
 {
     s->g = *g;
     s->rows = rows_of_block(g);
@@ -399,7 +399,7 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         s->panels.width = 0;
     }
     if (has_loops(p, g)) {
-        st = prepare_product(s, p, input);
+        st = prepare_gemm(s, p, input);
         if (st)
             return st;
     }
@@ -422,11 +422,11 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
         return kn_dnnl_fail(p->err, made, p->node->name);
     st = made ? RT_OK : pack_weights(s, p, input, scale);
     if (st) {
-        kn_packed_clear(s);
+        kn_fully_connected_clear(s);
         return st;
     }
     if (!s->b) {
-        kn_packed_clear(s);
+        kn_fully_connected_clear(s);
         s->tail = whole;
         s->bias = 0;
         s->activates = false;
@@ -442,7 +442,7 @@ enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int inp
     return RT_OK;
 }
 
-void kn_packed_clear(struct kn_packed *s)
+void kn_fully_connected_clear(struct kn_fully_connected *s)
 {
     kn_dnnl_clear(&s->dnnl);
     kn_dnnl_clear(&s->share[0]);
@@ -451,9 +451,10 @@ void kn_packed_clear(struct kn_packed *s)
 
 /* A product whose activation made 0 of NaN, again without it. Rare: the library's object is made
  * for this run alone. */
-static enum rt_status run_bare(const struct kn_packed *s, const void *const *data, struct rt_run *r)
+static enum rt_status run_bare(const struct kn_fully_connected *s, const void *const *data,
+                               struct rt_run *r)
 {
-    struct kn_packed plain = *s;
+    struct kn_fully_connected plain = *s;
 
     plain.activates = false;
     plain.dnnl = (struct kn_dnnl){.prim = NULL};
@@ -467,7 +468,7 @@ static enum rt_status run_bare(const struct kn_packed *s, const void *const *dat
     return st;
 }
 
-static void rows_from(const struct kn_packed *s, const void *const *data, int64_t first,
+static void rows_from(const struct kn_fully_connected *s, const void *const *data, int64_t first,
                       const void **out)
 {
     const struct kn_gemm *g = &s->g;
@@ -478,8 +479,8 @@ static void rows_from(const struct kn_packed *s, const void *const *data, int64_
     out[2] = (const float *)data[2] + first * g->n;
 }
 
-static enum rt_status run_blocks(const struct kn_packed *s, const void *const *data, void *room,
-                                 struct rt_run *r)
+static enum rt_status run_blocks(const struct kn_fully_connected *s, const void *const *data,
+                                 void *room, struct rt_run *r)
 {
     const struct kn_gemm *g = &s->g;
     enum rt_status st = RT_OK;
@@ -492,10 +493,10 @@ static enum rt_status run_blocks(const struct kn_packed *s, const void *const *d
         if (s->activates)
             kn_tail_quiet();
         st = kn_dnnl_run(&s->dnnl, block, room, r->err, r->node->name);
-        const bool again = s->activates && !st && kn_tail_met_nan();
-        if (again)
+        const bool reuse = s->activates && !st && kn_tail_met_nan();
+        if (reuse)
             st = run_bare(s, block, r);
-        if (!st && (again || !s->activates))
+        if (!st && (reuse || !s->activates))
             kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], i * g->n, s->rows,
                           g->n);
         if (!st && done + s->rows < g->m)
@@ -505,7 +506,7 @@ static enum rt_status run_blocks(const struct kn_packed *s, const void *const *d
 }
 
 struct shared {
-    const struct kn_packed *s;
+    const struct kn_fully_connected *s;
     const void *const *data;
     char *room;
     atomic_bool met_nan; /* the product begins anew on one core */
@@ -514,7 +515,7 @@ struct shared {
 static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     struct shared *x = arg;
-    const struct kn_packed *s = x->s;
+    const struct kn_fully_connected *s = x->s;
     const struct kn_gemm *g = &s->g;
     const int64_t first = i * s->share_rows, left = g->m - first;
     const struct kn_dnnl *d = &s->share[left < s->share_rows];
@@ -539,7 +540,7 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
 static enum rt_status run_columns(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     struct shared *x = arg;
-    const struct kn_packed *s = x->s;
+    const struct kn_fully_connected *s = x->s;
     const struct kn_gemm *g = &s->g;
     const int64_t at = i * s->columns, left = g->n - at;
     const int64_t n = left < s->columns ? left : s->columns;
@@ -575,7 +576,7 @@ static enum rt_status run_tail(struct rt_run *r, void *arg, int64_t from, int64_
 
 static enum rt_status run_parts(struct shared *x, struct rt_run *r)
 {
-    const struct kn_packed *s = x->s;
+    const struct kn_fully_connected *s = x->s;
 
     if (!s->columns)
         return kn_parallel_parts(r, kn_parts(s->g.m, s->share_rows), s->n_slots, run_shared, x);
@@ -586,8 +587,8 @@ static enum rt_status run_parts(struct shared *x, struct rt_run *r)
 }
 
 /* On idle cores, or on this one. */
-static enum rt_status run_rows(const struct kn_packed *s, const void *const *data, char *room,
-                               struct rt_run *r)
+static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
+                               char *room, struct rt_run *r)
 {
     struct shared x = {.s = s, .data = data, .room = kn_behind(room, s->slots_at)};
 
@@ -599,8 +600,8 @@ static enum rt_status run_rows(const struct kn_packed *s, const void *const *dat
     return run_blocks(s, data, room, r);
 }
 
-enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
-                             void *scratch, struct rt_run *whole)
+enum rt_status kn_fully_connected_run(const struct kn_fully_connected *s, const void *a,
+                                      const void *b, void *c, void *scratch, struct rt_run *whole)
 {
     const struct kn_gemm *g = &s->g;
     char *room = scratch;
@@ -613,7 +614,7 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
     if (s->tail.odd)
         c = room + s->tail_at;
     if (!s->node.b && (!s->b || s->panels.width)) {
-        st = s->b ? kn_bf16_product(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
+        st = s->b ? kn_bf16_gemm(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
                   : kn_gemm_blocks(g, false, a, b, c, scratch, r);
         if (!st && kn_tail_any(&s->tail))
             kn_tail_apply(&s->tail, r, KN_TAIL_ALL, c, 0, g->m, g->n);
@@ -633,7 +634,7 @@ enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const voi
         data[0] = room + s->a_at;
     }
     if (!st)
-        st = s->node.b ? run_product(s, data[0], (float *)(uintptr_t)data[2], r)
+        st = s->node.b ? run_gemm(s, data[0], (float *)(uintptr_t)data[2], r)
                        : run_rows(s, data, room, r);
     if (!st && wide)
         st = kn_from_float_rows(r, g->dtype, data[2], c, g->n, g->m, g->n);

@@ -14,35 +14,35 @@
  * Threads: pure. Nothing is allocated. Rows of a and c are any number of floats apart; nothing
  * behind their last row's last column is touched.
  */
-#ifndef KN_CPU_PRODUCT_H
-#define KN_CPU_PRODUCT_H
+#ifndef KN_MATMUL_PACKED_GEMM_H
+#define KN_MATMUL_PACKED_GEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct kn_product_loops;
+struct kn_packed_gemm_loops;
 
-struct kn_product {
+struct kn_packed_gemm {
     int64_t k, n;
-    bool again; /* the next product is by the same packed floats: they may still be in the cache */
-    /* by kn_product_solve */
+    bool reuse; /* the next product is by the same packed floats: they may still be in the cache */
+    /* by kn_packed_gemm_init */
     int64_t panel;  /* columns that are packed together */
     int64_t panels; /* how many of those; the last one's columns may be fewer */
-    bool near;      /* small enough for that */
-    const struct kn_product_loops *loops;
+    bool in_cache;  /* small enough for that */
+    const struct kn_packed_gemm_loops *loops;
 };
 
 /* Fills in the rest from k and n, which may be 0. False: sizes beyond what can be addressed. */
-bool kn_product_solve(struct kn_product *p);
-size_t kn_product_pack_bytes(const struct kn_product *p);
+bool kn_packed_gemm_init(struct kn_packed_gemm *p);
+size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
 /* b [k, n], or, if `turned`, [n, k], with ldb floats between rows. `scale` (NULL: none): n floats
  * by which the columns are multiplied. dst: 64-byte aligned. */
-void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bool turned,
-                     const float *scale, float *dst);
+void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb, bool turned,
+                         const float *scale, float *dst);
 
 /* Whether the processor has what these loops are fast with: that no library is faster. */
-bool kn_product_fast(void);
+bool kn_packed_gemm_is_fast(void);
 
 /* What an output's sum starts from and how it ends. */
 struct kn_product_ends {
@@ -63,7 +63,7 @@ struct kn_product_ends {
  * A caller who has not all of a at once runs the parts of k one after the other: the first one
  * (k_from 0) starts the sums, those behind it add to c, and the last one (k_to == k) ends them.
  */
-struct kn_product_part {
+struct kn_packed_gemm_args {
     const float *packed;
     const float *a; /* row 0, column k_from */
     int64_t lda;
@@ -75,15 +75,16 @@ struct kn_product_part {
     const float *next; /* packed floats that are wanted behind them, asked for ahead; NULL: none */
 };
 /* ends NULL: none of it. */
-void kn_product_run(const struct kn_product *p, const struct kn_product_part *part,
-                    const struct kn_product_ends *ends);
+void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *part,
+                        const struct kn_product_ends *ends);
 
 /* a [rows, k] x the whole of it, all rows being neighbours. */
-static inline struct kn_product_part kn_product_whole(const struct kn_product *p,
-                                                      const float *packed, const float *a, float *c,
-                                                      int64_t rows)
+static inline struct kn_packed_gemm_args kn_packed_gemm_whole(const struct kn_packed_gemm *p,
+                                                              const float *packed, const float *a,
+                                                              float *c, int64_t rows)
 {
-    return (struct kn_product_part){packed, a, p->k, c, p->n, rows, 0, p->panels, 0, p->k, NULL};
+    return (struct kn_packed_gemm_args){packed, a,         p->k, c,    p->n, rows,
+                                        0,      p->panels, 0,    p->k, NULL};
 }
 
 #endif

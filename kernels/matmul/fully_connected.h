@@ -5,19 +5,19 @@
  * Threads: once prepared it is only read, by as many runs at a time as there are, each with scratch
  * memory of its own.
  */
-#ifndef KN_CPU_PACKED_H
-#define KN_CPU_PACKED_H
+#ifndef KN_MATMUL_FULLY_CONNECTED_H
+#define KN_MATMUL_FULLY_CONNECTED_H
 
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/dnnl.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/product_node.h"
+#include "kernels/matmul/fused_gemm.h"
 
-struct kn_packed {
+struct kn_fully_connected {
     struct kn_gemm g;
     /* The loops' share of it: all if node.b, then nothing is dnnl's. In pieces, of rows or of
      * panels, between which it is asked whether to go on, and which cores may share. */
-    struct kn_product_node node;
+    struct kn_fused_gemm node;
     int64_t piece_rows, piece_panels;
     struct kn_dnnl dnnl; /* of `rows` rows: a large product runs in blocks, to be asked between them
                             whether it should go on */
@@ -40,15 +40,16 @@ struct kn_packed {
 };
 
 /* Whether a product by such a matrix may be a packed one. */
-bool kn_packed_likely(const struct rt_info *matrix);
+bool kn_fully_connected_likely(const struct rt_info *matrix);
 /* Whether packing input `input` pays for this product: it is constant, dense and of a good size. */
-bool kn_packed_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
-/* Fills *s (zeroed memory). *scratch: what kn_packed_run wants. On failure nothing is held. */
-enum rt_status kn_packed_prepare(struct kn_packed *s, struct rt_prep *p, int input,
-                                 const struct kn_gemm *g, size_t *scratch);
-void kn_packed_clear(struct kn_packed *s);
+bool kn_fully_connected_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
+/* Fills *s (zeroed memory). *scratch: what kn_fully_connected_run wants. On failure nothing is
+ * held. */
+enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct rt_prep *p,
+                                          int input, const struct kn_gemm *g, size_t *scratch);
+void kn_fully_connected_clear(struct kn_fully_connected *s);
 /* `b`: the plain matrix, used only where there is no pack. */
-enum rt_status kn_packed_run(const struct kn_packed *s, const void *a, const void *b, void *c,
-                             void *scratch, struct rt_run *whole);
+enum rt_status kn_fully_connected_run(const struct kn_fully_connected *s, const void *a,
+                                      const void *b, void *c, void *scratch, struct rt_run *whole);
 
 #endif

@@ -1,4 +1,4 @@
-#include "kernels/matmul/product_node.h"
+#include "kernels/matmul/fused_gemm.h"
 
 #include <stdatomic.h>
 
@@ -16,11 +16,11 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
                            struct rt_error *err)
 {
     const struct format *f = fmt;
-    struct kn_product p = {.k = f->k, .n = f->n};
+    struct kn_packed_gemm p = {.k = f->k, .n = f->n};
     struct rt_buffer *wide = NULL;
     const float *b = src->data;
 
-    if (!kn_product_solve(&p) || p.panel != f->panel)
+    if (!kn_packed_gemm_init(&p) || p.panel != f->panel)
         return rt_fail(err, RT_INTERNAL, "a matrix's form is not known any more");
     if (src->dtype != RT_F32) {
         wide = rt_buffer_new(NULL, RT_F32, (size_t)(p.k * p.n) * sizeof(float), err);
@@ -29,25 +29,25 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
         b = atomic_load(&wide->data);
         kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), p.k * p.n);
     }
-    kn_product_pack(&p, b, f->turned ? p.k : p.n, f->turned,
-                    f->n_scale ? (const float *)(const void *)(f + 1) : NULL, dst);
+    kn_packed_gemm_pack(&p, b, f->turned ? p.k : p.n, f->turned,
+                        f->n_scale ? (const float *)(const void *)(f + 1) : NULL, dst);
     rt_buffer_unref(wide);
     return RT_OK;
 }
 
-enum rt_status kn_product_node_pack(struct kn_product_node *node, struct rt_prep *p, int input,
-                                    bool turned)
+enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p, int input,
+                                  bool turned)
 {
-    const struct kn_product *product = &node->product;
+    const struct kn_packed_gemm *gemm = &node->gemm;
     const float *scale = kn_tail_vector(p, node->tail.scale);
     const struct format f = {.name = "product",
-                             .k = product->k,
-                             .n = product->n,
-                             .panel = product->panel,
+                             .k = gemm->k,
+                             .n = gemm->n,
+                             .panel = gemm->panel,
                              .turned = turned,
-                             .n_scale = scale ? product->n : 0};
-    const enum rt_status st = kn_tail_pack(p, input, &f, sizeof f, scale, product->n,
-                                           kn_product_pack_bytes(product), pack, &node->b);
+                             .n_scale = scale ? gemm->n : 0};
+    const enum rt_status st = kn_tail_pack(p, input, &f, sizeof f, scale, gemm->n,
+                                           kn_packed_gemm_pack_bytes(gemm), pack, &node->b);
     if (!st && node->b && scale)
         node->tail.scale = 0;
     return st;
@@ -56,13 +56,13 @@ enum rt_status kn_product_node_pack(struct kn_product_node *node, struct rt_prep
 static void activate(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
                      int64_t cols)
 {
-    const struct kn_product_node *node = arg;
+    const struct kn_fused_gemm *node = arg;
     (void)row;
     (void)col;
-    kn_tail_activate(&node->tail, at, rows, cols, node->product.n);
+    kn_tail_activate(&node->tail, at, rows, cols, node->gemm.n);
 }
 
-struct kn_product_ends kn_product_node_ends(const struct kn_product_node *node,
+struct kn_product_ends kn_product_node_ends(const struct kn_fused_gemm *node,
                                             const struct rt_run *r)
 {
     const struct kn_tail *t = &node->tail;
@@ -72,7 +72,7 @@ struct kn_product_ends kn_product_node_ends(const struct kn_product_node *node,
         return e;
     if (t->residual) {
         e.residual = r->in[t->residual].data;
-        e.ld_residual = node->product.n;
+        e.ld_residual = node->gemm.n;
     }
     e.clips = kn_tail_clips(t, &e.most);
     e.finish = t->act && !e.clips ? activate : NULL;

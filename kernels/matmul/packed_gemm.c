@@ -1,4 +1,4 @@
-#include "kernels/matmul/product.h"
+#include "kernels/matmul/packed_gemm.h"
 
 #include <string.h>
 
@@ -19,16 +19,16 @@
 #endif
 
 enum {
-    LINE = 16,       /* floats in a cache line */
-    WIDE = 2,        /* vectors side by side in a panel */
-    MOST_PANELS = 4, /* done at a time, of few rows */
-    AHEAD = 256,     /* floats that a panel of those is asked for before they are used */
-    NEAR = 1 << 20,  /* bytes that stay in a core's own cache if little else is used */
+    LINE = 16,             /* floats in a cache line */
+    WIDE = 2,              /* vectors side by side in a panel */
+    GEMV_PANELS = 4,       /* done at a time, of few rows */
+    PREFETCH_FLOATS = 256, /* floats that a panel of those is asked for before they are used */
+    L2_BYTES = 1 << 20,    /* bytes that stay in a core's own cache if little else is used */
     /* Terms of a sum that are done at a time: as much of a panel stays in the nearer cache while
      * all rows of a block pass over it. */
-    BLOCK_K = 768,
-    BLOCK_A = 1 << 17, /* floats of a in a block of rows: a part of a core's own cache */
-    BLOCK_ROWS = 336   /* and so many rows at most */
+    KC = 768,
+    MC_KC = 1 << 17, /* floats of a in a block of rows: a part of a core's own cache */
+    MC = 336         /* and so many rows at most */
 };
 
 /*
@@ -36,44 +36,44 @@ enum {
  * minutes for: there is one copy of them for all sizes, and one loop less for each thing that is
  * only asked for ahead.
  */
-#define ASKS_AHEAD (!RT_HAS_SANITIZER)
+#define PREFETCHES (!RT_HAS_SANITIZER)
 
 /* All rows of a block, of one panel and one block of k. */
-struct strip {
+struct panel_block {
     const float *a, *b;
     float *c;
     const float *start, *bias; /* of the sums; NULL: 0 */
     const float *next;         /* packed floats that will be wanted soon */
     int64_t lda, ldc, ld_start;
-    int64_t ahead; /* of `next` per term */
+    int64_t prefetch_step; /* of `next` per term */
     int64_t rows, k;
-    int wide, last; /* vectors, and the last one's floats */
-    int panels;     /* at once, whole ones, */
-    int64_t step;   /* so many packed floats apart */
-    bool near;      /* the packed floats: nothing has to be asked for ahead */
-    bool reads;     /* a for the first time, and its rows lie one behind the other */
+    int wide, last;  /* vectors, and the last one's floats */
+    int panels;      /* at once, whole ones, */
+    int64_t step;    /* so many packed floats apart */
+    bool in_cache;   /* the packed floats: nothing has to be asked for ahead */
+    bool prefetch_a; /* a for the first time, and its rows lie one behind the other */
     bool clips;
     float least, most;
 };
 
 /* Some rows of a strip, and where the next ones are. */
-struct corner {
+struct micro_kernel {
     const float *a;
     float *c;
-    const float *start, *next, *start_then, *c_then;
+    const float *start, *next, *next_start, *next_c;
 };
 
-struct kn_product_loops {
-    int lanes, rows, thin;
-    void (*strip)(const struct strip *s);
+struct kn_packed_gemm_loops {
+    int lanes, rows, gemv;
+    void (*panel_block)(const struct panel_block *s);
 };
 
-#define KN_LOOPS      "kernels/matmul/product_loops.h"
-#define KN_LOOPS_TYPE struct kn_product_loops
+#define KN_LOOPS      "kernels/matmul/packed_gemm_loops.h"
+#define KN_LOOPS_TYPE struct kn_packed_gemm_loops
 #include "kernels/cpu/vector_sets.h"
 #include "runtime/base/checked.h"
 
-static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
+static bool init(struct kn_packed_gemm *p, const struct kn_packed_gemm_loops *loops)
 {
     int64_t floats;
 
@@ -84,21 +84,21 @@ static bool solve(struct kn_product *p, const struct kn_product_loops *loops)
     p->panels = kn_parts(p->n, p->panel);
     if (!rt_mul(p->panels * p->panel, p->k, &floats) || floats >= INT64_MAX / 64)
         return false;
-    p->near = p->again && floats * (int64_t)sizeof(float) <= NEAR;
+    p->in_cache = p->reuse && floats * (int64_t)sizeof(float) <= L2_BYTES;
     return true;
 }
 
-bool kn_product_solve(struct kn_product *p)
+bool kn_packed_gemm_init(struct kn_packed_gemm *p)
 {
-    return solve(p, loops_of(0));
+    return init(p, loops_of(0));
 }
 
-bool kn_product_fast(void)
+bool kn_packed_gemm_is_fast(void)
 {
     return rt_machine_vectors() >= RT_VECTORS_AVX2;
 }
 
-size_t kn_product_pack_bytes(const struct kn_product *p)
+size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p)
 {
     return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
 }
@@ -127,8 +127,8 @@ static void turn(const float *b, int64_t ldb, int64_t cols, int64_t k, float *ds
     }
 }
 
-void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bool turned,
-                     const float *scale, float *dst)
+void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb, bool turned,
+                         const float *scale, float *dst)
 {
     const int64_t width = p->panel;
 
@@ -148,10 +148,10 @@ void kn_product_pack(const struct kn_product *p, const float *b, int64_t ldb, bo
 
 /* ---- in blocks ---- */
 
-static int64_t rows_of_block(const struct kn_product *p, int64_t rows, int64_t k)
+static int64_t rows_of_block(const struct kn_packed_gemm *p, int64_t rows, int64_t k)
 {
-    const int64_t step = p->loops->rows, most = BLOCK_A / (k > 0 ? k : 1);
-    const int64_t fit = kn_smaller(most, BLOCK_ROWS) / step * step;
+    const int64_t step = p->loops->rows, most = MC_KC / (k > 0 ? k : 1);
+    const int64_t fit = kn_smaller(most, MC) / step * step;
     const int64_t each = kn_even_parts(rows, fit > step ? fit : step, 1);
     return kn_round_up(each, step);
 }
@@ -161,21 +161,21 @@ struct block {
     int64_t row, rows, k_from, k;
 };
 
-static void run_block(const struct kn_product *p, const struct kn_product_part *t,
+static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *t,
                       const struct kn_product_ends *ends, const struct block *at)
 {
     const bool first = at->k_from == 0, last = at->k_from + at->k == p->k;
     const int64_t step = p->panel * p->k, groups = kn_parts(at->rows, p->loops->rows);
     float *c = t->c + at->row * t->ldc;
-    struct strip s = {
+    struct panel_block s = {
         .a = t->a + at->row * t->lda + (at->k_from - t->k_from),
         .lda = t->lda,
         .ldc = t->ldc,
         .rows = at->rows,
         .k = at->k,
         .step = step,
-        .ahead = kn_parts(p->panel, groups),
-        .near = p->near,
+        .prefetch_step = kn_parts(p->panel, groups),
+        .in_cache = p->in_cache,
         .clips = last && ends && ends->clips,
     };
     const float *start = first ? NULL : c;
@@ -190,7 +190,7 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         s.least = ends->least;
         s.most = ends->most;
     }
-    const int64_t most = at->rows > p->loops->thin ? 1 : at->rows > 1 ? 2 : MOST_PANELS;
+    const int64_t most = at->rows > p->loops->gemv ? 1 : at->rows > 1 ? 2 : GEMV_PANELS;
     for (int64_t i = t->from; i < t->to; i += s.panels) {
         const int64_t col = i * p->panel, whole = (p->n - col) / p->panel;
         const int64_t left = kn_smaller(whole, t->to - i);
@@ -203,19 +203,19 @@ static void run_block(const struct kn_product *p, const struct kn_product_part *
         s.c = c + col;
         s.start = start ? start + col : NULL;
         s.bias = first && ends && ends->bias ? ends->bias + col : NULL;
-        s.reads = i == t->from && t->lda == at->k;
-        p->loops->strip(&s);
+        s.prefetch_a = i == t->from && t->lda == at->k;
+        p->loops->panel_block(&s);
         if (last && ends && ends->finish)
             ends->finish(ends->arg, s.c, at->row, at->rows, col, cols);
     }
 }
 
-void kn_product_run(const struct kn_product *p, const struct kn_product_part *t,
-                    const struct kn_product_ends *ends)
+void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *t,
+                        const struct kn_product_ends *ends)
 {
     const int64_t terms = t->k_to - t->k_from;
     /* One group of rows passes over a panel once: there is nothing to keep. */
-    const int64_t k = t->rows > p->loops->rows ? kn_even_parts(terms, BLOCK_K, 1) : terms;
+    const int64_t k = t->rows > p->loops->rows ? kn_even_parts(terms, KC, 1) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 
     for (int64_t row = 0; row < t->rows; row += rows) {

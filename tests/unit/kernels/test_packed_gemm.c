@@ -6,7 +6,7 @@
 #include "tests/support/draw.h"
 
 /* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/matmul/product.c"
+#include "kernels/matmul/packed_gemm.c"
 
 /* Exactly so many bytes: a sanitizer sees what is read behind them. */
 static float *floats(int64_t n)
@@ -27,7 +27,7 @@ static float *copy_of(const float *p, int64_t n)
 }
 
 struct sample {
-    struct kn_product p;
+    struct kn_packed_gemm p;
     int64_t rows, lda, ldc, ldb;
     bool turned;
     float *a, *b, *c, *packed, *bias, *scale, *residual;
@@ -38,12 +38,13 @@ static int64_t extent(int64_t rows, int64_t ld, int64_t cols)
     return rows ? (rows - 1) * ld + cols : 0;
 }
 
-static struct sample make(const struct kn_product_loops *loops, int64_t rows, int64_t k, int64_t n)
+static struct sample make(const struct kn_packed_gemm_loops *loops, int64_t rows, int64_t k,
+                          int64_t n)
 {
     struct sample s = {
-        .p = {.k = k, .n = n, .again = draw_below(2)}, .rows = rows, .turned = draw_below(2)};
+        .p = {.k = k, .n = n, .reuse = draw_below(2)}, .rows = rows, .turned = draw_below(2)};
 
-    assert_true(solve(&s.p, loops));
+    assert_true(init(&s.p, loops));
     s.lda = k + draw_below(3) * 5;
     s.ldc = n + draw_below(3) * 7;
     s.ldb = (s.turned ? k : n) + draw_below(2) * 3;
@@ -53,7 +54,7 @@ static struct sample make(const struct kn_product_loops *loops, int64_t rows, in
     s.residual = floats(extent(rows, s.ldc, n));
     s.bias = floats(n);
     s.scale = floats(n);
-    s.packed = floats((int64_t)(kn_product_pack_bytes(&s.p) / sizeof(float)));
+    s.packed = floats((int64_t)(kn_packed_gemm_pack_bytes(&s.p) / sizeof(float)));
     return s;
 }
 
@@ -112,9 +113,9 @@ static void check_gaps(const struct sample *s, const float *before)
                             (size_t)(s->ldc - s->p.n) * sizeof(float));
 }
 
-static struct kn_product_part part_of(const struct sample *s)
+static struct kn_packed_gemm_args part_of(const struct sample *s)
 {
-    struct kn_product_part t = kn_product_whole(&s->p, s->packed, s->a, s->c, s->rows);
+    struct kn_packed_gemm_args t = kn_packed_gemm_whole(&s->p, s->packed, s->a, s->c, s->rows);
     t.lda = s->lda;
     t.ldc = s->ldc;
     return t;
@@ -127,7 +128,7 @@ static void run_in_parts(const struct sample *s, const struct kn_product_ends *e
     const int64_t cut_row = draw_below(s->rows + 1);
 
     for (int part = 0; part < 8; part++) {
-        struct kn_product_part t = part_of(s);
+        struct kn_packed_gemm_args t = part_of(s);
         struct kn_product_ends own = *e;
         const int64_t row = part & 1 ? cut_row : 0;
         t.rows = part & 1 ? s->rows - cut_row : cut_row;
@@ -143,7 +144,7 @@ static void run_in_parts(const struct sample *s, const struct kn_product_ends *e
         t.c += row * s->ldc;
         if (own.residual)
             own.residual += row * s->ldc;
-        kn_product_run(&s->p, &t, &own);
+        kn_packed_gemm_run(&s->p, &t, &own);
     }
 }
 
@@ -153,7 +154,7 @@ static void same_columns(const struct sample *s, const float *one)
         assert_memory_equal(s->c + i * s->ldc, one + i * s->ldc, (size_t)s->p.n * sizeof(float));
 }
 
-static void one_size(const struct kn_product_loops *loops, int64_t rows, int64_t k, int64_t n)
+static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int64_t k, int64_t n)
 {
     struct sample s = make(loops, rows, k, n);
     const int64_t size = extent(rows, s.ldc, n);
@@ -161,9 +162,9 @@ static void one_size(const struct kn_product_loops *loops, int64_t rows, int64_t
     float *before = copy_of(s.c, size), *in_place = copy_of(s.residual, size);
     struct kn_product_ends e = {.arg = NULL};
 
-    kn_product_pack(&s.p, s.b, s.ldb, s.turned, scaled ? s.scale : NULL, s.packed);
-    struct kn_product_part t = part_of(&s);
-    kn_product_run(&s.p, &t, NULL);
+    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, scaled ? s.scale : NULL, s.packed);
+    struct kn_packed_gemm_args t = part_of(&s);
+    kn_packed_gemm_run(&s.p, &t, NULL);
     check(&s, s.c, s.ldc, scaled, &e, NULL);
     check_gaps(&s, before);
     if (draw_below(4))
@@ -177,14 +178,14 @@ static void one_size(const struct kn_product_loops *loops, int64_t rows, int64_t
         e.least = -0.25f;
         e.most = draw_below(2) ? INFINITY : 1.5f;
     }
-    kn_product_run(&s.p, &t, &e);
+    kn_packed_gemm_run(&s.p, &t, &e);
     check(&s, s.c, s.ldc, scaled, &e, e.residual);
     float *one = copy_of(s.c, size);
     run_in_parts(&s, &e);
     same_columns(&s, one);
     if (e.residual) { /* the same where the residual lies */
         e.residual = t.c = in_place;
-        kn_product_run(&s.p, &t, &e);
+        kn_packed_gemm_run(&s.p, &t, &e);
         check(&s, in_place, s.ldc, scaled, &e, s.residual);
         same_columns(&s, in_place);
     }
@@ -195,13 +196,13 @@ static void one_size(const struct kn_product_loops *loops, int64_t rows, int64_t
     drop(&s);
 }
 
-static void on_every_instruction_set(void (*f)(const struct kn_product_loops *loops))
+static void on_every_instruction_set(void (*f)(const struct kn_packed_gemm_loops *loops))
 {
     for (int which = 0; loops_of(which); which++)
         f(loops_of(which));
 }
 
-static void many_sizes(const struct kn_product_loops *loops)
+static void many_sizes(const struct kn_packed_gemm_loops *loops)
 {
     for (int64_t rows = 0; rows < 32; rows++)
         one_size(loops, rows, 1 + draw_below(40), 1 + draw_below(80));
@@ -214,13 +215,13 @@ static void many_sizes(const struct kn_product_loops *loops)
     one_size(loops, 1, 1700, 40);
     one_size(loops, 347, 800, 19); /* and of rows */
 }
-static void products_are_the_plain_sums_on_every_instruction_set(void **state)
+static void a_packed_gemm_is_the_plain_sums_on_every_instruction_set(void **state)
 {
     (void)state;
     on_every_instruction_set(many_sizes);
 }
 
-static void odd_numbers(const struct kn_product_loops *loops)
+static void odd_numbers(const struct kn_packed_gemm_loops *loops)
 {
     static const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f, 0x1p-140f};
 
@@ -230,9 +231,9 @@ static void odd_numbers(const struct kn_product_loops *loops)
         s.a[draw_below(s.rows) * s.lda + draw_below(s.p.k)] = odd[draw_below(5)];
         s.b[draw_below(s.turned ? s.p.n : s.p.k) * s.ldb] = odd[draw_below(5)];
         s.bias[draw_below(s.p.n)] = odd[draw_below(5)];
-        kn_product_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
-        struct kn_product_part t = part_of(&s);
-        kn_product_run(&s.p, &t, &e);
+        kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
+        struct kn_packed_gemm_args t = part_of(&s);
+        kn_packed_gemm_run(&s.p, &t, &e);
         check(&s, s.c, s.ldc, false, &e, NULL);
         drop(&s);
     }
@@ -243,21 +244,21 @@ static void nan_and_infinity_go_where_the_plain_sum_has_them(void **state)
     on_every_instruction_set(odd_numbers);
 }
 
-static void rows_alone(const struct kn_product_loops *loops)
+static void rows_alone(const struct kn_packed_gemm_loops *loops)
 {
     struct sample s = make(loops, 37, 1000, 70);
-    struct kn_product_part t = part_of(&s);
+    struct kn_packed_gemm_args t = part_of(&s);
     struct kn_product_ends e = {.bias = s.bias};
 
-    kn_product_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
-    kn_product_run(&s.p, &t, &e);
+    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
+    kn_packed_gemm_run(&s.p, &t, &e);
     float *row = floats(70);
     for (int64_t i = 0; i < s.rows; i++) {
-        struct kn_product_part one = t;
+        struct kn_packed_gemm_args one = t;
         one.a += i * s.lda;
         one.c = row;
         one.rows = 1;
-        kn_product_run(&s.p, &one, &e);
+        kn_packed_gemm_run(&s.p, &one, &e);
         assert_memory_equal(row, s.c + i * s.ldc, 70 * sizeof *row);
     }
     free(row);
@@ -291,12 +292,12 @@ static void every_output_is_finished_once(void **state)
     struct seen seen = {&s, 0};
     const struct kn_product_ends plain_ends = {.bias = s.bias};
     const struct kn_product_ends e = {.bias = s.bias, .finish = negate, .arg = &seen};
-    struct kn_product_part t = part_of(&s);
+    struct kn_packed_gemm_args t = part_of(&s);
 
-    kn_product_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
-    kn_product_run(&s.p, &t, &plain_ends);
+    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
+    kn_packed_gemm_run(&s.p, &t, &plain_ends);
     float *right = copy_of(s.c, extent(s.rows, s.ldc, 45));
-    kn_product_run(&s.p, &t, &e);
+    kn_packed_gemm_run(&s.p, &t, &e);
     assert_int_equal(seen.n, 351 * 45);
     for (int64_t i = 0; i < s.rows; i++)
         for (int64_t j = 0; j < 45; j++)
@@ -308,21 +309,21 @@ static void every_output_is_finished_once(void **state)
 static void endless_sizes_are_refused(void **state)
 {
     (void)state;
-    struct kn_product p = {.k = INT64_MAX / 2, .n = 64};
-    assert_false(kn_product_solve(&p));
-    p = (struct kn_product){.k = 1, .n = INT64_MAX - 1};
-    assert_false(kn_product_solve(&p));
-    p = (struct kn_product){.k = -1, .n = 4};
-    assert_false(kn_product_solve(&p));
-    p = (struct kn_product){.k = 7, .n = 0};
-    assert_true(kn_product_solve(&p));
-    assert_int_equal(kn_product_pack_bytes(&p), 0);
+    struct kn_packed_gemm p = {.k = INT64_MAX / 2, .n = 64};
+    assert_false(kn_packed_gemm_init(&p));
+    p = (struct kn_packed_gemm){.k = 1, .n = INT64_MAX - 1};
+    assert_false(kn_packed_gemm_init(&p));
+    p = (struct kn_packed_gemm){.k = -1, .n = 4};
+    assert_false(kn_packed_gemm_init(&p));
+    p = (struct kn_packed_gemm){.k = 7, .n = 0};
+    assert_true(kn_packed_gemm_init(&p));
+    assert_int_equal(kn_packed_gemm_pack_bytes(&p), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_the_plain_sums_on_every_instruction_set),
+        cmocka_unit_test(a_packed_gemm_is_the_plain_sums_on_every_instruction_set),
         cmocka_unit_test(nan_and_infinity_go_where_the_plain_sum_has_them),
         cmocka_unit_test(a_row_has_the_same_sums_among_any_others),
         cmocka_unit_test(every_output_is_finished_once),

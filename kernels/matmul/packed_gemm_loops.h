@@ -4,23 +4,23 @@
  *   THIN  rows, at most, of which several panels are done at a time: 3 or 6
  */
 #if defined(SET_AVX512)
-#define ROWS 14
-#define THIN 6
+#define MR        14
+#define GEMV_ROWS 6
 #else
-#define ROWS 6
-#define THIN 3
+#define MR        6
+#define GEMV_ROWS 3
 #endif
 
-#define PANEL (LANES * WIDE)
+#define NR (LANES * WIDE)
 
-#if ASKS_AHEAD
+#if PREFETCHES
 #define SIZED INLINE /* a copy for each number of rows and vectors */
 #else
 #define SIZED TARGET static __attribute__((noinline))
 #endif
 
 /* No less than the least and no more than the most; NaN stays, and so does -0. */
-INLINE VEC LOOPS(clip)(const struct strip *s, VEC v)
+INLINE VEC LOOPS(clip)(const struct panel_block *s, VEC v)
 {
     const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
     if (!s->clips)
@@ -43,31 +43,32 @@ INLINE VEC LOOPS(clip)(const struct strip *s, VEC v)
 /* Where a corner's loops are. What lies ahead is asked for: a panel, and what the next corner
  * reads and writes. */
 struct LOOPS(at) {
-    const float *a[(ROWS + 3) / 4], *b;
-    const float *next, *a_then, *start_then, *c_then;
-    VEC sum[ROWS][WIDE];
+    const float *a[(MR + 3) / 4], *b;
+    const float *next, *next_a, *next_start, *next_c;
+    VEC sum[MR][WIDE];
 };
 
 /* `n` terms more. Rows of a are addressed in fours from pointers that move along, which leaves
  * registers for the sums. With `asks` a row of the next corner's c is asked for with each term,
  * with `reads` a line of its a. */
-INLINE void LOOPS(terms)(const struct strip *s, struct LOOPS(at) * at, int64_t n, const int rows,
-                         const int wide, const bool asks, const bool reads)
+INLINE void LOOPS(terms)(const struct panel_block *s, struct LOOPS(at) * at, int64_t n,
+                         const int rows, const int wide, const bool prefetch_c,
+                         const bool prefetch_a)
 {
     for (; n > 0; n--) {
         VEC w[WIDE];
         KN_UNROLL
         for (int j = 0; j < wide; j++)
             w[j] = VLOAD(at->b + j * LANES);
-        for (int j = 0; j < PANEL; j += LINE) {
+        for (int j = 0; j < NR; j += LINE) {
             __builtin_prefetch(at->next + j, 0, 2);
-            if (asks) {
-                __builtin_prefetch(at->start_then + j, 0, 3);
-                __builtin_prefetch(at->c_then + j, 1, 3);
+            if (prefetch_c) {
+                __builtin_prefetch(at->next_start + j, 0, 3);
+                __builtin_prefetch(at->next_c + j, 1, 3);
             }
         }
-        if (reads)
-            __builtin_prefetch(at->a_then, 0, 3);
+        if (prefetch_a)
+            __builtin_prefetch(at->next_a, 0, 3);
         KN_UNROLL
         for (int i = 0; i < rows; i++) {
             KN_UNROLL
@@ -77,29 +78,29 @@ INLINE void LOOPS(terms)(const struct strip *s, struct LOOPS(at) * at, int64_t n
         KN_UNROLL
         for (int i = 0; i < rows; i += 4)
             at->a[i / 4]++;
-        at->b += PANEL;
-        at->next += s->ahead;
-        if (asks) {
-            at->start_then += s->ld_start;
-            at->c_then += s->ldc;
+        at->b += NR;
+        at->next += s->prefetch_step;
+        if (prefetch_c) {
+            at->next_start += s->ld_start;
+            at->next_c += s->ldc;
         }
-        if (reads)
-            at->a_then += LINE;
+        if (prefetch_a)
+            at->next_a += LINE;
     }
 }
 
 /* `rows` rows of one panel, `wide` vectors of it. */
-SIZED void LOOPS(corner)(const struct strip *s, const struct corner *o, const int rows,
-                         const int wide)
+SIZED void LOOPS(micro_kernel)(const struct panel_block *s, const struct micro_kernel *o,
+                               const int rows, const int wide)
 {
-    const int64_t few = !ASKS_AHEAD ? 0 : s->k < rows ? s->k : rows;
+    const int64_t few = !PREFETCHES ? 0 : s->k < rows ? s->k : rows;
     struct LOOPS(at) at; /* an initialiser would write zeros for all sums first */
 
     at.b = s->b;
     at.next = o->next;
-    at.a_then = o->a + rows * s->lda;
-    at.start_then = o->start_then;
-    at.c_then = o->c_then;
+    at.next_a = o->a + rows * s->lda;
+    at.next_start = o->next_start;
+    at.next_c = o->next_c;
     KN_UNROLL
     for (int j = 0; j < wide; j++) {
         const int some = j < wide - 1 ? LANES : s->last;
@@ -114,9 +115,9 @@ SIZED void LOOPS(corner)(const struct strip *s, const struct corner *o, const in
     KN_UNROLL
     for (int i = 0; i < rows; i += 4)
         at.a[i / 4] = o->a + i * s->lda;
-    if (ASKS_AHEAD)
+    if (PREFETCHES)
         LOOPS(terms)(s, &at, few, rows, wide, true, false);
-    if (ASKS_AHEAD && s->reads)
+    if (PREFETCHES && s->prefetch_a)
         LOOPS(terms)(s, &at, s->k - few, rows, wide, false, true);
     else
         LOOPS(terms)(s, &at, s->k - few, rows, wide, false, false);
@@ -134,11 +135,12 @@ SIZED void LOOPS(corner)(const struct strip *s, const struct corner *o, const in
  * Few rows of `panels` whole panels: of one there would be too few sums for a new multiplication
  * to begin before the one before it has ended. With `near` they are not asked for ahead.
  */
-SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels, const bool near)
+SIZED void LOOPS(gemv)(const struct panel_block *s, const int rows, const int panels,
+                       const bool in_cache)
 {
     const int wide = panels * WIDE;
     const float *b = s->b, *a = s->a;
-    VEC sum[THIN][MOST_PANELS * WIDE];
+    VEC sum[GEMV_ROWS][GEMV_PANELS * WIDE];
 
     KN_UNROLL
     for (int j = 0; j < wide; j++) {
@@ -148,10 +150,10 @@ SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels, 
             sum[i][j] = s->start ? VLOAD(s->start + i * s->ld_start + j * LANES) + bias : bias;
     }
     for (int64_t l = 0; l < s->k; l++) {
-        for (int i = 0; i < panels && !near; i++)
-            for (int j = 0; j < PANEL; j += LINE)
-                __builtin_prefetch(b + i * s->step + j + AHEAD, 0, 3);
-        VEC w[MOST_PANELS * WIDE];
+        for (int i = 0; i < panels && !in_cache; i++)
+            for (int j = 0; j < NR; j += LINE)
+                __builtin_prefetch(b + i * s->step + j + PREFETCH_FLOATS, 0, 3);
+        VEC w[GEMV_PANELS * WIDE];
         KN_UNROLL
         for (int j = 0; j < wide; j++)
             w[j] = VLOAD(b + j / WIDE * s->step + j % WIDE * LANES);
@@ -165,7 +167,7 @@ SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels, 
                 sum[i][j] += a[i * s->lda] * w[j];
         }
         a++;
-        b += PANEL;
+        b += NR;
     }
     KN_UNROLL
     for (int i = 0; i < rows; i++) {
@@ -175,83 +177,85 @@ SIZED void LOOPS(thin)(const struct strip *s, const int rows, const int panels, 
     }
 }
 
-#define CORNER(r, w)                                                                               \
+#define MICRO_KERNEL(r, w)                                                                         \
     case (r)*4 + (w):                                                                              \
-        LOOPS(corner)(s, &o, r, w);                                                                \
+        LOOPS(micro_kernel)(s, &o, r, w);                                                          \
         break;
-#define CORNERS(r)  CORNER(r, 1) CORNER(r, 2)
-#define SIX_CORNERS CORNERS(1) CORNERS(2) CORNERS(3) CORNERS(4) CORNERS(5) CORNERS(6)
-#if ROWS == 6
-#define ALL_CORNERS SIX_CORNERS
-#elif ROWS == 14
-#define ALL_CORNERS                                                                                \
-    SIX_CORNERS CORNERS(7) CORNERS(8) CORNERS(9) CORNERS(10) CORNERS(11) CORNERS(12) CORNERS(13)   \
-        CORNERS(14)
+#define MICRO_KERNELS(r) MICRO_KERNEL(r, 1) MICRO_KERNEL(r, 2)
+#define SIX_MICRO_KERNELS                                                                          \
+    MICRO_KERNELS(1)                                                                               \
+    MICRO_KERNELS(2) MICRO_KERNELS(3) MICRO_KERNELS(4) MICRO_KERNELS(5) MICRO_KERNELS(6)
+#if MR == 6
+#define ALL_MICRO_KERNELS SIX_MICRO_KERNELS
+#elif MR == 14
+#define ALL_MICRO_KERNELS                                                                          \
+    SIX_MICRO_KERNELS MICRO_KERNELS(7) MICRO_KERNELS(8) MICRO_KERNELS(9) MICRO_KERNELS(10)         \
+        MICRO_KERNELS(11) MICRO_KERNELS(12) MICRO_KERNELS(13) MICRO_KERNELS(14)
 #else
 #error "no corners for so many ROWS"
 #endif
 
-#define THIN_CORNER(r, panels)                                                                     \
-    case (r)*MOST_PANELS + (panels):                                                               \
-        LOOPS(thin)(s, r, panels, false);                                                          \
+#define GEMV(r, panels)                                                                            \
+    case (r)*GEMV_PANELS + (panels):                                                               \
+        LOOPS(gemv)(s, r, panels, false);                                                          \
         break;
 /* One row uses a weight once: asking for it costs as much as that. */
 #define ONE_ROW(panels)                                                                            \
-    case MOST_PANELS + (panels):                                                                   \
-        if (s->near)                                                                               \
-            LOOPS(thin)(s, 1, panels, true);                                                       \
+    case GEMV_PANELS + (panels):                                                                   \
+        if (s->in_cache)                                                                           \
+            LOOPS(gemv)(s, 1, panels, true);                                                       \
         else                                                                                       \
-            LOOPS(thin)(s, 1, panels, false);                                                      \
+            LOOPS(gemv)(s, 1, panels, false);                                                      \
         break;
-#if THIN == 3
-#define ALL_THIN ONE_ROW(4) ONE_ROW(2) THIN_CORNER(2, 2) THIN_CORNER(3, 2)
-#elif THIN == 6
-#define ALL_THIN                                                                                   \
+#if GEMV_ROWS == 3
+#define ALL_GEMV ONE_ROW(4) ONE_ROW(2) GEMV(2, 2) GEMV(3, 2)
+#elif GEMV_ROWS == 6
+#define ALL_GEMV                                                                                   \
     ONE_ROW(4)                                                                                     \
     ONE_ROW(2)                                                                                     \
-    THIN_CORNER(2, 2) THIN_CORNER(3, 2) THIN_CORNER(4, 2) THIN_CORNER(5, 2) THIN_CORNER(6, 2)
+    GEMV(2, 2) GEMV(3, 2) GEMV(4, 2) GEMV(5, 2) GEMV(6, 2)
 #else
 #error "no corners for so few rows as THIN"
 #endif
 
 /* s->panels of them at once, or all rows of one panel in groups of even height. */
-TARGET static void LOOPS(strip)(const struct strip *s)
+TARGET static void LOOPS(panel_block)(const struct panel_block *s)
 {
-    const int64_t groups = kn_parts(s->rows, ROWS);
-    struct corner o = {.a = s->a, .c = s->c, .start = s->start, .next = s->next};
+    const int64_t groups = kn_parts(s->rows, MR);
+    struct micro_kernel o = {.a = s->a, .c = s->c, .start = s->start, .next = s->next};
 
     if (s->panels > 1) {
-        switch (s->rows * MOST_PANELS + s->panels) {
-            ALL_THIN
+        switch (s->rows * GEMV_PANELS + s->panels) {
+            ALL_GEMV
         }
         return;
     }
     for (int64_t i = 0; i < groups; i++) {
         const int64_t r = s->rows / groups + (i < s->rows % groups);
         const bool last = i == groups - 1;
-        o.c_then = last ? s->c + PANEL : o.c + r * s->ldc;
-        o.start_then = !s->start ? o.c_then : last ? s->start + PANEL : o.start + r * s->ld_start;
+        o.next_c = last ? s->c + NR : o.c + r * s->ldc;
+        o.next_start = !s->start ? o.next_c : last ? s->start + NR : o.start + r * s->ld_start;
         switch (r * 4 + s->wide) {
-            ALL_CORNERS
+            ALL_MICRO_KERNELS
         }
         o.a += r * s->lda;
         o.c += r * s->ldc;
         if (o.start)
             o.start += r * s->ld_start;
-        o.next += s->k * s->ahead;
+        o.next += s->k * s->prefetch_step;
     }
 }
 
-static const struct kn_product_loops LOOPS(loops) = {LANES, ROWS, THIN, LOOPS(strip)};
+static const struct kn_packed_gemm_loops LOOPS(loops) = {LANES, MR, GEMV_ROWS, LOOPS(panel_block)};
 
-#undef PANEL
+#undef NR
 #undef SIZED
-#undef CORNER
-#undef THIN_CORNER
+#undef MICRO_KERNEL
+#undef GEMV
 #undef ONE_ROW
-#undef ALL_THIN
-#undef CORNERS
-#undef SIX_CORNERS
-#undef ALL_CORNERS
-#undef ROWS
-#undef THIN
+#undef ALL_GEMV
+#undef MICRO_KERNELS
+#undef SIX_MICRO_KERNELS
+#undef ALL_MICRO_KERNELS
+#undef MR
+#undef GEMV_ROWS

@@ -1,11 +1,11 @@
-#include "kernels/conv/conv_product.h"
+#include "kernels/conv/conv_gemm.h"
 
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
 #include "kernels/conv/conv_shape.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/matmul/product_node.h"
+#include "kernels/matmul/fused_gemm.h"
 #include "kernels/conv/winograd_conv.h"
 #include "runtime/exec/parallel.h"
 
@@ -13,21 +13,21 @@ enum {
     /* Terms of the sums for which windows are copied at a time, and floats of such copies: half of
      * a core's own cache at most. */
     MOST_TERMS = 512,
-    COPIED = 1 << 16,
+    IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
     /* Weights that stay in it too; then a block's outputs, which lie far apart at first, may be
      * few. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
-    PRODUCTS_AT_ONCE = 32, /* in the time of one element that is read or written */
+    MACS_PER_ELEMENT = 32, /* in the time of one element that is read or written */
     LINE = 16, /* floats; rows of copies that are a power of two apart would share cache lines */
 };
 enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
 
 struct state {
     struct kn_conv_shape g;
-    struct kn_product_node node;
+    struct kn_fused_gemm node;
     bool in_place;               /* the input's pixels are the rows of the product */
     int64_t taps;                /* of a window, that lie together in the input */
     int64_t pixels;              /* of the output: the rows of the product */
@@ -62,7 +62,7 @@ static bool may_pay(const struct kn_conv_shape *g)
            (x->out <= SHORT_ROW || x->stride > 1);
 }
 
-int kn_conv_product_can(const struct rt_prep *p)
+int kn_conv_gemm_can(const struct rt_prep *p)
 {
     struct rt_error ignored = {.arena = NULL};
     struct rt_prep quiet = *p;
@@ -82,12 +82,12 @@ int kn_conv_product_can(const struct rt_prep *p)
  * the weights many, of the output channels. */
 static void cut(struct state *s, int width)
 {
-    const struct kn_product *p = &s->node.product;
+    const struct kn_packed_gemm *p = &s->node.gemm;
     const double all = (double)s->pixels * (double)p->k * (double)p->n;
     int64_t most = all / KN_SHARE < (double)width ? (int64_t)(all / KN_SHARE) : width;
 
     s->terms = s->in_place ? p->k : kn_even_parts(p->k, MOST_TERMS, 1);
-    int64_t rows = COPIED / kn_smaller(s->terms, MOST_TERMS);
+    int64_t rows = IM2COL_FLOATS / kn_smaller(s->terms, MOST_TERMS);
     if (p->n * p->k <= WEIGHTS_CACHED)
         rows = kn_smaller(rows, OUTPUTS / p->n);
     rows = rows < LEAST_ROWS ? LEAST_ROWS : kn_smaller(rows, MOST_ROWS);
@@ -106,7 +106,7 @@ static void cut(struct state *s, int width)
     s->slot_bytes = s->in_place ? 0 : kn_padded((size_t)(s->rows * s->ld) * sizeof(float));
 }
 
-enum rt_status kn_conv_product_prepare(struct rt_prep *p, void **state)
+enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
     size_t odd;
@@ -119,12 +119,12 @@ enum rt_status kn_conv_product_prepare(struct rt_prep *p, void **state)
         return st;
     const struct kn_axis *y = &s->g.axis[0], *x = &s->g.axis[1];
     s->pixels = s->g.batch * y->out * x->out;
-    s->node.product = (struct kn_product){.k = y->size * x->size * s->g.ci, .n = s->g.co};
-    if (!kn_product_solve(&s->node.product))
+    s->node.gemm = (struct kn_packed_gemm){.k = y->size * x->size * s->g.ci, .n = s->g.co};
+    if (!kn_packed_gemm_init(&s->node.gemm))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: the filter is too large", p->node->name);
     s->in_place = is_in_place(&s->g);
     s->taps = x->dilation == 1 ? x->size : 1;
-    st = kn_product_node_pack(&s->node, p, 1, false);
+    st = kn_fused_gemm_pack(&s->node, p, 1, false);
     if (!st && (!s->node.b || s->node.tail.scale))
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     if (st)
@@ -138,8 +138,8 @@ enum rt_status kn_conv_product_prepare(struct rt_prep *p, void **state)
 /* ---- windows ---- */
 
 /* Terms [from, to) of the window whose first tap lies at (y, x) of an image. */
-static void copy_window(const struct state *s, const float *image, int64_t y, int64_t x,
-                        int64_t from, int64_t to, float *dst)
+static void im2col_row(const struct state *s, const float *image, int64_t y, int64_t x,
+                       int64_t from, int64_t to, float *dst)
 {
     const struct kn_axis *ay = &s->g.axis[0], *ax = &s->g.axis[1];
     const int64_t ci = s->g.ci, run = s->taps * ci, first = from / run * s->taps;
@@ -174,8 +174,8 @@ static void copy_window(const struct state *s, const float *image, int64_t y, in
 }
 
 /* The same terms for `rows` pixels from `pixel` on, rows of s->ld floats. */
-static void copy_windows(const struct state *s, const float *src, int64_t pixel, int64_t rows,
-                         int64_t from, int64_t to, float *dst)
+static void im2col(const struct state *s, const float *src, int64_t pixel, int64_t rows,
+                   int64_t from, int64_t to, float *dst)
 {
     const struct kn_axis *ay = &s->g.axis[0], *ax = &s->g.axis[1];
     const int64_t size = ay->in * ax->in * s->g.ci;
@@ -183,7 +183,7 @@ static void copy_windows(const struct state *s, const float *src, int64_t pixel,
     const float *image = src + pixel / ax->out / ay->out * size;
 
     for (int64_t i = 0; i < rows; i++, dst += s->ld) {
-        copy_window(s, image, y * ay->stride - ay->lo, x * ax->stride - ax->lo, from, to, dst);
+        im2col_row(s, image, y * ay->stride - ay->lo, x * ax->stride - ax->lo, from, to, dst);
         if (++x == ax->out) {
             x = 0;
             if (++y == ay->out) {
@@ -208,16 +208,16 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
 {
     const struct work *w = arg;
     const struct state *s = w->s;
-    const struct kn_product *p = &s->node.product;
+    const struct kn_packed_gemm *p = &s->node.gemm;
     const int64_t pixel = i / s->groups * s->rows, group = i % s->groups * s->panels;
     float *copies = s->in_place ? NULL : (void *)(w->room + (size_t)slot * s->slot_bytes);
     struct kn_product_ends ends = w->ends;
-    struct kn_product_part t = {.packed = w->packed,
-                                .c = w->dst + pixel * p->n,
-                                .ldc = p->n,
-                                .rows = kn_smaller(s->rows, s->pixels - pixel)};
-    const double strip = (double)t.rows * (double)s->terms * (double)p->panel;
-    const int64_t most = strip < KN_PIECE ? (int64_t)(KN_PIECE / (strip + 1)) + 1 : 1;
+    struct kn_packed_gemm_args t = {.packed = w->packed,
+                                    .c = w->dst + pixel * p->n,
+                                    .ldc = p->n,
+                                    .rows = kn_smaller(s->rows, s->pixels - pixel)};
+    const double panel_work = (double)t.rows * (double)s->terms * (double)p->panel;
+    const int64_t most = panel_work < KN_PIECE ? (int64_t)(KN_PIECE / (panel_work + 1)) + 1 : 1;
     const int64_t end = kn_smaller(group + s->panels, p->panels);
 
     if (ends.residual)
@@ -228,11 +228,11 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
         t.a = s->in_place ? w->src + pixel * p->k : copies;
         t.lda = s->in_place ? p->k : s->ld;
         if (!s->in_place)
-            copy_windows(s, w->src, pixel, t.rows, t.k_from, t.k_to, copies);
+            im2col(s, w->src, pixel, t.rows, t.k_from, t.k_to, copies);
         for (t.from = group; t.from < end; t.from = t.to) {
             t.to = kn_smaller(t.from + most, end);
-            kn_product_run(p, &t, &ends);
-            if ((t.to < end || t.k_to < p->k) && strip * (double)most > KN_PIECE / 8 &&
+            kn_packed_gemm_run(p, &t, &ends);
+            if ((t.to < end || t.k_to < p->k) && panel_work * (double)most > KN_PIECE / 8 &&
                 rt_run_check(r))
                 return r->err->code;
         }
@@ -244,7 +244,7 @@ static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
 {
     const struct state *s = w->s;
     const double work = (double)(s->rows * s->panels) *
-                        (double)(s->node.product.k * s->node.product.panel) / PRODUCTS_AT_ONCE;
+                        (double)(s->node.gemm.k * s->node.gemm.panel) / MACS_PER_ELEMENT;
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
@@ -256,7 +256,7 @@ static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
     return st;
 }
 
-enum rt_status kn_conv_product(struct rt_run *r)
+enum rt_status kn_conv_gemm(struct rt_run *r)
 {
     const struct state *s = r->state;
     const struct kn_tail *t = &s->node.tail;
