@@ -15,8 +15,9 @@ struct dense {
 };
 enum { NEW = -1 };
 
-static enum rt_status spread(const struct rt_node *node, int n, const int64_t *b, const int64_t *e,
-                             const int64_t *s, int rank, struct dense *d, struct rt_error *err)
+static enum rt_status expand_spec(const struct rt_node *node, int n, const int64_t *b,
+                                  const int64_t *e, const int64_t *s, int rank, struct dense *d,
+                                  struct rt_error *err)
 {
     const uint64_t begin_mask = (uint64_t)rt_attr_int(node, "begin_mask");
     const uint64_t end_mask = (uint64_t)rt_attr_int(node, "end_mask");
@@ -95,7 +96,7 @@ enum rt_status kn_slice_of(const struct rt_node *node, int rank, const int64_t *
                        node->schema->name, (long long)begin->dim[0]);
     kn_ints(end, e, MAX_SPEC);
     kn_ints(strides, s, MAX_SPEC);
-    enum rt_status st = spread(node, n, b, e, s, rank, &d, err);
+    enum rt_status st = expand_spec(node, n, b, e, s, rank, &d, err);
     if (st)
         return st;
 

@@ -16,7 +16,7 @@
 #include "kernels/cpu/dnnl.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 #include "kernels/conv/winograd_conv.h"
 #include "kernels/conv/winograd_line_conv.h"
 #include "kernels/entry.h"
@@ -57,7 +57,7 @@ struct conv {
     enum rt_dtype dtype;
     int i_src, i_filter;
     int64_t n_src, n_filter, n_dst; /* elements */
-    struct kn_tail tail;            /* what oneDNN does not do */
+    struct kn_epilogue epilogue;    /* what oneDNN does not do */
     int bias;                       /* input that oneDNN adds; 0: none */
     bool activates;                 /* oneDNN does the activation */
     atomic_int met_nan;
@@ -108,7 +108,7 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
     } else {
         struct rt_shape own;
         kn_conv_out_shape(p->node, &c->g, &own);
-        if ((st = kn_tail_prepare(&c->tail, p, &c->odd_bytes)) != RT_OK)
+        if ((st = kn_epilogue_prepare(&c->epilogue, p, &c->odd_bytes)) != RT_OK)
             return st;
         c->n_dst = count(&own);
     }
@@ -135,7 +135,8 @@ static size_t place_floats(struct conv *c, size_t used, bool filter_too)
 static void place_rest(struct conv *c, struct rt_prep *p, size_t used, bool filter_too)
 {
     c->odd_at = place_floats(c, used, filter_too);
-    p->scratch_bytes = c->odd_at + (c->by_library ? c->odd_bytes : kn_tail_kept_bytes(&c->tail));
+    p->scratch_bytes =
+        c->odd_at + (c->by_library ? c->odd_bytes : kn_epilogue_residual_bytes(&c->epilogue));
 }
 
 static enum rt_status prepare_plain(struct rt_prep *p, void **state)
@@ -202,8 +203,8 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, const str
 {
     struct conv *c = r->state;
     const float *bias = c->bias ? r->in[c->bias].data : NULL;
-    const bool joins = kn_tail_joins(&c->tail);
-    float *dst = joins ? (void *)(w->room + cut->apart_at) : w->dst + at;
+    const bool out_of_place = kn_epilogue_is_out_of_place(&c->epilogue);
+    float *dst = out_of_place ? (void *)(w->room + cut->apart_at) : w->dst + at;
     const void *data[KN_DNNL_ARGS] = {src, w->filter, dst, bias};
     const bool activates =
         c->activates &&
@@ -216,15 +217,15 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, const str
         data[0] = w->room + cut->bf16_at;
     }
     if (activates)
-        kn_tail_quiet();
+        kn_epilogue_clear_nan_flag();
     if (activates || !c->activates)
         st = kn_dnnl_run(d, data, w->room, r->err, r->node->name);
     if (activates && !st && w->met_nan) {
-        if (kn_tail_met_nan())
+        if (kn_epilogue_nan_flag())
             atomic_store(w->met_nan, true);
         return st;
     }
-    if (c->activates && !st && (!activates || kn_tail_met_nan())) {
+    if (c->activates && !st && (!activates || kn_epilogue_nan_flag())) {
         atomic_fetch_add_explicit(&c->met_nan, activates, memory_order_relaxed);
         st = make_bare(c, p, &d, r);
         void *room = w->room;
@@ -237,10 +238,10 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, const str
     } else if (activates) {
         return st;
     }
-    if (!st && joins)
-        kn_tail_join(&c->tail, r, dst, at, n / c->g.co, c->g.co);
+    if (!st && out_of_place)
+        kn_epilogue_apply_out_of_place(&c->epilogue, r, dst, at, n / c->g.co, c->g.co);
     else if (!st)
-        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, dst, at, n / c->g.co, c->g.co);
+        kn_epilogue_apply(&c->epilogue, r, KN_EPILOGUE_ALL, dst, at, n / c->g.co, c->g.co);
     return st;
 }
 
@@ -301,16 +302,16 @@ static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64
                                       c->bias ? (const float *)r->in[c->bias].data + at : NULL};
 
     if (c->activates)
-        kn_tail_quiet();
+        kn_epilogue_clear_nan_flag();
     const enum rt_status st = kn_dnnl_run(&p->dnnl, data, room, r->err, r->node->name);
-    if (c->activates && !st && kn_tail_met_nan())
+    if (c->activates && !st && kn_epilogue_nan_flag())
         atomic_store(w->met_nan, true);
-    const bool joins = kn_tail_joins(&c->tail);
-    if (!joins && !c->activates && !c->tail.odd)
-        kn_tail_activate(&c->tail, own, pixels, n, n);
+    const bool out_of_place = kn_epilogue_is_out_of_place(&c->epilogue);
+    if (!out_of_place && !c->activates && !c->epilogue.odd)
+        kn_epilogue_activate(&c->epilogue, own, pixels, n, n);
     for (int64_t k = 0; k < pixels && !st; k++)
-        if (joins)
-            kn_tail_join(&c->tail, r, own + k * n, k * c->g.co + at, 1, n);
+        if (out_of_place)
+            kn_epilogue_apply_out_of_place(&c->epilogue, r, own + k * n, k * c->g.co + at, 1, n);
         else
             memcpy(w->dst + k * c->g.co + at, own + k * n, (size_t)n * sizeof *own);
     return st;
@@ -349,13 +350,14 @@ static enum rt_status run_cut(struct rt_run *r, struct work *w)
 static enum rt_status run(struct rt_run *whole)
 {
     const struct conv *c = whole->state;
-    struct kn_tail_kept kept;
+    struct kn_epilogue_residual_copy kept;
     struct rt_run *r = whole;
-    if (!c->by_library && c->tail.residual)
-        r = kn_tail_keep(&c->tail, whole, kn_behind(whole->scratch, c->odd_at), &kept);
+    if (!c->by_library && c->epilogue.residual)
+        r = kn_epilogue_copy_residual(&c->epilogue, whole, kn_behind(whole->scratch, c->odd_at),
+                                      &kept);
     const void *src = r->in[c->i_src].data, *filter = r->in[c->i_filter].data;
     char *room = r->scratch;
-    void *dst = kn_tail_output(&c->tail, r, c->tail.odd ? room + c->odd_at : NULL);
+    void *dst = kn_epilogue_output(&c->epilogue, r, c->epilogue.odd ? room + c->odd_at : NULL);
     enum rt_status st = RT_OK;
 
     if (is_half(c->dtype) && !c->empty) {
@@ -390,10 +392,10 @@ static enum rt_status run(struct rt_run *whole)
             st = run_cut(r, &w);
     }
     if (!st && !c->by_library && c->n_dst)
-        kn_tail_apply(&c->tail, r, KN_TAIL_ALL, dst, 0, c->n_dst / c->g.co, c->g.co);
+        kn_epilogue_apply(&c->epilogue, r, KN_EPILOGUE_ALL, dst, 0, c->n_dst / c->g.co, c->g.co);
     if (!st && is_half(c->dtype) && !c->empty)
         st = kn_from_float_rows(r, c->dtype, dst, r->out[0].data, c->n_dst, 1, c->n_dst);
-    return st ? st : kn_tail_spread(&c->tail, r, dst);
+    return st ? st : kn_epilogue_broadcast(&c->epilogue, r, dst);
 }
 
 /* ---- oneDNN ---- */
@@ -487,7 +489,7 @@ static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
     if (!s && activates) {
         s = kn_dnnl_attr(&attr);
         if (!s)
-            s = kn_tail_post_op(&c->tail, attr);
+            s = kn_epilogue_dnnl_post_op(&c->epilogue, attr);
     }
     if (!s)
         s = kn_dnnl_make(d, &desc, attr);
@@ -535,7 +537,7 @@ static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const 
     if (src->dtype != RT_F32)
         kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), n);
     else if (f->n_scale)
-        kn_tail_scale(atomic_load(&wide->data), src->data, scale, n / f->co, f->co);
+        kn_epilogue_scale(atomic_load(&wide->data), src->data, scale, n / f->co, f->co);
     const enum rt_status st = kn_dnnl_reorder(&from, bytes, &f->md, dst, err);
     rt_buffer_unref(wide);
     return st;
@@ -578,7 +580,7 @@ static dnnl_status_t make_cut(const struct conv *c, struct cut *cut,
 
 static dnnl_status_t make_parts(struct conv *c)
 {
-    kn_conv_cut_alone(&c->g, kn_tail_any(&c->tail) && !c->activates, &c->cut[ALONE].by);
+    kn_conv_cut_alone(&c->g, kn_epilogue_any(&c->epilogue) && !c->activates, &c->cut[ALONE].by);
     const dnnl_status_t s = make_cut(c, &c->cut[ALONE], NULL);
     if (!s)
         c->format.md = c->cut[ALONE].part[KN_CONV_FIRST].dnnl.md[1];
@@ -593,8 +595,8 @@ static bool share_channels(const struct conv *c, int width, struct cut *cut)
     const struct kn_conv_shape *g = &c->g;
     const int64_t block = kn_dnnl_block(&c->format.md, 0);
 
-    if (g->transposed || g->groups > 1 || c->format.bf16 || c->tail.scale || c->tail.shift ||
-        !block || kn_conv_cut_count(&c->g, &c->cut[ALONE].by) > 1 ||
+    if (g->transposed || g->groups > 1 || c->format.bf16 || c->epilogue.scale ||
+        c->epilogue.shift || !block || kn_conv_cut_count(&c->g, &c->cut[ALONE].by) > 1 ||
         c->n_filter < 2 * (c->n_src + c->n_dst) ||
         (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARE)
         return false;
@@ -630,7 +632,7 @@ static void make_shared(struct conv *c, int width)
         c->n_slots = (int)n_slices(c, cut);
         return;
     }
-    if (!kn_conv_cut_shared(&c->g, kn_tail_any(&c->tail) && !c->activates, width, &cut->by))
+    if (!kn_conv_cut_shared(&c->g, kn_epilogue_any(&c->epilogue) && !c->activates, width, &cut->by))
         return;
     if (make_cut(c, cut, &c->format.md)) {
         clear_cut(cut);
@@ -658,7 +660,7 @@ static void place_cut(const struct conv *c, struct cut *cut)
     cut->bf16_at = kn_padded(scratch);
     cut->apart_at = cut->bf16_at + (c->format.bf16 ? kn_padded(in * sizeof(struct kn_bfloat)) : 0);
     cut->bytes = cut->apart_at;
-    if (cut->channels || kn_tail_joins(&c->tail))
+    if (cut->channels || kn_epilogue_is_out_of_place(&c->epilogue))
         cut->bytes += kn_padded(out * sizeof(float));
 }
 
@@ -682,13 +684,13 @@ static enum rt_status pack(struct conv *c, struct rt_prep *p, const float *scale
 }
 
 /* Shares the tail out: what oneDNN does in its own loops, what remains for ours. */
-static void share_tail(struct conv *c, bool folds)
+static void split_epilogue(struct conv *c, bool folds)
 {
-    if (c->tail.scale && !folds)
+    if (c->epilogue.scale && !folds)
         return;
-    c->bias = c->tail.shift;
-    c->tail.scale = c->tail.shift = 0;
-    c->activates = kn_tail_has_post_op(&c->tail);
+    c->bias = c->epilogue.shift;
+    c->epilogue.scale = c->epilogue.shift = 0;
+    c->activates = kn_epilogue_has_dnnl_post_op(&c->epilogue);
 }
 
 static dnnl_status_t try_parts(struct conv *c)
@@ -713,17 +715,17 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     place_rest(c, p, 0, true);
     if (c->empty)
         return RT_OK;
-    const struct kn_tail whole = c->tail;
-    const float *scale = kn_tail_vector(p, whole.scale);
+    const struct kn_epilogue whole = c->epilogue;
+    const float *scale = kn_epilogue_constant(p, whole.scale);
     const bool folds = scale && p->in[c->i_filter].value;
-    share_tail(c, folds);
+    split_epilogue(c, folds);
     filter_format(&c->g, &c->format);
     c->format.bf16 = p->tuning->bf16 && pays_in_bf16(&c->g, c->dtype);
     dnnl_status_t s = try_parts(c);
     if (s && c->format.bf16) {
         clear_cut(&c->cut[ALONE]);
         c->format.bf16 = false;
-        c->activates = kn_tail_has_post_op(&c->tail) && !c->tail.scale;
+        c->activates = kn_epilogue_has_dnnl_post_op(&c->epilogue) && !c->epilogue.scale;
         s = try_parts(c);
     }
     if (s) {
@@ -783,9 +785,9 @@ static enum rt_status infer(struct rt_infer *x)
 
     if (st)
         return st;
-    if ((st = kn_tail_infer(x)) == RT_OK) {
+    if ((st = kn_epilogue_infer(x)) == RT_OK) {
         if (may_lie_over(x->node, &x->in[1]))
-            kn_tail_infer_over(x, &own);
+            kn_epilogue_infer_in_place(x, &own);
         return st;
     }
     x->out[0].shape = own;
@@ -796,15 +798,15 @@ static enum rt_status infer(struct rt_infer *x)
                               .out = x->out,
                               .err = x->err};
     st = kn_conv_prepare(&p, &ignored);
-    return st ? st : kn_tail_infer(x);
+    return st ? st : kn_epilogue_infer(x);
 }
 
 static void rows(struct rt_rows *r)
 {
-    kn_tail_rows(r, rt_rows_first);
+    kn_epilogue_rows(r, rt_rows_first);
 }
 
-static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank)
+static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
     const struct rt_shape *f = &in[1].shape;
     *rank = kn_conv_n_spatial(n) + 2;
@@ -832,7 +834,11 @@ static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank
 #define KERNELS(op_, name_, plain) KN_KERNELS(ROWS(op_, name_, plain))
 
 const struct kn_entry kn_conv2d = {
-    .op = {.name = "Conv2D", .check = kn_conv_check, .infer = infer, .rows = rows, .tail = tail},
+    .op = {.name = "Conv2D",
+           .check = kn_conv_check,
+           .infer = infer,
+           .rows = rows,
+           .epilogue = epilogue},
     .kernels = KN_KERNELS({.op = "Conv2D",
                            .device = "CPU",
                            .name = "conv2d.line",
@@ -868,7 +874,11 @@ const struct kn_entry kn_conv2d = {
                           ROWS("Conv2D", "conv2d", PLAIN_TYPES)),
 };
 const struct kn_entry kn_conv3d = {
-    .op = {.name = "Conv3D", .check = kn_conv_check, .infer = infer, .rows = rows, .tail = tail},
+    .op = {.name = "Conv3D",
+           .check = kn_conv_check,
+           .infer = infer,
+           .rows = rows,
+           .epilogue = epilogue},
     .kernels = KERNELS("Conv3D", "conv3d", PLAIN_TYPES & ~RT_T(RT_I32)),
 };
 const struct kn_entry kn_depthwise_conv2d_native = {
@@ -876,7 +886,7 @@ const struct kn_entry kn_depthwise_conv2d_native = {
            .check = kn_conv_check,
            .infer = infer,
            .rows = rows,
-           .tail = tail},
+           .epilogue = epilogue},
     .kernels = KN_KERNELS({.op = "DepthwiseConv2dNative",
                            .device = "CPU",
                            .name = "depthwise.rows",

@@ -115,7 +115,7 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
         return p->err->code;
     *state = s;
     enum rt_status st = kn_conv_prepare(p, &s->g);
-    if (st || (st = kn_tail_prepare(&s->node.tail, p, &odd)) != RT_OK)
+    if (st || (st = kn_epilogue_prepare(&s->node.epilogue, p, &odd)) != RT_OK)
         return st;
     const struct kn_axis *y = &s->g.axis[0], *x = &s->g.axis[1];
     s->pixels = s->g.batch * y->out * x->out;
@@ -125,7 +125,7 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
     s->in_place = is_in_place(&s->g);
     s->taps = x->dilation == 1 ? x->size : 1;
     st = kn_fused_gemm_pack(&s->node, p, 1, false);
-    if (!st && (!s->node.b || s->node.tail.scale))
+    if (!st && (!s->node.b || s->node.epilogue.scale))
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     if (st)
         return st;
@@ -201,7 +201,7 @@ struct work {
     const float *src, *packed;
     float *dst;
     char *room;
-    struct kn_product_ends ends; /* of the whole */
+    struct kn_gemm_post_ops post_ops; /* of the whole */
 };
 
 static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -211,7 +211,7 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
     const struct kn_packed_gemm *p = &s->node.gemm;
     const int64_t pixel = i / s->groups * s->rows, group = i % s->groups * s->panels;
     float *copies = s->in_place ? NULL : (void *)(w->room + (size_t)slot * s->slot_bytes);
-    struct kn_product_ends ends = w->ends;
+    struct kn_gemm_post_ops post_ops = w->post_ops;
     struct kn_packed_gemm_args t = {.packed = w->packed,
                                     .c = w->dst + pixel * p->n,
                                     .ldc = p->n,
@@ -220,8 +220,8 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
     const int64_t most = panel_work < KN_PIECE ? (int64_t)(KN_PIECE / (panel_work + 1)) + 1 : 1;
     const int64_t end = kn_smaller(group + s->panels, p->panels);
 
-    if (ends.residual)
-        ends.residual += pixel * p->n;
+    if (post_ops.residual)
+        post_ops.residual += pixel * p->n;
     for (int64_t k = 0; k < p->k; k += s->terms) {
         t.k_from = k;
         t.k_to = kn_smaller(k + s->terms, p->k);
@@ -231,7 +231,7 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
             im2col(s, w->src, pixel, t.rows, t.k_from, t.k_to, copies);
         for (t.from = group; t.from < end; t.from = t.to) {
             t.to = kn_smaller(t.from + most, end);
-            kn_packed_gemm_run(p, &t, &ends);
+            kn_packed_gemm_run(p, &t, &post_ops);
             if ((t.to < end || t.k_to < p->k) && panel_work * (double)most > KN_PIECE / 8 &&
                 rt_run_check(r))
                 return r->err->code;
@@ -259,13 +259,14 @@ static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
 enum rt_status kn_conv_gemm(struct rt_run *r)
 {
     const struct state *s = r->state;
-    const struct kn_tail *t = &s->node.tail;
+    const struct kn_epilogue *t = &s->node.epilogue;
     struct work w = {.s = s,
                      .src = r->in[0].data,
                      .packed = rt_pack_data(s->node.b),
-                     .dst = kn_tail_output(t, r, t->odd ? (char *)r->scratch + s->odd_at : NULL),
+                     .dst =
+                         kn_epilogue_output(t, r, t->odd ? (char *)r->scratch + s->odd_at : NULL),
                      .room = r->scratch,
-                     .ends = kn_product_node_ends(&s->node, r)};
+                     .post_ops = kn_fused_gemm_post_ops(&s->node, r)};
     const int64_t n = s->blocks * s->groups;
     enum rt_status st = RT_OK;
 
@@ -273,5 +274,5 @@ enum rt_status kn_conv_gemm(struct rt_run *r)
         st = kn_parallel_parts(r, n, s->n_slots, run_part, &w);
     else
         st = run_alone(r, &w, n);
-    return st ? st : kn_tail_spread(t, r, w.dst);
+    return st ? st : kn_epilogue_broadcast(t, r, w.dst);
 }

@@ -5,12 +5,12 @@
 #include "kernels/conv/conv_shape.h"
 #include "kernels/conv/depthwise.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 
 struct state {
     struct kn_depthwise d;
-    struct kn_tail tail; /* what is done behind the rows */
-    int shift;           /* input that the sums start from; 0: none */
+    struct kn_epilogue epilogue; /* what is done behind the rows */
+    int shift;                   /* input that the sums start from; 0: none */
     int64_t batch;
     const struct rt_pack *filter;
     size_t odd_bytes;
@@ -49,8 +49,8 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     const struct format *f = fmt;
     (void)err;
     if (f->n_scale)
-        kn_tail_scale(dst, src->data, (const void *)(f + 1), rt_tensor_count(src) / f->channels,
-                      f->channels);
+        kn_epilogue_scale(dst, src->data, (const void *)(f + 1), rt_tensor_count(src) / f->channels,
+                          f->channels);
     else
         memcpy(dst, src->data, rt_tensor_bytes(src));
     return RT_OK;
@@ -62,7 +62,7 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
         .name = "deep", .channels = s->d.channels, .n_scale = scale ? s->d.channels : 0};
     const size_t bytes = (size_t)(s->d.y.size * s->d.x.size * s->d.channels) * sizeof(float);
     const enum rt_status st =
-        kn_tail_pack(p, 1, &f, sizeof f, scale, s->d.channels, bytes, pack, &s->filter);
+        kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->d.channels, bytes, pack, &s->filter);
 
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
@@ -82,20 +82,20 @@ enum rt_status kn_depthwise_conv_prepare(struct rt_prep *p, void **state)
     if (!solve(&g, &s->d))
         return rt_fail(p->err, RT_INTERNAL, "%s: no loops for this shape", p->node->name);
     s->batch = g.batch;
-    if ((st = kn_tail_prepare(&s->tail, p, &p->scratch_bytes)) != RT_OK)
+    if ((st = kn_epilogue_prepare(&s->epilogue, p, &p->scratch_bytes)) != RT_OK)
         return st;
-    const float *scale = kn_tail_vector(p, s->tail.scale);
+    const float *scale = kn_epilogue_constant(p, s->epilogue.scale);
     if ((st = pack_filter(s, p, scale)) != RT_OK)
         return st;
-    s->tail.scale = scale ? 0 : s->tail.scale;
-    if (!s->tail.scale) {
-        s->shift = s->tail.shift;
-        s->tail.shift = 0;
+    s->epilogue.scale = scale ? 0 : s->epilogue.scale;
+    if (!s->epilogue.scale) {
+        s->shift = s->epilogue.shift;
+        s->epilogue.shift = 0;
     }
-    if (!s->tail.scale && !s->tail.residual && kn_depthwise_activates(s->tail.act)) {
-        s->d.act = s->tail.act;
-        s->d.alpha = s->tail.alpha;
-        s->tail.act = RT_ACT_NONE;
+    if (!s->epilogue.scale && !s->epilogue.residual && kn_depthwise_activates(s->epilogue.act)) {
+        s->d.act = s->epilogue.act;
+        s->d.alpha = s->epilogue.alpha;
+        s->epilogue.act = RT_ACT_NONE;
     }
     *state = s;
     return RT_OK;
@@ -115,9 +115,9 @@ static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t from, int64
         n = d->y.out - row < to - i ? d->y.out - row : to - i;
         kn_depthwise_rows(d, src + image * d->y.in * d->x.in * d->channels, rt_pack_data(s->filter),
                           shift, dst + image * d->y.out * line, row, row + n);
-        if (kn_tail_any(&s->tail))
-            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, dst + i * line, i * line, n * d->x.out,
-                          d->channels);
+        if (kn_epilogue_any(&s->epilogue))
+            kn_epilogue_apply(&s->epilogue, r, KN_EPILOGUE_ALL, dst + i * line, i * line,
+                              n * d->x.out, d->channels);
         if (i + n < to && rt_run_check(r))
             return r->err->code;
     }
@@ -128,11 +128,11 @@ enum rt_status kn_depthwise_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
     const struct kn_depthwise *d = &s->d;
-    float *dst = kn_tail_output(&s->tail, r, r->scratch);
+    float *dst = kn_epilogue_output(&s->epilogue, r, r->scratch);
     /* What is more than a clip takes as long as eight taps, a value that is read or written two. */
-    const int64_t ends = s->d.act > RT_ACT_RELU6 || s->tail.act > RT_ACT_RELU6 ? 8 : 0;
+    const int64_t ends = s->d.act > RT_ACT_RELU6 || s->epilogue.act > RT_ACT_RELU6 ? 8 : 0;
     const int64_t steps = d->y.size * d->x.size + 2 * d->y.stride * d->x.stride + ends;
     const int64_t work = d->x.out * d->channels * steps / 8 + 1;
     const enum rt_status st = kn_parallel_rows(r, s->batch * d->y.out, work, 1, some_rows, dst);
-    return st ? st : kn_tail_spread(&s->tail, r, dst);
+    return st ? st : kn_epilogue_broadcast(&s->epilogue, r, dst);
 }

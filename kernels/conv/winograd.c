@@ -113,7 +113,7 @@ void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t b
 
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
                          int64_t to, const float *room, float *patch,
-                         const struct kn_tiles_ends *ends)
+                         const struct kn_tiles_ends *post_ops)
 {
     const int64_t m = w->m, co = w->tiles.co;
     const float *p = room + w->tiles.results;
@@ -123,29 +123,29 @@ void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block,
         const int64_t rows = w->tiles.out_h - t.y < m ? w->tiles.out_h - t.y : m;
         const int64_t columns = w->tiles.out_w - t.x < m ? w->tiles.out_w - t.x : m;
         float *y = dst + ((t.image * w->tiles.out_h + t.y) * w->tiles.out_w + t.x) * co;
-        const bool direct = rows == m && columns == m && !ends->apart;
+        const bool direct = rows == m && columns == m && !post_ops->apart;
         w->loops->output(w->m, p + i * co, w->tiles.out_step, co, direct ? y : patch,
                          direct ? w->tiles.out_w * co : m * co);
         for (int64_t j = 0; j < rows; j++) {
             float *to_row = y + j * w->tiles.out_w * co, *sums = patch + j * m * co;
-            if (!direct && !ends->apart)
+            if (!direct && !post_ops->apart)
                 memcpy(to_row, sums, (size_t)(columns * co) * sizeof *to_row);
-            if (ends->finish)
-                ends->finish(ends->arg, to_row, ends->apart ? sums : to_row, columns);
+            if (post_ops->finish)
+                post_ops->finish(post_ops->arg, to_row, post_ops->apart ? sums : to_row, columns);
         }
     }
 }
 
 void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,
-                           const struct kn_tiles_ends *ends)
+                           const struct kn_tiles_ends *post_ops)
 {
     const int64_t tiles = kn_tiles_in_block(&w->tiles, block);
     float *room = scratch, *patch = room + kn_tiles_room_bytes(&w->tiles) / sizeof(float);
 
     kn_winograd_inputs(w, src, block, 0, tiles, room, patch);
     kn_tiles_multiply(&w->tiles, packed, tiles, 0, w->tiles.places, 0, w->tiles.gemm.panels, room);
-    kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, ends);
+    kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, post_ops);
 }
 
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed)

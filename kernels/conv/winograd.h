@@ -47,7 +47,7 @@ double kn_winograd_error(const struct kn_winograd *w, const float *filter, const
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
 void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,
-                           const struct kn_tiles_ends *ends);
+                           const struct kn_tiles_ends *post_ops);
 
 /*
  * A block in pieces, for several cores: the inputs of its tiles come first, then kn_tiles_multiply,
@@ -59,6 +59,6 @@ void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t b
                         int64_t to, float *room, float *patch);
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
                          int64_t to, const float *room, float *patch,
-                         const struct kn_tiles_ends *ends);
+                         const struct kn_tiles_ends *post_ops);
 
 #endif

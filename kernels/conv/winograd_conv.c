@@ -4,13 +4,13 @@
 
 #include "kernels/conv/conv_shape.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 #include "kernels/conv/winograd.h"
 #include "runtime/exec/parallel.h"
 
 struct state {
     struct kn_winograd w;
-    struct kn_tail tail;
+    struct kn_epilogue epilogue;
     const struct rt_pack *filter;
     bool empty;
     size_t odd_at; /* in scratch: what an odd tail starts from */
@@ -107,8 +107,8 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
             rt_buffer_new(NULL, RT_F32, (size_t)(9 * w.tiles.ci * w.tiles.co) * sizeof(float), err);
         if (!scaled)
             return RT_RESOURCE_EXHAUSTED;
-        kn_tail_scale(atomic_load(&scaled->data), filter, (const void *)(f + 1), 9 * w.tiles.ci,
-                      w.tiles.co);
+        kn_epilogue_scale(atomic_load(&scaled->data), filter, (const void *)(f + 1), 9 * w.tiles.ci,
+                          w.tiles.co);
         filter = atomic_load(&scaled->data);
     }
     kn_winograd_pack(&w, filter, dst);
@@ -128,8 +128,8 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
                              .co = s->w.tiles.co,
                              .n_scale = scale ? s->w.tiles.co : 0};
 
-    return kn_tail_pack(p, 1, &f, sizeof f, scale, s->w.tiles.co, kn_tiles_pack_bytes(&s->w.tiles),
-                        pack, &s->filter);
+    return kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->w.tiles.co,
+                            kn_tiles_pack_bytes(&s->w.tiles), pack, &s->filter);
 }
 
 static size_t scratch_of(const struct state *s)
@@ -155,12 +155,12 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
     size_t odd;
-    if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
+    if ((st = kn_epilogue_prepare(&s->epilogue, p, &odd)) != RT_OK)
         return st;
-    const float *scale = kn_tail_vector(p, s->tail.scale);
+    const float *scale = kn_epilogue_constant(p, s->epilogue.scale);
     st = pack_filter(s, p, scale);
     if (scale)
-        s->tail.scale = 0;
+        s->epilogue.scale = 0;
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     s->share = kn_tiles_share(&s->w.tiles, rt_prep_width(p));
@@ -189,20 +189,21 @@ struct finish {
 static void finish(void *arg, float *y, float *sums, int64_t pixels)
 {
     const struct finish *f = arg;
-    const struct kn_tail *t = &f->s->tail;
+    const struct kn_epilogue *t = &f->s->epilogue;
 
     if (sums != y)
-        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->w.tiles.co);
+        kn_epilogue_apply_out_of_place(t, f->r, sums, y - f->dst, pixels, f->s->w.tiles.co);
     else
-        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->w.tiles.co);
+        kn_epilogue_apply(t, f->r, KN_EPILOGUE_ALL, y, y - f->dst, pixels, f->s->w.tiles.co);
 }
 
-static struct kn_tiles_ends ends_of(struct finish *f)
+static struct kn_tiles_ends post_ops_of(struct finish *f)
 {
-    const struct kn_tail *t = &f->s->tail;
+    const struct kn_epilogue *t = &f->s->epilogue;
 
-    return (struct kn_tiles_ends){
-        .finish = kn_tail_any(t) ? finish : NULL, .arg = f, .apart = kn_tail_joins(t)};
+    return (struct kn_tiles_ends){.finish = kn_epilogue_any(t) ? finish : NULL,
+                                  .arg = f,
+                                  .apart = kn_epilogue_is_out_of_place(t)};
 }
 
 /* ---- on several cores ---- */
@@ -220,12 +221,12 @@ static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
-    const struct kn_tiles_ends ends = ends_of(&f);
+    const struct kn_tiles_ends post_ops = post_ops_of(&f);
     void *scratch = j->scratch + (size_t)slot * kn_winograd_scratch_bytes(&j->s->w);
 
     if (i >= j->s->share.slots && rt_run_check(r))
         return r->err->code;
-    kn_winograd_run_block(&j->s->w, j->src, j->packed, j->dst, i, scratch, &ends);
+    kn_winograd_run_block(&j->s->w, j->src, j->packed, j->dst, i, scratch, &post_ops);
     return RT_OK;
 }
 
@@ -264,10 +265,10 @@ static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
-    const struct kn_tiles_ends ends = ends_of(&f);
+    const struct kn_tiles_ends post_ops = post_ops_of(&f);
 
     kn_winograd_outputs(&j->s->w, j->dst, j->block, i * j->step, end_of(j, i, j->tiles),
-                        (void *)j->scratch, patch_of(j, slot), &ends);
+                        (void *)j->scratch, patch_of(j, slot), &post_ops);
     return RT_OK;
 }
 
@@ -307,11 +308,11 @@ enum rt_status kn_winograd_conv(struct rt_run *r)
     struct job j = {.s = s,
                     .src = r->in[0].data,
                     .packed = rt_pack_data(s->filter),
-                    .dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at),
+                    .dst = kn_epilogue_output(&s->epilogue, r, (char *)r->scratch + s->odd_at),
                     .scratch = r->scratch};
 
     if (s->empty)
         return RT_OK;
     const enum rt_status st = run(r, &j);
-    return st ? st : kn_tail_spread(&s->tail, r, j.dst);
+    return st ? st : kn_epilogue_broadcast(&s->epilogue, r, j.dst);
 }

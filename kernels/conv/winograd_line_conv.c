@@ -2,13 +2,13 @@
 
 #include "kernels/conv/conv_shape.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 #include "kernels/conv/winograd_line.h"
 #include "runtime/exec/parallel.h"
 
 struct state {
     struct kn_line l;
-    struct kn_tail tail; /* what is done behind the outputs */
+    struct kn_epilogue epilogue; /* what is done behind the outputs */
     struct kn_line_ends ends;
     int shift; /* input that the outputs get added; 0: none */
     const struct rt_pack *filter;
@@ -100,8 +100,8 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
                              .ci = s->l.tiles.ci,
                              .co = s->l.tiles.co,
                              .n_scale = scale ? s->l.tiles.co : 0};
-    const enum rt_status st = kn_tail_pack(p, 1, &f, sizeof f, scale, s->l.tiles.co,
-                                           kn_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
+    const enum rt_status st = kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->l.tiles.co,
+                                               kn_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
 
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
@@ -109,15 +109,15 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
 }
 
 /* What of the tail the outputs' transform does. */
-static void share_tail(struct state *s)
+static void split_epilogue(struct state *s)
 {
-    struct kn_tail *t = &s->tail;
+    struct kn_epilogue *t = &s->epilogue;
 
     if (t->scale)
         return;
     s->shift = t->shift;
     t->shift = 0;
-    if (t->residual || !kn_tail_clips(t, &s->ends.most))
+    if (t->residual || !kn_epilogue_clips(t, &s->ends.most))
         return;
     s->ends.clips = true;
     t->act = RT_ACT_NONE;
@@ -131,7 +131,7 @@ static void share(struct state *s, int width)
     const int64_t panels = s->l.tiles.gemm.panels, blocks = kn_tiles_blocks(&s->l.tiles);
 
     s->panels = panels;
-    if (!share.by_blocks && !kn_tail_any(&s->tail))
+    if (!share.by_blocks && !kn_epilogue_any(&s->epilogue))
         s->panels = kn_even_parts(panels, (panels - 1) / share.slots + 1, share.slots);
     s->groups = (panels - 1) / s->panels + 1;
     s->slots = blocks * s->groups < share.slots ? blocks * s->groups : share.slots;
@@ -151,13 +151,13 @@ enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
     if (!solve(&g, rt_prep_width(p), &s->l))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
-    if ((st = kn_tail_prepare(&s->tail, p, &odd)) != RT_OK)
+    if ((st = kn_epilogue_prepare(&s->epilogue, p, &odd)) != RT_OK)
         return st;
-    const float *scale = kn_tail_vector(p, s->tail.scale);
+    const float *scale = kn_epilogue_constant(p, s->epilogue.scale);
     if ((st = pack_filter(s, p, scale)) != RT_OK)
         return st;
-    s->tail.scale = scale ? 0 : s->tail.scale;
-    share_tail(s);
+    s->epilogue.scale = scale ? 0 : s->epilogue.scale;
+    split_epilogue(s);
     share(s, rt_prep_width(p));
     s->odd_at = (size_t)s->slots * kn_padded(kn_line_scratch_bytes(&s->l));
     p->scratch_bytes = s->odd_at + odd;
@@ -174,12 +174,12 @@ struct finish {
 static void finish(void *arg, float *y, float *sums, int64_t pixels)
 {
     const struct finish *f = arg;
-    const struct kn_tail *t = &f->s->tail;
+    const struct kn_epilogue *t = &f->s->epilogue;
 
     if (sums != y)
-        kn_tail_join(t, f->r, sums, y - f->dst, pixels, f->s->l.tiles.co);
+        kn_epilogue_apply_out_of_place(t, f->r, sums, y - f->dst, pixels, f->s->l.tiles.co);
     else
-        kn_tail_apply(t, f->r, KN_TAIL_ALL, y, y - f->dst, pixels, f->s->l.tiles.co);
+        kn_epilogue_apply(t, f->r, KN_EPILOGUE_ALL, y, y - f->dst, pixels, f->s->l.tiles.co);
 }
 
 static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -192,9 +192,9 @@ static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t 
     if (i >= s->slots && rt_run_check(r))
         return r->err->code;
     ends.shift = s->shift ? r->in[s->shift].data : NULL;
-    ends.then = (struct kn_tiles_ends){.finish = kn_tail_any(&s->tail) ? finish : NULL,
+    ends.then = (struct kn_tiles_ends){.finish = kn_epilogue_any(&s->epilogue) ? finish : NULL,
                                        .arg = &f,
-                                       .apart = kn_tail_joins(&s->tail)};
+                                       .apart = kn_epilogue_is_out_of_place(&s->epilogue)};
     kn_line_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i / s->groups, from,
                       from + (left < s->panels ? left : s->panels),
                       (char *)r->scratch + (size_t)slot * kn_padded(kn_line_scratch_bytes(&s->l)),
@@ -205,11 +205,11 @@ static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t 
 enum rt_status kn_line_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
-    float *dst = kn_tail_output(&s->tail, r, (char *)r->scratch + s->odd_at);
+    float *dst = kn_epilogue_output(&s->epilogue, r, (char *)r->scratch + s->odd_at);
 
     if (s->empty)
         return RT_OK;
     const enum rt_status st =
         kn_parallel_parts(r, kn_tiles_blocks(&s->l.tiles) * s->groups, s->slots, some_part, dst);
-    return st ? st : kn_tail_spread(&s->tail, r, dst);
+    return st ? st : kn_epilogue_broadcast(&s->epilogue, r, dst);
 }

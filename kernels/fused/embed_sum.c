@@ -118,7 +118,7 @@ static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 }
 
 /* Input k does not have this axis of the whole, or only once. */
-static bool is_spread(const struct rt_rows *r, int k, const struct rt_shape *whole, int axis)
+static bool is_broadcast(const struct rt_rows *r, int k, const struct rt_shape *whole, int axis)
 {
     const struct rt_shape *s = &r->in[k].shape;
     const int own = axis - (whole->rank - (k == RT_EMBED_SUM_INDICES ? 1 : 0) - s->rank);
@@ -144,8 +144,8 @@ static void rows(struct rt_rows *r)
     if (op.in.by >= 0) {
         const int other = axis_of(r, RT_EMBED_SUM_BY, &whole);
         if (at == -2 || other == -2 || (at >= 0 && other >= 0 && at != other) ||
-            (other < 0 && !is_spread(r, RT_EMBED_SUM_BY, &whole, at)) ||
-            (at < 0 && !is_spread(r, RT_EMBED_SUM_INDICES, &whole, other)))
+            (other < 0 && !is_broadcast(r, RT_EMBED_SUM_BY, &whole, at)) ||
+            (at < 0 && !is_broadcast(r, RT_EMBED_SUM_INDICES, &whole, other)))
             return;
         at = at < 0 ? other : at;
     }

@@ -158,11 +158,11 @@ static void rows(struct rt_rows *r)
 /* ---- what prepare leaves ---- */
 
 enum kind {
-    ALONG,  /* goes through the tile element by element */
-    ONE,    /* one value for the whole tile */
-    REPEAT, /* a short row, the same for all rows of the tile */
-    SPREAD, /* one value per short row */
-    JOIN,   /* as ALONG, of what lies in pieces */
+    ALONG,     /* goes through the tile element by element */
+    ONE,       /* one value for the whole tile */
+    REPEAT,    /* a short row, the same for all rows of the tile */
+    BROADCAST, /* one value per short row */
+    JOIN,      /* as ALONG, of what lies in pieces */
 };
 
 struct operand {
@@ -381,14 +381,14 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
         else if (o->stride[0])
             o->kind = o->stride[1] ? ALONG : REPEAT;
         else
-            o->kind = o->stride[1] ? SPREAD : ONE;
+            o->kind = o->stride[1] ? BROADCAST : ONE;
         if (p->n_pieces && o->input == 0) {
             if (can_join(n, o))
                 o->kind = JOIN;
             else
                 p->needs_whole = true;
         }
-        if (o->kind == REPEAT || o->kind == SPREAD || o->kind == JOIN || o->dtype != RT_F32)
+        if (o->kind == REPEAT || o->kind == BROADCAST || o->kind == JOIN || o->dtype != RT_F32)
             o->buffer = n->n_buffers++;
     }
     for (int i = 0; i < n->n_steps; i++) {
@@ -629,9 +629,9 @@ static void bring(const struct job *j, const struct operand *o, const char *base
         *written = base;
     } else {
         write_out(n, o,
-                  base + (o->kind == ALONG    ? start * size
-                          : o->kind == SPREAD ? start / n->dim[0] * size
-                                              : 0),
+                  base + (o->kind == ALONG       ? start * size
+                          : o->kind == BROADCAST ? start / n->dim[0] * size
+                                                 : 0),
                   to, count);
     }
 }

@@ -50,7 +50,7 @@ static void scale_columns(const struct format *f, const float *src, float *dst)
     const int64_t k = f->md.dims[0], n = f->md.dims[1];
 
     if (!f->turned)
-        kn_tail_scale(dst, src, scale, k, n);
+        kn_epilogue_scale(dst, src, scale, k, n);
     for (int64_t i = 0; f->turned && i < n; i++)
         for (int64_t j = 0; j < k; j++)
             dst[i * k + j] = src[i * k + j] * scale[i];
@@ -149,7 +149,7 @@ static dnnl_status_t make(const struct kn_fully_connected *s, int64_t rows, int6
     if (!st && s->activates) {
         st = kn_dnnl_attr(&attr);
         if (!st)
-            st = kn_tail_post_op(&s->tail, attr);
+            st = kn_epilogue_dnnl_post_op(&s->epilogue, attr);
     }
     if (!st)
         st = kn_dnnl_make(d, &desc, attr);
@@ -177,13 +177,13 @@ static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep 
     f.md = s->dnnl.md[1];
     f.turned = s->g.tb != KN_AS_IS;
     f.n_scale = scale ? s->g.n : 0;
-    return kn_tail_pack(p, input, &f, sizeof f, scale, s->g.n, dnnl_memory_desc_get_size(&f.md),
-                        pack, &s->b);
+    return kn_epilogue_pack(p, input, &f, sizeof f, scale, s->g.n, dnnl_memory_desc_get_size(&f.md),
+                            pack, &s->b);
 }
 
 static dnnl_status_t make_fitting(struct kn_fully_connected *s)
 {
-    s->activates = kn_tail_has_post_op(&s->tail) && !s->tail.scale;
+    s->activates = kn_epilogue_has_dnnl_post_op(&s->epilogue) && !s->epilogue.scale;
     dnnl_status_t made = make(s, s->rows, s->g.n, NULL, &s->dnnl);
     if (made == dnnl_unimplemented && s->activates) {
         s->activates = false;
@@ -292,7 +292,7 @@ static void cut(struct kn_fully_connected *s, int width)
 
 struct gemm_run {
     const struct kn_fully_connected *s;
-    struct kn_product_ends ends;
+    struct kn_gemm_post_ops post_ops;
     const float *a;
     float *c;
 };
@@ -307,25 +307,25 @@ static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t 
     const int64_t from = i % groups * s->piece_panels, to = from + s->piece_panels;
     struct kn_packed_gemm_args t = kn_packed_gemm_whole(
         p, rt_pack_data(s->node.b), x->a + row * p->k, x->c + row * p->n, s->piece_rows);
-    struct kn_product_ends ends = x->ends;
+    struct kn_gemm_post_ops post_ops = x->post_ops;
     (void)slot;
 
     if (i > 0 && rt_run_check(r))
         return r->err->code;
     if (left < t.rows)
         t.rows = left;
-    if (ends.residual)
-        ends.residual += row * ends.ld_residual;
+    if (post_ops.residual)
+        post_ops.residual += row * post_ops.ld_residual;
     t.from = from;
     t.to = to < p->panels ? to : p->panels;
-    kn_packed_gemm_run(p, &t, &ends);
+    kn_packed_gemm_run(p, &t, &post_ops);
     return RT_OK;
 }
 
 /* Its sums start from the residual, which the output may lie over. */
 static bool starts_over(const struct kn_fully_connected *s)
 {
-    return s->node.b && !s->node.tail.scale;
+    return s->node.b && !s->node.epilogue.scale;
 }
 
 static enum rt_status run_gemm(const struct kn_fully_connected *s, const float *a, float *c,
@@ -334,25 +334,25 @@ static enum rt_status run_gemm(const struct kn_fully_connected *s, const float *
     const int64_t n =
         kn_parts(s->g.m, s->piece_rows) * kn_parts(s->node.gemm.panels, s->piece_panels);
     struct gemm_run x = {s, {.arg = NULL}, a, c};
-    const struct kn_tail *tail = &s->node.tail;
+    const struct kn_epilogue *epilogue = &s->node.epilogue;
     enum rt_status st = RT_OK;
 
     if (starts_over(s))
-        x.ends = kn_product_node_ends(&s->node, r);
+        x.post_ops = kn_fused_gemm_post_ops(&s->node, r);
     if (n > 1 && rt_run_width(r) > 1)
         st = kn_parallel_parts(r, n, rt_run_width(r), run_piece, &x);
     else
         for (int64_t i = 0; i < n && !st; i++)
             st = run_piece(r, &x, i, 0);
-    if (!st && tail->scale)
-        kn_tail_apply(tail, r, KN_TAIL_ALL, c, 0, s->g.m, s->g.n);
+    if (!st && epilogue->scale)
+        kn_epilogue_apply(epilogue, r, KN_EPILOGUE_ALL, c, 0, s->g.m, s->g.n);
     return st;
 }
 
 static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep *p, int input)
 {
     s->node.gemm = (struct kn_packed_gemm){.k = s->g.k, .n = s->g.n};
-    s->node.tail = s->tail;
+    s->node.epilogue = s->epilogue;
     if (!kn_packed_gemm_init(&s->node.gemm))
         return RT_OK;
     cut(s, rt_prep_width(p));
@@ -362,7 +362,7 @@ static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep 
 /* ---- all of it ---- */
 
 /* Floats of half operands, and the tail's, behind the scratch of others. */
-static void place(struct kn_fully_connected *s, size_t tail, size_t *scratch)
+static void place(struct kn_fully_connected *s, size_t epilogue, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;
 
@@ -375,8 +375,8 @@ static void place(struct kn_fully_connected *s, size_t tail, size_t *scratch)
         s->c_at = s->a_at + kn_padded((size_t)(g->m * g->k) * sizeof(float));
         *scratch = s->c_at + kn_padded((size_t)(g->m * g->n) * sizeof(float));
     }
-    s->tail_at = *scratch;
-    *scratch += tail;
+    s->epilogue_at = *scratch;
+    *scratch += epilogue;
 }
 
 enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct rt_prep *p,
@@ -385,12 +385,12 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
     s->g = *g;
     s->rows = rows_of_block(g);
     size_t odd;
-    enum rt_status st = kn_tail_prepare(&s->tail, p, &odd);
+    enum rt_status st = kn_epilogue_prepare(&s->epilogue, p, &odd);
     if (st)
         return st;
-    const struct kn_tail whole = s->tail;
-    const float *scale = kn_tail_vector(p, whole.scale);
-    const size_t kept = kn_tail_kept_bytes(&s->tail);
+    const struct kn_epilogue whole = s->epilogue;
+    const float *scale = kn_epilogue_constant(p, whole.scale);
+    const size_t kept = kn_epilogue_residual_bytes(&s->epilogue);
     *scratch = kept;
     if (in_panels(p, g)) {
         st = prepare_panels(s, p, input, g);
@@ -410,7 +410,7 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
     }
     if (scale || !whole.scale) {
         s->bias = whole.shift;
-        s->tail.scale = s->tail.shift = 0;
+        s->epilogue.scale = s->epilogue.shift = 0;
     }
     s->bf16 = p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies();
     dnnl_status_t made = make_fitting(s);
@@ -427,11 +427,11 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
     }
     if (!s->b) {
         kn_fully_connected_clear(s);
-        s->tail = whole;
+        s->epilogue = whole;
         s->bias = 0;
         s->activates = false;
-        s->tail_at = kn_padded((size_t)kn_gemm_scratch(g));
-        *scratch = s->tail_at + kept;
+        s->epilogue_at = kn_padded((size_t)kn_gemm_scratch(g));
+        *scratch = s->epilogue_at + kept;
         return RT_OK;
     }
     make_shared(s, rt_prep_width(p));
@@ -491,14 +491,14 @@ static enum rt_status run_blocks(const struct kn_fully_connected *s, const void 
         const void *block[KN_DNNL_ARGS];
         rows_from(s, data, i, block);
         if (s->activates)
-            kn_tail_quiet();
+            kn_epilogue_clear_nan_flag();
         st = kn_dnnl_run(&s->dnnl, block, room, r->err, r->node->name);
-        const bool reuse = s->activates && !st && kn_tail_met_nan();
+        const bool reuse = s->activates && !st && kn_epilogue_nan_flag();
         if (reuse)
             st = run_bare(s, block, r);
         if (!st && (reuse || !s->activates))
-            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], i * g->n, s->rows,
-                          g->n);
+            kn_epilogue_apply(&s->epilogue, r, KN_EPILOGUE_ALL, (float *)(uintptr_t)block[2],
+                              i * g->n, s->rows, g->n);
         if (!st && done + s->rows < g->m)
             st = rt_run_check(r);
     }
@@ -526,14 +526,14 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
         return r->err->code;
     rows_from(s, x->data, first, block);
     if (s->activates)
-        kn_tail_quiet();
+        kn_epilogue_clear_nan_flag();
     const enum rt_status st = kn_dnnl_run(
         d, block, kn_behind(x->room, (size_t)slot * s->slot_bytes), r->err, r->node->name);
-    if (s->activates && !st && kn_tail_met_nan())
+    if (s->activates && !st && kn_epilogue_nan_flag())
         atomic_store(&x->met_nan, true);
     else if (!s->activates && !st)
-        kn_tail_apply(&s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)block[2], first * g->n,
-                      left < s->share_rows ? left : s->share_rows, g->n);
+        kn_epilogue_apply(&s->epilogue, r, KN_EPILOGUE_ALL, (float *)(uintptr_t)block[2],
+                          first * g->n, left < s->share_rows ? left : s->share_rows, g->n);
     return st;
 }
 
@@ -555,22 +555,23 @@ static enum rt_status run_columns(struct rt_run *r, void *arg, int64_t i, int64_
     if (s->bias)
         block[3] = (const float *)x->data[3] + at;
     if (s->activates)
-        kn_tail_quiet();
+        kn_epilogue_clear_nan_flag();
     const enum rt_status st =
         kn_dnnl_run(&s->share[i == s->n_slots - 1], block, room, r->err, r->node->name);
-    if (s->activates && !st && kn_tail_met_nan())
+    if (s->activates && !st && kn_epilogue_nan_flag())
         atomic_store(&x->met_nan, true);
     for (int64_t k = 0; k < g->m; k++)
         memcpy(to + k * g->n, own + k * n, (size_t)n * sizeof *own);
     return st;
 }
 
-static enum rt_status run_tail(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status fully_connected_epilogue_shard(struct rt_run *r, void *arg, int64_t from,
+                                                     int64_t to)
 {
     const struct shared *x = arg;
     const int64_t n = x->s->g.n;
-    kn_tail_apply(&x->s->tail, r, KN_TAIL_ALL, (float *)(uintptr_t)x->data[2] + from * n, from * n,
-                  to - from, n);
+    kn_epilogue_apply(&x->s->epilogue, r, KN_EPILOGUE_ALL,
+                      (float *)(uintptr_t)x->data[2] + from * n, from * n, to - from, n);
     return RT_OK;
 }
 
@@ -581,9 +582,9 @@ static enum rt_status run_parts(struct shared *x, struct rt_run *r)
     if (!s->columns)
         return kn_parallel_parts(r, kn_parts(s->g.m, s->share_rows), s->n_slots, run_shared, x);
     const enum rt_status st = kn_parallel_parts(r, s->n_slots, s->n_slots, run_columns, x);
-    if (st || s->activates || !kn_tail_any(&s->tail))
+    if (st || s->activates || !kn_epilogue_any(&s->epilogue))
         return st;
-    return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, run_tail, x);
+    return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, fully_connected_epilogue_shard, x);
 }
 
 /* On idle cores, or on this one. */
@@ -605,20 +606,20 @@ enum rt_status kn_fully_connected_run(const struct kn_fully_connected *s, const 
 {
     const struct kn_gemm *g = &s->g;
     char *room = scratch;
-    struct kn_tail_kept kept;
+    struct kn_epilogue_residual_copy kept;
     struct rt_run *r = whole;
     enum rt_status st = RT_OK;
 
-    if (!starts_over(s) && s->tail.residual)
-        r = kn_tail_keep(&s->tail, whole, kn_behind(room, s->tail_at), &kept);
-    if (s->tail.odd)
-        c = room + s->tail_at;
+    if (!starts_over(s) && s->epilogue.residual)
+        r = kn_epilogue_copy_residual(&s->epilogue, whole, kn_behind(room, s->epilogue_at), &kept);
+    if (s->epilogue.odd)
+        c = room + s->epilogue_at;
     if (!s->node.b && (!s->b || s->panels.width)) {
         st = s->b ? kn_bf16_gemm(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
                   : kn_gemm_blocks(g, false, a, b, c, scratch, r);
-        if (!st && kn_tail_any(&s->tail))
-            kn_tail_apply(&s->tail, r, KN_TAIL_ALL, c, 0, g->m, g->n);
-        return st ? st : kn_tail_spread(&s->tail, r, c);
+        if (!st && kn_epilogue_any(&s->epilogue))
+            kn_epilogue_apply(&s->epilogue, r, KN_EPILOGUE_ALL, c, 0, g->m, g->n);
+        return st ? st : kn_epilogue_broadcast(&s->epilogue, r, c);
     }
     const bool wide = g->dtype != RT_F32;
     const void *data[KN_DNNL_ARGS] = {a, s->b ? rt_pack_data(s->b) : NULL, c};
@@ -638,5 +639,5 @@ enum rt_status kn_fully_connected_run(const struct kn_fully_connected *s, const 
                        : run_rows(s, data, room, r);
     if (!st && wide)
         st = kn_from_float_rows(r, g->dtype, data[2], c, g->n, g->m, g->n);
-    return st ? st : kn_tail_spread(&s->tail, r, c);
+    return st ? st : kn_epilogue_broadcast(&s->epilogue, r, c);
 }

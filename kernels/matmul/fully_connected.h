@@ -28,11 +28,11 @@ struct kn_fully_connected {
     int64_t columns; /* > 0: of all rows so many columns, into memory of the slot, from own_at */
     size_t own_at;
     size_t slots_at, slot_bytes;  /* in scratch: oneDNN's, for each of them */
-    struct kn_tail tail;          /* what oneDNN does not do of the node's */
+    struct kn_epilogue epilogue;  /* what oneDNN does not do of the node's */
     int bias;                     /* input that oneDNN adds; 0: none */
     bool activates;               /* oneDNN does the activation */
     size_t scratch_bytes;         /* of oneDNN */
-    size_t tail_at;               /* in scratch: what an odd tail starts from, or a residual */
+    size_t epilogue_at;           /* in scratch: what an odd tail starts from, or a residual */
     const struct rt_pack *b;      /* NULL: the runtime keeps none; the product is a plain one */
     size_t a_at, c_at;            /* float copies of half operands in scratch; a in bfloat16 */
     bool bf16;                    /* dnnl multiplies bfloat16 */

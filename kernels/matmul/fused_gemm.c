@@ -39,17 +39,17 @@ enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p,
                                   bool turned)
 {
     const struct kn_packed_gemm *gemm = &node->gemm;
-    const float *scale = kn_tail_vector(p, node->tail.scale);
+    const float *scale = kn_epilogue_constant(p, node->epilogue.scale);
     const struct format f = {.name = "product",
                              .k = gemm->k,
                              .n = gemm->n,
                              .panel = gemm->panel,
                              .turned = turned,
                              .n_scale = scale ? gemm->n : 0};
-    const enum rt_status st = kn_tail_pack(p, input, &f, sizeof f, scale, gemm->n,
-                                           kn_packed_gemm_pack_bytes(gemm), pack, &node->b);
+    const enum rt_status st = kn_epilogue_pack(p, input, &f, sizeof f, scale, gemm->n,
+                                               kn_packed_gemm_pack_bytes(gemm), pack, &node->b);
     if (!st && node->b && scale)
-        node->tail.scale = 0;
+        node->epilogue.scale = 0;
     return st;
 }
 
@@ -59,14 +59,14 @@ static void activate(const void *arg, float *at, int64_t row, int64_t rows, int6
     const struct kn_fused_gemm *node = arg;
     (void)row;
     (void)col;
-    kn_tail_activate(&node->tail, at, rows, cols, node->gemm.n);
+    kn_epilogue_activate(&node->epilogue, at, rows, cols, node->gemm.n);
 }
 
-struct kn_product_ends kn_product_node_ends(const struct kn_fused_gemm *node,
-                                            const struct rt_run *r)
+struct kn_gemm_post_ops kn_fused_gemm_post_ops(const struct kn_fused_gemm *node,
+                                               const struct rt_run *r)
 {
-    const struct kn_tail *t = &node->tail;
-    struct kn_product_ends e = {.bias = t->shift ? r->in[t->shift].data : NULL};
+    const struct kn_epilogue *t = &node->epilogue;
+    struct kn_gemm_post_ops e = {.bias = t->shift ? r->in[t->shift].data : NULL};
 
     if (t->odd)
         return e;
@@ -74,7 +74,7 @@ struct kn_product_ends kn_product_node_ends(const struct kn_fused_gemm *node,
         e.residual = r->in[t->residual].data;
         e.ld_residual = node->gemm.n;
     }
-    e.clips = kn_tail_clips(t, &e.most);
+    e.clips = kn_epilogue_clips(t, &e.most);
     e.finish = t->act && !e.clips ? activate : NULL;
     e.arg = node;
     return e;

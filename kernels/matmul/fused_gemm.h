@@ -6,11 +6,11 @@
 #define KN_MATMUL_FUSED_GEMM_H
 
 #include "kernels/matmul/packed_gemm.h"
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 
 struct kn_fused_gemm {
     struct kn_packed_gemm gemm;
-    struct kn_tail tail;
+    struct kn_epilogue epilogue;
     const struct rt_pack *b; /* NULL: the input is no constant, there is nothing to multiply with */
 };
 
@@ -22,7 +22,7 @@ enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p,
                                   bool turned);
 /* How the outputs begin and end in this run, with the node's own activation as `finish`; the output
  * has node->product.n columns. Of an odd tail: without the residual and what is behind it. */
-struct kn_product_ends kn_product_node_ends(const struct kn_fused_gemm *node,
-                                            const struct rt_run *r);
+struct kn_gemm_post_ops kn_fused_gemm_post_ops(const struct kn_fused_gemm *node,
+                                               const struct rt_run *r);
 
 #endif

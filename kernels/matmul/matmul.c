@@ -12,7 +12,7 @@
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/fully_connected.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 #include "kernels/entry.h"
 
 enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
@@ -263,9 +263,9 @@ static void plan(struct batch_gemm *p, const struct rt_prep *prep)
 struct gemm_state {
     struct batch_gemm p;
     bool plain;
-    struct kn_tail tail;
+    struct kn_epilogue epilogue;
     int64_t a_bytes, b_bytes, c_bytes; /* converted copies in scratch; 0: computed in place */
-    size_t tail_at;                    /* in scratch: kn_tail_kept_bytes */
+    size_t epilogue_at;                /* in scratch: kn_epilogue_residual_bytes */
 };
 
 static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)
@@ -277,7 +277,7 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     s->plain = plain;
     const struct kn_gemm *g = &s->p.g;
     size_t odd;
-    const enum rt_status st = kn_tail_prepare(&s->tail, prep, &odd);
+    const enum rt_status st = kn_epilogue_prepare(&s->epilogue, prep, &odd);
     if (st)
         return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
@@ -290,8 +290,8 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     if (bytes < 0)
         return rt_fail(prep->err, RT_RESOURCE_EXHAUSTED, "%s: the matrices are too large",
                        prep->node->name);
-    s->tail_at = ((size_t)(bytes + s->a_bytes + s->b_bytes + s->c_bytes) + 63) / 64 * 64;
-    prep->scratch_bytes = s->tail_at + kn_tail_kept_bytes(&s->tail);
+    s->epilogue_at = ((size_t)(bytes + s->a_bytes + s->b_bytes + s->c_bytes) + 63) / 64 * 64;
+    prep->scratch_bytes = s->epilogue_at + kn_epilogue_residual_bytes(&s->epilogue);
     *state = s;
     return RT_OK;
 }
@@ -347,10 +347,10 @@ static enum rt_status multiply(const struct gemm_state *s, const char *a, const 
 
 static enum rt_status finish(const struct gemm_state *s, struct rt_run *r, void *c)
 {
-    if (!kn_tail_any(&s->tail))
+    if (!kn_epilogue_any(&s->epilogue))
         return RT_OK;
-    kn_tail_apply(&s->tail, r, KN_TAIL_ALL, c, 0, s->p.batches * s->p.g.m, s->p.g.n);
-    return kn_tail_spread(&s->tail, r, c);
+    kn_epilogue_apply(&s->epilogue, r, KN_EPILOGUE_ALL, c, 0, s->p.batches * s->p.g.m, s->p.g.n);
+    return kn_epilogue_broadcast(&s->epilogue, r, c);
 }
 
 /* Products [from, to) of the batch; arg: where the results begin. */
@@ -393,10 +393,10 @@ static enum rt_status run_gemm(struct rt_run *whole)
     const struct gemm_state *s = whole->state;
     const struct batch_gemm *p = &s->p;
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
-    char *room = kn_behind(whole->scratch, s->tail_at);
-    struct kn_tail_kept kept;
-    struct rt_run *r = kn_tail_keep(&s->tail, whole, room, &kept);
-    char *c = s->tail.odd ? room : r->out[0].data;
+    char *room = kn_behind(whole->scratch, s->epilogue_at);
+    struct kn_epilogue_residual_copy kept;
+    struct rt_run *r = kn_epilogue_copy_residual(&s->epilogue, whole, room, &kept);
+    char *c = s->epilogue.odd ? room : r->out[0].data;
 
     if (!step_c || !p->batches)
         return RT_OK;
@@ -406,7 +406,7 @@ static enum rt_status run_gemm(struct rt_run *whole)
     }
     /* One product is shared out by itself, and scratch memory is there for one at a time. */
     const enum rt_status st =
-        p->batches == 1 || s->tail_at || s->plain
+        p->batches == 1 || s->epilogue_at || s->plain
             ? some_products(r, c, 0, p->batches)
             : kn_parallel_rows(r, p->batches, kn_gemm_work(&p->g) / 16 + 1, 1, some_products, c);
     return st ? st : finish(s, r, c);
@@ -456,7 +456,7 @@ static enum rt_status run_packed(struct rt_run *r)
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
 /* A product with one matrix for all rows has at least this rank. */
-static int64_t tail(const struct rt_node *n, const struct rt_info *in, int *rank)
+static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
     *rank = 2;
     return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
@@ -479,22 +479,22 @@ static enum rt_status check_rank(const struct rt_infer *x)
     return RT_OK;
 }
 
-static enum rt_status infer_tail(struct rt_infer *x)
+static enum rt_status infer_epilogue(struct rt_infer *x)
 {
     enum rt_status st = check_rank(x);
     if (!st)
         st = infer(x);
     const struct rt_shape own = x->out[0].shape;
     if (!st)
-        st = kn_tail_infer(x);
+        st = kn_epilogue_infer(x);
     if (!st && kn_fully_connected_likely(&x->in[1]))
-        kn_tail_infer_over(x, &own);
+        kn_epilogue_infer_in_place(x, &own);
     return st;
 }
 
-static void rows_tail(struct rt_rows *r)
+static void rows_epilogue(struct rt_rows *r)
 {
-    kn_tail_rows(r, rows);
+    kn_epilogue_rows(r, rows);
 }
 
 /* BatchMatMulV3's three types are free of each other; these go together. */
@@ -509,9 +509,12 @@ static bool takes_mixed(const struct rt_node *n)
            (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16)));
 }
 
-#define MATMUL(symbol, op_, name_, attr, all, tail_, takes_)                                       \
+#define MATMUL(symbol, op_, name_, attr, all, epilogue_, takes_)                                   \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = op_, .infer = infer_tail, .rows = rows_tail, .tail = tail_},                \
+        .op = {.name = op_,                                                                        \
+               .infer = infer_epilogue,                                                            \
+               .rows = rows_epilogue,                                                              \
+               .epilogue = epilogue_},                                                             \
         .kernels = KN_KERNELS({.op = op_,                                                          \
                                .device = "CPU",                                                    \
                                .name = name_ ".packed",                                            \
@@ -546,8 +549,8 @@ static int can_gemm(const struct rt_prep *prep)
     return 2;
 }
 
-MATMUL(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, tail, NULL);
+MATMUL(mat_mul, "MatMul", "matmul", "T", KN_GEMM_TYPES, epilogue, NULL);
 MATMUL(batch_mat_mul, "BatchMatMul", "batch_matmul", "T", KN_GEMM_TYPES, NULL, NULL);
-MATMUL(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, tail, NULL);
+MATMUL(batch_mat_mul_v2, "BatchMatMulV2", "batch_matmul", "T", KN_GEMM_TYPES, epilogue, NULL);
 MATMUL(batch_mat_mul_v3, "BatchMatMulV3", "batch_matmul", "Ta",
        KN_GEMM_TYPES | RT_T(RT_I8) | RT_T(RT_U8), NULL, takes_mixed);

@@ -162,7 +162,7 @@ struct block {
 };
 
 static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *t,
-                      const struct kn_product_ends *ends, const struct block *at)
+                      const struct kn_gemm_post_ops *post_ops, const struct block *at)
 {
     const bool first = at->k_from == 0, last = at->k_from + at->k == p->k;
     const int64_t step = p->panel * p->k, groups = kn_parts(at->rows, p->loops->rows);
@@ -176,19 +176,19 @@ static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gem
         .step = step,
         .prefetch_step = kn_parts(p->panel, groups),
         .in_cache = p->in_cache,
-        .clips = last && ends && ends->clips,
+        .clips = last && post_ops && post_ops->clips,
     };
     const float *start = first ? NULL : c;
     int64_t ld_start = t->ldc;
 
-    if (first && ends && ends->residual) {
-        ld_start = ends->ld_residual;
-        start = ends->residual + at->row * ld_start;
+    if (first && post_ops && post_ops->residual) {
+        ld_start = post_ops->ld_residual;
+        start = post_ops->residual + at->row * ld_start;
     }
     s.ld_start = ld_start;
     if (s.clips) {
-        s.least = ends->least;
-        s.most = ends->most;
+        s.least = post_ops->least;
+        s.most = post_ops->most;
     }
     const int64_t most = at->rows > p->loops->gemv ? 1 : at->rows > 1 ? 2 : GEMV_PANELS;
     for (int64_t i = t->from; i < t->to; i += s.panels) {
@@ -202,16 +202,16 @@ static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gem
         s.next = i + s.panels < t->to ? s.b + step : t->next ? t->next : s.b;
         s.c = c + col;
         s.start = start ? start + col : NULL;
-        s.bias = first && ends && ends->bias ? ends->bias + col : NULL;
+        s.bias = first && post_ops && post_ops->bias ? post_ops->bias + col : NULL;
         s.prefetch_a = i == t->from && t->lda == at->k;
         p->loops->panel_block(&s);
-        if (last && ends && ends->finish)
-            ends->finish(ends->arg, s.c, at->row, at->rows, col, cols);
+        if (last && post_ops && post_ops->finish)
+            post_ops->finish(post_ops->arg, s.c, at->row, at->rows, col, cols);
     }
 }
 
 void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *t,
-                        const struct kn_product_ends *ends)
+                        const struct kn_gemm_post_ops *post_ops)
 {
     const int64_t terms = t->k_to - t->k_from;
     /* One group of rows passes over a panel once: there is nothing to keep. */
@@ -223,7 +223,7 @@ void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_g
         do { /* once even for no terms: the sums have other parts */
             const struct block at = {row, kn_smaller(t->rows - row, rows), l,
                                      kn_smaller(t->k_to - l, k)};
-            run_block(p, t, ends, &at);
+            run_block(p, t, post_ops, &at);
             l += k;
         } while (l < t->k_to);
     }

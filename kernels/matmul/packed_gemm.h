@@ -45,7 +45,7 @@ void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t
 bool kn_packed_gemm_is_fast(void);
 
 /* What an output's sum starts from and how it ends. */
-struct kn_product_ends {
+struct kn_gemm_post_ops {
     const float *bias;     /* n floats; NULL: none */
     const float *residual; /* [rows, n]; may be c itself, with the same ldc; NULL: none */
     int64_t ld_residual;   /* floats between its rows */
@@ -76,7 +76,7 @@ struct kn_packed_gemm_args {
 };
 /* ends NULL: none of it. */
 void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *part,
-                        const struct kn_product_ends *ends);
+                        const struct kn_gemm_post_ops *post_ops);
 
 /* a [rows, k] x the whole of it, all rows being neighbours. */
 static inline struct kn_packed_gemm_args kn_packed_gemm_whole(const struct kn_packed_gemm *p,

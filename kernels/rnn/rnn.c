@@ -75,12 +75,12 @@ static void multiply(const struct weight *w, const float *a, int64_t lda, float 
                                              .rows = rows,
                                              .to = w->p.panels,
                                              .k_to = w->p.k};
-    const struct kn_product_ends ends = {.bias =
-                                             bias && rt_tensor_count(bias) > 0 ? bias->data : NULL,
-                                         .residual = from,
-                                         .ld_residual = ldc};
+    const struct kn_gemm_post_ops post_ops = {.bias = bias && rt_tensor_count(bias) > 0 ? bias->data
+                                                                                        : NULL,
+                                              .residual = from,
+                                              .ld_residual = ldc};
 
-    kn_packed_gemm_run(&w->p, &part, &ends);
+    kn_packed_gemm_run(&w->p, &part, &post_ops);
 }
 
 /* ---- a run ---- */

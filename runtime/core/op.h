@@ -105,7 +105,7 @@ struct rt_op {
      * output's rank, if this node takes a tail, else 0. Of `in` only constants have a shape. NULL:
      * never.
      */
-    int64_t (*tail)(const struct rt_node *n, const struct rt_info *in, int *rank);
+    int64_t (*epilogue)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*
      * Ops that make the handle of a session's resource (VarHandleOp, HashTableV2, VariableV2):
      * the plan asks once per key (slot_kind, container, shared_name or node name) and folds the

@@ -1,6 +1,6 @@
 /*
- * The activations of an epilogue (epilogue.h): fuse_activation.c finds them, kernels/fused/tail.c
- * does them. What a row calls a is the epilogue's alpha.
+ * The activations of an epilogue (epilogue.h): fuse_activation.c finds them,
+ * kernels/fused/epilogue.c does them. What a row calls a is the epilogue's alpha.
  */
 #ifndef RT_ACTIVATION_H
 #define RT_ACTIVATION_H

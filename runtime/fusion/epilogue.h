@@ -4,10 +4,10 @@
  *
  *     y = activation(x * mul + add + residual)
  *
- * fuse_tail.c finds them, kernels/fused/tail.c does them. They stand in the node's extra attribute
- * RT_EPILOGUE as words with blanks between them, the operands first and then the activation,
- * perhaps with "=NUMBER"; this text is part of what the autotune cache on disk is looked up by. The
- * operands are inputs of the node behind those of its schema.
+ * fuse_tail.c finds them, kernels/fused/epilogue.c does them. They stand in the node's extra
+ * attribute RT_EPILOGUE as words with blanks between them, the operands first and then the
+ * activation, perhaps with "=NUMBER"; this text is part of what the autotune cache on disk is
+ * looked up by. The operands are inputs of the node behind those of its schema.
  */
 #ifndef RT_EPILOGUE_HEADER
 #define RT_EPILOGUE_HEADER

@@ -77,7 +77,7 @@ static const struct pl_pass passes[] = {
     {"fuse-norms", pl_fuse_norms, NULL, "fuse-attention", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-rotaries", pl_fuse_rotaries, NULL, "fuse-norms", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-pads", pl_fuse_pads, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
-    {"fuse-tails", pl_fuse_tails, NULL, "fuse-pads", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-tails", pl_fuse_epilogues, NULL, "fuse-pads", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-chains", pl_fuse_chains, NULL, "fuse-tails", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-joins", pl_fuse_joins, NULL, "fuse-chains", PL_ONCE, PL_ON_FUSED, false},
     {"mark-reads", mark_reads, NULL, "sub-plans", PL_ONCE, 0, false},

@@ -163,7 +163,7 @@ static void what_is_masked_may_be_another_number(void **state)
     }
 }
 
-static void weights_and_masks_of_any_shape_are_spread_or_refused_alike(void **state)
+static void weights_and_masks_of_any_shape_are_broadcast_or_refused_alike(void **state)
 {
     (void)state;
     static const int64_t dim[2] = {4, 5}, one_row[3] = {1, 5, 1}, columns[1] = {6},
@@ -372,7 +372,7 @@ int main(void)
         cmocka_unit_test(sums_and_means_are_those_of_the_rows_that_are_looked_up),
         cmocka_unit_test(any_axis_may_be_summed),
         cmocka_unit_test(what_is_masked_may_be_another_number),
-        cmocka_unit_test(weights_and_masks_of_any_shape_are_spread_or_refused_alike),
+        cmocka_unit_test(weights_and_masks_of_any_shape_are_broadcast_or_refused_alike),
         cmocka_unit_test(an_index_out_of_range_is_refused_in_the_words_of_the_lookup),
         cmocka_unit_test(rows_that_somebody_else_reads_are_made),
         cmocka_unit_test(bags_are_those_of_rows_that_are_looked_up_once),

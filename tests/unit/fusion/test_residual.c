@@ -1,6 +1,6 @@
 /*
  * Outputs that are written over the residual that is added to them, by every kernel that may lie
- * there (kernels/fused/tail.h), against the same graph with every node by itself.
+ * there (kernels/fused/epilogue.h), against the same graph with every node by itself.
  */
 #include "tests/support/test.h"
 

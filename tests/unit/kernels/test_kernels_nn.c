@@ -273,8 +273,8 @@ static void convolutions_agree_with_the_loops(void **state)
 /* ---- tails ---- */
 
 /* The head "h" of `op` on x, with steps behind it; fetching "h" too keeps them apart. */
-static void tail(struct fixture *x, const char *op, const struct rt_tensor *in,
-                 const struct rt_tensor *filter, const char *attrs, int64_t channels)
+static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *in,
+                     const struct rt_tensor *filter, const char *attrs, int64_t channels)
 {
     static const char *const steps[][4] = {{"BiasAdd", "Relu"},
                                            {"Mul", "AddV2", "Relu6"},
@@ -354,11 +354,11 @@ static void an_epilogue_changes_nothing_by_joining_a_matmul(void **state)
     struct rt_tensor big = random_tensor(x, 2, (int64_t[]){70, 90});
     struct rt_tensor small = random_tensor(x, 2, (int64_t[]){3, 70});
 
-    tail(x, "Conv2D", &image, &f, "T=float strides=[1,1,1,1] padding='SAME'", 12);
-    tail(x, "DepthwiseConv2dNative", &image, &deep, "T=float strides=[1,2,2,1] padding='VALID'",
-         16);
-    tail(x, "MatMul", &a, &big, "T=float", 90);
-    tail(x, "MatMul", &a, &small, "T=float transpose_b=true", 3);
+    epilogue(x, "Conv2D", &image, &f, "T=float strides=[1,1,1,1] padding='SAME'", 12);
+    epilogue(x, "DepthwiseConv2dNative", &image, &deep, "T=float strides=[1,2,2,1] padding='VALID'",
+             16);
+    epilogue(x, "MatMul", &a, &big, "T=float", 90);
+    epilogue(x, "MatMul", &a, &small, "T=float transpose_b=true", 3);
     struct rt_tensor *const all[] = {&image, &f, &deep, &a, &big, &small};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         rt_tensor_clear(all[i]);

@@ -85,7 +85,7 @@ static double plain(const struct sample *s, bool scaled, int64_t i, int64_t j, d
 }
 
 static void check(const struct sample *s, const float *c, int64_t ldc, bool scaled,
-                  const struct kn_product_ends *e, const float *residual)
+                  const struct kn_gemm_post_ops *e, const float *residual)
 {
     for (int64_t i = 0; i < s->rows; i++)
         for (int64_t j = 0; j < s->p.n; j++) {
@@ -122,14 +122,14 @@ static struct kn_packed_gemm_args part_of(const struct sample *s)
 }
 
 /* The same in parts of rows, panels and k, which a caller has chosen. */
-static void run_in_parts(const struct sample *s, const struct kn_product_ends *e)
+static void run_in_parts(const struct sample *s, const struct kn_gemm_post_ops *e)
 {
     const int64_t cut_k = draw_below(s->p.k + 1), cut_panel = draw_below(s->p.panels + 1);
     const int64_t cut_row = draw_below(s->rows + 1);
 
     for (int part = 0; part < 8; part++) {
         struct kn_packed_gemm_args t = part_of(s);
-        struct kn_product_ends own = *e;
+        struct kn_gemm_post_ops own = *e;
         const int64_t row = part & 1 ? cut_row : 0;
         t.rows = part & 1 ? s->rows - cut_row : cut_row;
         t.from = part & 2 ? cut_panel : 0;
@@ -160,7 +160,7 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
     const int64_t size = extent(rows, s.ldc, n);
     const bool scaled = draw_below(2);
     float *before = copy_of(s.c, size), *in_place = copy_of(s.residual, size);
-    struct kn_product_ends e = {.arg = NULL};
+    struct kn_gemm_post_ops e = {.arg = NULL};
 
     kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, scaled ? s.scale : NULL, s.packed);
     struct kn_packed_gemm_args t = part_of(&s);
@@ -227,7 +227,7 @@ static void odd_numbers(const struct kn_packed_gemm_loops *loops)
 
     for (int i = 0; i < 20; i++) {
         struct sample s = make(loops, 1 + draw_below(30), 1 + draw_below(20), 1 + draw_below(50));
-        struct kn_product_ends e = {.bias = s.bias, .clips = true, .least = 0, .most = 6};
+        struct kn_gemm_post_ops e = {.bias = s.bias, .clips = true, .least = 0, .most = 6};
         s.a[draw_below(s.rows) * s.lda + draw_below(s.p.k)] = odd[draw_below(5)];
         s.b[draw_below(s.turned ? s.p.n : s.p.k) * s.ldb] = odd[draw_below(5)];
         s.bias[draw_below(s.p.n)] = odd[draw_below(5)];
@@ -248,7 +248,7 @@ static void rows_alone(const struct kn_packed_gemm_loops *loops)
 {
     struct sample s = make(loops, 37, 1000, 70);
     struct kn_packed_gemm_args t = part_of(&s);
-    struct kn_product_ends e = {.bias = s.bias};
+    struct kn_gemm_post_ops e = {.bias = s.bias};
 
     kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
     kn_packed_gemm_run(&s.p, &t, &e);
@@ -290,12 +290,12 @@ static void every_output_is_finished_once(void **state)
     (void)state;
     struct sample s = make(loops_of(0), 351, 900, 45);
     struct seen seen = {&s, 0};
-    const struct kn_product_ends plain_ends = {.bias = s.bias};
-    const struct kn_product_ends e = {.bias = s.bias, .finish = negate, .arg = &seen};
+    const struct kn_gemm_post_ops plain_post_ops = {.bias = s.bias};
+    const struct kn_gemm_post_ops e = {.bias = s.bias, .finish = negate, .arg = &seen};
     struct kn_packed_gemm_args t = part_of(&s);
 
     kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
-    kn_packed_gemm_run(&s.p, &t, &plain_ends);
+    kn_packed_gemm_run(&s.p, &t, &plain_post_ops);
     float *right = copy_of(s.c, extent(s.rows, s.ldc, 45));
     kn_packed_gemm_run(&s.p, &t, &e);
     assert_int_equal(seen.n, 351 * 45);

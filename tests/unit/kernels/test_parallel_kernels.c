@@ -121,7 +121,8 @@ struct conv {
     const char *how;
 };
 
-static void a_convolution(struct fixture *x, const struct conv *c, bool with_tail, bool with_nan)
+static void a_convolution(struct fixture *x, const struct conv *c, bool with_epilogue,
+                          bool with_nan)
 {
     char shape[64], attrs[200];
     const bool depthwise = c->op[0] == 'D';
@@ -131,8 +132,8 @@ static void a_convolution(struct fixture *x, const struct conv *c, bool with_tai
              (int)c->co);
     constant(x, "w", shape, c->size * c->size * c->ci * c->co);
     snprintf(attrs, sizeof attrs, "T=float %s", c->how);
-    gd_node(&x->g, with_tail ? "c" : "y", c->op, "x w", attrs);
-    if (with_tail) {
+    gd_node(&x->g, with_epilogue ? "c" : "y", c->op, "x w", attrs);
+    if (with_epilogue) {
         snprintf(shape, sizeof shape, "%d", (int)channels);
         constant(x, "b", shape, channels);
         gd_node(&x->g, "d", "BiasAdd", "c b", "T=float");
@@ -164,21 +165,21 @@ static void convolutions_do_not_depend_on_the_cores(void **state)
     };
     struct fixture *x = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int tail = 0; tail < 2; tail++)
-            a_convolution(x, &cases[i], tail, false);
+        for (int epilogue = 0; epilogue < 2; epilogue++)
+            a_convolution(x, &cases[i], epilogue, false);
     a_convolution(x, &cases[0], true, true);
     a_convolution(x, &cases[6], true, true);
     a_convolution(x, &cases[7], true, true);
 }
 
-static void a_matmul(struct fixture *x, int64_t m, int64_t k, int64_t n, bool tail, bool nan)
+static void a_matmul(struct fixture *x, int64_t m, int64_t k, int64_t n, bool epilogue, bool nan)
 {
     char shape[64];
     input(x);
     snprintf(shape, sizeof shape, "%d,%d", (int)k, (int)n);
     constant(x, "w", shape, k * n);
-    gd_node(&x->g, tail ? "c" : "y", "MatMul", "x w", "T=float");
-    if (tail) {
+    gd_node(&x->g, epilogue ? "c" : "y", "MatMul", "x w", "T=float");
+    if (epilogue) {
         snprintf(shape, sizeof shape, "%d", (int)n);
         constant(x, "b", shape, n);
         gd_node(&x->g, "d", "BiasAdd", "c b", "T=float");
@@ -190,14 +191,15 @@ static void a_matmul(struct fixture *x, int64_t m, int64_t k, int64_t n, bool ta
 static void a_matmul_does_not_depend_on_the_cores(void **state)
 {
     struct fixture *x = *state;
-    for (int tail = 0; tail < 2; tail++) {
-        a_matmul(x, 128, 192, 256, tail, false);
-        a_matmul(x, 67, 300, 200, tail, false);
-        a_matmul(x, 32, 400, 500, tail, false);
-        a_matmul(x, 1, 512, 300, tail, false);
-        a_matmul(x, 1024, 70, 90, tail, false);
-        a_matmul(x, 2450, 513, 2, tail, false); /* the whole is no small product, its parts are */
-        a_matmul(x, 40000, 513, 2, tail, false);
+    for (int epilogue = 0; epilogue < 2; epilogue++) {
+        a_matmul(x, 128, 192, 256, epilogue, false);
+        a_matmul(x, 67, 300, 200, epilogue, false);
+        a_matmul(x, 32, 400, 500, epilogue, false);
+        a_matmul(x, 1, 512, 300, epilogue, false);
+        a_matmul(x, 1024, 70, 90, epilogue, false);
+        a_matmul(x, 2450, 513, 2, epilogue,
+                 false); /* the whole is no small product, its parts are */
+        a_matmul(x, 40000, 513, 2, epilogue, false);
     }
     a_matmul(x, 128, 192, 256, true, true);
     a_matmul(x, 32, 400, 500, true, true);

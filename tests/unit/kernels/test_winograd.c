@@ -18,11 +18,11 @@ static void add_one(void *arg, float *y, float *sums, int64_t pixels)
 }
 
 static void run(const struct kn_winograd *w, const float *x, const float *packed, float *y,
-                const struct kn_tiles_ends *ends)
+                const struct kn_tiles_ends *post_ops)
 {
     float *scratch = draw_floats(kn_winograd_scratch_bytes(w) / sizeof(float));
     for (int64_t i = kn_tiles_blocks(&w->tiles) - 1; i >= 0; i--)
-        kn_winograd_run_block(w, x, packed, y, i, scratch, ends);
+        kn_winograd_run_block(w, x, packed, y, i, scratch, post_ops);
     free(scratch);
 }
 

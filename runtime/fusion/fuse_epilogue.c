@@ -21,7 +21,7 @@
 #include "runtime/fusion/epilogue.h"
 #include "runtime/fusion/last_axes.h"
 
-struct tail {
+struct epilogue {
     int64_t channels;
     int rank;
     double *scale, *shift; /* `channels` each */
@@ -53,7 +53,7 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
 {
     struct rt_info in[8];
 
-    if (!is_float_op(n) || !n->def->op->tail || n->n_in != n->def->schema->n_in || n->n_in > 8)
+    if (!is_float_op(n) || !n->def->op->epilogue || n->n_in != n->def->schema->n_in || n->n_in > 8)
         return 0;
     for (int k = 0; k < n->def->n_extra; k++) /* a tail that is an activation alone has no input */
         if (strcmp(n->def->extra[k].name, RT_EPILOGUE) == 0)
@@ -69,7 +69,7 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
         in[k].shape.rank = t->rank;
         memcpy(in[k].shape.dim, t->dim, sizeof in[k].shape.dim);
     }
-    return n->def->op->tail(n->def, in, rank);
+    return n->def->op->epilogue(n->def, in, rank);
 }
 
 /* A constant float vector along the last axis of an output of this rank, or one number. */
@@ -95,7 +95,7 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
 }
 
 /* The same for the tail's value as it stands: a constant that goes along its rows. */
-static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct tail *t)
+static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
         return is_vector(g, e, t->channels, t->rank);
@@ -108,7 +108,7 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct t
 /* ---- scale and shift ---- */
 
 /* Such factors can go into the weights: their products with any usual weight are normal numbers. */
-static bool is_fit(const struct tail *t)
+static bool is_fit(const struct epilogue *t)
 {
     for (int64_t c = 0; c < t->channels; c++) {
         const double s = fabs(t->scale[c]);
@@ -120,8 +120,8 @@ static bool is_fit(const struct tail *t)
 
 /* y = x * mul + add, where an empty tensor stands for 1 and 0. False: better left alone; the tail
  * is as before. */
-static bool add_vectors(struct tail *t, const struct rt_tensor *mul, const struct rt_tensor *add,
-                        double sign)
+static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
+                        const struct rt_tensor *add, double sign)
 {
     const size_t bytes = (size_t)t->channels * sizeof(double);
     double *old = malloc(2 * bytes);
@@ -155,7 +155,7 @@ static bool add_vectors(struct tail *t, const struct rt_tensor *mul, const struc
 /* ---- batch normalisation by constants ---- */
 
 /* Whether node i normalises by constants along its last axis and only its output 0 is used. */
-static bool is_normalisation(const struct pass *p, int i, const struct tail *t)
+static bool is_normalisation(const struct pass *p, int i, const struct epilogue *t)
 {
     const struct pl_graph *g = p->g;
     const struct pl_node *n = &g->node[i];
@@ -182,7 +182,7 @@ static bool is_normalisation(const struct pass *p, int i, const struct tail *t)
 }
 
 /* y = (x - mean) / sqrt(variance + epsilon) * scale + offset, as x * factor + shift. */
-static enum rt_status take_normalisation(struct pass *p, int i, struct tail *t, bool *taken)
+static enum rt_status take_normalisation(struct pass *p, int i, struct epilogue *t, bool *taken)
 {
     const struct pl_node *n = &p->g->node[i];
     struct rt_tensor in[5] = {{0}}, factor = {0}, shift = {0};
@@ -217,7 +217,7 @@ static enum rt_status take_normalisation(struct pass *p, int i, struct tail *t, 
 /* ---- steps ---- */
 
 /* Node n, the only reader of the tail's value, by a vector. */
-static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struct tail *t,
+static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struct epilogue *t,
                                   bool *taken)
 {
     *taken = false;
@@ -244,7 +244,7 @@ static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struc
 }
 
 /* Node n adds something else to the tail's value, which it alone reads. */
-static bool take_residual(const struct pl_graph *g, const struct pl_node *n, struct tail *t)
+static bool take_residual(const struct pl_graph *g, const struct pl_node *n, struct epilogue *t)
 {
     if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0 || t->reshape >= 0 ||
         !pl_is_add(n))
@@ -273,7 +273,7 @@ static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *d
 }
 
 /* Node n is the runtime's own kind of Reshape: its rows become the last axes that it says. */
-static bool take_axes(const struct pl_node *n, int i, struct tail *t)
+static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
 {
     struct rt_last_axes axes;
 
@@ -291,7 +291,7 @@ static bool take_axes(const struct pl_node *n, int i, struct tail *t)
 }
 
 /* Node i, the only reader of the tail's value, only gives its rows other dimensions. */
-static bool take_reshape(const struct pl_graph *g, int i, struct tail *t)
+static bool take_reshape(const struct pl_graph *g, int i, struct epilogue *t)
 {
     const struct pl_node *n = &g->node[i];
     int64_t dim[RT_MAX_RANK], product = 1, first;
@@ -346,7 +346,7 @@ static struct pl_edge add_constant(struct pl_graph *g, int like, const double *v
 }
 
 /* The Reshape of the head's new value, where the chain's last node was. */
-static enum rt_status put_reshape(struct pass *p, int head, const struct tail *t)
+static enum rt_status put_reshape(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
     const struct pl_node r = g->node[t->reshape];
@@ -371,7 +371,7 @@ static enum rt_status put_reshape(struct pass *p, int head, const struct tail *t
 }
 
 /* The operands behind the head's own inputs. */
-static enum rt_status add_operands(struct pass *p, int head, const struct tail *t,
+static enum rt_status add_operands(struct pass *p, int head, const struct epilogue *t,
                                    struct pl_edge operand[RT_EPILOGUE_N_IN])
 {
     operand[RT_EPILOGUE_MUL] = operand[RT_EPILOGUE_ADD] = pl_no_edge;
@@ -390,7 +390,7 @@ static enum rt_status add_operands(struct pass *p, int head, const struct tail *
 }
 
 /* The head with its tail, where the chain's last node was. */
-static enum rt_status put(struct pass *p, int head, const struct tail *t)
+static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
     struct pl_edge operand[RT_EPILOGUE_N_IN];
@@ -438,7 +438,7 @@ static enum rt_status put(struct pass *p, int head, const struct tail *t)
 }
 
 /* Follows the chain behind node `head`; the nodes that it takes in are gone, but for the last. */
-static enum rt_status follow(struct pass *p, int head, struct tail *t)
+static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
 {
     struct pl_graph *g = p->g;
 
@@ -470,7 +470,7 @@ static enum rt_status follow(struct pass *p, int head, struct tail *t)
 static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
 {
     struct pl_graph *g = p->g;
-    struct tail t = {.channels = channels, .rank = rank, .residual = {-1, 0}, .reshape = -1};
+    struct epilogue t = {.channels = channels, .rank = rank, .residual = {-1, 0}, .reshape = -1};
 
     t.scale = malloc((size_t)channels * 2 * sizeof *t.scale);
     if (!t.scale)
@@ -489,7 +489,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
     return st;
 }
 
-enum rt_status pl_fuse_tails(struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err)
 {
     const int n = g->n; /* more are added behind */
     struct pass p = {.g = g, .err = err};

@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 
 /* The words of the attribute "_tail". */
 
-static enum rt_status read_words(const char *text, int n_in, struct kn_tail *t)
+static enum rt_status read_words(const char *text, int n_in, struct kn_epilogue *t)
 {
     const struct rt_schema schema = {.n_in = 2};
     const struct rt_named_attr extra = {
@@ -16,7 +16,7 @@ static enum rt_status read_words(const char *text, int n_in, struct kn_tail *t)
     struct rt_error err = {.arena = NULL};
     const struct rt_prep p = {.node = &node, .err = &err};
     size_t odd = 1;
-    const enum rt_status st = kn_tail_prepare(t, &p, &odd);
+    const enum rt_status st = kn_epilogue_prepare(t, &p, &odd);
 
     assert_true(st || !odd);
     return st;
@@ -24,7 +24,7 @@ static enum rt_status read_words(const char *text, int n_in, struct kn_tail *t)
 
 static void every_activation_is_known_by_its_word(void **state)
 {
-    struct kn_tail t;
+    struct kn_epilogue t;
     (void)state;
 #define X(id, word)                                                                                \
     assert_int_equal(read_words(#word, 2, &t), RT_OK);                                             \
@@ -37,13 +37,13 @@ static void every_activation_is_known_by_its_word(void **state)
     assert_int_equal(t.act, RT_ACT_LEAKY_RELU);
     assert_true(t.alpha == 0.25f);
     assert_int_equal(read_words("", 2, &t), RT_OK);
-    assert_false(kn_tail_any(&t));
+    assert_false(kn_epilogue_any(&t));
 }
 
-static void a_word_that_is_none_of_a_tail_is_refused(void **state)
+static void a_word_that_is_none_of_an_epilogue_is_refused(void **state)
 {
     static const char *const text[] = {"rel", "relux", "mul selu", "add=1 relu7", "=1", " relu"};
-    struct kn_tail t;
+    struct kn_epilogue t;
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         assert_int_equal(read_words(text[i], 5, &t), RT_INTERNAL);
@@ -71,10 +71,10 @@ static void both_gelus_are_right_at_their_ends(void **state)
     float y[N];
     (void)state;
     for (int f = 0; f < 2; f++) {
-        struct kn_tail t;
+        struct kn_epilogue t;
         assert_int_equal(read_words(word[f], 2, &t), RT_OK);
         memcpy(y, at, sizeof y);
-        kn_tail_activate(&t, y, 1, N, N);
+        kn_epilogue_activate(&t, y, 1, N, N);
         for (int i = 0; i < N; i++) {
             const double want = right[f]((double)at[i]);
             assert_true(!isnan(y[i]) == !isnan(want));
@@ -91,7 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_activation_is_known_by_its_word),
-        cmocka_unit_test(a_word_that_is_none_of_a_tail_is_refused),
+        cmocka_unit_test(a_word_that_is_none_of_an_epilogue_is_refused),
         cmocka_unit_test(both_gelus_are_right_at_their_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

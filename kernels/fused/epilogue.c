@@ -1,4 +1,4 @@
-#include "kernels/fused/tail.h"
+#include "kernels/fused/epilogue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,75 +11,76 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec_math.h"
 
-static enum rt_status read_tail(struct kn_tail *t, const struct rt_node *n, struct rt_error *err)
+static enum rt_status read_epilogue(struct kn_epilogue *t, const struct rt_node *n,
+                                    struct rt_error *err)
 {
     struct rt_epilogue e;
     const enum rt_status st = rt_epilogue_read(n, &e, err);
 
-    *t = (struct kn_tail){.scale = e.in[RT_EPILOGUE_MUL],
-                          .shift = e.in[RT_EPILOGUE_ADD],
-                          .residual = e.in[RT_EPILOGUE_RESIDUAL],
-                          .first = e.residual_first,
-                          .act = e.act,
-                          .alpha = e.alpha};
+    *t = (struct kn_epilogue){.scale = e.in[RT_EPILOGUE_MUL],
+                              .shift = e.in[RT_EPILOGUE_ADD],
+                              .residual = e.in[RT_EPILOGUE_RESIDUAL],
+                              .first = e.residual_first,
+                              .act = e.act,
+                              .alpha = e.alpha};
     return st;
 }
 
 /* ---- shapes ---- */
 
-static enum rt_status widen(const struct kn_tail *t, const struct rt_shape *own,
+static enum rt_status widen(const struct kn_epilogue *t, const struct rt_shape *unfused,
                             const struct rt_shape *residual, struct rt_shape *out,
                             struct rt_error *err)
 {
-    if (own->rank < 0 || residual->rank < 0) {
+    if (unfused->rank < 0 || residual->rank < 0) {
         out->rank = -1;
         return RT_OK;
     }
-    const struct rt_shape mine = *own;
+    const struct rt_shape mine = *unfused;
     return t->first ? kn_broadcast(out, residual, &mine, err)
                     : kn_broadcast(out, &mine, residual, err);
 }
 
-enum rt_status kn_tail_infer(struct rt_infer *x)
+enum rt_status kn_epilogue_infer(struct rt_infer *x)
 {
-    struct kn_tail t;
-    const enum rt_status st = read_tail(&t, x->node, x->err);
+    struct kn_epilogue t;
+    const enum rt_status st = read_epilogue(&t, x->node, x->err);
 
     if (st || !t.residual)
         return st;
-    const struct rt_shape own = x->out[0].shape;
-    return widen(&t, &own, &x->in[t.residual].shape, &x->out[0].shape, x->err);
+    const struct rt_shape unfused = x->out[0].shape;
+    return widen(&t, &unfused, &x->in[t.residual].shape, &x->out[0].shape, x->err);
 }
 
-void kn_tail_infer_over(struct rt_infer *x, const struct rt_shape *own)
+void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused)
 {
     struct rt_error ignored = {.arena = NULL};
-    struct kn_tail t;
+    struct kn_epilogue t;
 
-    if (!read_tail(&t, x->node, &ignored) && t.residual && x->n_in <= KN_TAIL_MOST_INPUTS &&
-        own->rank >= 0 && rt_count(own->rank, own->dim) >= 0 &&
-        x->in[t.residual].dtype == x->out[0].dtype && kn_shape_eq(own, &x->in[t.residual].shape) &&
-        kn_shape_eq(own, &x->out[0].shape))
+    if (!read_epilogue(&t, x->node, &ignored) && t.residual && x->n_in <= KN_EPILOGUE_MAX_INPUTS &&
+        unfused->rank >= 0 && rt_count(unfused->rank, unfused->dim) >= 0 &&
+        x->in[t.residual].dtype == x->out[0].dtype &&
+        kn_shape_eq(unfused, &x->in[t.residual].shape) && kn_shape_eq(unfused, &x->out[0].shape))
         x->alias[0] = (int8_t)t.residual;
 }
 
 /* Never none: scratch of no bytes is none. */
-static size_t own_bytes(const struct kn_tail *t)
+static size_t unfused_bytes(const struct kn_epilogue *t)
 {
-    return kn_padded((size_t)kn_shape_count(&t->own) * sizeof(float) + 64);
+    return kn_padded((size_t)kn_shape_count(&t->unfused) * sizeof(float) + 64);
 }
 
-size_t kn_tail_kept_bytes(const struct kn_tail *t)
+size_t kn_epilogue_residual_bytes(const struct kn_epilogue *t)
 {
-    return t->residual ? own_bytes(t) : 0;
+    return t->residual ? unfused_bytes(t) : 0;
 }
 
-struct rt_run *kn_tail_keep(const struct kn_tail *t, struct rt_run *r, void *room,
-                            struct kn_tail_kept *kept)
+struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r, void *room,
+                                         struct kn_epilogue_residual_copy *kept)
 {
     const size_t bytes = rt_tensor_bytes(&r->out[0]);
 
-    if (!kn_tail_joins(t) || !bytes || r->in[t->residual].data != r->out[0].data)
+    if (!kn_epilogue_is_out_of_place(t) || !bytes || r->in[t->residual].data != r->out[0].data)
         return r;
     kept->run = *r;
     kept->run.in = kept->in;
@@ -90,7 +91,7 @@ struct rt_run *kn_tail_keep(const struct kn_tail *t, struct rt_run *r, void *roo
 }
 
 /* The output's shape as it was without a tail; rank -1: not known. */
-static struct rt_shape own_shape(const struct rt_node *n, const struct rt_info *in)
+static struct rt_shape unfused_shape(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_error ignored = {.arena = NULL};
     struct rt_node bare = *n;
@@ -111,20 +112,20 @@ static struct rt_shape own_shape(const struct rt_node *n, const struct rt_info *
     return out.shape;
 }
 
-void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
+void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
 {
     struct rt_error ignored = {.arena = NULL};
-    struct kn_tail t;
+    struct kn_epilogue t;
 
-    if (read_tail(&t, r->node, &ignored))
+    if (read_epilogue(&t, r->node, &ignored))
         return;
     struct rt_rows bare = *r;
     bare.n_in = t.residual ? t.residual : r->n_in; /* the vectors are constants */
-    own(&bare);
+    unfused(&bare);
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
         return;
     const struct rt_dep mine = r->out_dep[0], *other = &r->in_dep[t.residual];
-    const struct rt_shape *s = &r->in[t.residual].shape, shape = own_shape(r->node, r->in);
+    const struct rt_shape *s = &r->in[t.residual].shape, shape = unfused_shape(r->node, r->in);
     r->out_dep[0] = (struct rt_dep){RT_DEP_MIXED, 0};
     if (!kn_shape_eq(s, &r->out[0].shape) || !kn_shape_eq(s, &shape))
         return;
@@ -134,36 +135,36 @@ void kn_tail_rows(struct rt_rows *r, void (*own)(struct rt_rows *r))
         r->out_dep[0] = mine;
 }
 
-enum rt_status kn_tail_prepare(struct kn_tail *t, const struct rt_prep *p, size_t *odd)
+enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p, size_t *odd)
 {
-    const enum rt_status st = read_tail(t, p->node, p->err);
+    const enum rt_status st = read_epilogue(t, p->node, p->err);
 
     *odd = 0;
     if (st || !t->residual)
         return st;
-    t->own = own_shape(p->node, p->in);
-    t->odd =
-        !kn_shape_eq(&t->own, &p->in[t->residual].shape) || !kn_shape_eq(&t->own, &p->out[0].shape);
+    t->unfused = unfused_shape(p->node, p->in);
+    t->odd = !kn_shape_eq(&t->unfused, &p->in[t->residual].shape) ||
+             !kn_shape_eq(&t->unfused, &p->out[0].shape);
     if (t->odd)
-        *odd = own_bytes(t);
+        *odd = unfused_bytes(t);
     return RT_OK;
 }
 
-float *kn_tail_output(const struct kn_tail *t, const struct rt_run *r, void *scratch)
+float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, void *scratch)
 {
     return t->odd ? scratch : r->out[0].data;
 }
 
-const float *kn_tail_vector(const struct rt_prep *p, int input)
+const float *kn_epilogue_constant(const struct rt_prep *p, int input)
 {
     return input && p->in[input].value ? p->in[input].value->data : NULL;
 }
 
-enum rt_status kn_tail_pack(struct rt_prep *p, int input, const void *format, size_t size,
-                            const float *scale, int64_t n, size_t bytes,
-                            enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
-                                                   const void *format, struct rt_error *err),
-                            const struct rt_pack **out)
+enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
+                                const float *scale, int64_t n, size_t bytes,
+                                enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
+                                                       const void *format, struct rt_error *err),
+                                const struct rt_pack **out)
 {
     const size_t more = scale ? (size_t)n * sizeof *scale : 0;
     char *key = malloc(size + more);
@@ -267,20 +268,20 @@ static void (*const act_sum[RT_N_ACTS])(float *restrict y, const float *restrict
 _Static_assert(RT_N_ACTS == 1 ACTIVATIONS(X), "each activation has its loops");
 #undef X
 
-KN_CLONES static void product_row(float *restrict d, const float *restrict s,
-                                  const float *restrict v, int64_t n)
+KN_CLONES static void scaled_row(float *restrict d, const float *restrict s,
+                                 const float *restrict v, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         d[i] = s[i] * v[i];
 }
 
-void kn_tail_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols)
+void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols)
 {
     for (int64_t i = 0; i < rows; i++)
-        product_row(d + i * cols, s + i * cols, v, cols);
+        scaled_row(d + i * cols, s + i * cols, v, cols);
 }
 
-static void vectors(const struct kn_tail *t, const struct rt_run *r, float *y, int64_t rows,
+static void vectors(const struct kn_epilogue *t, const struct rt_run *r, float *y, int64_t rows,
                     int64_t cols)
 {
     const float *s = t->scale ? r->in[t->scale].data : NULL;
@@ -298,12 +299,12 @@ static void vectors(const struct kn_tail *t, const struct rt_run *r, float *y, i
 /* What two steps of a tail pass over together: it stays in the nearest cache. */
 enum { CHUNK = 4096 };
 
-void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, float *y, int64_t at,
-                   int64_t rows, int64_t cols)
+void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
+                       int64_t at, int64_t rows, int64_t cols)
 {
-    const bool rest = (parts & KN_TAIL_REST) && !t->odd && (t->residual || t->act);
+    const bool rest = (parts & KN_EPILOGUE_RESIDUAL_ACT) && !t->odd && (t->residual || t->act);
     const float *other = rest && t->residual ? (const float *)r->in[t->residual].data + at : NULL;
-    const bool two = (parts & KN_TAIL_VECTORS) && (t->scale || t->shift);
+    const bool two = (parts & KN_EPILOGUE_SCALE_SHIFT) && (t->scale || t->shift);
     const int64_t near = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
     const int64_t block = rest && two ? near : rows;
 
@@ -319,8 +320,8 @@ void kn_tail_apply(const struct kn_tail *t, const struct rt_run *r, int parts, f
     }
 }
 
-void kn_tail_join(const struct kn_tail *t, const struct rt_run *r, float *sums, int64_t at,
-                  int64_t rows, int64_t cols)
+void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt_run *r,
+                                    float *sums, int64_t at, int64_t rows, int64_t cols)
 {
     const float *other = (const float *)r->in[t->residual].data + at;
     float *y = (float *)r->out[0].data + at;
@@ -335,13 +336,14 @@ void kn_tail_join(const struct kn_tail *t, const struct rt_run *r, float *sums, 
     }
 }
 
-void kn_tail_activate(const struct kn_tail *t, float *y, int64_t rows, int64_t cols, int64_t ld)
+void kn_epilogue_activate(const struct kn_epilogue *t, float *y, int64_t rows, int64_t cols,
+                          int64_t ld)
 {
     if (t->act)
         act[t->act](y, rows, cols, ld, t->alpha);
 }
 
-enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const float *y)
+enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run *r, const float *y)
 {
     const struct rt_tensor *out = &r->out[0], *other = &r->in[t->residual];
     const float *b = other->data;
@@ -353,8 +355,8 @@ enum rt_status kn_tail_spread(const struct kn_tail *t, struct rt_run *r, const f
     if (!t->odd)
         return RT_OK;
     for (int i = out->rank - 1; i >= 0; i--) {
-        const int ka = i - (out->rank - t->own.rank), kb = i - (out->rank - other->rank);
-        const int64_t da = ka < 0 ? 1 : t->own.dim[ka], db = kb < 0 ? 1 : other->dim[kb];
+        const int ka = i - (out->rank - t->unfused.rank), kb = i - (out->rank - other->rank);
+        const int64_t da = ka < 0 ? 1 : t->unfused.dim[ka], db = kb < 0 ? 1 : other->dim[kb];
         step_a[i] = da == 1 ? 0 : size_a;
         step_b[i] = db == 1 ? 0 : size_b;
         size_a *= da;
@@ -393,7 +395,7 @@ static const struct {
     [RT_ACT_HARD_SWISH] = {dnnl_eltwise_hardswish, 0, false},
 };
 
-bool kn_tail_has_post_op(const struct kn_tail *t)
+bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t)
 {
 #if defined(__SSE__)
     return !t->residual && post_op[t->act].kind;
@@ -403,7 +405,7 @@ bool kn_tail_has_post_op(const struct kn_tail *t)
 #endif
 }
 
-dnnl_status_t kn_tail_post_op(const struct kn_tail *t, dnnl_primitive_attr_t attr)
+dnnl_status_t kn_epilogue_dnnl_post_op(const struct kn_epilogue *t, dnnl_primitive_attr_t attr)
 {
     const float alpha = post_op[t->act].takes_number ? t->alpha : post_op[t->act].alpha;
     dnnl_post_ops_t ops = NULL;
@@ -418,19 +420,19 @@ dnnl_status_t kn_tail_post_op(const struct kn_tail *t, dnnl_primitive_attr_t att
 }
 
 #if defined(__SSE__)
-void kn_tail_quiet(void)
+void kn_epilogue_clear_nan_flag(void)
 {
     _mm_setcsr(_mm_getcsr() & ~(unsigned)_MM_EXCEPT_INVALID);
 }
-bool kn_tail_met_nan(void)
+bool kn_epilogue_nan_flag(void)
 {
     return _mm_getcsr() & _MM_EXCEPT_INVALID;
 }
 #else
-void kn_tail_quiet(void)
+void kn_epilogue_clear_nan_flag(void)
 {
 }
-bool kn_tail_met_nan(void)
+bool kn_epilogue_nan_flag(void)
 {
     return false;
 }

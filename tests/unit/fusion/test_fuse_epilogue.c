@@ -942,7 +942,7 @@ static void steps_behind_a_reshape_join_the_matmul(void **state)
 }
 
 /* Its own refusal (TensorFlow has no dilated depthwise kernel) is the one that is answered. */
-static void what_a_convolution_refuses_comes_before_its_tail(void **state)
+static void what_a_convolution_refuses_comes_before_its_epilogue(void **state)
 {
     struct fixture *x = *state;
     feed(x, "in", 4, (int64_t[]){1, 6, 6, 2});
@@ -962,7 +962,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_activation_joins_every_head),
-        TEST(what_a_convolution_refuses_comes_before_its_tail),
+        TEST(what_a_convolution_refuses_comes_before_its_epilogue),
         TEST(what_is_written_otherwise_gives_the_same),
         TEST(bias_normalisation_and_residual_join),
         TEST(what_comes_behind_a_residual_stays_there),
