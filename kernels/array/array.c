@@ -392,8 +392,8 @@ struct b16 {
         }                                                                                          \
     }                                                                                              \
     /* dst is contiguous along 1, src along 0: square blocks keep both in cache */                 \
-    static void turn_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,           \
-                         int64_t n1)                                                               \
+    static void transpose_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,      \
+                              int64_t n1)                                                          \
     {                                                                                              \
         T *d = dst;                                                                                \
         const T *s = src;                                                                          \
@@ -412,20 +412,21 @@ RUN(8, uint64_t)
 RUN(16, struct b16)
 
 typedef void run_fn(void *dst, int64_t ds, const void *src, int64_t ss, int64_t n);
-typedef void turn_fn(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0, int64_t n1);
+typedef void transpose_fn(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,
+                          int64_t n1);
 
 static run_fn *run_of(size_t size)
 {
     return size == 1 ? run_1 : size == 2 ? run_2 : size == 4 ? run_4 : size == 8 ? run_8 : run_16;
 }
 
-static turn_fn *turn_of(size_t size)
+static transpose_fn *transpose_of(size_t size)
 {
-    return size == 1   ? turn_1
-           : size == 2 ? turn_2
-           : size == 4 ? turn_4
-           : size == 8 ? turn_8
-                       : turn_16;
+    return size == 1   ? transpose_1
+           : size == 2 ? transpose_2
+           : size == 4 ? transpose_4
+           : size == 8 ? transpose_8
+                       : transpose_16;
 }
 
 /* Steps the counters of dimensions [0, rank); false when they are through. */
@@ -452,8 +453,9 @@ static enum rt_status spend(struct rt_run *r, int64_t work)
 }
 
 /* A transposition in parts, each of whole blocks. */
-static enum rt_status turn_all(turn_fn *turn, char *dst, int64_t d0, const char *src, int64_t s1,
-                               int64_t n0, int64_t n1, int64_t bytes, struct rt_run *r)
+static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t d0, const char *src,
+                                    int64_t s1, int64_t n0, int64_t n1, int64_t bytes,
+                                    struct rt_run *r)
 {
     const int64_t cols = n1 < LONG_RUN / 16 ? n1 : LONG_RUN / 16;
     const int64_t rows = LONG_RUN / cols / 16 * 16;
@@ -461,7 +463,7 @@ static enum rt_status turn_all(turn_fn *turn, char *dst, int64_t d0, const char 
     for (int64_t i = 0; i < n0 && !st; i += rows)
         for (int64_t j = 0; j < n1 && !st; j += cols) {
             const int64_t n = n0 - i < rows ? n0 - i : rows, m = n1 - j < cols ? n1 - j : cols;
-            turn(dst + (i * d0 + j) * bytes, d0, src + (i + j * s1) * bytes, s1, n, m);
+            transpose(dst + (i * d0 + j) * bytes, d0, src + (i + j * s1) * bytes, s1, n, m);
             st = spend(r, 4 * n * m);
         }
     return st;
@@ -482,14 +484,15 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 continue;
             /* a transposition: dimension i goes next to the last, the rest is outside */
             const int64_t n0 = w->dim[i], d0 = w->dst[i], n1 = w->dim[last], s1 = w->src[last];
-            turn_fn *turn = turn_of(size);
+            transpose_fn *transpose = transpose_of(size);
             for (int j = i; j < last - 1; j++) {
                 w->dim[j] = w->dim[j + 1];
                 w->dst[j] = w->dst[j + 1];
                 w->src[j] = w->src[j + 1];
             }
             do
-                st = turn_all(turn, dst + d * bytes, d0, src + s * bytes, s1, n0, n1, bytes, r);
+                st = transpose_all(transpose, dst + d * bytes, d0, src + s * bytes, s1, n0, n1,
+                                   bytes, r);
             while (!st && step(w, last - 1, at, &d, &s));
             return st;
         }

@@ -72,9 +72,9 @@ KN_CLONES static void pack_pair(const float *restrict first, const float *restri
                 (second ? (uint32_t)kn_to_bf16(second[j * step]).bits << 16 : 0);
 }
 
-void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool turned, void *packed)
+void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transposed, void *packed)
 {
-    const int64_t step_k = turned ? 1 : p->n, step_n = turned ? p->k : 1;
+    const int64_t step_k = transposed ? 1 : p->n, step_n = transposed ? p->k : 1;
 
     /* A few rows of all panels, then the next: neighbours in memory are read together. */
     for (int64_t l0 = 0; l0 < p->k; l0 += PACK_ROWS) {

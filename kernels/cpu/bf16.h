@@ -28,7 +28,7 @@ struct kn_bf16_panels {
 void kn_bf16_panels(struct kn_bf16_panels *p, int64_t k, int64_t n);
 size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p);
 /* `turned`: b is [n, k]. */
-void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool turned, void *packed);
+void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transposed, void *packed);
 /* c [m, n] = a [m, k] b, both dense. */
 enum rt_status kn_bf16_gemm(const struct kn_bf16_panels *p, int64_t m, const float *a,
                             const void *packed, float *c, struct rt_run *r);

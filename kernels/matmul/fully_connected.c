@@ -19,7 +19,7 @@ enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 /* What packed bytes depend on. */
 struct format {
     dnnl_memory_desc_t md;
-    bool turned;     /* the source is [n, k] */
+    bool transposed; /* the source is [n, k] */
     int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
 };
 
@@ -49,9 +49,9 @@ static void scale_columns(const struct format *f, const float *src, float *dst)
     const float *scale = (const void *)(f + 1);
     const int64_t k = f->md.dims[0], n = f->md.dims[1];
 
-    if (!f->turned)
+    if (!f->transposed)
         kn_epilogue_scale(dst, src, scale, k, n);
-    for (int64_t i = 0; f->turned && i < n; i++)
+    for (int64_t i = 0; f->transposed && i < n; i++)
         for (int64_t j = 0; j < k; j++)
             dst[i * k + j] = src[i * k + j] * scale[i];
 }
@@ -61,7 +61,7 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 {
     const struct format *f = fmt;
     const dnnl_dim_t k = f->md.dims[0], n = f->md.dims[1];
-    const dnnl_dims_t dims = {k, n}, strides = {f->turned ? 1 : n, f->turned ? k : 1};
+    const dnnl_dims_t dims = {k, n}, strides = {f->transposed ? 1 : n, f->transposed ? k : 1};
     dnnl_memory_desc_t from;
     struct rt_buffer *wide = NULL;
     const void *bytes = src->data;
@@ -87,7 +87,7 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 struct panels_format {
     char name[8];
     struct kn_bf16_panels panels;
-    bool turned;
+    bool transposed;
 };
 
 static enum rt_status pack_panels(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -95,7 +95,7 @@ static enum rt_status pack_panels(const struct rt_tensor *src, void *dst, const 
 {
     const struct panels_format *f = fmt;
     (void)err;
-    kn_bf16_pack(&f->panels, src->data, f->turned, dst);
+    kn_bf16_pack(&f->panels, src->data, f->transposed, dst);
     return RT_OK;
 }
 
@@ -107,7 +107,7 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
     memset(&f, 0, sizeof f); /* compared as bytes */
     memcpy(f.name, "bf16", 4);
     kn_bf16_panels(&f.panels, g->k, g->n);
-    f.turned = g->tb != KN_AS_IS;
+    f.transposed = g->tb != KN_AS_IS;
     s->panels = f.panels;
     return rt_prep_pack(p, input, &f, sizeof f, kn_bf16_panels_bytes(&f.panels), pack_panels,
                         &s->b);
@@ -175,7 +175,7 @@ static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep 
 
     memset(&f, 0, sizeof f); /* compared as bytes */
     f.md = s->dnnl.md[1];
-    f.turned = s->g.tb != KN_AS_IS;
+    f.transposed = s->g.tb != KN_AS_IS;
     f.n_scale = scale ? s->g.n : 0;
     return kn_epilogue_pack(p, input, &f, sizeof f, scale, s->g.n, dnnl_memory_desc_get_size(&f.md),
                             pack, &s->b);

@@ -8,7 +8,7 @@
 struct format {
     char name[8];
     int64_t k, n, panel;
-    int64_t turned;
+    int64_t transposed;
     int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
 };
 
@@ -29,14 +29,14 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
         b = atomic_load(&wide->data);
         kn_to_float((enum rt_dtype)src->dtype, src->data, atomic_load(&wide->data), p.k * p.n);
     }
-    kn_packed_gemm_pack(&p, b, f->turned ? p.k : p.n, f->turned,
+    kn_packed_gemm_pack(&p, b, f->transposed ? p.k : p.n, f->transposed,
                         f->n_scale ? (const float *)(const void *)(f + 1) : NULL, dst);
     rt_buffer_unref(wide);
     return RT_OK;
 }
 
 enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p, int input,
-                                  bool turned)
+                                  bool transposed)
 {
     const struct kn_packed_gemm *gemm = &node->gemm;
     const float *scale = kn_epilogue_constant(p, node->epilogue.scale);
@@ -44,7 +44,7 @@ enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p,
                              .k = gemm->k,
                              .n = gemm->n,
                              .panel = gemm->panel,
-                             .turned = turned,
+                             .transposed = transposed,
                              .n_scale = scale ? gemm->n : 0};
     const enum rt_status st = kn_epilogue_pack(p, input, &f, sizeof f, scale, gemm->n,
                                                kn_packed_gemm_pack_bytes(gemm), pack, &node->b);

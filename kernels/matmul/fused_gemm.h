@@ -19,7 +19,7 @@ struct kn_fused_gemm {
  * node->tail (read), if that is a constant. Floats or halves.
  */
 enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p, int input,
-                                  bool turned);
+                                  bool transposed);
 /* How the outputs begin and end in this run, with the node's own activation as `finish`; the output
  * has node->product.n columns. Of an odd tail: without the residual and what is behind it. */
 struct kn_gemm_post_ops kn_fused_gemm_post_ops(const struct kn_fused_gemm *node,

@@ -218,7 +218,7 @@ static void plan(struct batch_gemm *p, const struct rt_prep *prep)
     const struct rt_node *node = prep->node;
     const struct rt_shape *a = &prep->in[0].shape, *b = &prep->in[1].shape;
     const bool ta = flag(node, "transpose_a", "adj_x"), tb = flag(node, "transpose_b", "adj_y");
-    const enum kn_trans turned = is_2d(node) ? KN_TRANS : KN_ADJOINT;
+    const enum kn_trans transposed = is_2d(node) ? KN_TRANS : KN_ADJOINT;
     const int rank = a->rank > b->rank ? a->rank : b->rank;
 
     memset(p, 0, sizeof *p);
@@ -227,8 +227,8 @@ static void plan(struct batch_gemm *p, const struct rt_prep *prep)
     p->to = prep->out[0].dtype;
     p->g = (struct kn_gemm){
         .dtype = compute_type(p->ta, p->tb, p->to),
-        .ta = ta ? turned : KN_AS_IS,
-        .tb = tb ? turned : KN_AS_IS,
+        .ta = ta ? transposed : KN_AS_IS,
+        .tb = tb ? transposed : KN_AS_IS,
         .m = a->dim[a->rank - (ta ? 1 : 2)],
         .k = a->dim[a->rank - (ta ? 2 : 1)],
         .n = b->dim[b->rank - (tb ? 2 : 1)],

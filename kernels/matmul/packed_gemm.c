@@ -104,7 +104,8 @@ size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p)
 }
 
 /* Columns of b, each ldb floats behind the one before it, to rows of dst. */
-static void turn(const float *b, int64_t ldb, int64_t cols, int64_t k, float *dst, int64_t width)
+static void transpose_columns(const float *b, int64_t ldb, int64_t cols, int64_t k, float *dst,
+                              int64_t width)
 {
     for (int64_t i = 0; i < cols; i += 4) {
         int64_t l = 0;
@@ -127,8 +128,8 @@ static void turn(const float *b, int64_t ldb, int64_t cols, int64_t k, float *ds
     }
 }
 
-void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb, bool turned,
-                         const float *scale, float *dst)
+void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
+                         bool transposed, const float *scale, float *dst)
 {
     const int64_t width = p->panel;
 
@@ -136,10 +137,10 @@ void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t
         const int64_t cols = kn_smaller(p->n - j, width);
         if (cols < width)
             memset(dst, 0, (size_t)(p->k * width) * sizeof *dst);
-        for (int64_t l = 0; l < p->k && !turned; l++)
+        for (int64_t l = 0; l < p->k && !transposed; l++)
             memcpy(dst + l * width, b + l * ldb + j, (size_t)cols * sizeof *dst);
-        if (turned)
-            turn(b + j * ldb, ldb, cols, p->k, dst, width);
+        if (transposed)
+            transpose_columns(b + j * ldb, ldb, cols, p->k, dst, width);
         for (int64_t l = 0; l < p->k && scale; l++)
             for (int64_t i = 0; i < cols; i++)
                 dst[l * width + i] *= scale[j + i];

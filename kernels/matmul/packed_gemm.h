@@ -38,8 +38,8 @@ bool kn_packed_gemm_init(struct kn_packed_gemm *p);
 size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
 /* b [k, n], or, if `turned`, [n, k], with ldb floats between rows. `scale` (NULL: none): n floats
  * by which the columns are multiplied. dst: 64-byte aligned. */
-void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb, bool turned,
-                         const float *scale, float *dst);
+void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
+                         bool transposed, const float *scale, float *dst);
 
 /* Whether the processor has what these loops are fast with: that no library is faster. */
 bool kn_packed_gemm_is_fast(void);

@@ -63,8 +63,8 @@ static bool is_labels(const char *letter, char a, char b, char c, char d)
 /* ---- heads ---- */
 
 /* Output 0 of a Transpose from e to [0, second, third, fourth]; *of: what it transposes. */
-static bool is_turned(const struct pl_graph *g, struct pl_edge e, int second, int third, int fourth,
-                      struct pl_edge *of)
+static bool is_transposed(const struct pl_graph *g, struct pl_edge e, int second, int third,
+                          int fourth, struct pl_edge *of)
 {
     int64_t perm[4];
     const struct pl_node *n = pl_float_by(g, e, "Transpose", 2);
@@ -114,14 +114,14 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
     struct pl_edge of;
     int which;
 
-    if (is_turned(m->nodes.g, e, 2, 1, 3, &m->in[k]))
+    if (is_transposed(m->nodes.g, e, 2, 1, 3, &m->in[k]))
         return true;
     if (!has_four_axes(m->nodes.g, e))
         return false;
     /* What scales the whole does so as well before it is turned. */
     if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
         is_scaling(m->nodes.g, e, &which) &&
-        is_turned(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))
+        is_transposed(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))
         m->scaled = e.node;
     else
         m->op.heads_first |= 1 << k;
@@ -132,7 +132,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
 /* A product of float32 matrices, as many of them as the axes before the last two say. */
 struct matmul {
     const struct pl_node *node;
-    bool turns_second, broadcasts;
+    bool transposes_second, broadcasts;
 };
 
 static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul *p)
@@ -144,7 +144,7 @@ static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul 
             n->def->n_extra || rt_attr_bool(n->def, "adj_x"))
             continue;
         *p = (struct matmul){
-            .node = n, .turns_second = rt_attr_bool(n->def, "adj_y"), .broadcasts = i > 0};
+            .node = n, .transposes_second = rt_attr_bool(n->def, "adj_y"), .broadcasts = i > 0};
         return true;
     }
     return false;
@@ -187,9 +187,9 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
 }
 
 /* Keys [B,N,S,H] that were turned to [B,N,H,S]. */
-static bool take_turned(struct attention *m, struct pl_edge e)
+static bool take_transposed(struct attention *m, struct pl_edge e)
 {
-    if (!is_turned(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))
+    if (!is_transposed(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))
         return false;
     m->op.heads_first |= 1 << RT_ATTENTION_KEYS;
     return true;
@@ -203,9 +203,10 @@ static bool is_matmul_scores(struct attention *m, struct pl_edge e)
     if (!is_matmul(m->nodes.g, e, &p))
         return false;
     const struct pl_edge keys = p.node->in[1];
-    if (!(p.turns_second ? take_heads(m, RT_ATTENTION_KEYS, keys)
-                         : is_turned(m->nodes.g, keys, 2, 3, 1, &m->in[RT_ATTENTION_KEYS]) ||
-                               take_turned(m, keys)) ||
+    if (!(p.transposes_second
+              ? take_heads(m, RT_ATTENTION_KEYS, keys)
+              : is_transposed(m->nodes.g, keys, 2, 3, 1, &m->in[RT_ATTENTION_KEYS]) ||
+                    take_transposed(m, keys)) ||
         !take_heads(m, RT_ATTENTION_QUERIES, p.node->in[0])) {
         *m = before;
         return false;
@@ -322,8 +323,8 @@ static bool is_matmul_context(struct attention *m, int i)
     struct pl_edge of;
     struct matmul p;
 
-    if (!is_turned(m->nodes.g, (struct pl_edge){i, 0}, 2, 1, 3, &of) ||
-        m->nodes.uses->n[of.node] != 1 || !is_matmul(m->nodes.g, of, &p) || p.turns_second ||
+    if (!is_transposed(m->nodes.g, (struct pl_edge){i, 0}, 2, 1, 3, &of) ||
+        m->nodes.uses->n[of.node] != 1 || !is_matmul(m->nodes.g, of, &p) || p.transposes_second ||
         !take_heads(m, RT_ATTENTION_VALUES, p.node->in[1]))
         return false;
     m->op.broadcasts |= p.broadcasts ? RT_ATTENTION_CONTEXT : 0;

@@ -73,10 +73,10 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
     if (!scores || at < 2 || rt_attr_bool(scores->def, "adj_x"))
         return false;
     for (int k = 0; k < 2; k++) {
-        const struct pl_node *turned = pl_float_by(g, scores->in[k], "Transpose", 2);
-        if (!turned || pl_some_ints(g, turned->in[1], perm[k]) != 4)
+        const struct pl_node *transposed = pl_float_by(g, scores->in[k], "Transpose", 2);
+        if (!transposed || pl_some_ints(g, transposed->in[1], perm[k]) != 4)
             return false;
-        from[k] = turned->in[0];
+        from[k] = transposed->in[0];
     }
     const int64_t of = perm[at - 2][at == 3 && rt_attr_bool(scores->def, "adj_y") ? 2 : at];
     *whose = from[at - 2];

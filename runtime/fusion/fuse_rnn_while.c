@@ -16,7 +16,7 @@ enum { MAX_DEPTH = 8 };
 
 /* ---- what stands around the loop ---- */
 
-static bool is_turn(const struct pl_graph *g, const struct pl_node *n)
+static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
 {
     int64_t perm[3];
 
@@ -26,11 +26,11 @@ static bool is_turn(const struct pl_graph *g, const struct pl_node *n)
 
 /* Who reads the list that is written: TensorListStack alone. */
 struct readers {
-    bool turned;         /* all that reads the stack is a Transpose to [batch, time] */
+    bool transposed;     /* all that reads the stack is a Transpose to [batch, time] */
     bool any;            /* there is a stack */
     unsigned char *mark; /* per node: */
 };
-enum { MARK_STACK = 1, MARK_TURN };
+enum { MARK_STACK = 1, MARK_TRANSPOSE };
 
 /* length: the list's, -1 when it is not a constant. */
 static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t length)
@@ -75,7 +75,7 @@ static bool find_readers(struct pl_rnn_loop *l, int64_t length, struct readers *
 {
     const struct pl_graph *g = l->g;
 
-    r->turned = true;
+    r->transposed = true;
     if (!find_stacks(l, length, r))
         return false;
     for (int i = 0; i < g->n; i++) {
@@ -85,13 +85,13 @@ static bool find_readers(struct pl_rnn_loop *l, int64_t length, struct readers *
                 return false;
         for (int k = 0; n->kind != PL_GONE && k < n->n_in; k++)
             if (r->mark[n->in[k].node] == MARK_STACK) {
-                r->turned = r->turned && k == 0 && is_turn(g, n);
-                r->mark[i] = is_turn(g, n) ? MARK_TURN : 0;
+                r->transposed = r->transposed && k == 0 && is_transpose(g, n);
+                r->mark[i] = is_transpose(g, n) ? MARK_TRANSPOSE : 0;
             }
     }
     for (int k = 0; k < g->n_fetches; k++)
         if (r->mark[g->fetch[k].node] == MARK_STACK)
-            r->turned = false;
+            r->transposed = false;
     return true;
 }
 
@@ -107,7 +107,7 @@ static bool stays_wired(const void *arg, int i)
 {
     const struct redirection *d = arg;
     const int mark = d->r->mark[i];
-    return i == d->l->at || mark == MARK_STACK || (mark == MARK_TURN && d->r->turned);
+    return i == d->l->at || mark == MARK_STACK || (mark == MARK_TRANSPOSE && d->r->transposed);
 }
 
 /* An edge from the loop, or from what only hands its list on, comes from the new node. */
@@ -116,7 +116,7 @@ static struct pl_edge redirected(const void *arg, struct pl_edge e)
     const struct redirection *d = arg;
     const int mark = e.node < 0 ? 0 : d->r->mark[e.node];
 
-    if (mark == MARK_STACK || (mark == MARK_TURN && d->r->turned))
+    if (mark == MARK_STACK || (mark == MARK_TRANSPOSE && d->r->transposed))
         return (struct pl_edge){d->l->at, 0};
     return e.node == d->l->at ? pl_rnn_loop_state(d->l, e.out) : e;
 }
@@ -152,11 +152,11 @@ static enum rt_status replace(struct pl_rnn_loop *l, struct pl_edge length, cons
     if (pl_is_length(l->g, length, l->items))
         length = all;
     const struct pl_node *from = &l->g->node[l->items.node];
-    const bool by_batch = l->items.out == 0 && is_turn(l->g, from);
+    const bool by_batch = l->items.out == 0 && is_transpose(l->g, from);
     const struct pl_rnn_loop_put p = {.items = by_batch ? from->in[0] : l->items,
                                       .length = length,
                                       .by_time = !by_batch,
-                                      .y_by_time = !r->turned,
+                                      .y_by_time = !r->transposed,
                                       .is_read = r->any,
                                       .keep = l->each ? RT_RNN_KEEP_EACH : RT_RNN_KEEP_LAST};
     const enum rt_status st = pl_rnn_loop_put(l, &p, err);

@@ -210,14 +210,14 @@ static bool find(struct rotary *m, const struct pl_graph *g, int i, const struct
     const struct pl_node *sum = pl_float_sum(g, (struct pl_edge){i, 0});
 
     for (int way = 0; sum && way < 8; way++) {
-        const struct pl_edge turned = sum->in[way & 1], plain = sum->in[1 - (way & 1)];
-        const struct pl_node *by_sin = pl_float_by(g, turned, "Mul", 2);
+        const struct pl_edge transposed = sum->in[way & 1], plain = sum->in[1 - (way & 1)];
+        const struct pl_node *by_sin = pl_float_by(g, transposed, "Mul", 2);
         const struct pl_node *by_cos = pl_float_by(g, plain, "Mul", 2);
         const int r = way >> 1 & 1, x = way >> 2 & 1;
         if (!by_sin || !by_cos)
             return false;
         *m = (struct rotary){.nodes = pl_cluster_from(g, uses, i)};
-        take(m, turned);
+        take(m, transposed);
         take(m, plain);
         if (!is_rotated(m, by_sin->in[r]) || !pl_same(by_cos->in[x], m->x) ||
             !pl_cluster_is_closed(&m->nodes))

@@ -51,9 +51,9 @@ struct form {
     int n_left;               /* nodes that are left, 0: one */
     const char *nodes[16][4]; /* name, op, inputs, attributes */
 };
-#define AXIS           "T=int32 Index=int32 shrink_axis_mask=1"
-#define MATMUL         "T=float adj_x=false adj_y=false"
-#define PRODUCT_TURNED "T=float adj_x=false adj_y=true"
+#define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
+#define MATMUL            "T=float adj_x=false adj_y=false"
+#define MATMUL_TRANSPOSED "T=float adj_x=false adj_y=true"
 #define TURN(name, from, perm)                                                                     \
     {                                                                                              \
         name, "Transpose", from " " perm, "T=float Tperm=int32"                                    \
@@ -106,7 +106,7 @@ static const struct form forms[] = {
      {TURN("tq", "q", "heads"),
       TURN("tk", "k", "heads"),
       TURN("tv", "v", "heads"),
-      {"s", "BatchMatMulV2", "tq tk", PRODUCT_TURNED},
+      {"s", "BatchMatMulV2", "tq tk", MATMUL_TRANSPOSED},
       {"d", "RealDiv", "s scale", "T=float"},
       {"m", "AddV2", "d mask", "T=float"},
       {"a", "AddV2", "m tiny", "T=float"},
@@ -119,7 +119,7 @@ static const struct form forms[] = {
       {"sq", "Mul", "scale tq", "T=float"},
       TURN("tk", "k", "heads"),
       TURN("tv", "v", "heads"),
-      {"s", "BatchMatMulV2", "sq tk", PRODUCT_TURNED},
+      {"s", "BatchMatMulV2", "sq tk", MATMUL_TRANSPOSED},
       {"neg", "Neg", "mask", "T=float"},
       {"a", "Sub", "s neg", "T=float"},
       BACK}},
@@ -178,7 +178,7 @@ static const struct form causal[] = {
      {TURN("tq", "q", "heads"),
       TURN("tk", "k", "heads"),
       TURN("tv", "v", "heads"),
-      {"s", "BatchMatMulV2", "tq tk", PRODUCT_TURNED},
+      {"s", "BatchMatMulV2", "tq tk", MATMUL_TRANSPOSED},
       {"m", "RealDiv", "s scale", "T=float"},
       BAND,
       BACK}},
@@ -475,10 +475,10 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"tq", "Identity", "q", "T=float"},
         {"tk", "Identity", "k", "T=float"},
         {"tv", "Identity", "v", "T=float"},
-        {"s", "BatchMatMulV2", "tk tq", PRODUCT_TURNED},
+        {"s", "BatchMatMulV2", "tk tq", MATMUL_TRANSPOSED},
         {"s", "BatchMatMulV2", "tq tk", MATMUL},
         {"s", "BatchMatMulV2", "tq tk", "T=float adj_x=true adj_y=false"},
-        {"s", "BatchMatMulV2", "tq tq", PRODUCT_TURNED},
+        {"s", "BatchMatMulV2", "tq tq", MATMUL_TRANSPOSED},
         {"d", "RealDiv", "scale s", "T=float"},
         {"d", "Sub", "scale s", "T=float"},
         {"d", "Sub", "s scale", "T=float"},
@@ -488,7 +488,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"a", "AddV2", "tiny tiny", "T=float"},
         {"a", "Maximum", "m tiny", "T=float"},
         {"p", "LogSoftmax", "a", "T=float"},
-        {"c", "BatchMatMulV2", "p tv", PRODUCT_TURNED},
+        {"c", "BatchMatMulV2", "p tv", MATMUL_TRANSPOSED},
         {"c", "BatchMatMulV2", "tv p", MATMUL},
         {"c", "BatchMatMulV2", "p p", MATMUL},
         {"c", "Mul", "p p", "T=float"},

@@ -11,20 +11,20 @@
 
 /* ---- the loops ---- */
 
-static void one_gemm(const struct loops *loops, int64_t m, int64_t k, int64_t n, bool turned)
+static void one_gemm(const struct loops *loops, int64_t m, int64_t k, int64_t n, bool transposed)
 {
     const struct kn_bf16_panels p = {.k = k, .n = n, .width = loops->width};
     float *a = draw_floats(m * k), *b = draw_floats(k * n), *c = draw_floats(m * loops->width);
     uint32_t *packed = malloc(kn_bf16_panels_bytes(&p) + 1);
     assert_non_null(packed);
-    kn_bf16_pack(&p, b, turned, packed);
+    kn_bf16_pack(&p, b, transposed, packed);
     for (int64_t j0 = 0; j0 < n; j0 += p.width) {
         loops->panel(m, a, k, packed + j0 / p.width * panel_words(&p), c, p.width, k);
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = j0; j < n && j < j0 + p.width; j++) {
                 double sum = 0, size = 0;
                 for (int64_t l = 0; l < k; l++) {
-                    const float w = b[turned ? j * k + l : l * n + j];
+                    const float w = b[transposed ? j * k + l : l * n + j];
                     sum += (double)a[i * k + l] * (double)kn_from_bf16(kn_to_bf16(w));
                     size += fabs((double)a[i * k + l] * (double)w);
                 }
@@ -43,10 +43,10 @@ static void one_gemm(const struct loops *loops, int64_t m, int64_t k, int64_t n,
 static void products(const struct loops *loops)
 {
     for (int64_t m = 1; m <= 8; m++)
-        for (int turned = 0; turned < 2; turned++) {
-            one_gemm(loops, m, 1, 3, turned);
-            one_gemm(loops, m, 129, 200, turned);
-            one_gemm(loops, m, 64, 64, turned);
+        for (int transposed = 0; transposed < 2; transposed++) {
+            one_gemm(loops, m, 1, 3, transposed);
+            one_gemm(loops, m, 129, 200, transposed);
+            one_gemm(loops, m, 64, 64, transposed);
         }
 }
 

@@ -29,7 +29,7 @@ static float *copy_of(const float *p, int64_t n)
 struct sample {
     struct kn_packed_gemm p;
     int64_t rows, lda, ldc, ldb;
-    bool turned;
+    bool transposed;
     float *a, *b, *c, *packed, *bias, *scale, *residual;
 };
 
@@ -42,14 +42,14 @@ static struct sample make(const struct kn_packed_gemm_loops *loops, int64_t rows
                           int64_t n)
 {
     struct sample s = {
-        .p = {.k = k, .n = n, .reuse = draw_below(2)}, .rows = rows, .turned = draw_below(2)};
+        .p = {.k = k, .n = n, .reuse = draw_below(2)}, .rows = rows, .transposed = draw_below(2)};
 
     assert_true(init(&s.p, loops));
     s.lda = k + draw_below(3) * 5;
     s.ldc = n + draw_below(3) * 7;
-    s.ldb = (s.turned ? k : n) + draw_below(2) * 3;
+    s.ldb = (s.transposed ? k : n) + draw_below(2) * 3;
     s.a = floats(extent(rows, s.lda, k));
-    s.b = s.turned ? floats(extent(n, s.ldb, k)) : floats(extent(k, s.ldb, n));
+    s.b = s.transposed ? floats(extent(n, s.ldb, k)) : floats(extent(k, s.ldb, n));
     s.c = floats(extent(rows, s.ldc, n));
     s.residual = floats(extent(rows, s.ldc, n));
     s.bias = floats(n);
@@ -67,7 +67,7 @@ static void drop(struct sample *s)
 
 static double b_at(const struct sample *s, bool scaled, int64_t l, int64_t j)
 {
-    const float v = s->turned ? s->b[j * s->ldb + l] : s->b[l * s->ldb + j];
+    const float v = s->transposed ? s->b[j * s->ldb + l] : s->b[l * s->ldb + j];
     return scaled ? (double)(v * s->scale[j]) : (double)v;
 }
 
@@ -162,7 +162,7 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
     float *before = copy_of(s.c, size), *in_place = copy_of(s.residual, size);
     struct kn_gemm_post_ops e = {.arg = NULL};
 
-    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, scaled ? s.scale : NULL, s.packed);
+    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, scaled ? s.scale : NULL, s.packed);
     struct kn_packed_gemm_args t = part_of(&s);
     kn_packed_gemm_run(&s.p, &t, NULL);
     check(&s, s.c, s.ldc, scaled, &e, NULL);
@@ -229,9 +229,9 @@ static void odd_numbers(const struct kn_packed_gemm_loops *loops)
         struct sample s = make(loops, 1 + draw_below(30), 1 + draw_below(20), 1 + draw_below(50));
         struct kn_gemm_post_ops e = {.bias = s.bias, .clips = true, .least = 0, .most = 6};
         s.a[draw_below(s.rows) * s.lda + draw_below(s.p.k)] = odd[draw_below(5)];
-        s.b[draw_below(s.turned ? s.p.n : s.p.k) * s.ldb] = odd[draw_below(5)];
+        s.b[draw_below(s.transposed ? s.p.n : s.p.k) * s.ldb] = odd[draw_below(5)];
         s.bias[draw_below(s.p.n)] = odd[draw_below(5)];
-        kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
+        kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, NULL, s.packed);
         struct kn_packed_gemm_args t = part_of(&s);
         kn_packed_gemm_run(&s.p, &t, &e);
         check(&s, s.c, s.ldc, false, &e, NULL);
@@ -250,7 +250,7 @@ static void rows_alone(const struct kn_packed_gemm_loops *loops)
     struct kn_packed_gemm_args t = part_of(&s);
     struct kn_gemm_post_ops e = {.bias = s.bias};
 
-    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
+    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, NULL, s.packed);
     kn_packed_gemm_run(&s.p, &t, &e);
     float *row = floats(70);
     for (int64_t i = 0; i < s.rows; i++) {
@@ -294,7 +294,7 @@ static void every_output_is_finished_once(void **state)
     const struct kn_gemm_post_ops e = {.bias = s.bias, .finish = negate, .arg = &seen};
     struct kn_packed_gemm_args t = part_of(&s);
 
-    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.turned, NULL, s.packed);
+    kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, NULL, s.packed);
     kn_packed_gemm_run(&s.p, &t, &plain_post_ops);
     float *right = copy_of(s.c, extent(s.rows, s.ldc, 45));
     kn_packed_gemm_run(&s.p, &t, &e);

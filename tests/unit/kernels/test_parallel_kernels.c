@@ -213,15 +213,16 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
         gd_node(&x->g, "y", "MatMul", "s x", "T=float");
         same_bits(x, SHAPE(2000, 2000), false);
     }
-    for (int turned = 0; turned < 2; turned++) { /* of two matrices that are no constants */
+    for (int transposed = 0; transposed < 2;
+         transposed++) { /* of two matrices that are no constants */
         input(x);
         gd_node(&x->g, "y", "BatchMatMulV2", "x x",
-                turned ? "T=float adj_x=false adj_y=true" : "T=float adj_x=true adj_y=false");
+                transposed ? "T=float adj_x=false adj_y=true" : "T=float adj_x=true adj_y=false");
         same_bits(x, SHAPE(12, 64, 128), false);
         input(x);
         gd_node(&x->g, "y", "MatMul", "x x",
-                turned ? "T=float transpose_a=false transpose_b=true"
-                       : "T=float transpose_a=true transpose_b=false");
+                transposed ? "T=float transpose_a=false transpose_b=true"
+                           : "T=float transpose_a=true transpose_b=false");
         same_bits(x, SHAPE(301, 333), false);
     }
 }

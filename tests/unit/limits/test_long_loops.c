@@ -117,7 +117,7 @@ static void long_sums_hold_every_number(void **state)
     op_clear(&c);
 }
 
-static void large_matrices_are_turned_whole(void **state)
+static void large_matrices_are_transposed_whole(void **state)
 {
     (void)state;
     static const int64_t shapes[][2] = {{1100, 1300}, {3, 1200001}, {1200001, 3}, {70000, 33}};
@@ -167,10 +167,10 @@ static void large_products_agree_with_single_sums(void **state)
 {
     (void)state;
     static const int64_t shapes[][3] = {{1100, 1000, 1000}, {64, 13000, 1000}, {200001, 64, 72}};
-    for (int turned = 0; turned < 4; turned++)
+    for (int transposed = 0; transposed < 4; transposed++)
         for (size_t s = 0; s < 3; s++) {
             const int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
-            const bool ta = turned & 1, tb = turned & 2;
+            const bool ta = transposed & 1, tb = transposed & 2;
             char attrs[80];
             snprintf(attrs, sizeof attrs, "T=float transpose_a=%s transpose_b=%s",
                      ta ? "true" : "false", tb ? "true" : "false");
@@ -410,7 +410,7 @@ int main(void)
         cmocka_unit_test(long_rows_are_mapped_whole),
         cmocka_unit_test(long_rows_are_joined_whole),
         cmocka_unit_test(long_sums_hold_every_number),
-        cmocka_unit_test(large_matrices_are_turned_whole),
+        cmocka_unit_test(large_matrices_are_transposed_whole),
         cmocka_unit_test(long_copies_are_whole),
         cmocka_unit_test(large_products_agree_with_single_sums),
         cmocka_unit_test(rows_of_softmax_and_scans_in_parts_are_those_of_one),
