@@ -18,7 +18,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/fused/epilogue.h"
 #include "kernels/conv/winograd_conv.h"
-#include "kernels/conv/winograd_line_conv.h"
+#include "kernels/conv/winograd_1d_conv.h"
 #include "kernels/entry.h"
 #include "runtime/exec/parallel.h"
 #include "runtime/base/checked.h"
@@ -844,9 +844,9 @@ const struct kn_entry kn_conv2d = {
                            .name = "conv2d.line",
                            .types = RT_T(RT_F32),
                            .flags = RT_K_TIMED,
-                           .can = kn_line_can,
-                           .prepare = kn_line_prepare,
-                           .run = kn_line_conv},
+                           .can = kn_winograd_1d_can,
+                           .prepare = kn_winograd_1d_prepare,
+                           .run = kn_winograd_1d_conv},
                           {.op = "Conv2D",
                            .device = "CPU",
                            .name = "conv2d.winograd4",

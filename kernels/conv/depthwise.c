@@ -30,7 +30,7 @@ bool kn_depthwise_activates(enum rt_activation act)
     return act == RT_ACT_NONE || act == RT_ACT_RELU || act == RT_ACT_RELU6 || act == RT_ACT_SWISH;
 }
 
-bool kn_depthwise_solve(struct kn_depthwise *d)
+bool kn_depthwise_init(struct kn_depthwise *d)
 {
     d->loops = loops_of(0);
     return (d->x.size == 3 || d->x.size == 5) && (d->x.stride == 1 || d->x.stride == 2) &&

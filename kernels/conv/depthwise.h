@@ -22,12 +22,12 @@ struct kn_depthwise {
     int64_t channels;
     enum rt_activation act; /* one that kn_depthwise_activates knows */
     float alpha;
-    const struct kn_depthwise_loops *loops; /* by kn_depthwise_solve */
+    const struct kn_depthwise_loops *loops; /* by kn_depthwise_init */
 };
 
 /* Windows of 3 or 5 columns by steps of 1 or 2, as many channels as a vector holds at least. False:
  * other shapes. */
-bool kn_depthwise_solve(struct kn_depthwise *d);
+bool kn_depthwise_init(struct kn_depthwise *d);
 bool kn_depthwise_activates(enum rt_activation act);
 /*
  * Rows [from, to) of one image's outputs. filter [y.size, x.size, channels]; shift [channels] or

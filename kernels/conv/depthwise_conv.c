@@ -16,11 +16,11 @@ struct state {
     size_t odd_bytes;
 };
 
-static bool solve(const struct kn_conv_shape *g, struct kn_depthwise *d)
+static bool init(const struct kn_conv_shape *g, struct kn_depthwise *d)
 {
     *d = (struct kn_depthwise){.y = g->axis[0], .x = g->axis[1], .channels = g->ci};
     return g->depthwise && g->n_spatial == 2 && g->ci == g->co && d->y.size > 0 &&
-           kn_depthwise_solve(d);
+           kn_depthwise_init(d);
 }
 
 int kn_depthwise_conv_can(const struct rt_prep *p)
@@ -32,7 +32,7 @@ int kn_depthwise_conv_can(const struct rt_prep *p)
 
     quiet.err = &ignored;
     return p->in[1].value && p->out[0].dtype == RT_F32 && !kn_channels_first(p->node) &&
-                   kn_conv_prepare(&quiet, &g) == RT_OK && solve(&g, &d)
+                   kn_conv_prepare(&quiet, &g) == RT_OK && init(&g, &d)
                ? 3
                : 0;
 }
@@ -79,7 +79,7 @@ enum rt_status kn_depthwise_conv_prepare(struct rt_prep *p, void **state)
     enum rt_status st = kn_conv_prepare(p, &g);
     if (st)
         return st;
-    if (!solve(&g, &s->d))
+    if (!init(&g, &s->d))
         return rt_fail(p->err, RT_INTERNAL, "%s: no loops for this shape", p->node->name);
     s->batch = g.batch;
     if ((st = kn_epilogue_prepare(&s->epilogue, p, &p->scratch_bytes)) != RT_OK)

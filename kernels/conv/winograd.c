@@ -14,12 +14,12 @@ struct kn_winograd_loops {
 #define KN_LOOPS_TYPE struct kn_winograd_loops
 #include "kernels/cpu/vector_sets.h"
 
-bool kn_winograd_solve(struct kn_winograd *w)
+bool kn_winograd_init(struct kn_winograd *w)
 {
     w->loops = loops_of(0);
     w->tiles.window_h = w->tiles.window_w = 3;
     w->tiles.tile_h = w->tiles.tile_w = w->m;
-    return kn_tiles_solve(&w->tiles);
+    return kn_winograd_tiles_init(&w->tiles);
 }
 
 enum { PACKED = 8 }; /* filters transformed at a time; a panel has a multiple of it */
@@ -57,7 +57,7 @@ void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *d
     const int64_t matrix = w->tiles.pack_step;
 
     if (matrix != ci * co)
-        memset(dst, 0, kn_tiles_pack_bytes(&w->tiles));
+        memset(dst, 0, kn_winograd_tiles_pack_bytes(&w->tiles));
     for (int64_t first = 0; first < co; first += panel)
         for (int64_t c = 0; c < ci; c++)
             for (int64_t o = first; o < first + panel && o < co; o += PACKED)
@@ -67,18 +67,19 @@ void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *d
 
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w)
 {
-    return (size_t)(w->tiles.places * (w->tiles.ci > w->tiles.co ? w->tiles.ci : w->tiles.co)) *
+    return (size_t)(w->tiles.domain_size *
+                    (w->tiles.ci > w->tiles.co ? w->tiles.ci : w->tiles.co)) *
            sizeof(float);
 }
 
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
 {
-    return kn_tiles_room_bytes(&w->tiles) + kn_winograd_patch_bytes(w);
+    return kn_winograd_tiles_workspace_bytes(&w->tiles) + kn_winograd_patch_bytes(w);
 }
 
 /* A tile that reaches beyond the image is copied, zeros around it. */
-static const float *inputs_of(const struct kn_winograd *w, const float *src, struct kn_tile t,
-                              float *patch, int64_t *row)
+static const float *inputs_of(const struct kn_winograd *w, const float *src,
+                              struct kn_winograd_tile t, float *patch, int64_t *row)
 {
     const int64_t a = w->m + 2, ci = w->tiles.ci, y = t.y - w->top, x = t.x - w->left;
 
@@ -106,20 +107,20 @@ void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t b
 {
     for (int64_t i = from; i < to; i++) {
         int64_t row;
-        const float *x = inputs_of(w, src, kn_tiles_at(&w->tiles, block, i), patch, &row);
+        const float *x = inputs_of(w, src, kn_winograd_tiles_at(&w->tiles, block, i), patch, &row);
         w->loops->input(w->m, x, row, w->tiles.ci, room + i * w->tiles.ci, w->tiles.in_step);
     }
 }
 
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
                          int64_t to, const float *room, float *patch,
-                         const struct kn_tiles_ends *post_ops)
+                         const struct kn_winograd_post_ops *post_ops)
 {
     const int64_t m = w->m, co = w->tiles.co;
     const float *p = room + w->tiles.results;
 
     for (int64_t i = from; i < to; i++) {
-        const struct kn_tile t = kn_tiles_at(&w->tiles, block, i);
+        const struct kn_winograd_tile t = kn_winograd_tiles_at(&w->tiles, block, i);
         const int64_t rows = w->tiles.out_h - t.y < m ? w->tiles.out_h - t.y : m;
         const int64_t columns = w->tiles.out_w - t.x < m ? w->tiles.out_w - t.x : m;
         float *y = dst + ((t.image * w->tiles.out_h + t.y) * w->tiles.out_w + t.x) * co;
@@ -138,13 +139,15 @@ void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block,
 
 void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,
-                           const struct kn_tiles_ends *post_ops)
+                           const struct kn_winograd_post_ops *post_ops)
 {
-    const int64_t tiles = kn_tiles_in_block(&w->tiles, block);
-    float *room = scratch, *patch = room + kn_tiles_room_bytes(&w->tiles) / sizeof(float);
+    const int64_t tiles = kn_winograd_tiles_in_block(&w->tiles, block);
+    float *room = scratch,
+          *patch = room + kn_winograd_tiles_workspace_bytes(&w->tiles) / sizeof(float);
 
     kn_winograd_inputs(w, src, block, 0, tiles, room, patch);
-    kn_tiles_multiply(&w->tiles, packed, tiles, 0, w->tiles.places, 0, w->tiles.gemm.panels, room);
+    kn_winograd_tiles_gemm(&w->tiles, packed, tiles, 0, w->tiles.domain_size, 0,
+                           w->tiles.gemm.panels, room);
     kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, post_ops);
 }
 
@@ -156,12 +159,12 @@ double kn_winograd_error(const struct kn_winograd *w, const float *filter, const
         .in_h = m + 2,
         .in_w = m + 2,
         .tiles = {.batch = 1, .out_h = m, .out_w = m, .ci = w->tiles.ci, .co = w->tiles.co}};
-    const struct kn_tiles_ends none = {.finish = NULL};
-    struct kn_tiles_trial t;
+    const struct kn_winograd_post_ops none = {.finish = NULL};
+    struct kn_winograd_check t;
 
-    if (!kn_winograd_solve(&one) ||
-        !kn_tiles_begin(&t, &one.tiles, kn_winograd_scratch_bytes(&one)))
+    if (!kn_winograd_init(&one) ||
+        !kn_winograd_check_begin(&t, &one.tiles, kn_winograd_scratch_bytes(&one)))
         return NAN;
     kn_winograd_run_block(&one, t.x, packed, t.y, 0, t.scratch, &none);
-    return kn_tiles_end(&t, filter, NULL);
+    return kn_winograd_check_end(&t, filter, NULL);
 }

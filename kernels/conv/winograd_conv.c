@@ -16,7 +16,7 @@ struct state {
     size_t odd_at; /* in scratch: what an odd tail starts from */
     /* By blocks each core has all their scratch memory; else there is one block's, and a patch for
      * each core. */
-    struct kn_tiles_share share;
+    struct kn_winograd_sharding share;
 };
 
 enum {
@@ -25,12 +25,12 @@ enum {
     /* From this many outputs per side on, tiles of 4x4 hold few that lie outside, and there are
      * enough of them even in one picture to pay for their larger weights. */
     LARGE_SIDE = 20,
-    LEAST_FOURS =
+    MIN_OUTPUTS_OF_4X4 =
         100, /* outputs: of fewer, tiles of 4x4 read more weights than they save products */
 };
-static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
+static const double MAX_ERROR = 1e-4; /* of the largest magnitude, for the filter as it is */
 
-static bool solve(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)
+static bool init(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)
 {
     const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
 
@@ -53,7 +53,7 @@ static bool solve(const struct kn_conv_shape *g, int m, int cores, struct kn_win
                   .co = g->co,
                   .cores = cores},
     };
-    return kn_winograd_solve(w);
+    return kn_winograd_init(w);
 }
 
 static int can(const struct rt_prep *p, int m)
@@ -65,9 +65,9 @@ static int can(const struct rt_prep *p, int m)
 
     quiet.err = &ignored;
     if (p->tuning->no_winograd || !p->in[1].value || p->out[0].dtype != RT_F32 ||
-        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !solve(&g, m, 1, &w))
+        kn_channels_first(p->node) || kn_conv_prepare(&quiet, &g) || !init(&g, m, 1, &w))
         return 0;
-    if (m == 4 && (double)w.tiles.out_h * (double)w.tiles.out_w < LEAST_FOURS)
+    if (m == 4 && (double)w.tiles.out_h * (double)w.tiles.out_w < MIN_OUTPUTS_OF_4X4)
         return 0;
     const int by_rule = w.tiles.out_h >= LARGE_SIDE && w.tiles.out_w >= LARGE_SIDE ? 4 : 2;
     return m == by_rule ? 3 : 1;
@@ -98,7 +98,7 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     struct kn_winograd w = {
         .m = f->m, .tiles = {.batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co}};
 
-    if (!kn_winograd_solve(&w))
+    if (!kn_winograd_init(&w))
         return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
     struct rt_buffer *scaled = NULL;
     const float *filter = src->data;
@@ -114,7 +114,7 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
     kn_winograd_pack(&w, filter, dst);
     const double apart = kn_winograd_error(&w, filter, dst);
     rt_buffer_unref(scaled);
-    if (!(apart <= MOST_APART))
+    if (!(apart <= MAX_ERROR))
         return rt_fail(err, RT_FAILED_PRECONDITION, "sums by tiles would be %g apart", apart);
     return RT_OK;
 }
@@ -129,16 +129,16 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
                              .n_scale = scale ? s->w.tiles.co : 0};
 
     return kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->w.tiles.co,
-                            kn_tiles_pack_bytes(&s->w.tiles), pack, &s->filter);
+                            kn_winograd_tiles_pack_bytes(&s->w.tiles), pack, &s->filter);
 }
 
 static size_t scratch_of(const struct state *s)
 {
     const size_t slots = (size_t)s->share.slots;
 
-    return s->share.by_blocks
-               ? slots * kn_winograd_scratch_bytes(&s->w)
-               : kn_tiles_room_bytes(&s->w.tiles) + slots * kn_winograd_patch_bytes(&s->w);
+    return s->share.by_blocks ? slots * kn_winograd_scratch_bytes(&s->w)
+                              : kn_winograd_tiles_workspace_bytes(&s->w.tiles) +
+                                    slots * kn_winograd_patch_bytes(&s->w);
 }
 
 static enum rt_status prepare(struct rt_prep *p, int m, void **state)
@@ -151,7 +151,7 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     enum rt_status st = kn_conv_prepare(p, &g);
     if (st)
         return st;
-    if (!solve(&g, m, rt_prep_width(p), &s->w))
+    if (!init(&g, m, rt_prep_width(p), &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
     size_t odd;
@@ -163,7 +163,7 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
         s->epilogue.scale = 0;
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    s->share = kn_tiles_share(&s->w.tiles, rt_prep_width(p));
+    s->share = kn_winograd_sharding(&s->w.tiles, rt_prep_width(p));
     s->odd_at = kn_padded(scratch_of(s));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
@@ -197,13 +197,13 @@ static void finish(void *arg, float *y, float *sums, int64_t pixels)
         kn_epilogue_apply(t, f->r, KN_EPILOGUE_ALL, y, y - f->dst, pixels, f->s->w.tiles.co);
 }
 
-static struct kn_tiles_ends post_ops_of(struct finish *f)
+static struct kn_winograd_post_ops post_ops_of(struct finish *f)
 {
     const struct kn_epilogue *t = &f->s->epilogue;
 
-    return (struct kn_tiles_ends){.finish = kn_epilogue_any(t) ? finish : NULL,
-                                  .arg = f,
-                                  .apart = kn_epilogue_is_out_of_place(t)};
+    return (struct kn_winograd_post_ops){.finish = kn_epilogue_any(t) ? finish : NULL,
+                                         .arg = f,
+                                         .apart = kn_epilogue_is_out_of_place(t)};
 }
 
 /* ---- on several cores ---- */
@@ -221,7 +221,7 @@ static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
-    const struct kn_tiles_ends post_ops = post_ops_of(&f);
+    const struct kn_winograd_post_ops post_ops = post_ops_of(&f);
     void *scratch = j->scratch + (size_t)slot * kn_winograd_scratch_bytes(&j->s->w);
 
     if (i >= j->s->share.slots && rt_run_check(r))
@@ -232,7 +232,7 @@ static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_
 
 static float *patch_of(const struct job *j, int64_t slot)
 {
-    return (void *)(j->scratch + kn_tiles_room_bytes(&j->s->w.tiles) +
+    return (void *)(j->scratch + kn_winograd_tiles_workspace_bytes(&j->s->w.tiles) +
                     (size_t)slot * kn_winograd_patch_bytes(&j->s->w));
 }
 
@@ -253,11 +253,11 @@ static enum rt_status some_inputs(struct rt_run *r, void *arg, int64_t i, int64_
 static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct job *j = arg;
-    const struct kn_tiles *t = &j->s->w.tiles;
+    const struct kn_winograd_tiles *t = &j->s->w.tiles;
     (void)r;
     (void)slot;
-    kn_tiles_multiply(t, j->packed, j->tiles, i * j->step, end_of(j, i, t->places), 0,
-                      t->gemm.panels, (void *)j->scratch);
+    kn_winograd_tiles_gemm(t, j->packed, j->tiles, i * j->step, end_of(j, i, t->domain_size), 0,
+                           t->gemm.panels, (void *)j->scratch);
     return RT_OK;
 }
 
@@ -265,7 +265,7 @@ static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
-    const struct kn_tiles_ends post_ops = post_ops_of(&f);
+    const struct kn_winograd_post_ops post_ops = post_ops_of(&f);
 
     kn_winograd_outputs(&j->s->w, j->dst, j->block, i * j->step, end_of(j, i, j->tiles),
                         (void *)j->scratch, patch_of(j, slot), &post_ops);
@@ -284,16 +284,16 @@ static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t 
 static enum rt_status run(struct rt_run *r, struct job *j)
 {
     const struct kn_winograd *w = &j->s->w;
-    const int64_t blocks = kn_tiles_blocks(&w->tiles);
+    const int64_t blocks = kn_winograd_tiles_blocks(&w->tiles);
     enum rt_status st = RT_OK;
 
     if (j->s->share.by_blocks)
         return kn_parallel_parts(r, blocks, j->s->share.slots, whole_block, j);
     for (j->block = 0; j->block < blocks && !st; j->block++) {
-        j->tiles = kn_tiles_in_block(&w->tiles, j->block);
+        j->tiles = kn_winograd_tiles_in_block(&w->tiles, j->block);
         st = stage(r, j, j->tiles, 1, some_inputs);
         if (!st)
-            st = stage(r, j, w->tiles.places, 4, some_products);
+            st = stage(r, j, w->tiles.domain_size, 4, some_products);
         if (!st)
             st = stage(r, j, j->tiles, 1, some_outputs);
         if (!st)

@@ -141,10 +141,10 @@ static void make_winograd(struct form *f, const struct layer *l, int64_t batch, 
         .top = pad_before(l, 3),
         .left = pad_before(l, 3),
         .tiles = {.batch = batch, .out_h = l->out, .out_w = l->out, .ci = l->ci, .co = l->co}};
-    f->on = kn_winograd_solve(&f->w);
+    f->on = kn_winograd_init(&f->w);
     if (!f->on)
         return;
-    f->filter = random_floats(kn_tiles_pack_bytes(&f->w.tiles) / sizeof(float));
+    f->filter = random_floats(kn_winograd_tiles_pack_bytes(&f->w.tiles) / sizeof(float));
     f->scratch = room(kn_winograd_scratch_bytes(&f->w));
 }
 
@@ -158,8 +158,8 @@ static void run_form(struct form *f, const float *x, float *y)
         other[i]++;
     const double from = cpu_ms();
     if (f->w.m) {
-        const struct kn_tiles_ends none = {.finish = NULL};
-        for (int64_t i = 0; i < kn_tiles_blocks(&f->w.tiles); i++)
+        const struct kn_winograd_post_ops none = {.finish = NULL};
+        for (int64_t i = 0; i < kn_winograd_tiles_blocks(&f->w.tiles); i++)
             kn_winograd_run_block(&f->w, x, f->filter, y, i, f->scratch, &none);
     } else {
         const void *data[] = {x, f->filter, y};

@@ -164,18 +164,18 @@ static void other_shapes_are_refused(void **state)
     struct kn_depthwise d = {.y = axis(9, 3, 1, 1, 1), .x = axis(9, 3, 1, 1, 1), .channels = 32};
 
     (void)state;
-    assert_true(kn_depthwise_solve(&d));
+    assert_true(kn_depthwise_init(&d));
     d.x.size = 4;
-    assert_false(kn_depthwise_solve(&d));
+    assert_false(kn_depthwise_init(&d));
     d.x.size = 3;
     d.x.dilation = 2;
-    assert_false(kn_depthwise_solve(&d));
+    assert_false(kn_depthwise_init(&d));
     d.x.dilation = 1;
     d.x.stride = 3;
-    assert_false(kn_depthwise_solve(&d));
+    assert_false(kn_depthwise_init(&d));
     d.x.stride = 1;
     d.channels = 3;
-    assert_false(kn_depthwise_solve(&d));
+    assert_false(kn_depthwise_init(&d));
 }
 
 int main(void)

@@ -18,10 +18,10 @@ static void add_one(void *arg, float *y, float *sums, int64_t pixels)
 }
 
 static void run(const struct kn_winograd *w, const float *x, const float *packed, float *y,
-                const struct kn_tiles_ends *post_ops)
+                const struct kn_winograd_post_ops *post_ops)
 {
     float *scratch = draw_floats(kn_winograd_scratch_bytes(w) / sizeof(float));
-    for (int64_t i = kn_tiles_blocks(&w->tiles) - 1; i >= 0; i--)
+    for (int64_t i = kn_winograd_tiles_blocks(&w->tiles) - 1; i >= 0; i--)
         kn_winograd_run_block(w, x, packed, y, i, scratch, post_ops);
     free(scratch);
 }
@@ -43,18 +43,18 @@ static double sum_at(const struct kn_winograd *w, const float *x, const float *f
 
 static void one_shape(const struct kn_winograd_loops *loops, struct kn_winograd w, double tolerance)
 {
-    assert_true(kn_winograd_solve(&w));
+    assert_true(kn_winograd_init(&w));
     w.loops = loops;
     const int64_t pixels = w.tiles.batch * w.tiles.out_h * w.tiles.out_w;
     float *x = draw_floats(w.tiles.batch * w.in_h * w.in_w * w.tiles.ci);
     float *f = draw_floats(9 * w.tiles.ci * w.tiles.co);
-    float *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
+    float *packed = draw_floats(kn_winograd_tiles_pack_bytes(&w.tiles) / sizeof(float));
     float *y = draw_floats(pixels * w.tiles.co);
     double most = 0, off = 0;
 
     kn_winograd_pack(&w, f, packed);
     finished = 0;
-    run(&w, x, packed, y, &(struct kn_tiles_ends){add_one, &w, apart});
+    run(&w, x, packed, y, &(struct kn_winograd_post_ops){add_one, &w, apart});
     assert_int_equal(finished, pixels);
     for (int64_t i = 0; i < pixels * w.tiles.co; i += 1 + w.tiles.co / 7) {
         const int64_t p = i / w.tiles.co;
@@ -124,12 +124,12 @@ static void an_image_without_rows_is_padding_only(void **state)
                 .top = wide ? 5 : 1,
                 .left = wide ? 1 : 5,
                 .tiles = {.batch = 2, .out_h = 8, .out_w = 8, .ci = 16, .co = 16}};
-            assert_true(kn_winograd_solve(&w));
+            assert_true(kn_winograd_init(&w));
             const size_t n = 2 * 8 * 8 * 16;
             float *f = draw_floats(9 * 16 * 16), *y = draw_floats(n);
-            float *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
+            float *packed = draw_floats(kn_winograd_tiles_pack_bytes(&w.tiles) / sizeof(float));
             kn_winograd_pack(&w, f, packed);
-            run(&w, NULL, packed, y, &(struct kn_tiles_ends){add_one, &w, apart});
+            run(&w, NULL, packed, y, &(struct kn_winograd_post_ops){add_one, &w, apart});
             for (size_t i = 0; i < n; i++)
                 assert_true(y[i] == 1);
             free(f);
@@ -148,14 +148,15 @@ static void an_image_has_the_same_answer_in_any_batch(void **state)
                             .left = 1,
                             .tiles = {.batch = 5, .out_h = 20, .out_w = 20, .ci = 32, .co = 32}};
     struct kn_winograd one = w;
-    const struct kn_tiles_ends none = {.finish = NULL};
+    const struct kn_winograd_post_ops none = {.finish = NULL};
     one.tiles.batch = 1;
-    assert_true(kn_winograd_solve(&w) && kn_winograd_solve(&one));
-    assert_int_equal(kn_tiles_pack_bytes(&w.tiles), kn_tiles_pack_bytes(&one.tiles));
+    assert_true(kn_winograd_init(&w) && kn_winograd_init(&one));
+    assert_int_equal(kn_winograd_tiles_pack_bytes(&w.tiles),
+                     kn_winograd_tiles_pack_bytes(&one.tiles));
     const size_t image = 20 * 20 * 32;
     float *x = draw_floats(5 * image), *y = draw_floats(5 * image), *alone = draw_floats(image);
     float *f = draw_floats(9 * 32 * 32),
-          *packed = draw_floats(kn_tiles_pack_bytes(&w.tiles) / sizeof(float));
+          *packed = draw_floats(kn_winograd_tiles_pack_bytes(&w.tiles) / sizeof(float));
     kn_winograd_pack(&w, f, packed);
     run(&w, x, packed, y, &none);
     for (size_t i = 0; i < 5; i++) {
@@ -174,13 +175,13 @@ static void odd_channels_and_endless_sizes_are_refused(void **state)
     (void)state;
     struct kn_winograd w = {.m = 4,
                             .tiles = {.batch = 1, .out_h = 8, .out_w = 8, .ci = 24, .co = 32}};
-    assert_false(kn_winograd_solve(&w));
+    assert_false(kn_winograd_init(&w));
     w.tiles.ci = 32;
     w.tiles.co = 0;
-    assert_false(kn_winograd_solve(&w));
+    assert_false(kn_winograd_init(&w));
     w.tiles.co = 32;
     w.tiles.batch = INT64_MAX / 2;
-    assert_false(kn_winograd_solve(&w));
+    assert_false(kn_winograd_init(&w));
 }
 
 int main(void)

@@ -3,33 +3,33 @@
 #include <math.h>
 
 #include "kernels/cpu/parallel.h"
-#include "kernels/conv/tiles.h"
+#include "kernels/conv/winograd_tiles.h"
 #include "tests/support/draw.h"
 
-static struct kn_tiles sample(void)
+static struct kn_winograd_tiles sample(void)
 {
-    return (struct kn_tiles){.batch = 3,
-                             .out_h = 13,
-                             .out_w = 22,
-                             .ci = 32,
-                             .co = 48,
-                             .window_h = 3,
-                             .window_w = 5,
-                             .tile_h = 2,
-                             .tile_w = 4};
+    return (struct kn_winograd_tiles){.batch = 3,
+                                      .out_h = 13,
+                                      .out_w = 22,
+                                      .ci = 32,
+                                      .co = 48,
+                                      .window_h = 3,
+                                      .window_w = 5,
+                                      .tile_h = 2,
+                                      .tile_w = 4};
 }
 
 static void each_output_is_in_one_tile_of_one_block(void **state)
 {
     (void)state;
     for (int cores = 0; cores < 4; cores++) {
-        struct kn_tiles t = sample();
+        struct kn_winograd_tiles t = sample();
         char seen[3][13][22] = {{{0}}};
         t.cores = cores;
-        assert_true(kn_tiles_solve(&t));
-        for (int64_t block = 0; block < kn_tiles_blocks(&t); block++)
-            for (int64_t i = 0; i < kn_tiles_in_block(&t, block); i++) {
-                const struct kn_tile at = kn_tiles_at(&t, block, i);
+        assert_true(kn_winograd_tiles_init(&t));
+        for (int64_t block = 0; block < kn_winograd_tiles_blocks(&t); block++)
+            for (int64_t i = 0; i < kn_winograd_tiles_in_block(&t, block); i++) {
+                const struct kn_winograd_tile at = kn_winograd_tiles_at(&t, block, i);
                 for (int64_t y = at.y; y < at.y + 2 && y < 13; y++)
                     for (int64_t x = at.x; x < at.x + 4 && x < 22; x++)
                         seen[at.image][y][x]++;
@@ -37,7 +37,7 @@ static void each_output_is_in_one_tile_of_one_block(void **state)
         for (size_t i = 0; i < sizeof seen; i++)
             assert_int_equal((&seen[0][0][0])[i], 1);
         if (cores)
-            assert_int_equal(kn_tiles_blocks(&t) % cores, 0);
+            assert_int_equal(kn_winograd_tiles_blocks(&t) % cores, 0);
     }
 }
 
@@ -45,14 +45,14 @@ static void each_output_is_in_one_tile_of_one_block(void **state)
 static void work_is_cut_over_as_many_cores_as_it_is_worth(void **state)
 {
     (void)state;
-    struct kn_tiles t = sample();
+    struct kn_winograd_tiles t = sample();
     t.batch = 40;
     for (int width = 1; width < 70; width++) {
         t.cores = width;
-        assert_true(kn_tiles_solve(&t));
-        const struct kn_tiles_share s = kn_tiles_share(&t, width);
-        const int64_t blocks = kn_tiles_blocks(&t);
-        const double work = kn_tiles_work(&t);
+        assert_true(kn_winograd_tiles_init(&t));
+        const struct kn_winograd_sharding s = kn_winograd_sharding(&t, width);
+        const int64_t blocks = kn_winograd_tiles_blocks(&t);
+        const double work = kn_winograd_tiles_work(&t);
         assert_true(s.slots >= 1 && s.slots <= width);
         assert_true(s.slots == 1 || work >= (double)s.slots * KN_SHARE);
         assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARE);
@@ -63,34 +63,34 @@ static void work_is_cut_over_as_many_cores_as_it_is_worth(void **state)
     t.cores = 0;
     t.out_h = t.out_w = 8;
     t.ci = t.co = 512;
-    assert_true(kn_tiles_solve(&t));
-    assert_int_equal(kn_tiles_blocks(&t), 1);
-    assert_int_equal(kn_tiles_share(&t, 3).slots, 3);
-    assert_false(kn_tiles_share(&t, 3).by_blocks);
-    assert_int_equal(kn_tiles_share(&t, 0).slots, 1);
-    assert_true(kn_tiles_share(&t, 1).by_blocks);
+    assert_true(kn_winograd_tiles_init(&t));
+    assert_int_equal(kn_winograd_tiles_blocks(&t), 1);
+    assert_int_equal(kn_winograd_sharding(&t, 3).slots, 3);
+    assert_false(kn_winograd_sharding(&t, 3).by_blocks);
+    assert_int_equal(kn_winograd_sharding(&t, 0).slots, 1);
+    assert_true(kn_winograd_sharding(&t, 1).by_blocks);
     t.ci = t.co = 16;
-    assert_true(kn_tiles_solve(&t));
-    assert_int_equal(kn_tiles_share(&t, 3).slots, 1);
+    assert_true(kn_winograd_tiles_init(&t));
+    assert_int_equal(kn_winograd_sharding(&t, 3).slots, 1);
 }
 
 /* Of places that are done in two parts, each with weights of its own. */
-static void products_are_those_of_each_place(void **state)
+static void each_point_of_the_transform_domain_has_its_gemm(void **state)
 {
     (void)state;
-    struct kn_tiles t = sample();
-    assert_true(kn_tiles_solve(&t));
-    assert_int_equal(t.places, 4 * 8);
+    struct kn_winograd_tiles t = sample();
+    assert_true(kn_winograd_tiles_init(&t));
+    assert_int_equal(t.domain_size, 4 * 8);
     const int64_t tiles = t.block - 1, n = t.ci * t.co;
-    float *weights = draw_floats(t.places * n);
-    float *packed = draw_floats((int64_t)(kn_tiles_pack_bytes(&t) / sizeof(float)));
-    float *room = draw_floats((int64_t)(kn_tiles_room_bytes(&t) / sizeof(float)));
-    for (int64_t i = 0; i < t.places; i++)
+    float *weights = draw_floats(t.domain_size * n);
+    float *packed = draw_floats((int64_t)(kn_winograd_tiles_pack_bytes(&t) / sizeof(float)));
+    float *room = draw_floats((int64_t)(kn_winograd_tiles_workspace_bytes(&t) / sizeof(float)));
+    for (int64_t i = 0; i < t.domain_size; i++)
         kn_packed_gemm_pack(&t.gemm, weights + i * n, t.co, false, NULL, packed + i * t.pack_step);
-    kn_tiles_multiply(&t, packed, tiles, 7, t.places, 0, t.gemm.panels, room);
+    kn_winograd_tiles_gemm(&t, packed, tiles, 7, t.domain_size, 0, t.gemm.panels, room);
     for (int64_t i = t.gemm.panels - 1; i >= 0; i--)
-        kn_tiles_multiply(&t, packed, tiles, 0, 7, i, i + 1, room);
-    for (int64_t i = 0; i < t.places; i++)
+        kn_winograd_tiles_gemm(&t, packed, tiles, 0, 7, i, i + 1, room);
+    for (int64_t i = 0; i < t.domain_size; i++)
         for (int64_t j = 0; j < tiles * t.co; j++) {
             double sum = 0;
             for (int64_t c = 0; c < t.ci; c++)
@@ -104,42 +104,43 @@ static void products_are_those_of_each_place(void **state)
 }
 
 /* What is found for outputs that are the direct sums but for one, which is `add` more. */
-static double found(const struct kn_tiles *one, const float *filter, int64_t pixel, float add)
+static double found(const struct kn_winograd_tiles *one, const float *filter, int64_t pixel,
+                    float add)
 {
-    struct kn_tiles_trial trial;
+    struct kn_winograd_check check;
     const int64_t row = (one->out_w + one->window_w - 1) * one->ci;
 
-    assert_true(kn_tiles_begin(&trial, one, kn_tiles_room_bytes(one)));
+    assert_true(kn_winograd_check_begin(&check, one, kn_winograd_tiles_workspace_bytes(one)));
     for (int64_t i = 0; i < one->out_h * one->out_w * one->co; i++) {
         const int64_t p = i / one->co, y = p / one->out_w, x = p % one->out_w;
         const int64_t run = one->window_w * one->ci;
         double sum = 0;
         for (int64_t k = 0; k < one->window_h * run; k++)
-            sum += (double)trial.x[(y + k / run) * row + x * one->ci + k % run] *
+            sum += (double)check.x[(y + k / run) * row + x * one->ci + k % run] *
                    (double)filter[k * one->co + i % one->co];
-        trial.y[i] = (float)(2 * sum);
+        check.y[i] = (float)(2 * sum);
     }
-    trial.y[pixel * one->co + 5] += add;
+    check.y[pixel * one->co + 5] += add;
     float *scale = draw_floats(one->co);
     for (int64_t i = 0; i < one->co; i++)
         scale[i] = 2;
-    const double apart = kn_tiles_end(&trial, filter, scale);
+    const double apart = kn_winograd_check_end(&check, filter, scale);
     free(scale);
     return apart;
 }
 
-static void a_trial_finds_how_far_sums_are_apart(void **state)
+static void a_check_finds_how_far_sums_are_apart(void **state)
 {
     (void)state;
     for (int line = 0; line < 2; line++) {
-        struct kn_tiles one = sample();
+        struct kn_winograd_tiles one = sample();
         one.batch = 1;
         one.window_h = line ? 1 : 3;
         one.tile_h = one.out_h = line ? 1 : 2;
         one.out_w = 4;
-        assert_true(kn_tiles_solve(&one));
-        assert_int_equal(kn_tiles_blocks(&one), 1);
-        assert_int_equal(kn_tiles_in_block(&one, 0), 1);
+        assert_true(kn_winograd_tiles_init(&one));
+        assert_int_equal(kn_winograd_tiles_blocks(&one), 1);
+        assert_int_equal(kn_winograd_tiles_in_block(&one, 0), 1);
         float *filter = draw_floats(one.window_h * one.window_w * one.ci * one.co);
         const int64_t last = one.out_h * one.out_w - 1;
         assert_true(found(&one, filter, 0, 0) < 1e-5);
@@ -155,18 +156,18 @@ static void a_trial_finds_how_far_sums_are_apart(void **state)
 static void odd_channels_and_endless_sizes_are_refused(void **state)
 {
     (void)state;
-    struct kn_tiles t = sample();
+    struct kn_winograd_tiles t = sample();
     t.ci = 24;
-    assert_false(kn_tiles_solve(&t));
+    assert_false(kn_winograd_tiles_init(&t));
     t = sample();
     t.co = 0;
-    assert_false(kn_tiles_solve(&t));
+    assert_false(kn_winograd_tiles_init(&t));
     t = sample();
     t.out_w = 0;
-    assert_false(kn_tiles_solve(&t));
+    assert_false(kn_winograd_tiles_init(&t));
     t = sample();
     t.batch = INT64_MAX / 2;
-    assert_false(kn_tiles_solve(&t));
+    assert_false(kn_winograd_tiles_init(&t));
 }
 
 int main(void)
@@ -174,8 +175,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_output_is_in_one_tile_of_one_block),
         cmocka_unit_test(work_is_cut_over_as_many_cores_as_it_is_worth),
-        cmocka_unit_test(products_are_those_of_each_place),
-        cmocka_unit_test(a_trial_finds_how_far_sums_are_apart),
+        cmocka_unit_test(each_point_of_the_transform_domain_has_its_gemm),
+        cmocka_unit_test(a_check_finds_how_far_sums_are_apart),
         cmocka_unit_test(odd_channels_and_endless_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,15 +1,15 @@
-#include "kernels/conv/winograd_line_conv.h"
+#include "kernels/conv/winograd_1d_conv.h"
 
 #include "kernels/conv/conv_shape.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/fused/epilogue.h"
-#include "kernels/conv/winograd_line.h"
+#include "kernels/conv/winograd_1d.h"
 #include "runtime/exec/parallel.h"
 
 struct state {
-    struct kn_line l;
+    struct kn_winograd_1d l;
     struct kn_epilogue epilogue; /* what is done behind the outputs */
-    struct kn_line_ends ends;
+    struct kn_winograd_1d_post_ops post_ops;
     int shift; /* input that the outputs get added; 0: none */
     const struct rt_pack *filter;
     bool empty;
@@ -19,44 +19,44 @@ struct state {
 };
 
 enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
-static const double MOST_APART = 1e-4; /* of the largest magnitude, for the filter as it is */
+static const double MAX_ERROR = 1e-4; /* of the largest magnitude, for the filter as it is */
 
-static bool solve(const struct kn_conv_shape *g, int cores, struct kn_line *l)
+static bool init(const struct kn_conv_shape *g, int cores, struct kn_winograd_1d *l)
 {
     const struct kn_axis *y = &g->axis[0], *x = &g->axis[1];
-    const bool down = x->size == 1;
-    const struct kn_axis *along = down ? y : x, *across = down ? x : y;
+    const bool vertical = x->size == 1;
+    const struct kn_axis *along = vertical ? y : x, *across = vertical ? x : y;
 
     if (g->n_spatial != 2 || g->groups != 1 || g->ci < LEAST_CHANNELS || g->co < LEAST_CHANNELS ||
         across->size != 1 || across->stride != 1 || across->lo || across->hi ||
         along->stride != 1 || along->dilation != 1 || along->out < LEAST_LENGTH || g->batch < 0 ||
         along->size > 7)
         return false;
-    *l = (struct kn_line){.taps = (int)along->size,
-                          .down = down,
-                          .in_h = y->in,
-                          .in_w = x->in,
-                          .before = along->lo,
-                          .tiles = {.batch = g->batch ? g->batch : 1,
-                                    .out_h = y->out,
-                                    .out_w = x->out,
-                                    .ci = g->ci,
-                                    .co = g->co,
-                                    .cores = cores}};
-    return kn_line_solve(l);
+    *l = (struct kn_winograd_1d){.taps = (int)along->size,
+                                 .vertical = vertical,
+                                 .in_h = y->in,
+                                 .in_w = x->in,
+                                 .before = along->lo,
+                                 .tiles = {.batch = g->batch ? g->batch : 1,
+                                           .out_h = y->out,
+                                           .out_w = x->out,
+                                           .ci = g->ci,
+                                           .co = g->co,
+                                           .cores = cores}};
+    return kn_winograd_1d_init(l);
 }
 
-int kn_line_can(const struct rt_prep *p)
+int kn_winograd_1d_can(const struct rt_prep *p)
 {
     struct rt_error ignored = {.arena = NULL};
     struct rt_prep quiet = *p;
     struct kn_conv_shape g;
-    struct kn_line l;
+    struct kn_winograd_1d l;
 
     quiet.err = &ignored;
     return !p->tuning->no_winograd && p->in[1].value && p->out[0].dtype == RT_F32 &&
                    !kn_channels_first(p->node) && kn_conv_prepare(&quiet, &g) == RT_OK &&
-                   solve(&g, 1, &l)
+                   init(&g, 1, &l)
                ? 3
                : 0;
 }
@@ -73,21 +73,22 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 {
     const struct format *f = fmt;
     const float *scale = f->n_scale ? (const void *)(f + 1) : NULL;
-    struct kn_line l = {.taps = (int)f->taps,
-                        .in_h = 1,
-                        .in_w = 1,
-                        .tiles = {.batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co}};
+    struct kn_winograd_1d l = {
+        .taps = (int)f->taps,
+        .in_h = 1,
+        .in_w = 1,
+        .tiles = {.batch = 1, .out_h = 1, .out_w = 1, .ci = f->ci, .co = f->co}};
 
-    if (!kn_line_solve(&l))
+    if (!kn_winograd_1d_init(&l))
         return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
     struct rt_buffer *room =
         rt_buffer_new(NULL, RT_F32, (size_t)(l.tiles.ci * l.tiles.co) * sizeof(float), err);
     if (!room)
         return RT_RESOURCE_EXHAUSTED;
-    kn_line_pack(&l, src->data, scale, atomic_load(&room->data), dst);
+    kn_winograd_1d_pack(&l, src->data, scale, atomic_load(&room->data), dst);
     rt_buffer_unref(room);
-    const double apart = kn_line_error(&l, src->data, scale, dst);
-    if (!(apart <= MOST_APART))
+    const double apart = kn_winograd_1d_error(&l, src->data, scale, dst);
+    if (!(apart <= MAX_ERROR))
         return rt_fail(err, RT_FAILED_PRECONDITION, "sums by tiles would be %g apart", apart);
     return RT_OK;
 }
@@ -100,8 +101,9 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
                              .ci = s->l.tiles.ci,
                              .co = s->l.tiles.co,
                              .n_scale = scale ? s->l.tiles.co : 0};
-    const enum rt_status st = kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->l.tiles.co,
-                                               kn_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
+    const enum rt_status st =
+        kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->l.tiles.co,
+                         kn_winograd_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
 
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
@@ -117,9 +119,9 @@ static void split_epilogue(struct state *s)
         return;
     s->shift = t->shift;
     t->shift = 0;
-    if (t->residual || !kn_epilogue_clips(t, &s->ends.most))
+    if (t->residual || !kn_epilogue_clips(t, &s->post_ops.most))
         return;
-    s->ends.clips = true;
+    s->post_ops.clips = true;
     t->act = RT_ACT_NONE;
 }
 
@@ -127,8 +129,8 @@ static void split_epilogue(struct state *s)
  * something is done behind the outputs, which is done for whole pixels. */
 static void share(struct state *s, int width)
 {
-    const struct kn_tiles_share share = kn_tiles_share(&s->l.tiles, width);
-    const int64_t panels = s->l.tiles.gemm.panels, blocks = kn_tiles_blocks(&s->l.tiles);
+    const struct kn_winograd_sharding share = kn_winograd_sharding(&s->l.tiles, width);
+    const int64_t panels = s->l.tiles.gemm.panels, blocks = kn_winograd_tiles_blocks(&s->l.tiles);
 
     s->panels = panels;
     if (!share.by_blocks && !kn_epilogue_any(&s->epilogue))
@@ -137,7 +139,7 @@ static void share(struct state *s, int width)
     s->slots = blocks * s->groups < share.slots ? blocks * s->groups : share.slots;
 }
 
-enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
+enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
     struct kn_conv_shape g;
@@ -148,7 +150,7 @@ enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
     enum rt_status st = kn_conv_prepare(p, &g);
     if (st)
         return st;
-    if (!solve(&g, rt_prep_width(p), &s->l))
+    if (!init(&g, rt_prep_width(p), &s->l))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
     if ((st = kn_epilogue_prepare(&s->epilogue, p, &odd)) != RT_OK)
@@ -159,7 +161,7 @@ enum rt_status kn_line_prepare(struct rt_prep *p, void **state)
     s->epilogue.scale = scale ? 0 : s->epilogue.scale;
     split_epilogue(s);
     share(s, rt_prep_width(p));
-    s->odd_at = (size_t)s->slots * kn_padded(kn_line_scratch_bytes(&s->l));
+    s->odd_at = (size_t)s->slots * kn_padded(kn_winograd_1d_scratch_bytes(&s->l));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
     return RT_OK;
@@ -186,30 +188,32 @@ static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t 
 {
     const struct state *s = r->state;
     struct finish f = {s, r, arg};
-    struct kn_line_ends ends = s->ends;
+    struct kn_winograd_1d_post_ops post_ops = s->post_ops;
     const int64_t from = i % s->groups * s->panels, left = s->l.tiles.gemm.panels - from;
 
     if (i >= s->slots && rt_run_check(r))
         return r->err->code;
-    ends.shift = s->shift ? r->in[s->shift].data : NULL;
-    ends.then = (struct kn_tiles_ends){.finish = kn_epilogue_any(&s->epilogue) ? finish : NULL,
-                                       .arg = &f,
-                                       .apart = kn_epilogue_is_out_of_place(&s->epilogue)};
-    kn_line_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i / s->groups, from,
-                      from + (left < s->panels ? left : s->panels),
-                      (char *)r->scratch + (size_t)slot * kn_padded(kn_line_scratch_bytes(&s->l)),
-                      &ends);
+    post_ops.shift = s->shift ? r->in[s->shift].data : NULL;
+    post_ops.then =
+        (struct kn_winograd_post_ops){.finish = kn_epilogue_any(&s->epilogue) ? finish : NULL,
+                                      .arg = &f,
+                                      .apart = kn_epilogue_is_out_of_place(&s->epilogue)};
+    kn_winograd_1d_run_block(&s->l, r->in[0].data, rt_pack_data(s->filter), arg, i / s->groups,
+                             from, from + (left < s->panels ? left : s->panels),
+                             (char *)r->scratch +
+                                 (size_t)slot * kn_padded(kn_winograd_1d_scratch_bytes(&s->l)),
+                             &post_ops);
     return RT_OK;
 }
 
-enum rt_status kn_line_conv(struct rt_run *r)
+enum rt_status kn_winograd_1d_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
     float *dst = kn_epilogue_output(&s->epilogue, r, (char *)r->scratch + s->odd_at);
 
     if (s->empty)
         return RT_OK;
-    const enum rt_status st =
-        kn_parallel_parts(r, kn_tiles_blocks(&s->l.tiles) * s->groups, s->slots, some_part, dst);
+    const enum rt_status st = kn_parallel_parts(
+        r, kn_winograd_tiles_blocks(&s->l.tiles) * s->groups, s->slots, some_part, dst);
     return st ? st : kn_epilogue_broadcast(&s->epilogue, r, dst);
 }

@@ -47,11 +47,12 @@ INLINE VEC LOOPS(clip)(VEC x, float least, float most)
 
 /* One tile's products, `step` floats apart, to the first `count` of its outputs. */
 INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, int64_t pixel,
-                            int64_t count, const struct kn_line_ends *ends, const int pairs)
+                            int64_t count, const struct kn_winograd_1d_post_ops *post_ops,
+                            const int pairs)
 {
     for (int64_t c = 0; c < co; c += LANES) {
-        const VEC shift = ends->shift ? VLOAD(ends->shift + c) : (VEC){0};
-        VEC out[KN_LINE_TILE];
+        const VEC shift = post_ops->shift ? VLOAD(post_ops->shift + c) : (VEC){0};
+        VEC out[KN_WINOGRAD_1D_TILE];
         out[0] = VLOAD(p + c) + shift;
         out[1] = out[2] = shift;
         out[3] = VLOAD(p + (2 * pairs + 1) * step + c) + shift;
@@ -66,10 +67,11 @@ INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, 
             out[3] += apart * (z * z * z);
         }
         KN_UNROLL
-        for (int i = 0; i < KN_LINE_TILE; i++)
+        for (int i = 0; i < KN_WINOGRAD_1D_TILE; i++)
             if (i < count)
-                VSTORE(y + i * pixel + c,
-                       ends->clips ? LOOPS(clip)(out[i], ends->least, ends->most) : out[i]);
+                VSTORE(y + i * pixel + c, post_ops->clips
+                                              ? LOOPS(clip)(out[i], post_ops->least, post_ops->most)
+                                              : out[i]);
     }
 }
 
@@ -85,14 +87,15 @@ TARGET static void LOOPS(input)(int taps, const float *src, int64_t pixel, int64
 }
 
 TARGET static void LOOPS(output)(int taps, const float *p, int64_t step, int64_t co, float *y,
-                                 int64_t pixel, int64_t count, const struct kn_line_ends *ends)
+                                 int64_t pixel, int64_t count,
+                                 const struct kn_winograd_1d_post_ops *post_ops)
 {
     if (taps == 7)
-        LOOPS(tile_out)(p, step, co, y, pixel, count, ends, 4);
+        LOOPS(tile_out)(p, step, co, y, pixel, count, post_ops, 4);
     else if (taps == 5)
-        LOOPS(tile_out)(p, step, co, y, pixel, count, ends, 3);
+        LOOPS(tile_out)(p, step, co, y, pixel, count, post_ops, 3);
     else
-        LOOPS(tile_out)(p, step, co, y, pixel, count, ends, 2);
+        LOOPS(tile_out)(p, step, co, y, pixel, count, post_ops, 2);
 }
 
-static const struct kn_line_loops LOOPS(loops) = {LOOPS(input), LOOPS(output)};
+static const struct kn_winograd_1d_loops LOOPS(loops) = {LOOPS(input), LOOPS(output)};

@@ -1,4 +1,4 @@
-#include "kernels/conv/tiles.h"
+#include "kernels/conv/winograd_tiles.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 #include "runtime/base/checked.h"
 
 enum {
-    LINE = 16,        /* floats in a cache line */
-    LEAST_TILES = 32, /* in a block: transformed weights are read once per block */
-    NEAR = 1 << 20,   /* bytes of them that each core may as well read for a block of its own */
-    TRANSFORM = 16,   /* products in the time of one value's transform */
-    ENOUGH = 3,       /* blocks for each core, so that one more for some costs little */
+    LINE = 16,          /* floats in a cache line */
+    MIN_TILES = 32,     /* in a block: transformed weights are read once per block */
+    L2_BYTES = 1 << 20, /* bytes of them that each core may as well read for a block of its own */
+    TRANSFORM = 16,     /* products in the time of one value's transform */
+    ENOUGH = 3,         /* blocks for each core, so that one more for some costs little */
 };
 
-bool kn_tiles_solve(struct kn_tiles *t)
+bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
 {
     int64_t tiles, bytes;
 
@@ -25,79 +25,81 @@ bool kn_tiles_solve(struct kn_tiles *t)
         return false;
     t->h = (t->out_h - 1) / t->tile_h + 1;
     t->w = (t->out_w - 1) / t->tile_w + 1;
-    t->places = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
+    t->domain_size = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
     if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
         return false;
     /* The weights of a product are as many bytes as twice this many of its rows in and out. */
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
-    if (block < LEAST_TILES)
-        block = LEAST_TILES;
+    if (block < MIN_TILES)
+        block = MIN_TILES;
     t->gemm = (struct kn_packed_gemm){.k = t->ci, .n = t->co};
     if (!kn_packed_gemm_init(&t->gemm))
         return false;
     t->pack_step = (int64_t)(kn_packed_gemm_pack_bytes(&t->gemm) / sizeof(float));
-    const double shares = kn_tiles_work(t) / KN_SHARE;
-    if (tiles <= block && t->cores > 1 && shares >= 2 && kn_tiles_pack_bytes(t) <= NEAR)
+    const double shares = kn_winograd_tiles_work(t) / KN_SHARE;
+    if (tiles <= block && t->cores > 1 && shares >= 2 &&
+        kn_winograd_tiles_pack_bytes(t) <= L2_BYTES)
         block = (tiles - 1) / (shares < t->cores ? (int64_t)shares : t->cores) + 1;
     t->block = kn_even_parts(tiles, block, t->cores);
-    if (!rt_mul(t->block + 1, t->places * (t->ci + t->co) * 8, &bytes))
+    if (!rt_mul(t->block + 1, t->domain_size * (t->ci + t->co) * 8, &bytes))
         return false;
     /* A line more than a matrix holds, so that they do not all fall on the same sets of the
      * cache. */
     t->in_step = t->block * t->ci + LINE;
     t->out_step = t->block * t->co + LINE;
-    t->results = t->places * t->in_step;
+    t->results = t->domain_size * t->in_step;
     return true;
 }
 
-size_t kn_tiles_pack_bytes(const struct kn_tiles *t)
+size_t kn_winograd_tiles_pack_bytes(const struct kn_winograd_tiles *t)
 {
-    return (size_t)(t->places * t->pack_step) * sizeof(float);
+    return (size_t)(t->domain_size * t->pack_step) * sizeof(float);
 }
 
-size_t kn_tiles_room_bytes(const struct kn_tiles *t)
+size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t)
 {
-    return (size_t)(t->results + t->places * t->out_step) * sizeof(float);
+    return (size_t)(t->results + t->domain_size * t->out_step) * sizeof(float);
 }
 
-int64_t kn_tiles_blocks(const struct kn_tiles *t)
+int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t)
 {
     return (t->batch * t->h * t->w - 1) / t->block + 1;
 }
 
-int64_t kn_tiles_in_block(const struct kn_tiles *t, int64_t block)
+int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block)
 {
     const int64_t left = t->batch * t->h * t->w - block * t->block;
     return left < t->block ? left : t->block;
 }
 
-double kn_tiles_work(const struct kn_tiles *t)
+double kn_winograd_tiles_work(const struct kn_winograd_tiles *t)
 {
     const double in = (double)t->ci, out = (double)t->co;
-    return (double)(t->batch * t->h * t->w) * (double)t->places *
+    return (double)(t->batch * t->h * t->w) * (double)t->domain_size *
            (in * out + TRANSFORM * (in + out));
 }
 
-struct kn_tiles_share kn_tiles_share(const struct kn_tiles *t, int width)
+struct kn_winograd_sharding kn_winograd_sharding(const struct kn_winograd_tiles *t, int width)
 {
-    const double shares = kn_tiles_work(t) / KN_SHARE;
+    const double shares = kn_winograd_tiles_work(t) / KN_SHARE;
     const int most = shares < (double)width ? (int)shares : width, slots = most > 1 ? most : 1;
-    const int64_t blocks = kn_tiles_blocks(t);
+    const int64_t blocks = kn_winograd_tiles_blocks(t);
 
-    return (struct kn_tiles_share){
+    return (struct kn_winograd_sharding){
         .slots = slots,
         .by_blocks = blocks % slots == 0 || blocks >= ENOUGH * (int64_t)slots,
     };
 }
 
-struct kn_tile kn_tiles_at(const struct kn_tiles *t, int64_t block, int64_t i)
+struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, int64_t block,
+                                             int64_t i)
 {
     const int64_t tile = block * t->block + i, per_image = t->h * t->w, k = tile % per_image;
-    return (struct kn_tile){tile / per_image, k / t->w * t->tile_h, k % t->w * t->tile_w};
+    return (struct kn_winograd_tile){tile / per_image, k / t->w * t->tile_h, k % t->w * t->tile_w};
 }
 
-void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t tiles, int64_t from,
-                       int64_t to, int64_t first, int64_t end, float *room)
+void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *packed, int64_t tiles,
+                            int64_t from, int64_t to, int64_t first, int64_t end, float *room)
 {
     float *results = room + t->results;
 
@@ -116,12 +118,13 @@ void kn_tiles_multiply(const struct kn_tiles *t, const float *packed, int64_t ti
 /* ---- how exact they are ---- */
 
 /* The image's rows: floats from one to the next. */
-static int64_t row_of(const struct kn_tiles *one)
+static int64_t row_of(const struct kn_winograd_tiles *one)
 {
     return (one->out_w + one->window_w - 1) * one->ci;
 }
 
-bool kn_tiles_begin(struct kn_tiles_trial *trial, const struct kn_tiles *one, size_t scratch_bytes)
+bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,
+                             size_t scratch_bytes)
 {
     const int64_t n_x = (one->out_h + one->window_h - 1) * row_of(one);
     const int64_t n_y = one->out_h * one->out_w * one->co;
@@ -131,11 +134,11 @@ bool kn_tiles_begin(struct kn_tiles_trial *trial, const struct kn_tiles *one, si
 
     if (!room)
         return false;
-    *trial = (struct kn_tiles_trial){.one = one, .x = (void *)(room + scratch), .scratch = room};
-    trial->y = trial->x + n_x;
+    *check = (struct kn_winograd_check){.one = one, .x = (void *)(room + scratch), .scratch = room};
+    check->y = check->x + n_x;
     for (int64_t i = 0; i < n_x; i++) {
         seed = seed * 1664525 + 1013904223;
-        trial->x[i] = (float)(int32_t)seed / (float)INT32_MAX;
+        check->x[i] = (float)(int32_t)seed / (float)INT32_MAX;
     }
     return true;
 }
@@ -153,19 +156,20 @@ KN_CLONES static void sum_window(const float *x, int64_t row, int64_t rows, int6
     }
 }
 
-double kn_tiles_end(struct kn_tiles_trial *trial, const float *filter, const float *scale)
+double kn_winograd_check_end(struct kn_winograd_check *check, const float *filter,
+                             const float *scale)
 {
-    const struct kn_tiles *t = trial->one;
+    const struct kn_winograd_tiles *t = check->one;
     const int64_t row = row_of(t);
     const int64_t pixel[][2] = {
         {0, 0}, {t->out_h - 1, t->out_w - 1}, {t->out_h / 2 - 1, t->out_w - 1}};
     double most = 0, apart = 0;
-    float *right = trial->scratch; /* which is free now, and larger */
+    float *right = check->scratch; /* which is free now, and larger */
 
     for (int k = 0; k < (t->out_h > 1 ? 3 : 2) && !isnan(apart); k++) {
         const int64_t y = pixel[k][0], x = pixel[k][1];
-        const float *is = trial->y + (y * t->out_w + x) * t->co;
-        sum_window(trial->x + y * row + x * t->ci, row, t->window_h, t->window_w * t->ci, filter,
+        const float *is = check->y + (y * t->out_w + x) * t->co;
+        sum_window(check->x + y * row + x * t->ci, row, t->window_h, t->window_w * t->ci, filter,
                    t->co, right);
         for (int64_t o = 0; o < t->co; o++) {
             const double v = (double)right[o] * (scale ? (double)scale[o] : 1);
@@ -175,6 +179,6 @@ double kn_tiles_end(struct kn_tiles_trial *trial, const float *filter, const flo
                 apart = d;
         }
     }
-    free(trial->scratch);
+    free(check->scratch);
     return most > 0 || isnan(apart) ? apart / most : apart;
 }

@@ -2,15 +2,15 @@
  * The kernel "conv2d.line": winograd_line.h behind a Conv2D of a window one pixel wide or high
  * whose filter is a constant.
  */
-#ifndef KN_CPU_WINOGRAD_LINE_CONV_H
-#define KN_CPU_WINOGRAD_LINE_CONV_H
+#ifndef KN_CONV_WINOGRAD_1D_CONV_H
+#define KN_CONV_WINOGRAD_1D_CONV_H
 
 #include "runtime/core/op.h"
 
 /* rt_kernel.can, .prepare and .run. prepare answers FAILED_PRECONDITION for a filter whose sums
  * would be too inexact. */
-int kn_line_can(const struct rt_prep *p);
-enum rt_status kn_line_prepare(struct rt_prep *p, void **state);
-enum rt_status kn_line_conv(struct rt_run *r);
+int kn_winograd_1d_can(const struct rt_prep *p);
+enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state);
+enum rt_status kn_winograd_1d_conv(struct rt_run *r);
 
 #endif
