@@ -162,13 +162,13 @@ static bool is_current(const struct rt_callable *c)
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
     struct rt_plan_box *old = c->box;
-    rt_mutex_lock(&c->session->layout_mu); /* a retired plan tells no more of its rows */
+    rt_mutex_lock(&c->session->spec_mu); /* a retired plan tells no more of its rows */
     if (old)
         old->plan->compiled = NULL;
     for (int k = 0; k < RT_COMPILED_ROWS / 64; k++)
         atomic_store(&c->compiled[k], 0);
     b->plan->compiled = c->compiled;
-    rt_mutex_unlock(&c->session->layout_mu);
+    rt_mutex_unlock(&c->session->spec_mu);
     c->box = b;
     rt_plan_box_unref(old);
 }

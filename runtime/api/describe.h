@@ -34,10 +34,10 @@ enum rt_where {
     RT_WHERE_UNKNOWN,  /* of a node that is not compiled: wherever there is room */
     RT_WHERE_CONSTANT, /* of the plan, or known from the shapes */
     RT_WHERE_FEED,
-    RT_WHERE_BLOCK,    /* at `offset` */
-    RT_WHERE_IN_PLACE, /* the same, over an input that nobody reads any more */
-    RT_WHERE_OWN,      /* a tensor of its own */
-    RT_WHERE_VIEW,     /* another tensor's bytes */
+    RT_WHERE_ACTIVATION, /* at `offset` */
+    RT_WHERE_IN_PLACE,   /* the same, over an input that nobody reads any more */
+    RT_WHERE_OWN,        /* a tensor of its own */
+    RT_WHERE_VIEW,       /* another tensor's bytes */
 };
 
 struct rt_described_value {
@@ -69,7 +69,7 @@ struct rt_described_plan {
     int n_nodes; /* in their order; a loop's condition and body behind it */
     struct rt_described_node *node;
     int n_segments;
-    size_t block_bytes; /* of the largest segment */
+    size_t activation_bytes; /* of the largest segment */
     size_t constant_bytes;
 };
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "runtime/plan/layout.h"
+#include "runtime/plan/specialisation.h"
 
 struct telling {
     struct rt_arena *arena;
@@ -29,15 +29,15 @@ static void set_tensor(struct rt_described_value *v, const struct rt_tensor *t)
 }
 
 /* Where argument `a` of a layout lies. */
-static void set_arg(struct rt_described_value *v, const struct rt_layout *l, int a)
+static void set_arg(struct rt_described_value *v, const struct rt_specialisation *l, int a)
 {
     set_tensor(v, &l->arg[a]);
     switch ((enum rt_arg_kind)l->arg_kind[a]) {
     case RT_ARG_CONST:
         v->where = RT_WHERE_CONSTANT;
         break;
-    case RT_ARG_BLOCK:
-        v->where = RT_WHERE_BLOCK;
+    case RT_ARG_ACTIVATION:
+        v->where = RT_WHERE_ACTIVATION;
         v->offset = l->extent[(uintptr_t)l->arg[a].data].offset;
         break;
     case RT_ARG_SLOT:
@@ -80,7 +80,7 @@ static void set_prepared(struct rt_described_node *d, const struct rt_plan *p,
         }
 }
 
-static void set_step(struct rt_described_node *d, const struct rt_layout *l,
+static void set_step(struct rt_described_node *d, const struct rt_specialisation *l,
                      const struct rt_step *s, const struct rt_plan_step *n)
 {
     d->is_step = s->kind != RT_STEP_REF;
@@ -96,7 +96,8 @@ static void set_step(struct rt_described_node *d, const struct rt_layout *l,
     for (int o = 0; o < n->n_out; o++) {
         set_arg(&d->out[o], l, s->out + o);
         for (int k = 0; k < n->n_in; k++)
-            if (d->out[o].where == RT_WHERE_BLOCK && l->arg_kind[s->in + k] == RT_ARG_BLOCK &&
+            if (d->out[o].where == RT_WHERE_ACTIVATION &&
+                l->arg_kind[s->in + k] == RT_ARG_ACTIVATION &&
                 l->arg[s->in + k].data == l->arg[s->out + o].data)
                 d->out[o].where = RT_WHERE_IN_PLACE;
         if (s->is_view)
@@ -189,7 +190,8 @@ static enum rt_dtype feed_dtype(const struct telling *t, const struct rt_plan *p
 }
 
 static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int depth,
-                                const struct rt_layout *l, const struct rt_step *step, int *told)
+                                const struct rt_specialisation *l, const struct rt_step *step,
+                                int *told)
 {
     const struct rt_plan_step *n = &p->node[i];
     const int base = n->def ? n->def->schema->n_in : 0;
@@ -261,7 +263,7 @@ static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
     for (int i = 0; i < p->n_nodes && told; i++)
         told[i] = -1;
     for (int i = 0; i < p->n_nodes && !st;) {
-        struct rt_layout *l = rt_segment_last(p, i);
+        struct rt_specialisation *l = rt_segment_last(p, i);
         const int end = l ? l->end : i + 1;
         int step = 0;
         for (; i < end && !st; i++) {
@@ -283,10 +285,10 @@ static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
         }
         if (l) {
             t->out->n_segments++;
-            if (l->block_bytes > t->out->block_bytes)
-                t->out->block_bytes = l->block_bytes;
+            if (l->activation_bytes > t->out->activation_bytes)
+                t->out->activation_bytes = l->activation_bytes;
         }
-        rt_layout_unref(l);
+        rt_specialisation_unref(l);
     }
     return st;
 }

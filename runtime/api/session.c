@@ -66,7 +66,7 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     s->devices = devices;
     s->library = library;
     rt_mutex_init(&s->mu);
-    rt_mutex_init(&s->layout_mu);
+    rt_mutex_init(&s->spec_mu);
     s->wanted_end = &s->wanted;
     s->is_loading = options->compiles_inline;
     atomic_init(&s->fold_ns, FOLDS_NS);
@@ -104,20 +104,20 @@ void rt_session_free(struct rt_session *s)
         rt_keep_free(s->keep);
     rt_library_free(s->library);
     rt_mutex_clear(&s->mu);
-    rt_mutex_clear(&s->layout_mu);
+    rt_mutex_clear(&s->spec_mu);
     free((void *)(uintptr_t)s->devices);
     free(s);
 }
 
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
 {
-    rt_mutex_lock(&s->layout_mu);
-    const int n_layouts = s->n_layouts;
-    const size_t layout_bytes = s->layout_bytes;
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
+    const int n_specialisations = s->n_specialisations;
+    const size_t specialisation_bytes = s->specialisation_bytes;
+    rt_mutex_unlock(&s->spec_mu);
     *out = (struct rt_session_stats){.packed_bytes = atomic_load(&s->packed_bytes),
-                                     .n_layouts = n_layouts,
-                                     .layout_bytes = layout_bytes,
+                                     .n_specialisations = n_specialisations,
+                                     .specialisation_bytes = specialisation_bytes,
                                      .idle_bytes = rt_keep_bytes_of(s->keep, s),
                                      .state_bytes = rt_pool_in_use(s->state.pool),
                                      .runs = atomic_load(&s->runs),

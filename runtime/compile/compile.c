@@ -3,15 +3,15 @@
 #include "runtime/compile/compile.h"
 
 /* Takes the reference; what is better run in portions becomes that. */
-static void adopt(struct rt_session *s, struct rt_layout *l)
+static void adopt(struct rt_session *s, struct rt_specialisation *l)
 {
-    const int64_t rows = rt_portions_rows(l);
+    const int64_t rows = rt_micro_batch_rows(l);
     struct rt_error ignored = {.arena = NULL};
-    struct rt_layout *whole, *portion;
+    struct rt_specialisation *whole, *micro_batch;
 
-    if (rows && rt_portions_new(l, rows, &whole, &portion, &ignored) == RT_OK) {
-        rt_layout_unref(l);
-        rt_layout_publish(s, portion);
+    if (rows && rt_micro_batches_new(l, rows, &whole, &micro_batch, &ignored) == RT_OK) {
+        rt_specialisation_unref(l);
+        rt_layout_publish(s, micro_batch);
         l = whole;
     }
     rt_layout_publish(s, l);
@@ -24,8 +24,8 @@ int rt_session_compile(struct rt_session *s)
     int n = 0;
     struct rt_error err = {0};
     for (; !rt_session_check(s, &err) && (w = rt_want_take(s)); n++) {
-        struct rt_layout *l;
-        if (rt_layout_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
+        struct rt_specialisation *l;
+        if (rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
             adopt(s, l);
         else
             rt_want_refuse(s, w); /* runs of these shapes say what is wrong themselves */

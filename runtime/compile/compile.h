@@ -11,20 +11,22 @@
 #ifndef RT_COMPILE_H
 #define RT_COMPILE_H
 
-#include "runtime/plan/layout.h"
+#include "runtime/plan/specialisation.h"
 
 /* The layout of the segment that begins at `begin`, for these live values (with room for their
  * patches, which it fills in). */
-enum rt_status rt_layout_new(struct rt_plan *p, int begin, const struct rt_live *live, int n_live,
-                             struct rt_layout **out, struct rt_error *err);
+enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
+                                     int n_live, struct rt_specialisation **out,
+                                     struct rt_error *err);
 /* Two that are in use at one step do not overlap. The size of the whole; SIZE_MAX: no memory, or
  * too large. */
-size_t rt_layout_place(struct rt_extent *e, int n);
+size_t rt_memory_plan_place(struct rt_extent *e, int n);
 
 /* How many rows of a layout's feeds are better run at a time; 0: all. */
-int64_t rt_portions_rows(const struct rt_layout *l);
+int64_t rt_micro_batch_rows(const struct rt_specialisation *l);
 /* The layouts for that: *whole takes the place of `l`, *portion runs so many rows. */
-enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
-                               struct rt_layout **portion, struct rt_error *err);
+enum rt_status rt_micro_batches_new(const struct rt_specialisation *l, int64_t rows,
+                                    struct rt_specialisation **whole,
+                                    struct rt_specialisation **micro_batch, struct rt_error *err);
 
 #endif

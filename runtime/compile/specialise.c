@@ -27,7 +27,7 @@ enum role {
     NODE, /* left to rt_exec_node */
 };
 
-enum place { NOWHERE, CONSTANT, SLOT, BLOCK };
+enum place { NOWHERE, CONSTANT, SLOT, ACTIVATION };
 
 struct value {
     struct rt_info info;
@@ -52,7 +52,7 @@ struct work {
     int *step_of;                  /* the same: index of its step, -1: none */
     struct rt_info *info;          /* of one node */
     size_t state_bytes;            /* of what is prepared */
-    struct rt_layout *l;
+    struct rt_specialisation *l;
     struct rt_error *err;
 };
 
@@ -350,7 +350,7 @@ static enum rt_status no_memory(struct work *w)
 
 static enum rt_status add_extent(struct work *w, size_t bytes, int first, int last, int *out)
 {
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     if (!grow(&l->extent, l->n_extents, sizeof *l->extent))
         return no_memory(w);
     l->extent[l->n_extents] = (struct rt_extent){.bytes = bytes, .first = first, .last = last};
@@ -361,7 +361,7 @@ static enum rt_status add_extent(struct work *w, size_t bytes, int first, int la
 /* An argument that is value v; patches are listed by where they go and sorted later. */
 static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
 {
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     const struct value *x = &w->value[v];
     struct value *root = &w->value[x->root];
     if (!grow(&l->arg, l->n_args, sizeof *l->arg) ||
@@ -379,9 +379,9 @@ static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
         t->buf = root->tensor.buf;
         l->arg_kind[l->n_args] = RT_ARG_CONST;
         break;
-    case BLOCK:
+    case ACTIVATION:
         t->data = (void *)(uintptr_t)root->extent; // NOLINT: an index until it is bound
-        l->arg_kind[l->n_args] = RT_ARG_BLOCK;
+        l->arg_kind[l->n_args] = RT_ARG_ACTIVATION;
         break;
     case SLOT:
         l->arg_kind[l->n_args] = RT_ARG_SLOT;
@@ -408,7 +408,7 @@ static bool lies_on_input(struct work *w, int i, int o)
         return false;
     const int root = w->value[n->in_value[a]].root;
     struct value *out = &w->value[n->first_value + o];
-    if (w->value[root].place != BLOCK)
+    if (w->value[root].place != ACTIVATION)
         return false;
     const int x = w->value[root].extent;
     struct rt_extent *e = &w->l->extent[x];
@@ -417,12 +417,12 @@ static bool lies_on_input(struct work *w, int i, int o)
         return false;
     for (int k = 0; k < n->n_in; k++) {
         const struct value *other = &w->value[w->value[n->in_value[k]].root];
-        if (k != a && other->place == BLOCK && other->extent == x)
+        if (k != a && other->place == ACTIVATION && other->extent == x)
             return false;
     }
     for (int k = 0; k < o; k++) {
         const struct value *other = &w->value[n->first_value + k];
-        if (other->place == BLOCK && other->extent == x)
+        if (other->place == ACTIVATION && other->extent == x)
             return false;
     }
     out->extent = x;
@@ -437,9 +437,9 @@ static enum rt_status place_outputs(struct work *w, int i, bool is_view)
     enum rt_status st = RT_OK;
     for (int o = 0; o < n->n_out && !st; o++) {
         struct value *v = &w->value[n->first_value + o];
-        v->place = is_view || v->slot || v->escapes ? SLOT : BLOCK;
+        v->place = is_view || v->slot || v->escapes ? SLOT : ACTIVATION;
         size_t bytes;
-        if (is_view || (v->place == BLOCK && lies_on_input(w, i, o)))
+        if (is_view || (v->place == ACTIVATION && lies_on_input(w, i, o)))
             continue;
         if (!rt_prepared_bytes(p, o, &bytes))
             return no_memory(w);
@@ -455,7 +455,7 @@ static enum rt_status place_outputs(struct work *w, int i, bool is_view)
 
 static enum rt_status add_step(struct work *w, int i, enum rt_step_kind kind, struct rt_step **out)
 {
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     if (!grow(&l->step, l->n_steps, sizeof *l->step))
         return no_memory(w);
     w->step_of[i - w->begin] = l->n_steps;
@@ -466,7 +466,7 @@ static enum rt_status add_step(struct work *w, int i, enum rt_step_kind kind, st
 
 static enum rt_status add_kernel(struct work *w, int i)
 {
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     const struct rt_plan_step *n = node_at(w, i);
     struct rt_prepared *p = w->prepared[i - w->begin];
     const bool is_view = p->kernel->flags & RT_K_VIEWS;
@@ -545,7 +545,7 @@ static enum rt_status add_steps(struct work *w)
 static enum rt_status add_clears(struct work *w)
 {
     const struct rt_plan *p = w->plan;
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     int *count = calloc((size_t)l->n_steps + 1, sizeof *count);
     if (!count)
         return no_memory(w);
@@ -586,7 +586,7 @@ static int by_value(const void *a, const void *b)
  */
 static void assign_patches(struct work *w)
 {
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     if (l->n_patches)
         qsort(l->patch, (size_t)l->n_patches, sizeof *l->patch, by_value);
     for (int at = 0; at < l->n_patches;) {
@@ -609,7 +609,7 @@ static void assign_patches(struct work *w)
 
 static void set_checks(struct work *w)
 {
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     size_t bytes = 0;
     for (int k = 0, n = 0; k < l->n_steps; k++) {
         struct rt_step *s = &l->step[k];
@@ -627,7 +627,7 @@ static void set_checks(struct work *w)
 
 static enum rt_status keep_known(struct work *w)
 {
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     for (int i = w->begin; i < w->end; i++) {
         if (w->role[i - w->begin] != KNOWN)
             continue;
@@ -642,7 +642,7 @@ static enum rt_status keep_known(struct work *w)
 static enum rt_status make(struct work *w, const struct rt_live *live, int n_live)
 {
     const struct rt_plan *p = w->plan;
-    struct rt_layout *l = w->l;
+    struct rt_specialisation *l = w->l;
     l->plan = w->plan;
     l->begin = w->begin;
     atomic_init(&l->refs, 1);
@@ -684,8 +684,8 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
         return st;
     assign_patches(w);
     set_checks(w);
-    l->block_bytes = rt_layout_place(l->extent, l->n_extents);
-    if (l->block_bytes == SIZE_MAX)
+    l->activation_bytes = rt_memory_plan_place(l->extent, l->n_extents);
+    if (l->activation_bytes == SIZE_MAX)
         return no_memory(w);
     size_t known = 0;
     for (int k = 0; k < l->n_known; k++)
@@ -696,8 +696,9 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     return RT_OK;
 }
 
-enum rt_status rt_layout_new(struct rt_plan *p, int begin, const struct rt_live *live, int n_live,
-                             struct rt_layout **out, struct rt_error *err)
+enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
+                                     int n_live, struct rt_specialisation **out,
+                                     struct rt_error *err)
 {
     struct rt_error own = {0};
     int n = p->n_nodes - begin > MAX_NODES ? MAX_NODES : p->n_nodes - begin;
@@ -727,7 +728,7 @@ enum rt_status rt_layout_new(struct rt_plan *p, int begin, const struct rt_live 
     free(w.info);
     if (st && w.l) {
         atomic_init(&w.l->refs, 1);
-        rt_layout_unref(w.l);
+        rt_specialisation_unref(w.l);
     } else
         *out = w.l;
     return st;

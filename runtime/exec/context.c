@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "runtime/plan/layout.h"
+#include "runtime/plan/specialisation.h"
 
 enum { MAX_IDLE_CONTEXTS = 8 };
 
@@ -19,7 +19,7 @@ static void context_free(struct rt_context *c)
     free(c->stream);
     free(c->value);
     free(c->key);
-    rt_frames_free(c);
+    rt_instances_free(c);
     rt_context_drop_scratch(c);
     rt_keep_give(s->keep, c->kept);
     free(c);
@@ -84,12 +84,12 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
 static bool find_room(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_keep *keep = p->session->keep;
-    if (rt_keep_take(keep, &p->keeper, &c->kept, rt_context_held(c) + c->frame_bytes))
+    if (rt_keep_take(keep, &p->keeper, &c->kept, rt_context_held(c) + c->instance_bytes))
         return true;
     if (!rt_context_held(c))
         return false;
     rt_context_drop_scratch(c);
-    return rt_keep_take(keep, &p->keeper, &c->kept, c->frame_bytes);
+    return rt_keep_take(keep, &p->keeper, &c->kept, c->instance_bytes);
 }
 
 void rt_context_give(struct rt_context *c)
@@ -98,9 +98,9 @@ void rt_context_give(struct rt_context *c)
     const int retirements = atomic_load_explicit(&p->session->retirements, memory_order_relaxed);
     if (c->retirements != retirements) {
         c->retirements = retirements;
-        struct rt_frame *retired = NULL;
-        rt_frames_take_retired(c, &retired);
-        rt_frames_free_list(retired);
+        struct rt_instance *retired = NULL;
+        rt_instances_take_retired(c, &retired);
+        rt_instances_free_list(retired);
     }
     rt_pool_discharge(c->shared->pool, rt_context_held(c));
     c->shared = NULL;
@@ -154,15 +154,15 @@ void rt_contexts_end(struct rt_plan *p)
     }
 }
 
-void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list)
+void rt_contexts_take_retired(struct rt_plan *p, struct rt_instance **list)
 {
     size_t less = 0;
     rt_mutex_lock(&p->mu);
     for (struct rt_context *c = p->idle; c; c = c->next) {
-        const size_t before = c->frame_bytes;
-        rt_frames_take_retired(c, list);
-        c->kept -= before - c->frame_bytes;
-        less += before - c->frame_bytes;
+        const size_t before = c->instance_bytes;
+        rt_instances_take_retired(c, list);
+        c->kept -= before - c->instance_bytes;
+        less += before - c->instance_bytes;
     }
     rt_keeper_count(&p->keeper, 0, -(int64_t)less);
     rt_mutex_unlock(&p->mu);

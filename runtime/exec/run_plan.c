@@ -3,7 +3,7 @@
  * reads it any more and what is compiled for the shapes that are there is run as a whole; or token
  * by token (exec_token.c).
  */
-#include "runtime/plan/layout.h"
+#include "runtime/plan/specialisation.h"
 
 #include <string.h>
 
@@ -48,12 +48,12 @@ enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err)
     enum rt_status st = RT_OK;
     for (int i = 0; i < p->n_nodes;) {
         const struct rt_plan_step *n = &p->node[i];
-        struct rt_frame *f = compiled && may_begin(c, i) ? rt_frame_find(c, i) : NULL;
+        struct rt_instance *f = compiled && may_begin(c, i) ? rt_instance_find(c, i) : NULL;
         if (f) {
-            st = rt_frame_run(c, f, err);
+            st = rt_instance_run(c, f, err);
             if (st)
                 break;
-            i = rt_frame_end(f);
+            i = rt_instance_end(f);
             continue;
         }
         i++;

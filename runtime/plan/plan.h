@@ -113,7 +113,7 @@ struct rt_plan {
     int max_in, max_out;
     /* Per node, and one more: the segment that begins there, if one does (layout_cache.c); NULL
      * when nothing of this plan is ever compiled. A pointer is set once, atomically; what it points
-     * to is guarded by the session's layout_mu. */
+     * to is guarded by the session's spec_mu. */
     _Atomic(struct rt_segment *) *segment;
     _Atomic uint64_t *compiled; /* of a callable's plan: bit per number of rows of its feeds */
     bool loops;                 /* a PL_WHILE is inside */
@@ -175,20 +175,20 @@ struct rt_context {
     size_t scratch_room;
     void *extra; /* rt_scratch */
     size_t extra_room;
-    void *block; /* of frames: what lies in it lives for one segment of one run */
-    size_t block_room;
-    struct rt_frame *frames;   /* the last used first */
-    size_t frame_bytes;        /* of them */
-    int retirements;           /* of the session, when frames were last looked through */
-    struct rt_tensor *loop;    /* 2 * max_in, when the plan loops */
-    struct rt_stream **stream; /* per device of the session, NULL entries */
+    void *activations; /* of frames: what lies in it lives for one segment of one run */
+    size_t activation_capacity;
+    struct rt_instance *instances; /* the last used first */
+    size_t instance_bytes;         /* of them */
+    int retirements;               /* of the session, when frames were last looked through */
+    struct rt_tensor *loop;        /* 2 * max_in, when the plan loops */
+    struct rt_stream **stream;     /* per device of the session, NULL entries */
 };
 
 /* A plan's idle contexts (context.c): before its first run, after its last, and when layouts that
- * their frames may hold were retired (under layout_mu: what was theirs goes to *list). */
+ * their frames may hold were retired (under spec_mu: what was theirs goes to *list). */
 void rt_contexts_begin(struct rt_plan *p);
 void rt_contexts_end(struct rt_plan *p);
-void rt_contexts_take_retired(struct rt_plan *p, struct rt_frame **list);
+void rt_contexts_take_retired(struct rt_plan *p, struct rt_instance **list);
 /* *room bytes at *p, one of the context's, become at least `bytes`; what was there is not kept. It
  * counts as the run's, like a tensor. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,

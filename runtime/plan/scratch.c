@@ -19,7 +19,7 @@ void *rt_large_alloc(size_t bytes)
 
 size_t rt_context_held(const struct rt_context *c)
 {
-    return c->scratch_room + c->extra_room + c->block_room;
+    return c->scratch_room + c->extra_room + c->activation_capacity;
 }
 
 void rt_context_drop_scratch(struct rt_context *c)
@@ -28,9 +28,9 @@ void rt_context_drop_scratch(struct rt_context *c)
         rt_pool_discharge(c->shared->pool, rt_context_held(c));
     free(c->scratch);
     free(c->extra);
-    free(c->block);
-    c->scratch = c->extra = c->block = NULL;
-    c->scratch_room = c->extra_room = c->block_room = 0;
+    free(c->activations);
+    c->scratch = c->extra = c->activations = NULL;
+    c->scratch_room = c->extra_room = c->activation_capacity = 0;
 }
 
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,

@@ -1,7 +1,7 @@
 /*
  * A thread of low priority that compiles the plans of any number of sessions for the shapes that
- * recur (runtime/plan/layout.h), so that nobody's run waits for it. Sessions name it in their
- * options.
+ * recur (runtime/plan/specialisation.h), so that nobody's run waits for it. Sessions name it in
+ * their options.
  *
  * Owner: whoever made it; it outlives the sessions. A session that is freed is forgotten.
  * Threads: any; free when nobody calls anything any more. No lock of a session is held while one

@@ -7,13 +7,13 @@
 /* What comes seldomer than ten times a second may wait for the pages of fresh memory. */
 enum { UNUSED_NS = 100000000 };
 
-struct rt_keep *rt_keep_new(size_t idle_bytes, size_t layout_bytes)
+struct rt_keep *rt_keep_new(size_t idle_bytes, size_t specialisation_bytes)
 {
     struct rt_keep *k = calloc(1, sizeof *k);
     if (!k)
         return NULL;
     k->idle.limit = idle_bytes;
-    k->layouts.limit = layout_bytes;
+    k->specialisations.limit = specialisation_bytes;
     k->clock = rt_now_ns;
     rt_mutex_init(&k->mu);
     return k;
@@ -122,23 +122,23 @@ size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s)
 
 bool rt_keep_fits_layout(const struct rt_keep *k, size_t bytes)
 {
-    const size_t used = atomic_load(&k->layouts.used);
-    return used <= k->layouts.limit && bytes <= k->layouts.limit - used;
+    const size_t used = atomic_load(&k->specialisations.used);
+    return used <= k->specialisations.limit && bytes <= k->specialisations.limit - used;
 }
 
 int rt_keep_layouts(const struct rt_keep *k)
 {
-    return atomic_load(&k->n_layouts);
+    return atomic_load(&k->n_specialisations);
 }
 
 void rt_keep_take_layout(struct rt_keep *k, size_t bytes)
 {
-    atomic_fetch_add(&k->n_layouts, 1);
-    atomic_fetch_add(&k->layouts.used, bytes);
+    atomic_fetch_add(&k->n_specialisations, 1);
+    atomic_fetch_add(&k->specialisations.used, bytes);
 }
 
 void rt_keep_give_layout(struct rt_keep *k, size_t bytes)
 {
-    rt_budget_give(&k->layouts, bytes);
-    atomic_fetch_sub(&k->n_layouts, 1);
+    rt_budget_give(&k->specialisations, bytes);
+    atomic_fetch_sub(&k->n_specialisations, 1);
 }

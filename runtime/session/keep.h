@@ -10,7 +10,7 @@
  * one of each fits. Else what came back is freed: runs are right without, and slower.
  *
  * Layouts are only counted here: which of them go is for their sessions to say (layout_cache.c),
- * under the lock of each (layout_mu).
+ * under the lock of each (spec_mu).
  *
  * Owner: whoever made it; it outlives the sessions.
  * Threads: any. Locks: mu is taken before the lock of a keeper, never after. The counts of layouts
@@ -43,15 +43,16 @@ struct rt_keeper {
 };
 
 struct rt_keep {
-    struct rt_budget idle, layouts; /* bytes */
-    atomic_int n_layouts;
+    struct rt_budget idle, specialisations; /* bytes */
+    atomic_int n_specialisations;
     struct rt_mutex mu;
     struct rt_keeper *first; /* guarded by mu */
     int64_t (*clock)(void);  /* rt_now_ns; another one for tests */
 };
 
-struct rt_keep *rt_keep_new(size_t idle_bytes, size_t layout_bytes); /* NULL: out of memory */
-void rt_keep_free(struct rt_keep *k);                                /* NULL is fine */
+struct rt_keep *rt_keep_new(size_t idle_bytes,
+                            size_t specialisation_bytes); /* NULL: out of memory */
+void rt_keep_free(struct rt_keep *k);                     /* NULL is fine */
 
 void rt_keep_join(struct rt_keep *k, struct rt_keeper *who);
 void rt_keep_leave(struct rt_keep *k, struct rt_keeper *who); /* it gives back what it has itself */

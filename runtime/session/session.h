@@ -181,8 +181,8 @@ enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spe
 struct rt_session_stats {
     int64_t packed_bytes; /* constants in the forms that kernels packed them into */
     int64_t runs, nodes_run;
-    int n_layouts; /* compiled for exact shapes */
-    size_t layout_bytes;
+    int n_specialisations; /* compiled for exact shapes */
+    size_t specialisation_bytes;
     size_t idle_bytes;  /* that wait for the next runs */
     size_t state_bytes; /* in variables and tables, but for weights in files
                            (runtime/session/state.h) */

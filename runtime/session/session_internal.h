@@ -17,10 +17,10 @@
 #include "runtime/session/state.h"
 
 struct pl_chooser;
-struct rt_layout;
+struct rt_specialisation;
 struct rt_want;
 
-enum { RT_SESSION_LAYOUTS = 256 }; /* that a session keeps at most */
+enum { RT_SESSION_SPECIALISATIONS = 256 }; /* that a session keeps at most */
 
 struct rt_session {
     struct rt_session_options options;
@@ -49,10 +49,10 @@ struct rt_session {
     uint64_t entropy;
     /* Compiles what waits, as rt_session_compile, which stands above: rt_session_new sets it. */
     int (*compile)(struct rt_session *s);
-    struct rt_mutex layout_mu; /* guards what follows, and every segment of every plan */
-    struct rt_layout *layout[RT_SESSION_LAYOUTS];
-    int n_layouts;
-    size_t layout_bytes;
+    struct rt_mutex spec_mu; /* guards what follows, and every segment of every plan */
+    struct rt_specialisation *spec[RT_SESSION_SPECIALISATIONS];
+    int n_specialisations;
+    size_t specialisation_bytes;
     struct rt_want *wanted, **wanted_end;
     int n_wanted;                    /* in the list, or about to be put there */
     bool is_loading;                 /* rt_session_loading, or compiles_inline */

@@ -21,7 +21,7 @@ static const char *where_name(enum rt_where w)
         return "constant";
     case RT_WHERE_FEED:
         return "feed";
-    case RT_WHERE_BLOCK:
+    case RT_WHERE_ACTIVATION:
         return "block";
     case RT_WHERE_IN_PLACE:
         return "in place";
@@ -53,7 +53,7 @@ static void print_values(const struct rt_described_value *v, int n, bool is_out)
         if (!is_out)
             continue;
         printf(" %s", where_name(v[k].where));
-        if (v[k].where == RT_WHERE_BLOCK || v[k].where == RT_WHERE_IN_PLACE)
+        if (v[k].where == RT_WHERE_ACTIVATION || v[k].where == RT_WHERE_IN_PLACE)
             printf(" at %zu", v[k].offset);
     }
 }
@@ -157,7 +157,7 @@ static void print_text(const struct told *t)
            (long long)t->stats.packed_bytes, c.views, plural(c.views), c.rest);
     if (t->plan.n_segments)
         printf("  %d compiled segment%s, the largest block %zu bytes\n", t->plan.n_segments,
-               plural(t->plan.n_segments), t->plan.block_bytes);
+               plural(t->plan.n_segments), t->plan.activation_bytes);
     else
         printf("  nothing is compiled\n");
     printf("  FLOP: of a run at the shapes beside them; ms: of a trial, at the shape it names\n\n");
@@ -177,7 +177,7 @@ static json_t *json_values(const struct rt_described_value *v, int n, bool is_ou
             json_array_append_new(shape, json_integer(v[k].shape.dim[d]));
         json_t *o = json_pack("{s:s, s:o, s:s?, s:s}", "dtype", rt_dtype_name(v[k].dtype), "shape",
                               shape, "from", v[k].from, "where", where_name(v[k].where));
-        if (is_out && (v[k].where == RT_WHERE_BLOCK || v[k].where == RT_WHERE_IN_PLACE))
+        if (is_out && (v[k].where == RT_WHERE_ACTIVATION || v[k].where == RT_WHERE_IN_PLACE))
             json_object_set_new(o, "offset", json_integer((json_int_t)v[k].offset));
         json_array_append_new(a, o);
     }
@@ -202,7 +202,7 @@ static enum rt_status print_json(const struct told *t, struct rt_error *err)
         json_array_append_new(nodes, json_node(&t->plan.node[i]));
     json_t *o = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o}", "dir", t->run->dir, "signature",
                           t->run->s->def->name, "segments", t->plan.n_segments, "block_bytes",
-                          (json_int_t)t->plan.block_bytes, "constant_bytes",
+                          (json_int_t)t->plan.activation_bytes, "constant_bytes",
                           (json_int_t)t->plan.constant_bytes, "packed_bytes",
                           (json_int_t)t->stats.packed_bytes, "nodes", nodes);
     if (!o)

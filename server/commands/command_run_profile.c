@@ -38,7 +38,7 @@ struct profile {
     int64_t *run_ns, *plain_ns; /* of each run, traced and not */
     bool *chosen;               /* the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    size_t block_bytes, scratch_bytes; /* of the largest segment, of the node that has most */
+    size_t activation_bytes, scratch_bytes; /* of the largest segment, of the node that has most */
     struct table nodes, ops;
     struct rt_arena *trace_arena;
     struct rt_trace trace; /* of the last run */
@@ -222,7 +222,7 @@ static enum rt_status find_memory(struct profile *p, struct rt_error *err)
     const enum rt_status st = rt_callable_describe(p->run->s->call, p->arena, &plan, err);
     if (st)
         return st;
-    p->block_bytes = plan.block_bytes;
+    p->activation_bytes = plan.activation_bytes;
     for (int i = 0; i < plan.n_nodes; i++)
         if (plan.node[i].scratch_bytes > p->scratch_bytes)
             p->scratch_bytes = plan.node[i].scratch_bytes;
@@ -370,7 +370,7 @@ static void print_text(const struct profile *p, const struct rt_session_stats *s
         "%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants, blocks of at most %.1f kB, "
         "scratch of at most %.1f kB\n",
         flops / 1e9, p->node_ns > 0 ? flops / p->node_ns : 0, (double)stats->packed_bytes / 1e6,
-        (double)p->block_bytes / 1e3, (double)p->scratch_bytes / 1e3);
+        (double)p->activation_bytes / 1e3, (double)p->scratch_bytes / 1e3);
     if (p->trace.is_cut)
         printf("only the first %d nodes of a run were looked at\n", p->trace.n_nodes);
     print_table(p, &p->ops, SIZE_MAX, "op [with what was fused into it]");
@@ -405,7 +405,7 @@ static enum rt_status print_json(const struct profile *p, const struct rt_sessio
         "chosen_runs", n_chosen(p), "run_ms", p->mean_ns / 1e6, "nodes_ms", p->node_ns / 1e6,
         "between_ms", (p->mean_ns - p->node_ns) / 1e6, "unprofiled_ms", p->plain_mean_ns / 1e6,
         "flops", total_flops(p), "packed_bytes", (json_int_t)stats->packed_bytes, "block_bytes",
-        (json_int_t)p->block_bytes, "scratch_bytes", (json_int_t)p->scratch_bytes, "is_cut",
+        (json_int_t)p->activation_bytes, "scratch_bytes", (json_int_t)p->scratch_bytes, "is_cut",
         p->trace.is_cut, "ops", json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
     if (!o)
         return rt_fail_memory(err, "the profile", 0);

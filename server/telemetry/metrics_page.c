@@ -241,8 +241,8 @@ enum of_version {
     QUEUED,
     WEIGHT_BYTES,
     PACKED_BYTES,
-    LAYOUTS,
-    LAYOUT_BYTES,
+    SPECIALISATIONS,
+    SPECIALISATION_BYTES,
     IDLE_BYTES,
     STATE_BYTES
 };
@@ -263,10 +263,10 @@ static int64_t of_version(const struct figures *f, enum of_version what)
         return f->v->loaded->weight_bytes;
     case PACKED_BYTES:
         return f->stats.packed_bytes;
-    case LAYOUTS:
-        return f->stats.n_layouts;
-    case LAYOUT_BYTES:
-        return (int64_t)f->stats.layout_bytes;
+    case SPECIALISATIONS:
+        return f->stats.n_specialisations;
+    case SPECIALISATION_BYTES:
+        return (int64_t)f->stats.specialisation_bytes;
     case IDLE_BYTES:
         return (int64_t)f->stats.idle_bytes;
     case STATE_BYTES:
@@ -344,9 +344,9 @@ static void gauges(struct page *p)
     versions(p, "slipway_model_layouts",
              "Compiled pieces of a version's plans, one for each segment of a plan or loop body "
              "and each set of shapes; at most 256.",
-             all, n_versions, LAYOUTS);
+             all, n_versions, SPECIALISATIONS);
     versions(p, "slipway_model_layout_bytes", "Bytes of these, as far as they are known.", all,
-             n_versions, LAYOUT_BYTES);
+             n_versions, SPECIALISATION_BYTES);
     versions(p, "slipway_model_idle_bytes",
              "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.", all,
              n_versions, IDLE_BYTES);

@@ -350,7 +350,7 @@ class Commands(Case):
         self.assertAlmostEqual(sum(o["share"] for o in found["ops"]), 1)
         self.assertAlmostEqual(sum(o["ms"] for o in found["ops"]), found["nodes_ms"])
         self.assertLessEqual(found["nodes_ms"], found["run_ms"])
-        self.assertGreater(found["block_bytes"], 0)
+        self.assertGreater(found["activation_bytes"], 0)
         first = next(n for n in found["nodes"] if n["shapes"].startswith("float[2,8,8,1] float[3,3,1,16]"))
         self.assertEqual(first["flops"], 2 * (2 * 8 * 8 * 16) * 9)  # two for each of the output's sums of nine
         self.assertEqual(first["bytes"], 4 * (2 * 64 + 9 * 16 + 2 * 64 * 16))
@@ -434,10 +434,10 @@ class Commands(Case):
         for n in runs:
             for value in n["outputs"]:
                 if value["where"] in ("block", "in place"):
-                    self.assertLess(value["offset"], plan["block_bytes"])
+                    self.assertLess(value["offset"], plan["activation_bytes"])
         code, out, _ = command("inspect", "--plan", model, "--specialise=off", "--json")
         plan = json.loads(out)
-        self.assertEqual((code, plan["segments"], plan["block_bytes"]), (0, 0, 0))
+        self.assertEqual((code, plan["segments"], plan["activation_bytes"]), (0, 0, 0))
         self.assertTrue(all(n["kernel"] for n in plan["nodes"] if n["op"] == "Conv2D"))
         self.assertFalse([n for n in plan["nodes"] for v in n["inputs"] if v["dtype"] == "invalid"])
         self.assertEqual(command("inspect", "--plan", "--help")[0], 0)

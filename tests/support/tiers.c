@@ -70,9 +70,9 @@ void tiers_compare(struct tiers *x, const struct rt_tensor *feed)
         rt_tensor_clear(&a[k]);
 }
 
-int tiers_layouts(const struct tiers *x)
+int tiers_specialisations(const struct tiers *x)
 {
     struct rt_session_stats stats;
     rt_session_stats(x->tier[1], &stats);
-    return stats.n_layouts;
+    return stats.n_specialisations;
 }

@@ -31,6 +31,6 @@ void tiers_same(const struct rt_tensor *a, const struct rt_tensor *b);
 /* Both on the same feed, the compiled one more than once. */
 void tiers_compare(struct tiers *x, const struct rt_tensor *feed);
 /* How many the compiled one keeps. */
-int tiers_layouts(const struct tiers *x);
+int tiers_specialisations(const struct tiers *x);
 
 #endif

@@ -73,7 +73,7 @@ static void views_share_bytes_and_may_be_fetched(void **state)
     compare_rows(x, 3);
     compare_rows(x, 0);
     compare_rows(x, 300);
-    assert_int_equal(tiers_layouts(x), 3);
+    assert_int_equal(tiers_specialisations(x), 3);
 }
 
 static void values_that_follow_from_shapes_are_known(void **state)
@@ -88,7 +88,7 @@ static void values_that_follow_from_shapes_are_known(void **state)
     tiers_open(x, "x", (const char *[]){"y", "shape", "total"}, 3);
     compare_rows(x, 5);
     compare_rows(x, 6);
-    assert_int_equal(tiers_layouts(x), 2);
+    assert_int_equal(tiers_specialisations(x), 2);
 }
 
 static void segments_end_where_shapes_follow_from_values(void **state)
@@ -106,10 +106,10 @@ static void segments_end_where_shapes_follow_from_values(void **state)
     compare_rows(x, 5);
     compare_rows(x, 1);
     compare_rows(x, 5);
-    assert_int_equal(tiers_layouts(x), 4);
+    assert_int_equal(tiers_specialisations(x), 4);
 }
 
-static void fed_values_are_no_part_of_a_layout(void **state)
+static void fed_values_are_no_part_of_a_specialisation(void **state)
 {
     struct tiers *x = *state;
     constants(x);
@@ -277,7 +277,7 @@ static void what_is_kept_is_bounded(void **state)
         rt_tensor_clear(&t);
         rt_tensor_clear(&y);
     }
-    assert_true(tiers_layouts(x) > 0 && tiers_layouts(x) <= 64);
+    assert_true(tiers_specialisations(x) > 0 && tiers_specialisations(x) <= 64);
 }
 
 /* A session of the fixture's graph, of one feed and one fetch, that compiles at the first sight. */
@@ -314,7 +314,7 @@ static struct rt_session_stats run_one(const struct opened *o, int n)
 
 enum { SESSIONS = 12 };
 
-static void layouts_of_many_sessions_are_bounded(void **state)
+static void specialisations_of_many_sessions_are_bounded(void **state)
 {
     struct tiers *x = *state;
     struct rt_keep *keep = rt_keep_new(RT_KEEP_IDLE_BYTES, 64 << 10);
@@ -332,15 +332,15 @@ static void layouts_of_many_sessions_are_bounded(void **state)
     int n = 0;
     for (int i = 0; i < SESSIONS; i++) {
         const struct rt_session_stats s = run_one(&o[i], 1);
-        assert_true(s.n_layouts > 0 && s.n_layouts <= 64);
-        bytes += s.layout_bytes;
-        n += s.n_layouts;
+        assert_true(s.n_specialisations > 0 && s.n_specialisations <= 64);
+        bytes += s.specialisation_bytes;
+        n += s.n_specialisations;
     }
-    assert_int_equal(bytes, atomic_load(&keep->layouts.used));
+    assert_int_equal(bytes, atomic_load(&keep->specialisations.used));
     assert_int_equal(n, rt_keep_layouts(keep));
     for (int i = 0; i < SESSIONS; i++)
         rt_session_free(o[i].session);
-    assert_int_equal(atomic_load(&keep->layouts.used), 0);
+    assert_int_equal(atomic_load(&keep->specialisations.used), 0);
     assert_int_equal(rt_keep_layouts(keep), 0);
     rt_keep_free(keep);
 }
@@ -460,7 +460,7 @@ static void a_run_ends_at_its_deadline(void **state)
     struct rt_tensor t = rows(4), y;
     assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
     rt_tensor_clear(&y);
-    assert_int_equal(tiers_layouts(x), 1);
+    assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_callable_run(x->call[1], &t, &y,
                                      &(struct rt_run_options){.deadline_ns = rt_now_ns() - 1},
                                      &x->err),
@@ -518,7 +518,7 @@ static void idle_memory_takes_no_others_budget(void **state)
         rt_tensor_clear(&t);
         assert_true(atomic_load(&budget.used) <= budget.limit / 2);
     }
-    assert_int_equal(tiers_layouts(x), 6);
+    assert_int_equal(tiers_specialisations(x), 6);
     rt_session_free(x->tier[1]);
     x->tier[1] = NULL;
     assert_int_equal(atomic_load(&budget.used), 0);
@@ -591,15 +591,15 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
     for (int i = 0; i < 4; i++)
         run_rows(x, 3);
-    assert_int_equal(tiers_layouts(x), 0);
+    assert_int_equal(tiers_specialisations(x), 0);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
-    assert_int_equal(tiers_layouts(x), 1);
+    assert_int_equal(tiers_specialisations(x), 1);
     struct rt_shape shape = {.rank = 2, .dim = {9, 4}};
     rt_callable_want(x->call[1], &shape);
-    assert_int_equal(tiers_layouts(x), 1);
+    assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
-    assert_int_equal(tiers_layouts(x), 2);
+    assert_int_equal(tiers_specialisations(x), 2);
     rt_callable_want(x->call[1], &shape); /* it is there */
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
@@ -623,7 +623,7 @@ static void a_compiler_does_so_beside_the_runs(void **state)
             run_rows(x, i % 10);
         if (round < 2) {
             rt_compiler_wait(compiler);
-            assert_int_equal(tiers_layouts(x), 10);
+            assert_int_equal(tiers_specialisations(x), 10);
         } /* else it may be at it still */
         rt_session_free(x->tier[1]);
         x->tier[1] = NULL;
@@ -649,18 +649,18 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     for (int i = 0; i < 40; i++) /* it may be at these */
         run_rows(x, i % 10);
     rt_session_loading(x->tier[1], true, NULL);
-    const int before = tiers_layouts(x) + rt_session_compile(x->tier[1]);
+    const int before = tiers_specialisations(x) + rt_session_compile(x->tier[1]);
     assert_int_equal(before, 10);
     for (int n = 20; n < 25; n++)
         run_rows(x, n);
     rt_callable_want(x->call[1], &shape);
     rt_compiler_wait(compiler);
-    assert_int_equal(tiers_layouts(x), 10);
+    assert_int_equal(tiers_specialisations(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);
     run_rows(x, 30); /* left to the compiler */
     rt_session_loading(x->tier[1], false, NULL);
     rt_compiler_wait(compiler);
-    assert_int_equal(tiers_layouts(x), 17);
+    assert_int_equal(tiers_specialisations(x), 17);
     rt_session_free(x->tier[1]);
     x->tier[1] = NULL;
     rt_compiler_free(compiler);
@@ -696,7 +696,7 @@ static void *run_rival(void *arg)
     return NULL;
 }
 
-static void layouts_of_many_plans_take_each_others_place(void **state)
+static void specialisations_of_many_plans_take_each_others_place(void **state)
 {
     struct tiers *x = *state;
     struct rt_keep *keep = rt_keep_new(RT_KEEP_IDLE_BYTES, RT_KEEP_LAYOUT_BYTES);
@@ -723,11 +723,11 @@ static void layouts_of_many_plans_take_each_others_place(void **state)
     rt_compiler_wait(compiler);
     struct rt_session_stats stats;
     rt_session_stats(o.session, &stats);
-    assert_true(stats.n_layouts > 0 && stats.n_layouts <= 256);
-    assert_int_equal(stats.n_layouts, rt_keep_layouts(keep));
-    assert_int_equal(stats.layout_bytes, atomic_load(&keep->layouts.used));
+    assert_true(stats.n_specialisations > 0 && stats.n_specialisations <= 256);
+    assert_int_equal(stats.n_specialisations, rt_keep_layouts(keep));
+    assert_int_equal(stats.specialisation_bytes, atomic_load(&keep->specialisations.used));
     rt_session_free(o.session);
-    assert_int_equal(atomic_load(&keep->layouts.used), 0);
+    assert_int_equal(atomic_load(&keep->specialisations.used), 0);
     rt_compiler_free(compiler);
     rt_keep_free(keep);
 }
@@ -738,12 +738,12 @@ int main(void)
         TEST(views_share_bytes_and_may_be_fetched),
         TEST(values_that_follow_from_shapes_are_known),
         TEST(segments_end_where_shapes_follow_from_values),
-        TEST(fed_values_are_no_part_of_a_layout),
+        TEST(fed_values_are_no_part_of_a_specialisation),
         TEST(errors_say_the_same),
         TEST(what_no_run_could_hold_is_refused),
         TEST(any_graph_answers_the_same),
         TEST(what_is_kept_is_bounded),
-        TEST(layouts_of_many_sessions_are_bounded),
+        TEST(specialisations_of_many_sessions_are_bounded),
         TEST(idle_memory_of_many_sessions_is_bounded),
         TEST(threads_give_way_to_each_other),
         TEST(a_run_holds_no_more_than_its_limit),
@@ -753,7 +753,7 @@ int main(void)
         TEST(shapes_may_change_on_many_threads),
         TEST(a_shape_is_compiled_when_it_recurs),
         TEST(a_compiler_does_so_beside_the_runs),
-        TEST(layouts_of_many_plans_take_each_others_place),
+        TEST(specialisations_of_many_plans_take_each_others_place),
         TEST(a_compiler_leaves_what_is_compiled_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void every_model_answers_the_same_in_both_tiers(void **state)
                     check_signature(what, s, rt_model_signature(other, s->def->name), ways[w].bits);
             }
             rt_session_stats(other->session, &stats);
-            assert_true(ways[w].tuning->no_specialise == (stats.n_layouts == 0));
+            assert_true(ways[w].tuning->no_specialise == (stats.n_specialisations == 0));
             rt_model_free(other);
         }
         rt_model_free(one);

@@ -148,7 +148,7 @@ static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bo
     assert_ok(rt_callable_describe(c, arena, &plan, &err), &err);
     if (!w->no_fusion)
         assert_ran(&plan, w);
-    *block = plan.block_bytes;
+    *block = plan.activation_bytes;
     rt_arena_free(arena);
     rt_tensor_clear(&out[1]);
     rt_session_free(s);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "runtime/session/compiler.h"
-#include "runtime/plan/layout.h"
+#include "runtime/plan/specialisation.h"
 
 enum {
     MAX_PER_SEGMENT = 48,
@@ -28,7 +28,7 @@ enum sight { SEEN, ASKED, REFUSED };
 struct rt_segment {
     int begin, n_live;
     int *live; /* values that are there at its begin and read behind it */
-    struct rt_layout *first;
+    struct rt_specialisation *first;
     int n;
     struct {
         uint64_t hash; /* 0: unused */
@@ -114,30 +114,31 @@ static struct rt_want *want_new(struct rt_context *c, const struct rt_segment *g
     return w;
 }
 
-static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of);
+static struct rt_specialisation *least_used(struct rt_session *s, const struct rt_segment *of);
 
 /* Whether there is room for so many bytes more, now; each session has a little of its own. Under
- * layout_mu. */
+ * spec_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
-    return s->layout_bytes + bytes <= LEAST_SESSION_BYTES ||
-           (s->layout_bytes + bytes <= MAX_SESSION_BYTES && rt_keep_fits_layout(s->keep, bytes));
+    return s->specialisation_bytes + bytes <= LEAST_SESSION_BYTES ||
+           (s->specialisation_bytes + bytes <= MAX_SESSION_BYTES &&
+            rt_keep_fits_layout(s->keep, bytes));
 }
 
-/* Whether another one takes the place of one of the session's. Under layout_mu. */
+/* Whether another one takes the place of one of the session's. Under spec_mu. */
 static bool is_full(const struct rt_session *s, size_t bytes)
 {
-    return s->n_layouts &&
-           (s->n_layouts >= RT_SESSION_LAYOUTS || !has_bytes(s, bytes) ||
-            (s->n_layouts >= LEAST_PER_SESSION && rt_keep_layouts(s->keep) >= MAX_IN_ALL));
+    return s->n_specialisations &&
+           (s->n_specialisations >= RT_SESSION_SPECIALISATIONS || !has_bytes(s, bytes) ||
+            (s->n_specialisations >= LEAST_PER_SESSION && rt_keep_layouts(s->keep) >= MAX_IN_ALL));
 }
 
-/* Whether another layout of this segment would be kept. Under layout_mu. */
+/* Whether another layout of this segment would be kept. Under spec_mu. */
 static bool has_room(struct rt_session *s, const struct rt_segment *g)
 {
-    const struct rt_layout *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
-                                : is_full(s, 1)         ? least_used(s, NULL)
-                                                        : NULL;
+    const struct rt_specialisation *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
+                                        : is_full(s, 1)         ? least_used(s, NULL)
+                                                                : NULL;
     return !l || atomic_load(&s->runs) - atomic_load(&l->used) > STILL_USED;
 }
 
@@ -148,7 +149,7 @@ static void enqueue(struct rt_session *s, struct rt_want *w)
 }
 
 /* True: a layout is wanted now, and a place among the wants is taken for it, for `ask`. Under
- * layout_mu. */
+ * spec_mu. */
 static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
 {
     int at = 0;
@@ -176,7 +177,7 @@ static bool ask(struct rt_session *s, struct rt_context *c, struct rt_segment *g
     struct rt_want *w = want_new(c, g);
     if (w)
         w->hash = hash;
-    rt_mutex_lock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
     if (w)
         enqueue(s, w);
     else
@@ -184,18 +185,18 @@ static bool ask(struct rt_session *s, struct rt_context *c, struct rt_segment *g
     for (int k = 0; !w && k < MAX_SEEN; k++)
         if (g->seen[k].hash == hash && g->seen[k].sight == ASKED)
             g->seen[k].sight = SEEN;
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     return w != NULL;
 }
 
-static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
+static struct rt_specialisation *find(struct rt_context *c, int begin, bool *wanted)
 {
     struct rt_session *s = c->shared->session;
     struct rt_plan *p = (struct rt_plan *)(uintptr_t)c->plan;
-    struct rt_layout *l = NULL;
+    struct rt_specialisation *l = NULL;
     struct rt_segment *g = segment_at(p, begin);
-    rt_mutex_lock(&s->layout_mu);
-    for (struct rt_layout **at = g ? &g->first : NULL; at && *at; at = &(*at)->next)
+    rt_mutex_lock(&s->spec_mu);
+    for (struct rt_specialisation **at = g ? &g->first : NULL; at && *at; at = &(*at)->next)
         if (rt_segment_fits(*at, c)) {
             l = *at;
             *at = l->next;
@@ -211,7 +212,7 @@ static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
         hash = hash_of(g, c->value);
         asks = missed(s, g, hash);
     }
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     *wanted = asks && ask(s, c, g, hash);
     return l;
 }
@@ -220,18 +221,18 @@ static struct rt_layout *find(struct rt_context *c, int begin, bool *wanted)
  * kept after the model is sealed. */
 static void wake_compiler(struct rt_session *s)
 {
-    rt_mutex_lock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
     const bool wake = s->options.compiler && s->wanted && !s->is_loading;
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     if (wake)
         rt_compiler_want(s->options.compiler, s);
 }
 
-struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
+struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int begin)
 {
     struct rt_session *s = c->shared->session;
     bool wanted = false, ignored = false;
-    struct rt_layout *l = find(c, begin, &wanted);
+    struct rt_specialisation *l = find(c, begin, &wanted);
     if (wanted && s->options.compiles_inline) {
         s->compile(s);
         l = find(c, begin, &ignored);
@@ -241,24 +242,24 @@ struct rt_layout *rt_segment_layout(struct rt_context *c, int begin)
     return l;
 }
 
-struct rt_layout *rt_segment_last(struct rt_plan *p, int begin)
+struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin)
 {
     struct rt_session *s = p->session;
-    struct rt_layout *l = NULL;
-    rt_mutex_lock(&s->layout_mu);
+    struct rt_specialisation *l = NULL;
+    rt_mutex_lock(&s->spec_mu);
     struct rt_segment *g = p->segment ? atomic_load(&p->segment[begin]) : NULL;
-    for (l = g ? g->first : NULL; l && l->portion;)
+    for (l = g ? g->first : NULL; l && l->micro_batch;)
         l = l->next;
     if (l)
         atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     return l;
 }
 
 /* ---- making and keeping ---- */
 
 /* The rows of the first feed, where they are told of; -1. */
-static int64_t rows_of(const struct rt_layout *l)
+static int64_t rows_of(const struct rt_specialisation *l)
 {
     const struct rt_plan *p = l->plan;
     if (!p->compiled || l->begin || !l->n_live || l->live[0].shape.rank < 1)
@@ -266,7 +267,7 @@ static int64_t rows_of(const struct rt_layout *l)
     return l->live[0].shape.dim[0] < RT_COMPILED_ROWS ? l->live[0].shape.dim[0] : -1;
 }
 
-static void tell_rows(const struct rt_layout *l, bool compiled)
+static void tell_rows(const struct rt_specialisation *l, bool compiled)
 {
     const int64_t rows = rows_of(l);
     if (rows < 0)
@@ -279,44 +280,44 @@ static void tell_rows(const struct rt_layout *l, bool compiled)
 }
 
 /*
- * What was taken out under layout_mu and is freed after it. Runs wait for the lock, and its holder
+ * What was taken out under spec_mu and is freed after it. Runs wait for the lock, and its holder
  * may be a thread of low priority (the compiler's, one that unloads), which keeps the lock for as
  * long as others have its core: so the work under it is bounded by the numbers above and calls no
  * allocator. A mutex with PTHREAD_PRIO_INHERIT would not help: low priority here is a nice value,
  * and Linux passes on only real-time priorities.
  */
 struct forgotten {
-    struct rt_layout *layout; /* by next */
-    struct rt_frame *frame;
+    struct rt_specialisation *spec; /* by next */
+    struct rt_instance *instance;
 };
 
 static void forgotten_free(struct forgotten *f)
 {
-    rt_frames_free_list(f->frame);
-    for (struct rt_layout *l = f->layout, *next; l; l = next) {
+    rt_instances_free_list(f->instance);
+    for (struct rt_specialisation *l = f->spec, *next; l; l = next) {
         next = l->next;
-        rt_layout_unref(l);
+        rt_specialisation_unref(l);
     }
 }
 
-/* Under layout_mu. */
-static void forget(struct rt_session *s, struct rt_layout *l, struct forgotten *to)
+/* Under spec_mu. */
+static void forget(struct rt_session *s, struct rt_specialisation *l, struct forgotten *to)
 {
     struct rt_segment *g = atomic_load(&l->plan->segment[l->begin]);
-    struct rt_layout **at = &g->first;
+    struct rt_specialisation **at = &g->first;
     while (*at != l)
         at = &(*at)->next;
     *at = l->next;
     g->n--;
-    for (int k = 0; k < s->n_layouts; k++)
-        if (s->layout[k] == l) {
-            s->layout[k] = s->layout[--s->n_layouts];
+    for (int k = 0; k < s->n_specialisations; k++)
+        if (s->spec[k] == l) {
+            s->spec[k] = s->spec[--s->n_specialisations];
             break;
         }
-    s->layout_bytes -= l->bytes;
+    s->specialisation_bytes -= l->bytes;
     rt_keep_give_layout(s->keep, l->bytes);
     bool others = false;
-    for (const struct rt_layout *x = g->first; x; x = x->next)
+    for (const struct rt_specialisation *x = g->first; x; x = x->next)
         others |= rows_of(x) == rows_of(l);
     if (!others)
         tell_rows(l, false);
@@ -325,16 +326,16 @@ static void forget(struct rt_session *s, struct rt_layout *l, struct forgotten *
     for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
         if (g->seen[k].sight == ASKED)
             g->seen[k].hash = 0;
-    rt_contexts_take_retired(l->plan, &to->frame); /* the plan may end with the lock */
-    l->next = to->layout;
-    to->layout = l;
+    rt_contexts_take_retired(l->plan, &to->instance); /* the plan may end with the lock */
+    l->next = to->spec;
+    to->spec = l;
 }
 
-static struct rt_layout *least_used(struct rt_session *s, const struct rt_segment *of)
+static struct rt_specialisation *least_used(struct rt_session *s, const struct rt_segment *of)
 {
-    struct rt_layout *least = NULL;
-    for (int k = 0; k < s->n_layouts; k++) {
-        struct rt_layout *l = s->layout[k];
+    struct rt_specialisation *least = NULL;
+    for (int k = 0; k < s->n_specialisations; k++) {
+        struct rt_specialisation *l = s->spec[k];
         if (of && (l->plan->segment[l->begin] != of))
             continue;
         if (!least || atomic_load(&l->used) < atomic_load(&least->used))
@@ -343,7 +344,7 @@ static struct rt_layout *least_used(struct rt_session *s, const struct rt_segmen
     return least;
 }
 
-static bool is_for(const struct rt_layout *l, const struct rt_live *live)
+static bool is_for(const struct rt_specialisation *l, const struct rt_live *live)
 {
     for (int k = 0; k < l->n_live; k++) {
         const struct rt_live *x = &l->live[k], *y = &live[k];
@@ -355,22 +356,22 @@ static bool is_for(const struct rt_layout *l, const struct rt_live *live)
     return true;
 }
 
-/* Whether a layout for these live values is there. Under layout_mu. */
+/* Whether a layout for these live values is there. Under spec_mu. */
 static bool is_made(const struct rt_segment *g, const struct rt_live *live)
 {
-    for (const struct rt_layout *l = g->first; l; l = l->next)
+    for (const struct rt_specialisation *l = g->first; l; l = l->next)
         if (is_for(l, live))
             return true;
     return false;
 }
 
-void rt_layout_publish(struct rt_session *s, struct rt_layout *l)
+void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
 {
     struct rt_plan *p = l->plan;
     const int end = l->end;
     struct rt_segment *g = segment_at(p, l->begin);
     struct forgotten old = {NULL, NULL};
-    rt_mutex_lock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
     bool keep = g && !is_made(g, l->live);
     if (keep && g->n >= MAX_PER_SEGMENT)
         forget(s, least_used(s, g), &old);
@@ -378,8 +379,8 @@ void rt_layout_publish(struct rt_session *s, struct rt_layout *l)
         forget(s, least_used(s, NULL), &old);
     keep = keep && has_bytes(s, l->bytes);
     if (keep) {
-        s->layout[s->n_layouts++] = l;
-        s->layout_bytes += l->bytes;
+        s->spec[s->n_specialisations++] = l;
+        s->specialisation_bytes += l->bytes;
         rt_keep_take_layout(s->keep, l->bytes);
         atomic_store(&l->used, atomic_load(&s->runs));
         l->next = g->first;
@@ -387,10 +388,10 @@ void rt_layout_publish(struct rt_session *s, struct rt_layout *l)
         g->n++;
         tell_rows(l, true);
     }
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     forgotten_free(&old);
     if (!keep)
-        rt_layout_unref(l);
+        rt_specialisation_unref(l);
     else if (end < p->n_nodes)
         segment_at(p, end);
 }
@@ -398,16 +399,16 @@ void rt_layout_publish(struct rt_session *s, struct rt_layout *l)
 void rt_want_refuse(struct rt_session *s, const struct rt_want *w)
 {
     struct rt_segment *g = segment_at(w->plan, w->begin);
-    rt_mutex_lock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
     for (int k = 0; g && k < MAX_SEEN; k++)
         if (g->seen[k].hash == w->hash)
             g->seen[k].sight = REFUSED;
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
 }
 
 struct rt_want *rt_want_take(struct rt_session *s)
 {
-    rt_mutex_lock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
     struct rt_want *w = s->wanted;
     if (w) {
         s->wanted = w->next;
@@ -415,7 +416,7 @@ struct rt_want *rt_want_take(struct rt_session *s)
         if (!w->next)
             s->wanted_end = &s->wanted;
     }
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     return w;
 }
 
@@ -427,9 +428,9 @@ void rt_want_free(struct rt_want *w)
 
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled)
 {
-    rt_mutex_lock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
     s->is_loading = yes || s->options.compiles_inline;
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
     s->options.cancelled = cancelled; /* no other thread is at it: the compiler is away */
@@ -470,13 +471,13 @@ void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
     w->box = rt_plan_box_ref(b);
     w->n_live = n;
     const struct rt_segment *g = segment_at(b->plan, 0);
-    rt_mutex_lock(&s->layout_mu);
+    rt_mutex_lock(&s->spec_mu);
     const bool asks = s->n_wanted < MAX_WANTED && g && !is_made(g, w->live);
     if (asks) {
         s->n_wanted++;
         enqueue(s, w);
     }
-    rt_mutex_unlock(&s->layout_mu);
+    rt_mutex_unlock(&s->spec_mu);
     if (!asks)
         rt_want_free(w);
     else
@@ -490,11 +491,11 @@ void rt_segments_free(struct rt_plan *p)
     if (!p->segment)
         return;
     struct forgotten old = {NULL, NULL};
-    rt_mutex_lock(&p->session->layout_mu);
+    rt_mutex_lock(&p->session->spec_mu);
     for (int i = 0; i <= p->n_nodes; i++)
         for (struct rt_segment *g = atomic_load(&p->segment[i]); g && g->first;)
             forget(p->session, g->first, &old);
-    rt_mutex_unlock(&p->session->layout_mu);
+    rt_mutex_unlock(&p->session->spec_mu);
     forgotten_free(&old);
     for (int i = 0; i <= p->n_nodes; i++) {
         struct rt_segment *g = atomic_load(&p->segment[i]);

@@ -1,9 +1,9 @@
 /* What runs need to know of a layout: whose shapes it fits, and when it ends. */
-#include "runtime/plan/layout.h"
+#include "runtime/plan/specialisation.h"
 
 #include <stdlib.h>
 
-bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c)
+bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c)
 {
     for (int k = 0; k < l->n_live; k++) {
         const struct rt_live *x = &l->live[k];
@@ -17,7 +17,7 @@ bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c)
     return true;
 }
 
-void rt_layout_unref(struct rt_layout *l)
+void rt_specialisation_unref(struct rt_specialisation *l)
 {
     if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
         return;

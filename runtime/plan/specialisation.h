@@ -24,8 +24,8 @@
  * Threads: a layout is immutable once made, and shared by reference counting. A frame is its
  * context's.
  */
-#ifndef RT_LAYOUT_H
-#define RT_LAYOUT_H
+#ifndef RT_SPECIALISATION_H
+#define RT_SPECIALISATION_H
 
 #include "runtime/plan/plan.h"
 
@@ -35,7 +35,7 @@
 struct rt_extent {
     size_t bytes;
     int first, last;
-    size_t offset; /* set by rt_layout_place; a multiple of 64 */
+    size_t offset; /* set by rt_memory_plan_place; a multiple of 64 */
 };
 
 /* ---- a layout ---- */
@@ -47,7 +47,7 @@ enum rt_step_kind {
 };
 
 enum { RT_PORTION_ARGS = 16 };
-enum rt_arg_kind { RT_ARG_CONST, RT_ARG_BLOCK, RT_ARG_SLOT };
+enum rt_arg_kind { RT_ARG_CONST, RT_ARG_ACTIVATION, RT_ARG_SLOT };
 
 /* Bytes of the slot of value `value` become those of argument `arg`. */
 struct rt_patch {
@@ -74,13 +74,13 @@ struct rt_live {
     int patch, n_patch;
 };
 
-struct rt_layout {
-    struct rt_layout *next; /* of its segment; guarded by layout_mu, until it is taken out */
+struct rt_specialisation {
+    struct rt_specialisation *next; /* of its segment; guarded by spec_mu, until it is taken out */
     struct rt_plan *plan;
     int begin, end;
     /* > 0: it has no steps, so many rows at a time are run by another layout. Then feeds and
      * fetches are RT_PORTION_ARGS at most. */
-    int64_t portion;
+    int64_t micro_batch;
     atomic_int refs;
     atomic_bool retired;
     _Atomic int64_t used; /* a stamp, to find the least used */
@@ -97,36 +97,36 @@ struct rt_layout {
     int *clear;
     int n_extents;
     struct rt_extent *extent;
-    size_t block_bytes;
+    size_t activation_bytes;
     size_t slot_bytes; /* of tensors that kernels are given besides */
     int n_known;
     struct rt_tensor *known; /* values that follow from the shapes */
     size_t bytes;            /* of the layout itself */
 };
 
-void rt_layout_unref(struct rt_layout *l); /* NULL is fine */
+void rt_specialisation_unref(struct rt_specialisation *l); /* NULL is fine */
 
 /* ---- a frame ---- */
 
-struct rt_frame;
+struct rt_instance;
 /* The frame of this context for the segment at `begin` and the live values' shapes; NULL: there is
  * no layout, or no memory for it. */
-struct rt_frame *rt_frame_find(struct rt_context *c, int begin);
-enum rt_status rt_frame_run(struct rt_context *c, struct rt_frame *f, struct rt_error *err);
-int rt_frame_end(const struct rt_frame *f);
-void rt_frames_free(struct rt_context *c);
-/* Those of layouts that are no longer kept go to the front of *list, for rt_frames_free_list. */
-void rt_frames_take_retired(struct rt_context *c, struct rt_frame **list);
-void rt_frames_free_list(struct rt_frame *list); /* of no context; NULL is fine */
+struct rt_instance *rt_instance_find(struct rt_context *c, int begin);
+enum rt_status rt_instance_run(struct rt_context *c, struct rt_instance *f, struct rt_error *err);
+int rt_instance_end(const struct rt_instance *f);
+void rt_instances_free(struct rt_context *c);
+/* Those of layouts that are no longer kept go to the front of *list, for rt_instances_free_list. */
+void rt_instances_take_retired(struct rt_context *c, struct rt_instance **list);
+void rt_instances_free_list(struct rt_instance *list); /* of no context; NULL is fine */
 
 /* ---- the layouts of a plan ---- */
 
 /* A layout whose live values are as in this context, with a reference; NULL: there is none, and it
  * is wanted if it was missed before. */
-struct rt_layout *rt_segment_layout(struct rt_context *c, int begin);
+struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int begin);
 /* The one that was asked for last, with a reference; NULL: there is none. */
-struct rt_layout *rt_segment_last(struct rt_plan *p, int begin);
-bool rt_segment_fits(const struct rt_layout *l, const struct rt_context *c);
+struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
+bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
 /* ---- the queue of layouts that are wanted, for who compiles (compile.h) ---- */
 
@@ -143,6 +143,6 @@ void rt_want_free(struct rt_want *w);
 /* Runs of these shapes never ask again. */
 void rt_want_refuse(struct rt_session *s, const struct rt_want *w);
 /* From now on runs find it, unless there is one by now or no room. Takes the reference. */
-void rt_layout_publish(struct rt_session *s, struct rt_layout *l);
+void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l);
 
 #endif

@@ -1,48 +1,48 @@
 /* Running a frame: the steps of its layout, or many rows in portions of a few. */
 #include <string.h>
 
-#include "runtime/exec/frame.h"
+#include "runtime/exec/instance.h"
 #include "runtime/exec/trace.h"
 
 enum { USED_STEP = 64 };
 
-struct rt_frame *rt_frame_find(struct rt_context *c, int begin)
+struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
 {
-    struct rt_frame *f = rt_frame_take(c, begin);
+    struct rt_instance *f = rt_frame_take(c, begin);
     const int64_t now = atomic_load_explicit(&c->shared->session->runs, memory_order_relaxed);
-    if (f && now - atomic_load_explicit(&f->layout->used, memory_order_relaxed) > USED_STEP)
-        atomic_store_explicit(&f->layout->used, now, memory_order_relaxed);
-    bool bound = f && f->block == c->block;
+    if (f && now - atomic_load_explicit(&f->spec->used, memory_order_relaxed) > USED_STEP)
+        atomic_store_explicit(&f->spec->used, now, memory_order_relaxed);
+    bool bound = f && f->activations == c->activations;
     if (!f) {
-        struct rt_layout *l = rt_segment_layout(c, begin);
+        struct rt_specialisation *l = rt_segment_specialisation(c, begin);
         if (!l)
             return NULL;
         f = rt_frame_new(c, l);
         if (!f) {
-            rt_layout_unref(l);
+            rt_specialisation_unref(l);
             return NULL;
         }
     }
     struct rt_error none = {0};
-    if (rt_context_scratch(c, &c->block, &c->block_room, f->layout->block_bytes, "a layout",
-                           &none) != RT_OK ||
-        !rt_pool_has_room(c->shared->pool, f->layout->slot_bytes)) {
+    if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
+                           "a layout", &none) != RT_OK ||
+        !rt_pool_has_room(c->shared->pool, f->spec->slot_bytes)) {
         rt_context_drop_scratch(c); /* node by node less is needed at a time */
         rt_frame_free(c, f);
         return NULL;
     }
-    if (!bound || f->block != c->block)
+    if (!bound || f->activations != c->activations)
         rt_frame_bind(c, f);
     return f;
 }
 
 /* ---- steps ---- */
 
-static enum rt_status patch(struct rt_context *c, struct rt_frame *f, int first, int n,
+static enum rt_status patch(struct rt_context *c, struct rt_instance *f, int first, int n,
                             struct rt_error *err)
 {
     for (int k = first; k < first + n; k++) {
-        const struct rt_patch *p = &f->layout->patch[k];
+        const struct rt_patch *p = &f->spec->patch[k];
         struct rt_tensor *from = &c->value[p->value], *to = &f->arg[p->arg];
         rt_alias_follow(&c->shared->aliases, from);
         if (!from->data && from->buf) {
@@ -59,10 +59,10 @@ static enum rt_status patch(struct rt_context *c, struct rt_frame *f, int first,
 }
 
 /* A kernel may answer with a tensor of its own where it was given one: its bytes belong there. */
-static enum rt_status bring_home(struct rt_frame *f, const struct rt_step *s, int o,
+static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s, int o,
                                  struct rt_error *err)
 {
-    const struct rt_layout *l = f->layout;
+    const struct rt_specialisation *l = f->spec;
     struct rt_tensor got = f->arg[s->out + o], *t = &f->arg[s->out + o];
     const size_t bytes = rt_tensor_bytes(&l->arg[s->out + o]);
     enum rt_status st = RT_OK;
@@ -94,10 +94,10 @@ static enum rt_status own_bytes(struct rt_context *c, const struct rt_step *s, s
     return st;
 }
 
-static enum rt_status run_kernel(struct rt_context *c, struct rt_frame *f, int k,
+static enum rt_status run_kernel(struct rt_context *c, struct rt_instance *f, int k,
                                  struct rt_error *err)
 {
-    const struct rt_layout *l = f->layout;
+    const struct rt_specialisation *l = f->spec;
     const struct rt_step *s = &l->step[k];
     struct rt_bound_step *b = &f->step[k];
     const int n_out = b->r.n_out, first = l->plan->node[s->node].first_value;
@@ -132,7 +132,7 @@ static enum rt_status run_kernel(struct rt_context *c, struct rt_frame *f, int k
     return st;
 }
 
-static enum rt_status run_ref(struct rt_context *c, struct rt_frame *f, const struct rt_step *s)
+static enum rt_status run_ref(struct rt_context *c, struct rt_instance *f, const struct rt_step *s)
 {
     const struct rt_plan_step *n = &c->plan->node[s->node];
     rt_tensor_ref(&c->value[n->first_value], &f->arg[s->in]);
@@ -140,10 +140,10 @@ static enum rt_status run_ref(struct rt_context *c, struct rt_frame *f, const st
 }
 
 /* Any step, and all that is to be done around it. */
-static enum rt_status run_step(struct rt_context *c, struct rt_frame *f, int k,
+static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int k,
                                struct rt_error *err)
 {
-    const struct rt_layout *l = f->layout;
+    const struct rt_specialisation *l = f->spec;
     const struct rt_step *s = &l->step[k];
     struct rt_trace *trace = c->shared->trace;
     int64_t start_ns = trace ? rt_trace_now(trace) : 0;
@@ -180,7 +180,7 @@ static enum rt_status run_step(struct rt_context *c, struct rt_frame *f, int k,
 
 /* ---- portions ---- */
 
-struct portions {
+struct n_micro_batches {
     struct rt_context *c;
     int64_t rows; /* in all */
     struct rt_tensor feed[RT_PORTION_ARGS], part[RT_PORTION_ARGS], whole[RT_PORTION_ARGS];
@@ -191,7 +191,7 @@ static size_t row_bytes(const struct rt_tensor *t)
     return t->dim[0] > 0 ? rt_tensor_bytes(t) / (size_t)t->dim[0] : 0;
 }
 
-static void take_rows(struct portions *r, int64_t at, int64_t n)
+static void take_rows(struct n_micro_batches *r, int64_t at, int64_t n)
 {
     const struct rt_plan *p = r->c->plan;
 
@@ -204,7 +204,8 @@ static void take_rows(struct portions *r, int64_t at, int64_t n)
     }
 }
 
-static enum rt_status put_rows(struct portions *r, int64_t at, int64_t n, struct rt_error *err)
+static enum rt_status put_rows(struct n_micro_batches *r, int64_t at, int64_t n,
+                               struct rt_error *err)
 {
     const struct rt_plan *p = r->c->plan;
     enum rt_status st = RT_OK;
@@ -230,17 +231,17 @@ static enum rt_status put_rows(struct portions *r, int64_t at, int64_t n, struct
     return st;
 }
 
-static enum rt_status run_portions(struct rt_context *c, const struct rt_layout *l,
+static enum rt_status run_portions(struct rt_context *c, const struct rt_specialisation *l,
                                    struct rt_error *err)
 {
     const struct rt_plan *p = c->plan;
-    struct portions r = {.c = c, .rows = l->live[0].shape.dim[0]};
+    struct n_micro_batches r = {.c = c, .rows = l->live[0].shape.dim[0]};
     enum rt_status st = RT_OK;
 
     for (int k = 0; k < p->n_feeds && !st; k++)
         st = rt_context_load(c, &c->value[p->feed_value[k]], err);
-    for (int64_t at = 0; at < r.rows && !st; at += l->portion) {
-        const int64_t n = r.rows - at < l->portion ? r.rows - at : l->portion;
+    for (int64_t at = 0; at < r.rows && !st; at += l->micro_batch) {
+        const int64_t n = r.rows - at < l->micro_batch ? r.rows - at : l->micro_batch;
         take_rows(&r, at, n);
         st = rt_plan_run(l->plan, c->shared, r.feed, r.part, err);
         if (!st)
@@ -260,14 +261,14 @@ static enum rt_status run_portions(struct rt_context *c, const struct rt_layout 
     return st;
 }
 
-enum rt_status rt_frame_run(struct rt_context *c, struct rt_frame *f, struct rt_error *err)
+enum rt_status rt_instance_run(struct rt_context *c, struct rt_instance *f, struct rt_error *err)
 {
-    const struct rt_layout *l = f->layout;
+    const struct rt_specialisation *l = f->spec;
     const bool traced = c->shared->trace != NULL;
     const int n = l->n_steps;
     enum rt_status st = RT_OK;
 
-    if (l->portion)
+    if (l->micro_batch)
         return run_portions(c, l, err);
     for (int k = 0; k < l->n_live && !st; k++)
         st = patch(c, f, l->live[k].patch, l->live[k].n_patch, err);

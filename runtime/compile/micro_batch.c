@@ -12,7 +12,7 @@
 
 enum {
     /* Of a portion's block: about a core's share of its caches; and at most, which is cut too. */
-    PORTION_BYTES = 12 << 20,
+    MICRO_BATCH_BYTES = 12 << 20,
     CUT_BYTES = 20 << 20,
     /* All nodes together must read and write so many times the constants that are read again. */
     LEAST_TIMES = 4,
@@ -26,7 +26,7 @@ static bool is_plain_value(const struct rt_plan *p, int v, enum rt_dtype dtype)
 }
 
 /* Every feed is read, each has these rows; fetches are values of their own. */
-static bool has_rows(const struct rt_plan *p, const struct rt_layout *l, int64_t rows)
+static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l, int64_t rows)
 {
     if (p->n_feeds < 1 || p->n_feeds > RT_PORTION_ARGS || p->n_fetches > RT_PORTION_ARGS ||
         l->n_live != p->n_feeds)
@@ -49,7 +49,7 @@ static bool has_rows(const struct rt_plan *p, const struct rt_layout *l, int64_t
 }
 
 /* Bytes that all steps read and write, and those of constants among them. */
-static void count_bytes(const struct rt_layout *l, double *all, double *constants)
+static void count_bytes(const struct rt_specialisation *l, double *all, double *constants)
 {
     *all = *constants = 0;
     for (int k = 0; k < l->n_steps; k++) {
@@ -71,7 +71,7 @@ static void count_bytes(const struct rt_layout *l, double *all, double *constant
     }
 }
 
-static bool is_rowwise(const struct rt_plan *p, const struct rt_layout *l)
+static bool is_rowwise(const struct rt_plan *p, const struct rt_specialisation *l)
 {
     struct rt_shape shape[RT_PORTION_ARGS];
     struct rt_error ignored = {.arena = NULL};
@@ -85,26 +85,26 @@ static bool is_rowwise(const struct rt_plan *p, const struct rt_layout *l)
     return rt_plan_is_rowwise(p, shape, &ignored);
 }
 
-int64_t rt_portions_rows(const struct rt_layout *l)
+int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
 {
     const struct rt_plan *p = l->plan;
     const int64_t rows = l->n_live && l->live[0].shape.rank > 0 ? l->live[0].shape.dim[0] : 0;
     double all, constants;
 
     if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
-        l->block_bytes < CUT_BYTES ||
+        l->activation_bytes < CUT_BYTES ||
         (p->effects & ~(1u << RT_PURE)) || /* portions could read what is written between them */
         !has_rows(p, l, rows))
         return 0;
-    const double per_row = (double)l->block_bytes / (double)rows;
+    const double per_row = (double)l->activation_bytes / (double)rows;
     const int64_t width = rt_parallel_width(p->session->options.parallel);
-    int64_t some = per_row < PORTION_BYTES ? (int64_t)(PORTION_BYTES / per_row) : 1;
+    int64_t some = per_row < MICRO_BATCH_BYTES ? (int64_t)(MICRO_BATCH_BYTES / per_row) : 1;
     some = some < width ? width : some; /* a row for each core that may help */
     count_bytes(l, &all, &constants);
-    int64_t portions = (rows + some - 1) / some;
-    if (all < LEAST_TIMES * constants * (double)(portions - 1))
-        portions = 1 + (int64_t)(all / (LEAST_TIMES * constants));
-    some = (rows + portions - 1) / portions;
+    int64_t n_micro_batches = (rows + some - 1) / some;
+    if (all < LEAST_TIMES * constants * (double)(n_micro_batches - 1))
+        n_micro_batches = 1 + (int64_t)(all / (LEAST_TIMES * constants));
+    some = (rows + n_micro_batches - 1) / n_micro_batches;
     return some < rows && (some <= width || (double)some * per_row < CUT_BYTES) && is_rowwise(p, l)
                ? some
                : 0;
@@ -113,7 +113,7 @@ int64_t rt_portions_rows(const struct rt_layout *l)
 /* ---- making ---- */
 
 /* The same live values, of so many rows. */
-static struct rt_live *live_of(const struct rt_layout *l, int64_t rows)
+static struct rt_live *live_of(const struct rt_specialisation *l, int64_t rows)
 {
     struct rt_live *live = calloc((size_t)l->n_live + 1, sizeof *live);
 
@@ -125,17 +125,18 @@ static struct rt_live *live_of(const struct rt_layout *l, int64_t rows)
     return live;
 }
 
-enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct rt_layout **whole,
-                               struct rt_layout **portion, struct rt_error *err)
+enum rt_status rt_micro_batches_new(const struct rt_specialisation *l, int64_t rows,
+                                    struct rt_specialisation **whole,
+                                    struct rt_specialisation **micro_batch, struct rt_error *err)
 {
     struct rt_live *live = live_of(l, rows);
-    struct rt_layout *w = calloc(1, sizeof *w);
+    struct rt_specialisation *w = calloc(1, sizeof *w);
     enum rt_status st = RT_OK;
 
     if (!live || !w || !(w->live = live_of(l, l->live[0].shape.dim[0])))
         st = rt_fail_memory(err, "a layout", sizeof *w);
     if (!st)
-        st = rt_layout_new(l->plan, 0, live, l->n_live, portion, err);
+        st = rt_specialisation_new(l->plan, 0, live, l->n_live, micro_batch, err);
     free(live);
     if (st) {
         if (w)
@@ -146,7 +147,7 @@ enum rt_status rt_portions_new(const struct rt_layout *l, int64_t rows, struct r
     w->plan = l->plan;
     w->end = l->end;
     w->n_live = l->n_live;
-    w->portion = rows;
+    w->micro_batch = rows;
     w->bytes = sizeof *w + (size_t)w->n_live * sizeof *w->live;
     atomic_init(&w->refs, 1);
     *whole = w;

@@ -37,10 +37,10 @@ static int compare(struct tiers *x, int64_t rows, int64_t side)
     struct rt_tensor t = image(rows, side);
     tiers_compare(x, &t);
     rt_tensor_clear(&t);
-    return tiers_layouts(x);
+    return tiers_specialisations(x);
 }
 
-static void many_rows_are_run_in_portions_to_the_same_bits(void **state)
+static void many_rows_are_run_in_micro_batches_to_the_same_bits(void **state)
 {
     struct tiers *x = *state;
     pools(x);
@@ -54,7 +54,7 @@ static void many_rows_are_run_in_portions_to_the_same_bits(void **state)
     compare(x, 4, 256); /* other rows of the same plan */
 }
 
-static void a_row_may_be_a_portion(void **state)
+static void a_row_may_be_a_micro_batch(void **state)
 {
     struct tiers *x = *state;
     pools(x);
@@ -80,7 +80,7 @@ static void what_is_fetched_as_it_was_fed_keeps_rows_together(void **state)
     assert_int_equal(compare(x, 160, SIDE), 1);
 }
 
-static void a_deadline_ends_a_run_in_portions(void **state)
+static void a_deadline_ends_a_run_in_micro_batches(void **state)
 {
     struct tiers *x = *state;
     pools(x);
@@ -95,14 +95,14 @@ static void a_deadline_ends_a_run_in_portions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(many_rows_are_run_in_portions_to_the_same_bits,
+        cmocka_unit_test_setup_teardown(many_rows_are_run_in_micro_batches_to_the_same_bits,
                                         tiers_set_up, tiers_tear_down),
-        cmocka_unit_test_setup_teardown(a_row_may_be_a_portion, tiers_set_up, tiers_tear_down),
+        cmocka_unit_test_setup_teardown(a_row_may_be_a_micro_batch, tiers_set_up, tiers_tear_down),
         cmocka_unit_test_setup_teardown(rows_that_depend_on_others_stay_together, tiers_set_up,
                                         tiers_tear_down),
         cmocka_unit_test_setup_teardown(what_is_fetched_as_it_was_fed_keeps_rows_together,
                                         tiers_set_up, tiers_tear_down),
-        cmocka_unit_test_setup_teardown(a_deadline_ends_a_run_in_portions, tiers_set_up,
+        cmocka_unit_test_setup_teardown(a_deadline_ends_a_run_in_micro_batches, tiers_set_up,
                                         tiers_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

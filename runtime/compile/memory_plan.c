@@ -40,7 +40,7 @@ static size_t find_gap(struct rt_extent *const *placed, int n, const struct rt_e
     return best == SIZE_MAX ? at : best;
 }
 
-size_t rt_layout_place(struct rt_extent *e, int n)
+size_t rt_memory_plan_place(struct rt_extent *e, int n)
 {
     struct rt_extent **order = malloc(((size_t)n + 1) * 2 * sizeof(void *));
     size_t total = 0;
